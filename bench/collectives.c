@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives.h"
 
-#include "nearest.h"
+#include "base/nearest.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
-#include "bytes.h"
+#include "base/bytes.h"
 #include "message.h"
-#include "nearest.h"
+#include "base/nearest.h"
 #include "options_values.h"
 
 #include <getopt.h>

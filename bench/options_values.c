@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options_values.h"
 
-#include "ascii.h"
+#include "base/ascii.h"
 #include "launch_openmpi.h"
 #include "message.h"
-#include "nearest.h"
+#include "base/nearest.h"
 
 #include <plait/plan.h>
 

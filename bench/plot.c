@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plot.h"
 
-#include "ascii.h"
+#include "base/ascii.h"
 #include "measure.h"
 #include "message.h"
 #include "report.h"

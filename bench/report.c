@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "report.h"
 
-#include "ascii.h"
+#include "base/ascii.h"
 #include "fusion.h"
 #include "overlap.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "step.h"
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The plug-in for NVIDIA GPUs: lib/device.h over CUDA's driver. */
+/* The plug-in for NVIDIA GPUs: lib/plugin/device.h over CUDA's driver. */
 #include "optim.h"
 #include "pack.h"
 
-#include "../lib/device.h"
+#include "../lib/plugin/device.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

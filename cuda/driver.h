@@ -115,7 +115,7 @@ const char *plait_cuda_find(const char *path);
 const char *plait_cuda_why(int error, const char *call);
 const char *plait_cuda_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-#ifdef __clang_analyzer__ /* as in lib/status.h */
+#ifdef __clang_analyzer__ /* as in lib/base/status.h */
 #define plait_cuda_say(...) (plait_cuda_say(__VA_ARGS__), "")
 #endif
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Of the plug-in: an optimiser's step, see lib/device.h. */
+/* Of the plug-in: an optimiser's step, see lib/plugin/device.h. */
 #ifndef PLAIT_CUDA_OPTIM_H
 #define PLAIT_CUDA_OPTIM_H
 
 #include "gpu.h"
 
-#include "../lib/device.h"
+#include "../lib/plugin/device.h"
 
 const char *plait_cuda_make_stepper(int device, const struct plait_model *model, struct plait_stepper **out);
 void plait_cuda_free_stepper(struct plait_stepper *p);

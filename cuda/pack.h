@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Of the plug-in: many arrays into a payload and out of it, see lib/device.h. */
+/* Of the plug-in: many arrays into a payload and out of it, see lib/plugin/device.h. */
 #ifndef PLAIT_CUDA_PACK_H
 #define PLAIT_CUDA_PACK_H
 
 #include "gpu.h"
 
-#include "../lib/device.h"
+#include "../lib/plugin/device.h"
 
 const char *plait_cuda_make_packing(int device, const struct plait_stretch *stretches, uint32_t n,
                                     enum plait_dtype payload, bool look, struct plait_packing **out);

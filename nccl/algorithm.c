@@ -3,7 +3,7 @@
 
 #include "error.h"
 
-#include "../lib/ascii.h"
+#include "../lib/base/ascii.h"
 
 #include <plait/comm.h>
 

@@ -4,8 +4,8 @@
 #include "error.h"
 #include "nccl.h"
 
-#include "../lib/ascii.h"
-#include "../lib/descriptor.h"
+#include "../lib/base/ascii.h"
+#include "../lib/base/descriptor.h"
 
 #include <plait/config.h>
 #include <plait/version.h>

@@ -11,7 +11,7 @@
 ncclResult_t nccl_fail(ncclResult_t result, struct ncclComm *comm, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-#ifdef __clang_analyzer__ /* as in lib/status.h */
+#ifdef __clang_analyzer__ /* as in lib/base/status.h */
 #define nccl_fail(result, ...) (nccl_fail(result, __VA_ARGS__), (result))
 #endif
 

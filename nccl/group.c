@@ -6,7 +6,7 @@
 #include "fuse.h"
 #include "stream.h"
 
-#include "../lib/ascii.h"
+#include "../lib/base/ascii.h"
 
 #include <plait/group.h>
 #include <plait/stream.h>

@@ -3,7 +3,7 @@
 #include "environment.h"
 #include "error.h"
 
-#include "../lib/ascii.h"
+#include "../lib/base/ascii.h"
 
 #include <plait/config.h>
 

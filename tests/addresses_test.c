@@ -6,9 +6,9 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/hosts.h"
 #include "bootstrap/id.h"
-#include "clock.h"
-#include "config.h"
-#include "log.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/log.h"
 
 #include <plait/config.h>
 #include <plait/launch.h>

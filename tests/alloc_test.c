@@ -4,14 +4,14 @@
  * operation of a kind, in leaving. The rank gets an error, all others get the same with the rank's number, soon;
  * nothing leaks; and the same processes can make a new comm.
  */
-#include "clock.h"
+#include "base/clock.h"
 #include "collective.h"
 #include "inject.h"
 #include "ranks.h"
 #include "tier.h"
 #include "values.h"
 
-#include "arena.h"
+#include "memory/arena.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>

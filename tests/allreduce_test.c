@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All-reduce on real ranks: right, the same on all ranks, the same again. */
-#include "clock.h"
+#include "base/clock.h"
 #include "ranks.h"
 #include "specs.h"
 #include "tier.h"

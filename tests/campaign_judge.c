@@ -2,7 +2,7 @@
 /* Was an injection answered as promised? All that the texts of errors must say is in says_enough(). */
 #include "campaign.h"
 
-#include "comm.h" /* how far ranks get ahead of each other */
+#include "comm/comm.h" /* how far ranks get ahead of each other */
 
 #include <ctype.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a process has, measured so that two measurements can be compared to the byte. */
-#include "arena.h"
+#include "memory/arena.h"
 #include "campaign.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The checker: every algorithm passes, and each kind of fault is refused by its check with its message. */
-#include "clock.h"
-#include "plan_check.h"
+#include "base/clock.h"
+#include "plan/plan_check.h"
 #include "plans.h"
 #include "specs.h"
 #include "tier.h"

@@ -4,11 +4,11 @@
  * where that is forbidden, switched off or of no use. The call is wrapped: counted, and made to fail.
  */
 #include "collective.h"
-#include "comm.h"
-#include "flight.h"
-#include "message.h"
+#include "comm/comm.h"
+#include "engine/flight.h"
+#include "p2p/message.h"
 #include "ranks.h"
-#include "select.h"
+#include "engine/select.h"
 #include "tier.h"
 
 #include <plait/log.h>

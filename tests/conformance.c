@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "conformance.h"
 
-#include "comm.h"
+#include "comm/comm.h"
 #include "plans.h"
-#include "prog.h"
+#include "engine/prog.h"
 #include "ranks.h"
 #include "reduce_reference.h"
 
-#include "port.h"
+#include "comm/port.h"
 #include "tier.h"
 
 #include <plait/memory.h>

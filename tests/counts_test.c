@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What operations cost, counted: allocations, system calls, messages, bytes. Linked with wrapped allocators. */
 #include "collective.h"
-#include "comm.h"
-#include "operation.h"
+#include "comm/comm.h"
+#include "operation/operation.h"
 #include "ranks.h"
-#include "select.h"
+#include "engine/select.h"
 #include "specs.h"
 
 #include <plait/group.h>

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The library makes and closes descriptors by lib/descriptor.h only. Usage: descriptors_sources_test.py SOURCE_ROOT"""
+"""The library makes and closes descriptors by lib/base/descriptor.h only. Usage: descriptors_sources_test.py SOURCE_ROOT"""
 import pathlib
 import re
 import sys
 
 FOLDERS = ('algorithms', 'cuda', 'include', 'launchers', 'lib', 'nccl', 'transports')
-OWN = ('lib/descriptor.c', 'lib/descriptor.h')
+OWN = ('lib/base/descriptor.c', 'lib/base/descriptor.h')
 # One descriptor, which one of these takes at once.
 ONE = (r'socket|accept4?|open(?:at2?|64)?|creat|dup|epoll_create1?|eventfd|timerfd_create|signalfd|memfd_create|memfd_secret|'
        r'inotify_init1?|fanotify_init|userfaultfd|perf_event_open|pidfd_open|pidfd_getfd|shm_open|mq_open|mkostemps?|mkstemps?')

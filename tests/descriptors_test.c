@@ -4,8 +4,8 @@
  * sum, and does nothing to those that the program has closed and opened again. Ranks meet on the machine and over TCP;
  * with PLAIT_FOR_TESTS=1 and PLAIT_HOSTS=2 they are on two hosts.
  */
-#include "clock.h"
-#include "descriptor.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
 #include "ranks.h"
 #include "tier.h"
 

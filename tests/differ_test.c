@@ -3,7 +3,7 @@
  * Ranks that call other collectives than the all-reduce differently: whoever hears of it says so, and all are told, in
  * the call or later. (Of the all-reduce: failure_test.c; at random: the campaign.)
  */
-#include "../lib/record.h"
+#include "../lib/comm/record.h"
 
 #include "ranks.h"
 

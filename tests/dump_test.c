@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ring of a rank's last operations, read from an arena: the right ones, and no harm from any bytes. */
-#include "arena.h"
-#include "clock.h"
-#include "comm.h"
-#include "dump.h"
+#include "memory/arena.h"
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "failure/dump.h"
 
 #include <plait/message.h>
 #include <plait/request.h>

@@ -3,7 +3,7 @@
 
 #include "random.h"
 
-#include "../lib/reduce.h"
+#include "../lib/reduce/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>

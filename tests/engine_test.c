@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine and the path without it against the oracle; what binding decides, over all algorithms. */
-#include "comm.h"
+#include "comm/comm.h"
 #include "jobs.h"
-#include "plan_check.h"
+#include "plan/plan_check.h"
 #include "plans.h"
-#include "prog.h"
+#include "engine/prog.h"
 #include "ranks.h"
 #include "reduce_reference.h"
-#include "request.h"
+#include "request/request.h"
 #include "specs.h"
 #include "tier.h"
 

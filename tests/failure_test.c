@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What goes wrong is named: wrong arguments, ranks that differ, die, leave or stay away. */
 #include "bootstrap/bootstrap.h"
-#include "clock.h"
-#include "comm.h"
-#include "failure.h"
-#include "look.h"
-#include "operation.h"
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "failure/failure.h"
+#include "progress/look.h"
+#include "operation/operation.h"
 #include "ranks.h"
 #include "tier.h"
-#include "wait.h"
+#include "progress/wait.h"
 
 #include <plait/memory.h>
 #include <plait/plan.h>

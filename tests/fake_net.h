@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A network between the threads of one process (lib/net.h) that treats messages badly: they arrive late and in any
+ * A network between the threads of one process (lib/plugin/net.h) that treats messages badly: they arrive late and in any
  * order, as drawn from fake_net_seed, and every completion takes its time.
  */
 #ifndef PLAIT_TESTS_FAKE_NET_H
 #define PLAIT_TESTS_FAKE_NET_H
 
-#include "net.h"
+#include "plugin/net.h"
 
 #define FAKE_EAGER 1000 /* bytes of data that are sent at once; more waits to be fetched */
 

@@ -14,7 +14,7 @@
 #include "collective.h"
 #include "specs.h"
 
-#include "../lib/clock.h"
+#include "../lib/base/clock.h"
 
 #include <plait/elastic.h>
 #include <plait/launch.h>

@@ -7,7 +7,7 @@
 #include "collective.h"
 #include "random.h"
 #include "ranks.h"
-#include "request.h"
+#include "request/request.h"
 #include "tier.h"
 
 #include <plait/group.h>

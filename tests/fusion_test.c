@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fusion: sums are right in every layout, memory, payload and order of readiness; what is wrong is named. */
-#include "comm.h"
+#include "comm/comm.h"
 #include "pending.h"
 #include "random.h"
 #include "tier.h"

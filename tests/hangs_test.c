@@ -3,7 +3,7 @@
  * Ranks that hang in sends and receives are seen in them: from outside, in warnings, errors and the log.
  * Usage: hangs_test PLAIT_INFO
  */
-#include "clock.h"
+#include "base/clock.h"
 #include "ranks.h"
 #include "watch.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What launchers say is understood, or refused by name; the secret is for its owner alone; ranks meet as they were told. */
 #include "bootstrap/id.h"
-#include "config.h"
-#include "launcher.h"
-#include "log.h"
-#include "secret.h"
-#include "status.h"
+#include "base/config.h"
+#include "launch/launcher.h"
+#include "base/log.h"
+#include "bootstrap/secret.h"
+#include "base/status.h"
 
 #include <plait/launch.h>
 

@@ -3,7 +3,7 @@
  * Nothing is left behind: ranks that are killed leave no process, file or socket, because there never is
  * a file and the meeting point has no name in the file system.
  */
-#include "clock.h"
+#include "base/clock.h"
 #include "ranks.h"
 #include "values.h"
 

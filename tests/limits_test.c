@@ -6,8 +6,8 @@
 #include "usage.h"
 #include "values.h"
 
-#include "comm.h"
-#include "flight.h"
+#include "comm/comm.h"
+#include "engine/flight.h"
 
 #include <plait/memory.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* In a program whose locale has a decimal comma, and other small letters, everything is read as it is without. */
-#include "ascii.h"
-#include "bytes.h"
+#include "base/ascii.h"
+#include "base/bytes.h"
 #include "comma_locale.h"
 
 #include <plait/config.h>

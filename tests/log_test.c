@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where log lines go and what they name. */
-#include "descriptor.h"
-#include "log.h"
+#include "base/descriptor.h"
+#include "base/log.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Comms made of comms, and a comm while it lives: split, shrink, finalize, revoke, suspend, abort, looked at. */
-#include "clock.h"
+#include "base/clock.h"
 #include "ranks.h"
 #include "tier.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank that fails, dies or leaves while the ranks meet: the others are told at once, not at the end of the time. */
-#include "clock.h"
+#include "base/clock.h"
 #include "ranks.h"
 
 #include <setjmp.h>

@@ -3,10 +3,10 @@
  * Links over a network (transports/net.c), both ends in this thread, over one that delays and reorders (fake_net.h);
  * and how the plug-in of a network is found.
  */
-#include "port.h"
+#include "comm/port.h"
 
 #include "fake_net.h"
-#include "plugin.h"
+#include "plugin/plugin.h"
 #include "random.h"
 
 #include <plait/log.h>

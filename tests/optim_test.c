@@ -8,7 +8,7 @@
 #include <plait/optim.h>
 
 #include "random.h"
-#include "reduce.h"
+#include "reduce/reduce.h"
 #include "reduce_reference.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 /* Links slowed down for tests: refused in normal use, never faster than asked for, and otherwise as they were. */
 #include "../transports/paced.h"
 
-#include "clock.h"
+#include "base/clock.h"
 #include "ranks.h"
 
 #include <plait/log.h>

@@ -14,7 +14,7 @@
 #include "guard.h"
 #include "limits.h"
 #include "overlap.h"
-#include "reduce.h"
+#include "reduce/reduce.h"
 #include "stage.h"
 #include "stats.h"
 #include "tensors.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a 4-byte all-reduce costs this rank when it waits for nobody. Built twice: with the library as it is, and with
- * one without fingerprints, deadlines and the ring of operations (PLAIT_GUARDS in lib/comm.h); the difference is their
+ * one without fingerprints, deadlines and the ring of operations (PLAIT_GUARDS in lib/comm/comm.h); the difference is their
  * price. Usage:
  *
  *   price count    "INSTRUCTIONS CLOCKS CALLS": instructions of one operation, among them entries of the vdso and
@@ -14,8 +14,8 @@
  * So that nothing spins, the other rank is a thread that has parked: its vector is put where it would put it before
  * each operation. The code that runs is the same as between processes.
  */
-#include "comm.h"
-#include "operation.h"
+#include "comm/comm.h"
+#include "operation/operation.h"
 
 #include <plait/comm.h>
 #include <plait/group.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The progress thread drives what nobody waits for, and leaves the processor to who computes. Waits are counted. */
-#include "clock.h"
-#include "progress.h"
+#include "base/clock.h"
+#include "progress/progress.h"
 #include "ranks.h"
 
 #include <plait/memory.h>

@@ -5,7 +5,7 @@
  *     reduce_test [SEED]
  */
 #include "random.h"
-#include "reduce.h"
+#include "reduce/reduce.h"
 #include "reduce_reference.h"
 #include "tier.h"
 

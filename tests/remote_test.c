@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Mirrors of control blocks follow those they mirror, over connections; what comes that is no news hurts nobody. */
-#include "clock.h"
+#include "base/clock.h"
 #include "random.h"
-#include "remote/line.h"
-#include "remote/remote.h"
+#include "failure/remote/line.h"
+#include "failure/remote/remote.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,9 +3,9 @@
  * At the system's limits: the rank that meets one says which it is and how to raise it, and the others get the same
  * error with the rank's number.
  */
-#include "clock.h"
+#include "base/clock.h"
 #include "ranks.h"
-#include "system_limits.h"
+#include "base/system_limits.h"
 #include "values.h"
 
 #include <plait/memory.h>

@@ -6,7 +6,7 @@
 #include "jobs.h"
 #include "plans.h"
 #include "ranks.h"
-#include "reduce.h"
+#include "reduce/reduce.h"
 #include "reduce_reference.h"
 #include "specs.h"
 #include "tier.h"

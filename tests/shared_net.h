@@ -6,7 +6,7 @@
 #ifndef PLAIT_TESTS_SHARED_NET_H
 #define PLAIT_TESTS_SHARED_NET_H
 
-#include "net.h"
+#include "plugin/net.h"
 
 extern const struct plait_net_plugin shared_net;
 

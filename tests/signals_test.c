@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The caller's signals, registers and settings: they arrive, interrupt nothing, and stay as they are. */
-#include "clock.h"
+#include "base/clock.h"
 #include "ranks.h"
 #include "values.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Slow paths taken by surprise: devices that are missed, seen in a /sys of our own. */
-#include "slow.h"
+#include "failure/slow.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,9 +3,9 @@
  * Where slices lie that are staged. It is what they cost: lines that their reader still has in its cache are dear to write,
  * those that no cache holds any more too.
  */
-#include "comm.h"
-#include "flight.h"
-#include "message.h"
+#include "comm/comm.h"
+#include "engine/flight.h"
+#include "p2p/message.h"
 #include "ranks.h"
 
 #include <plait/group.h>

@@ -5,8 +5,8 @@
  */
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/tcp.h"
-#include "clock.h"
-#include "config.h"
+#include "base/clock.h"
+#include "base/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tiny operations: slots are not written before all have read them, whoever is ahead; and what that costs. */
-#include "comm.h"
-#include "operation.h"
+#include "comm/comm.h"
+#include "operation/operation.h"
 #include "plans.h"
 #include "ranks.h"
-#include "report.h"
+#include "failure/report.h"
 #include "tier.h"
 
 #include <plait/memory.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Choosing how to write, with costs that the test makes up. */
-#include "trial.h"
+#include "comm/trial.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

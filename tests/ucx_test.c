@@ -3,10 +3,10 @@
  * What UCX does to a process and what it leaves alone: it is loaded only when a network is opened, the program's
  * signal handlers, libc's code and the user's settings stay, and a peer that dies is seen.
  */
-#include "port.h"
+#include "comm/port.h"
 
-#include "clock.h"
-#include "plugin.h"
+#include "base/clock.h"
+#include "plugin/plugin.h"
 #include "ranks.h"
 #include "wire.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "watch.h"
 
-#include "clock.h"
+#include "base/clock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

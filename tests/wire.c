@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "wire.h"
 
-#include "port.h"
+#include "comm/port.h"
 
 #include "ranks.h"
 

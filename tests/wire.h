@@ -3,7 +3,7 @@
 #ifndef PLAIT_TESTS_WIRE_H
 #define PLAIT_TESTS_WIRE_H
 
-#include "net.h"
+#include "plugin/net.h"
 
 #include <plait/comm.h>
 

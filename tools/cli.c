@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli.h"
 
-#include "bytes.h"
-#include "nearest.h"
+#include "base/bytes.h"
+#include "base/nearest.h"
 #include "output.h"
 
 #include <plait/comm.h>

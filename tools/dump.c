@@ -5,7 +5,7 @@
  */
 #include "dump.h"
 
-#include "../lib/dump.h"
+#include "../lib/failure/dump.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* plait-hosts: the command line. */
 #include "hosts.h"
 
-#include "ascii.h"
+#include "base/ascii.h"
 #include "cli.h"
 #include "output.h"
 

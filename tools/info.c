@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-info: what this build can do, how it is configured, what it sees, and what it would run. */
-#include "bytes.h"
+#include "base/bytes.h"
 #include "cli.h"
 #include "dump.h"
 #include "nccl.h"

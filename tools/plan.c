@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "cli.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "output.h"
 
 #include <plait/plan.h>

@@ -3,7 +3,7 @@
 
 #include "ending.h"
 
-#include "../lib/ascii.h"
+#include "../lib/base/ascii.h"
 
 #include <stdio.h>
 #include <stdlib.h>

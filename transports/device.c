@@ -8,10 +8,10 @@
  * "sent" and "arrived" mean here: from this place of the queue on.
  *
  * Addresses of another process are mapped through a handle of their allocation, which the sender shows in its arena, and
- * stay mapped (lib/device_maps.h).
+ * stay mapped (lib/device/device_maps.h).
  */
-#include "../lib/device_comm.h"
-#include "../lib/device_maps.h"
+#include "../lib/device/device_comm.h"
+#include "../lib/device/device_maps.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include "local.h"
 
-#include "status.h"
+#include "base/status.h"
 
 #include <stdlib.h>
 #include <string.h>

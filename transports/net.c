@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Links over a network (lib/net.h): numbered messages that may arrive in any order.
+ * Links over a network (lib/plugin/net.h): numbered messages that may arrive in any order.
  *
  * Message `number` of a link has slot `number % PLAIT_WINDOW` at both ends. A slot is used again when the receiver
  * has released what was in it, so that no more than a window is ever on the way or held. The receiver tells what it
@@ -18,8 +18,8 @@
  */
 #include "net_link.h"
 
-#include "../lib/report.h"
-#include "../lib/slow.h"
+#include "../lib/failure/report.h"
+#include "../lib/failure/slow.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef PLAIT_TRANSPORTS_NET_LINK_H
 #define PLAIT_TRANSPORTS_NET_LINK_H
 
-#include "../lib/port.h"
+#include "../lib/comm/port.h"
 
 enum kind { MESSAGE, ACKNOWLEDGEMENT };
 

@@ -10,9 +10,9 @@
  */
 #include "paced.h"
 
-#include "../lib/clock.h"
-#include "../lib/comm.h"
-#include "../lib/progress.h"
+#include "../lib/base/clock.h"
+#include "../lib/comm/comm.h"
+#include "../lib/progress/progress.h"
 
 #include <stdlib.h>
 

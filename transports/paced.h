@@ -3,8 +3,8 @@
 #ifndef PLAIT_TRANSPORTS_PACED_H
 #define PLAIT_TRANSPORTS_PACED_H
 
-#include "../lib/config.h"
-#include "../lib/transport.h"
+#include "../lib/base/config.h"
+#include "../lib/transport/transport.h"
 
 extern const struct plait_transport plait_transport_paced;
 

@@ -13,9 +13,9 @@
  * belongs through the kernel (process_vm_readv), once, where staging copies twice. Who can do that says so in its
  * control block when the comm is made; to others, and for receives that read in place and land nowhere, such memory is staged.
  */
-#include "../lib/comm.h"
-#include "../lib/device_comm.h"
-#include "../lib/wait.h"
+#include "../lib/comm/comm.h"
+#include "../lib/device/device_comm.h"
+#include "../lib/progress/wait.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -17,8 +17,8 @@
  * only the first mark that has not passed is asked. The stage of what has come is given back when somebody asks for the
  * message that has its slot next.
  */
-#include "../lib/device_stage.h"
-#include "../lib/port.h"
+#include "../lib/device/device_stage.h"
+#include "../lib/comm/port.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every transport of this build, in order of preference, and the choice among them. */
-#include "../lib/comm.h"
+#include "../lib/comm/comm.h"
 #include "paced.h"
 
 extern const struct plait_transport plait_transport_shm, plait_transport_net, plait_transport_device,

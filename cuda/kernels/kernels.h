@@ -7,7 +7,7 @@
  * one of plait_cuda_images[] (images.h). Blocks and grids have one dimension, and no kernel takes dynamic shared memory.
  * No kernel waits for anything, and none uses atomics: results are the same in every run.
  *
- * Arithmetic, rounding and NaNs are those of lib/reduce.h, which says more about each operation; the bits are equal but
+ * Arithmetic, rounding and NaNs are those of lib/reduce/reduce.h, which says more about each operation; the bits are equal but
  * where a comment says otherwise. Pointers are device pointers that are aligned to their elements; where all of a call
  * are aligned to 16 bytes alike, memory is accessed in units of 16 bytes.
  */

@@ -3,7 +3,7 @@
  * PMIx: what the daemons of mpirun, and of srun --mpi=pmix, offer their processes. No MPI is needed, and one that the
  * process uses besides is not disturbed: PMIx counts how often it was initialised.
  */
-#include "pass.h"
+#include "plugin/pass.h"
 
 #include <pmix.h>
 

@@ -2,8 +2,8 @@
 /* Which place an id means, and the whole of a rank's connection. */
 #include "bootstrap.h"
 
-#include "../descriptor.h"
-#include "../status.h"
+#include "base/descriptor.h"
+#include "base/status.h"
 #include "machine.h"
 #include "node.h"
 #include "tcp.h"

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How ranks meet before they can communicate: a few small messages, and descriptors on one machine.
+ * The room bootstrap: how ranks find each other before they can communicate.
  *
- * Every call is collective and ends: in success, or within the time limit in an error that names
- * who is missing and that every rank still there gets. A rank with an error of its own takes part in the next call
- * all the same and gives the error as its verdict (`own`); the others get it, with the rank named, as their result, and
- * the meeting is over. No call but the first allocates memory, so that a rank without any can still say so.
+ * It has unique ids, connections over Unix sockets and TCP, a few small messages between all ranks, and the exchange
+ * of descriptors on one host. meeting.c is rank 0 as the server and the others as its clients; machine.c and tcp.c
+ * are the two places where they meet. origin.c tells the jobs on one host apart; crypto.c and secret.c say who may
+ * come in.
+ *
+ * Every call is collective and ends: in success, or within the time limit in an error that names who is missing and
+ * that every rank still there gets. A rank with an error of its own takes part in the next call all the same and
+ * gives the error as its verdict (`own`). The others get it as their result, with the rank named, and the meeting is
+ * over. No call but the first allocates memory, so a rank without any can still say so.
+ *
+ * Bootstrap does not know communicators or collectives.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_H
 #define PLAIT_LIB_BOOTSTRAP_H

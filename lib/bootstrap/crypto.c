@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "crypto.h"
 
-#include "../status.h"
+#include "base/status.h"
 #include "build.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "frame.h"
 
-#include "../clock.h"
-#include "../descriptor.h"
-#include "../interrupt.h"
-#include "../status.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/interrupt.h"
+#include "base/status.h"
 
 #include <errno.h>
 #include <poll.h>

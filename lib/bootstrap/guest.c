@@ -2,7 +2,7 @@
 /* One connection to rank 0, until it has shown that it is a rank. Nothing here waits. */
 #include "tcp.h"
 
-#include "../status.h"
+#include "base/status.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hosts.h"
 
-#include "../config.h"
-#include "../descriptor.h"
-#include "../hash.h"
-#include "../log.h"
-#include "../status.h"
+#include "base/config.h"
+#include "base/descriptor.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/status.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

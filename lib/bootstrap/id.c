@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "id.h"
 
-#include "../config.h"
-#include "../hash.h"
-#include "../status.h"
+#include "base/config.h"
+#include "base/hash.h"
+#include "base/status.h"
 
 #include <stdio.h>
 #include <string.h>

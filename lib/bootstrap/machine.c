@@ -5,10 +5,10 @@
  */
 #include "machine.h"
 
-#include "../clock.h"
-#include "../descriptor.h"
-#include "../log.h"
-#include "../status.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/log.h"
+#include "base/status.h"
 
 #include <errno.h>
 #include <fcntl.h>

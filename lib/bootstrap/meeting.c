@@ -10,10 +10,10 @@
 #include "machine.h"
 #include "place.h"
 
-#include "../clock.h"
-#include "../descriptor.h"
-#include "../status.h"
-#include "../system_limits.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/status.h"
+#include "base/system_limits.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "node.h"
 
-#include "../clock.h"
-#include "../config.h"
-#include "../descriptor.h"
-#include "../status.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/descriptor.h"
+#include "base/status.h"
 #include "machine.h"
 
 #include <assert.h>

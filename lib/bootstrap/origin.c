@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "origin.h"
 
-#include "../descriptor.h"
-#include "../hash.h"
-#include "../status.h"
+#include "base/descriptor.h"
+#include "base/hash.h"
+#include "base/status.h"
 #include "frame.h"
 #include "id.h"
 #include "machine.h"

@@ -7,10 +7,10 @@
  */
 #include "tcp.h"
 
-#include "../clock.h"
-#include "../descriptor.h"
-#include "../log.h"
-#include "../status.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/log.h"
+#include "base/status.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "star.h"
 
-#include "../clock.h"
-#include "../descriptor.h"
-#include "../status.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/status.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
 /* Rank 0's door on a network: an epoll descriptor over its listeners, its guests and a timer. */
 #include "tcp.h"
 
-#include "../clock.h"
-#include "../descriptor.h"
-#include "../log.h"
-#include "../status.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/log.h"
+#include "base/status.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>

@@ -20,8 +20,8 @@
  */
 #include "council.h"
 
-#include "../failure.h"
-#include "../status.h"
+#include "base/status.h"
+#include "failure/failure.h"
 
 #include <plait/message.h>
 

@@ -4,8 +4,8 @@
 
 #include "pass.h"
 
-#include "../call.h"
-#include "../group.h"
+#include "call/call.h"
+#include "request/group.h"
 
 #include <plait/memory.h>
 

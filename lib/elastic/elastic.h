@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One object, and the two ways to exchange: collectives (sync.c), servers (pairs.c, worker.c, server.c). */
+/*
+ * The room elastic: ranks that train on their own and are pulled to a common centre.
+ *
+ * There are two ways to exchange: collectives (sync.c), and servers with a communicator for each worker (pairs.c,
+ * worker.c, server.c; council.c when there are several servers). pass.c has the arithmetic, state.c what is saved and
+ * restored.
+ *
+ * The room promises: a worker that dies or stops ends its own part and no other. A centre is what the papers define
+ * (docs/elastic.md), to the bit in the synchronous forms.
+ *
+ * It uses communicators, messages and requests as a program would.
+ */
 #ifndef PLAIT_LIB_ELASTIC_ELASTIC_H
 #define PLAIT_LIB_ELASTIC_ELASTIC_H
 
 #include <plait/elastic.h>
 #include <plait/request.h>
 
-#include "../comm.h"
-#include "../wait.h"
+#include "comm/comm.h"
+#include "progress/wait.h"
 
 struct plait_elastic;
 struct plait_council;

@@ -2,11 +2,11 @@
 /* What the options must be, here and on all ranks alike. */
 #include "elastic.h"
 
-#include "../arguments.h"
-#include "../devices.h"
-#include "../failure.h"
-#include "../hash.h"
-#include "../status.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "failure/failure.h"
+#include "memory/devices.h"
+#include "operation/arguments.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,11 +7,11 @@
 
 #include "council.h"
 
-#include "../config.h"
-#include "../failure.h"
-#include "../progress.h"
-#include "../status.h"
-#include "../wait.h"
+#include "base/config.h"
+#include "base/status.h"
+#include "failure/failure.h"
+#include "progress/progress.h"
+#include "progress/wait.h"
 
 #include <plait/memory.h>
 #include <plait/message.h>

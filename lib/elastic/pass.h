@@ -6,7 +6,7 @@
 #ifndef PLAIT_LIB_ELASTIC_PASS_H
 #define PLAIT_LIB_ELASTIC_PASS_H
 
-#include "../reduce.h"
+#include "reduce/reduce.h"
 
 /* d = w - c, in the payload's type, and so small that the sum of `summed` is finite. d may begin where w does. */
 void plait_elastic_subtract(const struct plait_kernels *k, enum plait_dtype payload, void *d, const float *w,

@@ -16,8 +16,8 @@
 #include "council.h"
 #include "pass.h"
 
-#include "../failure.h"
-#include "../status.h"
+#include "base/status.h"
+#include "failure/failure.h"
 
 #include <plait/message.h>
 

@@ -2,8 +2,8 @@
 /* What an object goes on from: its first centre, and states that were saved. */
 #include "elastic.h"
 
-#include "../failure.h"
-#include "../status.h"
+#include "base/status.h"
+#include "failure/failure.h"
 
 #include <plait/memory.h>
 

@@ -12,11 +12,11 @@
 
 #include "pass.h"
 
-#include "../failure.h"
-#include "../progress.h"
-#include "../request.h"
-#include "../status.h"
-#include "../wait.h"
+#include "base/status.h"
+#include "failure/failure.h"
+#include "progress/progress.h"
+#include "progress/wait.h"
+#include "request/request.h"
 
 #include <plait/memory.h>
 

@@ -11,10 +11,10 @@
 
 #include "pass.h"
 
-#include "../clock.h"
-#include "../failure.h"
-#include "../look.h"
-#include "../status.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "failure/failure.h"
+#include "progress/look.h"
 
 #include <plait/message.h>
 

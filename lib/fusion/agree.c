@@ -2,9 +2,9 @@
 /* What all ranks must register alike, as lines of text: equal hashes, or the first line that differs is told. */
 #include "fusion.h"
 
-#include "../hash.h"
-#include "../ready.h"
-#include "../status.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "call/ready.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,12 +2,12 @@
 /* A fusion on a device: what pack.c and step.c do, put on queues. */
 #include "fusion.h"
 
-#include "../device_comm.h"
-#include "../devices.h"
-#include "../failure.h"
-#include "../request.h"
-#include "../status.h"
-#include "../stream.h"
+#include "base/status.h"
+#include "device/device_comm.h"
+#include "failure/failure.h"
+#include "memory/devices.h"
+#include "request/request.h"
+#include "request/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>

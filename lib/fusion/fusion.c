@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fusion.h"
 
-#include "../call.h"
-#include "../progress.h"
-#include "../ready.h"
-#include "../stream.h"
+#include "call/call.h"
+#include "call/ready.h"
+#include "progress/progress.h"
+#include "request/stream.h"
 
 #include <plait/memory.h>
 

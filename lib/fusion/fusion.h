@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A fusion has a comm of its own, whose progress (lib/progress.h) begins its buckets and unpacks them; all of that
- * happens under the comm's lock. ready() and skip() take no lock: they note the tensor, count down its bucket, and keep
- * the comm among the active ones (`pending`) until the bucket's round has ended.
+ * The room fusion: many tensors in few buckets, each bucket one all-reduce.
+ *
+ * layout.c lays tensors out in buckets; agree.c makes sure that all ranks have the same layout; step.c begins a
+ * bucket when its last tensor is ready; pack.c, pass.c and past.h copy, cast and scale; device.c does the same on
+ * GPUs; trace.c keeps times.
+ *
+ * A fusion has a communicator of its own, whose progress begins its buckets and unpacks them. All of that happens
+ * under the communicator's lock. ready() and skip() take no lock: they note the tensor, count down its bucket, and
+ * keep the communicator among the active ones (`pending`) until the bucket's round has ended.
+ *
+ * The room promises: a step looks up, checks and allocates nothing. Results do not depend on the order in which
+ * tensors get ready.
  */
 #ifndef PLAIT_LIB_FUSION_FUSION_H
 #define PLAIT_LIB_FUSION_FUSION_H
@@ -11,8 +20,8 @@
 
 #include "trace.h"
 
-#include "../comm.h"
-#include "../wait.h"
+#include "comm/comm.h"
+#include "progress/wait.h"
 
 #define PLAIT_NO_PIECE UINT32_MAX
 

@@ -2,9 +2,9 @@
 /* What a caller asks for: is it possible? */
 #include "fusion.h"
 
-#include "../arguments.h"
-#include "../call.h"
-#include "../ranges.h"
+#include "base/ranges.h"
+#include "call/call.h"
+#include "operation/arguments.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef PLAIT_LIB_FUSION_PASS_H
 #define PLAIT_LIB_FUSION_PASS_H
 
-#include "../reduce.h"
+#include "reduce/reduce.h"
 
 enum { PLAIT_PASS_PIECE = 192 /* elements; whole lines of every type */ };
 

@@ -2,10 +2,10 @@
 /* A step: tensors are marked, buckets begin in their order, end, and are waited for; weights are gathered. */
 #include "fusion.h"
 
-#include "../call.h"
-#include "../device_request.h"
-#include "../interrupt.h"
-#include "../progress.h"
+#include "base/interrupt.h"
+#include "call/call.h"
+#include "progress/progress.h"
+#include "request/device_request.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fusion.h"
 
-#include "../clock.h"
-#include "../descriptor.h"
-#include "../failure.h"
-#include "../log.h"
-#include "../request.h"
-#include "../status.h"
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "failure/failure.h"
+#include "request/request.h"
 
 #include <errno.h>
 #include <stdio.h>

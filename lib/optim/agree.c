@@ -2,8 +2,8 @@
 /* What all ranks of a sharded optimiser must give alike, as numbers that everybody sees. */
 #include "optim.h"
 
-#include "../ready.h"
-#include "../status.h"
+#include "base/status.h"
+#include "call/ready.h"
 
 #include <stdlib.h>
 

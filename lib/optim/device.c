@@ -2,10 +2,10 @@
 /* An optimiser on a GPU: the passes of optim.c, put on the caller's stream. */
 #include "optim.h"
 
-#include "../call.h"
-#include "../device_comm.h"
-#include "../devices.h"
-#include "../failure.h"
+#include "call/call.h"
+#include "device/device_comm.h"
+#include "failure/failure.h"
+#include "memory/devices.h"
 
 static const struct plait_device_plugin *plugin(void)
 {

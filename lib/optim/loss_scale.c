@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <plait/optim.h>
 
-#include "../status.h"
+#include "base/status.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -6,11 +6,11 @@
  */
 #include "optim.h"
 
-#include "../arguments.h"
-#include "../call.h"
-#include "../fusion/past.h"
-#include "../hash.h"
-#include "../stream.h"
+#include "base/hash.h"
+#include "call/call.h"
+#include "fusion/past.h"
+#include "operation/arguments.h"
+#include "request/stream.h"
 
 #include <float.h>
 #include <math.h>

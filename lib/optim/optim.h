@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The room optim: the optimiser's step after an all-reduce.
+ *
+ * It has LARS and SGD with momentum on float32 master weights, loss scaling, schedules of the learning rate, and
+ * sharded steps. optim.c is the step on the processor, device.c the same on a GPU, agree.c what ranks compare first,
+ * options.c and schedule.c what is asked for.
+ *
+ * The room promises: all ranks make the same step, bit for bit, or none makes it. A step with an infinity or a NaN
+ * changes nothing and says so (`finite` is 0).
+ *
+ * It uses collectives of the room call and knows nothing of how they run.
+ */
 #ifndef PLAIT_LIB_OPTIM_OPTIM_H
 #define PLAIT_LIB_OPTIM_OPTIM_H
 
 #include <plait/optim.h>
 
-#include "../device.h"
-#include "../reduce.h"
+#include "plugin/device.h"
+#include "reduce/reduce.h"
 
 /*
  * The sums of a step, over the ranks too. In the place of VERDICT the squares of all gradients that are looked at, not

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "optim.h"
 
-#include "../arguments.h"
-#include "../device_comm.h"
-#include "../devices.h"
-#include "../ranges.h"
-#include "../status.h"
-#include "../stream.h"
+#include "base/ranges.h"
+#include "base/status.h"
+#include "device/device_comm.h"
+#include "memory/devices.h"
+#include "operation/arguments.h"
+#include "request/stream.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <plait/optim.h>
 
-#include "../arguments.h"
-#include "../status.h"
+#include "base/status.h"
+#include "operation/arguments.h"
 
 #include <math.h>
 #include <stdbool.h>

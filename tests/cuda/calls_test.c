@@ -8,7 +8,7 @@
 #include "../collective.h"
 #include "../ranks.h"
 #include "../tier.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "device.h"
 #include "device_run.h"
 

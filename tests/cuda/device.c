@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "device.h"
 
-#include "clock.h"
+#include "base/clock.h"
 
 #include <plait/memory.h>
 

@@ -8,7 +8,7 @@
  * ranks' operations those that must be.
  */
 #include "../ranks.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "device.h"
 #include "gpu_kernels.h"
 

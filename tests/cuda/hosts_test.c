@@ -5,7 +5,7 @@
  */
 #include "../collective.h"
 #include "../ranks.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "device.h"
 #include "device_operate.h"
 #include "device_run.h"

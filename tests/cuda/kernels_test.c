@@ -4,7 +4,7 @@
 #include <host.h>
 
 #include <fusion/pass.h>
-#include <reduce.h>
+#include <reduce/reduce.h>
 
 #include "../random.h"
 

@@ -7,7 +7,7 @@
  */
 #include "../ranks.h"
 #include "../tier.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "device.h"
 #include "device_run.h"
 

@@ -6,7 +6,7 @@
 #include <host.h>
 
 #include <plait/optim.h>
-#include <reduce.h>
+#include <reduce/reduce.h>
 
 #include "../random.h"
 

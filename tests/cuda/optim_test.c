@@ -5,7 +5,7 @@
  */
 #include "../ranks.h"
 #include "../tier.h"
-#include "comm.h"
+#include "comm/comm.h"
 #include "device.h"
 #include "device_run.h"
 

@@ -9,7 +9,7 @@
 #include "../ranks.h"
 #include "../specs.h"
 #include "../tier.h"
-#include "clock.h"
+#include "base/clock.h"
 #include "device.h"
 #include "device_operate.h"
 #include "device_run.h"

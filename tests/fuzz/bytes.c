@@ -2,7 +2,7 @@
 /* Sizes such as 64K, compared with a second reading of the same rule in 128 bits. */
 #include "fuzz.h"
 
-#include "bytes.h"
+#include "base/bytes.h"
 
 /* Digits, then at most one letter. False: no size, or 2^64 and more. */
 static bool reference(const char *text, size_t *out)

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "../../lib/meet.c"
+#include "../../lib/lifecycle/meet.c"
 
 #include <stddef.h>
 

@@ -2,8 +2,8 @@
 /* The configuration file and every setting's parser: values are in range, errors name the file and a setting. */
 #include "fuzz.h"
 
-#include "config.h"
-#include "log.h"
+#include "base/config.h"
+#include "base/log.h"
 
 #include <plait/coll.h>
 #include <plait/status.h>

@@ -6,9 +6,9 @@
 #include "fuzz.h"
 
 #include "bootstrap/hosts.h"
-#include "config.h"
-#include "launcher.h"
-#include "secret.h"
+#include "base/config.h"
+#include "launch/launcher.h"
+#include "bootstrap/secret.h"
 
 #include <plait/comm.h>
 

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "remote/line.h"
+#include "failure/remote/line.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

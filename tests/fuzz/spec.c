@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "select.h"
+#include "engine/select.h"
 
 #include <plait/plan.h>
 

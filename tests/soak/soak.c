@@ -13,7 +13,7 @@
 
 #include "../usage.h"
 #include "../values.h"
-#include "clock.h"
+#include "base/clock.h"
 
 #include <plait/memory.h>
 

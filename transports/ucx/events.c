@@ -6,7 +6,7 @@
  * need that register memory. Where there are none, nothing is rewritten: the function below, which is found before libucm's
  * of that name, turns it off.
  */
-#include "../../lib/descriptor.h"
+#include "../../lib/base/descriptor.h"
 
 #include <ucm/api/ucm.h>
 

@@ -10,7 +10,7 @@
 #ifndef PLAIT_TRANSPORTS_UCX_SHORT_H
 #define PLAIT_TRANSPORTS_UCX_SHORT_H
 
-#include "../../lib/net.h"
+#include "../../lib/plugin/net.h"
 
 #include <ucp/api/ucp.h>
 

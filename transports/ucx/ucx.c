@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * UCX as a network (lib/net.h): everything that calls UCX is in this folder.
+ * UCX as a network (lib/plugin/net.h): everything that calls UCX is in this folder.
  *
  * A network is a context and a worker of its own. Messages are active messages; UCX decides which are sent at once
  * and which wait until they are fetched (its rendezvous). Short ones go by tag (short.h). Endpoints are in error mode

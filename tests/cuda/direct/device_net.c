@@ -4,7 +4,7 @@
  * driver that waits for it, to or from memory of its own, which the real plug-in sends or fetches. The stand-in for the
  * driver finds such a copy that nothing orders. The real one lies in the folder above this one.
  */
-#include "../../../lib/net.h"
+#include "../../../lib/plugin/net.h"
 #include "../driver_types.h"
 
 #include <dlfcn.h>

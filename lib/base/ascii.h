@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Numbers and words of settings, options and files. Programs that set a locale (de_DE, tr_TR) change strtod(), printf(),
+ * strcasecmp(), tolower() and the like; nothing here changes with it. tests/locale_test.py forbids the others.
+ */
+#ifndef PLAIT_LIB_BASE_ASCII_H
+#define PLAIT_LIB_BASE_ASCII_H
+
+#include <locale.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static inline bool plait_is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static inline char plait_lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static inline char plait_upper(char c)
+{
+    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+}
+
+/* Are they equal but for the case of letters? */
+static inline bool plait_same_word(const char *a, const char *b)
+{
+    for (; *a != '\0' && plait_lower(*a) == plait_lower(*b); a++, b++)
+        ;
+    return plait_lower(*a) == plait_lower(*b);
+}
+
+/* strtod() with a decimal point. *end is `text` where there is no number. */
+static inline double plait_real(const char *text, char **end)
+{
+    const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    double value = 0;
+
+    *end = (char *)(uintptr_t)text;
+    if (c == (locale_t)0)
+        return 0;
+    value = strtod_l(text, end, c);
+    freelocale(c);
+    return value;
+}
+
+/* A number with so many digits, as %g; 0: with all its bits, as %a. plait_real() reads it. */
+static inline void plait_print_real(char *out, size_t room, int digits, double value)
+{
+    const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);
+
+    if (digits > 0)
+        snprintf(out, room, "%.*g", digits, value);
+    else
+        snprintf(out, room, "%a", value);
+    uselocale(before);
+    if (c != (locale_t)0)
+        freelocale(c);
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* "64K", "1M": sizes as settings and command lines write them. */
+#ifndef PLAIT_LIB_BASE_BYTES_H
+#define PLAIT_LIB_BASE_BYTES_H
+
+#include "ascii.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Digits and at most one of K, M, G (2^10, 2^20, 2^30; either case). False on anything else and on overflow. */
+static inline bool plait_parse_bytes(const char *text, size_t *out)
+{
+    size_t value = 0;
+    int shift = 0;
+
+    if (!isdigit((unsigned char)*text))
+        return false;
+    for (; isdigit((unsigned char)*text); text++)
+        if (__builtin_mul_overflow(value, (size_t)10, &value) ||
+            __builtin_add_overflow(value, (size_t)(*text - '0'), &value))
+            return false;
+    switch (plait_upper(*text)) {
+    case 'G':
+        shift += 10;
+        /* fall through */
+    case 'M':
+        shift += 10;
+        /* fall through */
+    case 'K':
+        shift += 10;
+        text++;
+    }
+    if (*text != '\0' || __builtin_mul_overflow(value, (size_t)1 << shift, &value))
+        return false;
+    *out = value;
+    return true;
+}
+
+#endif

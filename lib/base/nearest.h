@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Edit distance, for "did you mean". */
+#ifndef PLAIT_LIB_BASE_NEAREST_H
+#define PLAIT_LIB_BASE_NEAREST_H
+
+/* What is farther from every name is not a slip of one of them. */
+#define PLAIT_NEAR 3
+
+/* Insertions, deletions and replacements that turn `a` into `b`; both are cut at 63 characters. */
+unsigned plait_distance(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pieces of the caller's memory that must not overlap. */
+#ifndef PLAIT_LIB_BASE_RANGES_H
+#define PLAIT_LIB_BASE_RANGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct plait_range {
+    uintptr_t start, end; /* bytes; not empty */
+    uint32_t number;      /* the caller's */
+};
+
+/* Do two of them? Their numbers, the lower one first. Sorts `ranges`. */
+bool plait_ranges_overlap(struct plait_range *ranges, uint32_t n, uint32_t pair[2]);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The room base: what every other room needs, and nothing of ranks.
+ *
+ * It has statuses with their texts, the log, the configuration, the clock, hashes, the limits of the system, and the
+ * descriptors that the library has open.
+ *
+ * An error is recorded once, by the function that decides it, with its exact cause (plait_fail()). Callers only pass
+ * the status up. The text is the calling thread's and stays until its next error.
+ *
+ * Base promises: no function here waits for another process. What allocates says so.
+ *
+ * Base does not know communicators, plans, transports or devices. It includes no header of another room.
+ */
+#ifndef PLAIT_LIB_BASE_STATUS_H
+#define PLAIT_LIB_BASE_STATUS_H
+
+#include <plait/status.h>
+
+/* Record the text for plait_last_error() of this thread and return `status`, for `return fail(...)`. */
+enum plait_status plait_fail(enum plait_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * The same for a call that failed with this errno: ": ", what errno means, and where it is a limit, its value and how
+ * to raise it. PLAIT_ERR_NOMEM for ENOMEM and ENOSPC, else PLAIT_ERR_SYSTEM.
+ */
+enum plait_status plait_fail_errno(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same for an allocation that failed; names the limit on address space where there is one. PLAIT_ERR_NOMEM. */
+enum plait_status plait_fail_memory(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* An error that is told again after what has to be done first and may record others. PLAIT_OK is none. */
+struct plait_kept {
+    enum plait_status status;
+    char text[1024];
+};
+void plait_keep_error(struct plait_kept *e, enum plait_status status);
+enum plait_status plait_tell_error(const struct plait_kept *e);
+
+#ifdef __clang_analyzer__ /* it sees one file at a time, and would think that an error may be returned as success */
+#define plait_fail(status, ...)      (plait_fail(status, __VA_ARGS__), (status))
+#define plait_fail_errno(error, ...) (plait_fail_errno(error, __VA_ARGS__), PLAIT_ERR_SYSTEM)
+#define plait_fail_memory(...)       (plait_fail_memory(__VA_ARGS__), PLAIT_ERR_NOMEM)
+#define PLAIT_KNOWN(condition)       \
+    do {                             \
+        if (!(condition))            \
+            __builtin_unreachable(); \
+    } while (0)
+#else
+#define PLAIT_KNOWN(condition) ((void)0) /* what another file, or another rank's answer, makes true */
+#endif
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The room call: what the public functions do.
+ *
+ * coll.c and collv.c have the collectives, send.c the messages, persistent.c what is started again and again,
+ * group_end.c the groups, device_call.c and device_copy.c calls on memory of GPUs, creation.c communicators that are
+ * created while others drive what is pending. drive.c is one turn of everything that is pending in a communicator.
+ *
+ * A call checks its arguments first and changes nothing when one is wrong. Then it runs at once, or becomes a
+ * request.
+ *
+ * The room promises: an error names the call, the argument, its value and the remedy. This header has what every call
+ * asks first: may the communicator be used, and is it used here and now?
+ *
+ * The rooms above it (lifecycle, fusion, optim, elastic) use it; no room below may.
+ */
+#ifndef PLAIT_LIB_CALL_CALL_H
+#define PLAIT_LIB_CALL_CALL_H
+
+#include "base/status.h"
+#include "engine/bind.h"
+#include "failure/failure.h"
+#include "request/request.h"
+
+/* op: of a collective that combines, else PLAIT_SUM. */
+static inline enum plait_status plait_enter(struct plait_comm *comm, const char *name, enum plait_op op,
+                                            const struct plait_call *call)
+{
+    enum plait_status status;
+
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", name);
+    if (plait_comm_closed(comm))
+        return plait_comm_is_closed(comm, name);
+    if (plait_has_failed(comm))
+        return plait_fail(PLAIT_ERR_FAILED, "%s: the comm failed earlier: %s", name, comm->own->failure);
+    if (__builtin_expect(atomic_load_explicit(&comm->inside, memory_order_relaxed) != NULL, 0)) {
+        status = plait_comm_is_inside(comm, name);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    if (call == NULL)
+        return PLAIT_OK;
+    status = plait_check_call(name, call);
+    if (status == PLAIT_OK)
+        status = plait_stream_check(name, call);
+    return status == PLAIT_OK ? plait_check_op(name, op, call) : status;
+}
+
+/*
+ * The same of a call that works in the comm's memory without its lock: until plait_leave() others are refused. A load and
+ * two stores, none of them locked: threads that enter within the few nanoseconds between load and store are both let in.
+ */
+static inline enum plait_status plait_enter_alone(struct plait_comm *comm, const char *name, enum plait_op op,
+                                                  const struct plait_call *call)
+{
+    const enum plait_status status = plait_enter(comm, name, op, call);
+
+    if (status == PLAIT_OK)
+        atomic_store_explicit(&comm->inside, name, memory_order_relaxed);
+    return status;
+}
+
+/* Its result, whatever it is. */
+static inline enum plait_status plait_leave(struct plait_comm *comm, enum plait_status status)
+{
+    atomic_store_explicit(&comm->inside, NULL, memory_order_relaxed);
+    return status;
+}
+
+#endif

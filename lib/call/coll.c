@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The collectives as users call them. */
+#include "call.h"
+
+#include "base/status.h"
+#include "device_call.h"
+#include "engine/operate.h"
+#include "memory/devices.h"
+#include "operation/run.h"
+
+/* An operation that is not the last one again. */
+static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *comm, const struct plait_args *a,
+                                                           const struct plait_call *call)
+{
+    enum plait_status status = plait_check_operation(comm->kernels, plait_coll_name(a->coll), a->coll, comm->nrank,
+                                                     a->count, a->type, a->op, call);
+
+    if (status == PLAIT_OK)
+        status = plait_check_root(plait_coll_name(a->coll), a->root, comm->nrank);
+    if (status == PLAIT_OK) {
+        const struct plait_geometry g = plait_geometry_of(a->coll, comm->nrank, a->root, comm->rank, 1);
+        const size_t bytes = a->count * plait_dtype_size(a->type);
+        const size_t in_bytes = plait_side_bytes(&g, &g.in, bytes), out_bytes = plait_side_bytes(&g, &g.out, bytes);
+        if (!plait_buffers_fit(a, in_bytes, out_bytes))
+            return plait_wrong_buffers(a, &g, "", in_bytes, out_bytes);
+        status = plait_bind(comm, a, call);
+    }
+    return status == PLAIT_OK ? PLAIT_OK : plait_cannot_begin(comm, status, a);
+}
+
+/* Check the arguments; comm->last becomes what they ask for. */
+static inline __attribute__((always_inline)) enum plait_status
+ready(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
+{
+    const struct plait_op_plan *last = comm->last;
+
+    if (last == NULL || !plait_fits(last, a, call))
+        return prepare(comm, a, call);
+    return plait_buffers_fit(a, last->in_bytes, last->out_bytes)
+               ? PLAIT_OK
+               : plait_wrong_buffers(a, &last->geometry, "", last->in_bytes, last->out_bytes);
+}
+
+static inline __attribute__((always_inline)) enum plait_status now(struct plait_comm *comm, const struct plait_args *a,
+                                                                   const struct plait_call *call)
+{
+    const enum plait_status status = ready(comm, a, call);
+    return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, NULL, call) : status;
+}
+
+/* Not here and now: operations of the comm are pending, or the call or a group says so. */
+static __attribute__((noinline)) enum plait_status later(struct plait_comm *comm, const struct plait_args *a,
+                                                         const struct plait_call *call)
+{
+    struct plait_job job = { .in = a->in, .out = a->out, .queue = a->queue };
+
+    pthread_mutex_lock(&comm->lock);
+    enum plait_status status = ready(comm, a, call);
+    job.o = comm->last;
+    return plait_request_collective(comm, &job, call, status);
+}
+
+/* The process uses a device: are the buffers in its memory? */
+static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *comm, struct plait_args a,
+                                                            const struct plait_call *call)
+{
+    const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
+    const size_t bytes = a.count * plait_dtype_size(a.type);
+    enum plait_status status = plait_device_find(
+        comm, plait_coll_name(a.coll), a.in, plait_side_bytes(&g, &g.in, bytes), a.out,
+        plait_side_bytes(&g, &g.out, bytes), g.combines ? plait_dtype_size(a.type) : 1, call, &a.queue);
+
+    if (status != PLAIT_OK)
+        return plait_refuse(plait_device_cannot(comm, status, &a));
+    if (a.queue == NULL)
+        return plait_must_queue(comm, call) ? later(comm, &a, call) : now(comm, &a, call);
+    if (plait_device_must_queue(comm, call))
+        return later(comm, &a, call);
+    status = ready(comm, &a, call);
+    return status == PLAIT_OK ? plait_device_run(comm, &a, NULL, call) : status;
+}
+
+static inline __attribute__((always_inline)) enum plait_status
+collective(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
+{
+    if (__builtin_expect(plait_device_used() != NULL, 0))
+        return anywhere(comm, *a, call);
+    if (plait_must_queue(comm, call))
+        return later(comm, a, call);
+    return now(comm, a, call);
+}
+
+enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                  enum plait_dtype type, enum plait_op op, const struct plait_call *call)
+{
+    const struct plait_args a = { .coll = PLAIT_ALLREDUCE,
+                                  .type = type,
+                                  .op = op,
+                                  .inplace = count > 0 && plait_works_inplace(PLAIT_ALLREDUCE, in == out, call),
+                                  .alias = in == out,
+                                  .count = count,
+                                  .in = in,
+                                  .out = out };
+    const enum plait_status status = plait_enter_alone(comm, "allreduce", op, call);
+
+    return status == PLAIT_OK ? plait_leave(comm, collective(comm, &a, call)) : plait_refuse(status);
+}
+
+enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
+{
+    const struct plait_args a = { .coll = PLAIT_BARRIER, .type = PLAIT_INT32 };
+    const enum plait_status status = plait_enter_alone(comm, "barrier", PLAIT_SUM, call);
+
+    return status == PLAIT_OK ? plait_leave(comm, collective(comm, &a, call)) : plait_refuse(status);
+}
+
+static __attribute__((noinline)) ptrdiff_t find_place(const struct plait_comm *comm, const struct plait_args *a)
+{
+    const struct plait_geometry g = plait_geometry_of(a->coll, comm->nrank, a->root, comm->rank, 1);
+    return plait_place_of_in(&g, comm->rank, a->count * plait_dtype_size(a->type));
+}
+
+static inline bool is_alias(const struct plait_comm *comm, const struct plait_args *a)
+{
+    const struct plait_op_plan *last = comm->last;
+    const bool known = last != NULL && last->count == a->count && plait_same_key(last->key, plait_key(a));
+
+    if (a->count == 0 || a->in == NULL || a->out == NULL)
+        return false;
+    const ptrdiff_t place = known ? last->place : find_place(comm, a);
+    return place != PTRDIFF_MIN && (uintptr_t)a->in == (uintptr_t)a->out + (uintptr_t)place;
+}
+
+/* The others: whether they are in place depends on where this rank's part is. */
+static inline __attribute__((always_inline)) enum plait_status moving(struct plait_comm *comm, struct plait_args a,
+                                                                      const struct plait_call *call)
+{
+    const enum plait_status status = plait_enter_alone(comm, plait_coll_name(a.coll), a.op, call);
+
+    if (status != PLAIT_OK)
+        return plait_refuse(status);
+    a.alias = is_alias(comm, &a);
+    a.inplace = plait_works_inplace(a.coll, a.alias, call);
+    return plait_leave(comm, collective(comm, &a, call));
+}
+
+enum plait_status plait_reduce_scatter(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                       enum plait_dtype type, enum plait_op op, const struct plait_call *call)
+{
+    return moving(comm, (struct plait_args){ PLAIT_REDUCE_SCATTER, type, op, 0, false, count, in, out }, call);
+}
+
+enum plait_status plait_allgather(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                  enum plait_dtype type, const struct plait_call *call)
+{
+    return moving(comm, (struct plait_args){ PLAIT_ALLGATHER, type, 0, 0, false, count, in, out }, call);
+}
+
+enum plait_status plait_broadcast(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                  enum plait_dtype type, uint32_t root, const struct plait_call *call)
+{
+    return moving(comm, (struct plait_args){ PLAIT_BROADCAST, type, 0, root, false, count, in, out }, call);
+}
+
+enum plait_status plait_reduce(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
+                               enum plait_op op, uint32_t root, const struct plait_call *call)
+{
+    return moving(comm, (struct plait_args){ PLAIT_REDUCE, type, op, root, false, count, in, out }, call);
+}
+
+enum plait_status plait_gather(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
+                               uint32_t root, const struct plait_call *call)
+{
+    return moving(comm, (struct plait_args){ PLAIT_GATHER, type, 0, root, false, count, in, out }, call);
+}
+
+enum plait_status plait_scatter(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
+                                uint32_t root, const struct plait_call *call)
+{
+    return moving(comm, (struct plait_args){ PLAIT_SCATTER, type, 0, root, false, count, in, out }, call);
+}
+
+enum plait_status plait_alltoall(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                 enum plait_dtype type, const struct plait_call *call)
+{
+    return moving(comm, (struct plait_args){ PLAIT_ALLTOALL, type, 0, 0, false, count, in, out }, call);
+}

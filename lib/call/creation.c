@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "creation.h"
+
+#include "base/interrupt.h"
+#include "base/status.h"
+#include "bootstrap/frame.h"
+#include "progress/progress.h"
+#include "progress/wait.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct plait_creation { /* of a comm */
+    struct plait_creation *next;
+    plait_make_comm *make;
+    const void *args;
+    const struct plait_comm *of; /* what it is made of, or NULL */
+    struct plait_creation *then; /* the next of the same, in the same thread */
+    bool chained;                /* behind another */
+    struct plait_comm **out;
+    enum plait_status status;
+    char text[512];
+    pthread_t thread;
+    int error; /* why there is no thread for it; 0: there is */
+    atomic_bool done;
+    atomic_bool interrupted; /* whoever waits for it: its thread's waits end */
+};
+
+/* Arguments that are copied lie behind it, aligned as anything. */
+#define CREATION ((sizeof(struct plait_creation) + 15) / 16 * 16)
+
+static _Thread_local bool creator; /* this thread creates a comm for another */
+
+/* Behind the last one of the same comm. */
+static void chain(struct plait_creation *c)
+{
+    for (struct plait_creation *e = c->of != NULL ? plait_group.creations : NULL; e != NULL; e = e->next)
+        if (e->of == c->of && e->then == NULL) {
+            e->then = c;
+            c->chained = true;
+            return;
+        }
+}
+
+enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
+                                   struct plait_comm **out)
+{
+    struct plait_creation *c = calloc(1, CREATION + bytes);
+
+    if (c == NULL) /* which the others must hear of */
+        return plait_refuse(make(args, plait_fail_memory("out of memory for a comm"), out));
+    c->make = make;
+    c->args = memcpy((char *)c + CREATION, args, bytes);
+    c->of = of;
+    c->out = out;
+    chain(c);
+    *plait_group.last_creation = c;
+    plait_group.last_creation = &c->next;
+    return PLAIT_OK;
+}
+
+static void make(struct plait_creation *c, enum plait_status own)
+{
+    c->status = c->make(c->args, own, c->out);
+    if (c->status != PLAIT_OK)
+        snprintf(c->text, sizeof c->text, "%s", plait_last_error());
+}
+
+static void *create(void *arg)
+{
+    struct plait_creation *first = arg;
+
+    creator = true;
+    plait_interrupt_follow(&first->interrupted);
+    for (struct plait_creation *c = first; c != NULL; c = c->then)
+        make(c, PLAIT_OK);
+    atomic_store(&first->done, true);
+    plait_progress_news();
+    return NULL;
+}
+
+static bool is_created(void *creation)
+{
+    return atomic_load(&((struct plait_creation *)creation)->done);
+}
+
+static void interrupt_creation(void *creation)
+{
+    atomic_store(&((struct plait_creation *)creation)->interrupted, true);
+}
+
+/* The other ranks may wait for pending operations of this one before they come. */
+static void await_creation(struct plait_creation *c)
+{
+    plait_progress_until(is_created, interrupt_creation, c, PLAIT_SPINS_SHARED);
+    pthread_join(c->thread, NULL);
+}
+
+/* The others, who can, wait for this rank; or come only when pending operations of this one have ended. */
+static void tell_why_not(struct plait_creation *first)
+{
+    plait_frame_drive(plait_progress);
+    for (struct plait_creation *c = first; c != NULL; c = c->then)
+        make(c, plait_fail_errno(first->error, "no thread in which a comm of this group could be created"));
+    plait_frame_drive(NULL);
+}
+
+/*
+ * Ranks of one comm must come together: each in a thread of its own until it has. Those without one say so once all
+ * threads run, in which the others may be.
+ */
+static void create_all(struct plait_creation *first, struct plait_outcome *o)
+{
+    sigset_t all, saved;
+
+    sigfillset(&all); /* the caller's signals arrive as before */
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
+        c->error = c->chained ? 0 : pthread_create(&c->thread, NULL, create, c);
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
+        if (c->error != 0)
+            tell_why_not(c);
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
+        if (c->error == 0 && !c->chained)
+            await_creation(c);
+    for (struct plait_creation *c = first; c != NULL; c = c->next)
+        plait_outcome_note(o, c->status, c->text);
+}
+
+bool plait_creation_needs_thread(void)
+{
+    return !creator && atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0;
+}
+
+enum plait_status plait_make_in_thread(plait_make_comm *how, const void *args, struct plait_comm **out)
+{
+    struct plait_creation c = { .make = how, .args = args, .out = out };
+    struct plait_outcome o = { PLAIT_OK, "" };
+
+    create_all(&c, &o);
+    return o.status == PLAIT_OK ? PLAIT_OK : plait_fail(o.status, "%s", o.text);
+}
+
+void plait_creations_make(struct plait_creation *first, struct plait_outcome *o)
+{
+    if (o->status == PLAIT_OK && first != NULL)
+        create_all(first, o);
+    while (first != NULL) {
+        struct plait_creation *c = first;
+        first = c->next;
+        free(c);
+    }
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "drive.h"
+
+#include "comm/port.h"
+#include "failure/failure.h"
+#include "p2p/message.h"
+#include "reduce/reduce.h"
+#include "request/request.h"
+
+static bool turn(struct plait_comm *comm, bool rarely)
+{
+    const uint32_t environment = plait_fpenv_enter();
+    enum plait_status status = PLAIT_OK;
+    bool moved = comm->owner != NULL && comm->owner->turn(comm->owner, rarely);
+
+    plait_network_turn(comm);
+    moved |= plait_requests_turn(comm, rarely);
+    moved |= plait_messages_turn(comm, rarely);
+    if (!moved && !comm->running) /* what is queued may not be open yet, and nobody waits for a rank */
+        status = plait_look_for_failures(comm);
+    if (status != PLAIT_OK)
+        plait_requests_fail(comm, status);
+    moved |= status != PLAIT_OK;
+    plait_fpenv_leave(environment);
+    if (moved && atomic_load_explicit(&comm->own->asleep, memory_order_relaxed))
+        plait_awake(comm);
+    plait_requests_tell(comm);
+    return moved;
+}
+
+static uint32_t awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
+{
+    const uint32_t n = plait_requests_awaited(comm, ranks, most);
+
+    return n + plait_messages_awaited(comm, ranks + n, most - n);
+}
+
+static void begin_message(struct plait_request *r)
+{
+    plait_message_enter(r);
+    plait_message_queue(r);
+}
+
+const struct plait_drive plait_drive = { turn, awaited, begin_message, plait_messages_fail };

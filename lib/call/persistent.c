@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Persistent requests: the same operation again and again. */
+#include "base/status.h"
+#include "call.h"
+#include "device_call.h"
+#include "engine/bind.h"
+#include "engine/operate.h"
+#include "request/device_request.h"
+#include "request/request.h"
+
+/* Nobody needs to wait for what a stream has passed, or a device's has got. */
+static bool is_pending(const struct plait_request *r)
+{
+    if (r->streamed)
+        return r->started && !plait_request_has_ended(r) && !atomic_load_explicit(&r->placed, memory_order_acquire);
+    return r->started && !(r->stream != NULL && plait_request_is_over(r));
+}
+
+static enum plait_status check_start(struct plait_request *r, const char *name)
+{
+    if (r == NULL || !r->persistent)
+        return plait_fail(PLAIT_ERR_ARG, "%s: request is %s; make it with call->persistent", name,
+                          r == NULL ? "NULL" : "not persistent");
+    if (r->comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request's comm was destroyed", name);
+    if (r->grouped || is_pending(r))
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request is %s", name,
+                          r->grouped ? "started in this group already" : "pending; wait for it first");
+    const enum plait_status status = plait_enter(r->comm, name, PLAIT_SUM, NULL);
+    return status == PLAIT_OK && r->queue != NULL ? plait_device_check_capture(r->comm, name, r->queue) : status;
+}
+
+/* waits: the group for its end. */
+static enum plait_status start(struct plait_request *r, bool waits)
+{
+    atomic_store_explicit(&r->started, false, memory_order_relaxed);
+    if (plait_in_group()) {
+        plait_group_add(r, waits);
+        return PLAIT_OK;
+    }
+    pthread_mutex_lock(&r->comm->lock);
+    plait_request_run(r);
+    if (r->streamed)
+        plait_request_await_placed(r);
+    return waits ? plait_wait(&r) : PLAIT_OK;
+}
+
+/* Somebody still reads what this rank gave before: from now on everybody drives it. */
+static __attribute__((noinline)) void share(struct plait_request *r)
+{
+    pthread_mutex_lock(&r->comm->lock);
+    r->alone = false;
+    plait_progress_add(r->comm);
+    pthread_mutex_unlock(&r->comm->lock);
+    plait_progress_news();
+}
+
+/*
+ * A tiny operation of a comm that is idle: what this rank gives is put where the others take it, and they wait for
+ * nothing more of this one. So nobody has to drive it before its holder waits, or the comm is called again: it takes no
+ * lock. Of what may be lent others may wait until this rank has taken it: that is driven by whoever waits.
+ */
+static bool start_alone(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.tiny || r->job.scale != NULL || r->stream != NULL ||
+        r->job.work.arg != NULL || comm->owner != NULL ||
+        plait_must_queue(comm, NULL)) /* a fusion's ready() counts without a lock */
+        return false;
+    atomic_store_explicit(&r->ended, false, memory_order_relaxed);
+    atomic_store_explicit(&r->started, true, memory_order_relaxed);
+    r->next = NULL;
+    r->alone = true;
+    comm->first = r;
+    comm->end = &r->next;
+    comm->running = true;
+    atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
+    comm->run->work.epilogue = NULL;
+    plait_run_begin_tiny(comm, &r->job, r->job.in);
+    if (!comm->run->given || r->job.o->tiny.lends) /* who lends waits until this rank takes */
+        share(r);
+    return true;
+}
+
+enum plait_status plait_start(struct plait_request *r)
+{
+    const enum plait_status status = check_start(r, "plait_start");
+
+    if (status == PLAIT_OK && start_alone(r))
+        return PLAIT_OK;
+    return status == PLAIT_OK ? start(r, false) : plait_refuse(status);
+}
+
+enum plait_status plait_run_again(struct plait_request *r)
+{
+    const enum plait_status status = check_start(r, "plait_run_again");
+
+    if (status != PLAIT_OK)
+        return plait_refuse(status);
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || r->queue != NULL || plait_must_queue(r->comm, NULL))
+        return start(r, true);
+    atomic_store_explicit(&r->comm->inside, "plait_run_again", memory_order_relaxed);
+    if (!r->job.o->selection.tiny || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
+        return plait_leave(r->comm, plait_run_job(r->comm, &r->job));
+    return plait_leave(r->comm, plait_run(r->comm, r->job.o, r->job.in, r->job.out, &r->job.sizes, NULL));
+}
+
+enum plait_status plait_request_free(struct plait_request **request)
+{
+    struct plait_request *r = request != NULL ? *request : NULL;
+
+    if (r == NULL)
+        return PLAIT_OK;
+    if (r->generation != plait_generation) { /* the parent's goes on */
+        *request = NULL;
+        return PLAIT_OK;
+    }
+    if (!r->persistent || r->grouped || is_pending(r))
+        return plait_fail(PLAIT_ERR_ARG, "plait_request_free: the request is %s",
+                          !r->persistent ? "not persistent; wait for it"
+                          : r->grouped   ? "in a group; call plait_group_end() first"
+                                         : "pending; wait for it");
+    *request = NULL;
+    if (r->comm != NULL && (r->kind == PLAIT_REQUEST_COLLECTIVE || r->streamed)) {
+        struct plait_comm *comm = r->comm;
+        pthread_mutex_lock(&comm->lock);
+        plait_device_withdraw(r);
+        plait_requests_tell(comm);
+        if (r->kind == PLAIT_REQUEST_COLLECTIVE)
+            plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
+        pthread_mutex_unlock(&comm->lock);
+    }
+    plait_request_give_back(r);
+    return PLAIT_OK;
+}

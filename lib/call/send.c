@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The calls: what they refuse, and a message made of the arguments. */
+#include "base/status.h"
+#include "call.h"
+#include "device/device_comm.h"
+#include "device_call.h"
+#include "failure/failure.h"
+#include "memory/devices.h"
+#include "p2p/exchange.h"
+#include "p2p/message.h"
+
+#include <string.h>
+
+static enum plait_status check(const struct plait_comm *comm, const char *name, const void *data, size_t count,
+                               enum plait_dtype type, uint32_t peer, const struct plait_call *call, size_t *bytes)
+{
+    const size_t size = plait_dtype_size(type);
+    const bool send = name[0] == 's';
+
+    if ((unsigned)type >= PLAIT_NDTYPE || size == 0)
+        return plait_fail(PLAIT_ERR_ARG, "%s: type is %d, which is no enum plait_dtype of this version", name,
+                          (int)type);
+    if (peer >= comm->nrank)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is %u, but the comm has %u ranks", name, send ? "to" : "from", peer,
+                          comm->nrank);
+    if (__builtin_mul_overflow(count, size, bytes) || *bytes > PLAIT_MOST_BYTES)
+        return plait_fail(PLAIT_ERR_ARG, "%s: count is %zu, more than fits in memory; it counts elements of %zu bytes",
+                          name, count, size);
+    if (data == NULL && count > 0)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", name, send ? "in" : "out");
+    const bool on_queue = call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL;
+    const bool returns = call != NULL && !on_queue && (call->request != NULL || call->stream != NULL);
+    if (peer == comm->rank && !plait_in_group() && !returns)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is this rank itself, which cannot do both at once; use a group%s",
+                          name, send ? "to" : "from", on_queue ? "" : " or a request");
+    return PLAIT_OK;
+}
+
+/* The queue of the device whose memory it is; NULL: it is the host's, or there is nothing of it. */
+static enum plait_status find_queue(struct plait_comm *comm, const void *data, size_t bytes, bool send,
+                                    const struct plait_call *call, struct plait_queue **queue)
+{
+    struct plait_queue *found = NULL;
+    const enum plait_status status =
+        plait_device_find(comm, send ? "send" : "recv", send ? data : NULL, send ? bytes : 0, send ? NULL : data,
+                          send ? 0 : bytes, 1, call, &found);
+
+    *queue = bytes > 0 ? found : NULL;
+    return status;
+}
+
+/* Memory that the receiver reads where it lies. The comm's lock is held. */
+static enum plait_status check_lent(struct plait_comm *comm, const void *data, const struct plait_queue *queue,
+                                    uint32_t peer)
+{
+    const struct plait_process *process = comm->peers[peer].process;
+    const char *why;
+    uint64_t base;
+
+    if (queue == NULL || process == NULL || process->base == NULL || plait_device_lend(comm, data, &base, &why) > 0 ||
+        plait_device_lend(comm, data, &base, &why) > 0) /* it may have been the error of an earlier call */
+        return PLAIT_OK;
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "send: in is %p, memory of GPU %d that the driver does not show to other processes (%s): it may not have been "
+        "allocated by cudaMalloc() or the like: copy it into memory of plait_mem_alloc_as()",
+        data, comm->device->device, why);
+}
+
+/* If that is the driver's fault the peer must not wait for this rank. */
+static enum plait_status cannot(struct plait_comm *comm, enum plait_status status, const char *name)
+{
+    pthread_mutex_lock(&comm->lock);
+    if (comm->failed == PLAIT_OK && (status == PLAIT_ERR_NOMEM || status == PLAIT_ERR_SYSTEM))
+        status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
+    pthread_mutex_unlock(&comm->lock);
+    return plait_refuse(status);
+}
+
+/* Where it stays: a copy of what was just stored in parts would wait for these. */
+static inline void write_letter(struct plait_letter *m, const void *data, size_t count, size_t bytes,
+                                enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+{
+    memset(m, 0, sizeof *m);
+    m->data = (char *)(uintptr_t)data;
+    m->count = count;
+    m->bytes = bytes;
+    m->type = type;
+    m->peer = peer;
+    m->deadline = call != NULL ? call->deadline : 0;
+}
+
+static enum plait_status transfer_inside(struct plait_comm *comm, const char *name, enum plait_request_kind kind,
+                                         const void *data, size_t count, enum plait_dtype type, uint32_t peer,
+                                         const struct plait_call *call)
+{
+    struct plait_call own;
+    size_t bytes = 0;
+    enum plait_status status = check(comm, name, data, count, type, peer, call, &bytes);
+
+    if (status != PLAIT_OK)
+        return plait_refuse(status);
+    struct plait_queue *queue = NULL;
+    if (plait_device_used() != NULL)
+        status = find_queue(comm, data, bytes, kind == PLAIT_REQUEST_SEND, call, &queue);
+    if (status != PLAIT_OK)
+        return cannot(comm, status, name);
+    if (queue == NULL && call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL) {
+        own = *call; /* nothing that a GPU's stream could wait for */
+        own.stream = NULL;
+        call = &own;
+    }
+    const bool alone = queue == NULL && plait_blocks_alone(comm, call);
+    if (!alone)
+        pthread_mutex_lock(&comm->lock);
+    status = plait_message_prepare(comm, peer);
+    if (status != PLAIT_OK)
+        status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
+    if (alone) {
+        struct plait_request *r = status == PLAIT_OK ? plait_request_get(comm) : NULL;
+        if (status == PLAIT_OK && r == NULL)
+            status = plait_comm_fail(comm, plait_fail_memory("out of memory for a message"), "%s", plait_last_error());
+        if (r == NULL)
+            return plait_refuse(status);
+        r->kind = kind;
+        write_letter(&r->letter, data, count, bytes, type, peer, call);
+        return plait_exchange_call(r);
+    }
+    if (status == PLAIT_OK && kind == PLAIT_REQUEST_SEND)
+        status = check_lent(comm, data, queue, peer);
+    struct plait_letter letter;
+    write_letter(&letter, data, count, bytes, type, peer, call);
+    letter.queue = queue;
+    return plait_request_message(comm, kind, &letter, call, status);
+}
+
+static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,
+                                  enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+{
+    const char *name = kind == PLAIT_REQUEST_SEND ? "send" : "recv";
+    const enum plait_status status = plait_enter_alone(comm, name, PLAIT_SUM, call);
+
+    return status == PLAIT_OK ? plait_leave(comm, transfer_inside(comm, name, kind, data, count, type, peer, call))
+                              : plait_refuse(status);
+}
+
+enum plait_status plait_send(struct plait_comm *comm, const void *in, size_t count, enum plait_dtype type, uint32_t to,
+                             const struct plait_call *call)
+{
+    return transfer(comm, PLAIT_REQUEST_SEND, in, count, type, to, call);
+}
+
+enum plait_status plait_recv(struct plait_comm *comm, void *out, size_t count, enum plait_dtype type, uint32_t from,
+                             const struct plait_call *call)
+{
+    return transfer(comm, PLAIT_REQUEST_RECV, out, count, type, from, call);
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device_comm.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "comm/port.h"
+#include "device_stage.h"
+#include "device_watch.h"
+#include "failure/failure.h"
+#include "failure/report.h"
+#include "memory/devices.h"
+#include "operation/slices.h"
+#include "progress/look.h"
+#include "progress/progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_PATIENCE     2.0 /* seconds, as of plait_comm_destroy() */
+#define MOST_ERRORS       3   /* until a device that does not say how far it is is broken */
+#define MOST_DYING        0.5 /* seconds, until a process is dead whose memory is gone */
+#define QUEUES_BY_DEFAULT 8   /* of a GPU and process, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise */
+
+void plait_device_note(struct plait_comm *comm, const char *why)
+{
+    struct plait_device_comm *d = comm->device;
+
+    if (why != NULL && d->why[0] == '\0')
+        snprintf(d->why, sizeof d->why, "%s", why);
+}
+
+/* What it had shown goes before the process is seen to be dead. */
+static bool is_dying(const struct plait_peer *peer)
+{
+    const double until = plait_clock() + MOST_DYING;
+
+    while (!plait_peer_died(peer) && plait_clock() < until)
+        usleep(1000);
+    return plait_peer_died(peer);
+}
+
+/* What the device refused; or, if that was to map the memory of a rank that died, its death. */
+static enum plait_status broke(struct plait_comm *comm)
+{
+    const struct plait_device_comm *d = comm->device;
+    const uint32_t r = d->unmapped - 1;
+
+    if (d->unmapped != 0 && is_dying(&comm->peers[r]))
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, r, "rank %u (process %d) died after operation #%llu", r,
+                                plait_peer_pid(&comm->peers[r]),
+                                (unsigned long long)atomic_load(&comm->peers[r].control->done));
+    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", d->device, d->why);
+}
+
+/* ---- What others see ------------------------------------------------------------------------------- */
+
+static bool has_other_processes(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (comm->peers[r].process != NULL && comm->peers[r].process->base != NULL)
+            return true;
+    return false;
+}
+
+uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why)
+{
+    struct plait_device_comm *d = comm->device;
+    struct plait_spot place;
+    struct plait_lent *l;
+
+    *why = d->plugin->place(data, &place);
+    for (uint64_t n = d->nlent; *why == NULL && n > 0 && n + PLAIT_NLENT > d->nlent; n--) {
+        l = &d->shown->lent[n % PLAIT_NLENT];
+        if (l->id == place.id && l->base == place.base) {
+            *base = l->base;
+            return n;
+        }
+    }
+    l = &d->shown->lent[(d->nlent + 1) % PLAIT_NLENT];
+    struct plait_handle handle;
+    if (*why == NULL)
+        *why = d->plugin->lend(&place, &handle);
+    if (*why != NULL)
+        return 0;
+    atomic_store(&l->number, 0); /* who still looks for the one that was there sees that it is gone */
+    l->handle = handle;
+    l->id = place.id;
+    l->base = *base = place.base;
+    l->bytes = place.bytes;
+    atomic_store_explicit(&l->number, ++d->nlent, memory_order_release);
+    return d->nlent;
+}
+
+static const char *lend_flags(struct plait_device_comm *d)
+{
+    struct plait_spot place;
+    struct plait_lent *l = &d->shown->flags_lent;
+    const char *why = d->plugin->place(d->flags, &place);
+
+    if (why == NULL)
+        why = d->plugin->lend(&place, &l->handle);
+    l->id = place.id;
+    l->base = place.base;
+    l->bytes = place.bytes;
+    return why;
+}
+
+const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *comm, uint32_t rank)
+{
+    const struct plait_peer *p = &comm->peers[rank];
+    const struct plait_arena *arena;
+
+    if (p->process == NULL || plait_arena_get(0, &arena) != PLAIT_OK)
+        return NULL;
+    const uint64_t at = atomic_load(&p->control->device);
+    return at > 0 ? (const void *)((p->process->base == NULL ? arena->base : p->process->base) + at) : NULL;
+}
+
+static enum plait_status show(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    const struct plait_arena *arena;
+    const size_t lines = (size_t)PLAIT_NFLAGGED * comm->nrank * PLAIT_WINDOW;
+    const char *why = NULL;
+    void *memory;
+    enum plait_status status = plait_arena_get(0, &arena);
+
+    if (status == PLAIT_OK)
+        status = plait_arena_alloc(sizeof *d->shown + lines * (sizeof(struct plait_post) + sizeof(uint32_t)) +
+                                       comm->nrank * sizeof(uint64_t),
+                                   &memory);
+    if (status != PLAIT_OK)
+        return status;
+    d->shown = memory;
+    d->shown->device = (uint32_t)d->device;
+    d->shown->flags = (uintptr_t)d->flags;
+    if (has_other_processes(comm))
+        why = lend_flags(d);
+    if (why != NULL)
+        return plait_device_fail("memory of a GPU cannot be shown to other processes", why);
+    atomic_store(&comm->own->device, (uint64_t)((char *)memory - arena->base)); /* before another's `quiet` is read */
+    return PLAIT_OK;
+}
+
+/* ---- Making it ------------------------------------------------------------------------------------- */
+
+static enum plait_status create(struct plait_comm *comm, int device)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+    struct plait_device_comm *d = calloc(1, sizeof *d);
+    enum plait_status status;
+    const char *why;
+
+    comm->stats.allocations += 2;
+    if (d == NULL || (d->taken = calloc(comm->nrank, sizeof *d->taken)) == NULL) {
+        free(d);
+        return plait_fail_memory("out of memory for what a comm has on a GPU");
+    }
+    comm->device = d;
+    d->comm = comm;
+    d->plugin = plugin;
+    d->device = device;
+    why = plugin->alloc(PLAIT_MEMORY_DEVICE, device, 2 * plait_flag_words(comm->nrank) * 4, &d->flags);
+    for (int i = 0; i < 2 && why == NULL; i++)
+        why = plugin->make_mark(device, &d->trails[i].end);
+    if (why == NULL)
+        why = plugin->open_queue(PLAIT_QUEUE_URGENT, NULL, device, &d->rescue);
+    status = why != NULL ? plait_device_fail("a comm cannot use its GPU", why) : PLAIT_OK;
+    for (int i = 0; i < 2 && status == PLAIT_OK; i++)
+        status = plait_flights_create(comm->nrank, &d->flights[i]);
+    if (status == PLAIT_OK)
+        status = show(comm);
+    if (status == PLAIT_OK)
+        status = plait_device_watch(d);
+    if (status != PLAIT_OK)
+        plait_device_comm_destroy(comm);
+    return status;
+}
+
+/* How what is in its memory goes to other hosts: transports/staged.c. */
+static void tell_way(const struct plait_comm *comm)
+{
+    const bool direct = comm->remote != NULL && plait_port_takes_devices(comm->port);
+
+    if (comm->remote != NULL)
+        plait_comm_log(comm, PLAIT_LOG_INFO, "memory of GPUs goes to other hosts %s: %s %s %s memory of CUDA's devices",
+                       direct ? "directly" : "through pinned memory", plait_port_network(comm->port),
+                       plait_port_version(comm->port), direct ? "reads and writes" : "knows no");
+}
+
+enum plait_status plait_device_open(struct plait_comm *comm, int device)
+{
+    enum plait_status status = PLAIT_OK;
+
+    pthread_mutex_lock(&comm->lock);
+    if (comm->device == NULL) {
+        status = create(comm, device);
+        if (status != PLAIT_OK) /* the others must not wait for this rank */
+            status = plait_comm_fail(comm, status, "%s", plait_last_error());
+        else
+            tell_way(comm);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}
+
+static void give_back(const struct plait_device_comm *d, void *memory)
+{
+    if (memory != NULL && !d->lost)
+        d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
+}
+
+static void give_back_flights(const struct plait_device_comm *d, struct plait_flight *flights)
+{
+    for (uint32_t i = 0; flights != NULL && i < PLAIT_NFLIGHT; i++) {
+        give_back(d, flights[i].memory);
+        flights[i].memory = NULL;
+    }
+    plait_flights_destroy(flights);
+}
+
+void plait_device_comm_destroy(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+
+    if (comm->own_queue != NULL)
+        plait_device_used()->close_queue(comm->own_queue);
+    comm->own_queue = NULL;
+    if (d == NULL)
+        return;
+    plait_device_unwatch(d);
+    if (d->rescue != NULL)
+        d->plugin->drain(d->rescue);
+    atomic_store_explicit(&comm->own->device, 0, memory_order_relaxed);
+    for (int i = 0; i < 2; i++) {
+        give_back_flights(d, d->flights[i]);
+        give_back(d, d->scaled[i].memory);
+    }
+    for (size_t i = 0; i < d->nretired; i++)
+        give_back(d, d->retired[i]);
+    free(d->retired);
+    give_back(d, d->flags);
+    plait_device_free_stages(d);
+    for (int i = 0; i < 2; i++)
+        d->plugin->free_mark(d->trails[i].end);
+    d->plugin->close_queue(d->rescue);
+    comm->shown = d->shown;
+    free(d->taken);
+    free(d);
+    comm->device = NULL;
+}
+
+size_t plait_device_bytes(const struct plait_comm *comm)
+{
+    const struct plait_device_comm *d = comm->device;
+
+    if (d == NULL)
+        return 0;
+    size_t bytes = 2 * plait_flag_words(comm->nrank) * 4;
+    for (int i = 0; i < 2; i++)
+        bytes += plait_flights_bytes(d->flights[i]) + d->scaled[i].bytes;
+    for (const struct plait_stage *s = d->stages; s != NULL; s = s->next)
+        bytes += s->bytes;
+    return bytes;
+}
+
+enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out)
+{
+    struct plait_device_comm *d = comm->device;
+    const char *why = d->plugin->alloc(PLAIT_MEMORY_DEVICE, d->device, bytes, out);
+
+    comm->stats.allocations++;
+    return why == NULL
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for an operation: %s", bytes, d->device, why);
+}
+
+void plait_device_retire(struct plait_comm *comm, void *memory)
+{
+    struct plait_device_comm *d = comm->device;
+    void **more = memory != NULL ? realloc(d->retired, (d->nretired + 1) * sizeof *more) : NULL;
+
+    if (more == NULL) /* or it is lost, until the process ends */
+        return;
+    d->retired = more;
+    d->retired[d->nretired++] = memory;
+}
+
+/* ---- Operations ------------------------------------------------------------------------------------ */
+
+/*
+ * A graph's operations wait for those of graphs that are launched later. Streams that share a hardware queue wait for each
+ * other; without graphs that is no matter (device_comm.h).
+ */
+static enum plait_status check_queues(const struct plait_comm *comm)
+{
+    const char *setting = getenv("CUDA_DEVICE_MAX_CONNECTIONS"); /* the driver's */
+    const long most = setting != NULL && atol(setting) > 0 ? atol(setting) : QUEUES_BY_DEFAULT;
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const bool here = comm->peers[r].process != NULL && comm->peers[r].process->base == NULL;
+        const struct plait_device_shown *shown = here ? plait_device_shown_by(comm, r) : NULL;
+        n += here && (shown == NULL || shown->device == (uint32_t)comm->device->device); /* not known yet: it may be */
+    }
+    if ((long)n <= most)
+        return PLAIT_OK;
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "%u ranks of this process capture graphs on a GPU that gives a process %ld hardware queues, so that "
+        "they could wait for each other for ever: use at most %ld, or set CUDA_DEVICE_MAX_CONNECTIONS (at "
+        "most 32)",
+        n, most, most);
+}
+
+const char plait_device_no_graph[] = "the ranks are on several hosts, and the stream is captured: what goes to another "
+                                     "host goes when it is called, so it cannot be in a graph; call it outside of one";
+
+enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, uint64_t *capture)
+{
+    struct plait_device_comm *d = comm->device;
+    const char *why = d->plugin->capturing(queue, capture);
+
+    if (why != NULL)
+        return plait_device_fail("an operation cannot be put on its stream", why);
+    d->captured |= *capture != 0;
+    return *capture != 0 ? check_queues(comm) : PLAIT_OK;
+}
+
+static void rest(struct plait_comm *comm, struct plait_trail *t)
+{
+    struct plait_device_comm *d = comm->device;
+    char text[sizeof d->why];
+    const char *why;
+
+    if (!t->ahead)
+        return;
+    why = d->plugin->set_mark(t->last, t->end);
+    if (why != NULL) /* it may have been the error of an earlier call */
+        why = d->plugin->set_mark(t->last, t->end);
+    t->called |= why == NULL;
+    t->ahead = false;
+    d->lost |= why != NULL && t->capture == 0; /* nobody will know when it has passed */
+    if (why == NULL)
+        return;
+    snprintf(text, sizeof text, "the end of an operation cannot be marked: %s", why);
+    plait_device_note(comm, text);
+}
+
+void plait_device_rest(struct plait_comm *comm)
+{
+    for (int i = 0; i < 2 && comm->device != NULL; i++)
+        rest(comm, &comm->device->trails[i]);
+}
+
+struct plait_queue *plait_device_here(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    struct plait_trail *t = &d->trails[d->capture != 0];
+
+    if (!plait_device_works(comm))
+        return NULL;
+    const uint64_t stream = d->plugin->id_of(d->queue);
+    if (stream != t->stream || d->capture != t->capture) {
+        rest(comm, t);
+        if (plait_device_works(comm) && t->called && d->capture == t->capture)
+            plait_device_note(comm, d->plugin->follow(d->queue, t->end));
+        if (!plait_device_works(comm))
+            return NULL;
+        t->stream = stream;
+        t->capture = d->capture;
+    }
+    t->last = d->queue; /* the caller may have another queue for the same stream */
+    t->ahead = true;
+    return d->queue;
+}
+
+enum plait_status plait_device_broke(struct plait_comm *comm)
+{
+    return comm->failed == PLAIT_OK ? broke(comm) : comm->failed;
+}
+
+/*
+ * What a failed rank's streams were made to pass may still read and write the others' memory. Those that are dead, stopped
+ * or broken are not waited for long: what they use stays theirs then, until the process ends.
+ */
+static bool others_are_quiet(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_control *c = comm->peers[r].control;
+        if (r != comm->rank && atomic_load(&c->device) != 0 && !atomic_load(&c->quiet) && !atomic_load(&c->departed) &&
+            !plait_peer_died(&comm->peers[r]))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Nobody knows of a graph whether it runs. Where the comm has failed it may wait for a flag, which the watch gives it:
+ * until all on the device has happened, for which the freeing of any memory waits.
+ */
+static void end_graphs(const struct plait_device_comm *d)
+{
+    void *memory;
+
+    if (d->captured && d->plugin->alloc(PLAIT_MEMORY_DEVICE, d->device, sizeof(uint32_t), &memory) == NULL)
+        d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
+}
+
+void plait_device_settle(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    bool passed = d == NULL || !d->trails[0].called;
+
+    for (unsigned errors = 0; !passed && errors < MOST_ERRORS;)
+        if (d->plugin->passed(d->trails[0].end, &passed) != NULL)
+            errors++;
+        else if (!passed)
+            usleep(50);
+    if (d != NULL)
+        d->lost |= !passed; /* the device is broken */
+    if (d == NULL || atomic_load(&comm->own->failed) == PLAIT_OK)
+        return;
+    end_graphs(d);
+    const double until = plait_clock() + MOST_PATIENCE;
+    atomic_store(&comm->own->quiet, 1);
+    while (!others_are_quiet(comm) && plait_clock() < until)
+        if (!plait_progress()) /* it may be a rank of this thread's */
+            usleep(200);
+    d->lost |= !others_are_quiet(comm);
+}
+
+/* The stream of one that has called an operation that this rank has not, or sends what it does not receive, gives its flags. */
+static bool flags_are_to_come(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_device_shown *shown = r != comm->rank ? plait_device_shown_by(comm, r) : NULL;
+        if (shown != NULL && atomic_load(plait_device_given(shown, comm->nrank, comm->rank)) != comm->device->taken[r])
+            return true;
+    }
+    return false;
+}
+
+bool plait_device_leaves_some(struct plait_comm *comm)
+{
+    char text[128];
+
+    if (comm->device == NULL)
+        return false;
+    atomic_store(&comm->own->quiet, 1); /* from here on nobody gives this rank a flag that it does not see below */
+    if (!flags_are_to_come(comm))
+        return false;
+    snprintf(text, sizeof text, "comm '%s': rank %u left the comm after operation #%llu", comm->name, comm->rank,
+             (unsigned long long)atomic_load(&comm->own->done));
+    plait_announce_failure(comm, PLAIT_ERR_PEER, text, comm->rank + 1);
+    return true;
+}

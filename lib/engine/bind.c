@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bind.h"
+
+#include "base/status.h"
+#include "eager/tiny.h"
+#include "failure/report.h"
+#include "plan/plan_check.h"
+#include "prog.h"
+#include "prove.h"
+#include "select.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void wish_of(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool sized, bool device,
+                    const struct plait_call *call, char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
+{
+    plait_spec_for(comm->config.algo, coll, spec);
+    *out = (struct plait_wish){
+        .algorithms = comm->algorithms,
+        .spec = call->algorithm != NULL ? call->algorithm : spec,
+        .spec_origin = call->algorithm != NULL ? "asked for in the call" : "asked for by PLAIT_ALGO",
+        .slice = sized         ? 0
+                 : call->slice ? call->slice
+                               : comm->config.slice,
+        .cache = comm->cache,
+        .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
+        .reproducible = comm->reproducible || call->reproducible,
+        .average = op == PLAIT_AVG,
+        .user = call->user != NULL,
+        .ordered = call->user != NULL && !call->user->commutative,
+        .oversubscribed = comm->oversubscribed && !device,
+        .device = device,
+        .sized = sized,
+        .cma = comm->cma,
+        .far = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank),
+        .paced = plait_is_paced(&comm->config.pace),
+        .latency = (double)comm->config.pace.latency / 1e9,
+    };
+}
+
+/* Here nothing but the sizes matters: what the call and PLAIT_ALGO ask for may still rule it out. */
+static size_t find_most_tiny(const struct plait_comm *comm, enum plait_coll coll)
+{
+    size_t may = 0, may_not = PLAIT_TINY_MAX + 1;
+    char spec[PLAIT_MAX_SPEC];
+    struct plait_wish wish;
+
+    wish_of(comm, coll, PLAIT_SUM, true, false, &plait_no_wishes, spec, &wish);
+    while (may_not - may > 1) {
+        const size_t bytes = (may + may_not) / 2;
+        *(plait_fits_tiny(coll, comm->nrank, bytes, &wish) ? &may : &may_not) = bytes;
+    }
+    return may;
+}
+
+size_t plait_most_tiny_block(struct plait_comm *comm, enum plait_coll coll)
+{
+    if (comm->most_tiny[coll] == 0)
+        comm->most_tiny[coll] = find_most_tiny(comm, coll) + 1;
+    return comm->most_tiny[coll] - 1;
+}
+
+/* A barrier runs as the all-reduce of nothing. */
+static struct plait_shape shape_of(const struct plait_comm *comm, enum plait_coll coll, uint32_t root, bool inplace)
+{
+    return (struct plait_shape){ .coll = coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : coll,
+                                 .nrank = comm->nrank,
+                                 .root = root,
+                                 .inplace = inplace,
+                                 .node = comm->node };
+}
+
+static enum plait_status find_prog(struct plait_comm *comm, const struct plait_shape *shape,
+                                   const struct plait_selection *s, bool average, struct plait_prog **out)
+{
+    for (struct plait_prog *p = comm->progs; p != NULL; p = p->next)
+        if (p->alg == s->alg && p->root == shape->root && p->inplace == shape->inplace && p->round == s->round &&
+            p->average == average && strcmp(p->spec, s->spec) == 0) {
+            *out = p;
+            return PLAIT_OK;
+        }
+    comm->stats.allocations++;
+    enum plait_status status = PLAIT_OK;
+    if (comm->config.check)
+        status = plait_alg_check(s->alg, shape, NULL);
+    else if (!plait_is_of_library(s->alg) && comm->nrank <= PLAIT_MOST_PROVED)
+        status = plait_alg_prove(s->alg, shape);
+    if (status == PLAIT_OK && comm->config.check)
+        status = plait_prog_check(s->alg, s->spec, shape, s->round, average);
+    if (status == PLAIT_OK)
+        status = plait_prog_create(s->alg, s->spec, shape, comm->rank, s->round, average, out);
+    if (status == PLAIT_OK) {
+        (*out)->next = comm->progs;
+        comm->progs = *out;
+    }
+    return status;
+}
+
+static uint64_t bits_of(double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static uint32_t fingerprint_of(const struct plait_op_plan *o)
+{
+    const uint64_t fields[] = { o->coll,
+                                o->type,
+                                o->op,
+                                o->root,
+                                o->sized,
+                                o->count,
+                                o->selection.plan_hash,
+                                o->prog != NULL ? o->prog->hash : 0,
+                                o->what.ordered,
+                                o->device,
+                                o->call.mark,
+                                bits_of(o->factor) };
+
+    return plait_fingerprint(fields, sizeof fields);
+}
+
+static void describe(const struct plait_comm *comm, const struct plait_op_plan *o, struct plait_what *out)
+{
+    const struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
+
+    *out = (struct plait_what){
+        .count = o->count,
+        .settings = (uint32_t)(o->selection.plan_hash ^ o->selection.plan_hash >> 32),
+        .plans = o->prog != NULL ? (uint32_t)(o->prog->hash ^ o->prog->hash >> 32) : 0,
+        .coll = (uint8_t)o->coll,
+        .type = (uint8_t)o->type,
+        .op = (uint8_t)o->op,
+        .inplace = plait_common_shape(o->selection.alg, &shape).inplace,
+        .root = (uint16_t)o->root,
+        .sized = o->sized,
+        .device = o->device,
+        .mark = o->call.mark,
+        .ordered = o->call.user != NULL && !o->call.user->commutative,
+    };
+    memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
+}
+
+/* The caller's struct is not kept. */
+static void describe_how(struct plait_op_plan *o, uint32_t nrank)
+{
+    const struct plait_user_op *user = o->call.user;
+
+    o->inner = (struct plait_how){ .type = o->type };
+    if (user != NULL) {
+        o->inner.combine = user->combine;
+        o->inner.context = user->context;
+    }
+    o->last = o->inner;
+    o->last.divisor = o->op == PLAIT_AVG && !o->selection.divides ? nrank : 0;
+}
+
+/* What counts its runs: kept for the comm's life, as another operation may take this one's place. */
+static struct plait_tally *find_tally(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    struct plait_tally *t = comm->tallies;
+
+    while (t != NULL && (t->count.coll != o->coll || strcmp(t->count.algorithm, o->selection.spec) != 0))
+        t = t->next;
+    if (t != NULL)
+        return t;
+    comm->stats.allocations++;
+    t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return NULL;
+    t->count.coll = o->coll;
+    memcpy(t->count.algorithm, o->selection.spec, sizeof t->count.algorithm);
+    if (comm->tallies == NULL)
+        comm->tallies_end = &comm->tallies;
+    *comm->tallies_end = t;
+    comm->tallies_end = &t->next;
+    return t;
+}
+
+static void fold(struct plait_op_plan *o)
+{
+    o->tally->count.operations += o->runs;
+    o->tally->count.bytes += o->sized ? 0 : o->runs * o->count * o->size;
+    o->runs = 0;
+}
+
+static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
+{
+    struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
+    struct plait_wish wish;
+    char spec[PLAIT_MAX_SPEC];
+    enum plait_status status;
+
+    wish_of(comm, o->coll, o->op, o->sized, o->device, &o->call, spec, &wish);
+    status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
+    if (status == PLAIT_OK && !o->selection.tiny)
+        status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG && !o->selection.divides, &o->prog);
+    if (status != PLAIT_OK)
+        return status;
+    if (o->sized && o->prog != NULL && !o->prog->single)
+        return plait_cannot_differ(o->selection.spec);
+    o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
+    if (o->prog != NULL && ((o->device && comm->remote == NULL) || !o->prog->sliceable)) {
+        o->selection.slice = o->sized ? SIZE_MAX : o->count;
+        o->selection.nslice = 1;
+    }
+    o->size = plait_dtype_size(o->type);
+    o->place = plait_place_of_in(&o->geometry, comm->rank, o->count * o->size);
+    o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
+    o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
+    if (o->selection.tiny)
+        o->tiny = plait_tiny_plan(o, o->count * o->size, comm->nrank, comm->rank, !comm->oversubscribed);
+    else if (o->selection.split > 0)
+        o->tiny = plait_tiny_plan(o, o->selection.split, comm->nrank, comm->rank, false);
+    o->claim = o->selection.alg->claim(o->selection.alg, &shape);
+    o->tally = find_tally(comm, o);
+    if (o->tally == NULL)
+        return plait_fail_memory("out of memory for an operation");
+    describe_how(o, comm->nrank);
+    o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;
+    describe(comm, o, &o->what);
+    o->fingerprint = fingerprint_of(o);
+    plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
+                   plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *options)
+{
+    const struct plait_call *call = options != NULL ? options : &plait_no_wishes;
+    const uint64_t key = a->count << 16 ^ (uint64_t)a->root << 12 ^ (uint64_t)a->coll << 8 ^ (uint64_t)a->type << 4 ^
+                         (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15 ^
+                         (uint64_t)(a->queue != NULL) << 14 ^ (uint64_t)call->mark << 24;
+    struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
+    enum plait_status status;
+
+    if (*place != NULL && plait_fits(*place, a, options)) {
+        comm->last = *place;
+        return PLAIT_OK;
+    }
+    struct plait_op_plan fresh = { .coll = a->coll,
+                                   .type = a->type,
+                                   .op = a->op,
+                                   .root = a->root,
+                                   .inplace = a->inplace,
+                                   .sized = a->sized,
+                                   .device = a->queue != NULL,
+                                   .key = plait_key(a),
+                                   .count = a->count,
+                                   .plain = options == NULL,
+                                   .call = *call };
+    if (call->algorithm != NULL)
+        memcpy(fresh.asked, call->algorithm, strlen(call->algorithm) + 1);
+    fresh.call.algorithm = call->algorithm != NULL ? fresh.asked : NULL;
+    status = make_op_plan(comm, &fresh);
+    if (status != PLAIT_OK)
+        return status;
+    if (*place == NULL || (*place)->users > 0) {
+        struct plait_op_plan *o = malloc(sizeof *o);
+        comm->stats.allocations++;
+        if (o == NULL)
+            return plait_fail_memory("out of memory for an operation");
+        if (*place != NULL)
+            (*place)->forgotten = true;
+        *place = o;
+    } else {
+        fold(*place);
+    }
+    **place = fresh;
+    (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;
+    (*place)->call.scale = NULL; /* the caller's, and not kept */
+    (*place)->call.user = NULL;
+    (*place)->call.request = NULL;
+    (*place)->call.stream = NULL;
+    comm->last = *place;
+    return PLAIT_OK;
+}
+
+void plait_bind_factor(struct plait_op_plan *o, double factor)
+{
+    o->factor = factor;
+    o->what.factor = (float)factor;
+    o->fingerprint = fingerprint_of(o);
+}
+
+enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,
+                                    enum plait_dtype type, enum plait_op op, int inplace, const struct plait_call *call,
+                                    struct plait_choice *out)
+{
+    struct plait_shape shape;
+    struct plait_selection s;
+    struct plait_wish wish;
+    char spec[PLAIT_MAX_SPEC];
+    enum plait_status status;
+
+    if (comm == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL", comm == NULL ? "comm" : "out");
+    if (plait_comm_unborn(comm))
+        return plait_comm_is_closed(comm, "plait_comm_choose");
+    if ((unsigned)coll >= PLAIT_NCOLL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: coll is %d, which is no enum plait_coll", (int)coll);
+    status = plait_check_operation(comm->kernels, "plait_comm_choose", coll, comm->nrank, count, type, op, call);
+    if (status != PLAIT_OK)
+        return status;
+    shape = shape_of(comm, coll, 0, plait_works_inplace(coll, inplace != 0, call));
+    wish_of(comm, coll, op, false, false, call != NULL ? call : &plait_no_wishes, spec, &wish);
+    status = plait_select(&shape, count, type, &wish, &s);
+    if (status == PLAIT_OK)
+        plait_explain(&s, plait_dtype_size(type), out);
+    return status;
+}
+
+void plait_unbind(struct plait_op_plan *o)
+{
+    if (--o->users > 0 || !o->forgotten)
+        return;
+    fold(o);
+    free(o);
+}
+
+enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct plait_comm_count *out)
+{
+    const struct plait_tally *t;
+    size_t n = 0;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: out is NULL");
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: comm is NULL");
+    const bool locked = plait_comm_look(comm);
+    for (size_t k = 0; k < PLAIT_NOP_PLAN; k++)
+        if (comm->op_plans != NULL && comm->op_plans[k] != NULL)
+            fold(comm->op_plans[k]);
+    for (t = comm->tallies; t != NULL && n < i; t = t->next)
+        n++;
+    if (t != NULL)
+        *out = t->count;
+    plait_comm_looked(comm, locked);
+    return t != NULL ? PLAIT_OK
+                     : plait_fail(PLAIT_ERR_ARG, "plait_comm_count: i is %zu, but there are %zu, from 0", i, n);
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engine.h"
+
+#include "base/status.h"
+#include "combine.h"
+#include "device/device_comm.h"
+#include "device_steps.h"
+#include "eager/tiny.h"
+#include "failure/failure.h"
+#include "progress/wait.h"
+#include "step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Steps --------------------------------------------------------------------------------------- */
+
+static inline void complete(const struct plait_run *run, struct plait_flight *f, uint32_t i)
+{
+    const struct plait_instr *in = &run->prog->instrs[i];
+    const uint32_t *s = run->prog->successors + in->successor;
+
+    f->done++;
+    for (uint32_t k = 0; k < in->nsuccessor; k++)
+        if (--f->pending[s[k]] == 0)
+            f->ready[f->end_ready++] = s[k];
+}
+
+static inline uint32_t out_number(const struct plait_run *run, const struct plait_flight *f,
+                                  const struct plait_instr *in)
+{
+    return plait_step_link(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
+}
+
+/* The staged copy of a SEND's data; made once for all peers that get it. */
+static const char *stage(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
+                         size_t bytes, enum plait_passing way)
+{
+    unsigned char *staged = &f->staged[in->stage];
+    const bool past = *staged ? *staged == PLAIT_STAGED_PAST : way == PLAIT_PASS_PAST;
+    char *copy = (past ? f->past : f->stage) + in->stage * f->stride;
+
+    if (!*staged) {
+        const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
+        const double start = plait_step_clock(run);
+        const struct plait_passed m = plait_step_passed(run, in, bytes);
+        const double alone = plait_lend_clock(run->comm, which, m);
+        if (run->queue != NULL)
+            plait_device_copy(run, copy, data, bytes);
+        else if (past)
+            run->comm->kernels->stream(copy, data, bytes);
+        else
+            plait_copy(run->comm->kernels, copy, data, bytes);
+        plait_step_busy(run, start);
+        plait_lend_copied(run->comm, which, m, alone);
+        *staged = past ? PLAIT_STAGED_PAST : PLAIT_STAGED_THROUGH;
+        run->comm->stats.bytes_staged += bytes;
+    }
+    plait_step_link(run, in->peer)->past_out = past;
+    return copy;
+}
+
+/* Offer a message; false when the window is full. */
+static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i)
+{
+    const struct plait_instr *in = &run->prog->instrs[i];
+    struct plait_link *link = plait_step_link(run, in->peer);
+    const uint32_t number = out_number(run, f, in);
+    const char *data = plait_step_address(run, f, run->prog->sources[in->source].span, in->wide);
+    const size_t bytes = plait_step_bytes(run, f, in);
+    const uint64_t note = plait_sized_note(run, in);
+    enum plait_passing way;
+    bool free_at_once = true;
+
+    if (!link->transport->ready(link, number))
+        return false;
+    link->past_out = false;
+    if (bytes <= PLAIT_POST_DATA && run->queue == NULL) {
+        free_at_once = link->transport->offer(link, number, run->fingerprint, note, data, bytes, true);
+    } else if ((way = plait_way_of_message(run, link, in, data, bytes)) == PLAIT_PASS_LENT) {
+        link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
+        free_at_once = false;
+        if (run->prog->keeps && !run->stages && run->comm->remote == NULL)
+            run->at_once = 1; /* read while a cache has it for this rank's copy */
+    } else {
+        run->stages = true; /* stages fill while others are taken */
+        run->at_once = PLAIT_NFLIGHT;
+        data = stage(run, f, in, data, bytes, way);
+        link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
+        free_at_once = run->queue == NULL; /* the stream waits, not the host */
+        if (free_at_once)
+            plait_read_later(&f->late[in->peer], number);
+    }
+    run->comm->stats.messages++;
+    run->comm->stats.bytes_sent += bytes;
+    if (free_at_once)
+        complete(run, f, i);
+    else
+        f->sending[f->nsending++] = i;
+    return true;
+}
+
+static void copy(struct plait_run *run, void *to, const void *from, size_t bytes)
+{
+    const double start = plait_step_clock(run);
+
+    if (bytes == 0 || to == from) /* TMP may have no memory then, which memcpy does not take; in place it is there */
+        return;
+    if (run->queue != NULL)
+        plait_device_copy(run, to, from, bytes);
+    else if (run->way & PLAIT_RESULT_PAST)
+        run->comm->kernels->stream(to, from, bytes);
+    else
+        plait_copy(run->comm->kernels, to, from, bytes);
+    plait_step_busy(run, start);
+    run->comm->stats.bytes_copied += bytes;
+}
+
+static void start(struct plait_run *run, struct plait_flight *f, uint32_t i)
+{
+    const struct plait_instr *in = &run->prog->instrs[i];
+
+    switch ((enum plait_verb)in->verb) {
+    case PLAIT_STEP_SEND:
+        if (plait_sized_over(run, f, in))
+            complete(run, f, i);
+        else if (!start_send(run, f, i))
+            f->blocked[f->nblocked++] = i;
+        break;
+    case PLAIT_STEP_RECV:
+        if (plait_sized_over(run, f, in))
+            complete(run, f, i);
+        else
+            f->receiving[f->nreceiving++] = i;
+        break;
+    case PLAIT_STEP_COPY:
+        copy(run, plait_step_address(run, f, in->dst, in->wide),
+             plait_step_address(run, f, run->prog->sources[in->source].span, in->wide), plait_step_bytes(run, f, in));
+        complete(run, f, i);
+        break;
+    case PLAIT_STEP_REDUCE:
+        plait_combine(run, f, i);
+        complete(run, f, i);
+        break;
+    case PLAIT_NVERB:
+        break;
+    }
+}
+
+/* ---- One turn ------------------------------------------------------------------------------------ */
+
+static bool poll_receives(struct plait_run *run, struct plait_flight *f)
+{
+    uint32_t kept = 0;
+    const uint32_t n = f->nreceiving;
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t i = f->receiving[k];
+        const struct plait_instr *in = &run->prog->instrs[i];
+        struct plait_link *link = plait_step_link(run, in->peer);
+        const size_t bytes = plait_step_bytes(run, f, in);
+        size_t sent = bytes;
+        char *to = in->borrowed ? plait_combine_landing(run, f, in) : plait_step_address(run, f, in->dst, in->wide);
+        link->row = plait_way_passed(run, in, bytes).row;
+        const void *data =
+            link->transport->arrived(link, plait_step_number_in(run, f, in), run->fingerprint, to, &sent);
+        const bool wrong = PLAIT_GUARDS && data != NULL &&
+                           plait_sized_wrong(run, f, in, plait_step_number_in(run, f, in), sent, bytes);
+        if (data == NULL || wrong) {
+            f->receiving[kept++] = i;
+            continue;
+        }
+        f->message[i] = data;
+        if (run->timed && run->began == 0)
+            run->began = plait_clock();
+        if (!in->borrowed) {
+            run->comm->stats.bytes_copied += data == to ? bytes : 0;
+            const enum plait_copying which = plait_step_taking(run, in);
+            const struct plait_passed m = data != to ? plait_step_passed(run, in, bytes) : (struct plait_passed){ 0 };
+            if (plait_lend_is_beyond(m) && in->nsuccessor == 0 &&
+                !run->work.scratch) { /* nothing here reads it again */
+                plait_lend_take(run->comm, link->past_in, to, data, m);
+                run->comm->stats.bytes_copied += bytes;
+            } else {
+                const double start = plait_lend_clock(run->comm, which, m);
+                copy(run, to, data, bytes);
+                plait_lend_copied(run->comm, which, m, start);
+            }
+            plait_step_release(run, f, in);
+        } else if (plait_combine_landed(run, f, i)) {
+            run->comm->stats.bytes_copied += bytes;
+            plait_step_release(run, f, in);
+        }
+        complete(run, f, i);
+    }
+    f->nreceiving = kept;
+    return kept < n;
+}
+
+static bool poll_sends(struct plait_run *run, struct plait_flight *f)
+{
+    uint32_t kept = 0, n = f->nsending;
+
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t i = f->sending[k];
+        const struct plait_instr *in = &run->prog->instrs[i];
+        const struct plait_link *link = plait_step_link(run, in->peer);
+        if (link->transport->sent(link, out_number(run, f, in)))
+            complete(run, f, i);
+        else
+            f->sending[kept++] = i;
+    }
+    f->nsending = kept;
+    const uint32_t nblocked = f->nblocked;
+    f->nblocked = 0;
+    for (uint32_t k = 0; k < nblocked; k++)
+        if (!start_send(run, f, f->blocked[k]))
+            f->blocked[f->nblocked++] = f->blocked[k];
+    return kept < n || f->nblocked < nblocked;
+}
+
+/* Poll, mark done, release successors, start what is ready. False: nothing moved. */
+static bool turn(struct plait_run *run, struct plait_flight *f)
+{
+    bool moved = poll_receives(run, f);
+
+    if (f->nsending + f->nblocked > 0)
+        moved |= poll_sends(run, f);
+    while (f->first_ready < f->end_ready) {
+        start(run, f, f->ready[f->first_ready++]);
+        moved = true;
+    }
+    return moved;
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------------- */
+
+static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks,
+                          uint32_t have, uint32_t most)
+{
+    for (uint32_t k = 0; k < n && have < most; k++) {
+        const uint32_t peer = (uint32_t)run->prog->instrs[instrs[k]].peer;
+        bool known = false;
+        for (uint32_t j = 0; j < have; j++)
+            known |= ranks[j] == peer;
+        if (!known)
+            ranks[have++] = peer;
+    }
+    return have;
+}
+
+static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
+{
+    const struct plait_run *run = context;
+    uint32_t n = 0;
+
+    if (run->slots && run->fits && most > 0)
+        n = plait_tiny_awaited(run, ranks, 1);
+    if (run->queue != NULL && run->comm->device->nstaging > 0 && most > 0) /* for its own queue, before any other */
+        ranks[n++] = run->comm->rank;
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
+        const struct plait_flight *f = &run->flights[d];
+        n = add_peers(run, f->receiving, f->nreceiving, ranks, n, most);
+        n = add_peers(run, f->sending, f->nsending, ranks, n, most);
+        n = add_peers(run, f->blocked, f->nblocked, ranks, n, most);
+        for (uint32_t r = 0; r < run->comm->nrank && n < most; r++)
+            if (f->done == run->prog->ninstr && f->late[r].first != f->late[r].end)
+                ranks[n++] = r;
+    }
+    return n;
+}
+
+static uint64_t steps_done(const void *context, uint64_t *of)
+{
+    const struct plait_run *run = context;
+    uint64_t n = run->done_slices * run->prog->ninstr;
+
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
+        if (run->flights[d].done < run->prog->ninstr)
+            n += run->flights[d].done;
+    *of = run->nslice * run->prog->ninstr;
+    return n;
+}
+
+/* A slice more is done, and so is every step of it. */
+static void note_slice(struct plait_run *run, const struct plait_flight *f)
+{
+    struct plait_progress *p;
+
+    if (run->work.epilogue != NULL)
+        run->work.epilogue(run->work.arg, f->start, plait_run_slice(run, f->start));
+    run->done_slices++;
+    if (!PLAIT_GUARDS)
+        return;
+    p = plait_ring_progress(&run->comm->own->ring, run->comm->sequence);
+    atomic_store_explicit(&p->slices, (uint32_t)run->done_slices, memory_order_relaxed);
+    atomic_store_explicit(&p->steps, run->done_slices * run->prog->ninstr, memory_order_relaxed);
+}
+
+/* ---- Running ------------------------------------------------------------------------------------- */
+
+static enum plait_status connect_links(const struct plait_run *run)
+{
+    struct plait_comm *comm = run->comm;
+    const struct plait_prog *p = run->prog;
+
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (p->nsend[r] + p->nrecv[r] > 0 && plait_connect(comm, r, run->channel) == NULL)
+            return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", r);
+    return PLAIT_OK;
+}
+
+/* The others must not wait for a rank that fails alone. */
+static enum plait_status fail_all(struct plait_comm *comm, enum plait_status status)
+{
+    return status == PLAIT_OK || comm->failed != PLAIT_OK ? status
+                                                          : plait_comm_fail(comm, status, "%s", plait_last_error());
+}
+
+enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in)
+{
+    struct plait_run *run = comm->run;
+
+    run->o = job->o;
+    run->prog = job->o->prog;
+    run->fingerprint = plait_message_fingerprint(job->o, comm->sequence) + plait_job_salt(job);
+    run->sizes = job->sizes;
+    run->in = (char *)(uintptr_t)in;
+    run->out = job->out;
+    run->nslice = plait_job_slices(job);
+    run->next_slice = run->done_slices = run->wrong = 0;
+    run->at_once = PLAIT_NFLIGHT;
+    run->stages = false;
+    run->fits = false;
+    run->lands = job->queue == NULL && run->comm->cma && run->comm->nprocess > 0 && run->o->geometry.combines &&
+                 run->o->selection.once;
+    run->queue = job->queue;
+    run->channel = job->queue != NULL ? PLAIT_CHANNEL_DEVICE : PLAIT_CHANNEL_COLLECTIVES;
+    run->flights = comm->flights;
+    if (job->queue != NULL) {
+        enum plait_status status = plait_device_captures(comm, job->queue, &run->capture);
+        if (status == PLAIT_OK && run->capture != 0 && comm->remote != NULL)
+            status = plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
+        if (status != PLAIT_OK)
+            return fail_all(comm, status);
+        run->flights = comm->device->flights[run->capture != 0];
+    }
+    plait_wait_init(&run->wait, NULL, awaited, run);
+    run->wait.steps = steps_done;
+    plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
+    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
+        struct plait_flight *f = &run->flights[d];
+        f->done = run->prog->ninstr;
+        f->nreceiving = f->nsending = f->nblocked = 0;
+    }
+    plait_way_choose(run);
+    return fail_all(comm, connect_links(run));
+}
+
+static enum plait_status make_room(struct plait_run *run)
+{
+    run->need = plait_flight_need(run);
+    return fail_all(run->comm, plait_flights_fit(run, &run->fits));
+}
+
+/* One turn of each slice in flight; of idle flights those whose turn it is take the next slice. */
+static bool turn_flights(struct plait_run *run)
+{
+    struct plait_comm *comm = run->comm;
+    const uint64_t depth = run->nslice < PLAIT_NFLIGHT ? run->nslice : PLAIT_NFLIGHT;
+    const uint64_t first = run->queue == NULL ? comm->next_flight : 0;
+    bool moved = false;
+
+    for (uint64_t d = 0; d < depth; d++) {
+        const uint64_t place = (first + d) % PLAIT_NFLIGHT;
+        struct plait_flight *f = &run->flights[place];
+        if (f->done == run->prog->ninstr) {
+            if ((first + run->next_slice) % PLAIT_NFLIGHT != place || run->next_slice == run->nslice ||
+                run->next_slice - run->done_slices >= run->at_once || !plait_flight_idle(comm, f))
+                continue;
+            plait_flight_launch(run, f);
+            moved = true;
+        }
+        moved |= turn(run, f);
+        if (f->done == run->prog->ninstr)
+            note_slice(run, f);
+    }
+    return moved;
+}
+
+/* The next operation's messages follow this one's. */
+static void pass_numbers(struct plait_run *run)
+{
+    if (plait_sized_by_pairs(run))
+        plait_sized_pass(run);
+    for (uint32_t r = 0; !plait_sized_by_pairs(run) && r < run->comm->nrank; r++) {
+        struct plait_link *link = plait_step_link(run, (int32_t)r);
+        if (link != NULL) {
+            link->next_out += (uint32_t)run->nslice * run->prog->nsend[r];
+            link->next_in += (uint32_t)run->nslice * run->prog->nrecv[r];
+        }
+    }
+    if (run->queue == NULL)
+        run->comm->next_flight = (run->comm->next_flight + run->nslice) % PLAIT_NFLIGHT;
+}
+
+/*
+ * Nothing of others is read before this rank was seen inside, by the ring, and then looked for failures: a rank that
+ * failed waits in destroy for those it sees inside (comm.c). Both sides write one flag and then read the other's, so
+ * both flags are sequentially consistent.
+ */
+enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *ended)
+{
+    struct plait_run *run = comm->run;
+
+    if (!run->fits) {
+        enum plait_status status = make_room(run);
+        if (status == PLAIT_OK && run->fits)
+            status = plait_look_for_failures(comm);
+        if (status != PLAIT_OK || !run->fits)
+            return status;
+    }
+    if (run->queue != NULL)
+        plait_device_aim(comm, run->queue, run->capture);
+    *moved = turn_flights(run);
+    if (run->queue != NULL && !plait_device_works(comm))
+        return plait_device_status(comm);
+    if (run->wrong > 0) /* said only now: who sees this rank fail takes it that it reads no more */
+        return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong - 1,
+                                "rank %u sends %zu bytes where rank %u expects %zu", run->wrong - 1, run->wrong_bytes,
+                                comm->rank, run->expected_bytes);
+    if (run->done_slices < run->nslice)
+        return PLAIT_OK;
+    pass_numbers(run);
+    plait_way_report(run);
+    *ended = true;
+    return plait_look_for_failures(comm);
+}

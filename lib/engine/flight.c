@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "flight.h"
+
+#include "base/status.h"
+#include "device/device_comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Where blocks are equally big, several in a row of slots are one piece, as they are in IN and OUT. */
+static size_t stride_of(const struct plait_op_plan *o, size_t n, size_t each)
+{
+    return o->geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * each)
+                                                 : n * each;
+}
+
+/* Of a slot that has room for either width. */
+static size_t most_stride(const struct plait_op_plan *o, size_t n)
+{
+    return stride_of(o, n, o->prog->wide ? sizeof(float) : o->size);
+}
+
+static size_t wide_tmp_bytes(const struct plait_op_plan *o, size_t n)
+{
+    return o->prog->wide ? PLAIT_ROUND_UP(stride_of(o, n, sizeof(float)) * o->prog->ntmp) : 0;
+}
+
+static size_t wide_out_bytes(const struct plait_op_plan *o, size_t n)
+{
+    const size_t nslot = o->geometry.kind == PLAIT_KIND_VECTOR ? 1 : o->geometry.out.nslot;
+    return o->prog->wide ? PLAIT_ROUND_UP(nslot * n * sizeof(float)) : 0;
+}
+
+static size_t tmp_bytes(const struct plait_op_plan *o, size_t n)
+{
+    return PLAIT_ROUND_UP(stride_of(o, n, o->size) * o->prog->ntmp);
+}
+
+size_t plait_flight_need(const struct plait_run *run)
+{
+    const struct plait_op_plan *o = run->o;
+    const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
+
+    return tmp_bytes(o, n) + wide_tmp_bytes(o, n) + wide_out_bytes(o, n) +
+           PLAIT_ROUND_UP(most_stride(o, n) * o->prog->nstage);
+}
+
+/* Of what may be lent: landed messages of the largest slice. */
+static size_t land_need(const struct plait_run *run)
+{
+    const struct plait_op_plan *o = run->o;
+    const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
+
+    return run->lands ? most_stride(o, n) * o->prog->nland : 0;
+}
+
+void plait_read_later(struct plait_late *late, uint32_t number)
+{
+    const bool none = late->first == late->end;
+
+    if (none || (int32_t)(number - late->first) < 0)
+        late->first = number;
+    if (none || (int32_t)(number + 1 - late->end) > 0)
+        late->end = number + 1;
+}
+
+bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        struct plait_late *late = &f->late[r];
+        const struct plait_link *link = comm->peers[r].link[comm->run->channel];
+        while (late->first != late->end && link->transport->sent(link, late->first))
+            late->first++;
+        if (late->first != late->end)
+            return false;
+    }
+    return true;
+}
+
+/* What slices take their part of in turn: not all that a longer operation has left, which no cache would hold. */
+static size_t turn_of(const struct plait_run *run, const struct plait_flight *f)
+{
+    const size_t turn = run->need > run->comm->flight_bytes ? run->need : run->comm->flight_bytes;
+
+    return turn < f->bytes ? turn : f->bytes;
+}
+
+void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
+{
+    const struct plait_prog *p = run->prog;
+    const size_t start_at = run->next_slice * run->o->selection.slice, n = plait_run_slice(run, start_at);
+    const bool vector = run->o->geometry.kind == PLAIT_KIND_VECTOR;
+
+    f->slice = run->next_slice++;
+    f->start = start_at;
+    f->stride = most_stride(run->o, n);
+    f->tmp_stride = stride_of(run->o, n, run->o->size);
+    const size_t turn = turn_of(run, f), first = 2 * run->need <= turn ? run->need : 0;
+    if (f->used < first || f->used + run->need > turn)
+        f->used = first;
+    f->tmp = f->memory + f->used;
+    f->used += run->need;
+    f->wide_tmp = f->tmp + tmp_bytes(run->o, n);
+    f->wide_out = f->wide_tmp + wide_tmp_bytes(run->o, n);
+    f->stage = f->wide_out + wide_out_bytes(run->o, n);
+    f->past = first > 0 ? f->memory + (f->stage - f->tmp) : f->stage;
+    f->n = vector ? 0 : n;
+    f->q = vector ? n / p->nblk : run->o->count;
+    f->r = vector ? n % p->nblk : 0;
+    f->in = run->in + start_at * run->o->size;
+    f->out = run->out + plait_slice_place(run->o, &run->work, start_at) * run->o->size;
+    f->done = f->first_ready = f->end_ready = 0;
+    f->nreceiving = f->nsending = f->nblocked = 0;
+    memcpy(f->pending, p->ndeps, p->ninstr * sizeof *f->pending);
+    memset(f->staged, 0, p->nstage);
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        if (f->pending[i] == 0)
+            f->ready[f->end_ready++] = i;
+    if (run->work.prologue != NULL)
+        run->work.prologue(run->work.arg, f->start, n);
+}
+
+static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight *f, const struct plait_prog *p)
+{
+    const uint32_t n = p->ninstr < f->capacity ? f->capacity : p->ninstr + 1;
+    const uint32_t nstage = p->nstage < f->nstage ? f->nstage : p->nstage + 1;
+    void *pending, *message, *lists, *staged;
+
+    if (f->capacity == n && f->nstage == nstage)
+        return PLAIT_OK;
+    comm->stats.allocations += 4;
+    pending = malloc(n * sizeof *f->pending);
+    message = malloc(n * sizeof *f->message);
+    lists = malloc(4 * (size_t)n * sizeof *f->ready);
+    staged = malloc(nstage);
+    if (pending == NULL || message == NULL || lists == NULL || staged == NULL) {
+        free(pending);
+        free(message);
+        free(lists);
+        free(staged);
+        return plait_fail_memory("out of memory to run a plan of %u steps", p->ninstr);
+    }
+    free(f->pending);
+    free(f->message);
+    free(f->ready);
+    free(f->staged);
+    f->pending = pending;
+    f->message = message;
+    f->ready = lists;
+    f->receiving = f->ready + n;
+    f->sending = f->receiving + n;
+    f->blocked = f->sending + n;
+    f->staged = staged;
+    f->capacity = n;
+    f->nstage = nstage;
+    return PLAIT_OK;
+}
+
+static enum plait_status grow_land(struct plait_comm *comm, struct plait_flight *f, size_t bytes)
+{
+    if (bytes <= f->land_bytes)
+        return PLAIT_OK;
+    comm->stats.allocations++;
+    char *land = aligned_alloc(PLAIT_LINE, PLAIT_ROUND_UP(bytes));
+    if (land == NULL)
+        return plait_fail_memory("out of memory: %zu bytes for what this rank combines", bytes);
+    free(f->land);
+    f->land = land;
+    f->land_bytes = PLAIT_ROUND_UP(bytes);
+    return PLAIT_OK;
+}
+
+static enum plait_status grow_memory(struct plait_comm *comm, struct plait_flight *f, size_t bytes, bool *fits)
+{
+    enum plait_status status;
+    void *memory;
+
+    if (bytes <= f->bytes)
+        return PLAIT_OK;
+    if (bytes < comm->flight_bytes && comm->run->queue == NULL)
+        bytes = comm->flight_bytes;
+    if (!plait_flight_idle(comm, f)) {
+        *fits = false;
+        return PLAIT_OK;
+    }
+    comm->stats.allocations++;
+    status = comm->run->queue != NULL ? plait_device_room(comm, bytes, &memory) : plait_arena_alloc(bytes, &memory);
+    if (status != PLAIT_OK)
+        return status;
+#ifdef MADV_POPULATE_WRITE
+    if (comm->run->queue == NULL) /* not one page at a time, in the first operations; older kernels do that */
+        madvise(memory, bytes, MADV_POPULATE_WRITE);
+#endif
+    if (comm->run->queue != NULL)
+        plait_device_retire(comm, f->memory);
+    else
+        plait_arena_free(f->memory);
+    f->memory = memory;
+    f->bytes = bytes;
+    f->used = 0;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits)
+{
+    enum plait_status status = PLAIT_OK;
+
+    /* A device's operations are one slice, but over hosts. */
+    const uint32_t n = run->queue != NULL && run->nslice < PLAIT_NFLIGHT ? (uint32_t)run->nslice : PLAIT_NFLIGHT;
+
+    *fits = true;
+    for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {
+        status = grow_lists(run->comm, &run->flights[d], run->prog);
+        if (status == PLAIT_OK && (d == 0 || run->nslice > 1))
+            status = grow_land(run->comm, &run->flights[d], land_need(run));
+        if (status == PLAIT_OK)
+            status = grow_memory(run->comm, &run->flights[d], run->need, fits);
+    }
+    return status;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which steps of a plan are done together; see prog.h. */
+#include "prog.h"
+
+#include "base/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Who wrote a TMP value and who reads it: only a value read exactly once can be passed along. */
+struct value {
+    uint32_t nreader, reader;
+};
+
+struct fuser {
+    const struct plait_plan *plan;
+    const uint32_t *deps;
+    struct plait_geometry geometry;
+    struct value *values; /* [nstep] of steps that write TMP */
+    uint32_t *operand[2]; /* [nstep] REDUCE: the step that wrote a or b into TMP, or NONE */
+    uint32_t *guard;      /* [plait_nplace()] of a slot: last tree that needs what it holds; its root, plus 1 */
+    uint32_t *node;
+};
+
+static bool same_span(struct plait_span a, struct plait_span b)
+{
+    return a.buf == b.buf && a.slot == b.slot;
+}
+
+/* Note the read of TMP by `reader`; the writer when the span is exactly what one step wrote, else NONE. */
+static uint32_t note_read(struct fuser *f, const uint32_t *writer, struct plait_span span, uint32_t nblk,
+                          uint32_t reader)
+{
+    const struct plait_step *s = f->plan->step;
+    uint32_t exact = PLAIT_NONE;
+
+    if (span.buf != PLAIT_TMP)
+        return PLAIT_NONE;
+    for (uint32_t i = 0; i < nblk; i++) {
+        const uint32_t w = writer[span.slot + i];
+        if (w == PLAIT_NONE)
+            continue;
+        if (i == 0 || w != writer[span.slot + i - 1])
+            f->values[w].nreader++;
+        f->values[w].reader = reader;
+        if (i == 0 && same_span(s[w].dst, span) && s[w].nblk == nblk && s[w].blk == s[reader].blk)
+            exact = w;
+    }
+    return exact;
+}
+
+static enum plait_status find_values(struct fuser *f)
+{
+    const struct plait_plan *p = f->plan;
+    uint32_t *writer = malloc((p->ntmp + 1) * sizeof *writer);
+
+    if (writer == NULL)
+        return plait_fail_memory("out of memory to bind a plan");
+    memset(writer, 0xff, (p->ntmp + 1) * sizeof *writer);
+    for (uint32_t i = 0; i < p->nstep; i++) {
+        const struct plait_step *s = &p->step[i];
+        f->operand[0][i] = f->operand[1][i] = PLAIT_NONE;
+        if (s->verb != PLAIT_STEP_RECV)
+            f->operand[0][i] = note_read(f, writer, s->a, s->nblk, i);
+        if (s->verb == PLAIT_STEP_REDUCE)
+            f->operand[1][i] = note_read(f, writer, s->b, s->nblk, i);
+        for (uint32_t k = 0; s->verb != PLAIT_STEP_SEND && s->dst.buf == PLAIT_TMP && k < s->nblk; k++)
+            writer[s->dst.slot + k] = i;
+    }
+    free(writer);
+    return PLAIT_OK;
+}
+
+/* May `step`'s TMP value be handed to its only reader, the REDUCE `reader`, without being stored? */
+static bool passed_to(const struct fuser *f, uint32_t step, uint32_t reader)
+{
+    return step != PLAIT_NONE && f->values[step].nreader == 1 && f->values[step].reader == reader;
+}
+
+static bool is_verb(const struct fuser *f, uint32_t step, enum plait_verb verb)
+{
+    return step != PLAIT_NONE && f->plan->step[step].verb == verb;
+}
+
+/* Is `ancestor` reached from `step` along dependencies? Bounded: deep searches answer no. */
+static bool reaches(const struct fuser *f, uint32_t step, uint32_t ancestor, unsigned *budget)
+{
+    if (step == ancestor)
+        return true;
+    if (step < ancestor || *budget == 0)
+        return false;
+    --*budget;
+    const struct plait_step *s = &f->plan->step[step];
+    for (uint32_t i = s->ndep; i-- > 0;)
+        if (reaches(f, f->deps[s->dep0 + i], ancestor, budget))
+            return true;
+    return false;
+}
+
+/* Does the REDUCE wait for nothing that the RECV does not wait for too? */
+static bool adds_no_wait(const struct fuser *f, uint32_t reduce, uint32_t recv)
+{
+    const struct plait_step *s = &f->plan->step[reduce];
+
+    for (uint32_t i = 0; i < s->ndep; i++) {
+        const uint32_t dep = f->deps[s->dep0 + i];
+        unsigned budget = 256;
+        if (dep != recv && !reaches(f, recv, dep, &budget))
+            return false;
+    }
+    return true;
+}
+
+/* Leaves below `step` when its inner nodes are REDUCEs whose values are passed along. */
+static uint32_t count_leaves(const struct fuser *f, uint32_t step)
+{
+    uint32_t n = 0;
+
+    for (unsigned k = 0; k < 2; k++) {
+        const uint32_t x = f->operand[k][step];
+        n += is_verb(f, x, PLAIT_STEP_REDUCE) && passed_to(f, x, step) ? count_leaves(f, x) : 1;
+    }
+    return n;
+}
+
+static uint32_t left_part(uint32_t n) /* E(n) = E(m) + E(n - m) */
+{
+    uint32_t m = 1;
+
+    while (2 * m < n)
+        m *= 2;
+    return m;
+}
+
+/* Is the tree below `step` the canonical combination of its n leaves? */
+static bool is_canonical(const struct fuser *f, uint32_t step, uint32_t n)
+{
+    const uint32_t m = left_part(n), want[2] = { m, n - m };
+
+    for (unsigned k = 0; k < 2; k++) {
+        const uint32_t x = f->operand[k][step];
+        const bool inner = is_verb(f, x, PLAIT_STEP_REDUCE) && passed_to(f, x, step);
+        if ((inner ? count_leaves(f, x) : 1) != want[k] || (inner && !is_canonical(f, x, want[k])))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Give the whole tree below `step`, and the RECVs at its leaves, the node of its root, or (own) each its own again.
+ * Returns the first REDUCE.
+ */
+static uint32_t mark_tree(struct fuser *f, uint32_t step, bool own, uint32_t root)
+{
+    uint32_t first = step;
+
+    f->node[step] = own ? step : root;
+    for (unsigned k = 0; k < 2; k++) {
+        const uint32_t x = f->operand[k][step];
+        if (!passed_to(f, x, step))
+            continue;
+        if (is_verb(f, x, PLAIT_STEP_REDUCE)) {
+            const uint32_t below = mark_tree(f, x, own, root);
+            first = below < first ? below : first;
+        } else if (is_verb(f, x, PLAIT_STEP_RECV)) {
+            f->node[x] = own ? x : root;
+        }
+    }
+    return first;
+}
+
+static uint32_t place(const struct fuser *f, struct plait_span span, uint32_t k)
+{
+    return plait_place(f->plan, &f->geometry, span, k);
+}
+
+static void guard(struct fuser *f, struct plait_span span, uint32_t nblk, uint32_t root)
+{
+    for (uint32_t k = 0; k < nblk; k++)
+        f->guard[place(f, span, k)] = root + 1;
+}
+
+static bool is_guarded(const struct fuser *f, struct plait_span span, uint32_t nblk, uint32_t root)
+{
+    for (uint32_t k = 0; k < nblk; k++)
+        if (f->guard[place(f, span, k)] == root + 1)
+            return true;
+    return false;
+}
+
+/*
+ * Is it the same when all REDUCEs of the tree run at the root's place in the program, at once? They read until then,
+ * and an element of the result may be written before the next one is read. So no step up to the root may write what a
+ * REDUCE of the tree before it reads or makes, and the result lies exactly where an operand lies, or apart from it.
+ */
+static bool may_run_at_root(struct fuser *f, uint32_t first, uint32_t root)
+{
+    const struct plait_step *s = f->plan->step;
+
+    for (uint32_t i = first; i <= root; i++) {
+        const bool inside = f->node[i] == root && s[i].verb == PLAIT_STEP_REDUCE;
+        if (!inside && s[i].verb != PLAIT_STEP_SEND && is_guarded(f, s[i].dst, s[i].nblk, root))
+            return false;
+        for (unsigned k = 0; inside && k < 2; k++) {
+            const struct plait_span operand = k == 0 ? s[i].a : s[i].b;
+            const uint32_t from = f->operand[k][i];
+            const bool read = from == PLAIT_NONE || f->node[from] != root;
+            guard(f, operand, s[i].nblk, root);
+            if (read && plait_overlaps_shifted(f->plan, &f->geometry, s[root].dst, operand, s[i].nblk))
+                return false;
+        }
+        if (inside && i < root)
+            guard(f, s[i].dst, s[i].nblk, root);
+    }
+    return true;
+}
+
+static void fuse_local(struct fuser *f, uint32_t reduce)
+{
+    for (unsigned k = 0; k < 2; k++) {
+        const uint32_t x = f->operand[k][reduce];
+        if (is_verb(f, x, PLAIT_STEP_RECV) && passed_to(f, x, reduce) && adds_no_wait(f, reduce, x)) {
+            f->node[x] = reduce;
+            return; /* the other operand may not wait for this one */
+        }
+    }
+}
+
+/* False: nothing is fused. */
+static bool fuse_tree(struct fuser *f, uint32_t root)
+{
+    const uint32_t leaves = count_leaves(f, root);
+
+    if (leaves > PLAIT_MOST_SOURCES || !is_canonical(f, root, leaves))
+        return false;
+    if (may_run_at_root(f, mark_tree(f, root, false, root), root))
+        return true;
+    mark_tree(f, root, true, root);
+    return false;
+}
+
+enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node)
+{
+    const size_t n = plan->nstep + 1;
+    struct fuser f = { .plan = plan,
+                       .deps = plait_plan_deps(plan),
+                       .geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank,
+                                                     plan->nblk),
+                       .node = node };
+    enum plait_status status = PLAIT_ERR_NOMEM;
+
+    for (uint32_t i = 0; i < plan->nstep; i++)
+        node[i] = i;
+    if (fusing == PLAIT_FUSE_NONE)
+        return PLAIT_OK;
+    f.values = calloc(n, sizeof *f.values);
+    f.operand[0] = malloc(2 * n * sizeof *f.operand[0]);
+    f.guard = calloc((size_t)plait_nplace(plan) + 1, sizeof *f.guard);
+    if (f.values != NULL && f.operand[0] != NULL && f.guard != NULL) {
+        f.operand[1] = f.operand[0] + n;
+        status = find_values(&f);
+    } else {
+        plait_fail(status, "out of memory to bind a plan");
+    }
+    for (uint32_t i = plan->nstep; status == PLAIT_OK && i-- > 0;) {
+        if (plan->step[i].verb == PLAIT_STEP_REDUCE && node[i] == i &&
+            (fusing != PLAIT_FUSE_PROVED || !fuse_tree(&f, i)))
+            fuse_local(&f, i);
+    }
+    free(f.guard);
+    free(f.values);
+    free(f.operand[0]);
+    return status;
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "operate.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "comm/port.h"
+#include "device/device_comm.h"
+#include "device_steps.h"
+#include "eager/tiny.h"
+#include "engine.h"
+#include "failure/failure.h"
+#include "failure/report.h"
+#include "prog.h"
+#include "progress/look.h"
+
+#include <stdio.h>
+
+#define LOOK_EVERY PLAIT_TINY_SMALL /* operations from and to a root between looks at what the others called */
+
+enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
+{
+    char why[512], count[24] = "";
+
+    if (comm->failed != PLAIT_OK || (status != PLAIT_ERR_NOMEM && status != PLAIT_ERR_SYSTEM))
+        return status;
+    snprintf(why, sizeof why, "%s", plait_last_error());
+    if (!a->sized)
+        snprintf(count, sizeof count, "%zu ", a->count);
+    comm->sequence++; /* the last one is not to blame */
+    return plait_comm_fail(comm, status, "cannot begin %s%s #%llu (%s%s%s%s): %s", plait_coll_name(a->coll),
+                           a->sized ? "v" : "", (unsigned long long)comm->sequence, count, plait_dtype_name(a->type),
+                           plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? " " : "",
+                           plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? plait_op_name(a->op) : "", why);
+}
+
+enum plait_status plait_cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o)
+{
+    const struct plait_args a = { .coll = o->coll, .type = o->type, .op = o->op, .count = o->count, .sized = o->sized };
+
+    return plait_cannot_begin(comm, status, &a);
+}
+
+static bool scales(const struct plait_job *job)
+{
+    return job->scale != NULL || job->o->selection.divides;
+}
+
+/*
+ * A pre-multiplied sum is the sum of scaled inputs, some averages are the sum of divided ones: an all-reduce goes on in
+ * place in OUT, which has room for them, the others from library memory, which is kept for the next one.
+ */
+static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm *comm, const struct plait_job *job,
+                                                               const void **in)
+{
+    const struct plait_op_plan *o = job->o;
+    const size_t n = o->sized ? job->sizes.in_end : o->in_bytes / o->size;
+    void *to = job->out;
+
+    if (n == 0)
+        return PLAIT_OK;
+    if (job->queue != NULL) {
+        const enum plait_status status = plait_device_scale(comm, job, n, in);
+        return status == PLAIT_OK ? status : plait_cannot_run(comm, status, o);
+    }
+    if (!plait_scales_inplace(o->coll)) {
+        if (comm->scaled_bytes < n * o->size) {
+            comm->stats.allocations++;
+            const enum plait_status status = plait_arena_alloc(n * o->size, &to);
+            if (status != PLAIT_OK)
+                return plait_cannot_run(comm, status, o);
+            plait_arena_free(comm->scaled);
+            comm->scaled = to;
+            comm->scaled_bytes = n * o->size;
+        }
+        to = comm->scaled;
+    }
+    if (o->selection.divides)
+        o->reduce(to, &job->in, 1, n, &(struct plait_how){ .divisor = comm->nrank });
+    else
+        comm->kernels->scale[o->type](to, job->in, n, job->scale);
+    *in = to;
+    return PLAIT_OK;
+}
+
+/*
+ * Ranks that do not hear of each other have not compared what they called; and who gave may be ahead. They may never have
+ * to wait for each other, so now and then they look.
+ */
+static inline enum plait_status end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    if (o->selection.tiny || o->selection.split > 0)
+        plait_tiny_tell(comm, o);
+    if (comm->sequence - comm->looked < LOOK_EVERY)
+        return PLAIT_OK;
+    comm->looked = comm->sequence;
+    return plait_look_at_past_calls(comm);
+}
+
+static inline enum plait_status end(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    enum plait_status status = PLAIT_OK;
+
+    comm->stats.operations++;
+    ((struct plait_op_plan *)(uintptr_t)o)->runs++;
+    const uint64_t unheard = atomic_load_explicit(&comm->own->unheard, memory_order_relaxed);
+    if (o->geometry.rooted && unheard == 0)
+        atomic_store_explicit(&comm->own->unheard, comm->sequence, memory_order_relaxed);
+    atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
+    if (o->geometry.rooted)
+        status = end_rooted(comm, o);
+    else if (PLAIT_GUARDS && __builtin_expect(unheard != 0, 0)) /* now all have called what is still to be compared */
+        status = plait_look_at_past_calls(comm);
+    if (PLAIT_GUARDS)
+        plait_ring_expect(&comm->own->ring, comm->sequence + 1);
+    return status;
+}
+
+/* The next operation's: whose it is, and which. */
+static inline uint64_t next_word(struct plait_comm *comm, const struct plait_op_plan *o)
+{
+    if (__builtin_expect(comm->apart > 0, 0))
+        plait_tell_processor(comm);
+    return plait_word(o, ++comm->sequence);
+}
+
+/* Be seen inside, by the ring, before looking for failures (plait_engine_turn()). */
+static void enter_engine(struct plait_comm *comm, const struct plait_job *job, uint64_t word)
+{
+    if (!PLAIT_GUARDS)
+        return;
+    const uint64_t nslice = plait_job_slices(job);
+    struct plait_what what = job->o->what;
+    if (job->o->sized)
+        what.count = job->sizes.known;
+    plait_ring_add(&comm->own->ring, comm->sequence, word ^ (uint64_t)plait_job_salt(job) << 32, &what,
+                   memory_order_seq_cst);
+    plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), nslice, nslice * job->o->prog->ninstr);
+}
+
+void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, const void *in)
+{
+    const uint64_t word = next_word(comm, job->o);
+
+    comm->limit = job->deadline;
+    if (PLAIT_GUARDS)
+        plait_ring_add(&comm->own->ring, comm->sequence, word, &job->o->what, memory_order_release);
+    plait_tiny_begin(comm, job->o, &job->sizes, word, in, job->out);
+}
+
+/* Small blocks through slots and at the same time large ones, if there are any, through the engine. */
+static enum plait_status begin_split(struct plait_comm *comm, const struct plait_job *job)
+{
+    struct plait_run *run = comm->run;
+
+    run->slots = true;
+    run->rest = !plait_tiny_has_all(job->o, &job->sizes, comm->nrank);
+    if (!run->rest) {
+        plait_run_begin_tiny(comm, job, job->in);
+        return PLAIT_OK;
+    }
+    run->word = next_word(comm, job->o);
+    run->given = run->lends = run->finished = false;
+    run->taken = 0;
+    enter_engine(comm, job, run->word);
+    return plait_engine_begin(comm, job, job->in);
+}
+
+enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job)
+{
+    const struct plait_op_plan *o = job->o;
+    const void *in = job->in;
+
+    comm->limit = job->deadline;
+    if (__builtin_expect(scales(job), 0)) {
+        const enum plait_status status = scale_input(comm, job, &in);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    comm->run->work = job->work;
+    comm->run->queue = NULL;
+    comm->run->slots = comm->run->rest = false;
+    if (o->selection.tiny) {
+        if (job->work.prologue != NULL)
+            job->work.prologue(job->work.arg, 0, o->count);
+        plait_run_begin_tiny(comm, job, in);
+        return PLAIT_OK;
+    }
+    if (o->selection.split > 0)
+        return begin_split(comm, job);
+    enter_engine(comm, job, next_word(comm, o));
+    return plait_engine_begin(comm, job, in);
+}
+
+/* Of a tiny operation, which is one slice. */
+static enum plait_status turn_tiny(struct plait_comm *comm, bool *moved, bool *ended)
+{
+    const struct plait_run *run = comm->run;
+    const enum plait_status status = plait_tiny_turn(comm, moved, ended);
+
+    if (status == PLAIT_OK && *ended && run->work.epilogue != NULL)
+        run->work.epilogue(run->work.arg, 0, run->o->count);
+    return status;
+}
+
+/* The engine first: a rank gives nothing before it has the memory for all of it. */
+static enum plait_status turn_split(struct plait_comm *comm, bool *moved, bool *ended)
+{
+    struct plait_run *run = comm->run;
+    enum plait_status status = PLAIT_OK;
+    bool more = false, all = false;
+
+    if (run->rest)
+        status = plait_engine_turn(comm, moved, &all);
+    run->rest &= !all;
+    if (status == PLAIT_OK && run->slots && (!run->rest || run->fits)) {
+        all = false;
+        status = plait_tiny_turn(comm, &more, &all);
+        run->slots = !all;
+    }
+    *moved |= more;
+    *ended = !run->slots && !run->rest;
+    return status;
+}
+
+enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
+{
+    const struct plait_selection *s = &comm->run->o->selection;
+    enum plait_status status = s->tiny        ? turn_tiny(comm, moved, ended)
+                               : s->split > 0 ? turn_split(comm, moved, ended)
+                                              : plait_engine_turn(comm, moved, ended);
+
+    if (status == PLAIT_OK && *ended && comm->run->queue != NULL) {
+        plait_device_rest(comm); /* that was the last use of the caller's queue */
+        status = plait_device_status(comm);
+    }
+    return status == PLAIT_OK && *ended ? end(comm, comm->run->o) : status;
+}
+
+void plait_run_stop(struct plait_comm *comm)
+{
+    plait_device_rest(comm);
+}
+
+enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job)
+{
+    const uint32_t environment = plait_fpenv_enter();
+    enum plait_status status = plait_run_begin(comm, job);
+
+    for (bool ended = false, moved = false; status == PLAIT_OK && !ended; moved = false) {
+        status = plait_run_turn(comm, &moved, &ended);
+        if (moved || ended)
+            plait_wait_progress(comm, &comm->run->wait);
+        else if (status == PLAIT_OK)
+            status = plait_wait_turn(comm, &comm->run->wait);
+        if (!ended)
+            plait_network_turn(comm);
+    }
+    if (status != PLAIT_OK)
+        plait_run_stop(comm);
+    plait_fpenv_leave(environment);
+    return status;
+}
+
+static __attribute__((noinline)) enum plait_status run_as_job(struct plait_comm *comm, const struct plait_op_plan *o,
+                                                              const void *in, void *out, const struct plait_sizes *v,
+                                                              const struct plait_call *call)
+{
+    struct plait_job job = { .o = o, .in = in, .out = out };
+
+    if (v != NULL)
+        job.sizes = *v;
+    if (call != NULL) {
+        job.scale = call->scale;
+        job.deadline = call->deadline;
+    }
+    return plait_run_job(comm, &job);
+}
+
+enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
+                            const struct plait_sizes *v, const struct plait_call *call)
+{
+    const bool tiny = o->selection.tiny || (o->selection.split > 0 && plait_tiny_has_all(o, v, comm->nrank));
+
+    if (!tiny || (call != NULL && call->scale != NULL))
+        return run_as_job(comm, o, in, out, v, call);
+    if (PLAIT_GUARDS)
+        comm->limit = call != NULL ? call->deadline : 0;
+    const uint32_t environment = plait_fpenv_enter(); /* a wait computes, too */
+    const uint64_t word = next_word(comm, o);
+    if (PLAIT_GUARDS)
+        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
+    enum plait_status status = plait_tiny_run(comm, o, v, word, in, out);
+    if (status == PLAIT_OK)
+        status = end(comm, o);
+    plait_fpenv_leave(environment);
+    return status;
+}

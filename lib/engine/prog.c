@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Binding: from a plan to what the engine runs. */
+#include "prog.h"
+
+#include "base/status.h"
+#include "plan/plan_check.h"
+#include "prove.h"
+#include "select.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t plait_nplace(const struct plait_plan *plan)
+{
+    const struct plait_geometry g =
+        plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
+    return g.out.nslot + g.in.nslot + plan->ntmp;
+}
+
+bool plait_overlaps_shifted(const struct plait_plan *plan, const struct plait_geometry *g, struct plait_span x,
+                            struct plait_span y, uint32_t n)
+{
+    const uint32_t first = plait_place(plan, g, x, 0); /* a REDUCE writes OUT or TMP, where places follow each other */
+
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t at = plait_place(plan, g, y, k) - first;
+        if (at < n && at != k)
+            return true;
+    }
+    return false;
+}
+
+/* ---- From steps to instructions ------------------------------------------------------------------ */
+
+struct binder {
+    const struct plait_plan *plan;
+    const uint32_t *deps, *node;
+    struct plait_prog *prog;
+    uint32_t *instr;            /* [nstep] instruction of each step; borrowed RECVs and roots have their own */
+    uint32_t *written;          /* [plait_nplace()] 1 + the step that last wrote the slot, so far; 0: none did */
+    uint32_t *writer[2];        /* [nstep] the step whose value is operand a, b; or NONE */
+    const unsigned char *kinds; /* [nstep] PLAIT_VALUE_*; NULL: not asked for */
+    bool wide;                  /* keep partial sums in fp32 */
+    struct plait_geometry geometry;
+    uint32_t nsource;
+};
+
+static bool is_borrowed(const struct binder *b, uint32_t step)
+{
+    return b->plan->step[step].verb == PLAIT_STEP_RECV && b->node[step] != step;
+}
+
+/* Steps inside a fused REDUCE, other than its borrowed RECVs, have no instruction of their own. */
+static bool is_inner(const struct binder *b, uint32_t step)
+{
+    return b->plan->step[step].verb == PLAIT_STEP_REDUCE && b->node[step] != step;
+}
+
+static bool is_wide(const struct binder *b, uint32_t step)
+{
+    return b->wide && step != PLAIT_NONE && b->kinds[step] == PLAIT_VALUE_PARTIAL;
+}
+
+static uint32_t *written_at(const struct binder *b, struct plait_span span, uint32_t k)
+{
+    return &b->written[plait_place(b->plan, &b->geometry, span, k)];
+}
+
+/* The step whose value the k-th slot of a span holds now, or NONE: the caller's input. */
+static uint32_t writer_of(const struct binder *b, struct plait_span span, uint32_t k)
+{
+    return *written_at(b, span, k) - 1; /* 0 becomes NONE */
+}
+
+static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed, bool wide)
+{
+    b->prog->sources[b->nsource++] = (struct plait_source){ span, borrowed, wide };
+    in->nsource++;
+    in->mixed |= wide;
+}
+
+/* The operands of the REDUCE `step`, left to right, through the steps fused into `root`. */
+static void add_operands(struct binder *b, struct plait_instr *in, uint32_t root, uint32_t step)
+{
+    for (unsigned k = 0; k < 2; k++) {
+        const struct plait_span span = k == 0 ? b->plan->step[step].a : b->plan->step[step].b;
+        const uint32_t w = b->writer[k][step];
+        if (w == PLAIT_NONE || w == root || b->node[w] != root)
+            add_source(b, in, span, PLAIT_NONE, is_wide(b, w));
+        else if (b->plan->step[w].verb == PLAIT_STEP_RECV)
+            add_source(b, in, span, b->instr[w], is_wide(b, w));
+        else
+            add_operands(b, in, root, w);
+    }
+}
+
+/* Equal data has equal versions: the last write of any of the blocks. */
+static uint32_t version_of(const struct binder *b, struct plait_span span, uint32_t nblk)
+{
+    uint32_t newest = 0;
+
+    for (uint32_t k = 0; k < nblk; k++) {
+        const uint32_t v = *written_at(b, span, k);
+        newest = v > newest ? v : newest;
+    }
+    return newest;
+}
+
+/* A SEND's staged copy: shared with an earlier SEND of the same blocks of the same version. */
+static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
+{
+    const struct plait_step *s = &b->plan->step[step];
+    struct plait_prog *p = b->prog;
+    struct plait_instr *in = &p->instrs[b->instr[step]];
+
+    version[step] = s->a.buf == PLAIT_TMP ? 0 : version_of(b, s->a, s->nblk);
+    for (uint32_t i = step;
+         s->a.buf != PLAIT_TMP && i-- > 0;) { /* TMP is library memory: rarely staged, never shared */
+        const struct plait_step *e = &b->plan->step[i];
+        if (e->verb == PLAIT_STEP_SEND && e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk &&
+            version[i] == version[step]) {
+            in->stage = p->instrs[b->instr[i]].stage;
+            return;
+        }
+        if (step - i > 4096) /* long plans: sharing is a saving, not a need */
+            break;
+    }
+    in->stage = p->nstage;
+    p->nstage += s->nblk;
+}
+
+/*
+ * Where a REDUCE's messages are put that its senders lend: the first one in its result, which is in the caches then, if
+ * that is a part of OUT that nothing was in before; the others in memory of their own.
+ */
+static void place_landings(struct binder *b, const struct plait_instr *reduce)
+{
+    struct plait_prog *p = b->prog;
+    bool in_result = !b->plan->inplace && !reduce->mixed && reduce->dst.buf == PLAIT_OUT &&
+                     version_of(b, reduce->dst, reduce->nblk) == 0;
+
+    for (uint32_t k = 0; k < reduce->nsource; k++) {
+        const uint32_t borrowed = p->sources[reduce->source + k].borrowed;
+        if (borrowed == PLAIT_NONE)
+            continue;
+        struct plait_instr *recv = &p->instrs[borrowed];
+        recv->dst = in_result ? reduce->dst : (struct plait_span){ PLAIT_TMP, p->nland };
+        p->nland += in_result ? 0 : recv->nblk;
+        in_result = false;
+    }
+}
+
+static void note_write(struct binder *b, uint32_t step)
+{
+    const struct plait_step *s = &b->plan->step[step];
+
+    for (uint32_t k = 0; s->verb != PLAIT_STEP_SEND && k < s->nblk; k++)
+        *written_at(b, s->dst, k) = step + 1;
+}
+
+/* Is what the SEND takes the whole result of one REDUCE? Then that may make the staged copy too. */
+static void mark_sent(const struct binder *b, uint32_t send)
+{
+    const struct plait_step *s = &b->plan->step[send];
+    const uint32_t w = b->writer[0][send];
+
+    if (w == PLAIT_NONE || b->plan->step[w].verb != PLAIT_STEP_REDUCE)
+        return;
+    const struct plait_step *r = &b->plan->step[w];
+    for (uint32_t k = 0; k < s->nblk; k++)
+        if (writer_of(b, s->a, k) != w)
+            return;
+    if (s->a.buf == r->dst.buf && s->a.slot == r->dst.slot && s->blk == r->blk && s->nblk == r->nblk) {
+        struct plait_instr *in = &b->prog->instrs[b->instr[w]];
+        in->sent = true;
+        in->stage = b->prog->instrs[b->instr[send]].stage;
+    }
+}
+
+static void use_tmp(struct plait_prog *p, struct plait_span span, uint32_t nblk)
+{
+    if (span.buf == PLAIT_TMP && span.slot + nblk > p->ntmp)
+        p->ntmp = span.slot + nblk;
+}
+
+static void make_instrs(struct binder *b, uint32_t *version)
+{
+    struct plait_prog *p = b->prog;
+
+    for (uint32_t i = 0; i < b->plan->nstep; note_write(b, i++)) {
+        const struct plait_step *s = &b->plan->step[i];
+        b->writer[0][i] = s->verb != PLAIT_STEP_RECV ? writer_of(b, s->a, 0) : PLAIT_NONE;
+        b->writer[1][i] = s->verb == PLAIT_STEP_REDUCE ? writer_of(b, s->b, 0) : PLAIT_NONE;
+        if (is_inner(b, i))
+            continue;
+        b->instr[i] = p->ninstr;
+        struct plait_instr *in = &p->instrs[p->ninstr++];
+        *in = (struct plait_instr){ .verb = s->verb,
+                                    .borrowed = is_borrowed(b, i),
+                                    .peer = s->peer,
+                                    .blk = s->blk,
+                                    .nblk = s->nblk,
+                                    .dst = s->dst,
+                                    .source = b->nsource,
+                                    .stage = PLAIT_NONE,
+                                    .wide = is_wide(b, i),
+                                    .mixed = is_wide(b, i) };
+        p->wide |= in->wide;
+        if (s->verb == PLAIT_STEP_REDUCE) {
+            add_operands(b, in, i, i);
+            place_landings(b, in);
+        } else if (s->verb != PLAIT_STEP_RECV) {
+            add_source(b, in, s->a, PLAIT_NONE, is_wide(b, b->writer[0][i]));
+        }
+        if (s->verb == PLAIT_STEP_SEND) {
+            place_stage(b, i, version);
+            mark_sent(b, i);
+        }
+        if (s->verb != PLAIT_STEP_SEND && !in->borrowed)
+            use_tmp(p, s->dst, s->nblk);
+        for (uint32_t k = 0; k < in->nsource; k++)
+            if (p->sources[in->source + k].borrowed == PLAIT_NONE)
+                use_tmp(p, p->sources[in->source + k].span, s->nblk);
+    }
+}
+
+static enum plait_status count_readers(struct plait_prog *p)
+{
+    uint32_t *readers = calloc((size_t)p->nstage + 1, sizeof *readers);
+
+    if (readers == NULL)
+        return plait_fail_memory("out of memory to bind a plan");
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        if (p->instrs[i].verb == PLAIT_STEP_SEND)
+            readers[p->instrs[i].stage]++;
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        if (p->instrs[i].verb == PLAIT_STEP_SEND)
+            p->instrs[i].readers = readers[p->instrs[i].stage];
+    free(readers);
+    return PLAIT_OK;
+}
+
+/* Is what step `at` wrote to `dst` still there at the end? */
+static bool stays(const struct binder *b, struct plait_span dst, uint32_t nblk, uint32_t at)
+{
+    for (uint32_t k = 0; k < nblk; k++)
+        if (*written_at(b, dst, k) != at + 1)
+            return false;
+    return dst.buf == PLAIT_OUT;
+}
+
+/* The COPY to OUT of a TMP value, or NONE. */
+static uint32_t copied_by(const struct binder *b, uint32_t step)
+{
+    const struct plait_span from = b->plan->step[step].dst;
+
+    for (uint32_t i = step + 1; i < b->plan->nstep; i++) {
+        const struct plait_step *s = &b->plan->step[i];
+        if (s->verb == PLAIT_STEP_COPY && s->dst.buf == PLAIT_OUT && s->a.buf == PLAIT_TMP && s->a.slot == from.slot)
+            return i;
+        if (s->verb != PLAIT_STEP_SEND && s->dst.buf == PLAIT_TMP && s->dst.slot == from.slot)
+            break;
+    }
+    return PLAIT_NONE;
+}
+
+/*
+ * Which REDUCEs make results. Contributor sets say; where they were not asked for, because the comm is large and the
+ * algorithm the library's,
+ * a result is what is in OUT at the end, itself or a copy (a test compares the two over all algorithms).
+ */
+static void mark_final(struct binder *b)
+{
+    for (uint32_t i = 0; i < b->plan->nstep; i++) {
+        const struct plait_step *s = &b->plan->step[i];
+        if (s->verb != PLAIT_STEP_REDUCE || is_inner(b, i))
+            continue;
+        if (b->kinds != NULL) {
+            b->prog->instrs[b->instr[i]].final = b->kinds[i] == PLAIT_VALUE_FINAL;
+            continue;
+        }
+        const uint32_t at = s->dst.buf == PLAIT_TMP ? copied_by(b, i) : i;
+        b->prog->instrs[b->instr[i]].final = at != PLAIT_NONE && stays(b, b->plan->step[at].dst, s->nblk, at);
+    }
+}
+
+/* ---- Dependencies, reversed ---------------------------------------------------------------------- */
+
+/*
+ * Call visit(from, to) for every edge between instructions. Steps of one node are done together, so that a dependency
+ * between them is no wait; only the REDUCE waits for the RECVs that it borrows. Other steps wait for the whole node: a
+ * borrowed message is released at its end.
+ */
+static void each_edge(const struct binder *b, void (*visit)(struct plait_prog *, uint32_t from, uint32_t to))
+{
+    for (uint32_t i = 0; i < b->plan->nstep; i++) {
+        const struct plait_step *s = &b->plan->step[i];
+        for (uint32_t k = 0; k < s->ndep; k++) {
+            const uint32_t dep = b->deps[s->dep0 + k];
+            if (b->node[dep] != b->node[i])
+                visit(b->prog, b->instr[b->node[dep]], b->instr[is_borrowed(b, i) ? i : b->node[i]]);
+            else if (is_borrowed(b, dep))
+                visit(b->prog, b->instr[dep], b->instr[b->node[i]]);
+        }
+    }
+}
+
+static void count_edge(struct plait_prog *p, uint32_t from, uint32_t to)
+{
+    p->instrs[from].nsuccessor++;
+    p->ndeps[to]++;
+    p->instrs[to].ndep++;
+}
+
+static void store_edge(struct plait_prog *p, uint32_t from, uint32_t to)
+{
+    struct plait_instr *in = &p->instrs[from];
+    p->successors[in->successor + in->nsuccessor++] = to;
+}
+
+static enum plait_status reverse_deps(struct binder *b)
+{
+    struct plait_prog *p = b->prog;
+    uint32_t n = 0;
+
+    each_edge(b, count_edge);
+    for (uint32_t i = 0; i < p->ninstr; i++) {
+        if (p->instrs[i].ndep > UINT16_MAX)
+            return plait_fail(PLAIT_ERR_PLAN, "rank %u: a step waits for %u others, but %u are the most", b->plan->rank,
+                              p->instrs[i].ndep, UINT16_MAX);
+        p->instrs[i].successor = n;
+        n += p->instrs[i].nsuccessor;
+        p->instrs[i].nsuccessor = 0;
+    }
+    p->successors = malloc((n + 1) * sizeof *p->successors);
+    if (p->successors == NULL)
+        return plait_fail_memory("out of memory to bind a plan");
+    each_edge(b, store_edge);
+    return PLAIT_OK;
+}
+
+static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t *node, const unsigned char *kinds,
+                              bool wide, struct plait_prog *p)
+{
+    struct binder b = { .plan = plan,
+                        .deps = plait_plan_deps(plan),
+                        .node = node,
+                        .prog = p,
+                        .kinds = kinds,
+                        .wide = wide,
+                        .geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank,
+                                                      plan->nblk) };
+    const size_t n = plan->nstep + 1;
+    uint32_t *version = malloc(n * sizeof *version), *number = malloc(n * sizeof *number);
+    enum plait_status status = PLAIT_ERR_NOMEM;
+
+    b.instr = malloc(n * sizeof *b.instr);
+    b.writer[0] = malloc(2 * n * sizeof *b.writer[0]);
+    b.written = calloc((size_t)plait_nplace(plan) + 1, sizeof *b.written);
+    p->instrs = calloc(n, sizeof *p->instrs);
+    p->sources = calloc(2 * n, sizeof *p->sources);
+    p->ndeps = calloc(n, sizeof *p->ndeps);
+    p->nsend = calloc(plan->nrank, sizeof *p->nsend);
+    p->nrecv = calloc(plan->nrank, sizeof *p->nrecv);
+    if (version && number && b.instr && b.writer[0] && b.written && p->instrs && p->sources && p->ndeps && p->nsend &&
+        p->nrecv) {
+        b.writer[1] = b.writer[0] + n;
+        make_instrs(&b, version);
+        plait_number_messages(plan, p->nsend, p->nrecv, number);
+        for (uint32_t i = 0; i < plan->nstep; i++)
+            if (plan->step[i].peer >= 0)
+                p->instrs[b.instr[i]].message = number[i];
+        mark_final(&b);
+        status = count_readers(p);
+        if (status == PLAIT_OK)
+            status = reverse_deps(&b);
+    } else {
+        plait_fail(status, "out of memory to bind a plan");
+    }
+    free(version);
+    free(number);
+    free(b.instr);
+    free(b.writer[0]);
+    free(b.written);
+    return status;
+}
+
+bool plait_moves_single_blocks(const struct plait_plan *plan)
+{
+    const struct plait_geometry g =
+        plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
+
+    for (uint32_t i = 0; i < plan->nstep; i++) {
+        const struct plait_step *s = &plan->step[i];
+        if (s->nblk > 1 || s->blk == PLAIT_AS_LIES ||
+            (plait_side_slot(&g.in, s->blk) == UINT32_MAX && plait_side_slot(&g.out, s->blk) == UINT32_MAX))
+            return false;
+    }
+    return true;
+}
+
+bool plait_keeps_what_it_sends(const struct plait_plan *plan)
+{
+    bool keeps = false;
+
+    for (uint32_t i = 0; i < plan->nstep; i++)
+        if (plan->step[i].verb == PLAIT_STEP_SEND && plan->step[i].ndep > 0)
+            return false;
+    for (uint32_t i = 0; i < plan->nstep && !keeps; i++) {
+        const struct plait_step *copy = &plan->step[i];
+        for (uint32_t k = 0; copy->verb == PLAIT_STEP_COPY && k < plan->nstep && !keeps; k++) {
+            const struct plait_step *send = &plan->step[k];
+            keeps = send->verb == PLAIT_STEP_SEND && send->a.buf == copy->a.buf &&
+                    send->a.slot < copy->a.slot + copy->nblk && copy->a.slot < send->a.slot + send->nblk;
+        }
+    }
+    return keeps;
+}
+
+enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
+{
+    const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
+    const bool hop = round == PLAIT_ROUND_HOP, wide = combines && round == PLAIT_ROUND_ONCE && !alg->no_partials;
+    const bool need_kinds = wide || (average && (shape->nrank <= PLAIT_MOST_PROVED || !plait_is_of_library(alg)));
+    struct plait_prog *p = calloc(1, sizeof *p);
+    struct plait_plan *plan = NULL;
+    uint32_t *node = NULL;
+    unsigned char *kinds = NULL;
+    enum plait_status status = plait_plan_emit(alg, shape, rank, &plan);
+    struct plait_proof proof = { .fusing = PLAIT_FUSE_LOCAL };
+
+    if (status != PLAIT_OK)
+        goto out;
+    node = malloc((plan->nstep + 1) * sizeof *node);
+    kinds = need_kinds ? malloc(plan->nstep + 1) : NULL;
+    if (p == NULL || node == NULL || (need_kinds && kinds == NULL)) {
+        status = plait_fail_memory("out of memory to bind a plan of %u steps", plan->nstep);
+        goto out;
+    }
+    p->alg = alg;
+    p->inplace = shape->inplace;
+    p->root = shape->root;
+    p->round = round;
+    p->average = average;
+    p->nrank = shape->nrank;
+    p->nblk = plan->nblk;
+    snprintf(p->spec, sizeof p->spec, "%s", spec);
+    status = plait_prove(alg, spec, shape, plan, hop, kinds, &proof);
+    p->hash = proof.hash;
+    p->sliceable = proof.sliceable;
+    p->single = plait_moves_single_blocks(plan);
+    p->keeps = plait_keeps_what_it_sends(plan);
+    if (status == PLAIT_OK)
+        status = plait_fuse(plan, proof.fusing, node);
+    if (status == PLAIT_OK)
+        status = bind_plan(plan, node, kinds, wide, p);
+out:
+    free(node);
+    free(kinds);
+    plait_plan_destroy(plan);
+    if (status == PLAIT_OK)
+        *out = p;
+    else
+        plait_prog_destroy(p);
+    return status;
+}
+
+void plait_prog_destroy(struct plait_prog *p)
+{
+    if (p == NULL)
+        return;
+    free(p->instrs);
+    free(p->sources);
+    free(p->successors);
+    free(p->ndeps);
+    free(p->nsend);
+    free(p->nrecv);
+    free(p);
+}

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The rule, on one machine. All sizes are those of the whole vector.
+ *
+ * All-reduce and barrier:
+ *
+ *   tiny (see below)                     one-shot, without the engine
+ *   2 ranks, or ranks that share processors, each reading at most 128 KiB of the others
+ *                                        one-shot: a step less
+ *   at most 64 ranks                     two-shot: every byte is combined once and crosses once
+ *   more ranks, up to 64 KiB             binomial: fewest messages
+ *   more ranks                           halving-doubling: two-shot's volume in log P messages
+ *
+ * The others: at most 64 ranks direct (everyone reads what it needs where it lies, one step; tiny, see below); more ranks
+ *
+ *   reduce-scatter                       ring
+ *   all-gather, all-to-all               up to 4 KiB of each rank bruck, then ring and direct
+ *   the rooted ones                      binomial
+ *
+ * All of them but the ring combine in the canonical order; `reproducible` asks for direct in its place.
+ *
+ * Over several hosts (RATIONALE, Selection) all-reduces are: up to 4 KiB of at most 8 ranks, and 128 KiB of two,
+ * one-shot; up to 64 KiB, or in the canonical order, halving-doubling; then a ring where hosts have one rank each or
+ * different numbers of neighbours, the torus of ranks by hosts where they have equally many, and the hierarchy where a
+ * host's ranks are not neighbours. The others of more than two ranks:
+ *
+ *   reduce-scatter, all-gather           where a host's ranks are neighbours, from 64 KiB of each rank, ring
+ *   broadcast, reduce                    up to 4 KiB of at most 8 ranks direct; up to 64 KiB, or in the canonical order,
+ *                                        binomial; then a chain
+ *
+ * and what is not said here as on one machine.
+ *
+ * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 16 KiB (its IN), in an
+ * all-reduce of more than two ranks 8 KiB; when ranks share processors 4 KiB for each of them if that is more (and 32 KiB
+ * at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And each takes
+ * at most 128 KiB. Where blocks differ in size twice as much: all count as the largest, which where two alone know a size
+ * is the largest that is small (split). Measured on two processors, 2 ranks (Zen 5, docs/performance.md); all-reduces of
+ * more ranks take equally long both ways near 8 KiB (Zen 4, up to 8 ranks).
+ */
+#include "base/hash.h"
+#include "base/status.h"
+#include "comm/comm.h"
+#include "eager/tiny.h"
+#include "operation/arguments.h"
+#include "prog.h"
+#include "prove.h"
+#include "select.h"
+
+#include <plait/topology.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#define TINY           "tiny: everyone reads what it needs from where its owner put it, one step"
+#define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
+#define MOST_TINY      16384            /* bytes that a rank gives; */
+#define MOST_ONE_SHOT  8192      /* the same in an all-reduce of more than two, which has another plan of two steps; */
+#define MOST_TINY_EACH 4096      /* for each rank, when they share processors */
+#define MOST_READ      (1 << 17) /* bytes that a rank takes */
+#define MOST_BINOMIAL  (1 << 16) /* bytes */
+#define MOST_FEW       4096      /* bytes */
+#define MOST_FAR_SHOT  4096      /* bytes that every rank sends every other, over hosts, */
+#define MOST_FAR_RANKS 8         /* of so many at most */
+#define MOST_FAR_PAIR  (1 << 17) /* bytes that two ranks send each other, as much as in two steps of half of it */
+#define SMALLEST_SLICE ((size_t)64 << 10)
+#define LINK_RATE      4e9 /* bytes per second: with a few slices on the way, latency is then a small part of them */
+#define ONE_WAY        16  /* slices of a vector that goes one way */
+#define OVERSUBSCRIBED 4   /* times longer are slices of blocks there */
+
+bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
+{
+    const size_t given = plait_tiny_bytes(coll, nrank, bytes, w->sized);
+    size_t most = coll == PLAIT_ALLREDUCE && nrank > 2 ? MOST_ONE_SHOT : MOST_TINY;
+
+    if (w->oversubscribed && most < (size_t)nrank * MOST_TINY_EACH)
+        most = (size_t)nrank * MOST_TINY_EACH;
+    if (w->sized)
+        most *= 2;
+    return !(w->sized && bytes == 0) && !w->paced && !w->far && !w->device && nrank <= MOST_DIRECT && given <= most &&
+           given <= PLAIT_TINY_MAX && bytes * (nrank - 1) <= MOST_READ;
+}
+
+size_t plait_most_tiny(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
+{
+    size_t bytes = MOST_READ;
+
+    while (bytes > 0 && !plait_fits_tiny(coll, nrank, bytes, w))
+        bytes /= 2;
+    return bytes;
+}
+
+static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
+{
+    return plait_fits_tiny(shape->coll, shape->nrank, bytes, w);
+}
+
+bool plait_has_nodes(const uint32_t *node, uint32_t nrank)
+{
+    for (uint32_t r = 1; node != NULL && r < nrank; r++)
+        if (node[r] != node[0])
+            return true;
+    return false;
+}
+
+bool plait_is_of_library(const struct plait_alg *alg)
+{
+    for (const struct plait_alg *const *own = plait_algs; *own != NULL; own++)
+        if (*own == alg)
+            return true;
+    return false;
+}
+
+/* The library's plans that tiny.c is; the caller's of the same name are run as they are. */
+static bool is_one_step(const struct plait_alg *alg)
+{
+    return plait_is_of_library(alg) && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
+}
+
+/* Is a block's size known to the two whom it concerns, and to nobody else? */
+static bool is_of_pairs(const struct plait_geometry *g)
+{
+    return g->kind != PLAIT_KIND_VECTOR && (g->kind == PLAIT_KIND_PAIR || g->rooted);
+}
+
+static bool is_short_far(const struct plait_shape *shape, size_t bytes)
+{
+    return bytes <= MOST_FAR_SHOT && shape->nrank <= MOST_FAR_RANKS;
+}
+
+/* Where the way between hosts takes longer than all else: few of its latencies, or least of its bytes. */
+static const char *allreduce_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
+                                        const char **why)
+{
+    const bool canonical = w->reproducible || w->ordered;
+    uint32_t each;
+
+    if (is_short_far(shape, bytes) || (bytes <= MOST_FAR_PAIR && shape->nrank == 2)) {
+        *why = "several hosts, small, few ranks: one way";
+        return "one-shot";
+    }
+    if (bytes <= MOST_BINOMIAL || canonical) {
+        *why = canonical ? "several hosts, canonical order" : "several hosts, small: logarithmic depth";
+        return "halving-doubling";
+    }
+    if (plait_nodes_of(shape, &each) == 0) {
+        *why = "several hosts, their ranks not neighbours: once to each host and back";
+        return "hierarchy:direct";
+    }
+    if (each <= 1) {
+        *why = "several hosts of one rank, or of different numbers: from neighbour to neighbour, least bytes";
+        return "ring";
+    }
+    *why = "several hosts of equally many ranks: inside each, between them, inside each again";
+    return "torus";
+}
+
+/* The same, of the others; NULL: nothing in particular, as on one machine. */
+static const char *others_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
+                                     const char **why)
+{
+    const bool canonical = (w->reproducible || w->ordered) && plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
+    uint32_t each;
+
+    if (w->sized || shape->nrank == 2)
+        return NULL;
+    switch (shape->coll) {
+    case PLAIT_REDUCE_SCATTER:
+    case PLAIT_ALLGATHER:
+        if (bytes < MOST_BINOMIAL || canonical || plait_nodes_of(shape, &each) == 0)
+            return NULL;
+        *why = "several hosts, large: each block crosses each link once";
+        return "ring";
+    case PLAIT_BROADCAST:
+    case PLAIT_REDUCE:
+        if (is_short_far(shape, bytes))
+            return NULL;
+        *why = canonical               ? "several hosts, canonical order: the root talks to the logarithm of the ranks"
+               : bytes > MOST_BINOMIAL ? "several hosts, large: the vector crosses each link once"
+                                       : "several hosts, small: logarithmic depth";
+        return bytes <= MOST_BINOMIAL || canonical ? "binomial" : "chain";
+    default:
+        return NULL;
+    }
+}
+
+static const char *allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
+                                     const char **why)
+{
+    if (fits_tiny(shape, bytes, w)) {
+        *why = TINY;
+        return "one-shot";
+    }
+    if (w->far)
+        return allreduce_over_hosts(shape, bytes, w, why);
+    if ((shape->nrank == 2 || w->oversubscribed) && bytes * (shape->nrank - 1) <= MOST_READ) {
+        *why = "2 ranks, or more ranks than processors, and little to read: everyone combines all, one step";
+        return "one-shot";
+    }
+    if (shape->nrank <= MOST_DIRECT) {
+        *why =
+            "at most 64 ranks on one machine: owners combine their block straight from the others' memory, two steps";
+        return "two-shot";
+    }
+    if (bytes <= MOST_BINOMIAL) {
+        *why = "more than 64 ranks, small: fewest messages";
+        return "binomial";
+    }
+    *why = "more than 64 ranks: least volume in logarithmic depth";
+    return "halving-doubling";
+}
+
+/* `bytes` of what one rank gives or gets of another, or of the vector. */
+static const char *by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w, const char **why)
+{
+    const bool few = bytes <= MOST_FEW && !w->sized;
+
+    if (shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER)
+        return allreduce_by_size(shape, bytes, w, why);
+    const char *far = w->far ? others_over_hosts(shape, bytes, w, why) : NULL;
+    if (far != NULL)
+        return far;
+    if (fits_tiny(shape, bytes, w)) {
+        *why = TINY;
+        return "direct";
+    }
+    if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
+        *why = "blocks of different sizes: each has its own message";
+        return "direct";
+    }
+    if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered))) {
+        *why = "everyone reads what it needs where it lies, one step";
+        return "direct";
+    }
+    switch (shape->coll) {
+    case PLAIT_REDUCE_SCATTER:
+        *why = "more than 64 ranks: one neighbour each";
+        return "ring";
+    case PLAIT_ALLGATHER:
+        *why = few ? "more than 64 ranks, small: fewest messages" : "more than 64 ranks: one neighbour each";
+        return few ? "bruck" : "ring";
+    case PLAIT_ALLTOALL:
+        *why = few ? "more than 64 ranks, small: fewest messages" : "more than 64 ranks: every block crosses once";
+        return few ? "bruck" : "direct";
+    default:
+        *why = "more than 64 ranks: the root talks to the logarithm of them";
+        return "binomial";
+    }
+}
+
+static bool rounds(enum plait_dtype type)
+{
+    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16 || type == PLAIT_FLOAT8E4M3 || type == PLAIT_FLOAT8E5M2;
+}
+
+static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dtype type, bool combines,
+                                     const struct plait_wish *w)
+{
+    if (!combines || !rounds(type) || w->user)
+        return PLAIT_ROUND_DEFAULT;
+    if (w->round != PLAIT_ROUND_DEFAULT)
+        return w->round;
+    return alg->no_partials || w->reproducible ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP;
+}
+
+/*
+ * Sums of such a type leave it where fp32 would hold them, so an average that keeps its partial sums in the type divides
+ * the inputs. bfloat16 has the range of fp32, and the rule of float32 with it.
+ */
+static bool divides(enum plait_dtype type, enum plait_round round, uint32_t nrank, const struct plait_wish *w)
+{
+    return w->average && round == PLAIT_ROUND_HOP && nrank > 1 && type != PLAIT_BFLOAT16;
+}
+
+/*
+ * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
+ * lines. Where a vector goes one way, from or to a root, one rank stages or hands on while the other takes: several slices.
+ * Blocks that ranks of one processor only move are cut into fewer: each slice may take them a change of process.
+ */
+static size_t choose_slice(const struct plait_shape *shape, const struct plait_claim *claim, bool once, size_t count,
+                           size_t size, const struct plait_wish *w)
+{
+    const struct plait_geometry geometry = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1);
+    const size_t unit = geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)claim->nblk : PLAIT_LINE;
+    const bool in_turn = !(w->cma && once) || claim->depth > 1;
+    const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR && in_turn;
+    const size_t smallest = one_way ? SMALLEST_SLICE / 2 : SMALLEST_SLICE;
+    size_t bytes = w->slice ? w->slice : w->cache / 2;
+
+    if (w->slice == 0 && one_way && count * size / ONE_WAY < bytes)
+        bytes = count * size / ONE_WAY;
+    if (w->slice == 0 && bytes < smallest)
+        bytes = smallest;
+    if (w->slice == 0 && bytes < w->latency * LINK_RATE)
+        bytes = (size_t)(w->latency * LINK_RATE);
+    if (w->slice == 0)
+        bytes = bytes < unit ? unit : bytes / unit * unit;
+    if (w->slice == 0 && w->oversubscribed && !w->far && geometry.kind != PLAIT_KIND_VECTOR && !geometry.combines)
+        bytes *= OVERSUBSCRIBED;
+    if (geometry.kind != PLAIT_KIND_VECTOR)
+        bytes = w->slice ? bytes / shape->nrank : (bytes / shape->nrank + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE;
+    return bytes < size ? 1 : bytes / size;
+}
+
+/* Are blocks that differ in size cut into slices? Where all ranks know all sizes; where two know that of a block both cut it so. */
+static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *w)
+{
+    return (g->kind == PLAIT_KIND_PART && !g->rooted) || (!w->far && !w->device);
+}
+
+static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
+{
+    uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
+    const uint64_t numbers[] = {
+        shape->coll, shape->nrank, shape->root,        plait_common_shape(s->alg, shape).inplace, s->slice, s->round,
+        s->tiny,     s->split,     shape->node != NULL
+    };
+
+    h = plait_hash(h, numbers, sizeof numbers);
+    return shape->node != NULL ? plait_hash(h, shape->node, shape->nrank * sizeof *shape->node) : h;
+}
+
+enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
+                               const struct plait_wish *w, struct plait_selection *out)
+{
+    struct plait_selection s = { .why = w->spec_origin };
+    const size_t size = plait_dtype_size(type), bytes = count * size;
+    const struct plait_geometry geometry = plait_geometry_of(shape->coll, 1, 0, 0, 1);
+    const char *spec = w->spec[0] != '\0' ? w->spec : by_size(shape, bytes, w, &s.why);
+    enum plait_status status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
+
+    if (status != PLAIT_OK)
+        return status;
+    if ((w->reproducible || w->ordered) && geometry.combines && !s.alg->canonical)
+        return plait_fail(
+            PLAIT_ERR_CONFIG, "algorithm '%s' does not combine in the canonical order, but %s; use %s", spec,
+            w->ordered ? "call->user is not commutative, so it needs the order of the ranks"
+                       : "reproducible results are asked for",
+            shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
+    snprintf(s.spec, sizeof s.spec, "%s", spec);
+    s.round = choose_round(s.alg, type, geometry.combines, w);
+    s.divides = divides(type, s.round, shape->nrank, w);
+    if (s.divides)
+        shape->inplace = plait_scales_inplace(shape->coll);
+    s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
+    if (w->sized && !s.tiny && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
+        s.split = plait_most_tiny(shape->coll, shape->nrank, w);
+    const size_t taken = w->sized                             ? 0 /* way.c sees each block's size */
+                         : geometry.kind == PLAIT_KIND_VECTOR ? bytes
+                                                              : bytes * (shape->nrank - 1);
+    s.once = (!geometry.combines || geometry.rooted) &&
+             plait_copies_once(shape->coll, PLAIT_LEAST_ONCE, taken, w->oversubscribed);
+    const struct plait_shape common = plait_common_shape(s.alg, shape);
+    const struct plait_claim claim = s.alg->claim(s.alg, &common);
+    if (plait_claim_fault(&claim) != NULL)
+        return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s': the claim's %s", spec, plait_claim_fault(&claim));
+    s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &claim, s.once, count, size, w);
+    s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
+    s.plan_hash = hash_of(shape, &s);
+    *out = s;
+    return PLAIT_OK;
+}
+
+void plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_MAX_SPEC])
+{
+    const char *name = plait_coll_name(coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : coll);
+    const size_t n = strlen(name);
+
+    spec[0] = '\0';
+    if (strncmp(setting, name, n) == 0 && setting[n] == ':')
+        snprintf(spec, PLAIT_MAX_SPEC, "%s", setting + n + 1);
+}
+
+void plait_explain(const struct plait_selection *s, size_t size, struct plait_choice *out)
+{
+    *out = (struct plait_choice){ .slice = s->slice > SIZE_MAX / size ? SIZE_MAX : s->slice * size,
+                                  .nslice = s->nslice,
+                                  .round = s->round,
+                                  .plan_hash = s->plan_hash };
+    snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
+    snprintf(out->path, sizeof out->path, "%s", s->tiny ? "tiny" : s->split > 0 ? "tiny and engine" : "engine");
+    snprintf(out->why, sizeof out->why, "%s%s", s->why,
+             s->once && !s->tiny && out->slice >= PLAIT_LEAST_ONCE
+                 ? "; memory not the library's is staged or read through the kernel, as PLAIT_CMA says"
+                 : "");
+}
+
+enum plait_status plait_cannot_differ(const char *spec)
+{
+    return plait_fail(PLAIT_ERR_CONFIG,
+                      "algorithm '%s' moves several blocks in one message, so all must be equally big; use direct",
+                      spec);
+}
+
+static enum plait_status check_single(const struct plait_selection *s, const struct plait_shape *shape)
+{
+    struct plait_plan *plan = NULL;
+    enum plait_status status = s->tiny ? PLAIT_OK : plait_plan_emit(s->alg, shape, 0, &plan);
+
+    if (plan != NULL && !plait_moves_single_blocks(plan))
+        status = plait_cannot_differ(s->spec);
+    plait_plan_destroy(plan);
+    return status;
+}
+
+/* Of blocks of at most `most` elements: as the calls do (collv.c). */
+static enum plait_status select_sized(struct plait_shape *shape, size_t most, enum plait_dtype type,
+                                      const struct plait_wish *w, struct plait_selection *s)
+{
+    const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
+    const size_t known = (g.kind == PLAIT_KIND_PART && !g.rooted) || shape->nrank == 2 ? most : 0;
+    const bool small = plait_fits_tiny(shape->coll, shape->nrank, known * plait_dtype_size(type), w);
+    enum plait_status status = plait_select(shape, small ? known : 0, type, w, s);
+
+    if (status == PLAIT_OK && small && !s->tiny)
+        status = plait_select(shape, 0, type, w, s);
+    if (status == PLAIT_OK)
+        status = check_single(s, shape);
+    if (status == PLAIT_OK && most > 0)
+        s->nslice = (most - 1) / s->slice + 1;
+    if (status == PLAIT_OK && most > 0 && most * plait_dtype_size(type) <= s->split) {
+        s->tiny = true; /* for all ranks */
+        s->why = TINY;
+    }
+    return status;
+}
+
+enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type, enum plait_op op,
+                               const struct plait_call *call, struct plait_choice *out)
+{
+    struct plait_config config;
+    struct plait_topology topology;
+    struct plait_shape copy;
+    struct plait_selection s;
+    struct plait_wish w = { .algorithms = plait_algs, .spec_origin = "asked for in the call" };
+    char spec[PLAIT_MAX_SPEC];
+    enum plait_status status;
+
+    if (shape == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s is NULL", shape == NULL ? "shape" : "out");
+    if (shape->sized && plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR)
+        return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s has no form with blocks of different sizes",
+                          plait_coll_name(shape->coll));
+    if (shape->nrank == 0 || (unsigned)shape->coll >= PLAIT_NCOLL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank,
+                          (int)shape->coll);
+    copy = *shape;
+    status = plait_check_operation(plait_kernels_find(""), plait_coll_name(shape->coll), shape->coll, shape->nrank,
+                                   count, type, op, call);
+    if (status == PLAIT_OK)
+        status = plait_config_load(&config);
+    if (status != PLAIT_OK)
+        return status;
+    plait_spec_for(config.algo, shape->coll, spec);
+    plait_topology_get(&topology);
+    w.cache = topology.l2;
+    w.oversubscribed = shape->nrank > topology.ncpu;
+    w.cma = config.cma;
+    w.far = plait_has_nodes(shape->node, shape->nrank);
+    w.sized = shape->sized;
+    w.slice = w.sized ? 0 : call != NULL && call->slice ? call->slice : config.slice;
+    w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
+    w.reproducible = call != NULL && call->reproducible;
+    w.paced = plait_is_paced(&config.pace);
+    w.latency = (double)config.pace.latency / 1e9;
+    w.user = op == PLAIT_USER;
+    w.ordered = call != NULL && w.user && !call->user->commutative;
+    w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;
+    if (w.spec == spec)
+        w.spec_origin = "asked for by PLAIT_ALGO";
+    copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
+    copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
+                   (!w.sized || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
+    status = (w.sized ? select_sized : plait_select)(&copy, count, type, &w, &s);
+    if (status == PLAIT_OK)
+        plait_explain(&s, plait_dtype_size(type), out);
+    return status;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the steps of a plan share as they run: where data lies, to whom it goes, what is measured of it. */
+#ifndef PLAIT_LIB_ENGINE_STEP_H
+#define PLAIT_LIB_ENGINE_STEP_H
+
+#include "base/clock.h"
+#include "flight.h"
+#include "sized.h"
+#include "way.h"
+
+/* Of a slot of IN or OUT; in a vector slot b holds block b. */
+static inline size_t plait_step_slot(const struct plait_flight *f, uint32_t slot)
+{
+    return slot * f->q + (slot < f->r ? slot : f->r);
+}
+
+static inline size_t plait_step_elements(const struct plait_run *run, const struct plait_flight *f,
+                                         const struct plait_instr *in)
+{
+    if (run->o->sized)
+        return plait_sized_elements(run, f, in->blk);
+    return f->n > 0 ? in->nblk * f->n : plait_step_slot(f, in->blk + in->nblk) - plait_step_slot(f, in->blk);
+}
+
+/* Bytes of what an instruction moves or makes. */
+static inline size_t plait_step_bytes(const struct plait_run *run, const struct plait_flight *f,
+                                      const struct plait_instr *in)
+{
+    return plait_step_elements(run, f, in) * (in->wide ? sizeof(float) : run->o->size);
+}
+
+/*
+ * Wide values have slots of their own: the caller's OUT has no room for them, and neighbouring slots of TMP are read as one
+ * piece, so that all have one width.
+ */
+static inline char *plait_step_address(const struct plait_run *run, const struct plait_flight *f, struct plait_span s,
+                                       bool wide)
+{
+    if (s.buf == PLAIT_TMP)
+        return wide ? f->wide_tmp + s.slot * f->stride : f->tmp + s.slot * f->tmp_stride;
+    if (wide)
+        return f->wide_out + (f->n > 0 ? s.slot * f->n : plait_step_slot(f, s.slot)) * sizeof(float);
+    if (run->o->sized)
+        return s.buf == PLAIT_IN ? f->in + run->sizes.in_at[s.slot] * run->o->size
+                                 : f->out + run->sizes.out_at[s.slot] * run->o->size;
+    return (s.buf == PLAIT_IN ? f->in : f->out) + plait_step_slot(f, s.slot) * run->o->size;
+}
+
+static inline struct plait_link *plait_step_link(const struct plait_run *run, int32_t peer)
+{
+    return run->comm->peers[peer].link[run->channel];
+}
+
+static inline uint32_t plait_step_number_in(const struct plait_run *run, const struct plait_flight *f,
+                                            const struct plait_instr *in)
+{
+    return plait_step_link(run, in->peer)->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
+}
+
+static inline void plait_step_release(const struct plait_run *run, const struct plait_flight *f,
+                                      const struct plait_instr *in)
+{
+    struct plait_link *link = plait_step_link(run, in->peer);
+    link->transport->release(link, plait_step_number_in(run, f, in));
+}
+
+/* Which copy it is when this rank takes the message that arrived last. */
+static inline enum plait_copying plait_step_taking(const struct plait_run *run, const struct plait_instr *recv)
+{
+    return plait_step_link(run, recv->peer)->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
+}
+
+static inline double plait_step_clock(const struct plait_run *run)
+{
+    return run->timed && run->began == 0 ? plait_clock() : 0;
+}
+
+static inline void plait_step_busy(struct plait_run *run, double start)
+{
+    if (start > 0)
+        run->busy += plait_clock() - start;
+}
+
+/* What is to be said of a copy of this message: where there is a choice of ways. */
+static inline struct plait_passed plait_step_passed(const struct plait_run *run, const struct plait_instr *in,
+                                                    size_t bytes)
+{
+    return plait_ways_of_message(run, in, bytes) > 0 ? plait_way_passed(run, in, bytes) : (struct plait_passed){ 0 };
+}
+
+#endif

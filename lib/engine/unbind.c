@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A bound plan turned back into steps, and the checks of plans over these: what runs is what was proved.
+ *
+ * Everything that binding adds becomes slots of TMP behind the plan's own: messages that a REDUCE borrows, staged copies,
+ * values kept in fp32, and partial results of a REDUCE of many sources. The dependencies are those that the engine follows.
+ */
+#include "prog.h"
+
+#include "base/status.h"
+#include "prove.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum form { READ_IN_PLACE, STAGED, NFORM }; /* how every message goes */
+
+struct unbinder {
+    const struct plait_plan *plan;
+    const struct plait_prog *prog;
+    struct plait_geometry geometry;
+    enum form form;
+    uint32_t wide, land, stage, partial; /* first slot of TMP of each kind */
+    uint32_t *before0, *before;          /* what an instruction waits for: its part of before[] */
+    uint32_t *last;                      /* [ninstr] the last step of each */
+    bool *wide_out;                      /* [slots of OUT] it holds a value in fp32 */
+    uint32_t *staged;                    /* [nstage] the COPY that made the staged block, or NONE */
+    struct plait_plan *out;
+    uint32_t *deps;
+    uint32_t *node;
+};
+
+/* Where a value of this width lies. Of OUT wide_out[] says which it is. */
+static struct plait_span at_width(const struct unbinder *u, struct plait_span span, bool wide)
+{
+    return wide && span.buf == PLAIT_TMP ? plait_tmp(u->wide + span.slot) : span;
+}
+
+/* Is what a span of OUT holds of the width that is asked for? */
+static bool is_of_width(const struct unbinder *u, struct plait_span span, uint32_t nblk, bool wide)
+{
+    for (uint32_t k = 0; span.buf == PLAIT_OUT && k < nblk; k++)
+        if (u->wide_out[span.slot + k] != wide)
+            return false;
+    return span.buf != PLAIT_IN || !wide;
+}
+
+/* An operand is read as it was written. */
+static bool fit_widths(struct unbinder *u, const struct plait_instr *in)
+{
+    for (uint32_t k = 0; k < in->nsource; k++) {
+        const struct plait_source *s = &u->prog->sources[in->source + k];
+        const bool wide = in->verb == PLAIT_STEP_REDUCE ? s->wide : in->wide;
+        if (s->borrowed == PLAIT_NONE ? !is_of_width(u, s->span, in->nblk, wide)
+                                      : u->prog->instrs[s->borrowed].wide != wide)
+            return false;
+    }
+    for (uint32_t k = 0; in->verb != PLAIT_STEP_SEND && in->dst.buf == PLAIT_OUT && k < in->nblk; k++)
+        u->wide_out[in->dst.slot + k] = in->wide;
+    return true;
+}
+
+static struct plait_span landing(const struct unbinder *u, const struct plait_instr *recv)
+{
+    return recv->dst.buf == PLAIT_TMP ? plait_tmp(u->land + recv->dst.slot) : recv->dst;
+}
+
+static int by_number(const void *x, const void *y)
+{
+    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    return (a > b) - (a < b);
+}
+
+/* A step of instruction `i`; `after`, `also`: steps that it waits for too, or NONE. Returns its number. */
+static uint32_t add_step(struct unbinder *u, uint32_t i, struct plait_step step, uint32_t after, uint32_t also)
+{
+    const struct plait_instr *in = &u->prog->instrs[i];
+    struct plait_plan *p = u->out;
+    uint32_t *deps = u->deps + p->ndep, n = 0, kept = 0;
+
+    for (uint32_t k = u->before0[i]; k < u->before0[i + 1]; k++)
+        deps[n++] = u->last[u->before[k]];
+    if (after != PLAIT_NONE)
+        deps[n++] = after;
+    if (also != PLAIT_NONE)
+        deps[n++] = also;
+    qsort(deps, n, sizeof *deps, by_number);
+    for (uint32_t k = 0; k < n; k++)
+        if (kept == 0 || deps[kept - 1] != deps[k])
+            deps[kept++] = deps[k];
+    step.blk = in->blk;
+    step.nblk = in->nblk;
+    step.dep0 = p->ndep;
+    step.ndep = (uint16_t)kept;
+    p->ndep += kept;
+    p->step[p->nstep] = step;
+    u->node[p->nstep] = p->nstep;
+    u->last[i] = p->nstep;
+    return p->nstep++;
+}
+
+static uint32_t add_copy(struct unbinder *u, uint32_t i, struct plait_span to, struct plait_span from, uint32_t after)
+{
+    return add_step(u, i, (struct plait_step){ .verb = PLAIT_STEP_COPY, .peer = -1, .dst = to, .a = from }, after,
+                    PLAIT_NONE);
+}
+
+static void add_send(struct unbinder *u, uint32_t i, uint8_t lane)
+{
+    const struct plait_instr *in = &u->prog->instrs[i];
+    struct plait_span from = at_width(u, u->prog->sources[in->source].span, in->wide);
+    uint32_t copy = PLAIT_NONE;
+
+    if (u->form == STAGED) {
+        if (u->staged[in->stage] == PLAIT_NONE)
+            u->staged[in->stage] = add_copy(u, i, plait_tmp(u->stage + in->stage), from, PLAIT_NONE);
+        copy = u->staged[in->stage];
+        from = plait_tmp(u->stage + in->stage);
+    }
+    add_step(u, i, (struct plait_step){ .verb = PLAIT_STEP_SEND, .lane = lane, .peer = in->peer, .a = from }, copy,
+             PLAIT_NONE);
+}
+
+static void add_recv(struct unbinder *u, uint32_t i, uint8_t lane)
+{
+    const struct plait_instr *in = &u->prog->instrs[i];
+    const struct plait_span to = in->borrowed ? landing(u, in) : at_width(u, in->dst, in->wide);
+
+    add_step(u, i, (struct plait_step){ .verb = PLAIT_STEP_RECV, .lane = lane, .peer = in->peer, .dst = to },
+             PLAIT_NONE, PLAIT_NONE);
+}
+
+struct operand {
+    struct plait_span at;
+    uint32_t step; /* the partial result's, or NONE */
+};
+
+/* Sources first .. first+n-1 in the canonical order. */
+static struct operand add_tree(struct unbinder *u, uint32_t i, uint32_t first, uint32_t n)
+{
+    const struct plait_instr *in = &u->prog->instrs[i];
+    const struct plait_source *s = &u->prog->sources[in->source + first];
+    uint32_t m = 1;
+
+    if (n == 1)
+        return (struct operand){ s->borrowed != PLAIT_NONE ? landing(u, &u->prog->instrs[s->borrowed])
+                                                           : at_width(u, s->span, s->wide),
+                                 PLAIT_NONE };
+    while (2 * m < n)
+        m *= 2;
+    const struct operand x = add_tree(u, i, first, m), y = add_tree(u, i, first + m, n - m);
+    struct plait_span to = at_width(u, in->dst, in->wide);
+    if (n < in->nsource) {
+        to = plait_tmp(u->partial);
+        u->partial += in->nblk;
+    }
+    const struct plait_step step = { .verb = PLAIT_STEP_REDUCE, .peer = -1, .dst = to, .a = x.at, .b = y.at };
+    return (struct operand){ to, add_step(u, i, step, x.step, y.step) };
+}
+
+/* All sources are read, element by element, while the result is written. */
+static bool overlaps(const struct unbinder *u, const struct plait_instr *in)
+{
+    for (uint32_t k = 0; in->verb == PLAIT_STEP_REDUCE && k < in->nsource; k++) {
+        const struct plait_source *s = &u->prog->sources[in->source + k];
+        if (s->borrowed == PLAIT_NONE && plait_overlaps_shifted(u->plan, &u->geometry, in->dst, s->span, in->nblk))
+            return true;
+    }
+    return false;
+}
+
+static void add_reduce(struct unbinder *u, uint32_t i)
+{
+    const struct plait_instr *in = &u->prog->instrs[i];
+    const uint32_t first = u->out->nstep;
+    const struct operand result = add_tree(u, i, 0, in->nsource);
+
+    for (uint32_t k = first; k < u->out->nstep; k++) /* all at once, and what it borrows is released then */
+        u->node[k] = first;
+    for (uint32_t k = 0; k < in->nsource; k++)
+        if (u->prog->sources[in->source + k].borrowed != PLAIT_NONE)
+            u->node[u->last[u->prog->sources[in->source + k].borrowed]] = first;
+    if (u->form == STAGED && in->stage != PLAIT_NONE)
+        u->staged[in->stage] = add_copy(u, i, plait_tmp(u->stage + in->stage), result.at, result.step);
+}
+
+/* The messages of a bound plan are the plan's, in the plan's order: the next one from `at` on. */
+static uint32_t next_message(const struct plait_plan *plan, uint32_t at)
+{
+    while (at < plan->nstep && plan->step[at].peer < 0)
+        at++;
+    return at;
+}
+
+static enum plait_status add_all(struct unbinder *u)
+{
+    uint32_t message = 0;
+
+    for (uint32_t i = 0; i < u->prog->ninstr; i++) {
+        const struct plait_instr *in = &u->prog->instrs[i];
+        uint8_t lane = 0;
+        if (in->peer >= 0) {
+            message = next_message(u->plan, message);
+            if (message == u->plan->nstep)
+                return plait_fail(PLAIT_ERR_PLAN, "rank %u: more messages are bound than the plan has", u->plan->rank);
+            lane = u->plan->step[message++].lane;
+        }
+        if (!fit_widths(u, in))
+            return plait_fail(PLAIT_ERR_PLAN, "rank %u: a bound step reads block %u in another width than it has",
+                              u->plan->rank, in->blk);
+        if (overlaps(u, in))
+            return plait_fail(PLAIT_ERR_PLAN, "rank %u: a bound REDUCE of block %u writes its result over an operand",
+                              u->plan->rank, in->blk);
+        if (in->verb == PLAIT_STEP_REDUCE) {
+            add_reduce(u, i);
+        } else if (in->verb == PLAIT_STEP_SEND) {
+            add_send(u, i, lane);
+        } else if (in->verb == PLAIT_STEP_RECV) {
+            add_recv(u, i, lane);
+        } else {
+            add_copy(u, i, at_width(u, in->dst, in->wide), at_width(u, u->prog->sources[in->source].span, in->wide),
+                     PLAIT_NONE);
+        }
+    }
+    return PLAIT_OK;
+}
+
+/* What each instruction waits for, from the successors of all. */
+static void turn_successors(struct unbinder *u)
+{
+    const struct plait_prog *p = u->prog;
+
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        u->before0[i + 1] = u->before0[i] + p->instrs[i].ndep;
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        for (uint32_t k = 0; k < p->instrs[i].nsuccessor; k++)
+            u->before[u->before0[p->successors[p->instrs[i].successor + k]]++] = i;
+    for (uint32_t i = p->ninstr; i > 0; i--) /* filling moved each start to its end */
+        u->before0[i] = u->before0[i - 1];
+    u->before0[0] = 0;
+}
+
+/* node: which steps are done at once. Both are to be freed. */
+static enum plait_status unbind(const struct plait_plan *plan, const struct plait_prog *prog, enum form form,
+                                struct plait_plan **out, uint32_t **node)
+{
+    struct unbinder u = { .plan = plan, .prog = prog, .form = form };
+    size_t nstep = 1, ndep = 1, nbefore = 1, npartial = 0;
+    enum plait_status status = PLAIT_ERR_NOMEM;
+
+    for (uint32_t i = 0; i < prog->ninstr; i++) {
+        const struct plait_instr *in = &prog->instrs[i];
+        const size_t n = in->nsource + 2;
+        nstep += n;
+        ndep += n * (in->ndep + 2);
+        nbefore += in->ndep;
+        npartial += (size_t)in->nsource * in->nblk;
+    }
+    u.geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
+    u.wide = prog->ntmp;
+    u.land = 2 * prog->ntmp;
+    u.stage = u.land + prog->nland;
+    u.partial = u.stage + prog->nstage;
+    u.before0 = calloc((size_t)prog->ninstr + 2, sizeof *u.before0);
+    u.before = malloc(nbefore * sizeof *u.before);
+    u.last = malloc(((size_t)prog->ninstr + 1) * sizeof *u.last);
+    u.wide_out = calloc((size_t)u.geometry.out.nslot + 1, sizeof *u.wide_out);
+    u.staged = malloc(((size_t)prog->nstage + 1) * sizeof *u.staged);
+    u.out = malloc(sizeof *u.out + nstep * sizeof *u.out->step + ndep * sizeof *u.deps);
+    u.node = malloc(nstep * sizeof *u.node);
+    u.deps = malloc(ndep * sizeof *u.deps);
+    if (u.before0 && u.before && u.last && u.wide_out && u.staged && u.out && u.node && u.deps) {
+        memset(u.staged, 0xff, ((size_t)prog->nstage + 1) * sizeof *u.staged);
+        *u.out = *plan;
+        u.out->nstep = u.out->ndep = 0;
+        u.out->ntmp = u.partial + (uint32_t)npartial;
+        turn_successors(&u);
+        status = add_all(&u);
+        memcpy(u.out->step + u.out->nstep, u.deps, u.out->ndep * sizeof *u.deps);
+        u.out->bytes = (uint32_t)(sizeof *u.out + u.out->nstep * sizeof *u.out->step + u.out->ndep * sizeof *u.deps);
+    } else {
+        plait_fail(status, "out of memory to check a bound plan");
+    }
+    free(u.before0);
+    free(u.before);
+    free(u.last);
+    free(u.wide_out);
+    free(u.staged);
+    free(u.deps);
+    *out = u.out;
+    *node = u.node;
+    return status;
+}
+
+/* All ranks' bound plans, if every message goes in this form, against what the plans themselves are. */
+static enum plait_status check_form(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    enum plait_round round, bool average, enum form form)
+{
+    struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
+    uint32_t **nodes = calloc(shape->nrank, sizeof *nodes);
+    struct plait_report report;
+    bool ends = true;
+    enum plait_status status = PLAIT_OK;
+
+    if (plans == NULL || nodes == NULL)
+        status = plait_fail_memory("out of memory to check a bound plan");
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++) {
+        struct plait_plan *plan = NULL;
+        struct plait_prog *prog = NULL;
+        status = plait_plan_emit(alg, shape, r, &plan);
+        if (status == PLAIT_OK)
+            status = plait_prog_create(alg, spec, shape, r, round, average, &prog);
+        if (status == PLAIT_OK)
+            status = unbind(plan, prog, form, &plans[r], &nodes[r]);
+        plait_prog_destroy(prog);
+        plait_plan_destroy(plan);
+    }
+    if (status == PLAIT_OK) {
+        status = plait_plan_check(spec, shape, (const struct plait_plan *const *)plans, NULL, &report);
+        if (status == PLAIT_ERR_PLAN)
+            plait_fail(status, "as bound, %s", report.text);
+    }
+    if (status == PLAIT_OK && form == READ_IN_PLACE) {
+        status = plait_prove_waits(plans, nodes, spec, shape->nrank, &ends);
+        if (status == PLAIT_OK && !ends)
+            status = plait_fail(PLAIT_ERR_PLAN, "as bound, %s can deadlock with %u ranks", spec, shape->nrank);
+    }
+    for (uint32_t r = 0; r < shape->nrank; r++) {
+        if (plans != NULL)
+            plait_plan_destroy(plans[r]);
+        if (nodes != NULL)
+            free(nodes[r]);
+    }
+    free(plans);
+    free(nodes);
+    return status;
+}
+
+enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                   enum plait_round round, bool average)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (int form = 0; form < NFORM && status == PLAIT_OK; form++)
+        status = check_form(alg, spec, shape, round, average, (enum form)form);
+    return status;
+}

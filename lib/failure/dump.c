@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reading an arena from outside. Its process may write while this reads, or may never have been Plait's: every offset
+ * is checked before it is followed, every number before it is used, every text is copied and made printable.
+ */
+#include "dump.h"
+
+#include "comm/comm.h"
+
+#include <plait/version.h>
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What this file reads; a change of it is a new layout. */
+_Static_assert(PLAIT_ARENA_LAYOUT == 2 && sizeof(struct plait_arena_header) == 64 &&
+                   offsetof(struct plait_control, nrank) == 20 && offsetof(struct plait_control, name) == 28 &&
+                   offsetof(struct plait_control, done) == 128 && offsetof(struct plait_control, failed) == 320 &&
+                   offsetof(struct plait_control, failure) == 332 && offsetof(struct plait_control, ring) == 896 &&
+                   sizeof(struct plait_ring) == 128 * PLAIT_NRECORD &&
+                   offsetof(struct plait_control, messages) == 896 + 128 * PLAIT_NRECORD &&
+                   sizeof(struct plait_message_ring) == 64 * PLAIT_NMESSAGE_RECORD,
+               "raise PLAIT_ARENA_LAYOUT and these figures");
+
+/* Copy `n` bytes that may change meanwhile, ended and printable. */
+static void copy_text(char *to, const char *from, size_t n)
+{
+    const volatile char *source = from;
+    size_t i;
+
+    for (i = 0; i + 1 < n && (to[i] = source[i]) != '\0'; i++)
+        if (to[i] < ' ' || to[i] > '~')
+            to[i] = '?';
+    to[i] = '\0';
+}
+
+__attribute__((format(printf, 2, 3))) static void say(const struct plait_dump *how, const char *format, ...)
+{
+    char text[1024], clean[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    copy_text(clean, text, sizeof clean);
+    how->line(how->context, clean);
+}
+
+__attribute__((format(printf, 3, 4))) static enum plait_status refuse(struct plait_dump *how, enum plait_status status,
+                                                                      const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(how->error, sizeof how->error, format, args);
+    va_end(args);
+    return status;
+}
+
+/* The header, copied; false: this is no arena. */
+static bool read_header(const void *base, size_t size, struct plait_arena_header *out)
+{
+    if ((uintptr_t)base % PLAIT_LINE != 0 || size < sizeof *out)
+        return false;
+    memcpy(out, base, sizeof *out);
+    return memcmp(out->magic, PLAIT_ARENA_MAGIC, sizeof out->magic) == 0;
+}
+
+int plait_dump_pid(const void *base, size_t size)
+{
+    struct plait_arena_header h;
+
+    return read_header(base, size, &h) ? h.pid : 0;
+}
+
+static void show_operations(const struct plait_control *c, uint64_t done, bool failed, const struct plait_dump *how)
+{
+    const uint64_t last = how->last < PLAIT_NRECORD ? how->last : PLAIT_NRECORD;
+    struct plait_operation o;
+    char text[512];
+    bool running = plait_ring_read(&c->ring, done + 1, done, failed, &o);
+
+    for (uint64_t k = last + !running; k-- > (uint64_t)!running;) {
+        const uint64_t sequence = done + 1 - k;
+        if (k > done || !plait_ring_read(&c->ring, sequence, done, failed, &o))
+            continue;
+        plait_operation_text(&o, how->now, text, sizeof text);
+        say(how, "  %s", text);
+    }
+}
+
+static void show_message(void *context, const struct plait_operation *o)
+{
+    const struct plait_dump *how = context;
+    char text[512];
+
+    plait_operation_text(o, how->now, text, sizeof text);
+    say(how, "  %s", text);
+}
+
+static void show_comm(const struct plait_control *c, uint32_t rank, uint32_t nrank, struct plait_dump *how)
+{
+    const uint64_t done = atomic_load_explicit(&c->done, memory_order_acquire);
+    const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
+    const char *state = "";
+    char name[sizeof c->name], failure[sizeof c->failure];
+
+    copy_text(name, c->name, sizeof name);
+    if (atomic_load_explicit(&c->departed, memory_order_relaxed))
+        state = ", left; kept until the others have left";
+    else if (c->id == 0)
+        state = ", being created";
+    say(how, "comm '%s', rank %" PRIu32 " of %" PRIu32 ": %" PRIu64 " operation%s completed%s%s", name, rank, nrank,
+        done, done == 1 ? "" : "s", failed ? ", failed" : "", state);
+    if (failed) {
+        copy_text(failure, c->failure, sizeof failure);
+        say(how, "  failed: %s", failure);
+    }
+    show_operations(c, done, failed, how);
+    plait_message_ring_visit(&c->messages, failed, how->last, show_message, how);
+}
+
+static enum plait_status show_comms(const char *base, size_t size, uint64_t at, struct plait_dump *how)
+{
+    uint64_t n = 0, mark = 0, next_mark = 1;
+
+    for (; at != 0; n++) {
+        if (at % PLAIT_LINE != 0 || size < sizeof(struct plait_control) || at > size - sizeof(struct plait_control))
+            return refuse(how, PLAIT_ERR_SYSTEM, "the list of comms is damaged: a block at %" PRIu64 " of %zu bytes",
+                          at, size);
+        const struct plait_control *c = (const struct plait_control *)(const void *)(base + at);
+        const uint32_t nrank = *(const volatile uint32_t *)&c->nrank, rank = *(const volatile uint32_t *)&c->rank;
+        if (nrank == 0)
+            return refuse(how, PLAIT_ERR_SYSTEM, "a comm was freed while it was read; try again");
+        if (nrank > PLAIT_MAX_RANKS || rank >= nrank)
+            return refuse(how, PLAIT_ERR_SYSTEM, "the list of comms is damaged: rank %" PRIu32 " of %" PRIu32, rank,
+                          nrank);
+        if (n == next_mark) { /* a list in a circle comes back to a mark; marks lie ever farther apart */
+            mark = at;
+            next_mark *= 2;
+        }
+        show_comm(c, rank, nrank, how);
+        at = atomic_load_explicit(&c->shown.next, memory_order_acquire);
+        if (at != 0 && at == mark)
+            return refuse(how, PLAIT_ERR_SYSTEM, "the list of comms is damaged: it runs in a circle");
+    }
+    if (n == 0)
+        say(how, "no comm");
+    return PLAIT_OK;
+}
+
+enum plait_status plait_dump(const void *base, size_t size, struct plait_dump *how)
+{
+    struct plait_arena_header h;
+    char version[sizeof h.version];
+
+    if (!read_header(base, size, &h))
+        return refuse(how, PLAIT_ERR_ARG, "this is no arena of Plait");
+    copy_text(version, h.version, sizeof version);
+    if (h.layout != PLAIT_ARENA_LAYOUT)
+        return refuse(how, PLAIT_ERR_UNSUPPORTED,
+                      "the process runs Plait %s, whose arena has layout %" PRIu32 "; this is %s and reads layout %d: "
+                      "use the plait-info of that version",
+                      version, h.layout, plait_version(), PLAIT_ARENA_LAYOUT);
+    say(how, "Plait %s, process %" PRId32 ", %zu bytes of arena", version, h.pid, size);
+    return show_comms(base, size, h.first, how);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "failure.h"
+
+#include "base/status.h"
+#include "comm/bells.h"
+#include "failure/remote/remote.h"
+#include "report.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define MOST_YIELDS 10000
+
+void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit)
+{
+    uint32_t none = 0;
+
+    /* The first failure stays; abort may come from another thread at the same time. */
+    if (atomic_compare_exchange_strong(&comm->own->failing, &none, 1)) {
+        snprintf(comm->own->failure, sizeof comm->own->failure, "%s", text);
+        comm->own->culprit = culprit;
+        atomic_store(&comm->own->failed, status); /* before the looks of wait_for_insiders (comm.c) */
+    } else {
+        for (unsigned i = 0; i < MOST_YIELDS && atomic_load(&comm->own->failed) == PLAIT_OK; i++)
+            sched_yield(); /* the other writes its text; this may be a signal's handler in its thread */
+    }
+    plait_ring(comm);
+    plait_remote_tell(comm->remote);
+}
+
+/* Fail on this rank with this text, and let the others know. */
+static enum plait_status poison(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit)
+{
+    char copy[sizeof comm->own->failure]; /* it may be this rank's own failure that is passed on */
+
+    snprintf(copy, sizeof copy, "%s", text);
+    comm->failed = status;
+    plait_announce_failure(comm, status, copy, culprit);
+    atomic_store(&comm->own->noticed, 1); /* before the log's callback, which may take its time */
+    plait_comm_tell_failure(comm, copy, culprit);
+    return plait_fail(status, "%s", copy);
+}
+
+/* culprit: rank + 1; 0: none */
+static enum plait_status fail(struct plait_comm *comm, enum plait_status status, uint32_t culprit, const char *format,
+                              va_list args)
+{
+    char text[sizeof comm->own->failure];
+    const size_t n = plait_comm_where(comm, text, sizeof text);
+
+    vsnprintf(text + n, sizeof text - n, format, args);
+    return poison(comm, status, text, culprit);
+}
+
+enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    status = fail(comm, status, 0, format, args);
+    va_end(args);
+    return status;
+}
+
+enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
+                                   const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    status = fail(comm, status, culprit + 1, format, args);
+    va_end(args);
+    return status;
+}
+
+/*
+ * An abort, which the culprit named, of which a rank heard that has done its part of the operation in progress: this one
+ * needs nothing more of it. It fails the next operation. A comm that is revoked names no culprit: all operations end.
+ */
+static bool is_of_later(const struct plait_comm *comm, const struct plait_control *c, int32_t failed)
+{
+    return failed == PLAIT_ERR_FAILED && c != comm->own && c->culprit > 0 &&
+           atomic_load_explicit(&comm->own->done, memory_order_relaxed) < comm->sequence &&
+           atomic_load_explicit(&c->done, memory_order_acquire) >= comm->sequence;
+}
+
+enum plait_status plait_look_for_failures(struct plait_comm *comm)
+{
+    /*
+     * What was read before was read before these flags. The fence orders loads only: no data is passed by it, so that
+     * tools which do not know fences (thread sanitizers) miss nothing.
+     */
+    atomic_thread_fence(memory_order_acquire);
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_control *c = comm->peers[r].control;
+        const int32_t failed = atomic_load(&c->failed);
+        if (__builtin_expect(failed != PLAIT_OK, 0) && !is_of_later(comm, c, failed))
+            return poison(comm, (enum plait_status)failed, c->failure, c->culprit);
+    }
+    return PLAIT_OK;
+}
+
+void plait_comm_announce_abort(struct plait_comm *comm, const char *reason, bool revoked)
+{
+    char text[sizeof comm->own->failure];
+
+    snprintf(text, sizeof text, "comm '%s' after operation #%llu: aborted by rank %u: %s", comm->name,
+             (unsigned long long)atomic_load(&comm->own->done), comm->rank,
+             reason != NULL ? reason : "no reason given");
+    plait_announce_failure(comm, PLAIT_ERR_FAILED, text, revoked ? 0 : comm->rank + 1);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "report.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LISTED 4 /* collectives and messages of each rank that a failure shows; plait-info --dump shows more */
+
+static bool last_operation(const struct plait_comm *comm, uint32_t rank, uint64_t *out)
+{
+    const struct plait_control *c = comm->peers != NULL ? comm->peers[rank].control : NULL;
+
+    if (c == NULL || atomic_load_explicit(&c->id, memory_order_relaxed) != comm->id) /* not yet met; left and freed */
+        return false;
+    *out = atomic_load_explicit(&c->done, memory_order_acquire);
+    return true;
+}
+
+bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t sequence, struct plait_operation *out)
+{
+    uint64_t done;
+
+    if (!last_operation(comm, rank, &done))
+        return false;
+    const struct plait_control *c = comm->peers[rank].control;
+    const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
+    return plait_ring_read(&c->ring, sequence, done, failed, out);
+}
+
+void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double since, char *text, size_t room)
+{
+    struct plait_operation o;
+    char name[128];
+    uint64_t done;
+
+    text[0] = '\0';
+    if (!last_operation(comm, rank, &done))
+        return;
+    const struct plait_control *c = comm->peers[rank].control;
+    if (atomic_load_explicit(&c->seen, memory_order_relaxed) < since || !plait_message_ring_waits(&c->messages, &o))
+        return;
+    plait_operation_name(&o, name, sizeof name);
+    snprintf(text, room, ", but waits in %s", name);
+}
+
+size_t plait_comm_where(const struct plait_comm *comm, char *text, size_t room)
+{
+    struct plait_operation o;
+    char name[192] = "";
+    const bool inside =
+        comm->own != NULL && atomic_load_explicit(&comm->own->done, memory_order_relaxed) < comm->sequence;
+
+    if (inside && plait_comm_operation(comm, comm->rank, comm->sequence, &o))
+        plait_operation_name(&o, name, sizeof name);
+    const int n =
+        snprintf(text, room, "comm '%s'%s%s: rank %u: ", comm->name, name[0] != '\0' ? ", " : "", name, comm->rank);
+    return (size_t)n < room ? (size_t)n : room - 1;
+}
+
+void plait_comm_log(const struct plait_comm *comm, enum plait_log_level level, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+
+    if (!plait_log_wants(level))
+        return;
+    const size_t n = plait_comm_where(comm, text, sizeof text);
+    va_start(args, format);
+    vsnprintf(text + n, sizeof text - n, format, args);
+    va_end(args);
+    plait_log(level, "%s", text);
+}
+
+struct listing {
+    const struct plait_comm *comm;
+    uint32_t rank;
+    uint64_t now;
+};
+
+static void list_one(void *context, const struct plait_operation *o)
+{
+    const struct listing *l = context;
+    char text[320];
+
+    plait_operation_text(o, l->now, text, sizeof text);
+    plait_log(PLAIT_LOG_ERROR, "comm '%s': rank %u: last operations of rank %u: %s", l->comm->name, l->comm->rank,
+              l->rank, text);
+}
+
+static void list(const struct plait_comm *comm, uint32_t rank)
+{
+    struct listing l = { comm, rank, plait_clock_ns() };
+    struct plait_operation o;
+    uint64_t done;
+
+    if (!last_operation(comm, rank, &done))
+        return;
+    for (uint64_t k = LISTED; k-- > 0;)
+        if (done + 1 > k && plait_comm_operation(comm, rank, done + 1 - k, &o))
+            list_one(&l, &o);
+    const struct plait_control *c = comm->peers[rank].control;
+    const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
+    plait_message_ring_visit(&c->messages, failed, LISTED, list_one, &l);
+}
+
+void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t culprit)
+{
+    if (comm->told)
+        return;
+    comm->told = true;
+    /* The text names comm, operation and the rank that found out, which may be another one. */
+    plait_log(comm->alarm, "comm '%s': rank %u of %u fails: %s", comm->name, comm->rank, comm->nrank, text);
+    if (comm->alarm != PLAIT_LOG_ERROR)
+        return;
+    list(comm, comm->rank);
+    if (culprit > 0 && culprit <= comm->nrank && culprit - 1 != comm->rank)
+        list(comm, culprit - 1);
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From what a launcher says to an id. */
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/hash.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "bootstrap/frame.h"
+#include "bootstrap/id.h"
+#include "bootstrap/secret.h"
+#include "launcher.h"
+#include "plugin/plugin.h"
+
+#include <plait/launch.h>
+
+#include <netdb.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_TEXT  2048   /* bytes that tell a job from others */
+#define NPORT      8      /* after the launcher's own */
+#define ASK_EVERY  200000 /* microseconds between questions for a host's address */
+#define TELL_AFTER 2.0    /* seconds of them */
+
+/* ---- Where rank 0 is ------------------------------------------------------------------------------------- */
+
+/*
+ * Add the addresses of a host. False: it has none. A container's name may be known some time after others have started:
+ * it is asked for again, for so many seconds.
+ */
+static bool resolve(const char *host, double seconds, struct plait_hosts *out, const char **why)
+{
+    const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+    const double start = plait_clock();
+    struct addrinfo *all;
+    bool told = false;
+    int error;
+
+    while ((error = getaddrinfo(host, NULL, &hints, &all)) != 0 && plait_clock() - start < seconds &&
+           !plait_interrupted()) {
+        if (!told && plait_clock() - start > TELL_AFTER) {
+            plait_log(PLAIT_LOG_WARN,
+                      "rank 0's host '%s' has no address here yet: %s; it is asked for until %g s are over", host,
+                      gai_strerror(error), seconds);
+            told = true;
+        }
+        usleep(ASK_EVERY);
+    }
+    *why = error != 0 ? gai_strerror(error) : "";
+    if (error != 0)
+        return false;
+    for (const struct addrinfo *a = all; a != NULL; a = a->ai_next)
+        plait_hosts_add(out, a->ai_addr);
+    freeaddrinfo(all);
+    return true;
+}
+
+/* Rank 0 listens under its host's name and on its interfaces; the others know the name only. */
+static enum plait_status find_rank_0(const struct plait_launcher_says *says, const struct plait_config *config,
+                                     struct plait_hosts *out)
+{
+    struct plait_hosts own;
+    union plait_address all[PLAIT_MOST_ADDRESSES];
+    const char *why = "";
+
+    memset(out, 0, sizeof *out);
+    if (says->host[0] == '\0' && says->address[0] == '\0')
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address (mpirun -x "
+                          "MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)",
+                          says->launcher);
+    bool known = says->address[0] != '\0' && resolve(says->address, 0, out, &(const char *){ NULL });
+    if (says->host[0] != '\0')
+        known |= resolve(says->host, known || says->rank == 0 ? 0 : config->timeout, out, &why);
+    if (says->rank > 0)
+        return known
+                   ? PLAIT_OK
+                   : plait_fail(PLAIT_ERR_CONFIG, "rank 0's host '%s' has no address here: %s; set MASTER_ADDR to one",
+                                says->host, why);
+    const enum plait_status status = plait_hosts_find(config->ifname, &own);
+    if (status == PLAIT_OK)
+        for (unsigned i = 0, n = plait_hosts_list(&own, 1, all); i < n; i++)
+            plait_hosts_add(out, &all[i].any);
+    return status;
+}
+
+/* ---- The id ------------------------------------------------------------------------------------------------ */
+
+/* What all ranks of this start of the job know, and those of others do not have in common with them. */
+static size_t describe(const struct plait_launcher_says *says, char out[MOST_TEXT])
+{
+    return (size_t)snprintf(out, MOST_TEXT, "%s %s%s:%u", says->launcher, says->job, says->host, says->port);
+}
+
+/*
+ * A few ports that follow from the job and not from the secret: so ranks with another secret find rank 0, and say why they
+ * are not let in.
+ */
+static struct plait_ports ports_of(const struct plait_launcher_says *says, const struct plait_config *config,
+                                   uint64_t hash)
+{
+    const struct plait_ports all = config->ports;
+
+    if (says->port > 0)
+        return (struct plait_ports){ (uint16_t)(says->port <= UINT16_MAX - NPORT ? says->port + 1 : says->port - NPORT),
+                                     NPORT };
+    return all.n <= NPORT ? all
+                          : (struct plait_ports){ (uint16_t)(all.first + hash % (uint64_t)(all.n - NPORT + 1)), NPORT };
+}
+
+static void meet_here(const struct plait_launcher_says *says, struct plait_unique_id *out)
+{
+    char job[MOST_TEXT];
+    const size_t n = describe(says, job);
+    const uint64_t first = plait_hash(PLAIT_HASH_START, job, n), second = plait_hash(first, job, n);
+
+    plait_machine_id_make((const uint64_t[]){ first, second }, out);
+    if (says->unnamed)
+        plait_id_set_unnamed(out);
+}
+
+static void warn_of_no_secret(const struct plait_launcher_says *says)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+    if (says->rank == 0 && !atomic_flag_test_and_set(&warned))
+        plait_log(PLAIT_LOG_WARN,
+                  "no secret: whoever reaches this host may join the job. Run plait-info --make-secret once (and copy "
+                  "~/.plait-secret to hosts that do not share the home directory), or set PLAIT_SECRET on all hosts; "
+                  "PLAIT_REQUIRE_SECRET=1 makes this an error");
+}
+
+static enum plait_status meet_over_tcp(const struct plait_launcher_says *says, const struct plait_config *config,
+                                       struct plait_unique_id *out)
+{
+    unsigned char key[PLAIT_SECRET_BYTES], secret[PLAIT_SECRET_BYTES];
+    struct plait_hosts hosts;
+    char job[MOST_TEXT];
+    bool found;
+    enum plait_status status = plait_crypto_ready();
+
+    if (status == PLAIT_OK)
+        status = plait_secret_find(config, key, &found);
+    if (status == PLAIT_OK && !found && config->require_secret)
+        status = plait_fail(PLAIT_ERR_CONFIG, "PLAIT_REQUIRE_SECRET is 1, but there is no secret: run plait-info "
+                                              "--make-secret, or set PLAIT_SECRET on all hosts");
+    if (status == PLAIT_OK)
+        status = find_rank_0(says, config, &hosts);
+    if (status != PLAIT_OK)
+        return status;
+    if (!found)
+        warn_of_no_secret(says);
+    const size_t n = describe(says, job);
+    const struct plait_ports ports = ports_of(says, config, plait_hash(PLAIT_HASH_START, job, n));
+    plait_mac(key, "a job", job, n, secret);
+    status = plait_tcp_id_make(ports.first, ports.n, secret, &hosts, out);
+    if (status == PLAIT_OK && says->unnamed)
+        plait_id_set_unnamed(out);
+    return status;
+}
+
+/* ---- By the launcher's own means ---------------------------------------------------------------------------- */
+
+struct offer { /* what each rank gives; rank 0's counts */
+    struct plait_error error;
+    struct plait_unique_id id;
+};
+
+/* Rank 0's id, or why there is none. */
+static enum plait_status take_offer(const struct offer *o, struct plait_unique_id *out)
+{
+    if (o->error.status == PLAIT_OK) {
+        *out = o->id;
+        return PLAIT_OK;
+    }
+    return plait_fail(plait_is_error(o->error.status) ? o->error.status : PLAIT_ERR_MISMATCH, "rank 0: %.*s",
+                      (int)sizeof o->error.text - 16, o->error.text);
+}
+
+/* Ranks call this equally often: the k-th call of one belongs to the k-th of the others. */
+static enum plait_status meet_by_pmix(const struct plait_launcher_says *says, const struct plait_config *config,
+                                      const struct plait_pass_plugin *plugin, struct plait_unique_id *out)
+{
+    static atomic_uint calls;
+    struct offer offer;
+    char key[32], why[256] = "";
+
+    snprintf(key, sizeof key, "plait.id.%u", atomic_fetch_add(&calls, 1));
+    memset(&offer, 0, sizeof offer);
+    if (says->rank == 0)
+        offer.error = plait_error_of(plait_unique_id_create_tcp(NULL, &offer.id));
+    if (!plugin->pass(key, says->rank, &offer, sizeof offer, config->timeout, why, sizeof why))
+        return plait_fail(PLAIT_ERR_SYSTEM, "cannot learn rank 0's address from %s: %s; or set MASTER_ADDR to its host",
+                          says->launcher, why);
+    return take_offer(&offer, out);
+}
+
+/*
+ * Processes of mpirun and of srun --mpi=pmix have PMIx. Where there is the plug-in it is what counts: some of the ranks may
+ * have inherited a MASTER_ADDR that the others were not given.
+ */
+static enum plait_status meet_far(const struct plait_launcher_says *says, const struct plait_config *config,
+                                  struct plait_unique_id *out)
+{
+    const struct plait_pass_plugin *plugin;
+    const bool said = says->host[0] != '\0' || says->address[0] != '\0';
+
+    if (getenv("PMIX_RANK") == NULL || strcmp(says->launcher, "torchrun") == 0)
+        return meet_over_tcp(says, config, out);
+    const enum plait_status status = plait_plugin_pass("pmix", config->plugins, &plugin);
+    if (status == PLAIT_OK)
+        return meet_by_pmix(says, config, plugin, out);
+    if (said)
+        return meet_over_tcp(says, config, out);
+    const struct plait_error missing = plait_error_of(status);
+    return plait_fail(status,
+                      "%s does not say on which host rank 0 is, and there is no way to ask: set MASTER_ADDR to its "
+                      "name or address (mpirun -x MASTER_ADDR=...), or mend this: %s",
+                      says->launcher, missing.text);
+}
+
+/* ---- Finding it ----------------------------------------------------------------------------------------------- */
+
+static const char *from_environment(const void *context, const char *name)
+{
+    (void)context;
+    return getenv(name);
+}
+
+enum plait_status plait_launch_find(struct plait_launch *out)
+{
+    const struct plait_environment environment = { from_environment, NULL };
+    struct plait_launcher_says says;
+    struct plait_launch launch;
+    struct plait_config config;
+    enum plait_status status;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_launch_find: out is NULL");
+    status = plait_config_load(&config);
+    if (status == PLAIT_OK)
+        status = plait_launcher_read(&environment, config.launcher, &says);
+    if (status != PLAIT_OK)
+        return status;
+    memset(&launch, 0, sizeof launch);
+    snprintf(launch.launcher, sizeof launch.launcher, "%s", says.launcher);
+    launch.rank = says.rank;
+    launch.nrank = says.nrank;
+    launch.local_rank = says.local_rank;
+    launch.local_nrank = says.local_nrank;
+    if (says.local_nrank == says.nrank)
+        meet_here(&says, &launch.id);
+    else
+        status = meet_far(&says, &config, &launch.id);
+    if (status == PLAIT_OK)
+        *out = launch;
+    return status;
+}
+
+/* ---- By the caller's own means ------------------------------------------------------------------------------ */
+
+enum plait_status plait_unique_id_exchange(uint32_t rank, uint32_t nrank,
+                                           enum plait_status (*allgather)(void *, const void *, size_t, void *),
+                                           void *context, struct plait_unique_id *out)
+{
+    if (allgather == NULL || out == NULL || rank >= nrank)
+        return plait_fail(PLAIT_ERR_ARG, "plait_unique_id_exchange: %s",
+                          rank >= nrank       ? "rank is not below nrank"
+                          : allgather == NULL ? "allgather is NULL"
+                                              : "out is NULL");
+    struct offer own, *all = calloc(nrank, sizeof *all);
+    enum plait_status status = PLAIT_OK;
+
+    memset(&own, 0, sizeof own);
+    if (all == NULL) /* the others cannot be told without memory for their answers */
+        return plait_fail_memory("out of memory for the ids of %u ranks", nrank);
+    if (rank == 0)
+        own.error = plait_error_of(plait_unique_id_create_tcp(NULL, &own.id));
+    status = allgather(context, &own, sizeof own, all);
+    status = status == PLAIT_OK ? take_offer(&all[0], out)
+                                : plait_fail(status, "plait_unique_id_exchange: the caller's allgather failed: %s",
+                                             plait_status_text(status));
+    free(all);
+    return status;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "launcher.h"
+
+#include "base/status.h"
+
+#include <plait/comm.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_JOB 6
+
+/* Where each launcher says what; names that are NULL it does not say. */
+static const struct launcher {
+    const char *name, *sign; /* sign: a variable that only its processes have */
+    const char *rank, *nrank, *local_rank, *local_nrank;
+    const char *port;            /* on rank 0's host, the launcher's own */
+    const char *nodes, *address; /* a list of hosts, the first of which has rank 0; an address that may be rank 0's */
+    const char *one_node;        /* a number of nodes: 1 says that all ranks are on this host */
+    const char *names[2];        /* either is a name that no other job has */
+    const char *job[MOST_JOB];
+} launchers[] = {
+    { .name = "torchrun",
+      .sign = "RANK",
+      .rank = "RANK",
+      .nrank = "WORLD_SIZE",
+      .local_rank = "LOCAL_RANK",
+      .local_nrank = "LOCAL_WORLD_SIZE",
+      .port = "MASTER_PORT",
+      .names = { "TORCHELASTIC_RUN_ID" },
+      .job = { "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE" } },
+    { .name = "openmpi",
+      .sign = "OMPI_COMM_WORLD_RANK",
+      .rank = "OMPI_COMM_WORLD_RANK",
+      .nrank = "OMPI_COMM_WORLD_SIZE",
+      .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+      .local_nrank = "OMPI_COMM_WORLD_LOCAL_SIZE",
+      .names = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid" },
+      .job = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_COMM_WORLD_SIZE" } },
+    { .name = "slurm",
+      .sign = "SLURM_STEP_ID",
+      .rank = "SLURM_PROCID",
+      .nrank = "SLURM_NTASKS",
+      .local_rank = "SLURM_LOCALID",
+      .port = "MASTER_PORT",
+      .nodes = "SLURM_STEP_NODELIST",
+      .address = "SLURM_LAUNCH_NODE_IPADDR",
+      .one_node = "SLURM_STEP_NUM_NODES",
+      .names = { "SLURM_JOB_ID" },
+      .job = { "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT" } },
+};
+
+/* What names a batch job, whichever launcher started the ranks in it: equal on all of its hosts. */
+static const char *const jobs[] = {
+    "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "LSB_JOBINDEX", "JOB_ID", "SGE_TASK_ID", "FLUX_JOB_ID", "COBALT_JOBID",
+};
+
+/*
+ * What names a step of one. Not of a job that has its own name: mpirun's own host inherits a Slurm step that the others do
+ * not have, and torchrun's agents may be a step each.
+ */
+static const char *const steps[] = { "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID" };
+
+/* Launchers whose processes do not find each other: taken for single processes they would each work alone. */
+static const struct foreign {
+    const char *name, *rank, *nrank; /* nrank: NULL: not said */
+} foreigns[] = {
+    { "Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE" },
+    { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE" },
+    { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
+    { "Horovod", "HOROVOD_RANK", "HOROVOD_SIZE" },
+    { "MPICH, Intel MPI or PALS", "PMI_RANK", "PMI_SIZE" },
+    { "MPICH or Intel MPI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
+    { "PALS", "PALS_RANKID", NULL },
+    { "PMI 2", "PMI_ID", NULL },
+    { "aprun", "ALPS_APP_PE", NULL },
+    { "PMIx", "PMIX_RANK", NULL },
+};
+
+/* NULL where it is not set, or empty. */
+static const char *get(const struct plait_environment *e, const char *name)
+{
+    const char *value = name != NULL ? e->get(e->context, name) : NULL;
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* ---- Numbers and names ----------------------------------------------------------------------------------- */
+
+static enum plait_status read_number(const struct plait_environment *e, const char *name, uint32_t least, uint32_t most,
+                                     uint32_t *out)
+{
+    const char *value = get(e, name), *c = value;
+    uint64_t n = 0;
+
+    if (value == NULL)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s is not set, which this process's launcher should have done", name);
+    for (; *c >= '0' && *c <= '9' && n <= most; c++)
+        n = n * 10 + (uint64_t)(*c - '0');
+    if (*c != '\0' || n < least || n > most)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s is '%.40s'; %u to %u are allowed", name, value, least, most);
+    *out = (uint32_t)n;
+    return PLAIT_OK;
+}
+
+static enum plait_status read_text(const struct plait_environment *e, const char *name, char *out, size_t room)
+{
+    const char *value = get(e, name);
+
+    if (value != NULL && strlen(value) >= room)
+        return plait_fail(PLAIT_ERR_CONFIG, "%s is '%.40s...', which is longer than %zu characters", name, value,
+                          room - 1);
+    snprintf(out, room, "%s", value != NULL ? value : "");
+    return PLAIT_OK;
+}
+
+bool plait_nodelist_first(const char *list, char *out, size_t room)
+{
+    static const char digits[] = "0123456789", numbers[] = "0123456789-,";
+    size_t n = 0;
+
+    for (const char *c = list; *c != '\0' && *c != ',';) {
+        const bool many = *c == '[';
+        const char *from = c + many;
+        const size_t bytes = many ? strspn(from, digits) : 1, all = many ? strspn(from, numbers) : 1;
+        if (bytes == 0 || n + bytes >= room || (many ? from[all] != ']' : strchr("] \t\r\n", *c) != NULL))
+            return false;
+        memcpy(out + n, from, bytes);
+        n += bytes;
+        c = from + all + many;
+    }
+    out[n < room ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* ---- One launcher ---------------------------------------------------------------------------------------------- */
+
+static enum plait_status read_ranks(const struct plait_environment *e, const struct launcher *l,
+                                    struct plait_launcher_says *out)
+{
+    uint32_t nodes = 0;
+    enum plait_status status = read_number(e, l->nrank, 1, PLAIT_MAX_RANKS, &out->nrank);
+
+    if (status == PLAIT_OK)
+        status = read_number(e, l->rank, 0, out->nrank - 1, &out->rank);
+    if (status == PLAIT_OK && get(e, l->local_nrank) != NULL)
+        status = read_number(e, l->local_nrank, 1, out->nrank, &out->local_nrank);
+    if (status == PLAIT_OK && get(e, l->one_node) != NULL)
+        status = read_number(e, l->one_node, 1, UINT32_MAX, &nodes);
+    if (nodes == 1)
+        out->local_nrank = out->nrank;
+    if (status == PLAIT_OK && get(e, l->local_rank) != NULL)
+        status = read_number(e, l->local_rank, 0, out->local_nrank > 0 ? out->local_nrank - 1 : out->nrank - 1,
+                             &out->local_rank);
+    return status;
+}
+
+static enum plait_status read_place(const struct plait_environment *e, const struct launcher *l,
+                                    struct plait_launcher_says *out)
+{
+    const char *nodes = get(e, l->nodes);
+    uint32_t port = 0;
+    enum plait_status status = read_text(e, "MASTER_ADDR", out->host, sizeof out->host);
+
+    if (status == PLAIT_OK && get(e, l->port) != NULL)
+        status = read_number(e, l->port, 1, UINT16_MAX, &port);
+    out->port = (uint16_t)port;
+    if (status != PLAIT_OK || out->host[0] != '\0' || l->nodes == NULL)
+        return status;
+    if (nodes == NULL)
+        nodes = get(e, "SLURM_JOB_NODELIST"); /* of older versions */
+    if (nodes != NULL && !plait_nodelist_first(nodes, out->host, sizeof out->host))
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "%s is '%.60s', which is no list of hosts as node[1-4]; set MASTER_ADDR to rank 0's host",
+                          l->nodes, nodes);
+    return read_text(e, l->address, out->address, sizeof out->address);
+}
+
+/* torchrun calls a job "none" that was given no name. */
+static bool is_named(const struct plait_environment *e, const struct launcher *l)
+{
+    bool named = false;
+
+    for (unsigned i = 0; i < sizeof l->names / sizeof *l->names; i++)
+        named |= get(e, l->names[i]) != NULL && strcmp(get(e, l->names[i]), "none") != 0;
+    return named;
+}
+
+/* Add "NAME=value " of those that are set. *used: characters, perhaps more than there is room for. */
+static enum plait_status add_job(const struct plait_environment *e, const char *const *names, size_t n,
+                                 struct plait_launcher_says *out, size_t *used)
+{
+    char one[160];
+
+    for (size_t i = 0; i < n && names[i] != NULL; i++) {
+        const enum plait_status status = read_text(e, names[i], one, sizeof one);
+        if (status != PLAIT_OK)
+            return status;
+        if (one[0] != '\0')
+            *used += (size_t)snprintf(*used < sizeof out->job ? out->job + *used : NULL,
+                                      *used < sizeof out->job ? sizeof out->job - *used : 0, "%s=%s ", names[i], one);
+    }
+    return PLAIT_OK;
+}
+
+static enum plait_status read_job(const struct plait_environment *e, const struct launcher *l,
+                                  struct plait_launcher_says *out)
+{
+    size_t n = 0;
+    enum plait_status status = add_job(e, l->job, MOST_JOB, out, &n);
+
+    out->unnamed = !is_named(e, l);
+    if (status == PLAIT_OK)
+        status = add_job(e, jobs, sizeof jobs / sizeof *jobs, out, &n);
+    if (status == PLAIT_OK && out->unnamed)
+        status = add_job(e, steps, sizeof steps / sizeof *steps, out, &n);
+    if (status != PLAIT_OK)
+        return status;
+    if (n >= sizeof out->job)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "the variables from %s name this job in %zu characters; at most %zu are "
+                          "allowed",
+                          l->job[0], n, sizeof out->job - 1);
+    return PLAIT_OK;
+}
+
+/* PLAIT_ERR_CONFIG: another launcher started this process, as one of several. `found`: so did one of ours, alone. */
+static enum plait_status refuse_foreign(const struct plait_environment *e, bool found)
+{
+    for (size_t i = 0; i < sizeof foreigns / sizeof *foreigns; i++) {
+        const struct foreign *f = &foreigns[i];
+        const char *rank = get(e, f->rank), *nrank = get(e, f->nrank);
+        if (rank == NULL || (nrank != NULL ? strcmp(nrank, "1") == 0 : found || f->nrank != NULL))
+            continue;
+        return plait_fail(
+            PLAIT_ERR_CONFIG,
+            "%s=%.20s%s%s%s%.20s: %s started this process, and Plait does not follow its variables: set "
+            "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT from them, start it with torchrun, "
+            "srun or Open MPI's mpirun, or pass an id around (plait_unique_id_exchange); for a process "
+            "alone set PLAIT_LAUNCHER=none",
+            f->rank, rank, nrank != NULL ? " " : "", nrank != NULL ? f->nrank : "", nrank != NULL ? "=" : "",
+            nrank != NULL ? nrank : "", f->name);
+    }
+    return PLAIT_OK;
+}
+
+enum plait_status plait_launcher_read(const struct plait_environment *e, const char *launcher,
+                                      struct plait_launcher_says *out)
+{
+    bool found = false;
+
+    *out = (struct plait_launcher_says){ .launcher = "none", .nrank = 1, .local_nrank = 1 };
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const struct launcher *l = &launchers[i];
+        struct plait_launcher_says says = { .launcher = l->name };
+        if (launcher[0] != '\0' ? strcmp(launcher, l->name) != 0 : get(e, l->sign) == NULL)
+            continue;
+        enum plait_status status = read_ranks(e, l, &says);
+        if (status == PLAIT_OK && found && says.nrank == 1)
+            continue;
+        if (status == PLAIT_OK)
+            status = read_place(e, l, &says);
+        if (status == PLAIT_OK)
+            status = read_job(e, l, &says);
+        if (status != PLAIT_OK)
+            return status;
+        *out = says;
+        found = true;
+        if (says.nrank > 1) /* of one that started this process alone, another may have been started to start more */
+            break;
+    }
+    return launcher[0] == '\0' && out->nrank == 1 ? refuse_foreign(e, found) : PLAIT_OK;
+}

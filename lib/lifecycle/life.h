@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The room lifecycle: creation, division and end of communicators.
+ *
+ * life.c creates and destroys. meet.c compares what must be equal on all ranks and maps their arenas; birth.c does it
+ * in the background. split.c makes communicators of others (split, duplicate, shrink), manage.c suspends, finalizes
+ * and revokes. retire.c frees a communicator's memory when nobody reads it any more.
+ *
+ * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one
+ * error that names the culprit. Destroying waits for those who read, never for those who died.
+ *
+ * It is above all rooms that a communicator is made of, so it may know each of them.
+ */
+#ifndef PLAIT_LIB_LIFECYCLE_LIFE_H
+#define PLAIT_LIB_LIFECYCLE_LIFE_H
+
+#include "comm/comm.h"
+
+/*
+ * plait_comm_create() now, whatever group is open, for one made of another comm. watch: what ends the meeting from
+ * outside, or NULL.
+ */
+struct plait_watch;
+struct plait_making {
+    struct plait_comm_options options;
+    const struct plait_watch *watch;
+};
+enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
+                                  struct plait_comm **out);
+
+/* The options with which a comm of some of this one's ranks is made; rank, nrank, id and node remain to be set. */
+struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm);
+
+/* Wait until nothing is pending and nobody reads this rank's memory for an operation that has ended. */
+enum plait_status plait_comm_settle(struct plait_comm *comm);
+
+/* For a creation in the background: a comm that is nothing yet, NULL when memory is short; make it one (NULL: tell the others
+ * why not); drop one that could not be made. */
+struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o);
+enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
+                                       const struct plait_watch *watch);
+void plait_comm_discard(struct plait_comm *comm);
+
+/* As plait_comm_revoke(). */
+void plait_comm_stop(struct plait_comm *comm);
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A comm while it lives: stop, pause, look at it. */
+#include "base/status.h"
+#include "call/call.h"
+#include "comm/port.h"
+#include "device/device_comm.h"
+#include "life.h"
+#include "operation/slices.h"
+#include "p2p/message.h"
+
+#include <plait/memory.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Only for calls that a closed comm has too. */
+static enum plait_status enter(struct plait_comm *comm, const char *name)
+{
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", name);
+    return plait_comm_closed(comm) ? plait_comm_is_closed(comm, name) : PLAIT_OK;
+}
+
+static enum plait_status check_owner(const struct plait_comm *comm, const char *call)
+{
+    return comm->owner == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_ARG, "%s: the comm is %s", call, comm->owner->whose);
+}
+
+enum plait_status plait_comm_finalize(struct plait_comm *comm)
+{
+    const int saved = errno;
+    enum plait_status status =
+        plait_not_in_group(plait_enter(comm, "plait_comm_finalize", PLAIT_SUM, NULL), "plait_comm_finalize");
+
+    if (status == PLAIT_OK)
+        status = check_owner(comm, "plait_comm_finalize");
+    if (status != PLAIT_OK)
+        return status;
+    status = plait_comm_settle(comm);
+    comm->finalized = status == PLAIT_OK;
+    comm->open = comm->finalized ? 0 : comm->open;
+    errno = saved;
+    return status;
+}
+
+void plait_comm_stop(struct plait_comm *comm)
+{
+    plait_comm_announce_abort(comm, "revoked", true);
+    plait_requests_finish(comm);
+}
+
+enum plait_status plait_comm_revoke(struct plait_comm *comm)
+{
+    const int saved = errno;
+    enum plait_status status = plait_not_in_group(enter(comm, "plait_comm_revoke"), "plait_comm_revoke");
+
+    if (status == PLAIT_OK)
+        plait_comm_stop(comm);
+    errno = saved;
+    return status;
+}
+
+enum plait_status plait_comm_suspend(struct plait_comm *comm)
+{
+    const int saved = errno;
+    enum plait_status status =
+        plait_not_in_group(plait_enter(comm, "plait_comm_suspend", PLAIT_SUM, NULL), "plait_comm_suspend");
+
+    if (status == PLAIT_OK)
+        status = check_owner(comm, "plait_comm_suspend");
+    if (status == PLAIT_OK)
+        status = plait_comm_settle(comm);
+    if (status == PLAIT_OK) {
+        plait_flights_empty(comm);
+        plait_messages_empty(comm);
+        plait_arena_free(comm->scaled);
+        comm->scaled = NULL;
+        comm->scaled_bytes = 0;
+        comm->suspended = true;
+        comm->open = 0;
+    }
+    errno = saved;
+    return status;
+}
+
+enum plait_status plait_comm_resume(struct plait_comm *comm)
+{
+    if (comm == NULL || plait_comm_inherited(comm) || !comm->suspended)
+        return comm != NULL && plait_comm_inherited(comm)
+                   ? plait_comm_is_closed(comm, "plait_comm_resume")
+                   : plait_fail(PLAIT_ERR_ARG, "plait_comm_resume: the comm is %s",
+                                comm == NULL ? "NULL" : "not suspended");
+    comm->suspended = false; /* memory comes with the operations that need it */
+    comm->open = plait_generation;
+    return PLAIT_OK;
+}
+
+const char *plait_comm_name(const struct plait_comm *comm)
+{
+    return comm != NULL ? comm->name : "";
+}
+
+double plait_comm_waited(const struct plait_comm *comm, uint32_t peer)
+{
+    if (comm == NULL || peer >= comm->nrank || plait_comm_inherited(comm) || plait_comm_unborn(comm))
+        return 0;
+    const bool locked = plait_comm_look(comm);
+    const double waited = comm->peers[peer].waited;
+    plait_comm_looked(comm, locked);
+    return waited;
+}
+
+enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct plait_peer_info *out)
+{
+    const enum plait_status status = plait_enter(comm, "plait_comm_peer", PLAIT_SUM, NULL);
+    struct plait_peer_info info = { .transport = "shm" };
+
+    if (status != PLAIT_OK)
+        return status;
+    if (rank >= comm->nrank || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_peer: rank is %" PRIu32 " and out %s; ranks are 0 to %" PRIu32,
+                          rank, out == NULL ? "NULL" : "given", comm->nrank - 1);
+    if (rank == comm->rank)
+        snprintf(info.transport, sizeof info.transport, "self");
+    else if (comm->port != NULL && plait_port_leads(comm->port, rank))
+        snprintf(info.transport, sizeof info.transport, "%s", plait_port_network(comm->port));
+    if (comm->port != NULL && rank != comm->rank) {
+        pthread_mutex_lock(&comm->lock);
+        plait_port_describe(comm->port, rank, info.device, sizeof info.device);
+        pthread_mutex_unlock(&comm->lock);
+    }
+    const bool far = comm->peers[rank].process == NULL;
+    snprintf(info.gpu, sizeof info.gpu, "%s",
+             !far                                   ? "mapped"
+             : plait_port_takes_devices(comm->port) ? "direct"
+                                                    : "pinned");
+    info.node = comm->node != NULL ? comm->node[rank] : 0;
+    *out = info;
+    return PLAIT_OK;
+}
+
+void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *out)
+{
+    if (out == NULL)
+        return;
+    memset(out, 0, sizeof *out);
+    if (comm == NULL || plait_comm_inherited(comm) || plait_comm_unborn(comm))
+        return;
+    const bool locked = plait_comm_look(comm);
+    out->control = plait_control_bytes(comm->nrank);
+    out->staging = plait_flights_bytes(comm->flights) + plait_messages_bytes(comm) + comm->scaled_bytes;
+    out->device = plait_device_bytes(comm);
+    plait_comm_looked(comm, locked);
+}
+
+enum plait_status plait_mem_register(void *memory, size_t bytes)
+{
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "plait_mem_register: %zu bytes at %p: memory of other allocators cannot be read in place by other "
+        "processes; allocate it with plait_mem_alloc(), or pass it as it is and have it copied",
+        bytes, memory);
+}

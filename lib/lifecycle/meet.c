@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "meet.h"
+
+#include "base/descriptor.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/system_limits.h"
+#include "bootstrap/bootstrap.h"
+#include "comm/port.h"
+#include "failure/remote/remote.h"
+#include "failure/report.h"
+#include "failure/slow.h"
+#include "progress/wait.h"
+
+#include <plait/version.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- What ranks tell each other at creation ---------------------------------------------------------- */
+
+struct card {
+    struct plait_token process;
+    uint64_t control; /* offset in the arena */
+    uint64_t arena_size, id, slice, nccl_fusion, cache, last_level, node_hash, algorithms_hash;
+    struct plait_pace pace;
+    int32_t pid, reproducible, round;
+    bool has_pidfd; /* the second descriptor it passes tells of its death */
+    char version[16];
+    char algo[64];
+    uint8_t hosts;  /* PLAIT_HOSTS */
+    cpu_set_t cpus; /* this rank may run on */
+    struct plait_where where;
+};
+
+static uint64_t hash_algorithms(const struct plait_alg *const *algorithms)
+{
+    uint64_t h = PLAIT_HASH_START;
+
+    for (; algorithms != NULL && *algorithms != NULL; algorithms++)
+        h = plait_hash(h, (*algorithms)->name, strlen((*algorithms)->name) + 1);
+    return h;
+}
+
+static enum plait_status differs(uint32_t rank, const char *what, const char *a, const char *b)
+{
+    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what,
+                      a[0] != '\0' ? a : "empty", b[0] != '\0' ? b : "empty", rank);
+}
+
+/* Cards come from other programs: nothing in them is used before this. */
+static enum plait_status check_cards(const struct card *all, uint32_t nrank)
+{
+    const size_t bytes = plait_control_bytes(nrank);
+
+    for (uint32_t r = 0; r < nrank; r++) {
+        const struct card *c = &all[r];
+        if (memchr(c->version, '\0', sizeof c->version) == NULL || memchr(c->algo, '\0', sizeof c->algo) == NULL ||
+            c->control % PLAIT_LINE != 0 || c->arena_size < bytes || c->control > c->arena_size - bytes)
+            return plait_fail(PLAIT_ERR_MISMATCH,
+                              "comm creation: rank %u describes itself as no rank of this version does; link all ranks "
+                              "with the same libplait",
+                              r);
+    }
+    return PLAIT_OK;
+}
+
+/* Options and settings that must be equal; the first difference is named. */
+static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
+{
+    char a[64], b[64];
+
+    for (uint32_t r = 1; r < nrank; r++) {
+        const struct {
+            const char *name;
+            uint64_t here, there;
+        } numbers[] = {
+            { "reproducible", (uint64_t)all[0].reproducible, (uint64_t)all[r].reproducible },
+            { "round", (uint64_t)all[0].round, (uint64_t)all[r].round },
+            { "PLAIT_SLICE", all[0].slice, all[r].slice },
+            { "PLAIT_NCCL_FUSION", all[0].nccl_fusion, all[r].nccl_fusion },
+            { "PLAIT_PACE's latency (ns)", all[0].pace.latency, all[r].pace.latency },
+            { "PLAIT_PACE's bandwidth (bytes/s)", all[0].pace.bandwidth, all[r].pace.bandwidth },
+            { "PLAIT_HOSTS", all[0].hosts, all[r].hosts },
+            { "the node map (hash)", all[0].node_hash, all[r].node_hash },
+            { "the caller's algorithms (hash)", all[0].algorithms_hash, all[r].algorithms_hash },
+        };
+        if (strcmp(all[0].version, all[r].version) != 0)
+            return differs(r, "the library's version", all[0].version, all[r].version);
+        if (strcmp(all[0].algo, all[r].algo) != 0)
+            return differs(r, "PLAIT_ALGO", all[0].algo, all[r].algo);
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            if (numbers[i].here != numbers[i].there) {
+                snprintf(a, sizeof a, "%llu", (unsigned long long)numbers[i].here);
+                snprintf(b, sizeof b, "%llu", (unsigned long long)numbers[i].there);
+                return differs(r, numbers[i].name, a, b);
+            }
+    }
+    return PLAIT_OK;
+}
+
+/* ---- Meeting ------------------------------------------------------------------------------------------- */
+
+/* What only the meeting of the ranks needs. */
+struct meeting {
+    struct card own, *all; /* [nrank] */
+    uint32_t *node;        /* [nrank] ranks of one share memory; numbered by their first ranks */
+    uint32_t nnode;
+    bool *leads;                   /* [nrank] the lowest rank of its process, which speaks for it */
+    int (*fds)[PLAIT_COMM_SHARES]; /* [nrank] of the other processes: arena, pidfd */
+    int given[PLAIT_COMM_SHARES];  /* this process's; given[1] < 0: not open */
+};
+
+static enum plait_status fill_card(const struct plait_comm *comm, const struct plait_comm_options *o, struct card *card)
+{
+    const struct plait_arena *arena;
+    const enum plait_status status = plait_arena_get(0, &arena);
+
+    if (status != PLAIT_OK)
+        return status;
+    *card = (struct card){
+        .process = arena->token,
+        .control = (uint64_t)((char *)comm->own - arena->base),
+        .arena_size = arena->size,
+        .slice = comm->config.slice,
+        .nccl_fusion = comm->config.nccl_fusion,
+        .pace = comm->config.pace,
+        .cache = comm->cache,
+        .last_level = comm->last_level,
+        .node_hash =
+            comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
+        .algorithms_hash = hash_algorithms(o->algorithms),
+        .hosts = comm->config.hosts,
+        .pid = getpid(),
+        .reproducible = comm->reproducible,
+        .round = comm->round,
+    };
+    card->where = plait_where_am_i();
+    snprintf(card->version, sizeof card->version, "%s", plait_version());
+    memcpy(card->algo, comm->config.algo, sizeof card->algo);
+    if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
+        CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
+    if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id)
+        return plait_fail_errno(errno, "no random bytes for a comm");
+    card->id |= 1; /* 0 is no comm's */
+    return PLAIT_OK;
+}
+
+static bool one_process(const struct card *a, const struct card *b)
+{
+    return a->process.word[0] == b->process.word[0] && a->process.word[1] == b->process.word[1];
+}
+
+/* The lowest rank of a process speaks for it. */
+static bool is_leader(const struct meeting *m, uint32_t rank)
+{
+    for (uint32_t r = 0; r < rank; r++)
+        if (m->node[r] == m->node[rank] && one_process(&m->all[r], &m->all[rank]))
+            return false;
+    return true;
+}
+
+/*
+ * A descriptor through which the others see this process die. On an old kernel, or under a filter of system calls,
+ * there is none: deaths show as stalls only, and another descriptor is passed in its place, which nobody keeps.
+ */
+static int open_pidfd(int instead, bool *out)
+{
+    static const char purpose[] = "the others to see this process die";
+    const int fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, getpid(), 0), purpose);
+
+    *out = fd >= 0 || errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    return *out ? fd : plait_descriptor_keep(fcntl(instead, F_DUPFD_CLOEXEC, 0), purpose);
+}
+
+static enum plait_status open_meeting(struct meeting *m, const struct plait_comm *comm,
+                                      const struct plait_comm_options *o)
+{
+    const struct plait_arena *arena;
+    enum plait_status status = plait_arena_get(0, &arena);
+
+    if (status == PLAIT_OK)
+        status = plait_descriptor_check(arena->fd);
+    if (status == PLAIT_OK)
+        status = fill_card(comm, o, &m->own);
+    if (status != PLAIT_OK)
+        return status;
+    m->all = calloc(comm->nrank, sizeof *m->all);
+    m->node = calloc(comm->nrank, sizeof *m->node);
+    m->leads = calloc(comm->nrank, sizeof *m->leads);
+    m->fds = malloc(comm->nrank * sizeof *m->fds);
+    if (m->all == NULL || m->node == NULL || m->leads == NULL || m->fds == NULL)
+        return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
+    m->given[0] = arena->fd;
+    m->given[1] = open_pidfd(arena->fd, &m->own.has_pidfd);
+    if (m->given[1] < 0)
+        return plait_fail_errno(errno, "no descriptor through which other processes see this one die");
+    return PLAIT_OK;
+}
+
+static void close_meeting(struct meeting *m)
+{
+    plait_descriptor_close(m->given[1]);
+    free(m->all);
+    free(m->node);
+    free(m->leads);
+    free(m->fds);
+}
+
+/* Who shares memory: ranks that can pass each other descriptors; in tests, PLAIT_HOSTS says otherwise. */
+static void find_nodes(const struct plait_comm *comm, const struct plait_bootstrap *boot, struct meeting *m)
+{
+    const uint64_t hosts = comm->config.hosts < comm->nrank ? comm->config.hosts : comm->nrank;
+
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        m->node[r] = hosts > 1 ? (uint32_t)(r * hosts / comm->nrank) : plait_node_of(plait_bootstrap_nodes(boot), r);
+        m->nnode = m->node[r] >= m->nnode ? m->node[r] + 1 : m->nnode;
+    }
+}
+
+/* Exchange arena descriptors and pidfds between processes, and map what came. Ranks that are not leaders map later. */
+static enum plait_status share_arenas(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
+{
+    enum plait_status status;
+    size_t nleader = 0;
+
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        nleader += m->leads[r] = is_leader(m, r);
+    /* All come before the first is kept, in a copy. Where ranks have one limit it must do for rank 0's sockets to all. */
+    status = plait_check_descriptors(m->leads[comm->rank] && nleader > 1 ? PLAIT_COMM_SHARES * (nleader - 1) + 1 : 0,
+                                     comm->rank > 0 ? comm->nrank - 2 : 0, "a comm, to reach other processes");
+    status = plait_bootstrap_agree(boot, status);
+    if (status != PLAIT_OK)
+        return status;
+    status = plait_bootstrap_share(boot, m->leads, m->given, PLAIT_COMM_SHARES, &m->fds[0][0]);
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        if (status == PLAIT_OK && m->leads[comm->rank] && m->leads[r] && m->node[r] == m->node[comm->rank])
+            status = plait_process_get(m->all[r].process, m->all[r].pid, m->all[r].arena_size, m->fds[r][0],
+                                       m->all[r].has_pidfd ? m->fds[r][1] : -1, &comm->peers[r].process);
+        for (unsigned i = 0; i < PLAIT_COMM_SHARES; i++)
+            plait_descriptor_close(m->fds[r][i]);
+    }
+    return plait_bootstrap_agree(boot, status);
+}
+
+/* Containers and virtual hosts are nodes of their own on one machine. */
+static bool share_processors(const struct meeting *m, uint32_t a, uint32_t b)
+{
+    const uint64_t machine = m->all[a].where.machine;
+
+    return m->node[a] == m->node[b] || (machine != 0 && machine == m->all[b].where.machine);
+}
+
+static void warn_of_strangers(const struct plait_comm *comm, const struct meeting *m)
+{
+    const uint64_t host = m->all[comm->rank].where.host;
+
+    for (uint32_t r = 0; r < comm->rank && host != 0 && comm->config.hosts <= 1; r++)
+        if (m->all[r].where.host == host && m->node[r] != m->node[comm->rank]) {
+            plait_warn_of_strangers(r, comm->rank);
+            break;
+        }
+}
+
+/*
+ * Ranks of a machine for each processor that they may run on: of the machine with the most, rounded up. Ranks bound to one
+ * each are not short of them.
+ */
+static uint32_t most_a_processor(const struct plait_comm *comm, const struct meeting *m)
+{
+    uint32_t most = 1;
+
+    for (uint32_t first = 0; first < comm->nrank; first++) {
+        cpu_set_t cpus;
+        uint32_t n = 0;
+        CPU_ZERO(&cpus);
+        for (uint32_t r = 0; r < comm->nrank && (r >= first || !share_processors(m, first, r)); r++)
+            if (share_processors(m, first, r)) {
+                CPU_OR(&cpus, &cpus, &m->all[r].cpus);
+                n++;
+            }
+        const uint32_t ncpu = (uint32_t)CPU_COUNT(&cpus);
+        if (ncpu > 0 && (n + ncpu - 1) / ncpu > most)
+            most = (n + ncpu - 1) / ncpu;
+    }
+    return most;
+}
+
+/* A rank of another node has a mirror. */
+static enum plait_status mirror(struct plait_comm *comm, uint32_t rank, int pid)
+{
+    struct plait_peer *p = &comm->peers[rank];
+
+    p->mirror = plait_mirror_create(comm->id, rank, comm->nrank, comm->name);
+    if (p->mirror == NULL)
+        return plait_fail_memory("out of memory for the mirror of rank %u", rank);
+    p->mirror->pid = pid;
+    p->control = &p->mirror->control;
+    return PLAIT_OK;
+}
+
+/* Every rank's control block, once the processes are mapped. */
+static enum plait_status find_controls(struct plait_comm *comm, const struct meeting *m)
+{
+    const struct card *all = m->all;
+    const struct plait_arena *arena;
+    enum plait_status status = plait_arena_get(0, &arena);
+
+    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
+        struct plait_peer *p = &comm->peers[r];
+        if (m->node[r] != m->node[comm->rank]) {
+            status = mirror(comm, r, all[r].pid);
+            continue;
+        }
+        if (p->process == NULL)
+            status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, -1, -1, &p->process);
+        if (status != PLAIT_OK)
+            break;
+        const char *base = p->process->base != NULL ? p->process->base : arena->base;
+        p->control = (const struct plait_control *)(const void *)(base + all[r].control);
+        if (p->process->pidfd >= 0 && m->leads[r])
+            comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
+    }
+    const uint32_t most = most_a_processor(comm, m);
+    comm->oversubscribed = most > 1;
+    comm->apart = most == 2 ? plait_spins_in(PLAIT_APART_SECONDS) : 0;
+    return status;
+}
+
+/* ---- Several hosts --------------------------------------------------------------------------------------- */
+
+#define MOST_ADDRESS ((size_t)64 << 10) /* bytes */
+
+struct port_card {  /* of a rank's network */
+    uint64_t bytes; /* of its address */
+    char version[56];
+    char host[64]; /* its name */
+};
+
+/* Every rank's address, and the same network everywhere. */
+static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootstrap *boot, const struct meeting *m,
+                                    const struct port_card *cards, const void *own)
+{
+    const uint32_t n = comm->nrank;
+    size_t most = 0;
+    enum plait_status status = PLAIT_OK;
+
+    PLAIT_KNOWN(cards != NULL && own != NULL);
+    for (uint32_t r = 0; r < n; r++) {
+        if (cards[r].bytes > MOST_ADDRESS || memchr(cards[r].version, '\0', sizeof cards[r].version) == NULL ||
+            memchr(cards[r].host, '\0', sizeof cards[r].host) == NULL)
+            return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: rank %u has no network address of this version", r);
+        if (strcmp(cards[r].version, cards[0].version) != 0)
+            return differs(r, "the network", cards[0].version, cards[r].version);
+        most = cards[r].bytes > most ? cards[r].bytes : most;
+    }
+    char *all = calloc(n + 1, most); /* this rank's in a place of its own */
+    if (all == NULL)
+        status = plait_fail_memory("out of memory for the addresses of %u ranks", n);
+    else
+        memcpy(all + n * most, own, cards[comm->rank].bytes);
+    status = plait_bootstrap_allgather(boot, status, all != NULL ? all + n * most : NULL, most, all);
+    for (uint32_t r = 0; r < n && status == PLAIT_OK; r++)
+        if (m->node[r] != m->node[comm->rank]) {
+            memcpy(comm->peers[r].mirror->host, cards[r].host, sizeof cards[r].host);
+            status = plait_port_lead(comm->port, r, all + r * most, cards[r].bytes);
+        }
+    free(all);
+    return status;
+}
+
+/* The network by which the ranks of other hosts are reached, and the thread that hears of them. */
+static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootstrap *boot, const struct meeting *m)
+{
+    struct port_card own = { 0 }, *cards = calloc(comm->nrank, sizeof *cards);
+    size_t bytes = 0;
+    const void *address = NULL;
+    enum plait_status status = cards != NULL ? plait_port_open(comm, NULL, plait_bootstrap_nodes(boot)->devices)
+                                             : plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
+
+    if (status == PLAIT_OK) {
+        address = plait_port_address(comm->port, &bytes);
+        own.bytes = bytes;
+        gethostname(own.host, sizeof own.host - 1);
+        snprintf(own.version, sizeof own.version, "%s", plait_port_version(comm->port));
+        status = plait_remote_create(comm, &comm->remote);
+    }
+    if (status == PLAIT_OK && comm->node == NULL) {
+        comm->node = malloc(comm->nrank * sizeof *comm->node);
+        status = comm->node != NULL ? PLAIT_OK : plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
+        if (status == PLAIT_OK)
+            memcpy(comm->node, m->node, comm->nrank * sizeof *comm->node);
+    }
+    status = plait_bootstrap_allgather(boot, status, &own, sizeof own, cards);
+    if (status == PLAIT_OK)
+        status = lead_ports(comm, boot, m, cards, address);
+    free(cards);
+    return status;
+}
+
+/* The connections by which the ranks met stay. */
+static void keep_sockets(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
+{
+    int *sockets = &m->fds[0][0]; /* there is room, and nothing in it any more */
+
+    plait_bootstrap_take_sockets(boot, sockets);
+    plait_remote_begin(comm->remote, sockets);
+}
+
+/* Can this rank read the memory of every other process? The token is a word of theirs that it knows. */
+static bool can_read_all(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        const struct plait_process *p = comm->peers[r].process;
+        const int error = p->base != NULL ? plait_process_read(p, 0, NULL, 0) : 0;
+        if (error == 0)
+            continue;
+        plait_comm_log(comm, PLAIT_LOG_INFO,
+                       "memory of rank %u (process %d) cannot be read through the kernel (process_vm_readv: %s): what "
+                       "others send to this rank from memory that is not plait_mem_alloc()'s is copied once more",
+                       r, p->pid, strerror(error));
+        return false;
+    }
+    return true;
+}
+
+/* Do all ranks read each other's memory? Each has said before the ranks agreed that the controls are found. */
+static bool all_read(const struct plait_comm *comm)
+{
+    bool all = true;
+
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        all = all && atomic_load_explicit(&comm->peers[r].control->reads, memory_order_relaxed);
+    return all;
+}
+
+static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
+{
+    const struct card *all = m->all;
+    enum plait_status status = plait_bootstrap_allgather(boot, PLAIT_OK, &m->own, sizeof m->own, m->all);
+
+    if (status == PLAIT_OK)
+        status = check_cards(all, comm->nrank);
+    if (status == PLAIT_OK)
+        status = compare_cards(all, comm->nrank);
+    if (status != PLAIT_OK)
+        return status;
+    find_nodes(comm, boot, m);
+    warn_of_strangers(comm, m);
+    comm->id = all[0].id;
+    atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* seen after the agreement */
+    comm->cache = all[0].cache;
+    comm->last_level = all[0].last_level;
+    /*
+     * Over all flights three times a core's cache, so that slices of a quarter of it, less the part for what goes past the
+     * caches, find lines that their readers' have lost; but of all ranks together at most half the last level.
+     */
+    comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
+    if (comm->flight_bytes > comm->cache / 4 * 3)
+        comm->flight_bytes = comm->cache / 4 * 3;
+    status = share_arenas(comm, boot, m);
+    if (status != PLAIT_OK)
+        return status;
+    status = find_controls(comm, m);
+    if (status == PLAIT_OK && comm->config.cma && m->nnode == 1)
+        atomic_store_explicit(&comm->own->reads, can_read_all(comm), memory_order_relaxed);
+    if (m->nnode > 1) {
+        status = plait_bootstrap_agree(boot, status);
+        status = status == PLAIT_OK ? join_hosts(comm, boot, m) : status;
+    }
+    status = plait_bootstrap_agree(boot, status);
+    comm->cma = status == PLAIT_OK && all_read(comm);
+    if (status == PLAIT_OK && m->nnode > 1)
+        keep_sockets(comm, boot, m);
+    return status;
+}
+
+enum plait_status plait_meet(struct plait_comm *comm, const struct plait_comm_options *o, enum plait_status own,
+                             const struct plait_watch *watch)
+{
+    struct meeting m = { .given = { -1, -1 } };
+    struct plait_bootstrap *boot = NULL;
+    const double timeout = o->timeout > 0 || (own != PLAIT_OK && comm == NULL) ? o->timeout : comm->config.timeout;
+    enum plait_status status;
+
+    if (own == PLAIT_OK)
+        own = open_meeting(&m, comm, o);
+    plait_frame_watch(watch);
+    status = plait_bootstrap_create(o->id, o->rank, o->nrank, timeout, own, &boot);
+    if (own == PLAIT_OK && status == PLAIT_OK)
+        status = join(comm, boot, &m);
+    if (own == PLAIT_OK && status == PLAIT_OK)
+        comm->nodes = plait_bootstrap_take_nodes(boot);
+    plait_bootstrap_destroy(boot);
+    plait_frame_unwatch();
+    close_meeting(&m);
+    return status;
+}

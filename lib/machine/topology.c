@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The room machine: what this host is made of. <plait/topology.h> is its manual.
+ *
+ * It reads processors, caches and memory from /sys and /proc where Linux offers them, else from sysconf(), and the kernel
+ * set that this processor can run.
+ *
+ * The room promises: it reads and measures nothing else, and a value that is not known is 0. It does not know ranks.
+ */
+#include <plait/topology.h>
+
+#include "base/descriptor.h"
+#include "reduce/reduce.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* First line of a file of /sys or /proc, without its newline; false when it cannot be read. */
+static bool read_line(const char *path, char *line, int room)
+{
+    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
+    const bool ok = f != NULL && fgets(line, room, f) != NULL;
+
+    if (f != NULL)
+        fclose(f);
+    if (ok)
+        line[strcspn(line, "\n")] = '\0';
+    return ok;
+}
+
+/* Bytes of the first data or unified cache of this level as seen by processor 0; 0: not in /sys. */
+static size_t sysfs_cache(int level)
+{
+    for (int i = 0; i < 16; i++) {
+        char path[96], line[32], *unit;
+        size_t bytes;
+
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
+        if (!read_line(path, line, sizeof line))
+            return 0;
+        if (atoi(line) != level)
+            continue;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
+        if (!read_line(path, line, sizeof line) || strcmp(line, "Instruction") == 0)
+            continue;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        if (!read_line(path, line, sizeof line))
+            return 0;
+        bytes = strtoul(line, &unit, 10);
+        return *unit == 'K' ? bytes << 10 : *unit == 'M' ? bytes << 20 : bytes;
+    }
+    return 0;
+}
+
+static size_t cache_size(int level, int name)
+{
+    const size_t bytes = sysfs_cache(level);
+    const long fallback = bytes == 0 ? sysconf(name) : 0;
+
+    return bytes != 0 ? bytes : fallback > 0 ? (size_t)fallback : 0;
+}
+
+/* "model name : X" on x86, one of the others elsewhere. */
+static void processor_name(char *out, size_t room)
+{
+    static const char *const keys[] = { "model name", "Processor", "cpu model", "Model", "cpu" };
+    char line[512];
+    FILE *f = plait_descriptor_stream(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC), "r");
+
+    snprintf(out, room, "unknown");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        const size_t key = strcspn(line, "\t:");
+        const char *value = line + key + strspn(line + key, "\t: ");
+
+        line[strcspn(line, "\n")] = '\0';
+        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+            if (strlen(keys[i]) == key && memcmp(line, keys[i], key) == 0 && *value != '\0') {
+                snprintf(out, room, "%s", value);
+                goto out;
+            }
+    }
+out:
+    if (f != NULL)
+        fclose(f);
+}
+
+static uint32_t allowed_processors(void)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+    /* The kernel refuses a set smaller than its own; machines have at most some thousands. */
+    for (int size = 1024; size <= 1 << 18; size *= 2) {
+        cpu_set_t *set = CPU_ALLOC(size);
+        const size_t bytes = CPU_ALLOC_SIZE(size);
+        int count = 0;
+
+        if (set == NULL)
+            break;
+        CPU_ZERO_S(bytes, set);
+        if (sched_getaffinity(0, bytes, set) == 0)
+            count = CPU_COUNT_S(bytes, set);
+        CPU_FREE(set);
+        if (count > 0)
+            return (uint32_t)count;
+    }
+    return online > 0 ? (uint32_t)online : 0;
+}
+
+void plait_topology_get(struct plait_topology *out)
+{
+    const struct plait_kernels *kernels = plait_kernels_find("");
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    if (out == NULL)
+        return;
+    memset(out, 0, sizeof *out);
+    processor_name(out->processor, sizeof out->processor);
+    snprintf(out->isa, sizeof out->isa, "%s", kernels != NULL ? kernels->isa : "scalar");
+    out->ncpu = allowed_processors();
+    out->l1 = cache_size(1, _SC_LEVEL1_DCACHE_SIZE);
+    out->l2 = cache_size(2, _SC_LEVEL2_CACHE_SIZE);
+    out->l3 = cache_size(3, _SC_LEVEL3_CACHE_SIZE);
+    if (pages > 0 && page > 0)
+        out->memory = (uint64_t)pages * (uint64_t)page;
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "arena.h"
+
+#include "base/config.h"
+#include "base/descriptor.h"
+#include "base/fork.h"
+#include "base/status.h"
+#include "base/system_limits.h"
+#include "devices.h"
+
+#include <plait/memory.h>
+#include <plait/version.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define PURPOSE          "its shared memory"
+#define PAGE             ((size_t)4096)
+#define MOST_BY_DEFAULT  ((size_t)256 << 30)
+#define LEAST_BY_DEFAULT ((size_t)64 << 20) /* a limit below it is an error */
+#define SHARERS          16 /* arenas that fit into a limited address space: this process's and others' */
+#define BACK_AT_ONCE     ((size_t)16 << 20) /* bytes of one fallocate(), which a signal makes start again */
+#define CHECK_LEAST      ((size_t)1 << 20)  /* bytes from which it is asked whether there is memory, in 50 us */
+
+struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
+    size_t start, size;
+    unsigned used; /* how often it must be freed; 0: it is free */
+    struct extent *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct plait_arena arena = { .fd = -1 };
+static int arena_fd = -1;    /* read-write, for giving pages back */
+static uint32_t generation;  /* that made it; a forked child makes its own */
+static _Atomic size_t nuser; /* blocks that plait_mem_alloc() gave away */
+static struct extent *extents;
+static struct plait_arena inherited; /* by a forked child: its parent's, of which the mapping is left */
+
+/* Main memory; on machines with more, so much that hundreds of processes can map each other's. */
+static size_t default_size(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    const size_t all = pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)1 << 34;
+    return all < MOST_BY_DEFAULT ? all : MOST_BY_DEFAULT;
+}
+
+/* A descriptor that peers can map only for reading; the plain one where /proc is missing. */
+static int read_only_copy(int fd)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    const int copy = plait_descriptor_keep(open(path, O_RDONLY | O_CLOEXEC), PURPOSE);
+    return copy >= 0 ? copy : plait_descriptor_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0), PURPOSE);
+}
+
+static void write_header(const struct plait_arena *a)
+{
+    struct plait_arena_header *h = (struct plait_arena_header *)(void *)a->base;
+
+    h->layout = PLAIT_ARENA_LAYOUT;
+    h->pid = getpid();
+    h->token = a->token;
+    h->base = (uint64_t)(uintptr_t)a->base;
+    snprintf(h->version, sizeof h->version, "%s", plait_version());
+    atomic_thread_fence(memory_order_release);
+    memcpy(h->magic, PLAIT_ARENA_MAGIC, sizeof h->magic);
+}
+
+/*
+ * Bytes of the file: a page more than asked for, the header's. The default becomes what the limits on files and on the
+ * address space allow, if that is enough for comms; what the user asked for stays.
+ */
+static enum plait_status file_size(size_t bytes, size_t *out)
+{
+    const size_t most = plait_most_file_bytes(), mapped = plait_most_mapped_bytes() / SHARERS;
+
+    if (bytes == 0 && mapped < default_size())
+        bytes = mapped > LEAST_BY_DEFAULT ? mapped : LEAST_BY_DEFAULT;
+    *out = ((bytes ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1);
+    if (*out > most && bytes == 0 && most >= LEAST_BY_DEFAULT)
+        *out = most & ~(PAGE - 1);
+    if (*out <= most)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_SYSTEM,
+                      "no shared memory arena of %zu bytes: this process may make files, also of memory only, of at "
+                      "most %zu bytes; raise the limit (ulimit -f) or make the arena smaller (PLAIT_ARENA)",
+                      *out, most);
+}
+
+static enum plait_status make_arena(size_t bytes)
+{
+    struct plait_arena a = { .fd = -1 };
+    enum plait_status status = file_size(bytes, &a.size);
+
+    if (status == PLAIT_OK)
+        status = plait_fork_watch();
+    if (status != PLAIT_OK)
+        return status;
+    struct extent *all = malloc(sizeof *all);
+    void *base = NULL;
+    const int fd = plait_descriptor_keep(memfd_create("plait", MFD_CLOEXEC), PURPOSE);
+    if (all == NULL || fd < 0)
+        status = all == NULL
+                     ? plait_fail_memory("out of memory for the arena")
+                     : plait_fail_errno(
+                           errno, "no shared memory arena: memfd_create(), which a filter of system calls must allow");
+    else if (getrandom(&a.token, sizeof a.token, 0) != sizeof a.token)
+        status =
+            plait_fail_errno(errno, "no shared memory arena: getrandom(), which a filter of system calls must allow");
+    else if (ftruncate(fd, (off_t)a.size) != 0)
+        status = plait_fail_errno(errno, "no shared memory arena of %zu bytes (PLAIT_ARENA makes it smaller)", a.size);
+    else
+        status = plait_reserve(a.size, true, fd, "the shared memory arena", &base);
+    if (status == PLAIT_OK && (a.fd = read_only_copy(fd)) < 0)
+        status = plait_fail_errno(errno, "no descriptor of the shared memory arena");
+    if (status != PLAIT_OK)
+        goto fail;
+    a.base = base;
+    write_header(&a);
+    *all = (struct extent){ .start = PAGE, .size = a.size - PAGE };
+    extents = all;
+    arena_fd = fd;
+    generation = plait_generation;
+    nuser = 0;
+    arena = a;
+    return PLAIT_OK;
+fail:
+    free(all);
+    if (base != NULL)
+        munmap(base, a.size);
+    plait_descriptor_close(fd);
+    return status;
+}
+
+enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out)
+{
+    enum plait_status status = PLAIT_OK;
+
+    pthread_mutex_lock(&lock);
+    if (generation != plait_generation)
+        status = make_arena(bytes);
+    pthread_mutex_unlock(&lock);
+    if (status == PLAIT_OK)
+        *out = &arena;
+    return status;
+}
+
+static bool split(struct extent *e, size_t bytes)
+{
+    if (e->size == bytes)
+        return true;
+    struct extent *rest = malloc(sizeof *rest);
+    if (rest == NULL)
+        return false;
+    *rest = (struct extent){ e->start + bytes, e->size - bytes, 0, e->next };
+    e->size = bytes;
+    e->next = rest;
+    return true;
+}
+
+/*
+ * Get memory for a part of the arena now: a page that the system cannot give when it is touched ends the process
+ * (SIGBUS, or a kill by the control group).
+ */
+static enum plait_status back(size_t start, size_t bytes)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (size_t at = 0; at < bytes && status == PLAIT_OK;) {
+        /* Again for each part, as other processes take memory at the same time. */
+        if (bytes - at >= CHECK_LEAST && (status = plait_check_memory(bytes - at)) != PLAIT_OK)
+            break;
+        if ((status = plait_descriptor_check(arena_fd)) != PLAIT_OK)
+            break;
+        const size_t n = bytes - at < BACK_AT_ONCE ? bytes - at : BACK_AT_ONCE;
+        if (fallocate(arena_fd, 0, (off_t)(start + at), (off_t)n) == 0)
+            at += n;
+        else if (errno != EINTR)
+            status = plait_fail_errno(errno, "no memory for %zu bytes of the arena", bytes);
+    }
+    return status;
+}
+
+static void merge_with_next(struct extent *e)
+{
+    struct extent *next = e->next;
+
+    if (next == NULL || next->used > 0 || e->used > 0)
+        return;
+    e->size += next->size;
+    e->next = next->next;
+    free(next);
+}
+
+/* Give an extent back; with the last time its pages read as zero. False when there is none at `p`. */
+static bool give_back(void *p, bool touched)
+{
+    struct extent *e, *before = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (e = extents; e != NULL && !(e->used > 0 && arena.base + e->start == (char *)p); e = e->next)
+        before = e;
+    if (e != NULL && --e->used == 0) {
+        /* By the mapping: the descriptor may be the program's by now. Where memory is locked that is refused. */
+        if (madvise(p, e->size, MADV_REMOVE) != 0 &&
+            (!plait_descriptor_is_ours(arena_fd) ||
+             fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->start, (off_t)e->size) != 0) &&
+            touched)
+            memset(p, 0, e->size);
+        merge_with_next(e);
+        if (before != NULL)
+            merge_with_next(before);
+    }
+    pthread_mutex_unlock(&lock);
+    return e != NULL;
+}
+
+static enum plait_status carve(size_t bytes, struct extent **out)
+{
+    struct extent *e;
+
+    for (e = extents; e != NULL && (e->used > 0 || e->size < bytes); e = e->next)
+        ;
+    if (e == NULL)
+        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA%s)", bytes,
+                          arena.size - PAGE, arena.size + PAGE > plait_most_file_bytes() ? "; ulimit -f" : "");
+    if (!split(e, bytes))
+        return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
+    e->used = 1;
+    *out = e;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_arena_alloc(size_t bytes, void **out)
+{
+    const struct plait_arena *a;
+    enum plait_status status = plait_arena_get(0, &a);
+    const size_t rounded = bytes <= SIZE_MAX - PAGE ? (bytes + PAGE - 1) & ~(PAGE - 1) : SIZE_MAX;
+    struct extent *e = NULL;
+    size_t start = 0;
+
+    if (status != PLAIT_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    status = carve(rounded, &e);
+    if (status == PLAIT_OK)
+        start = e->start;
+    pthread_mutex_unlock(&lock);
+    if (status != PLAIT_OK)
+        return status;
+    status = back(start, rounded);
+    if (status == PLAIT_OK)
+        *out = a->base + start;
+    else
+        give_back(a->base + start, false);
+    return status;
+}
+
+bool plait_arena_free(void *p)
+{
+    return p == NULL || (generation == plait_generation && give_back(p, true));
+}
+
+size_t plait_arena_used(void)
+{
+    size_t used = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct extent *e = extents; e != NULL && generation == plait_generation; e = e->next)
+        used += e->used > 0 ? e->size : 0;
+    pthread_mutex_unlock(&lock);
+    return used;
+}
+
+/* ---- What is shown -------------------------------------------------------------------------------- */
+
+void plait_arena_show(struct plait_shown *block)
+{
+    pthread_mutex_lock(&lock);
+    struct plait_arena_header *h = (struct plait_arena_header *)(void *)arena.base;
+    atomic_store_explicit(&block->next, atomic_load_explicit(&h->first, memory_order_relaxed), memory_order_relaxed);
+    atomic_store_explicit(&h->first, (uint64_t)((char *)block - arena.base), memory_order_release);
+    pthread_mutex_unlock(&lock);
+}
+
+void plait_arena_hide(struct plait_shown *block)
+{
+    if (block == NULL || generation != plait_generation || !plait_arena_contains(block, sizeof *block))
+        return; /* a forked child leaves its parent's list alone */
+    pthread_mutex_lock(&lock);
+    struct plait_arena_header *h = (struct plait_arena_header *)(void *)arena.base;
+    const uint64_t offset = (uint64_t)((char *)block - arena.base);
+    _Atomic uint64_t *link = &h->first;
+    uint64_t at;
+    while ((at = atomic_load_explicit(link, memory_order_relaxed)) != 0 && at != offset)
+        link = &((struct plait_shown *)(void *)(arena.base + at))->next;
+    if (at == offset)
+        atomic_store_explicit(link, atomic_load_explicit(&block->next, memory_order_relaxed), memory_order_release);
+    pthread_mutex_unlock(&lock);
+}
+
+static bool contains(const struct plait_arena *a, const void *p, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)p, base = (uintptr_t)a->base;
+    return start >= base && start - base <= a->size && bytes <= a->size - (start - base);
+}
+
+bool plait_arena_contains(const void *p, size_t bytes)
+{
+    return contains(&arena, p, bytes);
+}
+
+/* All but the mapping. */
+static void drop(void)
+{
+    plait_descriptor_close(arena.fd);
+    plait_descriptor_close(arena_fd);
+    while (extents != NULL) {
+        struct extent *next = extents->next;
+        free(extents);
+        extents = next;
+    }
+}
+
+/* The child keeps the mapping, as the caller's data may lie there. */
+void plait_arena_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE) {
+        pthread_mutex_lock(&lock);
+        return;
+    }
+    if (when == PLAIT_FORK_CHILD && generation + 1 == plait_generation) {
+        drop();
+        inherited = arena;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool plait_arena_unload(void)
+{
+    pthread_mutex_lock(&lock);
+    const bool stays = generation == plait_generation && nuser > 0;
+    if (generation == plait_generation && !stays) {
+        munmap(arena.base, arena.size);
+        drop();
+        generation = 0;
+    }
+    pthread_mutex_unlock(&lock);
+    return !stays;
+}
+
+/* The arena, which may be there before any comm: as large as the configuration says. */
+static enum plait_status configured_arena(void)
+{
+    struct plait_config config;
+    const struct plait_arena *a;
+
+    pthread_mutex_lock(&lock);
+    const bool there = generation == plait_generation;
+    pthread_mutex_unlock(&lock);
+    if (there)
+        return PLAIT_OK;
+    const enum plait_status status = plait_config_load(&config);
+    return status == PLAIT_OK ? plait_arena_get(config.arena, &a) : status;
+}
+
+enum plait_status plait_mem_alloc(size_t bytes, void **out)
+{
+    enum plait_status status;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: out is NULL");
+    if (bytes == 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: bytes is 0; ask for at least 1");
+    status = configured_arena();
+    if (status == PLAIT_OK)
+        status = plait_arena_alloc(bytes, out);
+    nuser += status == PLAIT_OK;
+    return status;
+}
+
+/* The extent in use that has this address, or NULL. */
+static struct extent *extent_with(const void *inside)
+{
+    struct extent *e = generation == plait_generation && contains(&arena, inside, 1) ? extents : NULL;
+
+    while (e != NULL && (const char *)inside >= arena.base + e->start + e->size)
+        e = e->next;
+    return e != NULL && e->used > 0 && (const char *)inside >= arena.base + e->start ? e : NULL;
+}
+
+enum plait_status plait_mem_share(const void *inside, void **out)
+{
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_share: out is NULL");
+    pthread_mutex_lock(&lock);
+    struct extent *e = extent_with(inside);
+    if (e != NULL) {
+        e->used++;
+        nuser++;
+        *out = arena.base + e->start;
+    }
+    pthread_mutex_unlock(&lock);
+    if (e != NULL)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_ARG,
+                      "plait_mem_share: inside is %p, where this process has no library memory; give one in what "
+                      "plait_mem_alloc() or plait_fusion_data() returned",
+                      inside);
+}
+
+enum plait_status plait_mem_free(void *memory)
+{
+    if (memory == NULL || contains(&inherited, memory, 1)) /* a forked child leaves its parent's memory alone */
+        return PLAIT_OK;
+    enum plait_status status;
+    if (plait_device_used() != NULL && plait_device_free(memory, &status))
+        return status;
+    if (!plait_arena_free(memory))
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return",
+                          memory);
+    nuser--;
+    return PLAIT_OK;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "devices.h"
+
+#include "build.h"
+
+#include "base/fork.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "plugin/plugin.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#define DRIVER "libcuda.so.1"
+
+_Atomic(const struct plait_device_plugin *) plait_device;
+
+struct given { /* by plait_mem_alloc_as() */
+    struct given *next;
+    void *memory;
+    enum plait_memory kind;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct given *all;
+
+void plait_devices_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
+enum plait_status plait_device_fail(const char *what, const char *why)
+{
+    return plait_fail(PLAIT_ERR_SYSTEM, "%s: %s", what, why);
+}
+
+static enum plait_status load(const struct plait_config *config)
+{
+    const struct plait_device_plugin *plugin;
+    enum plait_status status;
+    const char *why;
+
+    if (config->cuda_driver[0] != '\0' && !config->for_tests)
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "PLAIT_CUDA_DRIVER is set, which is for tests only: unset it, or set PLAIT_FOR_TESTS=1 too");
+    status = plait_plugin_device("cuda", config->plugins, &plugin);
+    if (status != PLAIT_OK)
+        return status;
+    why = plugin->open(config->cuda_driver);
+    if (why != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "no GPU can be used: %s", why);
+    atomic_store_explicit(&plait_device, plugin, memory_order_release);
+    return PLAIT_OK;
+}
+
+static enum plait_status load_once(const struct plait_config *config, const struct plait_device_plugin **out)
+{
+    enum plait_status status = PLAIT_OK;
+
+    pthread_mutex_lock(&lock);
+    if (plait_device_used() == NULL)
+        status = load(config);
+    if (status == PLAIT_OK)
+        *out = plait_device_used();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+enum plait_status plait_device_get(const struct plait_device_plugin **out)
+{
+    struct plait_config config;
+
+    *out = plait_device_used();
+    if (*out != NULL)
+        return PLAIT_OK;
+    const enum plait_status status = plait_config_load(&config);
+    return status == PLAIT_OK ? load_once(&config, out) : status;
+}
+
+void plait_device_notice(const struct plait_config *config)
+{
+    const struct plait_device_plugin *plugin;
+    const char *name = config->cuda_driver[0] != '\0' ? config->cuda_driver : DRIVER;
+    void *driver;
+
+    if (!PLAIT_HAVE_CUDA || plait_device_used() != NULL)
+        return;
+    /* A child forked while the loader looks for files would crash in its own loader. */
+    pthread_mutex_lock(&lock);
+    driver = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (driver != NULL)
+        dlclose(driver);
+    pthread_mutex_unlock(&lock);
+    if (driver == NULL)
+        return;
+    if (load_once(config, &plugin) != PLAIT_OK)
+        plait_log(PLAIT_LOG_INFO, "this program has loaded %s, but its memory on GPUs cannot be used here: %s", name,
+                  plait_last_error());
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------- */
+
+static void keep(struct given *g)
+{
+    pthread_mutex_lock(&lock);
+    g->next = all;
+    all = g;
+    pthread_mutex_unlock(&lock);
+}
+
+static enum plait_status allocate(const char *name, enum plait_memory kind, int device, size_t bytes, void **out)
+{
+    const struct plait_device_plugin *plugin;
+    struct given *g;
+    enum plait_status status;
+    const char *why;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: out is NULL", name);
+    if (bytes == 0)
+        return plait_fail(PLAIT_ERR_ARG, "%s: bytes is 0; ask for at least 1", name);
+    status = plait_device_get(&plugin);
+    if (status != PLAIT_OK)
+        return status;
+    g = malloc(sizeof *g);
+    if (g == NULL)
+        return plait_fail_memory("out of memory for an allocation");
+    why = plugin->alloc(kind, device, bytes, &g->memory);
+    if (why != NULL) {
+        free(g);
+        return plait_fail(PLAIT_ERR_NOMEM, "%s: %zu bytes of memory of kind %s: %s", name, bytes,
+                          plait_memory_name(kind), why);
+    }
+    g->kind = kind;
+    keep(g);
+    *out = g->memory;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out)
+{
+    if (kind == PLAIT_MEMORY_HOST)
+        return plait_mem_alloc(bytes, out);
+    if ((unsigned)kind >= PLAIT_NMEMORY)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_as: kind is %d, which is no enum plait_memory", (int)kind);
+    return allocate("plait_mem_alloc_as", kind, -1, bytes, out);
+}
+
+enum plait_status plait_mem_alloc_on(int device, size_t bytes, void **out)
+{
+    if (device < 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc_on: device is %d; GPUs are 0 and more", device);
+    return allocate("plait_mem_alloc_on", PLAIT_MEMORY_DEVICE, device, bytes, out);
+}
+
+enum plait_status plait_device_now(int *out)
+{
+    struct plait_config config;
+    const char *why;
+    enum plait_status status = PLAIT_OK;
+
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_device_now: out is NULL");
+    if (plait_device_used() == NULL)
+        status = plait_config_load(&config);
+    if (status != PLAIT_OK)
+        return status;
+    if (plait_device_used() == NULL)
+        plait_device_notice(&config);
+    const struct plait_device_plugin *plugin = plait_device_used();
+    *out = -1;
+    why = plugin != NULL ? plugin->current(out) : NULL;
+    return why == NULL ? PLAIT_OK : plait_device_fail("plait_device_now", why);
+}
+
+bool plait_device_free(void *memory, enum plait_status *status)
+{
+    struct given **at = &all, *g;
+    const char *why = NULL;
+
+    pthread_mutex_lock(&lock);
+    while (*at != NULL && (*at)->memory != memory)
+        at = &(*at)->next;
+    g = *at;
+    if (g != NULL)
+        *at = g->next;
+    pthread_mutex_unlock(&lock);
+    if (g == NULL)
+        return false;
+    why = plait_device_used()->free(g->kind, memory);
+    *status = why == NULL ? PLAIT_OK : plait_device_fail("plait_mem_free", why);
+    if (why == NULL)
+        free(g);
+    else
+        keep(g); /* it can be freed again */
+    return true;
+}
+
+static enum plait_status find(const char *name, const void *memory, const void *out, struct plait_spot *place)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+
+    *place = (struct plait_spot){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: out is NULL", name);
+    const char *why = plugin != NULL && memory != NULL ? plugin->place(memory, place) : NULL;
+    return why == NULL ? PLAIT_OK : plait_device_fail(name, why);
+}
+
+enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out)
+{
+    struct plait_spot place;
+    const enum plait_status status = find("plait_mem_kind", memory, out, &place);
+
+    if (status == PLAIT_OK)
+        *out = place.kind;
+    return status;
+}
+
+enum plait_status plait_mem_device(const void *memory, int *out)
+{
+    struct plait_spot place;
+    const enum plait_status status = find("plait_mem_device", memory, out, &place);
+
+    if (status == PLAIT_OK)
+        *out = place.kind == PLAIT_MEMORY_DEVICE ? place.device : -1;
+    return status;
+}
+
+enum plait_status plait_device_aligned(const char *call, const char *which, const void *memory, size_t size)
+{
+    if (size == 0 || (uintptr_t)memory % size == 0) /* 0: a type that is refused elsewhere */
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s%s is %p, which is no multiple of %zu bytes, the size of its elements: copy it to memory "
+                      "of the GPU that is",
+                      call, which, memory, size);
+}
+
+enum plait_status plait_device_fits(const char *what, const void *memory, size_t size, const struct plait_queue *queue)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+    const int device = queue != NULL ? plugin->device_of(queue) : -1;
+    struct plait_spot at = { .kind = PLAIT_MEMORY_HOST, .device = -1 };
+    const char *why = plugin != NULL && memory != NULL ? plugin->place(memory, &at) : NULL;
+
+    if (why != NULL)
+        return plait_device_fail(what, why);
+    if (queue == NULL && at.kind == PLAIT_MEMORY_DEVICE)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s is %p, memory of GPU %d, but options.stream is NULL: set it to a stream of that GPU",
+                          what, memory, at.device);
+    if (queue != NULL && memory != NULL && (at.kind != PLAIT_MEMORY_DEVICE || at.device != device))
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s is %p, which is %s memory and not of GPU %d, whose options.stream is: allocate it there",
+                          what, memory, plait_memory_name(at.kind), device);
+    return queue != NULL ? plait_device_aligned(what, "", memory, size) : PLAIT_OK;
+}
+
+enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+    struct plait_spot place;
+
+    if (plugin == NULL || memory == NULL || plugin->place(memory, &place) != NULL || place.kind != PLAIT_MEMORY_DEVICE)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                      "%s: %s is %p, memory of GPU %d, which this call does not take yet: give it the host's", call,
+                      which, memory, place.device);
+}
+
+const char *plait_memory_name(enum plait_memory kind)
+{
+    static const char *const names[] = {
+#define PLAIT_X(symbol, name) [symbol] = name,
+        PLAIT_MEMORY_LIST(PLAIT_X)
+#undef PLAIT_X
+    };
+
+    return (unsigned)kind < PLAIT_NMEMORY ? names[kind] : "?";
+}

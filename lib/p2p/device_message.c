@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device_message.h"
+
+#include "base/status.h"
+#include "failure/failure.h"
+
+#include <stdio.h>
+
+/* Graphs may run beside each other, while what goes into one, or into none, is made to follow: plait_device_here(). */
+static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_letter *m)
+{
+    if (m->capture == 0)
+        return PLAIT_OK;
+    if (d->comm->remote != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
+    if (d->ncapture > 0 && d->capturing != m->capture)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "messages of one group are on streams of several captures: put them on streams of one, or in "
+                          "a group for each");
+    d->ncapture++;
+    d->capturing = m->capture;
+    return PLAIT_OK;
+}
+
+void plait_device_message_begin(struct plait_letter *m, struct plait_comm *comm)
+{
+    enum plait_status status = plait_device_captures(comm, m->queue, &m->capture);
+
+    if (status == PLAIT_OK)
+        status = check_capture(comm->device, m);
+    if (status == PLAIT_OK)
+        return;
+    m->capture = 0;
+    if (comm->failed == PLAIT_OK)
+        plait_comm_fail(comm, status, "%s", plait_last_error());
+}
+
+uint32_t plait_device_message_blame(const struct plait_comm *comm, char *text, size_t room)
+{
+    if (comm->device == NULL || comm->device->nstaging == 0)
+        return 0;
+    snprintf(text, room, "rank %u waits for its own stream: what was put there before has not happened", comm->rank);
+    return comm->rank + 1;
+}
+
+void plait_device_message_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
+{
+    struct plait_queue *queue = plait_device_here(comm);
+
+    if (queue != NULL)
+        plait_device_note(comm, comm->device->plugin->copy(queue, to, from, bytes));
+}
+
+/* Their queues wait for each other before and behind the copy. */
+void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_letter *from,
+                                    const struct plait_letter *to)
+{
+    plait_device_message_aim(comm, from);
+    plait_device_here(comm);
+    plait_device_message_aim(comm, to);
+    if (from->data != to->data)
+        plait_device_message_copy(comm, to->data, from->data, to->bytes);
+    plait_device_message_aim(comm, from);
+    plait_device_here(comm);
+}
+
+enum plait_status plait_device_message_end(const struct plait_letter *m, struct plait_comm *comm,
+                                           enum plait_status status)
+{
+    comm->device->ncapture -= m->capture != 0;
+    plait_device_rest(comm);
+    return status == PLAIT_OK ? plait_device_status(comm) : status;
+}

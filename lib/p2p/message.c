@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "message.h"
+
+#include "base/status.h"
+#include "comm/port.h"
+#include "device_message.h"
+#include "failure/failure.h"
+#include "message_agree.h"
+#include "message_stage.h"
+#include "message_wait.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_letter *m)
+{
+    return comm->peers[m->peer].link[m->queue != NULL ? PLAIT_CHANNEL_DEVICE_MESSAGES : PLAIT_CHANNEL_MESSAGES];
+}
+
+/* ---- Queues ---------------------------------------------------------------------------------------------- */
+
+static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
+{
+    struct plait_pair *pair = calloc(1, sizeof *pair);
+
+    if (pair == NULL)
+        return NULL;
+    pair->comm = comm;
+    pair->peer = peer;
+    plait_message_wait_init(pair);
+    return pair;
+}
+
+enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
+{
+    if (comm->messages == NULL) {
+        comm->stats.allocations++;
+        comm->messages = calloc(1, sizeof *comm->messages + comm->nrank * sizeof *comm->messages->pairs);
+    }
+    if (comm->messages != NULL && comm->messages->pairs[peer] == NULL) {
+        comm->stats.allocations++;
+        comm->messages->pairs[peer] = create_pair(comm, peer);
+    }
+    if (comm->messages == NULL || comm->messages->pairs[peer] == NULL)
+        return plait_fail_memory("out of memory for messages");
+    if (peer != comm->rank &&
+        (plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL ||
+         (comm->device != NULL && plait_connect(comm, peer, PLAIT_CHANNEL_DEVICE_MESSAGES) == NULL)))
+        return plait_fail_memory("no transport leads to rank %u, or memory is short", peer);
+    return PLAIT_OK;
+}
+
+static void push(struct plait_line *q, struct plait_request *r)
+{
+    if (q->first == NULL)
+        q->end = &q->first;
+    r->next = NULL;
+    *q->end = r;
+    q->end = &r->next;
+}
+
+static struct plait_request *pop(struct plait_line *q)
+{
+    struct plait_request *r = q->first;
+
+    q->first = r->next;
+    return r;
+}
+
+/* A device's memory is read where it lies, at once; but for another host's rank. */
+static uint64_t count_slices(const struct plait_comm *comm, const struct plait_letter *m)
+{
+    if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->queue != NULL && comm->peers[m->peer].mirror == NULL))
+        return 1;
+    return (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
+}
+
+/* May its receiver read what is gone if the sender fails? What lies in other processes cannot fault. */
+static bool borrows(const struct plait_comm *comm, const struct plait_letter *m)
+{
+    const struct plait_process *process = comm->peers[m->peer].process;
+
+    return m->queue != NULL || (process != NULL && process->base == NULL);
+}
+
+static void make_busy(struct plait_messages *all, struct plait_pair *pair)
+{
+    if (pair->busy)
+        return;
+    pair->busy = true;
+    pair->next_busy = all->busy;
+    all->busy = pair;
+}
+
+void plait_message_enter(struct plait_request *r)
+{
+    struct plait_pair *pair = r->comm->messages->pairs[r->letter.peer];
+
+    r->letter.slice = 0;
+    r->letter.lent = false;
+    r->letter.way = PLAIT_NPASSING;
+    r->letter.place = r->letter.began = 0;
+    r->letter.number = (r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs)->n++;
+    r->letter.nslice = count_slices(r->comm, &r->letter);
+}
+
+void plait_message_queue(struct plait_request *r)
+{
+    struct plait_messages *all = r->comm->messages;
+    struct plait_pair *pair = all->pairs[r->letter.peer];
+
+    push(r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs, r);
+    make_busy(all, pair);
+    if (r->letter.queue != NULL)
+        plait_device_message_begin(&r->letter, r->comm);
+    if (r->kind == PLAIT_REQUEST_SEND)
+        return;
+    all->nrecv++;
+    /*
+     * A rank that fails waits, before it gives up what it lent, for those that it sees receiving (comm.c): that is
+     * shown before the sender's failure is looked for, see turn_pair().
+     */
+    if (borrows(r->comm, &r->letter) && all->nborrow++ == 0)
+        atomic_store(&r->comm->own->receiving, 1);
+}
+
+static void show(struct plait_request *r)
+{
+    if (PLAIT_GUARDS && r->letter.place == 0)
+        plait_message_show(r);
+}
+
+/* The first of the queue, if it is open, and shown. */
+static struct plait_letter *begin_first(const struct plait_line *q)
+{
+    struct plait_request *r = plait_message_first(q);
+
+    if (r != NULL)
+        show(r);
+    return r != NULL ? &r->letter : NULL;
+}
+
+static void show_end(const struct plait_request *r)
+{
+    struct plait_message_record *record = plait_message_record(r->comm, &r->letter);
+
+    if (record != NULL)
+        atomic_store_explicit(&record->done, 1, memory_order_relaxed);
+}
+
+static void end_first(struct plait_line *q, enum plait_status status)
+{
+    struct plait_request *r = pop(q);
+
+    if (r->letter.queue != NULL)
+        status = plait_device_message_end(&r->letter, r->comm, status);
+    if (status == PLAIT_OK)
+        show_end(r);
+    plait_request_end(r, status);
+}
+
+static void end_recv(struct plait_pair *pair, enum plait_status status)
+{
+    struct plait_messages *all = pair->comm->messages;
+
+    all->nrecv--;
+    if (borrows(pair->comm, &pair->recvs.first->letter) && --all->nborrow == 0)
+        atomic_store_explicit(&pair->comm->own->receiving, 0, memory_order_release);
+    end_first(&pair->recvs, status);
+}
+
+/* ---- Slices ---------------------------------------------------------------------------------------------- */
+
+/* Of the next n slices, or of what is left. */
+static size_t next_bytes(const struct plait_letter *m, uint64_t n)
+{
+    const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
+
+    return m->nslice == 1 || left < n * PLAIT_MESSAGE_SLICE ? left : n * PLAIT_MESSAGE_SLICE;
+}
+
+static uint64_t slices_of(const struct plait_letter *m, size_t bytes)
+{
+    return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
+}
+
+/* To and from where it is staged. Short ones are not measured (lend.h). */
+static inline void stage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_passed m)
+{
+    if (m.bytes < PLAIT_LEAST_ONCE)
+        plait_copy(comm->kernels, to, from, m.bytes);
+    else
+        plait_lend_copy(comm, past ? PLAIT_STAGING_PAST : PLAIT_STAGING, to, from, m);
+}
+
+static inline void unstage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_passed m)
+{
+    if (m.bytes < PLAIT_LEAST_ONCE)
+        plait_copy(comm->kernels, to, from, m.bytes);
+    else
+        plait_lend_take(comm, past, to, from, m);
+}
+
+static inline struct plait_passed passed_of(const struct plait_letter *m, size_t bytes)
+{
+    return (struct plait_passed){
+        .bytes = bytes, .row = plait_lend_row(PLAIT_NCOLL, m->bytes), .whole = m->bytes, .waits = m->nslice > 1
+    };
+}
+
+/* Offer the next slice, or some that go together; false: not now. */
+static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
+{
+    struct plait_link *link = link_of(comm, m);
+    size_t bytes = next_bytes(m, 1);
+    const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
+    const bool small = bytes <= PLAIT_POST_DATA && m->queue == NULL;
+    bool lend = m->queue != NULL || (!small && link->transport->reaches(link, data, bytes, false));
+
+    plait_device_message_aim(comm, m);
+    if (!link->transport->ready(link, link->next_out))
+        return false;
+    link->past_out = false;
+    if (bytes >= PLAIT_LEAST_ONCE && !lend) {
+        const unsigned reads = link->transport->reaches(link, data, bytes, true);
+        if (m->way == PLAIT_NPASSING)
+            m->way = plait_lend(comm, m->peer, passed_of(m, bytes),
+                                1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST | reads << PLAIT_PASS_LENT, false);
+        lend = m->way == PLAIT_PASS_LENT;
+        if (lend)
+            bytes = next_bytes(m, PLAIT_MESSAGE_TOGETHER);
+        link->past_out = m->way == PLAIT_PASS_PAST;
+    }
+    if (!small && !lend) {
+        char *copy = plait_message_find_stage(comm, pair, link, bytes, link->past_out, status);
+        if (copy == NULL)
+            return false;
+        stage(comm, link->past_out, copy, data, passed_of(m, bytes));
+        data = copy;
+        comm->stats.bytes_staged += bytes;
+    }
+    if (!link->transport->offer(link, link->next_out, plait_message_print(m), plait_message_note(m), data, bytes,
+                                small) &&
+        small)
+        lend = true;
+    m->lent |= lend;
+    m->last = link->next_out++;
+    /* Sizes repeat: the lines that the next one will be staged in come while the caller works, as in tiny.c. */
+    if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
+        plait_expect(plait_message_small_stage(pair, link->next_out), bytes);
+    plait_message_count(comm, m, slices_of(m, bytes));
+    comm->stats.messages++;
+    comm->stats.bytes_sent += bytes;
+    return true;
+}
+
+/* Asked before and after its memory is read. */
+static bool has_failed(const struct plait_comm *comm, uint32_t rank)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load(&comm->peers[rank].control->failed) != PLAIT_OK;
+}
+
+/* What has come; false: its sender has failed, and may have given up its memory while it was read. */
+static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plait_link *link, char *to,
+                    const void *data, size_t bytes)
+{
+    if (bytes > 0 && data != to && m->queue != NULL)
+        plait_device_message_copy(comm, to, data, bytes);
+    else if (bytes > 0 && data != to)
+        unstage(comm, link->past_in, to, data, passed_of(m, bytes));
+    if (has_failed(comm, m->peer))
+        return false;
+    link->transport->release(link, link->next_in++);
+    comm->stats.bytes_copied += bytes;
+    plait_message_count(comm, m, slices_of(m, bytes));
+    return true;
+}
+
+/* Take the next slice, or those that were offered together; false: it has not come. */
+static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_status *status)
+{
+    struct plait_link *link = link_of(comm, m);
+    size_t bytes = next_bytes(m, 1);
+    char *to = m->data + m->slice * PLAIT_MESSAGE_SLICE;
+    size_t sent = bytes;
+
+    link->row = passed_of(m, bytes).row;
+    plait_device_message_aim(comm, m);
+    const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
+
+    if (data != NULL && sent > bytes && sent == next_bytes(m, slices_of(m, sent))) {
+        bytes = sent;
+        data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
+    }
+    if (data == NULL)
+        return false;
+    if (PLAIT_GUARDS && sent != bytes) { /* equal fingerprints of different messages: one in 2^32 */
+        *status =
+            plait_comm_blame(comm, PLAIT_ERR_MISMATCH, m->peer, "rank %u sends %zu bytes where rank %u expects %zu",
+                             m->peer, sent, comm->rank, bytes);
+        return false;
+    }
+    if (!receive(comm, m, link, to, data, bytes)) {
+        *status = plait_look_for_failures(comm);
+        return false;
+    }
+    return true;
+}
+
+/* May the memory of the last n messages up to this one be used again? Over a network they end in any order. */
+static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
+{
+    for (uint32_t i = 0; i < n && i < PLAIT_WINDOW; i++) /* what is a window behind is received */
+        if (!link->transport->sent(link, last - i))
+            return false;
+    return true;
+}
+
+/* ---- Past the queues ------------------------------------------------------------------------------------- */
+
+/* It is whole, and what another process is shown of it, or shows, is there to be read whoever ends meanwhile. */
+bool plait_message_passes(const struct plait_request *r)
+{
+    const struct plait_comm *comm = r->comm;
+    const struct plait_letter *m = &r->letter;
+    const struct plait_pair *pair = comm->messages->pairs[m->peer];
+
+    return m->bytes <= PLAIT_MESSAGE_SMALL && m->peer != comm->rank && comm->port == NULL && !borrows(comm, m) &&
+           (r->kind == PLAIT_REQUEST_SEND ? pair->sends.first : pair->recvs.first) == NULL;
+}
+
+bool plait_message_send_now(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+    struct plait_pair *pair = comm->messages->pairs[r->letter.peer];
+    enum plait_status status = PLAIT_OK;
+
+    if (has_failed(comm, pair->peer) || !offer(comm, pair, &r->letter, &status))
+        return false;
+    show(r); /* while it travels */
+    if (r->letter.lent) {
+        push(&pair->lent, r);
+        make_busy(comm->messages, pair);
+        return true;
+    }
+    show_end(r);
+    plait_request_end(r, PLAIT_OK);
+    return true;
+}
+
+bool plait_message_take_now(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+    struct plait_letter *m = &r->letter;
+    struct plait_link *link = link_of(comm, m);
+    size_t sent = m->bytes;
+    const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), m->data, &sent);
+    if (data == NULL)
+        show(r);
+    if (data == NULL || sent != m->bytes || !receive(comm, m, link, m->data, data, sent))
+        return false;
+    show(r);
+    show_end(r);
+    plait_request_end(r, PLAIT_OK);
+    return true;
+}
+
+/* ---- Turns ----------------------------------------------------------------------------------------------- */
+
+static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+{
+    bool moved = false;
+
+    for (struct plait_request *r; (r = plait_message_first(&pair->sends)) != NULL;) {
+        struct plait_letter *m = &r->letter;
+        while (m->slice < m->nslice && offer(comm, pair, m, status))
+            moved = true;
+        show(r); /* while it travels */
+        if (m->slice < m->nslice)
+            break;
+        if (m->lent)
+            push(&pair->lent, pop(&pair->sends));
+        else
+            end_first(&pair->sends, PLAIT_OK);
+    }
+    return moved;
+}
+
+static bool end_lent(const struct plait_comm *comm, struct plait_pair *pair)
+{
+    bool moved = false;
+
+    while (pair->lent.first != NULL) {
+        const struct plait_letter *m = &pair->lent.first->letter;
+        const struct plait_link *link = link_of(comm, m);
+        plait_device_message_aim(comm, m);
+        if (!all_sent(link, m->last, m->nslice))
+            break;
+        end_first(&pair->lent, PLAIT_OK);
+        moved = true;
+    }
+    return moved;
+}
+
+static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+{
+    bool moved = false;
+
+    for (struct plait_letter *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
+        moved = true;
+        /* One in a turn: else who copies without end offers nothing meanwhile. */
+        if (m->slice < m->nslice)
+            break;
+        end_recv(pair, PLAIT_OK);
+    }
+    return moved;
+}
+
+/* To itself: whole, when both are there. */
+static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+{
+    bool moved = false;
+
+    while (*status == PLAIT_OK) {
+        const struct plait_letter *s = begin_first(&pair->sends), *r = begin_first(&pair->recvs);
+        if (s == NULL || r == NULL)
+            break;
+        if (plait_message_note(s) != plait_message_note(r)) {
+            *status = plait_message_differs(comm, r, plait_message_note(s));
+            break;
+        }
+        if (r->queue != NULL)
+            plait_device_message_to_itself(comm, s, r);
+        else if (r->bytes > 0)
+            memmove(r->data, s->data, r->bytes);
+        comm->stats.bytes_copied += r->bytes;
+        end_first(&pair->sends, PLAIT_OK);
+        end_recv(pair, PLAIT_OK);
+        moved = true;
+    }
+    return moved;
+}
+
+/* What goes out. */
+static enum plait_status turn_out(struct plait_comm *comm, struct plait_pair *pair)
+{
+    enum plait_status status = PLAIT_OK;
+
+    pair->offered = false;
+    if (pair->peer == comm->rank || plait_message_first_out(pair) == NULL)
+        return PLAIT_OK;
+    if (has_failed(comm, pair->peer))
+        return plait_look_for_failures(comm);
+    pair->offered = offer_sends(comm, pair, &status);
+    return status;
+}
+
+/* What comes in, and what has been read of what went out. */
+static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *pair, bool rarely, bool *moved)
+{
+    const bool self = pair->peer == comm->rank;
+    enum plait_status status = PLAIT_OK;
+    bool in, out;
+
+    if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->offered)
+        return plait_message_wait_turn(comm, pair, false, false, rarely); /* for this rank's own streams */
+    if (!self && has_failed(comm, pair->peer))
+        return plait_look_for_failures(comm);
+    in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);
+    out = (self ? in : end_lent(comm, pair)) || pair->offered;
+    *moved |= in || out;
+    return status == PLAIT_OK ? plait_message_wait_turn(comm, pair, in, out, rarely) : status;
+}
+
+bool plait_messages_turn(struct plait_comm *comm, bool rarely)
+{
+    struct plait_messages *all = comm->messages;
+    enum plait_status status = PLAIT_OK;
+    bool moved = false;
+
+    if (all == NULL || all->busy == NULL)
+        return false;
+    /* What others wait for goes first: while this rank copies what has come they copy too. */
+    for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
+        status = turn_out(comm, pair);
+    for (struct plait_pair **at = &all->busy, *pair; (pair = *at) != NULL && status == PLAIT_OK;) {
+        status = turn_pair(comm, pair, rarely, &moved);
+        pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->lent.first != NULL;
+        if (pair->busy)
+            at = &pair->next_busy;
+        else
+            *at = pair->next_busy;
+    }
+    if (comm->port != NULL && moved && all->nrecv == 0)
+        plait_port_rest(comm->port);
+    if (status == PLAIT_OK && comm->failed == PLAIT_OK)
+        status = plait_device_status(comm);
+    if (status == PLAIT_OK)
+        return moved;
+    if (comm->failed == PLAIT_OK)
+        status = plait_comm_fail(comm, status, "%s", plait_last_error());
+    plait_requests_fail(comm, status);
+    return true;
+}
+
+uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank && n < most; r++) {
+        const struct plait_pair *pair = comm->messages->pairs[r];
+        if (pair != NULL && (plait_message_first(&pair->recvs) != NULL || plait_message_first_out(pair) != NULL))
+            n += plait_message_awaited(pair, ranks + n, most - n);
+    }
+    return n;
+}
+
+void plait_messages_fail(struct plait_comm *comm, enum plait_status status)
+{
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        struct plait_pair *pair = comm->messages->pairs[r];
+        while (pair != NULL && pair->lent.first != NULL)
+            end_first(&pair->lent, status);
+        while (pair != NULL && pair->sends.first != NULL)
+            end_first(&pair->sends, status);
+        while (pair != NULL && pair->recvs.first != NULL)
+            end_recv(pair, status);
+    }
+}
+
+void plait_messages_destroy(struct plait_comm *comm)
+{
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        struct plait_pair *pair = comm->messages->pairs[r];
+        if (pair != NULL) {
+            plait_arena_free(pair->small);
+            plait_arena_free(pair->stage);
+        }
+        free(pair);
+    }
+    free(comm->messages);
+    comm->messages = NULL;
+}
+
+size_t plait_messages_bytes(const struct plait_comm *comm)
+{
+    size_t bytes = 0;
+
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        const struct plait_pair *pair = comm->messages->pairs[r];
+        if (pair != NULL && pair->small != NULL)
+            bytes += PLAIT_MESSAGE_SMALL_STAGES;
+        if (pair != NULL && pair->stage != NULL)
+            bytes += PLAIT_MESSAGE_STAGES;
+    }
+    return bytes;
+}
+
+void plait_messages_empty(struct plait_comm *comm)
+{
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        struct plait_pair *pair = comm->messages->pairs[r];
+        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
+        if (pair == NULL || (pair->small == NULL && pair->stage == NULL) ||
+            !all_sent(link, link->next_out - 1, PLAIT_WINDOW))
+            continue;
+        plait_arena_free(pair->small);
+        plait_arena_free(pair->stage);
+        pair->small = pair->stage = NULL;
+    }
+}

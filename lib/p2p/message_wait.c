@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "message_wait.h"
+
+#include "base/clock.h"
+#include "device_message.h"
+#include "failure/failure.h"
+#include "failure/report.h"
+#include "message_agree.h"
+
+#include <stdio.h>
+
+enum { TURNS_A_LOOK = 16 }; /* without progress, to a look at what comes next */
+
+/* ---- The ring -------------------------------------------------------------------------------------------- */
+
+static uint32_t clamp(uint64_t n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+void plait_message_show(struct plait_request *r)
+{
+    struct plait_letter *m = &r->letter;
+    const struct plait_message_what what = { .number = m->number + 1,
+                                             .count = m->count,
+                                             .peer = m->peer,
+                                             .nslice = clamp(m->nslice),
+                                             .type = (uint8_t)m->type,
+                                             .send = r->kind == PLAIT_REQUEST_SEND };
+
+    if (m->began == 0 && what.nslice > 1)
+        m->began = plait_clock_ns();
+    m->place = ++r->comm->messages->nshown;
+    plait_message_ring_add(&r->comm->own->messages, m->place, &what, m->began, clamp(m->slice));
+}
+
+void plait_message_count(const struct plait_comm *comm, struct plait_letter *m, uint64_t n)
+{
+    struct plait_message_record *record = plait_message_record(comm, m);
+
+    m->slice += n;
+    if (record != NULL)
+        atomic_store_explicit(&record->slices, clamp(m->slice), memory_order_relaxed);
+}
+
+/* It waits long; later messages may have taken its place. now: 0: no longer. */
+static void note(struct plait_request *r, uint64_t now)
+{
+    if (r == NULL)
+        return;
+    if (r->letter.began == 0)
+        r->letter.began = now;
+    if (now > 0 && plait_message_record(r->comm, &r->letter) == NULL)
+        plait_message_show(r);
+    struct plait_message_record *record = plait_message_record(r->comm, &r->letter);
+    if (record == NULL)
+        return;
+    atomic_store_explicit(&record->began, r->letter.began, memory_order_relaxed);
+    atomic_store_explicit(&record->waiting, now > 0, memory_order_relaxed);
+    if (now > 0)
+        atomic_store_explicit(&record->waited, 1, memory_order_relaxed);
+}
+
+/* ---- Waiting --------------------------------------------------------------------------------------------- */
+
+uint32_t plait_message_awaited(const void *context, uint32_t *ranks, uint32_t most)
+{
+    const struct plait_pair *pair = context;
+
+    if (most == 0 || pair->peer == pair->comm->rank)
+        return 0;
+    *ranks = pair->peer;
+    return 1;
+}
+
+static bool needs(const void *context, uint32_t rank)
+{
+    const struct plait_pair *pair = context;
+    return rank == pair->peer && rank != pair->comm->rank;
+}
+
+static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w, const struct plait_letter *m,
+                      const char *verb, const char *side, char *text, size_t room)
+{
+    char message[160] = "";
+
+    if (pair->peer != pair->comm->rank)
+        plait_comm_waits_in(pair->comm, pair->peer, (w->start + w->last) / 2, message, sizeof message);
+    snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)%s", pair->peer, verb,
+             (unsigned long long)m->number + 1, side, pair->comm->rank, m->count, plait_dtype_name(m->type), message);
+    return pair->peer + 1;
+}
+
+/* The first of the queue is not open. */
+static uint32_t blame_stream(const struct plait_pair *pair, const struct plait_line *q, char *text, size_t room)
+{
+    const bool send = q->first->kind == PLAIT_REQUEST_SEND;
+    char call[96];
+
+    snprintf(call, sizeof call, "its %s %s rank %u (message #%llu)", send ? "send" : "receive", send ? "to" : "from",
+             pair->peer, (unsigned long long)q->first->letter.number + 1);
+    return plait_request_blame_stream(pair->comm, call, text, room);
+}
+
+static uint32_t blame_receiver(const void *context, char *text, size_t room)
+{
+    const struct plait_pair *pair = context;
+    const struct plait_request *out = plait_message_first_out(pair);
+    const uint32_t own = plait_device_message_blame(pair->comm, text, room);
+
+    return own           ? own
+           : out != NULL ? blame(pair, &pair->sending, &out->letter, "receive", "from", text, room)
+                         : blame_stream(pair, &pair->sends, text, room);
+}
+
+static uint32_t blame_sender(const void *context, char *text, size_t room)
+{
+    const struct plait_pair *pair = context;
+    const struct plait_request *in = plait_message_first(&pair->recvs);
+
+    return in != NULL ? blame(pair, &pair->receiving, &in->letter, "send", "to", text, room)
+                      : blame_stream(pair, &pair->recvs, text, room);
+}
+
+static void note_sending(const void *context, uint64_t now)
+{
+    note(plait_message_first_out(context), now);
+}
+
+static void note_receiving(const void *context, uint64_t now)
+{
+    note(plait_message_first(&((const struct plait_pair *)context)->recvs), now);
+}
+
+static const struct plait_wait_kind for_sending = { needs, blame_receiver, note_sending };
+static const struct plait_wait_kind for_receiving = { needs, blame_sender, note_receiving };
+
+void plait_message_wait_init(struct plait_pair *pair)
+{
+    plait_wait_init(&pair->sending, &for_sending, plait_message_awaited, pair);
+    plait_wait_init(&pair->receiving, &for_receiving, plait_message_awaited, pair);
+}
+
+/* head: what is awaited; NULL: nothing, or that which the first of `q` holds up. */
+static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
+                                const struct plait_line *q, bool moved, bool rarely)
+{
+    if (head == NULL && q->first != NULL && plait_message_first(q) == NULL)
+        head = plait_request_held_up(q->first);
+    if (moved || head == NULL) {
+        plait_wait_progress(comm, w);
+        return PLAIT_OK;
+    }
+    w->limit = head->letter.deadline;
+    return plait_wait_glance(comm, w, rarely);
+}
+
+/* Not at each turn: it keeps who waits from seeing that the message has come. */
+static bool is_due(const struct plait_wait *w)
+{
+    return w->turns % TURNS_A_LOOK == TURNS_A_LOOK - 1;
+}
+
+static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair, bool out)
+{
+    const struct plait_request *r = plait_message_first(&pair->recvs),
+                               *s = out ? NULL : plait_message_first(&pair->sends);
+    enum plait_status status = r != NULL ? plait_message_look_in(comm, &r->letter) : PLAIT_OK;
+
+    return status == PLAIT_OK && s != NULL ? plait_message_look_out(comm, &s->letter) : status;
+}
+
+enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool in, bool out,
+                                          bool rarely)
+{
+    const bool looks = rarely || is_due(&pair->receiving) || is_due(&pair->sending);
+    enum plait_status status = PLAIT_OK;
+
+    if (PLAIT_GUARDS && !in && pair->peer != comm->rank && looks)
+        status = look_for_mismatch(comm, pair, out);
+    if (status == PLAIT_OK)
+        status = glance(comm, &pair->receiving, plait_message_first(&pair->recvs), &pair->recvs, in, rarely);
+    if (status == PLAIT_OK)
+        status = glance(comm, &pair->sending, plait_message_first_out(pair), &pair->sends, out, rarely);
+    return status;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The checker: proves a whole comm's plans before anything runs.
+ *
+ * Each check may rely on the ones before it. Shape makes every field safe to use; matching pairs the
+ * messages; the deadlock check yields an order in which all steps can run; the race check shows that
+ * every other order computes the same; so one symbolic run in that order (meaning.c) proves the
+ * result for all of them. Nothing here trusts the builder: dependencies are read as given, and what
+ * they should have been is derived again from the spans.
+ */
+#include "base/status.h"
+#include "check.h"
+#include "plan/plan_check.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *plait_check_name(enum plait_check check)
+{
+    static const char *const names[] = {
+#define PLAIT_X(symbol, name, text) name,
+        PLAIT_CHECK_LIST(PLAIT_X)
+#undef PLAIT_X
+    };
+    return (unsigned)check < PLAIT_NCHECK ? names[check] : "?";
+}
+
+enum plait_status(plait_check_fail)(struct plait_checker *c, enum plait_check check, const char *format, ...)
+{
+    struct plait_report *r = c->report;
+    const int n = snprintf(r->text, sizeof r->text, "%.80s, %u rank%s: ", c->name, c->nrank, c->nrank == 1 ? "" : "s");
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(r->text + n, sizeof r->text - (size_t)n, format, args);
+    va_end(args);
+    r->failed = check;
+    return plait_fail(PLAIT_ERR_PLAN, "%s", r->text);
+}
+
+enum plait_status(plait_check_nomem)(const struct plait_checker *c)
+{
+    return plait_fail_memory("out of memory while checking %s for %u ranks", c->name, c->nrank);
+}
+
+/* All that proves a plan right; the figures come after. */
+static enum plait_status prove(struct plait_checker *c)
+{
+    enum plait_status status = plait_check_shape(c);
+
+    c->uneven = PLAIT_NONE;
+    if (status == PLAIT_OK)
+        status = plait_graph_init(c);
+    if (status == PLAIT_OK)
+        status = plait_check_matching(c);
+    if (status == PLAIT_OK)
+        status = plait_check_order(c, NULL);
+    if (status == PLAIT_OK)
+        status = plait_check_race(c);
+    if (status == PLAIT_OK)
+        status = plait_check_meaning(c);
+    return status;
+}
+
+static enum plait_status compare_claim(struct plait_checker *c, const struct plait_claim *claim)
+{
+    const struct plait_claim *seen = &c->report->seen;
+    const struct {
+        const char *what;
+        uint64_t seen, claimed;
+        bool at_most;
+    } figures[] = {
+        { "the depth", seen->depth, claim->depth, false },
+        { "the number of blocks", seen->nblk, claim->nblk, false },
+        { "the most blocks that a rank sends", seen->sent, claim->sent, false },
+        { "the most blocks that a rank receives", seen->received, claim->received, false },
+        { "the number of rounds", seen->rounds, claim->rounds, !claim->rounds_exact },
+    };
+
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        if (figures[i].at_most ? figures[i].seen > figures[i].claimed : figures[i].seen != figures[i].claimed)
+            return plait_check_fail(c, PLAIT_CHECK_CLAIM, "%s is %" PRIu64 ", but the claim is %s%" PRIu64,
+                                    figures[i].what, figures[i].seen, figures[i].at_most ? "at most " : "",
+                                    figures[i].claimed);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_plan_check(const char *name, const struct plait_shape *shape,
+                                   const struct plait_plan *const *plans, const struct plait_claim *claim,
+                                   struct plait_report *report)
+{
+    struct plait_report own;
+
+    if (shape == NULL || plans == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_check: %s is NULL", shape == NULL ? "shape" : "plans");
+    for (uint32_t r = 0; r < shape->nrank; r++)
+        if (plans[r] == NULL)
+            return plait_fail(PLAIT_ERR_ARG, "plait_plan_check: plans[%u] is NULL", r);
+    struct plait_checker c = { .name = name != NULL ? name : "",
+                               .plans = plans,
+                               .nrank = shape->nrank,
+                               .root = shape->root,
+                               .inplace = shape->inplace,
+                               .coll = shape->coll,
+                               .report = report != NULL ? report : &own };
+
+    memset(c.report, 0, sizeof *c.report);
+    enum plait_status status = prove(&c);
+    if (status == PLAIT_OK)
+        status = plait_check_figures(&c);
+    plait_graph_finish(&c.graph);
+    if (status != PLAIT_OK || claim == NULL)
+        return status;
+    return compare_claim(&c, claim);
+}
+
+enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
+                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds,
+                                     struct plait_step_of *uneven)
+{
+    struct plait_report report = { .failed = PLAIT_CHECK_SHAPE };
+    struct plait_checker c = { .name = name,
+                               .plans = plans,
+                               .nrank = shape->nrank,
+                               .root = shape->root,
+                               .inplace = shape->inplace,
+                               .coll = shape->coll,
+                               .report = &report,
+                               .kinds_of = rank,
+                               .kinds = kinds };
+
+    memset(kinds, 0, plans[rank]->nstep);
+    const enum plait_status status = prove(&c);
+    *uneven = (struct plait_step_of){ PLAIT_NONE, PLAIT_NONE };
+    if (status == PLAIT_OK && c.uneven != PLAIT_NONE)
+        *uneven = (struct plait_step_of){ c.graph.rank[c.uneven], plait_graph_index(&c.graph, c.uneven) };
+    plait_graph_finish(&c.graph);
+    return status;
+}
+
+enum plait_status plait_check_deadlock(const char *name, const struct plait_plan *const *plans, uint32_t nrank,
+                                       const uint32_t *const *node, struct plait_report *report)
+{
+    struct plait_report own;
+    struct plait_checker c = { .name = name, .plans = plans, .nrank = nrank, .report = report != NULL ? report : &own };
+
+    memset(c.report, 0, sizeof *c.report);
+    enum plait_status status = plait_graph_init(&c);
+    if (status == PLAIT_OK)
+        status = plait_check_matching(&c);
+    if (status == PLAIT_OK)
+        status = plait_check_order(&c, node);
+    plait_graph_finish(&c.graph);
+    return status;
+}
+
+/* An algorithm's flags are promises: selection relies on them. */
+static enum plait_status compare_flags(const struct plait_alg *alg, const struct plait_shape *shape,
+                                       struct plait_report *report)
+{
+    struct plait_checker c = { .name = alg->name, .nrank = shape->nrank, .report = report };
+
+    if (alg->canonical && !report->canonical)
+        return plait_check_fail(&c, PLAIT_CHECK_CLAIM, "claims the canonical order, but a block has another one");
+    if (alg->no_partials && !report->no_partials)
+        return plait_check_fail(&c, PLAIT_CHECK_CLAIM, "claims that no partial results travel, but one does");
+    return PLAIT_OK;
+}
+
+/* claim: NULL: whatever it costs */
+static enum plait_status check_alg(const struct plait_alg *alg, const struct plait_shape *shape,
+                                   const struct plait_claim *claim, struct plait_report *report)
+{
+    struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
+    enum plait_status status = PLAIT_OK;
+
+    memset(report, 0, sizeof *report);
+    if (plans == NULL)
+        return plait_fail_memory("out of memory while checking %s", alg->name);
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
+        status = plait_plan_emit(alg, shape, r, &plans[r]);
+    if (status == PLAIT_OK) {
+        status = plait_plan_check(alg->name, shape, (const struct plait_plan *const *)plans, claim, report);
+    } else { /* a rule of the builder is a rule of shape */
+        report->failed = PLAIT_CHECK_SHAPE;
+        snprintf(report->text, sizeof report->text, "%.500s", plait_last_error());
+    }
+    if (status == PLAIT_OK)
+        status = compare_flags(alg, shape, report);
+    for (uint32_t r = 0; r < shape->nrank; r++)
+        plait_plan_destroy(plans[r]);
+    free(plans);
+    return status;
+}
+
+enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plait_shape *shape,
+                                  struct plait_report *report)
+{
+    if (alg == NULL || shape == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: %s is NULL", alg == NULL ? "alg" : "shape");
+    if (plait_alg_fault(alg) != NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: alg %s", plait_alg_fault(alg));
+    const enum plait_status status = plait_shape_check("plait_alg_check", shape);
+    if (status != PLAIT_OK)
+        return status;
+    if (shape->coll != alg->coll)
+        return plait_fail(PLAIT_ERR_ARG, "plait_alg_check: algorithm '%s' is for %s, but the shape is of %s", alg->name,
+                          plait_coll_name(alg->coll), plait_coll_name(shape->coll));
+    const struct plait_claim claim = alg->claim(alg, shape);
+    struct plait_report own;
+
+    return check_alg(alg, shape, &claim, report != NULL ? report : &own);
+}
+
+enum plait_status plait_alg_prove(const struct plait_alg *alg, const struct plait_shape *shape)
+{
+    struct plait_report report;
+
+    return check_alg(alg, shape, NULL, &report);
+}

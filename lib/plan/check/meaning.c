@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Meaning and same bits: one symbolic run of all ranks.
+ *
+ * A slot holds a value: which block it is, which ranks have contributed, and a hash of the expression
+ * that was evaluated. A message is done in one go, so values go from slot to slot and no message is
+ * ever stored. What IN and OUT hold at the start and must hold at the end is the collective's geometry. Values share
+ * their contributor sets; a step of many blocks usually makes one new set.
+ *
+ * The hash of a op b depends on the order of a and b: equal hashes mean equal bits even for operators
+ * that are neither commutative nor associative, and for what a NaN carries.
+ */
+#include "check.h"
+#include "plan/plan_check.h"
+#include "sets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct value {
+    uint64_t expr; /* hash of the expression */
+    uint32_t set;  /* contributors; PLAIT_NONE: the slot was never written */
+    uint32_t blk;
+    uint32_t base; /* first slot of the span that was written together */
+    uint32_t step; /* who wrote it */
+};
+
+struct meaning {
+    struct plait_checker *c;
+    struct plait_sets sets;
+    struct value **slots;            /* [nrank][] OUT, then TMP */
+    struct plait_geometry *geometry; /* [nrank] */
+    bool combines;
+};
+
+static uint64_t leaf(uint32_t rank)
+{
+    return plait_mix(rank + 0x5eed5eed00000000u);
+}
+
+static uint64_t combined(uint64_t x, uint64_t y)
+{
+    return plait_mix(3 * x + plait_mix(y));
+}
+
+/* E(n) = E(m) + E(n-m), m the largest power of two below n, over the ranks first .. first+n-1. */
+static uint64_t canonical(uint32_t first, uint32_t n)
+{
+    uint32_t m = 1;
+
+    if (n == 1)
+        return leaf(first);
+    while (m < n - m)
+        m *= 2;
+    return combined(canonical(first, m), canonical(first + m, n - m));
+}
+
+static struct value *slot_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
+{
+    return &m->slots[rank][span.slot + i + (span.buf == PLAIT_TMP ? m->geometry[rank].out.nslot : 0)];
+}
+
+static uint32_t block_of(const struct plait_side *side, uint32_t slot)
+{
+    return side->blk + slot * side->stride;
+}
+
+/* The value that block i of the step reads from `span`; the input is what it always was unless it is the output. */
+static struct value value_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
+{
+    const struct plait_geometry *g = &m->geometry[rank];
+    uint32_t alias = PLAIT_NONE;
+
+    if (span.buf != PLAIT_IN)
+        return *slot_at(m, rank, span, i);
+    alias = plait_alias(g, m->c->plans[rank], span.slot + i);
+    if (alias != PLAIT_NONE)
+        return m->slots[rank][alias];
+    return (struct value){ leaf(rank), rank, block_of(&g->in, span.slot + i), span.slot, 0 };
+}
+
+static enum plait_status read_fault(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i,
+                                    const char *fault, uint32_t number)
+{
+    const struct plait_step *s = plait_graph_step(m->c, n);
+    const struct plait_span at = { span.buf, span.slot + i };
+
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u reads %s as block %u, which %s %u",
+                            m->c->graph.rank[n], plait_graph_index(&m->c->graph, n), plait_span_text(at, 1).s,
+                            s->blk + i, fault, number);
+}
+
+/* May step n read block i of its blocks from `span`? */
+static enum plait_status check_read(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i)
+{
+    const uint32_t rank = m->c->graph.rank[n], first = plait_graph_step(m->c, n)->blk;
+    const struct value v = value_at(m, rank, span, i);
+    const uint32_t blk = first == PLAIT_AS_LIES ? v.blk : first + i;
+
+    if (v.set == PLAIT_NONE) {
+        const struct plait_span at = { span.buf, span.slot + i };
+        return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u (%s) reads %s, which was never written",
+                                rank, plait_graph_index(&m->c->graph, n), plait_block_text(plait_graph_step(m->c, n)).s,
+                                plait_span_text(at, 1).s);
+    }
+    if (v.blk != blk)
+        return read_fault(m, n, span, i, "holds block", v.blk);
+    if (span.buf == PLAIT_TMP && m->geometry[rank].kind == PLAIT_KIND_VECTOR && v.base != span.slot)
+        return read_fault(m, n, span, i, "was written as part of a span that starts at slot", v.base);
+    return PLAIT_OK;
+}
+
+static unsigned kind_of(const struct meaning *m, struct value v)
+{
+    const uint32_t size = m->sets.size[v.set];
+
+    return size == m->c->nrank ? PLAIT_VALUE_FINAL : size == 1 ? PLAIT_VALUE_SINGLE : PLAIT_VALUE_PARTIAL;
+}
+
+/* Step n has values of these kinds in one span. */
+static void note_kinds(const struct meaning *m, uint32_t n, unsigned kinds)
+{
+    struct plait_checker *c = m->c;
+
+    if ((kinds & PLAIT_VALUE_PARTIAL) && kinds != PLAIT_VALUE_PARTIAL && c->uneven == PLAIT_NONE)
+        c->uneven = n;
+}
+
+/* They are what the step moves or makes. */
+static void note_result(const struct meaning *m, uint32_t n, unsigned kinds)
+{
+    note_kinds(m, n, kinds);
+    if (m->c->kinds != NULL && m->c->graph.rank[n] == m->c->kinds_of)
+        m->c->kinds[plait_graph_index(&m->c->graph, n)] = (unsigned char)kinds;
+}
+
+static enum plait_status check_reads(struct meaning *m, uint32_t n, struct plait_span span)
+{
+    const uint32_t nblk = plait_graph_step(m->c, n)->nblk;
+    enum plait_status status = PLAIT_OK;
+    unsigned kinds = 0;
+
+    for (uint32_t i = 0; i < nblk && status == PLAIT_OK; i++) {
+        status = check_read(m, n, span, i);
+        if (status == PLAIT_OK)
+            kinds |= kind_of(m, value_at(m, m->c->graph.rank[n], span, i));
+    }
+    note_kinds(m, n, kinds);
+    return status;
+}
+
+/* In OUT each block has its own place, which has the size of that block. */
+static enum plait_status check_write(struct meaning *m, uint32_t n)
+{
+    const struct plait_step *s = plait_graph_step(m->c, n);
+    const uint32_t rank = m->c->graph.rank[n];
+
+    for (uint32_t i = 0; s->dst.buf == PLAIT_OUT && i < s->nblk; i++) {
+        const struct plait_span at = { PLAIT_OUT, (s->dst.slot + i) & 0x3fffffffu };
+        if (block_of(&m->geometry[rank].out, at.slot) != s->blk + i)
+            return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u step %u writes block %u into %s", rank,
+                                    plait_graph_index(&m->c->graph, n), s->blk + i, plait_span_text(at, 1).s);
+    }
+    return PLAIT_OK;
+}
+
+/* Step n writes v into block i of its destination. The reference on v's set goes over to the slot. */
+static void write_value(struct meaning *m, uint32_t n, uint32_t i, struct value v)
+{
+    const struct plait_step *s = plait_graph_step(m->c, n);
+    struct value *slot = slot_at(m, m->c->graph.rank[n], s->dst, i);
+
+    v.base = s->dst.slot;
+    v.step = plait_graph_index(&m->c->graph, n);
+    if (slot->set != PLAIT_NONE)
+        plait_sets_drop(&m->sets, slot->set);
+    *slot = v;
+}
+
+/* Step `to` writes what step `from`, of another rank for a message, reads. */
+static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
+{
+    const struct plait_step *s = plait_graph_step(m->c, from);
+    const uint32_t rank = m->c->graph.rank[from];
+    enum plait_status status = check_reads(m, from, s->a);
+    unsigned kinds = 0;
+
+    if (status == PLAIT_OK)
+        status = check_write(m, to);
+    for (uint32_t i = 0; i < s->nblk && status == PLAIT_OK; i++) {
+        const struct value v = value_at(m, rank, s->a, i);
+        if (s->verb == PLAIT_STEP_SEND && m->combines && m->sets.size[v.set] > 1 && m->sets.size[v.set] < m->c->nrank)
+            m->c->report->no_partials = false;
+        kinds |= kind_of(m, v);
+        plait_sets_hold(&m->sets, v.set);
+        write_value(m, to, i, v);
+    }
+    note_result(m, from, kinds);
+    note_result(m, to, kinds);
+    return status;
+}
+
+static enum plait_status double_count(struct meaning *m, uint32_t n, uint32_t blk, uint32_t contributor)
+{
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
+                            "rank %u step %u adds the contribution of rank %u to block %u twice", m->c->graph.rank[n],
+                            plait_graph_index(&m->c->graph, n), contributor, blk);
+}
+
+static enum plait_status reduce(struct meaning *m, uint32_t n)
+{
+    const struct plait_step *s = plait_graph_step(m->c, n);
+    const uint32_t rank = m->c->graph.rank[n];
+    uint32_t last_a = PLAIT_NONE, last_b = PLAIT_NONE, set = PLAIT_NONE;
+    unsigned kinds = 0;
+    enum plait_status status = check_reads(m, n, s->a);
+
+    if (status == PLAIT_OK)
+        status = check_reads(m, n, s->b);
+    if (status == PLAIT_OK)
+        status = check_write(m, n);
+    for (uint32_t i = 0; i < s->nblk && status == PLAIT_OK; i++) {
+        const struct value a = value_at(m, rank, s->a, i), b = value_at(m, rank, s->b, i);
+        if (a.set != last_a || b.set != last_b) {
+            const uint32_t twice = plait_sets_common(&m->sets, a.set, b.set);
+            if (twice != PLAIT_NONE)
+                return double_count(m, n, s->blk + i, twice);
+            set = plait_sets_unite(&m->sets, a.set, b.set);
+            if (set == PLAIT_NONE)
+                return plait_check_nomem(m->c);
+            last_a = a.set;
+            last_b = b.set;
+        } else {
+            plait_sets_hold(&m->sets, set);
+        }
+        const struct value v = { .expr = combined(a.expr, b.expr), .set = set, .blk = s->blk + i };
+        kinds |= kind_of(m, v);
+        write_value(m, n, i, v);
+    }
+    note_result(m, n, kinds);
+    return status;
+}
+
+static enum plait_status run(struct meaning *m)
+{
+    const struct plait_graph *g = &m->c->graph;
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t i = 0; i < g->nnode && status == PLAIT_OK; i++) {
+        uint32_t n = g->order[i];
+        switch (plait_graph_step(m->c, n)->verb) {
+        case PLAIT_STEP_SEND:
+            status = move(m, n, g->pair[n]);
+            break;
+        case PLAIT_STEP_RECV:
+            status = move(m, g->pair[n], n);
+            break;
+        case PLAIT_STEP_COPY:
+            status = move(m, n, n);
+            break;
+        default:
+            status = reduce(m, n);
+        }
+    }
+    return status;
+}
+
+/* A block that is only moved is its source's contribution alone. Its number is right, as the input has no others. */
+static enum plait_status check_moved(struct meaning *m, uint32_t rank, uint32_t slot, uint32_t blk)
+{
+    const struct value *v = &m->slots[rank][slot];
+    const uint32_t source = plait_block_source(m->c->coll, m->c->nrank, m->c->root, blk);
+
+    if (v->set == source && v->blk == blk)
+        return PLAIT_OK;
+    return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
+                            "rank %u ends with something else in out[%u] (written by step %u) than block %u of rank %u",
+                            rank, slot, v->step, blk, source);
+}
+
+/* OUT[slot] of a rank against what the collective promises. */
+static enum plait_status check_result(struct meaning *m, uint32_t rank, uint32_t slot)
+{
+    const struct value *v = &m->slots[rank][slot];
+    const uint32_t blk = block_of(&m->geometry[rank].out, slot);
+    uint32_t missing = PLAIT_NONE;
+
+    if (v->set == PLAIT_NONE)
+        return plait_check_fail(m->c, PLAIT_CHECK_MEANING, "rank %u never writes out[%u] (block %u)", rank, slot, blk);
+    if (!m->combines)
+        return check_moved(m, rank, slot, blk);
+    if (plait_sets_is_all(&m->sets, v->set, &missing))
+        return PLAIT_OK;
+    if (missing != PLAIT_NONE && m->sets.exact)
+        return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
+                                "rank %u ends with %u of %u contributions in out[%u] (block %u, written by step %u): "
+                                "that of rank %u is missing",
+                                rank, m->sets.size[v->set], m->c->nrank, slot, v->blk, v->step, missing);
+    return plait_check_fail(
+        m->c, PLAIT_CHECK_MEANING,
+        "rank %u ends with other contributions in out[%u] (block %u, written by step %u) than each rank's once", rank,
+        slot, v->blk, v->step);
+}
+
+static enum plait_status check_results(struct meaning *m)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t r = 0; r < m->c->nrank; r++)
+        for (uint32_t s = 0; s < m->geometry[r].out.nslot && status == PLAIT_OK; s++)
+            status = check_result(m, r, s);
+    return status;
+}
+
+/* Every rank that has a block at the end against the first one that has it. */
+static enum plait_status check_same_bits(struct meaning *m)
+{
+    const uint32_t nblk = m->c->plans[0]->nblk;
+    const uint64_t order = canonical(0, m->c->nrank);
+    struct value *first = malloc(nblk * sizeof *first);
+    uint32_t *owner = malloc(nblk * sizeof *owner); /* the rank that has `first` */
+    enum plait_status status = first != NULL && owner != NULL ? PLAIT_OK : plait_check_nomem(m->c);
+
+    for (uint32_t b = 0; status == PLAIT_OK && b < nblk; b++)
+        owner[b] = PLAIT_NONE;
+    m->c->report->canonical = m->combines;
+    for (uint32_t r = 0; r < m->c->nrank; r++)
+        for (uint32_t s = 0; status == PLAIT_OK && s < m->geometry[r].out.nslot; s++) {
+            const struct value *v = &m->slots[r][s];
+            const uint32_t blk = block_of(&m->geometry[r].out, s);
+            if (owner[blk] == PLAIT_NONE) {
+                owner[blk] = r;
+                first[blk] = *v;
+            } else if (v->expr != first[blk].expr) {
+                status = plait_check_fail(m->c, PLAIT_CHECK_SAME_BITS,
+                                          "rank %u step %u writes block %u, combined in another order than rank %u's",
+                                          r, v->step, blk, owner[blk]);
+            }
+            m->c->report->canonical &= v->expr == order;
+        }
+    free(first);
+    free(owner);
+    return status;
+}
+
+static bool init_slots(struct meaning *m)
+{
+    for (uint32_t r = 0; r < m->c->nrank; r++) {
+        const struct plait_geometry *g = &m->geometry[r];
+        const size_t n = (size_t)g->out.nslot + m->c->plans[r]->ntmp;
+        struct value *slots = m->slots[r] = malloc((n + 1) * sizeof *slots);
+        if (slots == NULL)
+            return false;
+        for (size_t i = 0; i < n; i++)
+            slots[i] = (struct value){ .set = PLAIT_NONE };
+        for (uint32_t i = 0; i < g->in.nslot; i++) {
+            const uint32_t alias = plait_alias(g, m->c->plans[r], i);
+            if (alias != PLAIT_NONE)
+                slots[alias] = (struct value){ leaf(r), r, block_of(&g->in, i), alias, 0 };
+        }
+    }
+    return true;
+}
+
+enum plait_status plait_check_meaning(struct plait_checker *c)
+{
+    struct meaning m = { .c = c };
+    enum plait_status status;
+
+    m.slots = calloc(c->nrank, sizeof *m.slots);
+    m.geometry = malloc(c->nrank * sizeof *m.geometry);
+    for (uint32_t r = 0; m.geometry != NULL && r < c->nrank; r++)
+        m.geometry[r] = plait_geometry_at(c, r);
+    m.combines = m.geometry != NULL && m.geometry[0].combines;
+    c->report->no_partials = m.combines;
+    c->report->probabilistic = c->nrank > PLAIT_EXACT_RANKS;
+    if (m.slots == NULL || m.geometry == NULL || !init_slots(&m) || !plait_sets_init(&m.sets, c->nrank))
+        status = plait_check_nomem(c);
+    else
+        status = run(&m);
+    if (status == PLAIT_OK)
+        status = check_results(&m);
+    if (status == PLAIT_OK)
+        status = check_same_bits(&m);
+    for (uint32_t r = 0; m.slots != NULL && r < c->nrank; r++)
+        free(m.slots[r]);
+    free(m.slots);
+    free(m.geometry);
+    plait_sets_finish(&m.sets);
+    return status;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sets of contributing ranks, shared by the values that have them.
+ *
+ * Exact: one bit for each rank. Sums: two random 64-bit weights per rank, added up; a rank that is
+ * missing or counted twice changes the sum but for a chance of about 2^-64. A set is a number;
+ * 0 .. nrank-1 are the single ranks and live for ever, the others are counted and reused.
+ */
+#ifndef PLAIT_LIB_PLAN_CHECK_SETS_H
+#define PLAIT_LIB_PLAN_CHECK_SETS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PLAIT_EXACT_RANKS 1024
+
+struct plait_sets {
+    bool exact;
+    uint32_t nrank, nword; /* words of a set */
+    uint32_t nset, cset;   /* in use or free; room */
+    uint32_t free;         /* first of the list of free sets, linked through ref */
+    uint64_t *word;        /* [cset][nword] */
+    uint64_t all[2];       /* the sums of all ranks */
+    uint32_t *ref;         /* [cset] values that have it */
+    uint32_t *size;        /* [cset] contributions, each counted as often as it came in */
+};
+
+bool plait_sets_init(struct plait_sets *s, uint32_t nrank);
+void plait_sets_finish(struct plait_sets *s);
+
+/*
+ * The union of two disjoint sets, with one reference; PLAIT_NONE when memory is short.
+ * plait_sets_common: a rank that is in both, else PLAIT_NONE; sums can only tell when the sizes do not fit.
+ */
+uint32_t plait_sets_unite(struct plait_sets *s, uint32_t x, uint32_t y);
+uint32_t plait_sets_common(const struct plait_sets *s, uint32_t x, uint32_t y);
+
+/* Is it all ranks, once each? If not, *missing is a rank that is not in it, or PLAIT_NONE. */
+bool plait_sets_is_all(const struct plait_sets *s, uint32_t x, uint32_t *missing);
+
+static inline void plait_sets_hold(struct plait_sets *s, uint32_t x)
+{
+    if (x >= s->nrank)
+        s->ref[x]++;
+}
+
+static inline void plait_sets_drop(struct plait_sets *s, uint32_t x)
+{
+    if (x < s->nrank || --s->ref[x] > 0)
+        return;
+    s->ref[x] = s->free;
+    s->free = x;
+}
+
+/* A hash whose bits are as good as random. */
+static inline uint64_t plait_mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+#endif

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The builder: turns moves in program order into a plan.
+ *
+ * An author writes moves as if they ran one after the other. The builder keeps, for every slot of
+ * every buffer, the last step that wrote it and the steps that have read it since; from these it
+ * derives what each new step must wait for: read after write, write after read, write after write.
+ * In place, slots of IN and OUT that hold the same block are one. The first broken rule is kept and everything after it
+ * is ignored, so that emitters contain no error handling.
+ */
+#include <plait/plan.h>
+
+#include "base/status.h"
+#include "plan_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct plait_span) == 4, "a span is one word");
+_Static_assert(sizeof(struct plait_step) == 32, "two steps per cache line");
+_Static_assert(offsetof(struct plait_plan, step) == 36, "a plan has no padding, so that equal ones have equal bytes");
+
+#define NONE UINT32_MAX
+
+struct reader { /* a step that read a slot since its last write */
+    uint32_t step, next;
+};
+
+struct slot {
+    uint32_t writer; /* last step that wrote it, or NONE */
+    uint32_t reader; /* first of a list, or NONE */
+};
+
+struct plait_builder {
+    const struct plait_alg *alg;
+    const struct plait_shape *shape;
+    struct plait_geometry geometry;
+    uint32_t rank, nblk, ntmp, lane, nlane;
+    enum plait_status status;
+
+    struct slot *slots; /* OUT, IN (those that are no slot of OUT too), then TMP */
+    size_t cslot;
+    struct reader *readers;
+    uint32_t nreader, creader;
+    struct plait_step *steps;
+    uint32_t nstep, cstep;
+    uint32_t *deps;
+    uint32_t ndep, cdep;
+};
+
+static void fail(struct plait_builder *b, const char *what)
+{
+    if (b->status == PLAIT_OK)
+        b->status = plait_fail(PLAIT_ERR_PLAN, "%s, %u ranks: rank %u step %u: %s", b->alg->name, b->shape->nrank,
+                               b->rank, b->nstep, what);
+}
+
+/* Make room for one more element; false (and the sticky error) when memory is short. */
+static bool reserve(struct plait_builder *b, void **array, uint32_t n, uint32_t *capacity, size_t size)
+{
+    if (n < *capacity)
+        return true;
+    const uint32_t grown = *capacity ? 2 * *capacity : 64;
+    void *p = realloc(*array, grown * size);
+    if (p == NULL) {
+        if (b->status == PLAIT_OK)
+            b->status = plait_fail_memory("%s: out of memory for a plan of %u steps", b->alg->name, b->nstep);
+        return false;
+    }
+    *array = p;
+    *capacity = grown;
+    return true;
+}
+
+static bool span_fits(const struct plait_builder *b, struct plait_span s, uint32_t nblk)
+{
+    const uint32_t nslot[] = {
+        [PLAIT_IN] = b->geometry.in.nslot, [PLAIT_OUT] = b->geometry.out.nslot, [PLAIT_TMP] = b->ntmp
+    };
+    return s.buf < PLAIT_NBUF && (uint64_t)s.slot + nblk <= nslot[s.buf];
+}
+
+static struct slot *slot_at(struct plait_builder *b, struct plait_span s, uint32_t i)
+{
+    const struct plait_side *in = &b->geometry.in, *out = &b->geometry.out;
+    const uint32_t n = s.slot + i;
+    uint32_t alias = NONE;
+
+    switch (s.buf) {
+    case PLAIT_TMP:
+        return &b->slots[(size_t)out->nslot + in->nslot + n];
+    case PLAIT_IN:
+        if (b->shape->inplace)
+            alias = plait_side_slot(out, in->blk + n * in->stride);
+        return &b->slots[alias != NONE ? alias : out->nslot + (size_t)n];
+    default:
+        return &b->slots[n];
+    }
+}
+
+static bool same_place(struct plait_builder *b, struct plait_span x, struct plait_span y, uint32_t nblk)
+{
+    if (!span_fits(b, x, nblk) || !span_fits(b, y, nblk))
+        return false;
+    for (uint32_t i = 0; i < nblk; i++)
+        if (slot_at(b, x, i) != slot_at(b, y, i))
+            return false;
+    return nblk > 0;
+}
+
+static void depend(struct plait_builder *b, uint32_t on)
+{
+    if (on == NONE || on == b->nstep)
+        return;
+    if (reserve(b, (void **)&b->deps, b->ndep, &b->cdep, sizeof *b->deps))
+        b->deps[b->ndep++] = on;
+}
+
+static void read_span(struct plait_builder *b, struct plait_span s, uint32_t nblk)
+{
+    for (uint32_t i = 0; i < nblk; i++) {
+        struct slot *slot = slot_at(b, s, i);
+        depend(b, slot->writer);
+        if (!reserve(b, (void **)&b->readers, b->nreader, &b->creader, sizeof *b->readers))
+            return;
+        b->readers[b->nreader] = (struct reader){ b->nstep, slot->reader };
+        slot->reader = b->nreader++;
+    }
+}
+
+static void write_span(struct plait_builder *b, struct plait_span s, uint32_t nblk)
+{
+    for (uint32_t i = 0; i < nblk; i++) {
+        struct slot *slot = slot_at(b, s, i);
+        depend(b, slot->writer);
+        for (uint32_t r = slot->reader; r != NONE; r = b->readers[r].next)
+            depend(b, b->readers[r].step);
+        *slot = (struct slot){ b->nstep, NONE };
+    }
+}
+
+static int by_number(const void *x, const void *y)
+{
+    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    return (a > b) - (a < b);
+}
+
+/* Sort the new step's dependencies and drop repeated ones. */
+static void tidy_deps(struct plait_builder *b, uint32_t first)
+{
+    uint32_t n = first;
+
+    if (b->ndep == first)
+        return;
+    qsort(b->deps + first, b->ndep - first, sizeof *b->deps, by_number);
+    for (uint32_t i = first; i < b->ndep; i++)
+        if (n == first || b->deps[n - 1] != b->deps[i])
+            b->deps[n++] = b->deps[i];
+    b->ndep = n;
+}
+
+static const char *as_lies_fault(const struct plait_builder *b, const struct plait_step *s)
+{
+    const bool tmp = (s->verb == PLAIT_STEP_SEND || s->dst.buf == PLAIT_TMP) &&
+                     (s->verb == PLAIT_STEP_RECV || s->a.buf == PLAIT_TMP);
+
+    if (b->geometry.kind == PLAIT_KIND_VECTOR)
+        return "blocks that differ in size cannot move as they lie";
+    return s->verb == PLAIT_STEP_REDUCE || !tmp ? "only moves between slots of TMP can be as they lie" : NULL;
+}
+
+static void add(struct plait_builder *b, struct plait_step step)
+{
+    const char *fault;
+
+    static const struct {
+        bool dst, a, b;
+    } uses[PLAIT_NVERB] = {
+        [PLAIT_STEP_SEND] = { .a = true },
+        [PLAIT_STEP_RECV] = { .dst = true },
+        [PLAIT_STEP_COPY] = { .dst = true, .a = true },
+        [PLAIT_STEP_REDUCE] = { .dst = true, .a = true, .b = true },
+    };
+
+    if (b->status != PLAIT_OK)
+        return;
+    if (b->nblk == 0)
+        return fail(b, "a move before plait_blocks()");
+    if (step.blk == PLAIT_AS_LIES && (fault = as_lies_fault(b, &step)) != NULL)
+        return fail(b, fault);
+    if (step.nblk == 0 || (step.blk != PLAIT_AS_LIES && (uint64_t)step.blk + step.nblk > b->nblk))
+        return fail(b, "the blocks of a move are outside the vector");
+    if (step.verb <= PLAIT_STEP_RECV && ((uint32_t)step.peer >= b->shape->nrank || (uint32_t)step.peer == b->rank))
+        return fail(b, "the peer of a move is this rank or outside the comm");
+    if ((uses[step.verb].dst && !span_fits(b, step.dst, step.nblk)) ||
+        (uses[step.verb].a && !span_fits(b, step.a, step.nblk)) ||
+        (uses[step.verb].b && !span_fits(b, step.b, step.nblk)))
+        return fail(b, "a span is outside its buffer");
+    if (!reserve(b, (void **)&b->steps, b->nstep, &b->cstep, sizeof *b->steps))
+        return;
+
+    step.lane = (uint8_t)b->lane;
+    step.dep0 = b->ndep;
+    if (uses[step.verb].a)
+        read_span(b, step.a, step.nblk);
+    if (uses[step.verb].b)
+        read_span(b, step.b, step.nblk);
+    if (uses[step.verb].dst)
+        write_span(b, step.dst, step.nblk);
+    tidy_deps(b, step.dep0);
+    if (b->ndep - step.dep0 > UINT16_MAX)
+        return fail(b, "a step waits for more than 65535 others");
+    step.ndep = (uint16_t)(b->ndep - step.dep0);
+    b->steps[b->nstep++] = step;
+}
+
+/* Slots that nothing has touched yet, behind the `had` there are. */
+static void add_slots(struct plait_builder *b, size_t had, size_t n)
+{
+    if (had + n > b->cslot) {
+        const size_t grown = had + n > 2 * b->cslot ? had + n : 2 * b->cslot;
+        struct slot *p = realloc(b->slots, grown * sizeof *p);
+        if (p == NULL) {
+            b->status = plait_fail_memory("%s: out of memory for %zu blocks and TMP slots", b->alg->name, had + n);
+            return;
+        }
+        b->slots = p;
+        b->cslot = grown;
+    }
+    for (size_t i = had; i < had + n; i++)
+        b->slots[i] = (struct slot){ NONE, NONE };
+}
+
+void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp)
+{
+    if (b->status != PLAIT_OK)
+        return;
+    if (b->nblk != 0)
+        return fail(b, "plait_blocks() twice");
+    if (nblk == 0 || nblk >= 1u << 30 || ntmp >= 1u << 30)
+        return fail(b, "a plan has 1 to 2^30-1 blocks and fewer than 2^30 TMP slots");
+    b->geometry = plait_geometry_of(b->shape->coll, b->shape->nrank, b->shape->root, b->rank, nblk);
+    if (b->geometry.kind != PLAIT_KIND_VECTOR && nblk != plait_block_count(b->shape->coll, b->shape->nrank))
+        return fail(b, "the collective has another number of blocks (plait_block_count)");
+    b->nblk = nblk;
+    add_slots(b, 0, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + ntmp);
+    b->ntmp = ntmp;
+}
+
+uint32_t plait_slots(struct plait_builder *b, uint32_t n)
+{
+    const uint32_t first = b->ntmp;
+
+    if (b->status != PLAIT_OK)
+        return 0;
+    if (b->nblk == 0 || n >= (1u << 30) - first) {
+        fail(b, b->nblk == 0 ? "plait_slots() before plait_blocks()" : "a plan has fewer than 2^30 TMP slots");
+        return 0;
+    }
+    add_slots(b, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + first, n);
+    b->ntmp += n;
+    return first;
+}
+
+void plait_emit_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk, uint32_t nblk)
+{
+    add(b, (struct plait_step){ .verb = PLAIT_STEP_SEND, .peer = (int32_t)peer, .a = from, .blk = blk, .nblk = nblk });
+}
+
+void plait_emit_recv(struct plait_builder *b, uint32_t peer, struct plait_span to, uint32_t blk, uint32_t nblk)
+{
+    add(b, (struct plait_step){ .verb = PLAIT_STEP_RECV, .peer = (int32_t)peer, .dst = to, .blk = blk, .nblk = nblk });
+}
+
+void plait_emit_copy(struct plait_builder *b, struct plait_span to, struct plait_span from, uint32_t blk, uint32_t nblk)
+{
+    if (!same_place(b, to, from, nblk))
+        add(b,
+            (struct plait_step){ .verb = PLAIT_STEP_COPY, .peer = -1, .dst = to, .a = from, .blk = blk, .nblk = nblk });
+}
+
+void plait_emit_reduce(struct plait_builder *b, struct plait_span to, struct plait_span x, struct plait_span y,
+                       uint32_t blk, uint32_t nblk)
+{
+    add(b, (struct plait_step){
+               .verb = PLAIT_STEP_REDUCE, .peer = -1, .dst = to, .a = x, .b = y, .blk = blk, .nblk = nblk });
+}
+
+void plait_lane(struct plait_builder *b, uint32_t lane)
+{
+    if (lane >= UINT8_MAX) /* their number is one byte too */
+        return fail(b, "more than 255 lanes");
+    b->lane = lane;
+    if (lane >= b->nlane)
+        b->nlane = lane + 1;
+}
+
+static enum plait_status finish(const struct plait_builder *b, struct plait_plan **out)
+{
+    const size_t bytes =
+        sizeof(struct plait_plan) + (size_t)b->nstep * sizeof(struct plait_step) + (size_t)b->ndep * sizeof(uint32_t);
+    struct plait_plan *plan = bytes <= UINT32_MAX ? malloc(bytes) : NULL;
+
+    if (plan == NULL)
+        return plait_fail_memory("%s: no memory for a plan of %zu bytes", b->alg->name, bytes);
+    *plan = (struct plait_plan){
+        .nrank = b->shape->nrank,
+        .rank = b->rank,
+        .nblk = b->nblk,
+        .ntmp = b->ntmp,
+        .nstep = b->nstep,
+        .ndep = b->ndep,
+        .root = b->geometry.rooted ? b->shape->root : 0,
+        .bytes = (uint32_t)bytes,
+        .coll = (uint8_t)b->shape->coll,
+        .inplace = b->shape->inplace,
+        .nlane = (uint8_t)b->nlane,
+        .version = PLAIT_PLAN_VERSION,
+    };
+    if (b->nstep > 0)
+        memcpy(plan->step, b->steps, b->nstep * sizeof *b->steps);
+    if (b->ndep > 0)
+        memcpy(plan->step + b->nstep, b->deps, b->ndep * sizeof *b->deps);
+    *out = plan;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plait_shape *shape, uint32_t rank,
+                                  struct plait_plan **out)
+{
+    struct plait_builder b = { .alg = alg, .shape = shape, .rank = rank, .nlane = 1 };
+
+    if (alg == NULL || shape == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: %s is NULL",
+                          alg == NULL     ? "alg"
+                          : shape == NULL ? "shape"
+                                          : "out");
+    if (alg->name == NULL || alg->emit == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: alg->%s is NULL", alg->name == NULL ? "name" : "emit");
+    const enum plait_status status = plait_shape_check("plait_plan_emit", shape);
+    if (status != PLAIT_OK)
+        return status;
+    if (rank >= shape->nrank)
+        return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: rank is %u, but the shape has %u ranks", rank, shape->nrank);
+    alg->emit(alg, &b, shape, rank);
+    if (b.status == PLAIT_OK && b.nblk == 0)
+        fail(&b, "the algorithm never called plait_blocks()");
+    if (b.status == PLAIT_OK)
+        b.status = finish(&b, out);
+    free(b.slots);
+    free(b.readers);
+    free(b.steps);
+    free(b.deps);
+    return b.status;
+}
+
+void plait_plan_destroy(struct plait_plan *plan)
+{
+    free(plan);
+}
+
+const uint32_t *plait_plan_deps(const struct plait_plan *plan)
+{
+    return plan != NULL ? (const uint32_t *)(plan->step + plan->nstep) : NULL;
+}

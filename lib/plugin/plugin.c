@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "plugin.h"
+
+#include "base/descriptor.h"
+#include "base/fork.h"
+#include "base/status.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void plait_plugins_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
+/* ---- Signals -------------------------------------------------------------------------------------------- */
+
+struct handlers {
+    struct sigaction of[NSIG];
+};
+
+static void read_handlers(struct handlers *h)
+{
+    memset(h, 0, sizeof *h);
+    for (int s = 1; s < NSIG; s++)
+        sigaction(s, NULL, &h->of[s]); /* fails for the two that libc keeps for itself */
+}
+
+static bool is_same(const struct sigaction *a, const struct sigaction *b)
+{
+    return a->sa_handler == b->sa_handler && a->sa_flags == b->sa_flags;
+}
+
+static void put_back(const struct handlers *before)
+{
+    static struct handlers now; /* under the lock: too large for a small stack, as the caller's */
+
+    read_handlers(&now);
+    for (int s = 1; s < NSIG; s++)
+        if (!is_same(&before->of[s], &now.of[s]))
+            sigaction(s, &before->of[s], NULL);
+}
+
+/* ---- Loading -------------------------------------------------------------------------------------------- */
+
+/* The folder of the file that this code is in. */
+static bool find_own_folder(char *out, size_t room)
+{
+    Dl_info info;
+    const char *end;
+
+    if (dladdr((const void *)&plait_generation, &info) == 0 || info.dli_fname == NULL ||
+        (end = strrchr(info.dli_fname, '/')) == NULL)
+        return false;
+    return (size_t)snprintf(out, room, "%.*s", (int)(end - info.dli_fname), info.dli_fname) < room;
+}
+
+static bool find_file(const char *name, const char *folder, char *out, size_t room)
+{
+    char own[3072];
+
+    if (*folder != '\0')
+        return (size_t)snprintf(out, room, "%s/plait-%s.so", folder, name) < room;
+    return find_own_folder(own, sizeof own) && (size_t)snprintf(out, room, "%s/plait/plait-%s.so", own, name) < room;
+}
+
+/* What it exports begins with the number of its interface. */
+static enum plait_status load(const char *name, const char *folder, const char *symbol, uint32_t abi, const void **out)
+{
+    const bool cuda = strcmp(name, "cuda") == 0; /* needs no package, but is not built unless asked for */
+    char path[4096];
+    const uint32_t *p;
+    void *handle;
+
+    if (!find_file(name, folder, path, sizeof path))
+        return plait_fail(PLAIT_ERR_SYSTEM,
+                          "cannot tell where libplait lies, to find plait-%s.so beside it; set "
+                          "PLAIT_PLUGINS to the folder that has it",
+                          name);
+    if (access(path, F_OK) != 0)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "there is no %s: this build of Plait lacks the plug-in '%s' (%s%s%s and build again), "
+                          "or it lies elsewhere: set PLAIT_PLUGINS to its folder",
+                          path, name, cuda ? "configure with -Dcuda=enabled" : "install lib", cuda ? "" : name,
+                          cuda ? "" : "-dev");
+    if (plait_descriptors_hold_standard() != PLAIT_OK)
+        return PLAIT_ERR_SYSTEM;
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (handle == NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "cannot load %s: %s; install the libraries it was built with, or build Plait again", path,
+                          dlerror());
+    p = dlsym(handle, symbol);
+    if (p == NULL || *p != abi) {
+        dlclose(handle);
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s is not of this build of Plait; install both from one", path);
+    }
+    *out = p;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_plugin_net(const char *name, const char *folder, const char *keep,
+                                   const struct plait_net_plugin **out)
+{
+    static struct handlers before;
+    enum plait_status status;
+
+    pthread_mutex_lock(&lock);
+    read_handlers(&before);
+    status = load(name, folder, "plait_net_plugin", PLAIT_NET_ABI, (const void **)out);
+    if (getenv(keep) == NULL) /* not a setting of Plait's: lib/base/config.c does not know it */
+        put_back(&before);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+enum plait_status plait_plugin_pass(const char *name, const char *folder, const struct plait_pass_plugin **out)
+{
+    pthread_mutex_lock(&lock);
+    const enum plait_status status = load(name, folder, "plait_pass_plugin", PLAIT_PASS_ABI, (const void **)out);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+enum plait_status plait_plugin_device(const char *name, const char *folder, const struct plait_device_plugin **out)
+{
+    pthread_mutex_lock(&lock);
+    const enum plait_status status = load(name, folder, "plait_device_plugin", PLAIT_DEVICE_ABI, (const void **)out);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct plait_net_options *o,
+                           struct plait_net **out, char *why, size_t room)
+{
+    sigset_t all, saved;
+    bool opened;
+
+    if (plait_descriptors_hold_standard() != PLAIT_OK) { /* the program may have closed them since it was loaded */
+        snprintf(why, room, "%s", plait_last_error());
+        return false;
+    }
+    pthread_mutex_lock(&lock);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    opened = plugin->open(o, out, why, room);
+    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    pthread_mutex_unlock(&lock);
+    return opened;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "progress.h"
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/interrupt.h"
+#include "base/status.h"
+#include "reduce/reduce.h"
+#include "wait.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define YIELD_FOR 2e-3      /* seconds without progress before sleeping */
+#define LATE      1e-4      /* seconds of a yield: others ran meanwhile */
+#define SLEEP_NS  1000000   /* longest sleep of who waits for other ranks; */
+#define DOUBLINGS 3         /* of it, when it was in vain */
+#define IDLE_NS   100000000 /* of who waits for this process only */
+#define TURN_NS   100000    /* of the progress thread on a processor that others want; the least that Linux gives */
+
+/* ---- The list ---------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* inside a comm's lock */
+static struct plait_comm *first;
+_Atomic uint32_t plait_nactive;
+
+static _Atomic uint32_t news_bell, sleepers;
+static _Atomic uint32_t drivers; /* threads in plait_progress_until() */
+static _Atomic uint32_t rest_bell;
+static atomic_bool resting; /* the progress thread */
+
+void plait_progress_add(struct plait_comm *comm)
+{
+    if (atomic_load(&comm->listed))
+        return;
+    pthread_mutex_lock(&list_lock);
+    if (!comm->listed) {
+        comm->listed = true;
+        comm->next_active = first;
+        first = comm;
+        atomic_fetch_add(&plait_nactive, 1);
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void unlink_active(const struct plait_comm *comm)
+{
+    struct plait_comm **c = &first;
+
+    while (*c != comm)
+        c = &(*c)->next_active;
+    *c = comm->next_active;
+    atomic_fetch_sub(&plait_nactive, 1);
+}
+
+/* Who adds counts what is pending first, then looks whether it is listed; this does it the other way round. */
+void plait_progress_remove(struct plait_comm *comm, uint32_t n)
+{
+    pthread_mutex_lock(&list_lock);
+    if (comm->listed) {
+        atomic_store(&comm->listed, false);
+        if (atomic_load(&comm->pending) == n)
+            unlink_active(comm);
+        else
+            atomic_store(&comm->listed, true);
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+/* The k-th active comm, locked; NULL: another thread is at it. False: there are no more. */
+static bool take(uint32_t k, struct plait_comm **out)
+{
+    struct plait_comm *c;
+
+    pthread_mutex_lock(&list_lock);
+    for (c = first; c != NULL && k > 0; k--)
+        c = c->next_active;
+    *out = c != NULL && pthread_mutex_trylock(&c->lock) == 0 ? c : NULL;
+    pthread_mutex_unlock(&list_lock);
+    return c != NULL;
+}
+
+/* ---- Progress ---------------------------------------------------------------------------------------- */
+
+static bool drive(bool rarely)
+{
+    struct plait_comm *comm;
+    bool moved = false;
+
+    if (atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0)
+        return false;
+    for (uint32_t k = 0; take(k, &comm); k++)
+        if (comm != NULL) {
+            moved |= comm->drive->turn(comm, rarely);
+            pthread_mutex_unlock(&comm->lock);
+        }
+    return moved;
+}
+
+bool plait_progress(void)
+{
+    return drive(false);
+}
+
+/* ---- Waiting ----------------------------------------------------------------------------------------- */
+
+/* Both sides write one word and then read the other's, so a sleeper is woken or does not fall asleep. */
+void plait_progress_news(void)
+{
+    atomic_fetch_add(&news_bell, 1);
+    if (atomic_load(&sleepers) > 0)
+        plait_bells_ring(&news_bell);
+    if (atomic_load(&resting) && atomic_load(&drivers) == 0)
+        plait_bells_ring(&rest_bell);
+}
+
+static _Atomic uint64_t alarm_at; /* a missed one costs what a missed ring does */
+
+void plait_progress_alarm(uint64_t when)
+{
+    const uint64_t set = atomic_load_explicit(&alarm_at, memory_order_relaxed);
+
+    if (set <= plait_clock_ns() || when < set)
+        atomic_store_explicit(&alarm_at, when, memory_order_relaxed);
+}
+
+bool plait_progress_expects(void)
+{
+    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed);
+    return when > 0 && when > plait_clock_ns();
+}
+
+static long until_alarm(long most)
+{
+    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed), now = when > 0 ? plait_clock_ns() : 0;
+
+    return when > now && when - now < (uint64_t)most ? (long)(when - now) : most;
+}
+
+static void sleep_for(const struct plait_bells *bells, long for_ranks)
+{
+    atomic_fetch_add(&sleepers, 1);
+    plait_bells_sleep(bells, until_alarm(atomic_load(&plait_nactive) > 0 || bells->n > 1 ? for_ranks : IDLE_NS));
+    atomic_fetch_sub(&sleepers, 1);
+}
+
+void plait_progress_sleep(const struct plait_bells *bells)
+{
+    sleep_for(bells, SLEEP_NS);
+}
+
+void plait_progress_announce(struct plait_bells *bells)
+{
+    struct plait_comm *comm;
+    uint32_t ranks[PLAIT_BELLS];
+
+    plait_bells_add(bells, &news_bell);
+    for (uint32_t k = 0; take(k, &comm); k++)
+        if (comm != NULL) {
+            plait_bells_announce(bells, comm, ranks, comm->drive->awaited(comm, ranks, PLAIT_BELLS));
+            pthread_mutex_unlock(&comm->lock);
+        }
+}
+
+struct idle { /* a thread without progress */
+    uint32_t turns;
+    double since;    /* clock when it had spun enough */
+    uint32_t sleeps; /* since then */
+    bool announced;
+    struct plait_bells bells;
+};
+
+/* Announce; the next time, which is after another poll, sleep: so long at most. */
+static void doze(struct idle *idle, long most)
+{
+    if (idle->announced) {
+        sleep_for(&idle->bells, plait_bells_hear(&idle->bells) ? most : SLEEP_NS);
+        idle->sleeps++;
+    }
+    idle->announced = true;
+    plait_bells_init(&idle->bells);
+    plait_progress_announce(&idle->bells);
+}
+
+static void wait_a_little(struct idle *idle, uint32_t spins)
+{
+    if (idle->turns++ < spins) {
+        plait_pause();
+        return;
+    }
+    const double now = plait_clock();
+    if (idle->since == 0)
+        idle->since = now;
+    if (now - idle->since < YIELD_FOR) {
+        sched_yield();
+        return;
+    }
+    doze(idle, SLEEP_NS);
+}
+
+static void idle_over(struct idle *idle)
+{
+    idle->turns = 0;
+    idle->since = 0;
+    idle->sleeps = 0;
+    idle->announced = false;
+}
+
+void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self), void *self, uint32_t spins)
+{
+    struct idle idle = { 0 };
+
+    if (over(self))
+        return;
+    const uint32_t environment = plait_fpenv_enter(); /* who idles computes times */
+    atomic_fetch_add(&drivers, 1);
+    while (!over(self))
+        if (plait_progress())
+            idle_over(&idle);
+        else if (idle.turns > spins && plait_interrupted())
+            interrupt(self);
+        else
+            wait_a_little(&idle, spins);
+    if (atomic_fetch_sub(&drivers, 1) == 1 && atomic_load(&resting) && atomic_load(&plait_nactive) > 0)
+        plait_bells_ring(&rest_bell);
+    plait_fpenv_leave(environment);
+}
+
+/* ---- The thread -------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER; /* before any other */
+static pthread_t thread;
+static unsigned nstart;
+static atomic_bool stop;
+
+/*
+ * The thread waits beside somebody who may compute. Where the processor is idle a yield returns at once and sees news
+ * sooner than a sleeper is woken. Where it is not, each yield hands it over for a time slice, while who sleeps runs
+ * soon after it is woken. A yield that comes back late tells which it is. Sleeps that are in vain get longer: a look
+ * around takes some 20 us of the processor from who computes.
+ */
+static void idle_beside(struct idle *idle, uint32_t *crowded)
+{
+    const double now = plait_clock();
+
+    if (idle->since == 0)
+        idle->since = now;
+    if (*crowded == 0 && now - idle->since < YIELD_FOR) {
+        sched_yield();
+        if (plait_clock() - now > LATE)
+            *crowded = PLAIT_CROWDED_SLEEPS;
+        return;
+    }
+    if (idle->announced && *crowded > 0)
+        (*crowded)--;
+    doze(idle, (long)SLEEP_NS << (idle->sleeps < DOUBLINGS ? idle->sleeps : DOUBLINGS));
+}
+
+/* Others drive: this thread would only be in their way. The last of them rings, unless it leaves nothing to drive. */
+static void rest(void)
+{
+    struct plait_bells bells = { 0 };
+
+    plait_bells_add(&bells, &rest_bell);
+    atomic_store(&resting, true);
+    if (atomic_load(&drivers) > 0 && !atomic_load(&stop))
+        plait_bells_sleep(&bells, IDLE_NS);
+    atomic_store(&resting, false);
+}
+
+/*
+ * Beside computing threads: who asks for short turns gets as large a share, and gets it sooner after it is woken. A link that
+ * waits for this thread's next slice stands still for a turn of the others, 3 ms, else. Linux 6.12; older ones take no notice.
+ */
+static void take_short_turns(void)
+{
+    struct { /* the kernel's sched_attr, which glibc has no name for */
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = { .size = sizeof attr };
+
+    if (syscall(SYS_sched_getattr, 0, &attr, sizeof attr, 0) != 0 || attr.policy != SCHED_OTHER)
+        return;
+    attr.runtime = TURN_NS;
+    syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
+static void *run_thread(void *arg)
+{
+    struct idle idle = { 0 };
+
+    take_short_turns();
+    uint32_t crowded = 0; /* sleeps until it yields again */
+
+    (void)arg;
+    while (!atomic_load_explicit(&stop, memory_order_relaxed))
+        if (atomic_load_explicit(&drivers, memory_order_relaxed) > 0)
+            rest();
+        else if (drive(idle.sleeps > 1)) /* after a long sleep it looks around at once */
+            idle_over(&idle);
+        else
+            idle_beside(&idle, &crowded);
+    return NULL;
+}
+
+enum plait_status plait_progress_thread_start(void)
+{
+    sigset_t all, saved;
+    int error = 0;
+
+    pthread_mutex_lock(&thread_lock);
+    if (nstart++ == 0) {
+        atomic_store(&stop, false);
+        sigfillset(&all); /* the caller's signals arrive as before */
+        pthread_sigmask(SIG_SETMASK, &all, &saved);
+        error = pthread_create(&thread, NULL, run_thread, NULL);
+        pthread_sigmask(SIG_SETMASK, &saved, NULL);
+        nstart -= error != 0;
+    }
+    pthread_mutex_unlock(&thread_lock);
+    return error == 0 ? PLAIT_OK : plait_fail_errno(error, "cannot start the progress thread");
+}
+
+void plait_progress_thread_stop(void)
+{
+    pthread_mutex_lock(&thread_lock);
+    if (--nstart == 0) {
+        atomic_store(&stop, true);
+        plait_progress_news();
+        plait_bells_ring(&rest_bell);
+        pthread_join(thread, NULL);
+    }
+    pthread_mutex_unlock(&thread_lock);
+}
+
+void plait_progress_fork(enum plait_fork when)
+{
+    if (when == PLAIT_FORK_BEFORE) {
+        pthread_mutex_lock(&thread_lock);
+        pthread_mutex_lock(&list_lock);
+        return;
+    }
+    if (when == PLAIT_FORK_CHILD) { /* which has neither the thread nor the comms */
+        first = NULL;
+        nstart = 0;
+        plait_nactive = 0;
+        sleepers = drivers = 0;
+        resting = false;
+    }
+    pthread_mutex_unlock(&list_lock);
+    pthread_mutex_unlock(&thread_lock);
+}

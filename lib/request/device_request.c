@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device_request.h"
+
+#include "failure/failure.h"
+#include "memory/devices.h"
+#include "progress/progress.h"
+
+#include <stdio.h>
+
+/* ---- Waiting: for no rank, but for what is on the queue ------------------------------------------------------ */
+
+static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
+{
+    (void)context;
+    (void)ranks;
+    (void)most;
+    return 0;
+}
+
+/* Who died or failed is seen by device_watch.c, which ends what waits for it on a queue. */
+static bool needs(const void *context, uint32_t rank)
+{
+    (void)context;
+    (void)rank;
+    return false;
+}
+
+static uint32_t blame(const void *context, char *text, size_t room)
+{
+    const struct plait_device_comm *d = context;
+
+    snprintf(text, room, "what was put on a stream of GPU %d has not happened there: it, or what comes before it",
+             d->device);
+    return 0;
+}
+
+static void note(const void *context, uint64_t now)
+{
+    (void)context;
+    (void)now;
+}
+
+static const struct plait_wait_kind for_mark = { needs, blame, note };
+
+static struct plait_wait *wait_of(struct plait_device_comm *d)
+{
+    if (d->wait.kind == NULL)
+        plait_wait_init(&d->wait, &for_mark, awaited, d);
+    return &d->wait;
+}
+
+enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely)
+{
+    struct plait_wait *w = wait_of(comm->device);
+
+    w->limit = limit;
+    if (!moved)
+        return plait_wait_glance(comm, w, rarely);
+    plait_wait_progress(comm, w);
+    return PLAIT_OK;
+}
+
+/* ---- Marks --------------------------------------------------------------------------------------------------- */
+
+bool plait_device_mark(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+    struct plait_device_comm *d = comm->device;
+    uint64_t capture = 0;
+    const char *why = d->plugin->capturing(r->queue, &capture);
+
+    if (why == NULL && capture != 0)
+        return false;
+    if (why == NULL && r->mark == NULL)
+        why = d->plugin->make_mark(d->device, &r->mark);
+    if (why == NULL && (why = d->plugin->set_mark(r->queue, r->mark)) != NULL)
+        why = d->plugin->set_mark(r->queue, r->mark); /* it may have been the error of an earlier call */
+    plait_device_note(comm, why);
+    if (d->marked == NULL) {
+        d->marked_end = &d->marked;
+        plait_wait_progress(comm, wait_of(d));
+    }
+    r->next = NULL;
+    r->marked = true;
+    *d->marked_end = r;
+    d->marked_end = &r->next;
+    atomic_store_explicit(&r->placed, true, memory_order_release);
+    plait_progress_news();
+    return true;
+}
+
+static bool is_placed(void *r)
+{
+    return atomic_load_explicit(&((struct plait_request *)r)->placed, memory_order_acquire) ||
+           plait_request_has_ended(r);
+}
+
+static void interrupt(void *r)
+{
+    plait_request_interrupt(r);
+}
+
+void plait_request_await_placed(struct plait_request *r)
+{
+    plait_progress_until(is_placed, interrupt, r, r->spins);
+}
+
+static void remove_marked(struct plait_device_comm *d, struct plait_request *r)
+{
+    struct plait_request **at = &d->marked;
+
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    if (r->next == NULL)
+        d->marked_end = at;
+    r->marked = false;
+}
+
+void plait_device_withdraw(struct plait_request *r)
+{
+    if (!r->marked)
+        return;
+    remove_marked(r->comm->device, r);
+    r->comm->let_go++;
+}
+
+static void end_marked(struct plait_comm *comm, enum plait_status status)
+{
+    struct plait_request *r = comm->device->marked;
+
+    remove_marked(comm->device, r);
+    r->status = status;
+    r->next = comm->over;
+    comm->over = r;
+}
+
+/* Operations of a comm follow each other on their queues: the first is passed first. */
+enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely, bool *moved)
+{
+    struct plait_device_comm *d = comm->device;
+    enum plait_status status = PLAIT_OK;
+    bool some = false;
+
+    if (d == NULL || d->marked == NULL)
+        return PLAIT_OK;
+    for (bool passed = true; d->marked != NULL; some = true) {
+        if (plait_device_works(comm))
+            plait_device_note(comm, d->plugin->passed(d->marked->mark, &passed));
+        if (!plait_device_works(comm))
+            return plait_device_status(comm);
+        if (!passed)
+            break;
+        status = plait_look_for_failures(comm); /* whose streams are made to pass: its data is lost */
+        if (status != PLAIT_OK)
+            return status;
+        end_marked(comm, PLAIT_OK);
+    }
+    *moved |= some;
+    if (d->marked == NULL)
+        return PLAIT_OK;
+    const struct plait_request *first = d->marked;
+    return plait_device_glance(
+        comm, first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->letter.deadline, some, rarely);
+}
+
+void plait_device_marked_fail(struct plait_comm *comm, enum plait_status status)
+{
+    while (comm->device != NULL && comm->device->marked != NULL)
+        end_marked(comm, status);
+}
+
+void plait_device_unmark(struct plait_request *r)
+{
+    if (r->mark != NULL)
+        plait_device_used()->free_mark(r->mark);
+    r->mark = NULL;
+}

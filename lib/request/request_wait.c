@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The calls with which who holds requests tests them and waits for them. */
+#include "request.h"
+
+#include "base/fork.h"
+#include "base/status.h"
+#include "progress/progress.h"
+
+#include <string.h>
+
+/* Is there something to wait for? */
+static enum plait_status check(struct plait_request *const *request, const char *name)
+{
+    if (request == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: request is NULL", name);
+    if (*request != NULL && (*request)->generation != plait_generation)
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request belongs to another process, of which this is a forked child",
+                          name);
+    if (*request != NULL && (*request)->grouped)
+        return plait_fail(PLAIT_ERR_ARG, "%s: the request's group has not ended; call plait_group_end() first", name);
+    return PLAIT_OK;
+}
+
+/* Who tests does not poll all the time: it looks around each time. */
+static void drive(struct plait_request *r)
+{
+    plait_progress();
+    struct plait_comm *comm = plait_request_has_ended(r) ? NULL : plait_request_lock(r);
+    if (comm == NULL)
+        return;
+    if (!plait_request_has_ended(r))
+        comm->drive->turn(comm, true);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+enum plait_status plait_test(struct plait_request **request, int *done)
+{
+    const enum plait_status status = check(request, "plait_test");
+
+    if (status != PLAIT_OK)
+        return status;
+    if (done == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_test: done is NULL");
+    struct plait_request *r = *request;
+    *done = 1;
+    if (r == NULL || !r->started)
+        return PLAIT_OK;
+    if (!plait_request_is_over(r))
+        drive(r);
+    *done = plait_request_is_over(r);
+    return *done ? plait_request_take(request) : PLAIT_OK;
+}
+
+enum plait_status plait_wait(struct plait_request **request)
+{
+    const enum plait_status status = check(request, "plait_wait");
+    size_t index;
+
+    return status == PLAIT_OK ? plait_wait_any(request, 1, &index) : status;
+}
+
+/* Its holder waits: from now on everybody drives it. Not yet, when somebody is at its comm. */
+static void join_others(struct plait_request *r)
+{
+    struct plait_comm *comm = plait_request_lock(r);
+
+    r->alone = comm == NULL && !plait_request_has_ended(r);
+    if (comm == NULL)
+        return;
+    if (atomic_load_explicit(&comm->pending, memory_order_relaxed) > 0)
+        plait_progress_add(comm);
+    pthread_mutex_unlock(&comm->lock);
+}
+
+struct several { /* requests of which one is waited for */
+    struct plait_request *const *requests;
+    size_t n, index; /* which is over; n: none is */
+};
+
+/* One is over, or none is started. */
+static bool find_over(void *several)
+{
+    struct several *s = several;
+    bool some = false;
+
+    s->index = s->n;
+    for (size_t i = 0; i < s->n; i++) {
+        struct plait_request *r = s->requests[i];
+        if (r == NULL || !r->started)
+            continue;
+        some = true;
+        if (plait_request_is_over(r)) {
+            s->index = i;
+            return true;
+        }
+        if (r->alone)
+            join_others(r);
+    }
+    return !some;
+}
+
+static void interrupt(void *several)
+{
+    const struct several *s = several;
+
+    for (size_t i = 0; i < s->n; i++)
+        if (s->requests[i] != NULL && s->requests[i]->started)
+            plait_request_interrupt(s->requests[i]);
+}
+
+enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size_t *index)
+{
+    struct several s = { requests, n, n };
+    enum plait_status status = PLAIT_OK;
+    uint32_t spins = 0;
+
+    if (index == NULL || (requests == NULL && n > 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_wait_any: %s is NULL", index == NULL ? "index" : "requests");
+    for (size_t i = 0; i < n && status == PLAIT_OK; i++)
+        status = check(&requests[i], "plait_wait_any");
+    if (status != PLAIT_OK)
+        return status;
+    for (size_t i = 0; i < n; i++)
+        if (requests[i] != NULL && requests[i]->started)
+            spins = requests[i]->spins;
+    plait_progress_until(find_over, interrupt, &s, spins);
+    *index = s.index;
+    return *index < n ? plait_request_take(&requests[*index]) : PLAIT_OK;
+}
+
+enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
+{
+    enum plait_status first = PLAIT_OK;
+    char text[512] = "";
+
+    if (requests == NULL && n > 0)
+        return plait_fail(PLAIT_ERR_ARG, "plait_wait_all: requests is NULL");
+    for (size_t i = 0; i < n; i++) {
+        const enum plait_status status = plait_wait(&requests[i]);
+        if (status != PLAIT_OK && first == PLAIT_OK) {
+            first = status;
+            strncpy(text, plait_last_error(), sizeof text - 1);
+        }
+    }
+    return first == PLAIT_OK ? PLAIT_OK : plait_fail(first, "%s", text);
+}

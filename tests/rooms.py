@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The rooms of lib/: includes go one way, as the table in docs/ARCHITECTURE.md says."""
+import os
+import re
+import sys
+import unittest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
+OUTSIDE = ('bench', 'cuda', 'launchers', 'nccl', 'tools', 'train', 'transports')
+HEAD = (5, 30)  # lines of a room's head comment
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding='utf-8') as f:
+        return f.read()
+
+
+def table():
+    """Rows of the table: (room, headers that others may include), from the ground up."""
+    rows = re.findall(r'^\| `(\w+)/` \| (.*?) \| (.*?) \|$', read('docs', 'ARCHITECTURE.md'), re.M)
+    return [(room, re.findall(r'`([\w/.]+\.h)`', headers)) for room, _, headers in rows]
+
+
+def sources(*folders):
+    """Paths of C files below these folders, from the root."""
+    for folder in folders:
+        for at, _, files in os.walk(os.path.join(ROOT, folder)):
+            for f in files:
+                if f.endswith(('.c', '.h', '.cu', '.cuh')):
+                    yield os.path.relpath(os.path.join(at, f), ROOT)
+
+
+def room_of(path):
+    return path.split('/')[1] if path.startswith('lib/') else path.split('/')[0]
+
+
+def includes(path, known):
+    """Files of lib/ that a file includes."""
+    for name in re.findall(r'^\s*#\s*include ["<]([^">]+)[">]', read(path), re.M):
+        beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
+        for found in (beside, 'lib/' + name):
+            if found in known:
+                if found.startswith('lib/'):
+                    yield found
+                break
+
+
+class Rooms(unittest.TestCase):
+    def setUp(self):
+        self.rows = table()
+        self.order = [room for room, _ in self.rows]
+        self.files = sorted(sources('lib'))
+        self.outside = sorted(sources(*OUTSIDE))
+        self.known = set(self.files) | set(self.outside)
+
+    def test_every_file_of_lib_is_in_a_room_of_the_table(self):
+        self.assertEqual(len(self.order), len(set(self.order)))
+        self.assertEqual(sorted(set(self.order)), sorted({room_of(f) for f in self.files}))
+
+    def test_no_room_includes_one_above_it(self):
+        for f in self.files:
+            for header in includes(f, self.known):
+                below, at = self.order.index(room_of(header)), self.order.index(room_of(f))
+                self.assertLessEqual(below, at, f'{f} includes {header}, which is of a room above it')
+
+    def test_lib_includes_nothing_outside(self):
+        for f in self.files:
+            for name in re.findall(r'^\s*#\s*include "([^"]+)"', read(f), re.M):
+                path = os.path.normpath(os.path.join(os.path.dirname(f), name))
+                if path in self.outside or name.startswith('../..'):
+                    self.fail(f'{f} includes {name}, which is outside lib/')
+
+    def test_others_include_what_a_room_shows_and_nothing_else(self):
+        shown = {f'lib/{room}/{h}' for room, headers in self.rows for h in headers}
+        used = {h for f in self.files + self.outside for h in includes(f, self.known) if room_of(h) != room_of(f)}
+        self.assertEqual(sorted(used - shown), [], 'included from another room, but not in the table')
+        self.assertEqual(sorted(shown - used), [], 'in the table, but nobody else includes it')
+
+    def test_each_room_says_what_it_knows(self):
+        for room in self.order:
+            heads = [read(f) for f in self.files if room_of(f) == room]
+            heads = [re.match(r'/\* SPDX.*\n(/\*\n(?: \*.*\n)+)', text) for text in heads]
+            heads = [m.group(1) for m in heads if m and f'The room {room}' in m.group(1)]
+            self.assertEqual(len(heads), 1, f'lib/{room}: one file begins with "The room {room}: ..."')
+            self.assertTrue(HEAD[0] <= heads[0].count('\n') <= HEAD[1], f'lib/{room}: {heads[0].count(chr(10))} lines')
+
+
+if __name__ == '__main__':
+    sys.exit(not unittest.main(exit=False).result.wasSuccessful())
