@@ -281,6 +281,135 @@ static void an_emit_that_changes_its_mind_is_refused(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* ---- Reduces whose root works in place, which the others do not know ---------------------------------- */
+
+static bool fits_three(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self;
+    return s->nrank == 3 && s->root == 0;
+}
+
+/* In place the root sends rank 1 a partial sum, else its input: rank 1 makes the result of the one, not of the other. */
+static void emit_other_kinds(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                             uint32_t me)
+{
+    (void)self;
+    plait_blocks(b, 1, 2);
+    if (me == 2) {
+        plait_emit_send(b, 0, plait_in(0), 0, 1);
+    } else if (me == 1) {
+        plait_emit_recv(b, 0, plait_tmp(0), 0, 1);
+        plait_emit_reduce(b, plait_tmp(1), plait_tmp(0), plait_in(0), 0, 1);
+        plait_emit_send(b, 0, plait_tmp(1), 0, 1);
+    } else if (s->inplace) {
+        plait_emit_recv(b, 2, plait_tmp(0), 0, 1);
+        plait_emit_reduce(b, plait_tmp(1), plait_in(0), plait_tmp(0), 0, 1);
+        plait_emit_send(b, 1, plait_tmp(1), 0, 1);
+        plait_emit_recv(b, 1, plait_out(0), 0, 1);
+    } else {
+        plait_emit_send(b, 1, plait_in(0), 0, 1);
+        plait_emit_recv(b, 1, plait_tmp(1), 0, 1);
+        plait_emit_recv(b, 2, plait_tmp(0), 0, 1);
+        plait_emit_reduce(b, plait_out(0), plait_tmp(1), plait_tmp(0), 0, 1);
+    }
+}
+
+/* In place the root leaves out rank 2, whose part it expects to be in that of rank 1. */
+static void emit_for_another_sender(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                                    uint32_t me)
+{
+    (void)self;
+    plait_blocks(b, 1, 3);
+    if (me == 2) {
+        plait_emit_send(b, 1, plait_in(0), 0, 1);
+        plait_emit_send(b, 0, plait_in(0), 0, 1);
+    } else if (me == 1) {
+        plait_emit_recv(b, 2, plait_tmp(0), 0, 1);
+        plait_emit_reduce(b, plait_tmp(1), plait_in(0), plait_tmp(0), 0, 1);
+        plait_emit_send(b, 0, s->inplace ? plait_tmp(1) : plait_in(0), 0, 1);
+    } else {
+        plait_emit_recv(b, 1, plait_tmp(1), 0, 1);
+        plait_emit_recv(b, 2, plait_tmp(0), 0, 1);
+        plait_emit_reduce(b, s->inplace ? plait_out(0) : plait_tmp(2), plait_in(0), plait_tmp(1), 0, 1);
+        if (!s->inplace)
+            plait_emit_reduce(b, plait_out(0), plait_tmp(2), plait_tmp(0), 0, 1);
+    }
+}
+
+/* In place it sends to rank 1 what it does not send else. */
+static void emit_other_messages(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                                uint32_t me)
+{
+    (void)self;
+    plait_blocks(b, 1, 2);
+    if (me != 0) {
+        plait_emit_send(b, 0, plait_in(0), 0, 1);
+        return;
+    }
+    if (s->inplace)
+        plait_emit_send(b, 1, plait_in(0), 0, 1);
+    plait_emit_recv(b, 1, plait_tmp(0), 0, 1);
+    plait_emit_recv(b, 2, plait_tmp(1), 0, 1);
+    plait_emit_reduce(b, plait_tmp(0), plait_in(0), plait_tmp(0), 0, 1);
+    plait_emit_reduce(b, plait_out(0), plait_tmp(0), plait_tmp(1), 0, 1);
+}
+
+static struct plait_claim claim_loosely(const struct plait_alg *self, const struct plait_shape *s)
+{
+    (void)self, (void)s;
+    return (struct plait_claim){ .depth = 3, .rounds = 9, .nblk = 1, .sent = 2, .received = 2 };
+}
+
+/* In place it is an error of the root's that harms nothing; out of place the result is right. */
+static int reduce_to_root(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    float x[100], out[100];
+
+    (void)arg;
+    for (int i = 0; i < 100; i++)
+        x[i] = (float)(rank + 1 + i % 7);
+    call.algorithm = "reduces";
+    if (rank == 0) {
+        CHECK(plait_reduce(*comm, x, x, 100, PLAIT_FLOAT32, PLAIT_AVG, 0, &call) == PLAIT_ERR_PLAN);
+        CHECK(strstr(plait_last_error(), "has other messages in place than out of place, or is not right where rank 0 "
+                                         "alone works in place") != NULL);
+    }
+    CHECK(plait_reduce(*comm, x, rank == 0 ? out : NULL, 100, PLAIT_FLOAT32, PLAIT_AVG, 0, &call) == PLAIT_OK);
+    for (int i = 0; rank == 0 && i < 100; i++)
+        CHECK(out[i] == (float)(2 + i % 7));
+    return 0;
+}
+
+static void a_root_that_is_not_right_in_place_is_told_so(void **state)
+{
+    static void (*const emits[])(const struct plait_alg *, struct plait_builder *, const struct plait_shape *,
+                                 uint32_t) = { emit_other_kinds, emit_for_another_sender, emit_other_messages };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof emits / sizeof *emits; i++) {
+        const struct plait_alg reduces = { .name = "reduces",
+                                           .coll = PLAIT_REDUCE,
+                                           .params = "",
+                                           .text = "",
+                                           .source = "",
+                                           .applies = fits_three,
+                                           .emit = emits[i],
+                                           .claim = claim_loosely };
+        const struct plait_alg *const algs[] = { &reduces, NULL };
+        struct ranks r = { .nprocess = 3,
+                           .nthread = 1,
+                           .body = reduce_to_root,
+                           .options = PLAIT_COMM_OPTIONS_DEFAULT,
+                           .processes = true };
+        r.options.algorithms = algs;
+        r.options.deadline = 30;
+        assert_int_equal(ranks_run(&r), 0);
+    }
+}
+
+/* ---- In place on some ranks --------------------------------------------------------------------------- */
+
 /* Whether its messages are the same in place is not known, as they are of the library's algorithms. */
 static int work_in_place_on_one_rank(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -314,6 +443,7 @@ int main(void)
         cmocka_unit_test(a_claim_of_no_blocks_or_too_many_is_refused_by_name),
         cmocka_unit_test(ranks_whose_emit_differs_see_that_the_plans_do),
         cmocka_unit_test(an_emit_that_changes_its_mind_is_refused),
+        cmocka_unit_test(a_root_that_is_not_right_in_place_is_told_so),
         cmocka_unit_test(in_place_on_some_ranks_is_refused),
     };
     return cmocka_run_group_tests_name("own algorithms", tests, NULL, NULL);

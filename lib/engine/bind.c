@@ -80,12 +80,13 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
             *out = p;
             return PLAIT_OK;
         }
+    const struct plait_shape common = plait_common_shape(s->alg, shape);
     comm->stats.allocations++;
     enum plait_status status = PLAIT_OK;
     if (comm->config.check)
         status = plait_alg_check(s->alg, shape, NULL);
     else if (!plait_is_of_library(s->alg) && comm->nrank <= PLAIT_MOST_PROVED)
-        status = plait_alg_prove(s->alg, shape);
+        status = plait_alg_prove(s->alg, &common);
     if (status == PLAIT_OK && comm->config.check)
         status = plait_prog_check(s->alg, s->spec, shape, s->round, average);
     if (status == PLAIT_OK)

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "plan/plan_check.h"
 #include "prove.h"
+#include "waits.h"
 #include "select.h"
 
 #include <stdio.h>

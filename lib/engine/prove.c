@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "plan/plan_check.h"
 #include "select.h"
+#include "waits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,184 +32,6 @@ static void destroy_all(struct plait_plan **plans, uint32_t n)
     free(plans);
 }
 
-/* The messages of each lane follow those of the lane before, per peer and direction. */
-void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number)
-{
-    for (unsigned lane = 0; lane < plan->nlane; lane++)
-        for (uint32_t i = 0; i < plan->nstep; i++) {
-            const struct plait_step *s = &plan->step[i];
-            if (s->lane == lane && s->peer >= 0)
-                number[i] = (s->verb == PLAIT_STEP_SEND ? nsend : nrecv)[s->peer]++;
-        }
-}
-
-/* The steps that are messages: SENDs, then RECVs, of each by peer and then by number; *n of them. NULL: no memory. */
-static uint32_t *list_messages(const struct plait_plan *plan, uint32_t *n)
-{
-    uint32_t *list = malloc((plan->nstep + 1) * sizeof *list), *number = malloc((plan->nstep + 1) * sizeof *number);
-    uint32_t *first = calloc(2 * (size_t)plan->nrank, sizeof *first), at = 0;
-
-    if (list != NULL && number != NULL && first != NULL) {
-        plait_number_messages(plan, first, first + plan->nrank, number);
-        for (uint32_t k = 0; k < 2 * plan->nrank; k++) {
-            const uint32_t count = first[k];
-            first[k] = at;
-            at += count;
-        }
-        for (uint32_t i = 0; i < plan->nstep; i++) {
-            const struct plait_step *s = &plan->step[i];
-            if (s->peer >= 0)
-                list[first[s->verb == PLAIT_STEP_SEND ? (uint32_t)s->peer : plan->nrank + s->peer] + number[i]] = i;
-        }
-    } else {
-        free(list);
-        list = NULL;
-    }
-    free(number);
-    free(first);
-    *n = at;
-    return list;
-}
-
-/* A copy of a plan in which a SEND also waits for the one whose place in the window it takes over. */
-static struct plait_plan *with_window(const struct plait_plan *plan)
-{
-    const uint32_t *deps = plait_plan_deps(plan);
-    struct plait_plan *p = malloc(plan->bytes + plan->nstep * sizeof *deps);
-    uint32_t *before = malloc((plan->nstep + 1) * sizeof *before), n, *list = list_messages(plan, &n);
-
-    if (p != NULL && before != NULL && list != NULL) {
-        memset(before, 0xff, plan->nstep * sizeof *before); /* PLAIT_NONE */
-        for (uint32_t k = PLAIT_WINDOW; k < n; k++) {
-            const struct plait_step *late = &plan->step[list[k]], *early = &plan->step[list[k - PLAIT_WINDOW]];
-            if (late->verb == PLAIT_STEP_SEND && late->peer == early->peer)
-                before[list[k]] = list[k - PLAIT_WINDOW];
-        }
-        memcpy(p, plan, sizeof *p + plan->nstep * sizeof *p->step);
-        uint32_t *to = (uint32_t *)(uintptr_t)plait_plan_deps(p);
-        p->ndep = 0;
-        for (uint32_t i = 0; i < p->nstep; i++) {
-            struct plait_step *s = &p->step[i];
-            memcpy(to + p->ndep, deps + s->dep0, s->ndep * sizeof *deps);
-            s->dep0 = p->ndep;
-            if (before[i] != PLAIT_NONE)
-                to[s->dep0 + s->ndep++] = before[i];
-            p->ndep += s->ndep;
-        }
-    } else {
-        free(p);
-        p = NULL;
-    }
-    free(before);
-    free(list);
-    return p;
-}
-
-/* Do two plans of a rank send and receive the same blocks? */
-static enum plait_status compare_messages(const struct plait_plan *x, const struct plait_plan *y, bool *same)
-{
-    uint32_t nx, ny, *in_x = list_messages(x, &nx), *in_y = list_messages(y, &ny);
-    const bool room = in_x != NULL && in_y != NULL;
-
-    *same = nx == ny && x->nblk == y->nblk;
-    for (uint32_t k = 0; room && *same && k < nx; k++) {
-        const struct plait_step *a = &x->step[in_x[k]], *b = &y->step[in_y[k]];
-        *same =
-            a->verb == b->verb && a->peer == b->peer && a->lane == b->lane && a->blk == b->blk && a->nblk == b->nblk;
-    }
-    free(in_x);
-    free(in_y);
-    return room ? PLAIT_OK : plait_fail_memory("out of memory to bind a plan");
-}
-
-static uint32_t find(const uint32_t *node, uint32_t i)
-{
-    while (node[i] != i)
-        i = node[i];
-    return i;
-}
-
-/*
- * Two plans of a rank, with the same messages, as one that waits for whatever either of them waits for. A message is a
- * step of both, done once. So what runs to the end with this one does with either.
- *
- * node  [x->nstep] and then [y->nstep], as each plan is fused; as the merged one is
- */
-static struct plait_plan *merge(const struct plait_plan *x, const struct plait_plan *y, uint32_t *node)
-{
-    const uint32_t nstep = x->nstep + y->nstep, ndep = x->ndep + y->ndep;
-    struct plait_plan *p = malloc(sizeof *p + nstep * sizeof *p->step + ndep * sizeof(uint32_t));
-    uint32_t nx, ny, *in_x = list_messages(x, &nx), *in_y = list_messages(y, &ny);
-
-    if (p != NULL && in_x != NULL && in_y != NULL) {
-        memcpy(p, x, sizeof *p + x->nstep * sizeof *p->step);
-        memcpy(p->step + x->nstep, y->step, y->nstep * sizeof *p->step);
-        p->nstep = nstep;
-        p->ndep = ndep;
-        uint32_t *deps = (uint32_t *)(uintptr_t)plait_plan_deps(p);
-        memcpy(deps, plait_plan_deps(x), x->ndep * sizeof *deps);
-        for (uint32_t i = 0; i < y->ndep; i++)
-            deps[x->ndep + i] = plait_plan_deps(y)[i] + x->nstep;
-        for (uint32_t i = x->nstep; i < nstep; i++) {
-            p->step[i].dep0 += x->ndep;
-            node[i] += x->nstep;
-            if (p->step[i].peer >= 0) {
-                p->step[i].verb = PLAIT_STEP_COPY;
-                p->step[i].peer = -1;
-            }
-        }
-        for (uint32_t k = 0; k < nx; k++)
-            node[find(node, in_y[k] + x->nstep)] = find(node, in_x[k]);
-        for (uint32_t i = 0; i < nstep; i++)
-            node[i] = find(node, i);
-    } else {
-        free(p);
-        p = NULL;
-    }
-    free(in_x);
-    free(in_y);
-    return p;
-}
-
-/* What a rank waits for; `other` as in prove(). */
-static struct plait_plan *waits_of(const struct plait_plan *plan, const struct plait_plan *other, uint32_t *node)
-{
-    struct plait_plan *own = with_window(plan), *second = other != NULL ? with_window(other) : NULL, *both = NULL;
-
-    if (other == NULL)
-        return own;
-    if (own != NULL && second != NULL)
-        both = merge(own, second, node);
-    plait_plan_destroy(own);
-    plait_plan_destroy(second);
-    return both;
-}
-
-static enum plait_status prove_waits(struct plait_plan *const *plans, struct plait_plan *const *others,
-                                     uint32_t *const *nodes, const char *spec, uint32_t nrank, bool *out)
-{
-    struct plait_plan **waits = calloc((size_t)nrank + 1, sizeof *waits);
-    enum plait_status status = waits != NULL ? PLAIT_OK : PLAIT_ERR_NOMEM;
-
-    for (uint32_t r = 0; status == PLAIT_OK && r < nrank; r++)
-        if ((waits[r] = waits_of(plans[r], others != NULL ? others[r] : NULL, nodes[r])) == NULL)
-            status = PLAIT_ERR_NOMEM;
-    if (status == PLAIT_OK)
-        status = plait_check_deadlock(spec, (const struct plait_plan *const *)waits, nrank,
-                                      (const uint32_t *const *)nodes, NULL);
-    else
-        plait_fail_memory("out of memory to bind a plan");
-    destroy_all(waits, nrank);
-    *out = status == PLAIT_OK;
-    return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
-}
-
-enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
-                                    uint32_t nrank, bool *out)
-{
-    return prove_waits(plans, NULL, nodes, spec, nrank, out);
-}
-
 /* others: NULL, or others[r] is a plan that rank r may run in the place of plans[r], or NULL */
 static enum plait_status prove(struct plait_plan *const *plans, struct plait_plan *const *others, const char *spec,
                                uint32_t nrank, enum plait_fusing fusing, bool *out)
@@ -225,7 +48,7 @@ static enum plait_status prove(struct plait_plan *const *plans, struct plait_pla
             status = plait_fuse(other, fusing, nodes[r] + plans[r]->nstep);
     }
     if (status == PLAIT_OK)
-        status = prove_waits(plans, others, nodes, spec, nrank, out);
+        status = plait_prove_waits(plans, others, nodes, spec, nrank, out);
     for (uint32_t r = 0; nodes != NULL && r < nrank; r++)
         free(nodes[r]);
     free(nodes);
@@ -266,10 +89,15 @@ static enum plait_status choose_fusing(struct plait_plan *const *plans, struct p
 static enum plait_status find_kinds(struct plait_plan **plans, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, unsigned char *kinds)
 {
+    unsigned char **of_rank = calloc(shape->nrank, sizeof *of_rank);
     struct plait_step_of uneven;
-    enum plait_status status =
-        plait_check_values(spec, shape, (const struct plait_plan *const *)plans, rank, kinds, &uneven);
 
+    if (of_rank == NULL)
+        return plait_fail_memory("out of memory to bind a plan");
+    of_rank[rank] = kinds;
+    enum plait_status status =
+        plait_check_values(spec, shape, (const struct plait_plan *const *)plans, of_rank, &uneven);
+    free(of_rank);
     if (status == PLAIT_OK && uneven.rank != PLAIT_NONE)
         status = plait_fail(PLAIT_ERR_UNSUPPORTED,
                             "algorithm '%s' has partial sums and other values in one step (rank %u step %u), so it can "
@@ -351,7 +179,7 @@ static enum plait_status emit_others(const struct plait_alg *alg, const struct p
             continue;
         status = plait_plan_emit(alg, &inplace, r, &(*others)[r]);
         if (status == PLAIT_OK)
-            status = compare_messages(plans[r], (*others)[r], &same);
+            status = plait_compare_messages(plans[r], (*others)[r], &same);
         if (status == PLAIT_OK && !same) {
             plait_plan_destroy((*others)[r]);
             (*others)[r] = NULL;
@@ -366,24 +194,112 @@ static enum plait_status settle_fusing(const struct plait_plan *own, struct plai
                                        enum plait_fusing *out)
 {
     const uint32_t nrank = own->nrank;
+    const bool asks = own->inplace != plans[own->rank]->inplace;
     bool proved;
     enum plait_status status = choose_fusing(plans, others, spec, nrank, hop, out, &proved);
 
-    if (status == PLAIT_OK && !proved && (others[own->rank] == NULL || own->inplace == plans[own->rank]->inplace))
+    if (status == PLAIT_OK && !proved && !asks)
         status = choose_fusing(plans, NULL, spec, nrank, hop, out, &proved);
-    if (status == PLAIT_OK && !proved)
-        status = plait_fail(
-            PLAIT_ERR_PLAN,
-            "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
-            "and they wait for it; let lanes be taken in the order in which they are sent",
-            spec, nrank, PLAIT_WINDOW);
-    return status;
+    if (status != PLAIT_OK || proved)
+        return status;
+    if (asks)
+        return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s' can deadlock with %u ranks where rank %u works in place",
+                          spec, nrank, own->rank);
+    return plait_fail(
+        PLAIT_ERR_PLAN,
+        "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
+        "and they wait for it; let lanes be taken in the order in which they are sent",
+        spec, nrank, PLAIT_WINDOW);
+}
+
+/* Steps of all ranks, with nothing known of them. */
+static unsigned char **make_kinds(struct plait_plan *const *plans, uint32_t nrank)
+{
+    unsigned char **kinds = calloc((size_t)nrank + 1, sizeof *kinds);
+
+    for (uint32_t r = 0; kinds != NULL && r < nrank; r++)
+        kinds[r] = malloc(plans[r]->nstep + 1);
+    return kinds;
+}
+
+static void free_kinds(unsigned char **kinds, uint32_t nrank)
+{
+    for (uint32_t r = 0; kinds != NULL && r < nrank; r++)
+        free(kinds[r]);
+    free(kinds);
+}
+
+/* As the checker sees them: PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM. */
+static enum plait_status see_kinds(struct plait_plan *const *plans, const char *spec, const struct plait_shape *shape,
+                                   unsigned char ***out)
+{
+    struct plait_step_of uneven;
+
+    *out = make_kinds(plans, shape->nrank);
+    for (uint32_t r = 0; r < shape->nrank; r++)
+        if (*out == NULL || (*out)[r] == NULL)
+            return plait_fail_memory("out of memory to bind a plan");
+    return plait_check_values(spec, shape, (const struct plait_plan *const *)plans, *out, &uneven);
+}
+
+/*
+ * Of a caller's algorithm: is the root's plan in place right beside the plans of the others, who do not know of it? What it
+ * sends them must be of the same kind, too, as kinds have widths.
+ */
+static enum plait_status check_root_inplace(const char *spec, const struct plait_shape *common,
+                                            struct plait_plan **plans, struct plait_plan *other, bool *right)
+{
+    struct plait_shape inplace = *common;
+    struct plait_plan *const first = plans[common->root];
+    unsigned char **kinds = NULL, **with_other = NULL;
+    enum plait_status status = see_kinds(plans, spec, common, &kinds);
+
+    *right = false;
+    inplace.inplace = true;
+    plans[common->root] = other;
+    if (status == PLAIT_OK)
+        status = see_kinds(plans, spec, &inplace, &with_other);
+    plans[common->root] = first;
+    *right = status == PLAIT_OK;
+    for (uint32_t r = 0; *right && r < common->nrank; r++)
+        *right = r == common->root || memcmp(kinds[r], with_other[r], plans[r]->nstep) == 0;
+    free_kinds(kinds, common->nrank);
+    free_kinds(with_other, common->nrank);
+    return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
+}
+
+/* What all ranks' plans say together, of few ranks. */
+static enum plait_status prove_all(const struct plait_alg *alg, const char *spec, const struct plait_shape *common,
+                                   const struct plait_plan *own, bool hop, struct plait_plan **plans,
+                                   struct plait_plan ***others, struct plait_proof *out)
+{
+    enum plait_status status = emit_others(alg, common, plans, others);
+    bool right = true;
+
+    if (status == PLAIT_OK && !plait_is_of_library(alg) && (*others)[common->root] != NULL) {
+        status = check_root_inplace(spec, common, plans, (*others)[common->root], &right);
+        if (!right) {
+            plait_plan_destroy((*others)[common->root]);
+            (*others)[common->root] = NULL;
+        }
+    }
+    if (status != PLAIT_OK)
+        return status;
+    const struct plait_plan *again =
+        own->inplace == plans[own->rank]->inplace ? plans[own->rank] : (*others)[own->rank];
+    status = again != NULL ? check_pure(spec, own, again)
+                           : plait_fail(PLAIT_ERR_PLAN,
+                                        "algorithm '%s' has other messages in place than out of place, or is not right "
+                                        "where rank %u alone works in place; the other ranks do not know that it does",
+                                        spec, own->rank);
+    for (uint32_t r = 0; r < common->nrank; r++)
+        out->sliceable &= (*others)[r] == NULL || plait_plan_sliceable((*others)[r]);
+    return status == PLAIT_OK ? settle_fusing(own, plans, *others, spec, hop, &out->fusing) : status;
 }
 
 enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                               const struct plait_plan *own, bool hop, unsigned char *kinds, struct plait_proof *out)
 {
-    const uint32_t rank = own->rank;
     const bool few = shape->nrank <= PLAIT_MOST_PROVED;
     const struct plait_shape common = plait_common_shape(alg, shape);
     struct plait_plan **plans = NULL, **others = NULL;
@@ -392,30 +308,15 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
     if (status == PLAIT_OK)
         status = hash_plans(alg, &common, plans, out);
     out->fusing = PLAIT_FUSE_LOCAL;
-    if (status == PLAIT_OK && few) {
-        status = emit_others(alg, &common, plans, &others);
-        const struct plait_plan *again = status != PLAIT_OK                 ? NULL
-                                         : common.inplace == shape->inplace ? plans[rank]
-                                                                            : others[rank];
-        if (again != NULL)
-            status = check_pure(spec, own, again);
-        else if (status == PLAIT_OK && !(is_rooted(shape) && rank != shape->root))
-            status = plait_fail(PLAIT_ERR_PLAN,
-                                "algorithm '%s' has other messages in place than out of place, and the other ranks do "
-                                "not know that rank %u works in place",
-                                spec, rank);
-        for (uint32_t r = 0; status == PLAIT_OK && r < shape->nrank; r++)
-            out->sliceable &= others[r] == NULL || plait_plan_sliceable(others[r]);
-        if (status == PLAIT_OK)
-            status = settle_fusing(own, plans, others, spec, hop, &out->fusing);
-    }
+    if (status == PLAIT_OK && few)
+        status = prove_all(alg, spec, &common, own, hop, plans, &others, out);
     if (status == PLAIT_OK && kinds != NULL && common.inplace != shape->inplace) {
         destroy_all(plans, shape->nrank);
         plans = NULL;
         status = emit_all(alg, shape, &plans);
     }
     if (status == PLAIT_OK && kinds != NULL)
-        status = find_kinds(plans, spec, shape, rank, kinds);
+        status = find_kinds(plans, spec, shape, own->rank, kinds);
     destroy_all(plans, shape->nrank);
     destroy_all(others, shape->nrank);
     return status;

@@ -8,26 +8,11 @@
 #define PLAIT_MOST_PROVED 64 /* ranks up to which the whole fused graph is proved at bind: 2 ms there */
 
 /*
- * Number a plan's messages, from 0 per peer and direction.
- *
- * nsend, nrecv  [nrank] zeroed; get how many there are
- * number        [nstep] of each SEND and RECV
- */
-void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number);
-
-/*
  * The shape as all ranks know it. Whether a rank works in place only it knows: the library's plans have the same messages
  * either way, and of a rooted collective only the root's differ. A caller's algorithm of another collective may send
  * other values in place, so there all ranks must do the same.
  */
 struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct plait_shape *shape);
-
-/*
- * Do these plans run to the end when every send waits for its receive, at most PLAIT_WINDOW messages are on the way from
- * one rank to another, and steps of a rank with the same number in nodes[rank] are done at once?
- */
-enum plait_status plait_prove_waits(struct plait_plan *const *plans, uint32_t *const *nodes, const char *spec,
-                                    uint32_t nrank, bool *out);
 
 struct plait_proof {
     enum plait_fusing fusing; /* as much as cannot deadlock; above PLAIT_MOST_PROVED ranks PLAIT_FUSE_LOCAL, unproved */

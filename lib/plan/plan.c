@@ -328,8 +328,6 @@ static enum plait_status finish(const struct plait_builder *b, struct plait_plan
 enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plait_shape *shape, uint32_t rank,
                                   struct plait_plan **out)
 {
-    struct plait_builder b = { .alg = alg, .shape = shape, .rank = rank, .nlane = 1 };
-
     if (alg == NULL || shape == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: %s is NULL",
                           alg == NULL     ? "alg"
@@ -342,7 +340,10 @@ enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plai
         return status;
     if (rank >= shape->nrank)
         return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: rank is %u, but the shape has %u ranks", rank, shape->nrank);
-    alg->emit(alg, &b, shape, rank);
+    struct plait_shape own = *shape; /* only the root of a rooted collective has both buffers */
+    own.inplace &= !plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted || rank == shape->root;
+    struct plait_builder b = { .alg = alg, .shape = &own, .rank = rank, .nlane = 1 };
+    alg->emit(alg, &b, &own, rank);
     if (b.status == PLAIT_OK && b.nblk == 0)
         fail(&b, "the algorithm never called plait_blocks()");
     if (b.status == PLAIT_OK)

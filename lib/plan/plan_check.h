@@ -53,14 +53,15 @@ struct plait_step_of { /* step `step` of rank `rank`; PLAIT_NONE: there is none 
 };
 
 /*
- * What a rank's steps move or make, as far as it is defined by the contributor sets of the whole comm.
+ * What the steps of a comm move or make, as far as it is defined by the contributor sets.
  *
- * kinds   [plans[rank]->nstep] the union over the step's blocks
+ * kinds   [nrank][plans[r]->nstep] the union over a step's blocks; kinds[r] NULL: of this rank not asked for
  * uneven  a step of any rank that has partial sums and other values in one of its spans
- * Errors: PLAIT_ERR_PLAN (the plans are wrong), PLAIT_ERR_NOMEM. Cost: as plait_plan_check, without figures.
+ * Errors: PLAIT_ERR_PLAN (the plans are wrong; plait_last_error() says where), PLAIT_ERR_NOMEM. Cost: as
+ *         plait_plan_check, without figures.
  */
 enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
-                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds,
+                                     const struct plait_plan *const *plans, unsigned char *const *kinds,
                                      struct plait_step_of *uneven);
 
 #endif

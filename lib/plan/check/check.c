@@ -8,8 +8,8 @@
  * result for all of them. Nothing here trusts the builder: dependencies are read as given, and what
  * they should have been is derived again from the spans.
  */
-#include "base/status.h"
 #include "check.h"
+#include "base/status.h"
 #include "plan/plan_check.h"
 
 #include <inttypes.h>
@@ -118,7 +118,7 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
 }
 
 enum plait_status plait_check_values(const char *name, const struct plait_shape *shape,
-                                     const struct plait_plan *const *plans, uint32_t rank, unsigned char *kinds,
+                                     const struct plait_plan *const *plans, unsigned char *const *kinds,
                                      struct plait_step_of *uneven)
 {
     struct plait_report report = { .failed = PLAIT_CHECK_SHAPE };
@@ -129,10 +129,11 @@ enum plait_status plait_check_values(const char *name, const struct plait_shape 
                                .inplace = shape->inplace,
                                .coll = shape->coll,
                                .report = &report,
-                               .kinds_of = rank,
                                .kinds = kinds };
 
-    memset(kinds, 0, plans[rank]->nstep);
+    for (uint32_t r = 0; r < shape->nrank; r++)
+        if (kinds[r] != NULL)
+            memset(kinds[r], 0, plans[r]->nstep);
     const enum plait_status status = prove(&c);
     *uneven = (struct plait_step_of){ PLAIT_NONE, PLAIT_NONE };
     if (status == PLAIT_OK && c.uneven != PLAIT_NONE)

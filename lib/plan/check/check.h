@@ -32,8 +32,7 @@ struct plait_checker {
     enum plait_coll coll;
     struct plait_report *report; /* never NULL */
     struct plait_graph graph;
-    uint32_t kinds_of;    /* rank whose steps' kinds of values are wanted */
-    unsigned char *kinds; /* [nstep of that rank]; NULL: not wanted */
+    unsigned char *const *kinds; /* [nrank][nstep] of values that steps move or make; NULL: not wanted */
     uint32_t uneven;      /* number of a step with partial sums and other values in one span, or PLAIT_NONE */
 };
 

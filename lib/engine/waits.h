@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What ranks wait for: the messages of plans, and whether they run to the end together. */
+#ifndef PLAIT_LIB_ENGINE_WAITS_H
+#define PLAIT_LIB_ENGINE_WAITS_H
+
+#include <plait/plan.h>
+
+#include <stdbool.h>
+
+/*
+ * Number a plan's messages, from 0 per peer and direction.
+ *
+ * nsend, nrecv  [nrank] zeroed; get how many there are
+ * number        [nstep] of each SEND and RECV
+ */
+void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number);
+
+/* Do two plans of a rank send and receive the same blocks? */
+enum plait_status plait_compare_messages(const struct plait_plan *x, const struct plait_plan *y, bool *same);
+
+/*
+ * Do these plans run to the end when every send waits for its receive, at most PLAIT_WINDOW messages are on the way from
+ * one rank to another, and steps of a rank with the same number in nodes[rank] are done at once?
+ *
+ * others  others[r], with the same messages, is a plan that rank r may run in the place of plans[r]; or NULL. NULL: none
+ * nodes   nodes[r]: of the steps of plans[r], then of those of others[r]; overwritten where there is one
+ */
+enum plait_status plait_prove_waits(struct plait_plan *const *plans, struct plait_plan *const *others,
+                                    uint32_t *const *nodes, const char *spec, uint32_t nrank, bool *out);
+
+#endif
