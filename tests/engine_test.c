@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine and the path without it against the oracle; what binding decides, over all algorithms. */
 #include "comm/comm.h"
+#include "engine/prog.h"
 #include "jobs.h"
 #include "plan/plan_check.h"
 #include "plans.h"
-#include "engine/prog.h"
 #include "ranks.h"
 #include "reduce_reference.h"
 #include "request/request.h"
@@ -267,6 +267,94 @@ static void what_is_bound_is_what_was_proved(void **state)
             }
 }
 
+/* ---- Bound plans that are wrong ------------------------------------------------------------------------- */
+
+enum damage { A_WAIT_LESS, ANOTHER_SLOT_READ, ANOTHER_SLOT_WRITTEN, OPERANDS_SWAPPED, ANOTHER_MESSAGE, NDAMAGE };
+
+/* False: this instruction has nothing of the kind. */
+static bool hurt(struct plait_prog *p, uint32_t i, enum damage damage)
+{
+    struct plait_instr *in = &p->instrs[i];
+    struct plait_source *s = &p->sources[in->source];
+
+    switch (damage) {
+    case A_WAIT_LESS:
+        if (in->nsuccessor == 0)
+            return false;
+        const uint32_t next = p->successors[in->successor + --in->nsuccessor];
+        p->ndeps[next]--;
+        p->instrs[next].ndep--;
+        return true;
+    case ANOTHER_SLOT_READ:
+        if (in->nsource == 0 || s->borrowed != UINT32_MAX || s->span.slot == 0)
+            return false;
+        s->span.slot--;
+        return true;
+    case ANOTHER_SLOT_WRITTEN:
+        if (in->verb == PLAIT_STEP_SEND || in->borrowed || in->dst.slot == 0)
+            return false;
+        in->dst.slot--;
+        return true;
+    case OPERANDS_SWAPPED:
+        if (in->verb != PLAIT_STEP_REDUCE || in->nsource < 2)
+            return false;
+        const struct plait_source first = s[0];
+        s[0] = s[1];
+        s[1] = first;
+        return true;
+    default:
+        if (in->peer < 0)
+            return false;
+        in->blk = in->blk > 0 ? in->blk - 1 : 1;
+        return true;
+    }
+}
+
+/* Each instruction of rank 1's bound plan hurt in turn. */
+static void hurt_each(const struct spec *spec, uint32_t *tried, uint32_t *refused)
+{
+    struct plait_prog *progs[9] = { NULL };
+    bool more = true;
+
+    for (uint32_t i = 0; more; i++)
+        for (int damage = 0; damage < NDAMAGE && more; damage++) {
+            for (uint32_t r = 0; r < spec->shape.nrank; r++)
+                assert_int_equal(
+                    plait_prog_create(spec->alg, spec->text, &spec->shape, r, PLAIT_ROUND_DEFAULT, false, &progs[r]),
+                    PLAIT_OK);
+            more = i < progs[1]->ninstr;
+            if (more && hurt(progs[1], i, (enum damage)damage)) {
+                tried[damage]++;
+                refused[damage] += plait_progs_check(spec->alg, spec->text, &spec->shape, progs) != PLAIT_OK;
+            }
+            for (uint32_t r = 0; r < spec->shape.nrank; r++)
+                plait_prog_destroy(progs[r]);
+        }
+}
+
+/*
+ * A wait may be one that others imply, and operands may be swapped where no order is promised (ring, trees); whatever else
+ * is hurt makes another plan.
+ */
+static void a_bound_plan_that_is_another_is_refused(void **state)
+{
+    static const char *const specs[] = { "ring", "halving-doubling", "trees:2", "two-shot" };
+    uint32_t tried[NDAMAGE] = { 0 }, refused[NDAMAGE] = { 0 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        struct spec spec = { .shape = { .coll = PLAIT_ALLREDUCE, .nrank = 4 } };
+        snprintf(spec.text, sizeof spec.text, "%s", specs[i]);
+        assert_int_equal(plait_alg_find(plait_algs, spec.text, &spec.shape, &spec.alg), PLAIT_OK);
+        hurt_each(&spec, tried, refused);
+    }
+    for (int d = 0; d < NDAMAGE; d++)
+        print_message("damage %d: %u of %u refused\n", d, refused[d], tried[d]);
+    assert_true(refused[A_WAIT_LESS] > tried[A_WAIT_LESS] / 2);
+    for (int d = ANOTHER_SLOT_READ; d < NDAMAGE; d++)
+        assert_true(refused[d] > 0 && (d == OPERANDS_SWAPPED || refused[d] == tried[d]));
+}
+
 /* Which REDUCEs of a rank make results: as the engine marks them above 64 ranks, and by contributor sets. */
 static void compare_final(const struct spec *spec, uint32_t rank)
 {
@@ -466,6 +554,7 @@ int main(void)
         cmocka_unit_test(slices_of_any_size_give_the_oracles_bits),
         cmocka_unit_test(every_algorithm_is_free_of_deadlock_when_fused),
         cmocka_unit_test(what_is_bound_is_what_was_proved),
+        cmocka_unit_test(a_bound_plan_that_is_another_is_refused),
         cmocka_unit_test(results_are_known_without_contributor_sets),
         cmocka_unit_test(work_goes_with_each_slice_once_and_before_the_end),
     };

@@ -130,4 +130,8 @@ void plait_prog_destroy(struct plait_prog *prog);
 enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                    enum plait_round round, bool average);
 
+/* The same of bound plans, progs[r] of rank r. */
+enum plait_status plait_progs_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    struct plait_prog *const *progs);
+
 #endif

@@ -295,7 +295,7 @@ static enum plait_status unbind(const struct plait_plan *plan, const struct plai
 
 /* All ranks' bound plans, if every message goes in this form, against what the plans themselves are. */
 static enum plait_status check_form(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                    enum plait_round round, bool average, enum form form)
+                                    struct plait_prog *const *progs, enum form form)
 {
     struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
     uint32_t **nodes = calloc(shape->nrank, sizeof *nodes);
@@ -307,19 +307,17 @@ static enum plait_status check_form(const struct plait_alg *alg, const char *spe
         status = plait_fail_memory("out of memory to check a bound plan");
     for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++) {
         struct plait_plan *plan = NULL;
-        struct plait_prog *prog = NULL;
         status = plait_plan_emit(alg, shape, r, &plan);
         if (status == PLAIT_OK)
-            status = plait_prog_create(alg, spec, shape, r, round, average, &prog);
-        if (status == PLAIT_OK)
-            status = unbind(plan, prog, form, &plans[r], &nodes[r]);
-        plait_prog_destroy(prog);
+            status = unbind(plan, progs[r], form, &plans[r], &nodes[r]);
         plait_plan_destroy(plan);
     }
     if (status == PLAIT_OK) {
         status = plait_plan_check(spec, shape, (const struct plait_plan *const *)plans, NULL, &report);
         if (status == PLAIT_ERR_PLAN)
             plait_fail(status, "as bound, %s", report.text);
+        if (status == PLAIT_OK && alg->canonical && !report.canonical)
+            status = plait_fail(PLAIT_ERR_PLAN, "as bound, %s does not combine in the canonical order", spec);
     }
     if (status == PLAIT_OK && form == READ_IN_PLACE) {
         status = plait_prove_waits(plans, NULL, nodes, spec, shape->nrank, &ends);
@@ -337,12 +335,28 @@ static enum plait_status check_form(const struct plait_alg *alg, const char *spe
     return status;
 }
 
-enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                   enum plait_round round, bool average)
+enum plait_status plait_progs_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    struct plait_prog *const *progs)
 {
     enum plait_status status = PLAIT_OK;
 
     for (int form = 0; form < NFORM && status == PLAIT_OK; form++)
-        status = check_form(alg, spec, shape, round, average, (enum form)form);
+        status = check_form(alg, spec, shape, progs, (enum form)form);
+    return status;
+}
+
+enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                   enum plait_round round, bool average)
+{
+    struct plait_prog **progs = calloc(shape->nrank, sizeof *progs);
+    enum plait_status status = progs != NULL ? PLAIT_OK : plait_fail_memory("out of memory to check a bound plan");
+
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
+        status = plait_prog_create(alg, spec, shape, r, round, average, &progs[r]);
+    if (status == PLAIT_OK)
+        status = plait_progs_check(alg, spec, shape, progs);
+    for (uint32_t r = 0; progs != NULL && r < shape->nrank; r++)
+        plait_prog_destroy(progs[r]);
+    free(progs);
     return status;
 }
