@@ -518,6 +518,7 @@ int main(int argc, char **argv)
     const time_t clock = time(NULL);
     struct tm local;
 
+    output_begin("plait-perf");
     if (options_parse(argc, argv, &o)) {
         b.options = &o;
         b.argc = argc;

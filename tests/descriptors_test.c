@@ -22,9 +22,13 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define NRANK 2
@@ -32,13 +36,19 @@
 #define MOST  256        /* descriptors that are looked at */
 #define BYTES (64 << 10) /* of a file of the program's */
 #define LATE  80000      /* microseconds that a rank comes later, so that the other looks around */
+#define HIGH  17000      /* more numbers than the library keeps a list of */
 
 enum moment { BEING_CREATED, AFTER_CREATION, BETWEEN, PENDING, BEFORE_DESTROY, NMOMENT };
-enum how { CLOSED, A_FILE, A_SOCKET, NHOW };
+enum how { CLOSED, A_FILE, A_SOCKET, AN_EPOLL, AN_EVENT, A_PIDFD, NHOW };
 
 static const char *const moments[NMOMENT] = { "while its comm is created", "after creation", "between operations",
                                               "while a request is pending", "before destroy" };
-static const char *const hows[NHOW] = { "closed", "replaced by a file", "replaced by a socket" };
+static const char *const hows[NHOW] = { "closed",
+                                        "replaced by a file",
+                                        "replaced by a socket",
+                                        "replaced by an epoll descriptor",
+                                        "replaced by an event descriptor",
+                                        "replaced by a process descriptor" };
 
 struct scene { /* shared by the ranks */
     struct plait_unique_id id[2];
@@ -46,6 +56,7 @@ struct scene { /* shared by the ranks */
     enum how how;
     uint32_t victim; /* the rank whose program does it */
     int which;       /* of its descriptors; -1: all */
+    int least;       /* numbers below it are taken before the library opens anything */
     int n;           /* how many it has */
     char what[64];   /* the one of this time */
 };
@@ -170,13 +181,35 @@ static void what_a_program_without_standard_streams_prints_enters_no_sum(void **
 struct theirs { /* a file of the program's under a number that was the library's */
     int fd;
     struct stat stat;
-    int other; /* end of a socket; -1 */
+    int other;      /* end of a socket, or of what an epoll descriptor waits for; -1 */
+    char info[512]; /* what the kernel tells of it: a counter, what it waits for, a process */
 };
+
+static bool has_room_for_high_numbers(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return false;
+    limit.rlim_cur = limit.rlim_max;
+    return limit.rlim_max >= HIGH + 2 * MOST && setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+/* As in a program that has that many connections. */
+static void take_low_numbers(void)
+{
+    const int one = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (one < 0 || !has_room_for_high_numbers())
+        abort();
+    while (fcntl(one, F_DUPFD_CLOEXEC, 0) < scene->least - 1)
+        ;
+}
 
 static void read_open(bool open[MOST])
 {
-    for (int fd = 0; fd < MOST; fd++)
-        open[fd] = fcntl(fd, F_GETFD) >= 0;
+    for (int i = 0; i < MOST; i++)
+        open[i] = fcntl(scene->least + i, F_GETFD) >= 0;
 }
 
 static char pattern(size_t i)
@@ -197,39 +230,86 @@ static int open_file(void)
     return fd;
 }
 
-static struct theirs take_over(int fd, enum how how)
+/* The text of /proc/self/fdinfo. */
+static void read_info(int fd, char *out, size_t size)
 {
-    struct theirs t = { .fd = fd, .other = -1 };
-    int new = -1, ends[2];
+    char path[64];
 
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+    const int info = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = info >= 0 ? read(info, out, size - 1) : 0;
+    out[n > 0 ? n : 0] = '\0';
+    close(info);
+}
+
+/* The other end goes where no number is looked at. */
+static int open_one(enum how how, struct theirs *t)
+{
+    struct epoll_event any = { .events = EPOLLIN };
+    int new = -1, ends[2] = { -1, -1 };
+
+    switch (how) {
+    case A_FILE:
+        return open_file();
+    case A_SOCKET:
+    case AN_EPOLL:
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+            abort();
+        t->other = fcntl(ends[1], F_DUPFD_CLOEXEC, scene->least + MOST);
+        close(ends[1]);
+        if (write(t->other, "12345", 5) != 5) /* what the library must not read */
+            abort();
+        if (how == A_SOCKET)
+            return ends[0];
+        close(ends[0]);
+        new = epoll_create1(EPOLL_CLOEXEC);
+        if (epoll_ctl(new, EPOLL_CTL_ADD, t->other, &any) != 0)
+            abort();
+        return new;
+    case AN_EVENT:
+        return eventfd(12345, EFD_CLOEXEC);
+    case A_PIDFD:
+        return (int)syscall(SYS_pidfd_open, getppid(), 0);
+    case CLOSED:
+    case NHOW:
+        break;
+    }
+    return new;
+}
+
+/* fd -1 in *t: the kernel gives both one inode, so that they cannot be told apart. */
+static void take_over(int fd, enum how how, struct theirs *t)
+{
+    struct stat old, new_one;
+
+    *t = (struct theirs){ .fd = fd, .other = -1 };
     if (how == CLOSED) {
         close(fd);
-        return t;
+        return;
     }
-    if (how == A_FILE) {
-        new = open_file();
-    } else if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0) {
-        new = ends[0];
-        t.other = fcntl(ends[1], F_DUPFD_CLOEXEC, MOST);
-        close(ends[1]);
-        if (write(t.other, "12345", 5) != 5) /* what the library must not read */
-            abort();
-    }
-    if (new < 0 || dup2(new, fd) != fd || fstat(fd, &t.stat) != 0)
+    const int new = open_one(how, t);
+    if (new < 0 || fstat(fd, &old) != 0 || fstat(new, &new_one) != 0)
+        abort();
+    if (old.st_dev == new_one.st_dev && old.st_ino == new_one.st_ino)
+        t->fd = -1;
+    else if (dup2(new, fd) != fd || fstat(fd, &t->stat) != 0)
         abort();
     close(new);
-    return t;
+    read_info(fd, t->info, sizeof t->info);
 }
 
 /* Still open under its number, and nothing was read, written, cut or added. */
 static bool is_untouched(const struct theirs *t, enum how how)
 {
     struct stat now;
-    char *all = malloc(BYTES + 1), some[8];
+    char *all = malloc(BYTES + 1), some[8], info[sizeof t->info];
     bool same = true;
 
-    if (how == A_FILE || how == A_SOCKET)
-        same = fstat(t->fd, &now) == 0 && now.st_ino == t->stat.st_ino && now.st_dev == t->stat.st_dev;
+    if (how != CLOSED) {
+        read_info(t->fd, info, sizeof info);
+        same = fstat(t->fd, &now) == 0 && now.st_ino == t->stat.st_ino && now.st_dev == t->stat.st_dev &&
+               strcmp(info, t->info) == 0;
+    }
     if (how == A_FILE && same) {
         same = now.st_size == BYTES && lseek(t->fd, 0, SEEK_CUR) == 4096 && pread(t->fd, all, BYTES + 1, 0) == BYTES;
         for (size_t i = 0; i < BYTES && same; i++)
@@ -286,7 +366,7 @@ static void act(struct life *l, enum moment moment)
     if (l->rank != scene->victim || moment != scene->moment)
         return;
     wait_for_other_threads();
-    for (int fd = 0; fd < MOST; fd++)
+    for (int fd = scene->least; fd < scene->least + MOST; fd++)
         if (fcntl(fd, F_GETFD) >= 0 && plait_descriptor_is_kept(fd)) {
             if (n++ != scene->which && scene->which >= 0)
                 continue;
@@ -295,7 +375,8 @@ static void act(struct life *l, enum moment moment)
             memset(scene->what, 0, sizeof scene->what);
             if (readlink(path, scene->what, sizeof scene->what - 1) < 0)
                 abort();
-            l->theirs[l->n++] = take_over(fd, scene->how);
+            take_over(fd, scene->how, &l->theirs[l->n]);
+            l->n += l->theirs[l->n].fd >= 0;
         }
     scene->n = n;
 }
@@ -369,12 +450,15 @@ static int live(struct plait_comm **unused, uint32_t rank, void *arg)
     (void)unused;
     (void)arg;
     l->rank = rank;
+    if (scene->least > 0)
+        take_low_numbers();
     read_open(l->open_before);
     const enum plait_status created = create_here(l, &comm);
     MUST(is_told(l, created));
     MUST(created == PLAIT_OK || scene->moment == BEING_CREATED);
-    for (int fd = 0; fd < MOST && !RANKS_ON_HOSTS; fd++) /* over hosts, a network's library has some */
-        MUST(l->open_before[fd] || fcntl(fd, F_GETFD) < 0 || plait_descriptor_is_kept(fd) || l->n > 0);
+    for (int i = 0, fd = scene->least; i < MOST && !RANKS_ON_HOSTS;
+         i++, fd++) /* over hosts, a network's library has some */
+        MUST(l->open_before[i] || fcntl(fd, F_GETFD) < 0 || plait_descriptor_is_kept(fd) || l->n > 0);
     act(l, AFTER_CREATION);
     if (sum(l, comm, false) != 0)
         return 1;
@@ -399,7 +483,7 @@ static int live(struct plait_comm **unused, uint32_t rank, void *arg)
     return 0;
 }
 
-static void live_with(bool tcp, enum moment moment, enum how how, uint32_t victim, int which)
+static void live_with(bool tcp, enum moment moment, enum how how, uint32_t victim, int which, int least)
 {
     const struct ranks r = { NRANK, 1, .limit = 90, .body = live, .processes = true, .no_comm = true };
 
@@ -408,6 +492,7 @@ static void live_with(bool tcp, enum moment moment, enum how how, uint32_t victi
     scene->how = how;
     scene->victim = victim;
     scene->which = which;
+    scene->least = least;
     scene->n = 0;
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -423,8 +508,8 @@ static void close_each(bool tcp)
             for (enum how how = tcp ? A_FILE : 0; how < (tcp ? A_FILE + 1 : NHOW); how++) {
                 int which = -1, most = 0;
                 do {
-                    if (full() || tcp || which < 0 || (which + m + victim) % NHOW == how)
-                        live_with(tcp, m, how, victim, which);
+                    if (full() || tcp || (which < 0 && how <= A_SOCKET) || (which + m + victim) % NHOW == how)
+                        live_with(tcp, m, how, victim, which, 0);
                     if (most < scene->n)
                         most = scene->n;
                 } while (++which < scene->n);
@@ -444,12 +529,59 @@ static void nor_where_ranks_met_over_tcp(void **state)
     close_each(true);
 }
 
+static void nor_where_numbers_are_high(void **state)
+{
+    (void)state;
+    if (!has_room_for_high_numbers())
+        skip();
+    for (enum moment m = 0; m < NMOMENT; m++)
+        for (enum how how = full() ? 0 : A_FILE; how < (full() ? NHOW : A_FILE + 1); how++) {
+            live_with(false, m, how, m % NRANK, -1, HIGH);
+            assert_true(scene->n >= (m > BEING_CREATED && RANKS_ON_HOSTS ? 5 : 3));
+        }
+}
+
+/* Numbers that fall on one place of the list, and a list that is full. */
+static void the_list_of_descriptors_keeps_any_number_until_it_is_full(void **state)
+{
+    static bool kept[HIGH + MOST];
+    const int one = open("/dev/null", O_RDONLY | O_CLOEXEC), above = HIGH + MOST;
+    int n = 0, fd = 0, last = 0;
+    uint64_t seed = 1;
+
+    (void)state;
+    if (!has_room_for_high_numbers())
+        skip();
+    while ((fd = plait_descriptor_keep(fcntl(one, F_DUPFD_CLOEXEC, last + 1), "a test")) >= 0) {
+        assert_true(fd > last && fd < above);
+        kept[last = fd] = true;
+        n++;
+    }
+    assert_int_equal(errno, EMFILE);
+    assert_true(n > 10000);
+    assert_true(fcntl(last + 1, F_GETFD) < 0); /* the one that found no room is closed */
+    while (n > 0) {
+        seed = seed * 6364136223846793005U + 1442695040888963407U;
+        for (fd = (int)((seed >> 33) % (unsigned)above); !kept[fd]; fd = (fd + 1) % above)
+            ;
+        plait_descriptor_close(fd);
+        kept[fd] = false;
+        if (--n % 1000 == 0) {
+            for (int i = 0; i < above; i++)
+                assert_true(plait_descriptor_is_kept(i) == kept[i] && (!kept[i] || fcntl(i, F_GETFD) >= 0));
+        }
+    }
+    close(one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_program_without_standard_streams_prints_enters_no_sum),
         cmocka_unit_test(nothing_is_done_to_files_that_a_program_opens_under_our_numbers),
         cmocka_unit_test(nor_where_ranks_met_over_tcp),
+        cmocka_unit_test(nor_where_numbers_are_high),
+        cmocka_unit_test(the_list_of_descriptors_keeps_any_number_until_it_is_full),
     };
 
     return cmocka_run_group_tests_name("descriptors", tests, NULL, NULL);

@@ -516,6 +516,8 @@ static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_times(f, &times) == PLAIT_OK && times.communicating > 0 && times.packing > 0);
     CHECK(times.hidden >= 0 && times.hidden <= times.communicating);
     CHECK(plait_fusion_trace(f, "/no/such/place") == PLAIT_ERR_SYSTEM);
+    CHECK(plait_fusion_trace(f, "/dev/full") == PLAIT_ERR_SYSTEM);
+    CHECK(rank > 0 || (says("'/dev/full': No space left on device") && strstr(plait_last_error(), "memory") == NULL));
     for (uint32_t t = 0; t < NTENSOR; t++)
         CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
     CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK && plait_fusion_trace(f, path) == PLAIT_OK);

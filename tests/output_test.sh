@@ -28,11 +28,76 @@ ends() {
     failed=1
 }
 
+has_json() {
+    ! "$program" -J "$room/any" -b 64 -e 64 -n 1 -w 0 --guard off 2>&1 </dev/null | grep -q 'built without JSON'
+}
+run_of() { # PROGRAM HOW: commands that have files open, or start ranks; nothing is written to their files but what belongs there
+    case $1 in
+    plait-perf)
+        for kind in processes threads; do
+            has_json && echo "--ranks 2 --as $kind -b 64 -e 64 -n 2 -w 1 --guard off -J $room/$2.$kind.json" ||
+                echo "--ranks 2 --as $kind -b 64 -e 64 -n 2 -w 1 --guard off"
+        done
+        ;;
+    plait-train) echo "$room/images --pixels 16 --batch 4 --threads 1 --data-threads 1 --epochs 2 --ranks 2 --run $room/$2" ;;
+    esac
+}
+# Without the standard streams of HOW (0, 01, ...), it ends as it should.
+closed() {
+    local how=$1 program=$2 command=$3 status=0
+    [[ $how == *1* ]] && status=1
+    (
+        exec </dev/null >"$room/out" 2>"$room/err"
+        [[ $how == *0* ]] && exec <&-
+        [[ $how == *1* ]] && exec >&-
+        [[ $how == *2* ]] && exec 2>&-
+        exec $program $command
+    )
+    local got=$?
+    [ $got -eq $status ] || complain "$command, closed: $how" "exit status $got (expected $status); $(head -3 "$room/err")"
+    [[ $how == *2* ]] || [ $status -eq 0 ] || grep -q "^$name: standard output cannot be written: " "$room/err" ||
+        complain "$command, closed: $how" "it does not say that output is lost: $(head -3 "$room/err")"
+}
+complain() {
+    echo "$name $1: $2"
+    failed=1
+}
+whole() { # HOW: the files of run_of
+    case $name in
+    plait-perf)
+        for kind in processes threads; do
+            ! has_json || [[ $(cat "$room/$1.$kind.json") == {*} ]] ||
+                complain "closed: $1" "its file: $(head -c 300 "$room/$1.$kind.json")"
+        done
+        ;;
+    plait-train)
+        [ -s "$room/$1/log.jsonl" ] && ! grep -qv '^{".*}$' "$room/$1/log.jsonl" ||
+            complain "closed: $1" "log.jsonl: $(grep -v '^{".*}$' "$room/$1/log.jsonl" | head -3)"
+        "$program" "$room/images" --resume "$room/$1" --ranks 2 >"$room/out" 2>&1 && ! grep -q 'passed over' "$room/out" ||
+            complain "closed: $1" "its checkpoint: $(head -3 "$room/out")"
+        rm -f "$room/streams"
+        (exec <&- >&- 2>&- && PATH=$room:$PATH exec "$program" plot "$room/$1" --plot "$room/plot.png")
+        [ "$(sort -u "$room/streams")" = /dev/null ] && [ -s "$room/script" ] ||
+            complain "plot, closed: 012" "gnuplot has $(tr '\n' ' ' <"$room/streams")"
+        ;;
+    esac
+}
+
+# What a program that they start has in the place of closed streams.
+cat >"$room/gnuplot" <<END
+#!/bin/sh
+cat >'$room/script'
+streams=\$(readlink /proc/\$\$/fd/1 /proc/\$\$/fd/2)
+echo "\$streams" >'$room/streams'
+END
+chmod +x "$room/gnuplot"
+
 for program in "$@"; do
-    name=$(basename "$program")
+    name=$(basename "$program") printing=
     while read -r command; do
         ends 0 "$room/out" "$program" "$command"
         [ -s "$room/out" ] || continue
+        printing+=$command$'\n'
         ends 1 /dev/full "$program" "$command"
         grep -q "^$name: standard output cannot be written: " "$room/err" || {
             echo "$name $command: it does not say that output is lost: $(cat "$room/err")"
@@ -49,6 +114,13 @@ for program in "$@"; do
             failed=1
         }
     done < <(commands_of "$name")
+
+    for how in 0 1 2 01 02 12 012; do
+        while read -r command; do
+            closed $how "$program" "$command"
+        done < <(printf '%s' "$printing" && run_of "$name" $how)
+        whole $how
+    done
 done
 [ $failed -eq 0 ] && echo passed
 exit $failed

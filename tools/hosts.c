@@ -300,5 +300,6 @@ static int command(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    output_begin(program.name);
     return output_end(program.name, command(argc, argv));
 }

@@ -2,9 +2,11 @@
 #include "output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,6 +30,16 @@ static bool close_fails(void)
     const int fd = dup(STDOUT_FILENO);
 
     return fd >= 0 && close(fd) != 0;
+}
+
+void output_begin(const char *program)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) /* open() takes the least that is free */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_PATH) < 0) {
+            fprintf(stderr, "%s: descriptor %d is closed, and /dev/null cannot be put in its place: %s; open it\n",
+                    program, fd, strerror(errno));
+            exit(1);
+        }
 }
 
 int output_end(const char *program, int status)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
-#include "cli.h"
 #include "base/clock.h"
+#include "cli.h"
 #include "output.h"
 
 #include <plait/plan.h>
@@ -338,5 +338,6 @@ static int command(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    output_begin(program.name);
     return output_end(program.name, command(argc, argv));
 }

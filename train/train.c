@@ -421,8 +421,9 @@ static int run_command(struct options *o)
 int main(int argc, char **argv)
 {
     struct options o;
-    const int ending = options_parse(argc, argv, &o) ? run_command(&o) : ENDING_USAGE;
 
+    output_begin("plait-train");
+    const int ending = options_parse(argc, argv, &o) ? run_command(&o) : ENDING_USAGE;
     free(o.paths);
     return output_end("plait-train", ending);
 }

@@ -8,36 +8,56 @@
 #include <string.h>
 #include <sys/stat.h>
 
-
 struct kept {
-    const char *purpose; /* NULL: nothing is kept under this number */
+    const char *purpose; /* NULL: the place is free */
+    int fd;
     dev_t device;
     ino_t inode;
 };
 
+/* A number's place is the one of its remainder, or the first after it that was free: no memory that may be missing. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-enum { ROOM = 16384 };          /* numbers that are kept; higher ones are used without comparing */
-static struct kept list[ROOM]; /* by number; no memory that may be missing */
-static size_t nkept;
+enum { ROOM = 16384 }; /* a power of two, so that places may be subtracted as unsigned numbers */
+static struct kept list[ROOM];
 static _Thread_local bool apart;
+
+/* The place of this number, or the free one that it would get; NULL: it has none, and all are taken. */
+static struct kept *place(int fd)
+{
+    for (unsigned i = 0; i < ROOM; i++) {
+        struct kept *k = &list[((unsigned)fd + i) % ROOM];
+        if (k->purpose == NULL || k->fd == fd)
+            return k;
+    }
+    return NULL;
+}
 
 static struct kept *find(int fd)
 {
-    return !apart && fd >= 0 && fd < ROOM && list[fd].purpose != NULL ? &list[fd] : NULL;
+    struct kept *k = apart || fd < 0 ? NULL : place(fd);
+
+    return k != NULL && k->purpose != NULL ? k : NULL;
 }
 
-static bool is_there(const struct kept *k, int fd)
+static bool is_there(const struct kept *k)
 {
     struct stat s;
 
-    return fstat(fd, &s) == 0 && s.st_dev == k->device && s.st_ino == k->inode;
+    return fstat(k->fd, &s) == 0 && s.st_dev == k->device && s.st_ino == k->inode;
 }
 
+/* What lies behind it moves up, unless it would come before its number's place: no search ends too early. */
 static void forget(struct kept *k)
 {
+    unsigned hole = (unsigned)(k - list);
+
     k->purpose = NULL;
-    if (--nkept > 0)
-        return;
+    for (unsigned at = (hole + 1) % ROOM; list[at].purpose != NULL; at = (at + 1) % ROOM)
+        if ((at - (unsigned)list[at].fd) % ROOM >= (at - hole) % ROOM) {
+            list[hole] = list[at];
+            list[at].purpose = NULL;
+            hole = at;
+        }
 }
 
 int plait_descriptor_keep(int fd, const char *purpose)
@@ -56,16 +76,12 @@ int plait_descriptor_keep(int fd, const char *purpose)
         errno = error;
         fd = next;
     }
-    if (fd >= ROOM) {
-        pthread_mutex_unlock(&lock);
-        return fd;
-    }
-    if (fd >= 0 && fstat(fd, &s) == 0) {
-        list[fd] = (struct kept){ purpose, s.st_dev, s.st_ino };
-        nkept++;
+    struct kept *const k = fd >= 0 ? place(fd) : NULL;
+    if (k != NULL && fstat(fd, &s) == 0) {
+        *k = (struct kept){ purpose, fd, s.st_dev, s.st_ino };
     } else if (fd >= 0) {
         close(fd);
-        errno = ENOMEM;
+        errno = k == NULL ? EMFILE : ENOMEM;
         fd = -1;
     }
     pthread_mutex_unlock(&lock);
@@ -80,7 +96,7 @@ void plait_descriptor_close(int fd)
         return;
     pthread_mutex_lock(&lock);
     struct kept *k = find(fd);
-    if (k == NULL || is_there(k, fd))
+    if (k == NULL || is_there(k))
         close(fd);
     if (k != NULL)
         forget(k);
@@ -95,7 +111,7 @@ static const char *lost(int fd)
 
     pthread_mutex_lock(&lock);
     const struct kept *k = find(fd);
-    const char *purpose = k != NULL && !is_there(k, fd) ? k->purpose : NULL;
+    const char *purpose = k != NULL && !is_there(k) ? k->purpose : NULL;
     pthread_mutex_unlock(&lock);
     errno = saved;
     return purpose;

@@ -61,7 +61,10 @@ static inline DIR *plait_descriptor_folder(const char *path)
 
 /* ---- All others ----------------------------------------------------------------------------------------------- */
 
-/* Raise it and keep it; `purpose` ("its shared memory") stands in errors. -1 with errno, also when `fd` is -1. */
+/*
+ * Raise it and keep it; `purpose` ("its shared memory") stands in errors. -1 with errno, also when `fd` is -1; EMFILE too
+ * where the list is full, and then it is closed.
+ */
 int plait_descriptor_keep(int fd, const char *purpose);
 
 /* Close a descriptor, kept or not, unless it is no longer ours. -1 is allowed. errno stays as it is. */

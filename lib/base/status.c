@@ -75,8 +75,6 @@ static void remedy(int error, char *text, size_t size)
     else if (error == ENOMEM && space.rlim_cur != RLIM_INFINITY)
         snprintf(text, size, " (this process may have %llu bytes of address space; raise the limit: ulimit -v)",
                  (unsigned long long)space.rlim_cur);
-    else if (error == ENOSPC)
-        snprintf(text, size, " (the machine commits no more memory; see sysctl vm.overcommit_memory)");
 }
 
 enum plait_status(plait_fail_errno)(int error, const char *format, ...)
@@ -88,8 +86,7 @@ enum plait_status(plait_fail_errno)(int error, const char *format, ...)
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     remedy(error, how, sizeof how);
-    return plait_fail(error == ENOMEM || error == ENOSPC ? PLAIT_ERR_NOMEM : PLAIT_ERR_SYSTEM, "%s: %s%s", what,
-                      strerror(error), how);
+    return plait_fail(error == ENOMEM ? PLAIT_ERR_NOMEM : PLAIT_ERR_SYSTEM, "%s: %s%s", what, strerror(error), how);
 }
 
 enum plait_status(plait_fail_memory)(const char *format, ...)

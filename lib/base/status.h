@@ -22,7 +22,7 @@ enum plait_status plait_fail(enum plait_status status, const char *format, ...) 
 
 /*
  * The same for a call that failed with this errno: ": ", what errno means, and where it is a limit, its value and how
- * to raise it. PLAIT_ERR_NOMEM for ENOMEM and ENOSPC, else PLAIT_ERR_SYSTEM.
+ * to raise it. PLAIT_ERR_NOMEM for ENOMEM, else PLAIT_ERR_SYSTEM.
  */
 enum plait_status plait_fail_errno(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

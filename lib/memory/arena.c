@@ -185,6 +185,11 @@ static enum plait_status back(size_t start, size_t bytes)
         const size_t n = bytes - at < BACK_AT_ONCE ? bytes - at : BACK_AT_ONCE;
         if (fallocate(arena_fd, 0, (off_t)(start + at), (off_t)n) == 0)
             at += n;
+        else if (errno == ENOSPC) /* of memory, as this file lies on no disk */
+            status = plait_fail(PLAIT_ERR_NOMEM,
+                                "no memory for %zu bytes of the arena: the machine commits no more; see sysctl "
+                                "vm.overcommit_memory",
+                                bytes);
         else if (errno != EINTR)
             status = plait_fail_errno(errno, "no memory for %zu bytes of the arena", bytes);
     }
