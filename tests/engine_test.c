@@ -267,6 +267,25 @@ static void what_is_bound_is_what_was_proved(void **state)
             }
 }
 
+/* Above 64 ranks nothing else keeps fused steps from waiting for each other. */
+static void a_receive_is_not_fused_into_what_waits_for_more(void **state)
+{
+    static const char *const texts[] = {
+        "1 3 1\nrecv tmp[0] from r1\nrecv tmp[1] from r2\nreduce tmp[2] = in[0], tmp[1]   after 1\n"
+        "reduce out[0] = tmp[0], tmp[2]   after 0 2\n",
+        "1 0 1\nsend in[0] to r0\n",
+        "1 0 1\nsend in[0] to r0\n",
+    };
+    struct plans p = plans_read(texts, 3, false);
+    uint32_t node[4];
+
+    (void)state;
+    assert_int_equal(plait_fuse(p.plan[0], PLAIT_FUSE_LOCAL, node), PLAIT_OK);
+    assert_int_equal(node[1], 2);
+    assert_int_equal(node[0], 0); /* else it would be taken only when the other message has come, too */
+    plans_free(&p);
+}
+
 /* ---- Bound plans that are wrong ------------------------------------------------------------------------- */
 
 enum damage { A_WAIT_LESS, ANOTHER_SLOT_READ, ANOTHER_SLOT_WRITTEN, OPERANDS_SWAPPED, ANOTHER_MESSAGE, NDAMAGE };
@@ -555,6 +574,7 @@ int main(void)
         cmocka_unit_test(every_algorithm_is_free_of_deadlock_when_fused),
         cmocka_unit_test(what_is_bound_is_what_was_proved),
         cmocka_unit_test(a_bound_plan_that_is_another_is_refused),
+        cmocka_unit_test(a_receive_is_not_fused_into_what_waits_for_more),
         cmocka_unit_test(results_are_known_without_contributor_sets),
         cmocka_unit_test(work_goes_with_each_slice_once_and_before_the_end),
     };
