@@ -271,8 +271,8 @@ static void what_is_bound_is_what_was_proved(void **state)
 static void a_receive_is_not_fused_into_what_waits_for_more(void **state)
 {
     static const char *const texts[] = {
-        "1 3 1\nrecv tmp[0] from r1\nrecv tmp[1] from r2\nreduce tmp[2] = in[0], tmp[1]   after 1\n"
-        "reduce out[0] = tmp[0], tmp[2]   after 0 2\n",
+        "1 3 1\nrecv tmp[0] from r1\nrecv tmp[1] from r2 block 0\nreduce tmp[2] = in[0], tmp[1] block 0   after 1\n"
+        "reduce out[0] = tmp[0], tmp[2]   after 0, 2\n",
         "1 0 1\nsend in[0] to r0\n",
         "1 0 1\nsend in[0] to r0\n",
     };
