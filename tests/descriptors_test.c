@@ -456,8 +456,8 @@ static int live(struct plait_comm **unused, uint32_t rank, void *arg)
     const enum plait_status created = create_here(l, &comm);
     MUST(is_told(l, created));
     MUST(created == PLAIT_OK || scene->moment == BEING_CREATED);
-    for (int i = 0, fd = scene->least; i < MOST && !RANKS_ON_HOSTS;
-         i++, fd++) /* over hosts, a network's library has some */
+    /* Over hosts, a network's library has some. */
+    for (int i = 0, fd = scene->least; i < MOST && !RANKS_ON_HOSTS; i++, fd++)
         MUST(l->open_before[i] || fcntl(fd, F_GETFD) < 0 || plait_descriptor_is_kept(fd) || l->n > 0);
     act(l, AFTER_CREATION);
     if (sum(l, comm, false) != 0)

@@ -265,6 +265,44 @@ static void a_damaged_checkpoint_is_named_and_passed_over(void **state)
     assert_null(keeper_destroy(k));
 }
 
+static void a_link_that_leads_to_no_file_is_named_and_passed_over(void **state)
+{
+    struct keeper *const k = keep(0);
+
+    (void)state;
+    for (uint64_t step = 1; step <= 2; step++)
+        save(k, step, false);
+    keeper_wait(k);
+    assert_int_equal(symlink("nowhere", in_folder("step-00000003.safetensors")), 0);
+    assert_int_equal(symlink("step-00000004.safetensors", in_folder("step-00000004.safetensors")), 0);
+    assert_int_equal(symlink("step-00000001.safetensors", in_folder("step-00000005.safetensors")), 0);
+    listen();
+    newest_is(k, "step-00000002.safetensors");
+    assert_true(said("step-00000003.safetensors: No such file or directory, where this link leads"));
+    listen();
+    newest_is(k, "step-00000002.safetensors");
+    assert_true(said("step-00000004.safetensors: Too many levels of symbolic links"));
+    listen();
+    newest_is(k, "step-00000002.safetensors");
+    assert_true(said("step-00000005.safetensors: a checkpoint of another step, renamed"));
+    for (uint64_t step = 1; step <= 5; step++) {
+        char name[64];
+        snprintf(name, sizeof name, "step-%08d.safetensors", (int)step);
+        assert_int_equal(unlink(in_folder(name)), 0);
+    }
+    assert_false(checkpoint_any(folder));
+    assert_int_equal(symlink("nowhere", in_folder("best.safetensors")), 0);
+    assert_true(checkpoint_any(folder));
+    listen();
+    newest_is(k, "");
+    assert_true(said("best.safetensors: No such file or directory, where this link leads"));
+    save(k, 6, true); /* in the link's place */
+    keeper_wait(k);
+    holds("best.safetensors", 6);
+    assert_false(is_there("nowhere"));
+    assert_null(keeper_destroy(k));
+}
+
 /* Of another version of plait-train, which had none. */
 static void a_checkpoint_of_version_1_without_a_hash_is_read(void **state)
 {
@@ -485,6 +523,7 @@ int main(void)
         IN_FOLDER(the_checkpoint_just_written_stays_beside_later_ones),
         IN_FOLDER(a_torn_or_foreign_file_is_named_and_passed_over),
         IN_FOLDER(a_damaged_checkpoint_is_named_and_passed_over),
+        IN_FOLDER(a_link_that_leads_to_no_file_is_named_and_passed_over),
         IN_FOLDER(a_checkpoint_of_version_1_without_a_hash_is_read),
         IN_FOLDER(a_folder_without_checkpoints_has_none),
         IN_FOLDER(what_a_killed_process_left_is_removed),

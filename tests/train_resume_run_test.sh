@@ -46,6 +46,16 @@ grep -q 'passed over .*step-00000008.safetensors: damaged: its bytes have the ha
 printf abcd | dd of="$data/damaged/step-00000008.safetensors" bs=1 seek=200000 conv=notrunc status=none
 complains 1 'step-00000008.safetensors: damaged: its bytes have the hash' "$data/images" --weights "$data/damaged/step-00000008.safetensors" --run "$data/new"
 
+# Neither is a link that leads nowhere; it is named, and so is the step that the run goes on from.
+run link --epochs 2 --save-every 1 --keep 3 --run "$data/link" || fail "$(tail -3 "$data/link.out")"
+ln -sf nowhere "$data/link/step-00000008.safetensors"
+ln -sf step-00000007.safetensors "$data/link/step-00000007.safetensors"
+go_on link || fail "$(tail -3 "$data/link.out")"
+grep -q 'passed over .*step-00000008.safetensors: No such file or directory, where this link leads' "$data/link.out" &&
+    grep -q 'passed over .*step-00000007.safetensors: Too many levels of symbolic links' "$data/link.out" ||
+    fail "a link that leads nowhere is not told: $(cat "$data/link.out")"
+grep -q 'goes on from step 6, .*/link/step-00000006.safetensors' "$data/link.out" || fail "from where? $(cat "$data/link.out")"
+
 # Another run does not write among its checkpoints.
 complains 1 '--run .*part: it holds the checkpoints of another run; go on with --resume' "$data/images" --run "$data/part" --ranks 2
 echo passed

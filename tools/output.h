@@ -4,8 +4,9 @@
 #define PLAIT_TOOLS_OUTPUT_H
 
 /**
- * At the start of main(): where standard input, output or error is closed, hold its number, so that no file of the program, its
- * libraries or the programs that it starts gets it and what is printed. To read or write there fails, as if it were closed.
+ * At the start of main(): where standard input, output or error is closed, hold its number, so that no file of the
+ * program, its libraries or the programs that it starts gets it and what is printed. To read or write there fails, as
+ * if it were closed.
  */
 void output_begin(const char *program);
 

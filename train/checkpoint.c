@@ -132,13 +132,21 @@ static ssize_t list_steps(const char *folder, uint64_t **out)
 
 /* ---- Finding ------------------------------------------------------------------------------------------------ */
 
+/* Is there anything of this name, if only a link that leads nowhere? What cannot be looked at counts. */
+static bool is_there(const char *path)
+{
+    struct stat unused;
+
+    return lstat(path, &unused) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
 /* A whole checkpoint of ours, of this step where one is given? If not it is named, unless it is not there. */
 static bool whole(const char *path, const uint64_t *step)
 {
     const char *why = NULL, *version, *value;
     uint64_t has = 0;
 
-    if (access(path, F_OK) != 0)
+    if (!is_there(path))
         return false;
     struct safetensors *const f = safetensors_open(path, &why);
     if (f == NULL) {
@@ -169,7 +177,7 @@ bool checkpoint_any(const char *folder)
 
     free(steps);
     snprintf(best, sizeof best, "%s/" BEST, folder);
-    return n > 0 || access(best, F_OK) == 0;
+    return n > 0 || is_there(best);
 }
 
 bool checkpoint_newest(const char *folder, char *out, size_t size)

@@ -274,6 +274,16 @@ struct safetensors *safetensors_parse(const char *path, const void *bytes, size_
     return NULL;
 }
 
+/* Of what could not be opened, by errno. */
+static const char *not_opened(const char *path)
+{
+    const int error = errno;
+    struct stat about;
+    const bool link = lstat(path, &about) == 0 && S_ISLNK(about.st_mode);
+
+    return because("%s: %s%s", path, strerror(error), link ? ", where this link leads" : "");
+}
+
 /* Its bytes; NULL: *why tells. O_NONBLOCK: a pipe would wait for who writes. */
 static void *map_file(const char *path, size_t *size, const char **why)
 {
@@ -283,7 +293,7 @@ static void *map_file(const char *path, size_t *size, const char **why)
 
     *why = NULL;
     if (fd < 0 || fstat(fd, &about) != 0)
-        *why = because("%s: %s", path, strerror(errno));
+        *why = not_opened(path);
     else if (!S_ISREG(about.st_mode))
         *why = because("%s: not a file%s", path, S_ISDIR(about.st_mode) ? " but a folder; name a file in it" : "");
     else if (about.st_size == 0)

@@ -357,6 +357,8 @@ static void describe(const struct run *r)
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
                  (unsigned long long)r->epoch_steps, r->folder);
     progress_say(r->progress, "%s", memory);
+    if (o->resume != NULL)
+        progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);
     if (o->precision == PRECISION_BF16 && !model_bf16_fast())
         progress_say(r->progress, "this processor has no AVX512_BF16: bf16 is emulated, at half the speed of fp32; "
                                   "--precision fp32 keeps it for what travels");
