@@ -157,7 +157,7 @@ struct plait_call {
     const char *algorithm; /* e.g. "ring", "torus:4x8"; NULL: chosen by size (plait-info --explain) */
     size_t slice;          /* bytes of the vector in one pipeline slice; 0: chosen */
     enum plait_round round;
-    int reproducible;  /* 1: only algorithms with the canonical order; 0: as the comm */
+    int reproducible;  /* 1: only algorithms with the canonical order; 0: as the comm; nothing else */
     double deadline;   /* seconds until a stall is an error; 0: the comm's */
     const void *scale; /* PLAIT_PREMULSUM: one element of the type, this rank's; else NULL */
     enum plait_scale_when scale_when;
@@ -182,7 +182,7 @@ PLAIT_API const char *plait_dtype_name(enum plait_dtype type);
 PLAIT_API const char *plait_op_name(enum plait_op op);
 
 /**
- * The value with this name (nccl-tests' "float", "half", "f8e4m3", "mulsum", ... too); -1 when there is none.
+ * The value with this name (nccl-tests' "float", "half", "f8e4m3", "mulsum", ... too); -1 when there is none, as of NULL.
  *
  * Thread: any.
  */

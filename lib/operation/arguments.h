@@ -58,6 +58,9 @@ enum plait_status plait_check_op(const char *name, enum plait_op op, const struc
 enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
                                      const char *from);
 
+/* An int that means yes or no: anything but 0 and 1 is a mistake. */
+enum plait_status plait_check_flag(const char *call, const char *what, int value);
+
 enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nrank);
 
 /* Bytes of IN or OUT, whose blocks (or vector) have `bytes`. */
