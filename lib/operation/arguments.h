@@ -5,6 +5,7 @@
 
 #include <plait/plan.h>
 
+#include "base/bytes.h"
 #include "reduce/reduce.h"
 
 struct plait_args { /* of a call */
@@ -37,8 +38,6 @@ static inline bool plait_same_key(struct plait_key a, struct plait_key b)
 {
     return ((a.whose ^ b.whose) | (a.what ^ b.what)) == 0;
 }
-
-#define PLAIT_MOST_BYTES ((size_t)1 << 47) /* what a process can address */
 
 extern const struct plait_call plait_no_wishes; /* PLAIT_CALL_DEFAULT */
 
