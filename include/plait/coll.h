@@ -225,8 +225,8 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
  *        buffers marked [nrank][count] part r is rank r's
  * In place is as in NCCL: where a rank has both buffers, the part of IN that stays with it may lie where it belongs in
  * OUT, in reduce-scatter the result where this rank's part of IN is; then `in` and `out` are in one buffer. Otherwise
- * they must not overlap. In a rooted collective only the root's buffers tell, in the others it must be the same on all
- * ranks.
+ * they must not overlap. Each rank does as it likes; in a rooted collective only the root's buffers tell. A program's
+ * own algorithm needs it on all ranks or on none. All-to-all has no form in place.
  * root   rank that gives or gets everything; must be equal on all ranks
  *
  * In a rooted collective not every rank hears of every other: one that differs may be named only in a later call that

@@ -96,8 +96,8 @@ struct plait_plan {
 struct plait_shape {
     enum plait_coll coll;
     uint32_t nrank;
-    uint32_t root;        /* rooted collectives; else 0 */
-    bool inplace;         /* IN is an alias of OUT on this rank; of a whole comm: plans may be for that */
+    uint32_t root; /* rooted collectives; else 0 */
+    bool inplace;  /* emitting: IN is an alias of OUT on this rank; plait_plan_check(): each plan may be so or not */
     const uint32_t *node; /* [nrank] node of each rank, any numbers; NULL: all on one node */
     uint32_t nparam;
     uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
