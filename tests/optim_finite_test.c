@@ -59,7 +59,7 @@ static void a_step_that_float32_does_not_hold_is_skipped(void **state)
         { PLAIT_OPTIM_SGD, 0, 1, 1e38F, 1e10, 1e-20, 0 }, { PLAIT_OPTIM_SGD, 0, 1, 1e38F, 1, 1e10, 0 },
         { PLAIT_OPTIM_SGD, 1, 1, 1e38F, 1e10, 1e-20, 1 }, { PLAIT_OPTIM_SGD, 0, 1, 1e38F, 1e-10, 1e10, 1 },
         { PLAIT_OPTIM_SGD, 1, 1, 1e-38F, 1e38, 1, 1 },    { PLAIT_OPTIM_SGD, 1, 1, 1, 1e300, 1, 0 },
-        { PLAIT_OPTIM_SGD, 1, 1, FLT_MAX, 1, 1, 0 },   { PLAIT_OPTIM_SGD, 1, 1, 1e38F, 1, 1, 1 },
+        { PLAIT_OPTIM_SGD, 1, 1, FLT_MAX, 1, 1, 0 },      { PLAIT_OPTIM_SGD, 1, 1, 1e38F, 1, 1, 1 },
         { PLAIT_OPTIM_LARS, 1, 1e38F, 1, 1, 1e10, 0 },    { PLAIT_OPTIM_LARS, 0, 1e38F, 1, 1, 1e10, 0 },
         { PLAIT_OPTIM_LARS, 1, 1e30F, 1e30F, 1, 1e5, 1 }, { PLAIT_OPTIM_LARS, 1, 0, 1e38F, 1e10, 1, 0 },
     };

@@ -96,8 +96,8 @@ struct plait_plan {
 struct plait_shape {
     enum plait_coll coll;
     uint32_t nrank;
-    uint32_t root; /* rooted collectives; else 0 */
-    bool inplace;  /* emitting: IN is an alias of OUT on this rank; plait_plan_check(): each plan may be so or not */
+    uint32_t root;        /* rooted collectives; else 0 */
+    bool inplace;         /* IN is an alias of OUT on this rank; of plait_plan_check(): each plan may be so or not */
     const uint32_t *node; /* [nrank] node of each rank, any numbers; NULL: all on one node */
     uint32_t nparam;
     uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
@@ -231,7 +231,10 @@ static inline struct plait_span plait_tmp(uint32_t slot)
  */
 PLAIT_API void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp);
 
-/** Reserve `n` more TMP slots in a row, at most PLAIT_MOST_SLOTS in all; returns the first. For emitters made of parts, each with slots of its own. */
+/**
+ * Reserve `n` more TMP slots in a row, at most PLAIT_MOST_SLOTS in all; returns the first. For emitters made of parts, each
+ * with slots of its own.
+ */
 PLAIT_API uint32_t plait_slots(struct plait_builder *b, uint32_t n);
 
 /**
