@@ -6,6 +6,7 @@
 #include "../lib/base/ascii.h"
 
 #include <plait/comm.h>
+#include <plait/plan.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -45,17 +46,43 @@ static bool is_any_collective(const char *text, size_t length)
     return false;
 }
 
-/* The part of NCCL_ALGO that is about this collective: "ring" is about all, "allreduce:ring;allgather:bruck" each its own. */
-static void part_of(const char *text, int coll, char *out, size_t room)
+/*
+ * The part of NCCL_ALGO that is about this collective: "ring" is about all, "allreduce:ring;allgather:bruck" each its own.
+ * Does the part name the collective?
+ */
+static bool part_of(const char *text, int coll, char *out, size_t room)
 {
+    bool named = false;
+
     out[0] = '\0';
     while (*text != '\0') {
         const size_t n = strcspn(text, ";"), head = strcspn(text, ":;");
         const bool has_head = text[head] == ':' && is_any_collective(text, head);
-        if (!has_head || is_collective(text, head, plait_coll_name((enum plait_coll)coll)))
+        if (!has_head || is_collective(text, head, plait_coll_name((enum plait_coll)coll))) {
+            named = has_head;
             snprintf(out, room, "%.*s", (int)(has_head ? n - head - 1 : n), has_head ? text + head + 1 : text);
+        }
         text += text[n] == ';' ? n + 1 : n;
     }
+    return named;
+}
+
+/* Are names of the list algorithms of other collectives, and none of this one? Then the list is not about it. */
+static bool is_of_others(const char *list, int coll)
+{
+    bool others = false;
+    char name[64];
+
+    while (list != NULL) {
+        list = next_name(list, name, sizeof name);
+        name[strcspn(name, ":")] = '\0';
+        for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
+            if (strcmp((*a)->name, name) == 0 && (int)(*a)->coll == coll)
+                return false;
+            others |= strcmp((*a)->name, name) == 0;
+        }
+    }
+    return others;
 }
 
 static bool is_inplace(const struct nccl_call *c)
@@ -90,6 +117,7 @@ enum plait_status nccl_algorithm_pick(const struct nccl_call *c, const struct pl
     struct plait_call o = *options;
     struct plait_choice choice;
     enum plait_status status = PLAIT_OK;
+    bool named = true;
 
     out[0] = '\0';
     if (c->kind->coll < 0 || (c->algorithms[0] == '\0' && c->comm->algorithms[0] == '\0'))
@@ -97,7 +125,7 @@ enum plait_status nccl_algorithm_pick(const struct nccl_call *c, const struct pl
     if (c->algorithms[0] != '\0')
         snprintf(part, sizeof part, "%s", c->algorithms);
     else
-        part_of(c->comm->algorithms, c->kind->coll, part, sizeof part);
+        named = part_of(c->comm->algorithms, c->kind->coll, part, sizeof part);
     o.algorithm = out;
     for (const char *rest = part[0] != '\0' ? part : NULL; rest != NULL;) {
         rest = next_name(rest, out, 64);
@@ -109,6 +137,7 @@ enum plait_status nccl_algorithm_pick(const struct nccl_call *c, const struct pl
     out[0] = '\0';
     if (status == PLAIT_OK || (c->algorithms[0] != '\0' && c->forced))
         return status;
-    warn_once(c, part);
+    if (named || !is_of_others(part, c->kind->coll))
+        warn_once(c, part);
     return PLAIT_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "algorithm.h"
 #include "error.h"
+#include "fuse.h"
 #include "group.h"
 #include "stream.h"
 
@@ -90,7 +91,8 @@ static ncclResult_t read_config(struct nccl_call *c, const ncclCollConfig_t *con
 static ncclResult_t check(struct nccl_call *c, int type, int root, ncclRedOp_t op)
 {
     if (type < 0 || type >= ncclNumTypes)
-        return nccl_fail(ncclInvalidArgument, c->comm, "%s: there is no type %d", c->kind->name, type);
+        return nccl_fail(ncclInvalidArgument, c->comm, "%s: datatype is %d; types are 0 to %d", c->kind->name, type,
+                         (int)ncclNumTypes - 1);
     c->type = (enum plait_dtype)type;
     if (c->kind->rooted && (root < 0 || root >= c->comm->nrank))
         return nccl_fail(ncclInvalidArgument, c->comm, "%s: %s is %d; ranks are 0 to %d", c->kind->name,
@@ -118,6 +120,9 @@ static ncclResult_t submit(struct nccl_call c, int type, int root, ncclRedOp_t o
     if (result != ncclSuccess)
         return nccl_group_refuse(result);
     result = check(&c, type, root, op);
+    const bool alone = result == ncclSuccess && !nccl_group_is_open() && nccl_fuse_stages(&c);
+    if (alone)
+        result = ncclGroupStart();
     if (result == ncclSuccess)
         result = read_config(&c, config);
     if (result == ncclSuccess)
@@ -131,7 +136,8 @@ static ncclResult_t submit(struct nccl_call c, int type, int root, ncclRedOp_t o
     if (result != ncclSuccess)
         nccl_stream_close(&c);
     nccl_leave(c.comm);
-    return nccl_group_refuse(result);
+    result = nccl_group_refuse(result);
+    return alone && nccl_group_is_open() ? ncclGroupEnd() : result;
 }
 
 #define CALL(which) .kind = &which, .comm = comm
@@ -161,15 +167,8 @@ ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t se
 ncclResult_t ncclAlltoAllConfig(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
                                 ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t *config)
 {
-    const bool alone =
-        sendbuff == recvbuff && !nccl_group_is_open(); /* in place it is staged, as groups are (fuse.h) */
-    ncclResult_t result = alone ? ncclGroupStart() : ncclSuccess;
-
-    if (result != ncclSuccess)
-        return result;
-    result = submit((struct nccl_call){ CALL(alltoall), .in = sendbuff, .out = recvbuff, .count = count }, datatype, 0,
-                    ncclSum, stream, config);
-    return alone ? ncclGroupEnd() : result;
+    return submit((struct nccl_call){ CALL(alltoall), .in = sendbuff, .out = recvbuff, .count = count }, datatype, 0,
+                  ncclSum, stream, config);
 }
 
 ncclResult_t ncclBroadcastConfig(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,

@@ -74,14 +74,28 @@ void nccl_comm_free(struct ncclComm *c, bool in_order)
     pthread_mutex_unlock(&resting_lock);
 }
 
-ncclResult_t nccl_enter(struct ncclComm *c, const char *call)
+static bool cannot_be_one(const struct ncclComm *c)
 {
-    if (c == NULL || (uintptr_t)c % alignof(struct ncclComm) != 0)
-        return nccl_fail(ncclInvalidArgument, NULL, "%s: comm is %p, which is no comm", call, (void *)c);
+    return c == NULL || (uintptr_t)c % alignof(struct ncclComm) != 0;
+}
+
+bool nccl_try_enter(struct ncclComm *c)
+{
+    if (cannot_be_one(c))
+        return false;
     atomic_fetch_add(&c->users, 1);
     if (atomic_load(&c->life) == NCCL_ALIVE)
-        return ncclSuccess;
+        return true;
     nccl_leave(c);
+    return false;
+}
+
+ncclResult_t nccl_enter(struct ncclComm *c, const char *call)
+{
+    if (nccl_try_enter(c))
+        return ncclSuccess;
+    if (cannot_be_one(c))
+        return nccl_fail(ncclInvalidArgument, NULL, "%s: comm is %p, which is no comm", call, (void *)c);
     return nccl_fail(ncclInvalidArgument, NULL, "%s: comm %p was destroyed or aborted, or never was a comm", call,
                      (void *)c);
 }

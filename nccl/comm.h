@@ -66,6 +66,8 @@ void nccl_comm_free(struct ncclComm *comm, bool in_order);
 
 /* Is it a comm? Then it stays one until nccl_leave(). */
 ncclResult_t nccl_enter(struct ncclComm *comm, const char *call);
+/* The same without an error; false: it is none, or no longer one. */
+bool nccl_try_enter(struct ncclComm *comm);
 /* And one that is there, on which nothing goes on in the background. */
 ncclResult_t nccl_enter_ready(struct ncclComm *comm, const char *call);
 void nccl_leave(struct ncclComm *comm);

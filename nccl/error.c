@@ -81,13 +81,41 @@ static bool is_untold(enum plait_status status)
     return status == PLAIT_ERR_ARG || status == PLAIT_ERR_UNSUPPORTED || status == PLAIT_ERR_CONFIG;
 }
 
+/* The library's text of wrong buffers with NCCL's names of them, and with what libnccl can do in place. */
+static void translate(const char *from, char *out, size_t room)
+{
+    static const char *const words[][2] = {
+        { ": in is NULL", ": sendbuff is NULL" },
+        { ": out is NULL", ": recvbuff is NULL" },
+        { ": in 0x", ": sendbuff 0x" },
+        { " bytes and out 0x", " bytes and recvbuff 0x" },
+        { "; there is no form in place", ", or be the same (in place)" },
+    };
+    size_t n = 0;
+
+    while (*from != '\0' && n + 1 < room) {
+        size_t w = 0;
+        while (w < sizeof words / sizeof *words && strncmp(from, words[w][0], strlen(words[w][0])) != 0)
+            w++;
+        if (w == sizeof words / sizeof *words) {
+            out[n++] = *from++;
+            continue;
+        }
+        n += (size_t)snprintf(out + n, room - n, "%s", words[w][1]);
+        n = n < room ? n : room - 1;
+        from += strlen(words[w][0]);
+    }
+    out[n] = '\0';
+}
+
 ncclResult_t nccl_result(enum plait_status status, struct ncclComm *comm, const char *call)
 {
-    char text[LONGEST];
+    char text[LONGEST], why[LONGEST];
 
     if (status == PLAIT_OK)
         return ncclSuccess;
-    snprintf(text, sizeof text, "%s: %s", call, plait_last_error());
+    translate(plait_last_error(), why, sizeof why);
+    snprintf(text, sizeof text, "%s: %.*s", call, LONGEST - 64, why);
     keep(comm, text);
     if (is_untold(status))
         plait_log_write(PLAIT_LOG_WARN, text);
@@ -137,7 +165,7 @@ const char *ncclGetLastError(ncclComm_t comm)
     static _Thread_local char text[LONGEST];
 
     text[0] = '\0';
-    if (comm != NULL && nccl_enter(comm, "ncclGetLastError") == ncclSuccess) {
+    if (nccl_try_enter(comm)) {
         pthread_mutex_lock(&comm->lock);
         snprintf(text, sizeof text, "%s", comm->error);
         pthread_mutex_unlock(&comm->lock);

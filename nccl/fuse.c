@@ -4,6 +4,8 @@
 #include "error.h"
 #include "memory.h"
 
+#include "../lib/base/bytes.h"
+
 #include <plait/stream.h>
 
 #include <stdio.h>
@@ -28,16 +30,16 @@ static size_t place_after(size_t bytes, const struct nccl_call *c)
     return nccl_call_streams(c) ? (bytes + LINE - 1) / LINE * LINE : bytes;
 }
 
-/* All-to-all in place, which the library has not: the input is copied first. */
-static bool is_staged(const struct nccl_call *c)
+bool nccl_fuse_stages(const struct nccl_call *c)
 {
-    return c->kind->coll == PLAIT_ALLTOALL && c->count > 0 && c->in != NULL && c->in == c->out;
+    return c->kind->coll == PLAIT_ALLTOALL && c->count > 0 && c->in != NULL && c->in == c->out &&
+           c->count <= PLAIT_MOST_BYTES / plait_dtype_size(c->type) / (size_t)c->comm->nrank;
 }
 
 /* What a call takes of the memory for packing. */
 static size_t packed_bytes(const struct nccl_call *c)
 {
-    return is_staged(c) ? (size_t)c->comm->nrank * bytes_of(c) : bytes_of(c);
+    return nccl_fuse_stages(c) ? (size_t)c->comm->nrank * bytes_of(c) : bytes_of(c);
 }
 
 static bool can_be_fused(const struct nccl_call *c)
@@ -101,7 +103,7 @@ static size_t sort(struct nccl_call *calls, struct nccl_bucket *buckets)
         if (!can_be_fused(c)) {
             if (c->kind->coll >= 0 && c->kind->coll != PLAIT_ALLREDUCE)
                 close_all(buckets, n, c->comm);
-            if (is_staged(c)) {
+            if (nccl_fuse_stages(c)) {
                 buckets[n] = (struct nccl_bucket){ .first = c, .last = c, .nmember = 1, .bytes = packed_bytes(c) };
                 c->bucket = &buckets[n++];
             }
@@ -120,7 +122,7 @@ static size_t sort(struct nccl_call *calls, struct nccl_bucket *buckets)
 
 static bool is_packed(const struct nccl_bucket *b)
 {
-    return b != NULL && (b->nmember > 1 || is_staged(b->first));
+    return b != NULL && (b->nmember > 1 || nccl_fuse_stages(b->first));
 }
 
 static bool lie_together(const struct nccl_bucket *a, const struct nccl_bucket *b)
@@ -151,7 +153,7 @@ static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
             buckets[k].whole.mark = buckets[k].mark;
             buckets[k].memory = memory != NULL ? memory + buckets[k].at : NULL;
             buckets[k].whole.in = buckets[k].memory;
-            if (is_staged(buckets[k].first))
+            if (nccl_fuse_stages(buckets[k].first))
                 continue;
             buckets[k].whole.out = buckets[k].memory;
             buckets[k].whole.count = buckets[k].bytes / plait_dtype_size(buckets[k].whole.type);
@@ -159,12 +161,18 @@ static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
     return bytes == 0 || memory != NULL;
 }
 
+static const char *purpose_of(const struct nccl_bucket *b)
+{
+    return nccl_fuse_stages(b->first) ? "to copy the input of ncclAlltoAll in place"
+                                      : "to fuse a group's operations in";
+}
+
 /* The other ranks must not wait for this one. */
-static void fail(const struct nccl_bucket *b)
+static void fail(const struct nccl_bucket *b, const char *what)
 {
     char why[512];
 
-    snprintf(why, sizeof why, "a group's operations could not be fused: %s", plait_last_error());
+    snprintf(why, sizeof why, "%s %s: %s", what, purpose_of(b), plait_last_error());
     plait_comm_abort(atomic_load(&b->first->comm->plait), why);
 }
 
@@ -176,9 +184,10 @@ ncclResult_t nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets)
         buckets[i].kind = kind_of(buckets[i].first);
     for (size_t i = 0; i < n; i++)
         if (buckets[i].whole.kind == NULL && !place(buckets, n, i)) {
-            fail(&buckets[i]);
-            return nccl_fail(ncclSystemError, buckets[i].first->comm, "no memory to fuse a group's operations in: %s",
-                             plait_last_error());
+            char why[512];
+            snprintf(why, sizeof why, "%s", plait_last_error());
+            fail(&buckets[i], "no memory");
+            return nccl_fail(ncclSystemError, buckets[i].first->comm, "no memory %s: %s", purpose_of(&buckets[i]), why);
         }
     return ncclSuccess;
 }
@@ -248,7 +257,7 @@ static enum plait_status copy(const struct nccl_bucket *b, bool pack)
     if (status == PLAIT_OK && !pack)
         status = order(b, false);
     if (status != PLAIT_OK)
-        fail(b);
+        fail(b, "could not move data");
     return status;
 }
 
@@ -257,7 +266,7 @@ static enum plait_status copy_all(const struct nccl_call *calls, bool pack)
     enum plait_status status = PLAIT_OK;
 
     for (const struct nccl_call *c = calls; c != NULL && status == PLAIT_OK; c = c->next)
-        if (is_packed(c->bucket) && c == c->bucket->first && (pack || !is_staged(c)))
+        if (is_packed(c->bucket) && c == c->bucket->first && (pack || !nccl_fuse_stages(c)))
             status = copy(c->bucket, pack);
     return status;
 }

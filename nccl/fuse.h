@@ -11,7 +11,7 @@
  * other members are told, as with single calls. As in NCCL, calls of one group must not depend on each other.
  *
  * An all-to-all in place, which the library has not, is a bucket of its own: its input is packed, its output is the
- * caller's.
+ * caller's. One whose count the library refuses is left to it, and refused.
  */
 #ifndef PLAIT_NCCL_FUSE_H
 #define PLAIT_NCCL_FUSE_H
@@ -29,6 +29,9 @@ struct nccl_bucket {
     size_t at;    /* in the comm's memory of its kind, */
     char *memory; /* here */
 };
+
+/* Is it an all-to-all in place, whose input is to be copied first? Alone it needs a group. */
+bool nccl_fuse_stages(const struct nccl_call *c);
 
 /*
  * Sort the calls of a group, each with its comm entered, into buckets: [as many as calls] of zeroes. After an error the comm

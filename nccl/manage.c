@@ -12,14 +12,14 @@
 
 /* ---- Questions --------------------------------------------------------------------------------------------- */
 
-static ncclResult_t answer(ncclComm_t comm, int *out, size_t field, const char *call)
+static ncclResult_t answer(ncclComm_t comm, int *out, size_t field, const char *call, const char *name)
 {
     ncclResult_t result = nccl_enter_ready(comm, call);
 
     if (result != ncclSuccess)
         return result;
     if (out == NULL)
-        result = nccl_fail(ncclInvalidArgument, comm, "%s: there is no place for the answer", call);
+        result = nccl_fail(ncclInvalidArgument, comm, "%s: %s is NULL", call, name);
     else
         memcpy(out, (const char *)comm + field, sizeof *out);
     nccl_leave(comm);
@@ -28,17 +28,17 @@ static ncclResult_t answer(ncclComm_t comm, int *out, size_t field, const char *
 
 ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
 {
-    return answer(comm, count, offsetof(struct ncclComm, nrank), "ncclCommCount");
+    return answer(comm, count, offsetof(struct ncclComm, nrank), "ncclCommCount", "count");
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
 {
-    return answer(comm, rank, offsetof(struct ncclComm, rank), "ncclCommUserRank");
+    return answer(comm, rank, offsetof(struct ncclComm, rank), "ncclCommUserRank", "rank");
 }
 
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
 {
-    return answer(comm, device, offsetof(struct ncclComm, device), "ncclCommCuDevice");
+    return answer(comm, device, offsetof(struct ncclComm, device), "ncclCommCuDevice", "device");
 }
 
 static ncclResult_t state_of(struct ncclComm *c)

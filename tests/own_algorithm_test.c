@@ -422,6 +422,7 @@ static int work_in_place_on_one_rank(struct plait_comm **comm, uint32_t rank, vo
     /* One is told by the other, in its words. */
     CHECK(strstr(plait_last_error(), "call is in place here and out of place on rank 1") != NULL ||
           strstr(plait_last_error(), "call is out of place here and in place on rank 0") != NULL);
+    CHECK(strstr(plait_last_error(), "; a program's own algorithm needs it on all ranks or on none") != NULL);
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
@@ -431,6 +432,44 @@ static void in_place_on_some_ranks_is_refused(void **state)
 {
     (void)state;
     run_with(&swap, work_in_place_on_one_rank);
+}
+
+static _Thread_local uint32_t wish[3]; /* of plait_blocks(): nblk, ntmp; of plait_slots() */
+
+static void emit_as_wished(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
+                           uint32_t me)
+{
+    (void)self, (void)s, (void)me;
+    plait_blocks(b, wish[0], wish[1]);
+    plait_slots(b, wish[2]);
+}
+
+/* They took gigabytes, and the time to write them. */
+static void more_slots_than_a_plan_may_have_are_refused(void **state)
+{
+    static const struct {
+        uint32_t wish[3];
+        const char *text;
+    } cases[] = {
+        { { 1, 1u << 29, 0 }, "plait_blocks(): ntmp is 536870912; a plan has at most 4194304" },
+        { { 1, (1u << 22) + 1, 0 }, "plait_blocks(): ntmp is 4194305; a plan has at most 4194304" },
+        { { 1, UINT32_MAX, 0 }, "plait_blocks(): ntmp is 4294967295; a plan has at most 4194304" },
+        { { 1u << 29, 1, 0 }, "plait_blocks(): nblk of a vector is 536870912; a plan has at most 4194304" },
+        { { 1, 1u << 22, 1 }, "plait_slots(): the number of TMP slots with n is 4194305; a plan has at most 4194304" },
+        { { 1, 1, UINT32_MAX }, "plait_slots(): the number of TMP slots with n is 4294967296; a plan has at most" },
+    };
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
+    struct plait_alg a = swap;
+    struct plait_plan *plan;
+
+    (void)state;
+    a.emit = emit_as_wished;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memcpy(wish, cases[i].wish, sizeof wish);
+        assert_int_equal(plait_plan_emit(&a, &shape, 0, &plan), PLAIT_ERR_PLAN);
+        if (strstr(plait_last_error(), cases[i].text) == NULL)
+            fail_msg("case %zu: '%s'", i, plait_last_error());
+    }
 }
 
 int main(void)
@@ -445,6 +484,7 @@ int main(void)
         cmocka_unit_test(an_emit_that_changes_its_mind_is_refused),
         cmocka_unit_test(a_root_that_is_not_right_in_place_is_told_so),
         cmocka_unit_test(in_place_on_some_ranks_is_refused),
+        cmocka_unit_test(more_slots_than_a_plan_may_have_are_refused),
     };
     return cmocka_run_group_tests_name("own algorithms", tests, NULL, NULL);
 }

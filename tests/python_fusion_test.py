@@ -98,6 +98,8 @@ def wrong_use_is_named():
             wrong(plait.ArgError, 'tensors is', lambda: comm.fusion({}))
             wrong(TypeError, 'tensors is of type list; it must be a dict', lambda: comm.fusion([(1, 'float32')]))
             wrong(TypeError, 'name 0 of a tensor is of type int', lambda: comm.fusion({0: (1, 'float32')}))
+            wrong(TypeError, 'fusion: op is 3, of type int', lambda: comm.fusion({'a': (1, 'float32')}, op=3))
+            wrong(plait.ArgError, r"name of a tensor is 'a\\x00'", lambda: comm.fusion({'a\0': (1, 'float32')}))
             wrong(TypeError, 'tensor a is 5; it must be', lambda: comm.fusion({'a': 5}))
             f = comm.fusion({'a': (1, 'float32')})
             wrong(plait.ArgError, "no tensor 'b'", lambda: f.ready('b'))

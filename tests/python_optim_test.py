@@ -44,6 +44,7 @@ def schedules_are_functions_of_the_step():
 
 def what_is_wrong_is_named():
     w, g = arrays()
+    wrong(TypeError, r"parts\[0\] is 'w', of type str; it must be a plait.Part", lambda: plait.Optim({'w': (w, g)}))
     wrong(plait.ArgError, 'momentum is 2', lambda: plait.Optim([plait.Part(w, g)], momentum=2))
     wrong(plait.ArgError, "method is 'adam'", lambda: plait.Optim([plait.Part(w, g)], method='adam'))
     wrong(plait.ArgError, 'gradient has 5 elements, master 777', lambda: plait.Part(w, g[:5]))

@@ -179,6 +179,33 @@ static void an_algorithm_of_another_order_is_refused(void **state)
     specs_finish(&specs);
 }
 
+/* 2 was taken for yes, or for no. */
+static void what_means_yes_or_no_is_0_or_1(void **state)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    int *const flags[] = { &o.reproducible, &o.progress, &o.background };
+    static const char *const names[] = { "reproducible is 2", "progress is 2", "background is 2" };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm *comm;
+    int one = 1, out;
+
+    (void)state;
+    o.nrank = 1;
+    for (unsigned i = 0; i < 3; i++) {
+        *flags[i] = 2;
+        assert_int_equal(plait_comm_create(&o, &comm), PLAIT_ERR_ARG);
+        assert_non_null(strstr(plait_last_error(), names[i]));
+        *flags[i] = 0;
+    }
+    assert_int_equal(plait_comm_create(&o, &comm), PLAIT_OK);
+    call.reproducible = -1;
+    assert_int_equal(plait_allreduce(comm, &one, &out, 1, PLAIT_INT32, PLAIT_SUM, &call), PLAIT_ERR_ARG);
+    assert_string_equal(plait_last_error(), "allreduce: call->reproducible is -1; it must be 0 or 1");
+    call.reproducible = 1;
+    assert_int_equal(plait_allreduce(comm, &one, &out, 1, PLAIT_INT32, PLAIT_SUM, &call), PLAIT_OK);
+    plait_comm_destroy(comm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +214,7 @@ int main(void)
         cmocka_unit_test(two_processes_of_three_threads_give_the_canonical_bits),
         cmocka_unit_test(a_ring_gives_other_bits),
         cmocka_unit_test(an_algorithm_of_another_order_is_refused),
+        cmocka_unit_test(what_means_yes_or_no_is_0_or_1),
     };
 
     return cmocka_run_group_tests_name("reproducible", tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #ifndef PLAIT_CUDA_KERNELS_H
 #define PLAIT_CUDA_KERNELS_H
 
+#include <optim/bounds.h>
 #include <plait/coll.h>
 
 #include <stddef.h>
@@ -192,7 +193,14 @@ struct plait_cuda_result { /* plait_optim_result */
 };
 
 /* Of plait_cuda_optim.sums: as in lib/optim/optim.h. */
-enum { PLAIT_CUDA_VERDICT, PLAIT_CUDA_CALL, PLAIT_CUDA_CALL_SQUARE, PLAIT_CUDA_NORMS };
+enum {
+    PLAIT_CUDA_VERDICT,
+    PLAIT_CUDA_CALL,
+    PLAIT_CUDA_CALL_SQUARE,
+    PLAIT_CUDA_WEIGHTS,
+    PLAIT_CUDA_MOMENTA,
+    PLAIT_CUDA_NORMS
+};
 
 /* What plait_optim_trust does; both in one launch where there is only one rank. */
 #define PLAIT_CUDA_ADD   1u /* sums from squares */
@@ -201,13 +209,15 @@ enum { PLAIT_CUDA_VERDICT, PLAIT_CUDA_CALL, PLAIT_CUDA_CALL_SQUARE, PLAIT_CUDA_N
 /*
  * One argument for all three:
  *
- *   plait_optim_squares  gradient_squares and weight_squares of each piece. Grid: npiece blocks, or fewer
+ *   plait_optim_squares  squares of each piece, as `bounds` and `look` say. Grid: npiece blocks, or fewer
  *   plait_optim_trust    `what` says. Grid: one block of PLAIT_CUDA_THREADS_TRUST. Sharded: with ADD; the all-reduce of
  *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST
  *   plait_optim_update   masters, momenta and copies; nothing where result->finite is 0. Grid as the first
  *
  * call      what tells this step from others: 18 bits. Where the sums in the places CALL and CALL_SQUARE are not those of
  *           nrank times the same, nothing is changed, as where the result is not finite
+ * bounds    of weights and momenta, kept from step to step (lib/optim/bounds.h); first infinite and 0
+ * look      form the squares of all weights and momenta, whatever the bounds are
  * known     gradient_squares are there already (of plait_unpack with the same pieces)
  * ranges    [ntensor] pieces are sorted by tensor
  * late      where the kernels read `step` instead, when they run; or NULL
@@ -218,8 +228,10 @@ struct plait_cuda_optim {
     const struct plait_cuda_part *parts;
     const struct plait_cuda_piece *pieces; /* of parts */
     const struct plait_cuda_range *ranges;
-    double *gradient_squares;          /* [npiece] */
-    double *weight_squares;            /* [npiece] */
+    double *gradient_squares; /* [npiece] */
+    double *weight_squares;   /* [npiece] */
+    double *momentum_squares; /* [npiece] */
+    struct plait_optim_bounds *bounds;
     double *sums;                      /* [PLAIT_CUDA_NORMS + 2 ntensor] weights' of each tensor, then gradients' */
     struct plait_cuda_update *updates; /* [npart] */
     struct plait_cuda_result *result;
@@ -237,6 +249,7 @@ struct plait_cuda_optim {
     uint32_t lr_in_momentum;
     uint32_t check;
     uint32_t known;
+    uint32_t look;
     uint32_t what;
     uint32_t npart;
     uint32_t npiece;

@@ -22,11 +22,28 @@ BODY double plait_decay_of(const struct plait_cuda_optim *a, const struct plait_
     return (p->flags & PLAIT_OPTIM_NO_DECAY) != 0 ? 0 : a->decay * plait_step_of(a).decay;
 }
 
+BODY struct plait_optim_rule plait_rule_of(const struct plait_cuda_optim *a)
+{
+    const struct plait_cuda_step step = plait_step_of(a);
+    const struct plait_optim_rule rule = { a->momentum, a->decay * step.decay, step.lr, a->nesterov != 0,
+                                           a->lr_in_momentum != 0 };
+
+    return rule;
+}
+
+/* The same until the sums are there. */
+BODY bool plait_looks(const struct plait_cuda_optim *a)
+{
+    return a->look != 0 || plait_optim_must_look(*a->bounds, plait_rule_of(a));
+}
+
 /* ---- The first pass --------------------------------------------------------------------------------------- */
+
+enum { PLAIT_GRADIENTS, PLAIT_WEIGHTS, PLAIT_MOMENTA };
 
 BODY uint32_t plait_optim_squares_phases(const struct plait_cuda_optim *a, const struct plait_where *at)
 {
-    return 2 * plait_piece_phases(a->npiece, at);
+    return (plait_looks(a) ? 3 : 2) * plait_piece_phases(a->npiece, at);
 }
 
 /* Of one thread's share of a piece. */
@@ -46,28 +63,35 @@ BODY double plait_squares_of(uint32_t type, const void *array, const struct plai
     return sum;
 }
 
-/* First all gradients' of a block, then all weights'. */
+BODY double plait_part_squares(const struct plait_cuda_optim *a, uint32_t which, const struct plait_cuda_piece *p,
+                               const struct plait_where *at)
+{
+    const struct plait_cuda_part *part = &a->parts[p->of];
+
+    if (!plait_has_trust(a, part) && !(which == PLAIT_GRADIENTS ? a->check != 0 : plait_looks(a)))
+        return 0;
+    return which == PLAIT_GRADIENTS
+               ? plait_squares_of(part->type, part->gradient, p, at)
+               : plait_squares_of(PLAIT_FLOAT32, which == PLAIT_WEIGHTS ? part->master : part->momentum, p, at);
+}
+
+/* First all gradients' of a block, then all weights', then all momenta's. */
 BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
                                    double *shared)
 {
-    const uint32_t half = plait_piece_phases(a->npiece, at);
-    const bool weights = phase >= half;
-    const uint32_t piece = plait_piece_of(weights ? phase - half : phase, at), step = phase % PLAIT_PIECE_PHASES;
-    double *sums = weights ? a->weight_squares : a->gradient_squares;
+    const uint32_t each = plait_piece_phases(a->npiece, at), which = phase / each;
+    const uint32_t piece = plait_piece_of(phase % each, at), step = phase % PLAIT_PIECE_PHASES;
+    double *const sums[] = { a->gradient_squares, a->weight_squares, a->momentum_squares };
 
-    if (piece >= a->npiece || (!weights && a->known != 0))
+    if (piece >= a->npiece || (which == PLAIT_GRADIENTS && a->known != 0))
         return;
     if (step == 0) {
         const struct plait_cuda_piece p = a->pieces[piece];
-        const struct plait_cuda_part *part = &a->parts[p.of];
-        const bool wanted = plait_has_trust(a, part) || (!weights && a->check != 0);
-        shared[at->thread] = !wanted   ? 0
-                             : weights ? plait_squares_of(PLAIT_FLOAT32, part->master, &p, at)
-                                       : plait_squares_of(part->type, part->gradient, &p, at);
+        shared[at->thread] = plait_part_squares(a, which, &p, at);
     } else if (step <= PLAIT_HALVES) {
         plait_halve(shared, step, at);
     } else if (at->thread == 0) {
-        sums[piece] = shared[0];
+        sums[which][piece] = shared[0];
     }
 }
 
@@ -75,8 +99,10 @@ BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t ph
 
 /* One block. LANES threads add a tensor's pieces, the first of them adds what they have; gradients, then weights. */
 enum { PLAIT_LANES = 16, PLAIT_TENSORS = PLAIT_CUDA_THREADS_TRUST / PLAIT_LANES, PLAIT_ROUND_PHASES = 4 };
-/* Then twice: every thread its share, every LANES-th those of LANES threads, the first one all. */
+/* Then for each sum: every thread its share, every LANES-th those of LANES threads, the first one all. */
 enum { PLAIT_OWN, PLAIT_LANES_OWN, PLAIT_ALL, PLAIT_ADD_PHASES };
+/* VERDICT, WEIGHTS and MOMENTA. */
+enum { PLAIT_VERDICT_PHASES = 3 * PLAIT_ADD_PHASES };
 
 BODY uint32_t plait_trust_rounds(const struct plait_cuda_optim *a)
 {
@@ -86,7 +112,7 @@ BODY uint32_t plait_trust_rounds(const struct plait_cuda_optim *a)
 BODY uint32_t plait_optim_trust_phases(const struct plait_cuda_optim *a, const struct plait_where *at)
 {
     (void)at;
-    return plait_trust_rounds(a) * PLAIT_ROUND_PHASES + 2 * PLAIT_ADD_PHASES;
+    return plait_trust_rounds(a) * PLAIT_ROUND_PHASES + PLAIT_VERDICT_PHASES + PLAIT_ADD_PHASES;
 }
 
 /* Are the squares of the tensor's gradients (of its weights) of interest? */
@@ -179,14 +205,41 @@ BODY void plait_make_updates(const struct plait_cuda_optim *a, uint32_t thread)
     }
 }
 
-BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
+/* What was read takes the place of the bounds: the last sum changes them, when no thread asks plait_looks() any more. */
+BODY void plait_add_bounds(const struct plait_cuda_optim *a, uint32_t which, double read)
 {
+    const double w = a->bounds->weights, v = a->bounds->momenta;
+
+    if (which == PLAIT_WEIGHTS) {
+        a->sums[PLAIT_CUDA_WEIGHTS] = plait_looks(a) ? read : read + w * w;
+    } else if (plait_looks(a)) {
+        a->sums[PLAIT_CUDA_MOMENTA] = read;
+        a->bounds->weights = sqrt(a->sums[PLAIT_CUDA_WEIGHTS]);
+        a->bounds->momenta = sqrt(read);
+    } else {
+        a->sums[PLAIT_CUDA_MOMENTA] = v * v;
+    }
+}
+
+BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t phase, uint32_t thread, double *shared)
+{
+    const uint32_t which = phase / PLAIT_ADD_PHASES, step = phase % PLAIT_ADD_PHASES;
+    const uint32_t n = which == PLAIT_GRADIENTS                                          ? a->ntensor
+                       : which == PLAIT_WEIGHTS || (step == PLAIT_OWN && plait_looks(a)) ? a->npiece
+                                                                                         : 0;
+    const double *from = which == PLAIT_GRADIENTS ? a->sums + PLAIT_CUDA_NORMS + a->ntensor
+                         : which == PLAIT_WEIGHTS ? a->weight_squares
+                                                  : a->momentum_squares;
     double own = 0;
 
-    for (uint32_t t = thread; step == PLAIT_OWN && t < a->ntensor; t += PLAIT_CUDA_THREADS_TRUST)
-        own += a->sums[PLAIT_CUDA_NORMS + a->ntensor + t];
+    for (uint32_t i = thread; step == PLAIT_OWN && i < n; i += PLAIT_CUDA_THREADS_TRUST)
+        own += from[i];
     plait_add_all(step, thread, own, shared);
-    if (step == PLAIT_ALL && thread == 0) {
+    if (step != PLAIT_ALL || thread != 0)
+        return;
+    if (which != PLAIT_GRADIENTS) {
+        plait_add_bounds(a, which, shared[0]);
+    } else {
         a->sums[PLAIT_CUDA_VERDICT] = shared[0];
         a->sums[PLAIT_CUDA_CALL] = a->call;
         a->sums[PLAIT_CUDA_CALL_SQUARE] = a->call * a->call;
@@ -200,38 +253,46 @@ BODY bool plait_is_alike(const struct plait_cuda_optim *a)
            a->sums[PLAIT_CUDA_CALL_SQUARE] == a->nrank * (a->call * a->call);
 }
 
-/* As lib/optim/optim.c's. */
-BODY bool plait_fits(const struct plait_cuda_optim *a, double most)
+/* As lib/optim/optim.c's added_by(), before lr: of all, and of a tensor. */
+BODY double plait_added_by_all(const struct plait_cuda_optim *a)
 {
-    const double lr = plait_step_of(a).lr;
+    const struct plait_cuda_step step = plait_step_of(a);
 
-    return most * (a->lr_in_momentum != 0 || lr > 1 ? lr : 1) <= 0.5 * 3.40282346638528859812e38;
+    return sqrt(a->sums[PLAIT_CUDA_VERDICT]) * step.factor + a->decay * step.decay * sqrt(a->sums[PLAIT_CUDA_WEIGHTS]);
 }
 
-BODY bool plait_tensor_fits(const struct plait_cuda_optim *a, uint32_t tensor)
+BODY double plait_added_by(const struct plait_cuda_optim *a, uint32_t tensor)
 {
     const double w = plait_weights_of(a, tensor), g = plait_gradients_of(a, tensor);
     const double decay = a->sums[PLAIT_CUDA_NORMS + tensor] > 0 ? a->decay * plait_step_of(a).decay : 0;
 
-    return a->lars == 0 || !(w > 0) || plait_fits(a, plait_trust(a, w, g, decay) * (g + decay * w));
+    return w > 0 ? plait_trust(a, w, g, decay) * (g + decay * w) : 0;
 }
 
-/* The verdict counts what is not finite, and steps that are too large. */
+/* As lib/optim/optim.c's is_finite(). */
+BODY bool plait_verdict(const struct plait_cuda_optim *a, double most)
+{
+    const struct plait_optim_rule rule = plait_rule_of(a);
+    const struct plait_optim_bounds all = { sqrt(a->sums[PLAIT_CUDA_WEIGHTS]), sqrt(a->sums[PLAIT_CUDA_MOMENTA]) };
+    const double added = most * (a->lr_in_momentum != 0 ? rule.lr : 1);
+
+    if (!plait_is_alike(a) || !plait_optim_fits(plait_optim_after(all, rule, added)))
+        return false;
+    *a->bounds = plait_optim_after(*a->bounds, rule, added);
+    return true;
+}
+
 BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t thread, double *shared)
 {
-    const uint32_t nsum = PLAIT_CUDA_NORMS + 2 * a->ntensor;
-    const bool good = plait_fits(a, sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_step_of(a).factor) && plait_is_alike(a);
-    double own = step == PLAIT_OWN && thread == 0 && !good ? 1 : 0;
+    double own = step == PLAIT_OWN && thread == 0 ? plait_added_by_all(a) : 0;
 
-    for (uint32_t i = PLAIT_CUDA_NORMS + thread; step == PLAIT_OWN && i < nsum; i += PLAIT_CUDA_THREADS_TRUST)
-        own += plait_is_finite(a->sums[i]) ? 0 : 1;
-    for (uint32_t t = thread; step == PLAIT_OWN && t < a->ntensor; t += PLAIT_CUDA_THREADS_TRUST)
-        own += plait_tensor_fits(a, t) ? 0 : 1;
+    for (uint32_t t = thread; step == PLAIT_OWN && a->lars != 0 && t < a->ntensor; t += PLAIT_CUDA_THREADS_TRUST)
+        own += plait_added_by(a, t);
     plait_add_all(step, thread, own, shared);
     if (step == PLAIT_OWN)
         plait_make_updates(a, thread);
     if (step == PLAIT_ALL && thread == 0) {
-        a->result->finite = shared[0] == 0 ? 1 : 0;
+        a->result->finite = plait_verdict(a, shared[0]) ? 1 : 0;
         a->result->ndiffer += plait_is_alike(a) ? 0 : 1;
         a->result->norm = sqrt(a->sums[PLAIT_CUDA_VERDICT]) * plait_step_of(a).factor;
     }
@@ -244,10 +305,10 @@ BODY void plait_optim_trust_body(const struct plait_cuda_optim *a, uint32_t phas
 
     if (phase < rounds)
         plait_trust_round(a, phase / PLAIT_ROUND_PHASES, phase % PLAIT_ROUND_PHASES, at->thread, shared);
-    else if (phase < rounds + PLAIT_ADD_PHASES && (a->what & PLAIT_CUDA_ADD) != 0)
+    else if (phase < rounds + PLAIT_VERDICT_PHASES && (a->what & PLAIT_CUDA_ADD) != 0)
         plait_add_verdict(a, phase - rounds, at->thread, shared);
-    else if (phase >= rounds + PLAIT_ADD_PHASES && (a->what & PLAIT_CUDA_TRUST) != 0)
-        plait_judge(a, phase - rounds - PLAIT_ADD_PHASES, at->thread, shared);
+    else if (phase >= rounds + PLAIT_VERDICT_PHASES && (a->what & PLAIT_CUDA_TRUST) != 0)
+        plait_judge(a, phase - rounds - PLAIT_VERDICT_PHASES, at->thread, shared);
 }
 
 /* ---- The third pass --------------------------------------------------------------------------------------- */

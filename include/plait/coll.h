@@ -157,7 +157,7 @@ struct plait_call {
     const char *algorithm; /* e.g. "ring", "torus:4x8"; NULL: chosen by size (plait-info --explain) */
     size_t slice;          /* bytes of the vector in one pipeline slice; 0: chosen */
     enum plait_round round;
-    int reproducible;  /* 1: only algorithms with the canonical order; 0: as the comm */
+    int reproducible;  /* 1: only algorithms with the canonical order; 0: as the comm; nothing else */
     double deadline;   /* seconds until a stall is an error; 0: the comm's */
     const void *scale; /* PLAIT_PREMULSUM: one element of the type, this rank's; else NULL */
     enum plait_scale_when scale_when;
@@ -182,7 +182,7 @@ PLAIT_API const char *plait_dtype_name(enum plait_dtype type);
 PLAIT_API const char *plait_op_name(enum plait_op op);
 
 /**
- * The value with this name (nccl-tests' "float", "half", "f8e4m3", "mulsum", ... too); -1 when there is none.
+ * The value with this name (nccl-tests' "float", "half", "f8e4m3", "mulsum", ... too); -1 when there is none, as of NULL.
  *
  * Thread: any.
  */
@@ -225,8 +225,8 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
  *        buffers marked [nrank][count] part r is rank r's
  * In place is as in NCCL: where a rank has both buffers, the part of IN that stays with it may lie where it belongs in
  * OUT, in reduce-scatter the result where this rank's part of IN is; then `in` and `out` are in one buffer. Otherwise
- * they must not overlap. In a rooted collective only the root's buffers tell, in the others it must be the same on all
- * ranks.
+ * they must not overlap. Each rank does as it likes; in a rooted collective only the root's buffers tell. A program's
+ * own algorithm needs it on all ranks or on none. All-to-all has no form in place.
  * root   rank that gives or gets everything; must be equal on all ranks
  *
  * In a rooted collective not every rank hears of every other: one that differs may be named only in a later call that

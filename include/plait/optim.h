@@ -31,6 +31,17 @@
  * |w| and |g| are of the whole tensor. Sums of squares and the trust are double precision; the rest is fp32, rounded
  * after every operation; trust times factor, and times decay, are at most the largest float32.
  *
+ * A step that could make a weight or a momentum too large for float32 is skipped on all ranks, and result.finite is 0.
+ * What it could is taken from norms, as no element is larger: |v| becomes momentum |v| + the norms of all d, which count
+ * factor, decay and trust, and |w| grows by that (lr_in_momentum 0: by lr times that). So a finite step leaves finite
+ * weights and momenta, provided that
+ *
+ *     check is 1: without it gradients of SGD and of parts with NO_TRUST are not looked at, and nothing is promised;
+ *     what the caller writes is seen: masters and momenta are read for this in the first step, in the step after
+ *     plait_optim_momentum(), and while they are above about 1e30. In other steps the norms are carried on from step to
+ *     step, which costs nothing. A caller that writes larger weights or momenta than there were asks for
+ *     plait_optim_momentum() before the next step. Weights of tensors with a trust are read in every step.
+ *
  * How it goes: three passes over all tensors together, none with atomics. The first adds up squares; the second, a few
  * numbers for each tensor, makes the trusts; the third reads gradient, master and momentum once and writes master,
  * momentum and copy once. Sums are formed in a fixed order: the bits are the same in every run and with every
@@ -45,7 +56,7 @@
  *         when it is on its way there, but waits for the stream where a result is asked for. In graphs that are captured
  *         it has the numbers (step) of the capture. The bits are those of the host but where norms differ in the last
  *         digits of a double.
- * Sharded (comm): each rank has parts of the tensors; one all-reduce of 2 ntensor + 3 doubles (SGD: 3) brings norms, the
+ * Sharded (comm): each rank has parts of the tensors; one all-reduce of 2 ntensor + 5 doubles (SGD: 5) brings norms, the
  * verdict on infinities, and whether all ranks make the same step.
  */
 #ifndef PLAIT_OPTIM_H
@@ -120,9 +131,11 @@ PLAIT_API void plait_optim_destroy(struct plait_optim *optim);
 
 /**
  * The momentum of the part-th part: [count] floats of the optimiser's, aligned to 64 bytes, to be saved and restored
- * between steps; on a GPU its memory, in the order of options.stream. NULL: no such part.
+ * between steps: ask again before a step that follows a change. On a GPU its memory, in the order of options.stream.
+ * NULL: no such part.
  *
  * Thread: any; nobody may write it during a step
+ * Cost:   the next step reads masters and momenta once more
  */
 PLAIT_API float *plait_optim_momentum(struct plait_optim *optim, uint32_t part);
 
@@ -142,8 +155,8 @@ struct plait_optim_step {
     }
 
 struct plait_optim_result {
-    int finite; /* 0: a norm was infinite or NaN, or what the step may add to a weight is, as norms say, above half of the
-                  * largest float32 (|g| factor lr; LARS with trust: trust (|g| factor + decay |w|) lr); nothing was changed, on any rank */
+    int finite;  /* 0: a norm was infinite or NaN, or the step could have made a weight or a momentum too large for
+                  * float32 (see above); nothing was changed, on any rank */
     double norm; /* of all gradients that were looked at, times factor */
 };
 

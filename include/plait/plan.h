@@ -89,14 +89,15 @@ struct plait_plan {
 
 #define PLAIT_PLAN_VERSION 1
 #define PLAIT_MAX_PARAM    8
-#define PLAIT_MAX_SPEC     64 /* bytes of an algorithm's spec such as "torus:4x8", with the final 0 */
+#define PLAIT_MOST_SLOTS   (1u << 22) /* of TMP; a vector has no more blocks either */
+#define PLAIT_MAX_SPEC     64         /* bytes of an algorithm's spec such as "torus:4x8", with the final 0 */
 
 /* What an algorithm may know. Equal on all ranks of a collective. */
 struct plait_shape {
     enum plait_coll coll;
     uint32_t nrank;
     uint32_t root;        /* rooted collectives; else 0 */
-    bool inplace;         /* IN is an alias of OUT on this rank; of a whole comm: plans may be for that */
+    bool inplace;         /* IN is an alias of OUT on this rank; of plait_plan_check(): each plan may be so or not */
     const uint32_t *node; /* [nrank] node of each rank, any numbers; NULL: all on one node */
     uint32_t nparam;
     uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
@@ -224,10 +225,16 @@ static inline struct plait_span plait_tmp(uint32_t slot)
     return s;
 }
 
-/** Cut the vector into `nblk` blocks and reserve `ntmp` TMP slots. Called once, before any move. */
+/**
+ * Cut the vector into `nblk` blocks and reserve `ntmp` TMP slots. Called once, before any move. At most PLAIT_MOST_SLOTS:
+ * more fails the plan, by name and number, before memory is taken.
+ */
 PLAIT_API void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp);
 
-/** Reserve `n` more TMP slots in a row; returns the first. For emitters made of parts, each with slots of its own. */
+/**
+ * Reserve `n` more TMP slots in a row, at most PLAIT_MOST_SLOTS in all; returns the first. For emitters made of parts, each
+ * with slots of its own.
+ */
 PLAIT_API uint32_t plait_slots(struct plait_builder *b, uint32_t n);
 
 /**

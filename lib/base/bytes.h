@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define PLAIT_MOST_BYTES ((size_t)1 << 47) /* what a process can address */
+
 /* Digits and at most one of K, M, G (2^10, 2^20, 2^30; either case). False on anything else and on overflow. */
 static inline bool plait_parse_bytes(const char *text, size_t *out)
 {

@@ -4,18 +4,7 @@
 #include "base/status.h"
 #include "build.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
-
-enum plait_status plait_random(void *out, size_t bytes)
-{
-    const ssize_t got = getrandom(out, bytes, 0);
-
-    if (got != (ssize_t)bytes)
-        return plait_fail(PLAIT_ERR_SYSTEM, "no random bytes for a unique id: %s", strerror(errno));
-    return PLAIT_OK;
-}
 
 #if PLAIT_HAVE_SODIUM
 

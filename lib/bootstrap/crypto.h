@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The little cryptography that the TCP bootstrap needs: one keyed hash (libsodium's crypto_auth), and random bytes. */
+/* The little cryptography that the TCP bootstrap needs: one keyed hash (libsodium's crypto_auth). */
 #ifndef PLAIT_LIB_BOOTSTRAP_CRYPTO_H
 #define PLAIT_LIB_BOOTSTRAP_CRYPTO_H
 
@@ -20,7 +20,5 @@ void plait_mac(const unsigned char secret[PLAIT_SECRET_BYTES], const char *use, 
 
 /* In the same time wherever they differ. */
 bool plait_mac_equal(const unsigned char a[PLAIT_MAC_BYTES], const unsigned char b[PLAIT_MAC_BYTES]);
-
-enum plait_status plait_random(void *out, size_t bytes);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "handshake.h"
 
+#include "base/random.h"
 #include <stddef.h>
 #include <string.h>
 
 enum plait_status plait_hail_make(struct plait_hail *out)
 {
     memcpy(out->magic, PLAIT_HAIL_MAGIC, sizeof out->magic);
-    return plait_random(out->nonce, sizeof out->nonce);
+    return plait_random(out->nonce, sizeof out->nonce, "a handshake");
 }
 
 bool plait_hail_is_one(const struct plait_hail *hail)
@@ -29,7 +30,7 @@ enum plait_status plait_answer_make(const unsigned char *secret, const struct pl
                                     struct plait_answer *out)
 {
     memcpy(out->magic, PLAIT_HAIL_MAGIC, sizeof out->magic);
-    const enum plait_status status = plait_random(out->nonce, sizeof out->nonce);
+    const enum plait_status status = plait_random(out->nonce, sizeof out->nonce, "a handshake");
     if (status == PLAIT_OK)
         mac_of_answer(secret, hail, out, out->mac);
     return status;

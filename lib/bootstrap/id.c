@@ -3,6 +3,7 @@
 
 #include "base/config.h"
 #include "base/hash.h"
+#include "base/random.h"
 #include "base/status.h"
 
 #include <stdio.h>
@@ -52,7 +53,7 @@ enum plait_status plait_unique_id_create(struct plait_unique_id *out)
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_unique_id_create: out is NULL");
-    const enum plait_status status = plait_random(random, sizeof random);
+    const enum plait_status status = plait_random(random, sizeof random, "a unique id");
     if (status == PLAIT_OK)
         plait_machine_id_make(random, out);
     return status;
@@ -108,7 +109,7 @@ enum plait_status plait_unique_id_create_tcp(const char *ifname, struct plait_un
     if (status == PLAIT_OK)
         status = plait_hosts_find(ifname != NULL ? ifname : config.ifname, &hosts);
     if (status == PLAIT_OK)
-        status = plait_random(secret, sizeof secret);
+        status = plait_random(secret, sizeof secret, "a unique id");
     if (status == PLAIT_OK)
         status = plait_tcp_id_make(config.ports.first, config.ports.n, secret, &hosts, out);
     return status;

@@ -2,6 +2,7 @@
 #include "secret.h"
 
 #include "base/descriptor.h"
+#include "base/random.h"
 #include "base/status.h"
 
 #include <plait/launch.h>
@@ -108,7 +109,7 @@ enum plait_status plait_secret_make(char *path, size_t room)
     enum plait_status status = find_path(path, room);
 
     if (status == PLAIT_OK)
-        status = plait_random(random, sizeof random);
+        status = plait_random(random, sizeof random, "a secret");
     if (status != PLAIT_OK)
         return status;
     for (unsigned i = 0; i < sizeof random; i++)

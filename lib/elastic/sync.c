@@ -64,7 +64,7 @@ static struct plait_call bound(const struct plait_elastic *e, const char *algori
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
     call.algorithm = algorithm;
-    call.reproducible = e->options.reproducible;
+    call.reproducible = e->options.reproducible != 0;
     call.persistent = 1;
     call.request = request;
     return call;

@@ -190,7 +190,7 @@ static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
 
     call.algorithm = f->options.algorithm;
     call.round = f->options.round;
-    call.reproducible = f->options.reproducible;
+    call.reproducible = f->options.reproducible != 0;
     call.persistent = 1;
     call.request = &f->buckets[k].request;
     status = f->options.sharded

@@ -16,6 +16,7 @@
 #include "failure/report.h"
 #include "meet.h"
 #include "memory/devices.h"
+#include "operation/arguments.h"
 #include "operation/run.h"
 #include "operation/slices.h"
 #include "p2p/message.h"
@@ -82,7 +83,10 @@ static enum plait_status check_options(const struct plait_comm_options *o)
         return status;
     if ((unsigned)o->round > PLAIT_ROUND_HOP)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: round is %d, which is no enum plait_round", (int)o->round);
-    return PLAIT_OK;
+    status = plait_check_flag("plait_comm_create", "reproducible", o->reproducible);
+    if (status == PLAIT_OK)
+        status = plait_check_flag("plait_comm_create", "progress", o->progress);
+    return status == PLAIT_OK ? plait_check_flag("plait_comm_create", "background", o->background) : status;
 }
 
 static enum plait_status join_algorithms(struct plait_comm *comm, const struct plait_alg *const *own)
@@ -316,7 +320,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     if (plait_in_group())
         return plait_group_make(create_now, &(struct plait_making){ *options, NULL }, sizeof(struct plait_making), NULL,
                                 out);
-    status = options->background ? plait_birth_begin(options, out) : plait_comm_make(options, NULL, out);
+    status = options->background == 1 ? plait_birth_begin(options, out) : plait_comm_make(options, NULL, out);
     errno = saved;
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include "base/descriptor.h"
 #include "base/hash.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "base/system_limits.h"
 #include "bootstrap/bootstrap.h"
@@ -20,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -147,10 +147,9 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
     if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
         CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
-    if (getrandom(&card->id, sizeof card->id, 0) != sizeof card->id)
-        return plait_fail_errno(errno, "no random bytes for a comm");
+    const enum plait_status drawn = plait_random(&card->id, sizeof card->id, "a comm");
     card->id |= 1; /* 0 is no comm's */
-    return PLAIT_OK;
+    return drawn;
 }
 
 static bool one_process(const struct card *a, const struct card *b)

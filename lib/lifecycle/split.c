@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Comms made of comms. */
 #include "base/hash.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/frame.h"
@@ -153,7 +154,7 @@ static enum plait_status split(const void *args, enum plait_status own, struct p
     const struct splitting *s = args;
     struct plait_comm *comm = s->comm;
     struct member self = { s->color, s->key, comm->rank, 0 }, *all = calloc(comm->nrank, sizeof *all);
-    enum plait_status status = own == PLAIT_OK ? plait_random(&self.salt, sizeof self.salt) : own;
+    enum plait_status status = own == PLAIT_OK ? plait_random(&self.salt, sizeof self.salt, "a comm of a comm") : own;
 
     if (status == PLAIT_OK && all == NULL)
         status = plait_fail_memory("out of memory for what %u ranks say", comm->nrank);

@@ -4,6 +4,7 @@
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/fork.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "base/system_limits.h"
 #include "devices.h"
@@ -20,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define PURPOSE          "its shared memory"
@@ -114,9 +114,8 @@ static enum plait_status make_arena(size_t bytes)
                      ? plait_fail_memory("out of memory for the arena")
                      : plait_fail_errno(
                            errno, "no shared memory arena: memfd_create(), which a filter of system calls must allow");
-    else if (getrandom(&a.token, sizeof a.token, 0) != sizeof a.token)
-        status =
-            plait_fail_errno(errno, "no shared memory arena: getrandom(), which a filter of system calls must allow");
+    else if ((status = plait_random(&a.token, sizeof a.token, "the shared memory arena")) != PLAIT_OK)
+        ;
     else if (ftruncate(fd, (off_t)a.size) != 0)
         status = plait_fail_errno(errno, "no shared memory arena of %zu bytes (PLAIT_ARENA makes it smaller)", a.size);
     else
@@ -237,8 +236,9 @@ static enum plait_status carve(size_t bytes, struct extent **out)
     for (e = extents; e != NULL && (e->used > 0 || e->size < bytes); e = e->next)
         ;
     if (e == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu (PLAIT_ARENA%s)", bytes,
-                          arena.size - PAGE, arena.size + PAGE > plait_most_file_bytes() ? "; ulimit -f" : "");
+        return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu; raise PLAIT_ARENA to at least %zu%s",
+                          bytes, arena.size - PAGE, arena.size + bytes,
+                          arena.size + PAGE > plait_most_file_bytes() ? ", and ulimit -f" : "");
     if (!split(e, bytes))
         return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
     e->used = 1;

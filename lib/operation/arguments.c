@@ -78,6 +78,12 @@ enum plait_status plait_check_struct(const char *call, const char *what, const v
                             call, what, *given, size, from);
 }
 
+enum plait_status plait_check_flag(const char *call, const char *what, int value)
+{
+    return value == 0 || value == 1 ? PLAIT_OK
+                                    : plait_fail(PLAIT_ERR_ARG, "%s: %s is %d; it must be 0 or 1", call, what, value);
+}
+
 enum plait_status plait_check_call(const char *name, const struct plait_call *call)
 {
     if (call->size != sizeof *call)
@@ -96,6 +102,8 @@ enum plait_status plait_check_call(const char *name, const struct plait_call *ca
     if (call->algorithm != NULL && strlen(call->algorithm) >= PLAIT_MAX_SPEC)
         return plait_fail(PLAIT_ERR_ARG, "%s: call->algorithm '%.80s' is longer than %d characters", name,
                           call->algorithm, PLAIT_MAX_SPEC - 1);
+    if (plait_check_flag(name, "call->reproducible", call->reproducible) != PLAIT_OK)
+        return PLAIT_ERR_ARG;
     if (call->persistent && call->request == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: call->persistent is 1, but call->request is NULL; it gets what to start",
                           name);

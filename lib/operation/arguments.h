@@ -5,6 +5,7 @@
 
 #include <plait/plan.h>
 
+#include "base/bytes.h"
 #include "reduce/reduce.h"
 
 struct plait_args { /* of a call */
@@ -38,8 +39,6 @@ static inline bool plait_same_key(struct plait_key a, struct plait_key b)
     return ((a.whose ^ b.whose) | (a.what ^ b.what)) == 0;
 }
 
-#define PLAIT_MOST_BYTES ((size_t)1 << 47) /* what a process can address */
-
 extern const struct plait_call plait_no_wishes; /* PLAIT_CALL_DEFAULT */
 
 /* Type, operator, count and options of a call; PLAIT_ERR_ARG or PLAIT_ERR_UNSUPPORTED name what is wrong. */
@@ -57,6 +56,9 @@ enum plait_status plait_check_op(const char *name, enum plait_op op, const struc
  */
 enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
                                      const char *from);
+
+/* An int that means yes or no: anything but 0 and 1 is a mistake. */
+enum plait_status plait_check_flag(const char *call, const char *what, int value);
 
 enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nrank);
 

@@ -82,6 +82,7 @@ static enum plait_status make(const struct plait_optim_options *options, struct 
     if (o == NULL)
         return plait_fail_memory("out of memory for an optimiser");
     o->options = *options;
+    o->bounds.weights = INFINITY;
     o->queue = options->stream != NULL ? plait_stream_queue(options->stream) : NULL;
     status = o->queue == NULL ? find_kernels(o) : PLAIT_OK;
     if (status == PLAIT_OK)
@@ -139,7 +140,10 @@ void plait_optim_destroy(struct plait_optim *o)
 
 float *plait_optim_momentum(struct plait_optim *o, uint32_t part)
 {
-    return o != NULL && part < o->options.npart ? o->momentum + o->at[part] : NULL;
+    if (o == NULL || part >= o->options.npart)
+        return NULL;
+    atomic_store_explicit(&o->look, true, memory_order_relaxed);
+    return o->momentum + o->at[part];
 }
 
 /* ---- The first pass --------------------------------------------------------------------------------------- */
@@ -160,21 +164,57 @@ static bool has_trust(const struct plait_optim *o, const struct plait_optim_part
     return o->options.method == PLAIT_OPTIM_LARS && (p->flags & PLAIT_OPTIM_NO_TRUST) == 0;
 }
 
-static void add_squares(struct plait_optim *o, const double *squares)
+static struct plait_optim_rule rule_of(const struct plait_optim *o, const struct plait_optim_step *s)
 {
+    const struct plait_optim_options *x = &o->options;
+
+    return (struct plait_optim_rule){ x->momentum, x->decay * s->decay, s->lr, x->nesterov != 0,
+                                      x->lr_in_momentum != 0 };
+}
+
+static double squares_of(const struct plait_optim *o, const float *data, size_t n)
+{
+    return plait_pass_squares(o->kernels, data, PLAIT_FLOAT32, n);
+}
+
+static void add_gradient(struct plait_optim *o, const struct plait_optim_part *p, const double *known)
+{
+    const double g = known != NULL ? *known : plait_pass_squares(o->kernels, p->gradient, p->type, p->count);
+
+    o->own[VERDICT] += g;
+    if (has_trust(o, p))
+        o->own[gradients_at(o, p->tensor)] += g;
+}
+
+static void add_weights(struct plait_optim *o, const struct plait_optim_part *p)
+{
+    const double w = squares_of(o, p->master, p->count);
+
+    o->own[WEIGHTS] += w;
+    if (has_trust(o, p))
+        o->own[weights_at(p->tensor)] += (p->flags & PLAIT_OPTIM_NO_DECAY) == 0 ? w : -w;
+}
+
+static void add_squares(struct plait_optim *o, const struct plait_optim_step *s)
+{
+    bool look = atomic_exchange_explicit(&o->look, false, memory_order_relaxed);
+
+    look |= plait_optim_must_look(o->bounds, rule_of(o, s));
     memset(o->own, 0, o->nsum * sizeof *o->own);
     for (uint32_t k = 0; k < o->options.npart; k++) {
         const struct plait_optim_part *p = &o->parts[k];
-        if (!has_trust(o, p) && !o->options.check)
-            continue;
-        const double g = squares != NULL ? squares[k] : plait_pass_squares(o->kernels, p->gradient, p->type, p->count);
-        o->own[VERDICT] += g;
-        if (has_trust(o, p)) {
-            o->own[gradients_at(o, p->tensor)] += g;
-            const double w = plait_pass_squares(o->kernels, p->master, PLAIT_FLOAT32, p->count);
-            o->own[weights_at(p->tensor)] += (p->flags & PLAIT_OPTIM_NO_DECAY) == 0 ? w : -w;
-        }
+        if (has_trust(o, p) || o->options.check)
+            add_gradient(o, p, s->squares != NULL ? &s->squares[k] : NULL);
+        if (has_trust(o, p) || look)
+            add_weights(o, p);
+        if (look)
+            o->own[MOMENTA] += squares_of(o, o->momentum + o->at[k], p->count);
     }
+    if (look)
+        o->bounds = (struct plait_optim_bounds){ sqrt(o->own[WEIGHTS]), sqrt(o->own[MOMENTA]) };
+    else
+        o->own[WEIGHTS] += o->bounds.weights * o->bounds.weights;
+    o->own[MOMENTA] = o->bounds.momenta * o->bounds.momenta;
 }
 
 /* ---- The second pass -------------------------------------------------------------------------------------- */
@@ -216,27 +256,31 @@ static double trust_of(const struct plait_optim_options *x, double w, double g, 
     return w > 0 && g > 0 ? x->eta * w / (g + (x->norm_decay < 0 ? decay : x->norm_decay) * w + x->eps) : 1;
 }
 
-/* The most that a step may add to a weight or to its momentum must fit float32; half of the largest number leaves room for
- * what is there. */
-static bool fits(const struct plait_optim_options *x, const struct plait_optim_step *s, double most)
-{
-    return most * (x->lr_in_momentum != 0 || s->lr > 1 ? s->lr : 1) <= 0.5 * (double)FLT_MAX;
-}
-
-/* Of sums that all ranks have: no gradient is larger than the norm of all, no weight than its tensor's. */
-static bool is_finite(const struct plait_optim *o, const struct plait_optim_step *s)
+/* The most that the step may add to a momentum: of all gradients and weights, and of each tensor that has a trust. */
+static double added_by(const struct plait_optim *o, const struct plait_optim_step *s)
 {
     const struct plait_optim_options *x = &o->options;
-    bool finite = fits(x, s, sqrt(o->sums[VERDICT]) * s->factor);
+    double most = sqrt(o->sums[VERDICT]) * s->factor + x->decay * s->decay * sqrt(o->sums[WEIGHTS]);
 
-    for (size_t i = NORMS; i < o->nsum; i++)
-        finite &= isfinite(o->sums[i]) != 0;
     for (uint32_t t = 0; x->method == PLAIT_OPTIM_LARS && t < x->ntensor; t++) {
         const double ww = o->sums[weights_at(t)], decay = ww > 0 ? x->decay * s->decay : 0;
         const double w = sqrt(fabs(ww)), g = sqrt(o->sums[gradients_at(o, t)]) * s->factor;
         if (w > 0)
-            finite &= fits(x, s, trust_of(x, w, g, decay) * (g + decay * w));
+            most += trust_of(x, w, g, decay) * (g + decay * w);
     }
+    return most * (x->lr_in_momentum != 0 ? s->lr : 1);
+}
+
+/* Of sums that all ranks have; where one is not finite, neither are the bounds. */
+static bool is_finite(struct plait_optim *o, const struct plait_optim_step *s)
+{
+    const struct plait_optim_bounds all = { sqrt(o->sums[WEIGHTS]), sqrt(o->sums[MOMENTA]) };
+    const struct plait_optim_rule rule = rule_of(o, s);
+    const double added = added_by(o, s);
+    const bool finite = plait_optim_fits(plait_optim_after(all, rule, added));
+
+    if (finite)
+        o->bounds = plait_optim_after(o->bounds, rule, added);
     return finite;
 }
 
@@ -335,7 +379,7 @@ enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_opt
     if (o->queue != NULL)
         return plait_optim_device_step(o, s, result);
     const uint32_t environment = plait_fpenv_enter();
-    add_squares(o, s->squares);
+    add_squares(o, s);
     if (o->options.comm != NULL)
         status = meet(o, s);
     else

@@ -16,16 +16,19 @@
 
 #include <plait/optim.h>
 
+#include "bounds.h"
 #include "plugin/device.h"
 #include "reduce/reduce.h"
 
+#include <stdatomic.h>
+
 /*
  * The sums of a step, over the ranks too. In the place of VERDICT the squares of all gradients that are looked at, not
- * finite when one is not; CALL and CALL_SQUARE tell whether all ranks make the same step; then, for LARS, of each tensor
- * the squares of weights, negative where it has no decay, so that all ranks know that, and of each the squares of
- * gradients.
+ * finite when one is not; CALL and CALL_SQUARE tell whether all ranks make the same step; WEIGHTS and MOMENTA are the
+ * squares of all weights and momenta, or of bounds of them; then, for LARS, of each tensor the squares of weights,
+ * negative where it has no decay, so that all ranks know that, and of each the squares of gradients.
  */
-enum { VERDICT, CALL, CALL_SQUARE, NORMS };
+enum { VERDICT, CALL, CALL_SQUARE, WEIGHTS, MOMENTA, NORMS };
 
 struct plait_optim {
     struct plait_optim_options options; /* parts: its own */
@@ -34,10 +37,12 @@ struct plait_optim {
     float *momentum; /* of all parts */
     size_t *at;      /* [options.npart] where a part's begins */
     size_t nsum;
-    double *own, *sums; /* [nsum] this rank's; all ranks' */
-    uint64_t nstep;     /* with a comm: steps in which the ranks met */
+    double *own, *sums;               /* [nsum] this rank's; all ranks' */
+    uint64_t nstep;                   /* with a comm: steps in which the ranks met */
+    struct plait_optim_bounds bounds; /* of this rank's weights and momenta */
+    atomic_bool look;                 /* the caller may have written them: the next step looks */
 
-    /* On a GPU (device.c) momentum and sums are in its memory, `own` is in the place of `sums`, and: */
+    /* On a GPU (device.c) momentum, sums and bounds are in its memory, `own` is in the place of `sums`, and: */
     struct plait_queue *queue; /* of options.stream; NULL: on the host */
     struct plait_stepper *stepper;
     uint32_t ndiffer; /* steps that differed between ranks, of which the caller was told */

@@ -2,6 +2,7 @@
 /* Names and sizes of collectives, types and operators, from the lists in <plait/coll.h>. */
 #include <plait/coll.h>
 
+#include <stdbool.h>
 #include <string.h>
 
 size_t plait_dtype_size(enum plait_dtype type)
@@ -52,10 +53,15 @@ const char *plait_op_name(enum plait_op op)
     return "?";
 }
 
+static bool is_name(const char *name, const char *text)
+{
+    return name != NULL && strcmp(name, text) == 0;
+}
+
 int plait_coll_find(const char *name)
 {
-#define PLAIT_X(symbol, text, meaning)           \
-    if (name != NULL && strcmp(name, text) == 0) \
+#define PLAIT_X(symbol, text, meaning) \
+    if (is_name(name, text))           \
         return symbol;
     PLAIT_COLL_LIST(PLAIT_X)
 #undef PLAIT_X
@@ -75,12 +81,12 @@ int plait_dtype_find(const char *name)
     };
 
 #define PLAIT_X(symbol, value, bytes, text) \
-    if (strcmp(name, text) == 0)            \
+    if (is_name(name, text))                \
         return symbol;
     PLAIT_DTYPE_LIST(PLAIT_X)
 #undef PLAIT_X
     for (size_t i = 0; i < sizeof short_names / sizeof *short_names; i++)
-        if (strcmp(name, short_names[i].name) == 0)
+        if (is_name(name, short_names[i].name))
             return (int)short_names[i].type;
     return -1;
 }
@@ -88,11 +94,11 @@ int plait_dtype_find(const char *name)
 int plait_op_find(const char *name)
 {
 #define PLAIT_X(symbol, value, text) \
-    if (strcmp(name, text) == 0)     \
+    if (is_name(name, text))         \
         return symbol;
     PLAIT_OP_LIST(PLAIT_X)
 #undef PLAIT_X
-    if (strcmp(name, "mulsum") == 0) /* nccl-tests */
+    if (is_name(name, "mulsum")) /* nccl-tests */
         return PLAIT_PREMULSUM;
     return -1;
 }

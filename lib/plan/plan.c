@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "plan_check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,15 @@ static void fail(struct plait_builder *b, const char *what)
     if (b->status == PLAIT_OK)
         b->status = plait_fail(PLAIT_ERR_PLAN, "%s, %u ranks: rank %u step %u: %s", b->alg->name, b->shape->nrank,
                                b->rank, b->nstep, what);
+}
+
+static void fail_count(struct plait_builder *b, const char *call, const char *what, uint64_t n)
+{
+    char text[128];
+
+    snprintf(text, sizeof text, "%s: %s is %llu; a plan has at most %u", call, what, (unsigned long long)n,
+             PLAIT_MOST_SLOTS);
+    fail(b, text);
 }
 
 /* Make room for one more element; false (and the sticky error) when memory is short. */
@@ -237,11 +247,15 @@ void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp)
         return;
     if (b->nblk != 0)
         return fail(b, "plait_blocks() twice");
-    if (nblk == 0 || nblk >= 1u << 30 || ntmp >= 1u << 30)
-        return fail(b, "a plan has 1 to 2^30-1 blocks and fewer than 2^30 TMP slots");
+    if (nblk == 0 || nblk >= 1u << 30)
+        return fail(b, "a plan has 1 to 2^30-1 blocks");
+    if (ntmp > PLAIT_MOST_SLOTS)
+        return fail_count(b, "plait_blocks()", "ntmp", ntmp);
     b->geometry = plait_geometry_of(b->shape->coll, b->shape->nrank, b->shape->root, b->rank, nblk);
     if (b->geometry.kind != PLAIT_KIND_VECTOR && nblk != plait_block_count(b->shape->coll, b->shape->nrank))
         return fail(b, "the collective has another number of blocks (plait_block_count)");
+    if (b->geometry.kind == PLAIT_KIND_VECTOR && nblk > PLAIT_MOST_SLOTS)
+        return fail_count(b, "plait_blocks()", "nblk of a vector", nblk);
     b->nblk = nblk;
     add_slots(b, 0, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + ntmp);
     b->ntmp = ntmp;
@@ -253,8 +267,12 @@ uint32_t plait_slots(struct plait_builder *b, uint32_t n)
 
     if (b->status != PLAIT_OK)
         return 0;
-    if (b->nblk == 0 || n >= (1u << 30) - first) {
-        fail(b, b->nblk == 0 ? "plait_slots() before plait_blocks()" : "a plan has fewer than 2^30 TMP slots");
+    if (b->nblk == 0) {
+        fail(b, "plait_slots() before plait_blocks()");
+        return 0;
+    }
+    if (n > PLAIT_MOST_SLOTS - first) {
+        fail_count(b, "plait_slots()", "the number of TMP slots with n", (uint64_t)first + n);
         return 0;
     }
     add_slots(b, (size_t)b->geometry.out.nslot + b->geometry.in.nslot + first, n);

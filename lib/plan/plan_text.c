@@ -205,7 +205,7 @@ static void parse_head(struct parser *p)
     expect(p, ", blocks");
     h->nblk = number(p, "the number of blocks", 1, (1u << 30) - 1);
     expect(p, ", tmp");
-    h->ntmp = number(p, "the number of TMP slots", 0, (1u << 30) - 1);
+    h->ntmp = number(p, "the number of TMP slots", 0, PLAIT_MOST_SLOTS);
     expect(p, ", lanes");
     h->nlane = (uint8_t)number(p, "the number of lanes", 1, UINT8_MAX);
     expect(p, ",");

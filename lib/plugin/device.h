@@ -67,6 +67,7 @@ struct plait_model { /* of an optimiser; all memory is the device's */
 struct plait_stepping { /* a step, or one half of it: the sums; what comes of them. Both are three launches */
     const struct plait_optim_step *step;
     bool sums, updates;
+    bool look;      /* read norms of weights and momenta, which the caller may have written */
     double call;    /* tells it from others, see lib/optim/optim.h; */
     uint32_t nrank; /* that make it */
 };

@@ -28,6 +28,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
     const struct plait_what *a = &record_of(comm, comm->rank, sequence)->what;
     const struct plait_what *b = &record_of(comm, rank, sequence)->what;
     char what[192], earlier[64] = "";
+    const char *remedy = "";
 
     if (sequence != comm->sequence || atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= sequence)
         snprintf(earlier, sizeof earlier, "in %s%s #%llu ", plait_coll_name(a->coll), a->sized ? "v" : "",
@@ -49,10 +50,11 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
                  (unsigned long long)b->count);
     else if (a->ordered != b->ordered)
         snprintf(what, sizeof what, "call->user->commutative is %d here and %d", !a->ordered, !b->ordered);
-    else if (a->inplace != b->inplace)
+    else if (a->inplace != b->inplace) {
         snprintf(what, sizeof what, "call is %s here and %s", a->inplace ? "in place" : "out of place",
                  b->inplace ? "in place" : "out of place");
-    else if (a->device != b->device)
+        remedy = "; a program's own algorithm needs it on all ranks or on none";
+    } else if (a->device != b->device)
         snprintf(what, sizeof what, "memory is %s here and %s", a->device ? "a GPU's" : "the host's",
                  b->device ? "a GPU's" : "the host's");
     else if (a->factor != b->factor)
@@ -69,7 +71,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
         snprintf(what, sizeof what,
                  "emit of algorithm %.21s depends on more than shape and rank: its plans hash to %08x here and %08x",
                  a->algorithm, a->plans, b->plans);
-    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s%s on rank %u", earlier, what, rank);
+    return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s%s on rank %u%s", earlier, what, rank, remedy);
 }
 
 /* A rank that called this operation with other arguments, or nrank. *all: the others have called it. */

@@ -52,6 +52,17 @@ def address(array):
     return None if array is None else array.ctypes.data
 
 
+def text(name, what, value):
+    """A str as the library takes it, or None: "\\0" would end it there."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f'{name}: {what} is {value!r}, of type {type(value).__name__}; it must be a str')
+    if '\0' in value:
+        raise ArgError(f'{name}: {what} is {value!r}; it must be without "\\0"')
+    return value.encode()
+
+
 def check(name, what, array, write=False):
     """May the library use this array?"""
     if not isinstance(array, numpy.ndarray):
@@ -72,7 +83,7 @@ def type_of(name, arrays, dtype):
         if array.dtype != first.dtype:
             raise ArgError(f'{name}: {what} has dtype {first.dtype}, but {other} has {array.dtype}; they must be equal')
     wanted = dtype if isinstance(dtype, str) else numpy.dtype(first.dtype if dtype is None else dtype).name
-    value = lib.plait_dtype_find(wanted.encode())
+    value = lib.plait_dtype_find(text(name, 'dtype', wanted))
     if value < 0:
         raise ArgError(f'{name}: dtype {wanted} of {what} is none of the library\'s: {", ".join(_types())}')
     if dtype is not None and not _holds(first.dtype, value):

@@ -16,6 +16,7 @@ from ._request import Operation, Persistent, Request
 
 _FORMS = ('deadline', 'wait', 'persistent', 'stream')
 _OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'scale', 'scale_when', 'commutative', 'mark') + _FORMS
+_NO_OP = object()  # of a call that combines nothing; None is a wrong operator
 _forgotten = []  # what the library may use as long as the process lives
 
 
@@ -27,7 +28,7 @@ def unique_id(tcp=False, ifname=None):
     """
     out = UniqueId()
     if tcp or ifname is not None:
-        lib.plait_unique_id_create_tcp(_text(ifname), ctypes.byref(out))
+        lib.plait_unique_id_create_tcp(_arrays.text('unique_id', 'ifname', ifname), ctypes.byref(out))
     else:
         lib.plait_unique_id_create(ctypes.byref(out))
     return bytes(out.bytes)
@@ -54,10 +55,6 @@ def launch():
     out = LaunchStruct()
     lib.plait_launch_find(ctypes.byref(out))
     return Launch(out.launcher.decode(), out.rank, out.nrank, out.local_rank, out.local_nrank, bytes(out.id.bytes))
-
-
-def _text(name):
-    return None if name is None else name.encode()
 
 
 def _pointers(blocks):
@@ -124,8 +121,9 @@ class Comm:
         nrank, rank = operator.index(nrank), operator.index(rank)
         for what, value in (('nrank', nrank), ('rank', rank)):
             if not 0 <= value < 1 << 32:
-                raise ArgError(f'create: {what} is {value}; it must be 0 or more')
-        options = CommOptions(ctypes.sizeof(CommOptions), nrank, rank, None, _text(name), timeout, deadline, warn,
+                raise ArgError(f'create: {what} is {value}; it must be 0 to {(1 << 32) - 1}')
+        options = CommOptions(ctypes.sizeof(CommOptions), nrank, rank, None, _arrays.text('create', 'name', name),
+                              timeout, deadline, warn,
                               bool(reproducible), _round('create', round),
                               progress=bool(progress), background=bool(background))
         if id is not None:
@@ -160,12 +158,13 @@ class Comm:
         """Make comms of parts of this one: of the ranks of one color (0 or more), in the order of their keys. A rank
         with color None is in none, and gets None."""
         color = NO_COLOR if color is None else operator.index(color)
-        part = self._make(lib.plait_comm_split, self._open('split'), color, operator.index(key), _text(name))
+        part = self._make(lib.plait_comm_split, self._open('split'), color, operator.index(key),
+                          _arrays.text('split', 'name', name))
         return None if color == NO_COLOR else part
 
     def duplicate(self, name=None):
         """A comm of the same ranks."""
-        return self._make(lib.plait_comm_duplicate, self._open('duplicate'), _text(name))
+        return self._make(lib.plait_comm_duplicate, self._open('duplicate'), _arrays.text('duplicate', 'name', name))
 
     def fusion(self, tensors, *, op='sum', layout=4 << 20, payload=None, round='default', reproducible=False,
                check=False, progress=True, trace=False, name=None):  # pylint: disable=redefined-builtin
@@ -196,7 +195,7 @@ class Comm:
         same. With abort=True what is in flight is stopped first, as revoke() does."""
         excluded = [operator.index(r) for r in excluded]
         return self._make(lib.plait_comm_shrink, self._open('shrink'), (ctypes.c_uint32 * len(excluded))(*excluded),
-                          len(excluded), bool(abort), _text(name))
+                          len(excluded), bool(abort), _arrays.text('shrink', 'name', name))
 
     # ---- Its life ---------------------------------------------------------------------------------
 
@@ -215,7 +214,9 @@ class Comm:
     def abort(self, reason=None):
         """Make the comm fail on all ranks, with this reason; from any thread."""
         with self._leaving:
-            lib.plait_comm_abort(self._open('abort'), None if reason is None else str(reason).encode(errors='replace'))
+            if reason is not None:
+                reason = str(reason).replace('\0', '\ufffd').encode(errors='replace')
+            lib.plait_comm_abort(self._open('abort'), reason)
 
     def ready(self):
         """Is it there (True), or still being created in the background (False)? Raises the error with which creation
@@ -517,13 +518,15 @@ class Comm:
         if not 0 <= options.get('mark', 0) < 1 << 32:
             raise ArgError(f'{name}: mark is {options["mark"]}; it must be 0 to 2**32 - 1')
         algorithm, stream = options.get('algorithm'), options.get('stream')
-        return Call(ctypes.sizeof(Call), algorithm=_text(algorithm), slice=options.get('slice', 0),
+        return Call(ctypes.sizeof(Call), algorithm=_arrays.text(name, 'algorithm', algorithm),
+                    slice=options.get('slice', 0),
                     round=_round(name, options.get('round', 'default')),
                     reproducible=bool(options.get('reproducible', False)), deadline=options.get('deadline', 0),
                     persistent=bool(options.get('persistent', False)), mark=options.get('mark', 0),
                     stream=None if stream is None else stream._open(name))
 
-    def _run(self, name, arrays, arguments, dtype=None, op=None, rank=None, result=None, *, options, allowed=_OPTIONS):
+    def _run(self, name, arrays, arguments, dtype=None, op=_NO_OP, rank=None, result=None, *, options,
+             allowed=_OPTIONS):
         """Call plait_NAME(comm, arguments..., type, op, rank, options), as far as it has them. `result` is the call's,
         in the form that the options say."""
         call, function, scale = self._call_of(name, options, allowed), None, options.get('scale')
@@ -532,13 +535,14 @@ class Comm:
         if arrays:
             arguments.append(_arrays.type_of(name, arrays, dtype))
             dtype = next(iter(arrays.values())).dtype
-        if op is not None:
+        if op is not _NO_OP:
             arguments.append(_operators.find(name, op))
         if callable(op):
             function = _operators.Function(op, dtype, options.get('commutative', False))
             call.user = ctypes.pointer(function.struct)
         elif 'commutative' in options:
-            raise ArgError(f'{name}: commutative is given, but op is {op!r}; it is a promise of a function')
+            given = 'not there' if op is _NO_OP else repr(op)
+            raise ArgError(f'{name}: commutative is given, but op is {given}; it is a promise of a function')
         if scale is not None:
             scale = _scalar(name, scale, options.get('scale_when', 'now'), dtype, call)
             call.scale = _arrays.address(scale)

@@ -12,7 +12,7 @@ from ._library import CENTRES, ElasticCounts, ElasticHandle, ElasticOptions, lib
 def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, centre, servers, threads, reproducible,
                algorithm, name):  # pylint: disable=too-many-arguments
     """The C struct, and the strings that it points to."""
-    which = lib.plait_elastic_find(mode.encode()) if isinstance(mode, str) else -1
+    which = lib.plait_elastic_find(_arrays.text('elastic', 'mode', mode)) if isinstance(mode, str) else -1
     if which < 0:
         raise ArgError(f'elastic: there is no mode {mode!r}; use original, async, async-momentum, hogwild, sync1, '
                        'sync2 or sync3')
@@ -31,10 +31,10 @@ def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, c
     if count is None:
         raise ArgError('elastic: a server gives count, the number of the weights of a worker')
     return ElasticOptions(
-        ctypes.sizeof(ElasticOptions), None if name is None else name.encode(), which, _arrays.address(weights), count,
+        ctypes.sizeof(ElasticOptions), _arrays.text('elastic', 'name', name), which, _arrays.address(weights), count,
         period, (0 if rho else 0.9) if beta is None else beta, rho, lr, momentum,
-        lib.plait_dtype_find(payload.encode()), CENTRES.index(centre), servers, threads, reproducible,
-        None if algorithm is None else algorithm.encode())
+        lib.plait_dtype_find(_arrays.text('elastic', 'payload', payload)), CENTRES.index(centre), servers, threads,
+        reproducible, _arrays.text('elastic', 'algorithm', algorithm))
 
 
 class Elastic:

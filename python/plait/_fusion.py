@@ -70,7 +70,8 @@ class Fusion:
             shape, dtype = what[0], numpy.dtype(what[1])
             shape = tuple(shape) if hasattr(shape, '__iter__') else (operator.index(shape),)
         self._shapes.append((shape, dtype))
-        row.name, row.count = name.encode(), int(numpy.prod(shape, dtype=numpy.uint64))
+        row.name = _arrays.text('fusion', 'name of a tensor', name)
+        row.count = int(numpy.prod(shape, dtype=numpy.uint64))
         row.type = lib.plait_dtype_find(dtype.name.encode())
         if row.type < 0:
             raise ArgError(f'fusion: dtype {dtype} of {name} is none of the library\'s')
@@ -128,7 +129,7 @@ class Fusion:
 
     def trace(self, path):
         """Write what happened, for ui.perfetto.dev."""
-        lib.plait_fusion_trace(self._open('trace'), str(path).encode())
+        lib.plait_fusion_trace(self._open('trace'), _arrays.text('trace', 'path', str(path)))
 
     def destroy(self):
         """Wait for what is in flight and leave. Arrays in buckets stay as they are."""
@@ -157,15 +158,15 @@ class Fusion:
 def options_of(op, layout, payload, round, reproducible, check, progress, trace, name):  # pylint: disable=redefined-builtin
     """The library's options, and what they point to."""
     rule, kept = layout_of('fusion', layout)
-    kind = NO_TYPE if payload is None else lib.plait_dtype_find(payload.encode())
+    kind = NO_TYPE if payload is None else lib.plait_dtype_find(_arrays.text('fusion', 'payload', payload))
     if kind < 0:
         raise ArgError(f'fusion: payload is {payload!r}; "float16", "bfloat16" and None are possible')
     if round not in ROUNDS:
         raise ArgError(f'fusion: round is {round!r}; it must be one of {", ".join(ROUNDS)}')
-    number = lib.plait_op_find(op.encode())
+    number = lib.plait_op_find(_arrays.text('fusion', 'op', op))
     if number < 0:
         raise ArgError(f'fusion: op is {op!r}; "sum" and "avg" are possible')
-    options = FusionOptions(size=ctypes.sizeof(FusionOptions), name=None if name is None else name.encode(),
+    options = FusionOptions(size=ctypes.sizeof(FusionOptions), name=_arrays.text('fusion', 'name', name),
                             layout=rule, op=number, payload=kind, round=ROUNDS.index(round), weights=NO_TYPE,
                             reproducible=bool(reproducible), check=bool(check), progress=bool(progress),
                             trace=bool(trace))

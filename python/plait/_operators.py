@@ -34,7 +34,7 @@ class Function:
 
 def find(name, op):
     """The `enum plait_op` of "sum" and so on, or of a function."""
-    value = lib.plait_op_find(b'user' if callable(op) else str(op).encode())
+    value = lib.plait_op_find(b'user' if callable(op) else _arrays.text(name, 'op', str(op)))
     if value < 0 or op == 'user':
         names = (lib.plait_op_name(v).decode() for v in range(64))
         raise ArgError(f'{name}: op is {op!r}; it must be a function of two arrays or one of '

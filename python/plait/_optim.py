@@ -61,6 +61,9 @@ class Optim:
         self._parts, self._comm = list(parts), comm
         structs = (OptimPart * max(1, len(self._parts)))()
         for k, part in enumerate(self._parts):
+            if not isinstance(part, Part):
+                raise TypeError(f'Optim: parts[{k}] is {part!r}, of type {type(part).__name__}; '
+                                'it must be a plait.Part')
             structs[k] = part._struct
             structs[k].tensor = k if part.tensor is None else part.tensor
         options = OptimOptions(

@@ -28,7 +28,9 @@ struct model {
     struct plait_cuda_piece pieces[PIECES];
     struct plait_cuda_range ranges[PARTS];
     struct plait_cuda_update updates[PARTS];
-    double gradient_squares[PIECES], weight_squares[PIECES], sums[PLAIT_CUDA_NORMS + 2 * PARTS];
+    double gradient_squares[PIECES], weight_squares[PIECES], momentum_squares[PIECES];
+    struct plait_optim_bounds bounds;
+    double sums[PLAIT_CUDA_NORMS + 2 * PARTS];
     struct plait_cuda_result result;
     struct plait_cuda_step step;
     struct plait_cuda_optim a;
@@ -102,6 +104,7 @@ static void draw_model(struct model *m, bool lars)
     struct plait_cuda_piece *end = m->pieces;
 
     memset(m, 0, sizeof *m);
+    m->bounds.weights = INFINITY;
     for (uint32_t k = 0; k < PARTS; k++) {
         draw_part(m, k);
         m->ranges[k].first = (uint32_t)(end - m->pieces);
@@ -125,6 +128,8 @@ static void draw_model(struct model *m, bool lars)
                                       .ranges = m->ranges,
                                       .gradient_squares = m->gradient_squares,
                                       .weight_squares = m->weight_squares,
+                                      .momentum_squares = m->momentum_squares,
+                                      .bounds = &m->bounds,
                                       .sums = m->sums,
                                       .updates = m->updates,
                                       .result = &m->result,
@@ -285,6 +290,38 @@ static void a_step_that_float32_does_not_hold_is_skipped_as_on_the_cpu(void **st
         }
 }
 
+/* What decay, a weight and a momentum that is there add: the bounds say so from the second step on. */
+static void a_step_that_decay_or_what_is_there_makes_too_large_is_skipped_as_on_the_cpu(void **state)
+{
+    static const double numbers[][3] = { { 1, 1e20, 1e20 }, { 1e30, 1e-4, 1e4 }, { 1e37, 0, 1 }, { 0.1, 1e-4, 1 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        for (int lars = 0; lars < 2; lars++) {
+            struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
+            struct plait_optim_result result = { 1, 0 };
+            struct model m;
+            draw_model(&m, lars);
+            plait_optim_destroy(m.optim);
+            m.options.check = 1;
+            m.a.check = 1;
+            s.lr = numbers[i][0];
+            m.options.decay = m.a.decay = numbers[i][1];
+            s.decay = numbers[i][2];
+            assert_int_equal(plait_optim_create(&m.options, &m.optim), PLAIT_OK);
+            for (unsigned step = 0; step < 20; step++) {
+                assert_int_equal(plait_optim_step(m.optim, &s, &result), PLAIT_OK);
+                step_on_device(&m, &s, step % 2 != 0);
+                assert_int_equal(m.result.finite, result.finite);
+                for (uint32_t k = 0; k < PARTS; k++)
+                    for (size_t e = 0; e < m.parts[k].count; e++)
+                        assert_true(isfinite(m.device[k].master[e]) && isfinite(m.device[k].momentum[e]));
+            }
+            assert_int_equal(result.finite, i == 3);
+            drop_model(&m);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +329,7 @@ int main(void)
         cmocka_unit_test(squares_that_are_known_are_not_formed_again),
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
         cmocka_unit_test(a_step_that_float32_does_not_hold_is_skipped_as_on_the_cpu),
+        cmocka_unit_test(a_step_that_decay_or_what_is_there_makes_too_large_is_skipped_as_on_the_cpu),
     };
     plait_fpenv_enter();
     return cmocka_run_group_tests_name("cuda optimiser", tests, NULL, NULL);

@@ -192,6 +192,55 @@ static void nccl_algo_chooses_by_its_names_and_ours(void **state)
     assert_int_equal(times_logged("none of the algorithms 'nvlstree' can run; the library chooses"), 1);
 }
 
+static int exchanges(int rank)
+{
+    float x = 1, y;
+    ncclComm_t comm;
+
+    (void)rank;
+    OK(ncclCommInitAll(&comm, 1, NULL));
+    OK(ncclAllReduce(&x, &y, 1, ncclFloat, ncclSum, comm, NULL));
+    OK(ncclAlltoAll(&x, &y, 1, ncclFloat, comm, NULL));
+    OK(ncclAlltoAll(&y, &y, 1, ncclFloat, comm, NULL));
+    OK(ncclCommDestroy(comm));
+    return 0;
+}
+
+/* They are set for all-reduces. */
+static void nccl_algo_is_silent_of_collectives_that_its_names_do_not_fit(void **state)
+{
+    (void)state;
+    RUN(exchanges, "NCCL_ALGO=ring");
+    assert_int_equal(times_logged("can run"), 0);
+    RUN(exchanges, "NCCL_ALGO=Ring,NVLS");
+    assert_int_equal(times_logged("can run"), 0);
+    RUN(exchanges, "NCCL_ALGO=alltoall:ring");
+    assert_int_equal(times_logged("ncclAlltoAll: none of the algorithms 'ring' can run"), 1);
+    RUN(exchanges, "NCCL_ALGO=rung");
+    assert_int_equal(times_logged("none of the algorithms 'rung' can run"), 1);
+}
+
+/* More than the arena has, where the input would be copied. */
+static int stages_too_much(int rank)
+{
+    static float x[8 << 20];
+    ncclComm_t comm;
+
+    (void)rank;
+    OK(ncclCommInitAll(&comm, 1, NULL));
+    CHECK(ncclAlltoAll(x, x, sizeof x / sizeof *x, ncclFloat, comm, NULL) == ncclSystemError);
+    CHECK(strstr(ncclGetLastError(comm), "no memory to copy the input of ncclAlltoAll in place: ") != NULL);
+    CHECK(strstr(ncclGetLastError(comm), "raise PLAIT_ARENA to at least") != NULL);
+    OK(ncclCommAbort(comm));
+    return 0;
+}
+
+static void memory_that_all_to_all_in_place_lacks_is_named(void **state)
+{
+    (void)state;
+    RUN(stages_too_much, "PLAIT_ARENA=16M");
+}
+
 static int selects(int rank)
 {
     float x = 1;
@@ -335,6 +384,8 @@ int main(void)
         cmocka_unit_test(names_without_a_meaning_are_told_once),
         cmocka_unit_test(nccl_comm_id_makes_no_id_and_the_error_says_what_does),
         cmocka_unit_test(nccl_algo_chooses_by_its_names_and_ours),
+        cmocka_unit_test(memory_that_all_to_all_in_place_lacks_is_named),
+        cmocka_unit_test(nccl_algo_is_silent_of_collectives_that_its_names_do_not_fit),
         cmocka_unit_test(an_average_of_halves_is_finite_with_every_algorithm_of_nccl_algo),
         cmocka_unit_test(a_call_selects_its_algorithm_and_may_insist),
         cmocka_unit_test(parameters_are_nccls_names_and_plaits_settings),

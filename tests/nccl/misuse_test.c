@@ -25,7 +25,7 @@ static int arguments(ncclComm_t *comm, int rank, int nrank)
     CHECK(ncclAllReduce(in, out, 4, ncclFloat, ncclSum, NULL, NULL) == ncclInvalidArgument);
     SAYS("no comm");
     CHECK(ncclAllReduce(in, out, 4, ncclNumTypes, ncclSum, *comm, NULL) == ncclInvalidArgument);
-    SAYS("no type 12");
+    SAYS("ncclAllReduce: datatype is 12; types are 0 to 11");
     CHECK(ncclAllReduce(in, out, 4, ncclFloat, (ncclRedOp_t)5, *comm, NULL) == ncclInvalidArgument);
     SAYS("5 is no operator");
     CHECK(ncclAllReduce(in, out, 4, ncclFloat, ncclSum, *comm, (cudaStream_t)0x1) == ncclInvalidUsage);
@@ -35,9 +35,18 @@ static int arguments(ncclComm_t *comm, int rank, int nrank)
     CHECK(ncclSend(in, 4, ncclFloat, -1, *comm, NULL) == ncclInvalidArgument);
     SAYS("peer is -1");
     CHECK(ncclAllReduce(NULL, out, 4, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidArgument);
+    SAYS("sendbuff is NULL");
+    CHECK(ncclAllReduce(in, NULL, 4, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidArgument);
+    SAYS("recvbuff is NULL");
+    CHECK(ncclAlltoAll(in, in + 1, 1, ncclFloat, *comm, NULL) == ncclInvalidArgument);
+    SAYS(" bytes and recvbuff 0x");
+    SAYS("they must be apart, or be the same (in place)");
     CHECK(ncclAllReduce(in, in + 1, 3, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidArgument); /* they overlap */
     CHECK(ncclRedOpCreatePreMulSum(&op, in, ncclFloat, (ncclScalarResidence_t)2, *comm) == ncclInvalidArgument);
     CHECK(ncclCommCount(*comm, NULL) == ncclInvalidArgument);
+    SAYS("ncclCommCount: count is NULL");
+    CHECK(ncclCommUserRank(*comm, NULL) == ncclInvalidArgument);
+    SAYS("ncclCommUserRank: rank is NULL");
     CHECK(ncclCommGetAsyncError(*comm, NULL) == ncclInvalidArgument);
     CHECK(ncclGetUniqueId(NULL) == ncclInvalidArgument);
     CHECK(ncclCommInitRank(&none, 2, ranks_id[1], 2) == ncclInvalidArgument && none == NULL);
@@ -95,7 +104,9 @@ static int use_what_is_gone(ncclComm_t *comm, int rank, int nrank)
     CHECK(ncclCommGetAsyncError(gone, &state) == ncclInvalidArgument);
     CHECK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, gone, NULL) == ncclInvalidArgument);
     CHECK(ncclCommSplit(gone, 0, 0, &one, NULL) == ncclInvalidArgument);
-    CHECK(strlen(ncclGetLastError(gone)) > 0);
+    SAYS("ncclCommSplit: comm");
+    CHECK(strstr(ncclGetLastError(gone), "ncclCommSplit: comm") != NULL); /* whatever the comm is: the last error */
+    SAYS("ncclCommSplit: comm");
     return 0;
 }
 
@@ -103,6 +114,35 @@ static void a_comm_that_was_destroyed_is_known_for_it(void **state)
 {
     (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = use_what_is_gone }), 0);
+}
+
+/* The product of such a count and the size of a rank's part is 0 again: it was copied before anybody looked. */
+static int exchange_too_much(ncclComm_t *comm, int rank, int nrank)
+{
+    float x[4] = { 1, 2, 3, 4 }, y[4];
+    const size_t counts[] = { (size_t)1 << 61, (size_t)1 << 62, SIZE_MAX, (size_t)1 << 60 };
+    char text[1024];
+
+    (void)rank;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        CHECK(ncclAlltoAll(x, y, counts[i], ncclFloat, *comm, NULL) == ncclInvalidArgument);
+        snprintf(text, sizeof text, "%s", ncclGetLastError(*comm));
+        CHECK(ncclAlltoAll(x, x, counts[i], ncclFloat, *comm, NULL) == ncclInvalidArgument);
+        CHECK(strcmp(text, ncclGetLastError(*comm)) == 0 && strstr(text, "more than fits in memory") != NULL);
+        OK(ncclGroupStart());
+        OK(ncclAlltoAll(x, x, counts[i], ncclFloat, *comm, NULL));
+        CHECK(ncclGroupEnd() == ncclInvalidArgument);
+        SAYS("more than fits in memory");
+    }
+    CHECK(x[0] == 1 && x[3] == 4);
+    OK(ncclAlltoAll(x, x, 4 / (size_t)nrank, ncclFloat, *comm, NULL)); /* the comm is as it was */
+    return 0;
+}
+
+static void an_all_to_all_in_place_of_too_much_is_refused_as_one_that_is_not(void **state)
+{
+    (void)state;
+    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = exchange_too_much }), 0);
 }
 
 /* ---- Groups ---------------------------------------------------------------------------------------------------- */
@@ -218,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
         cmocka_unit_test(a_comm_that_was_destroyed_is_known_for_it),
+        cmocka_unit_test(an_all_to_all_in_place_of_too_much_is_refused_as_one_that_is_not),
         cmocka_unit_test(groups_with_an_error_or_left_open_do_nothing),
         cmocka_unit_test(what_cannot_be_is_refused_by_name),
     };

@@ -126,7 +126,7 @@ static const char *plan_fault(const struct plait_checker *c, const struct plait_
         return "is for another collective, or in place where the shape is not";
     if (p->root != c->root)
         return "is for another root";
-    if (p->nblk == 0 || p->nblk >= 1u << 30 || p->ntmp >= 1u << 30 || p->nlane == 0)
+    if (p->nblk == 0 || p->nblk >= 1u << 30 || p->ntmp > PLAIT_MOST_SLOTS || p->nlane == 0)
         return "has no blocks or lanes, or too many";
     if (p->nblk != c->plans[0]->nblk)
         return "cuts the vector into another number of blocks than rank 0's";

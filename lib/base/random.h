@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef PLAIT_LIB_BASE_RANDOM_H
+#define PLAIT_LIB_BASE_RANDOM_H
+
+#include <plait/status.h>
+
+#include <stddef.h>
+
+/* At most 256 bytes, which the kernel gives whole. `purpose` is for the error: "no random bytes for <purpose>". */
+enum plait_status plait_random(void *out, size_t bytes, const char *purpose);
+
+#endif
