@@ -214,8 +214,9 @@ static bool is_held(const struct sockaddr_un *address, socklen_t length, struct 
         struct pollfd p = { .fd = fd, .events = POLLIN }; /* a holder that ends hangs up without a word */
         char word;
         send(fd, &own, sizeof own, MSG_NOSIGNAL | MSG_DONTWAIT);
-        held = poll(&p, 1, ENDS_WITHIN) <= 0 || recv(fd, &word, 1, MSG_DONTWAIT) == 1;
-        if (plait_frame_dead(fd)) /* a child that it forked has the name still */
+        const bool silent = poll(&p, 1, ENDS_WITHIN) <= 0;
+        held = silent || recv(fd, &word, 1, MSG_DONTWAIT) == 1;
+        if (silent && plait_frame_dead(fd)) /* a child that it forked has the name still */
             *pid = 0;
     } else {
         *pid = 0;
