@@ -16,15 +16,18 @@ static void check(enum plait_status status)
     exit(1);
 }
 
-/* Some seconds of steps in which ranks wait for each other. */
-static void train(struct plait_comm *comm, unsigned rank, const char *seconds)
+/* Steps in which ranks wait for each other, for some seconds or until there is a file. */
+static void train(struct plait_comm *comm, unsigned rank, const char *seconds, const char *file)
 {
     const time_t until = time(NULL) + (seconds != NULL ? atoi(seconds) : 0);
-    int64_t go = seconds != NULL;
+    int64_t go = seconds != NULL || file != NULL;
 
+    if (file != NULL)
+        printf("training\n");
+    fflush(stdout);
     while (go) { /* as long as all want to */
         usleep(1000 + 5000 * rank);
-        go = time(NULL) < until;
+        go = file != NULL ? access(file, F_OK) != 0 : time(NULL) < until;
         check(plait_allreduce(comm, &go, &go, 1, PLAIT_INT64, PLAIT_MIN, NULL));
     }
 }
@@ -47,7 +50,8 @@ int main(int argc, char **argv)
         check(plait_allreduce(comm, &sum, &sum, 1, PLAIT_INT64, PLAIT_SUM, NULL));
         check(plait_allreduce(comm, &least, &least, 1, PLAIT_INT64, PLAIT_MIN, NULL));
         check(plait_allreduce(comm, &most, &most, 1, PLAIT_INT64, PLAIT_MAX, NULL));
-        train(comm, launch.rank, again == 0 ? getenv("TRAIN") : NULL);
+        if (again == 0)
+            train(comm, launch.rank, getenv("TRAIN"), getenv("TRAIN_UNTIL"));
         check(plait_comm_destroy(comm));
         if (least != most)
             return 3;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What launchers say is understood, or refused by name; the secret is for its owner alone; ranks meet as they were told. */
-#include "bootstrap/id.h"
 #include "base/config.h"
-#include "launch/launcher.h"
 #include "base/log.h"
-#include "bootstrap/secret.h"
 #include "base/status.h"
+#include "bootstrap/id.h"
+#include "bootstrap/secret.h"
+#include "launch/launcher.h"
 
 #include <plait/launch.h>
 
@@ -126,6 +126,16 @@ static void launchers_are_found_by_their_variables(void **state)
     set("SLURM_PROCID=0 SLURM_NTASKS=6 SLURM_JOB_ID=4711");
     assert_int_equal(look("", &s), PLAIT_OK);
     assert_string_equal(s.launcher, "none");
+    /* WORLD_SIZE without RANK: of one; of a launcher that says which rank this is; of nobody, by choice. */
+    set("WORLD_SIZE=1");
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_true(s.nrank == 1);
+    set(SLURM " WORLD_SIZE=6");
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_string_equal(s.launcher, "slurm");
+    set("WORLD_SIZE=2");
+    assert_int_equal(look("none", &s), PLAIT_OK);
+    assert_true(s.nrank == 1);
 }
 
 static void a_launcher_of_one_process_gives_way_to_the_one_it_started(void **state)
@@ -169,6 +179,8 @@ static void nonsense_is_refused_by_name(void **state)
 {
     (void)state;
     assert_refused("RANK=1", "WORLD_SIZE is not set");
+    assert_refused("WORLD_SIZE=2", "RANK is not set, but WORLD_SIZE is 2: set RANK");
+    assert_refused("WORLD_SIZE=2 SLURM_STEP_ID=0 SLURM_NTASKS=1 SLURM_PROCID=0", "RANK is not set");
     assert_refused("RANK=x WORLD_SIZE=2", "RANK is 'x'; 0 to 1");
     assert_refused("RANK=2 WORLD_SIZE=2", "RANK is '2'; 0 to 1");
     assert_refused("RANK=0 WORLD_SIZE=4097", "WORLD_SIZE is '4097'; 1 to 4096");

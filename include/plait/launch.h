@@ -50,12 +50,15 @@ struct plait_launch {
  * Jobs are told apart by every name that the environment has of them: TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMIX_NAMESPACE,
  * PBS_JOBID, LSB_JOBID and others, whichever launcher counts. Where torchrun's variables come without a TORCHELASTIC_RUN_ID,
  * ranks of one host must have been started by one process, and each rank is good for one process at a time: else all ranks
- * that come fail with PLAIT_ERR_MISMATCH. Ranks that are started one by one, in several terminals, need a
- * TORCHELASTIC_RUN_ID.
+ * that come fail with PLAIT_ERR_MISMATCH. So does a comm that lives when another process comes with one of its ranks, unless all of
+ * its ranks are on one host and a process started them that did not start the other: then only the other fails. A wrapper of a rank
+ * that started with a launcher's variables of it (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK and others) does not count as
+ * who started it, and who started them is not compared where another launcher started exactly these ranks and names what it started
+ * (SLURM_STEP_ID, PMIX_NAMESPACE and others). Ranks that are started one by one, in several terminals, need a TORCHELASTIC_RUN_ID.
  *
  * out     written only on success. The id is good for one comm at a time; comms made of it have their own
  * Thread: any, while none changes the environment
- * Errors: PLAIT_ERR_CONFIG (a variable that is missing or nonsense, a host name that has no address, a secret that others
+ * Errors: PLAIT_ERR_CONFIG (a variable that is missing or nonsense, as RANK where WORLD_SIZE is 2, a host name that has no address, a secret that others
  *         may read, or none where PLAIT_REQUIRE_SECRET is 1, a launcher that is not followed, as MPICH's
  *         PMI_RANK and PMI_SIZE), PLAIT_ERR_UNSUPPORTED (several hosts, and this build has no
  *         libsodium), PLAIT_ERR_SYSTEM (PMIx fails)

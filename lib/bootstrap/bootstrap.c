@@ -35,7 +35,7 @@ static enum plait_status meet_on_machine(struct plait_bootstrap *b, const struct
                                                "plait_unique_id_create_tcp()");
     plait_machine_place_init(&place, (const char *)id->bytes, n);
     own = plait_meet_at(b, &place.place, own);
-    return own == PLAIT_OK && b->launched ? plait_bootstrap_agree(b, plait_claim_check(b->nodes.claim, b->rank)) : own;
+    return own == PLAIT_OK && b->launched ? plait_bootstrap_agree(b, plait_claim_check(&b->nodes.claim, b->rank)) : own;
 }
 
 static enum plait_status meet_over_tcp(struct plait_bootstrap *b, const struct plait_tcp_id *id, enum plait_status own)
@@ -47,7 +47,7 @@ static enum plait_status meet_over_tcp(struct plait_bootstrap *b, const struct p
     if (status != PLAIT_OK)
         status = own != PLAIT_OK ? own : status;
     else if ((status = plait_meet_at(b, &place->place, own)) == PLAIT_OK)
-        status = plait_node_find(b, id, plait_claim_check(b->nodes.claim, b->rank));
+        status = plait_node_find(b, id, plait_claim_check(&b->nodes.claim, b->rank));
     free(place);
     return status;
 }
@@ -63,8 +63,9 @@ enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint3
         own = plait_fail_memory("out of memory for the bootstrap");
     here.launched = nrank > 1 && plait_id_is_unnamed(id);
     if (here.launched) {
-        here.origin = plait_origin_find();
-        const enum plait_status claimed = own == PLAIT_OK ? plait_claim_make(id, rank, &here.nodes.claim) : own;
+        here.origin = plait_origin_find(nrank);
+        const enum plait_status claimed =
+            own == PLAIT_OK ? plait_claim_make(id, rank, here.origin, &here.nodes.claim) : own;
         if (own == PLAIT_OK && claimed != PLAIT_OK && seconds > TELL_FOR)
             here.limit = TELL_FOR; /* only those who come now can be told */
         own = claimed;
@@ -99,8 +100,8 @@ void plait_nodes_finish(struct plait_nodes *nodes)
 {
     free(nodes->of);
     free(nodes->hosts);
-    if (nodes->claim > 0)
-        plait_descriptor_close(nodes->claim);
+    if (nodes->claim.fd > 0)
+        plait_descriptor_close(nodes->claim.fd);
     *nodes = (struct plait_nodes){ 0 };
 }
 

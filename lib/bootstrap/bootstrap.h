@@ -18,6 +18,7 @@
 #define PLAIT_LIB_BOOTSTRAP_H
 
 #include "hosts.h"
+#include "origin.h"
 
 #include <plait/comm.h>
 
@@ -58,7 +59,7 @@ struct plait_nodes {
     uint32_t *of;                     /* [nrank] node of each rank; NULL: all on node 0 */
     struct plait_hosts *hosts;        /* [n] addresses of each node's host; NULL: not over TCP */
     char devices[PLAIT_DEVICES_TEXT]; /* this host's interfaces for data to other nodes; "": not known */
-    int claim;                        /* of this rank (origin.h); 0: none */
+    struct plait_rank_claim claim;    /* of this rank */
 };
 
 static inline uint32_t plait_node_of(const struct plait_nodes *nodes, uint32_t rank)

@@ -25,6 +25,8 @@
 #include <unistd.h>
 
 #define MOST_LINGER  20.0 /* seconds that a rank that has failed stays for others */
+#define OTHERS_COME  2.0  /* of them, for ranks of another job, once as many have been told as there are of its own */
+#define LOOK_EVERY   0.1  /* seconds between looks for another process with this rank */
 #define DEATH_LINGER 0.5  /* seconds that rank 0 stays when another has died: it is to know within one, too */
 
 enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const char *why)
@@ -101,7 +103,8 @@ static enum plait_status let_in(struct plait_bootstrap *b, int fd, const struct 
     else if (b->launched && (other = find_other_origin(b, hello->origin)) < b->nrank)
         status = plait_fail(PLAIT_ERR_MISMATCH,
                             "comm creation: two launchers on one host started ranks %u and %u: " PLAIT_OTHER_JOB
-                            ", or TORCHELASTIC_RUN_ID to one value for ranks that belong together",
+                            "; or ranks of one job have a launcher or a wrapper script each, which TORCHELASTIC_RUN_ID "
+                            "mends: set it to one value for all of them",
                             other, hello->rank);
     ++*joined;
     if (status == PLAIT_OK) {
@@ -136,11 +139,26 @@ static enum plait_status say_who_is_missing(const struct plait_bootstrap *b, con
                       b->nrank - joined, b->nrank, b->limit, text, why);
 }
 
+/* plait_star_poll(), until another process has this rank, too. */
+static enum plait_status wait_for_news(struct plait_bootstrap *b, double until)
+{
+    for (;;) {
+        const double look = plait_clock() + LOOK_EVERY;
+        const bool last = until <= look || b->nodes.claim.fd <= 0;
+        const enum plait_status status = plait_star_poll(b, last ? until : look);
+        if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
+            return status;
+        const enum plait_status claimed = plait_claim_check(&b->nodes.claim, b->rank);
+        if (claimed != PLAIT_OK || status == PLAIT_OK || last)
+            return claimed != PLAIT_OK ? claimed : status;
+    }
+}
+
 /* One step of the meeting: somebody comes, or somebody who has come is gone. Who has come says nothing more until all
  * are here. */
 static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_place *place, uint32_t *joined, double until)
 {
-    const enum plait_status status = plait_star_poll(b, until);
+    const enum plait_status status = wait_for_news(b, until);
 
     if (status == PLAIT_ERR_TIMEOUT)
         return say_who_is_missing(b, place, *joined);
@@ -184,9 +202,14 @@ static bool refuse(const struct plait_bootstrap *b, struct plait_place *place, i
     /* All ranks of two jobs with one id come here. */
     const bool twice = b->launched && why->status == PLAIT_ERR_MISMATCH;
 
-    for (uint32_t expected = (twice ? 2 : 1) * b->nrank;
-         *told < expected && plait_frame_wait(door, POLLIN, until) == PLAIT_OK;) {
+    double last = 0; /* for the other job's; 0: fewer have been told than there are of this rank's */
+
+    for (uint32_t expected = (twice ? 2 : 1) * b->nrank; *told < expected;) {
         int fd;
+        if (twice && last == 0 && *told >= b->nrank)
+            last = plait_clock() + OTHERS_COME;
+        if (plait_frame_wait(door, POLLIN, last > 0 && last < until ? last : until) != PLAIT_OK)
+            break;
         const enum plait_status status = place->take(place, door, &hello, &verdict, until, &fd);
         if (status != PLAIT_OK && status != PLAIT_ERR_PEER)
             return false;
@@ -274,7 +297,16 @@ static enum plait_status fail_apart(struct plait_bootstrap *b, struct plait_plac
 
 /* ---- The whole meeting ----------------------------------------------------------------------------- */
 
-/* Wait until all have joined; then tell them so. */
+static bool all_agree(const struct plait_bootstrap *b)
+{
+    uint32_t r = 0;
+
+    while (r < b->nrank && plait_origins_agree(b->origins[r], b->origin))
+        r++;
+    return r == b->nrank;
+}
+
+/* Wait until all have joined; then tell them so, and whether one process started them all. */
 static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_place *place, int door, uint32_t *joined,
                                   double until)
 {
@@ -284,9 +316,14 @@ static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_place 
     while (status == PLAIT_OK && *joined < b->nrank)
         status = meet_next(b, place, joined, until);
     b->peers[0].fd = -1;
-    for (uint32_t r = 1; status == PLAIT_OK && r < b->nrank; r++)
-        plait_frame_write(b->peers[r].fd, NULL, 0, plait_clock() + PLAIT_TELL);
-    return status;
+    if (status != PLAIT_OK)
+        return status;
+    const uint8_t agree = all_agree(b);
+    if (agree)
+        b->nodes.claim.of_all = b->origin;
+    for (uint32_t r = 1; r < b->nrank; r++)
+        plait_frame_write(b->peers[r].fd, &agree, sizeof agree, plait_clock() + PLAIT_TELL);
+    return PLAIT_OK;
 }
 
 /* Is there room for the others' sockets? Later each may share some, of which the first come in the place of the door's. */
@@ -343,6 +380,17 @@ static const char *why_nowhere(int error)
                                   : NULL;
 }
 
+/* Rank 0 has had its own wait by then, so that its error, which names the culprit, arrives. */
+static enum plait_status wait_for_all(struct plait_bootstrap *b)
+{
+    uint8_t agree = 0;
+    const enum plait_status status = plait_star_read(b, 0, &agree, sizeof agree, plait_clock() + b->limit + 2.0);
+
+    if (status == PLAIT_OK && agree != 0)
+        b->nodes.claim.of_all = b->origin;
+    return status;
+}
+
 static enum plait_status attend(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)
 {
     struct plait_error mine = plait_error_of(own);
@@ -366,8 +414,7 @@ static enum plait_status attend(struct plait_bootstrap *b, struct plait_place *p
     }
     if (own != PLAIT_OK)
         return plait_fail(own, "%s", mine.text);
-    /* Rank 0 has had its own wait by then, so that its error, which names the culprit, arrives. */
-    return status == PLAIT_OK ? plait_star_read(b, 0, NULL, 0, plait_clock() + b->limit + 2.0) : status;
+    return status == PLAIT_OK ? wait_for_all(b) : status;
 }
 
 static enum plait_status open_and_host(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own)

@@ -3,13 +3,16 @@
 
 #include "base/descriptor.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "frame.h"
 #include "id.h"
 #include "machine.h"
+#include "rank_variables.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +21,7 @@
 
 #define MOST_WRAPPERS 16  /* shells and the like between a launcher and its rank */
 #define ENDS_WITHIN   500 /* milliseconds for an earlier process of the rank, which is ending, to be gone */
+#define SAYS_WITHIN   100 /* milliseconds for who wants its name to say by whom it was started: it does so at once */
 
 /* ---- Who started this process --------------------------------------------------------------------------------- */
 
@@ -31,21 +35,66 @@ static size_t read_some(const char *path, char *out, size_t room)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* Did this process start with a rank in its environment, as a wrapper of one does? */
-static bool has_rank(long pid)
+struct said { /* by one launcher, to a process */
+    bool rank;
+    uint32_t nrank; /* 0: nothing */
+};
+
+/* "NAME=value", as the process started with it. */
+static void note(const char *variable, struct said said[PLAIT_NLAUNCHER])
 {
+    const char *value = strchr(variable, '=');
+    const size_t n = value != NULL ? (size_t)(value - variable) : 0;
+
+    for (unsigned i = 0; i < PLAIT_NLAUNCHER && n > 0; i++) {
+        const struct plait_rank_variables *v = &plait_rank_variables[i];
+        if (strlen(v->sign) == n && memcmp(v->sign, variable, n) == 0)
+            said[i].rank = value[1] != '\0';
+        if (v->nrank != NULL && strlen(v->nrank) == n && memcmp(v->nrank, variable, n) == 0)
+            sscanf(value, "=%" SCNu32, &said[i].nrank);
+    }
+}
+
+/*
+ * Did a launcher start this process as one of so many, as it does a wrapper of a rank? One that was started as one of other
+ * many may start ranks itself.
+ */
+static bool is_a_ranks(long pid, uint32_t nrank)
+{
+    struct said said[PLAIT_NLAUNCHER] = { { 0 } };
     char path[64], *line = NULL;
     size_t room = 0;
-    bool has = false;
+    bool one = false, others = false;
 
     snprintf(path, sizeof path, "/proc/%ld/environ", pid);
     FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
-    while (f != NULL && !has && getdelim(&line, &room, '\0', f) > 0)
-        has = strncmp(line, "RANK=", 5) == 0;
+    while (f != NULL && getdelim(&line, &room, '\0', f) > 0)
+        note(line, said);
     free(line);
     if (f != NULL)
         fclose(f);
-    return has;
+    for (unsigned i = 0; i < PLAIT_NLAUNCHER; i++) {
+        if (said[i].rank && said[i].nrank == nrank)
+            return true;
+        one |= said[i].rank && said[i].nrank == 0;
+        others |= said[i].rank && said[i].nrank > 0;
+    }
+    return one && !others;
+}
+
+/* Does what started exactly these ranks name them, so that no others have their id? */
+static bool is_named(uint32_t nrank)
+{
+    for (unsigned i = 0; i < PLAIT_NLAUNCHER; i++) {
+        const struct plait_rank_variables *v = &plait_rank_variables[i];
+        const char *n = v->nrank != NULL && getenv(v->sign) != NULL ? getenv(v->nrank) : NULL;
+        uint32_t count;
+        for (unsigned k = 0; i != PLAIT_TORCHRUN && n != NULL && k < sizeof v->names / sizeof *v->names; k++)
+            if (v->names[k] != NULL && getenv(v->names[k]) != NULL && sscanf(n, "%" SCNu32, &count) == 1 &&
+                count == nrank)
+                return true;
+    }
+    return false;
 }
 
 /* Of its /proc/PID/stat, whose second field is a name with anything in it. */
@@ -69,7 +118,7 @@ static uint32_t short_hash(uint64_t hash)
 }
 
 /* The nearest ancestor that is no rank's. 0: it has ended, or cannot be seen. */
-static uint32_t find_launcher(void)
+static uint32_t find_launcher(uint32_t nrank)
 {
     struct {
         long pid;
@@ -78,7 +127,7 @@ static uint32_t find_launcher(void)
     long parent = 0;
 
     for (unsigned i = 0; i < MOST_WRAPPERS && who.pid > 1 && read_stat(who.pid, &parent, &who.start); i++) {
-        if (!has_rank(who.pid))
+        if (!is_a_ranks(who.pid, nrank))
             return short_hash(plait_hash(PLAIT_HASH_START, &who, sizeof who));
         who.pid = parent;
     }
@@ -103,14 +152,24 @@ static uint32_t find_machine(void)
     return short_hash(group != NULL ? plait_hash(hash, group, strlen(group)) : hash);
 }
 
-struct plait_origin plait_origin_find(void)
+struct plait_origin plait_origin_find(uint32_t nrank)
 {
-    return (struct plait_origin){ find_machine(), find_launcher() };
+    return (struct plait_origin){ find_machine(), is_named(nrank) ? 0 : find_launcher(nrank) };
+}
+
+static bool is_known(struct plait_origin o)
+{
+    return o.machine != 0 && o.launcher != 0;
 }
 
 bool plait_origins_differ(struct plait_origin a, struct plait_origin b)
 {
-    return a.machine != 0 && a.machine == b.machine && a.launcher != 0 && b.launcher != 0 && a.launcher != b.launcher;
+    return is_known(a) && is_known(b) && a.machine == b.machine && a.launcher != b.launcher;
+}
+
+bool plait_origins_agree(struct plait_origin a, struct plait_origin b)
+{
+    return is_known(a) && a.machine == b.machine && a.launcher == b.launcher;
 }
 
 /* ---- Each rank once --------------------------------------------------------------------------------------------- */
@@ -145,8 +204,8 @@ static enum plait_status refuse_claim(uint32_t rank, int pid)
                       rank, pid, (int)getpid());
 }
 
-/* False: the holder is gone, or ends. */
-static bool is_held(const struct sockaddr_un *address, socklen_t length, int *pid)
+/* Say who wants the name. False: its holder is gone, or ends. */
+static bool is_held(const struct sockaddr_un *address, socklen_t length, struct plait_origin own, int *pid)
 {
     const int fd = open_socket();
     bool held = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
@@ -154,8 +213,10 @@ static bool is_held(const struct sockaddr_un *address, socklen_t length, int *pi
     if (held && plait_is_this_user(fd, pid) && *pid != getpid()) {
         struct pollfd p = { .fd = fd, .events = POLLIN }; /* a holder that ends hangs up without a word */
         char word;
-        held = poll(&p, 1, ENDS_WITHIN) <= 0 || recv(fd, &word, 1, MSG_DONTWAIT) == 1;
-        if (plait_frame_dead(fd)) /* a child that it forked has the name still */
+        send(fd, &own, sizeof own, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const bool silent = poll(&p, 1, ENDS_WITHIN) <= 0;
+        held = silent || recv(fd, &word, 1, MSG_DONTWAIT) == 1;
+        if (silent && plait_frame_dead(fd)) /* a child that it forked has the name still */
             *pid = 0;
     } else {
         *pid = 0;
@@ -165,34 +226,50 @@ static bool is_held(const struct sockaddr_un *address, socklen_t length, int *pi
 }
 
 /* A claim is a guard: where there is no socket for it the ranks meet without. */
-enum plait_status plait_claim_make(const struct plait_unique_id *id, uint32_t rank, int *claim)
+enum plait_status plait_claim_make(const struct plait_unique_id *id, uint32_t rank, struct plait_origin own,
+                                   struct plait_rank_claim *out)
 {
     struct sockaddr_un address;
     const socklen_t length = name_of(id, rank, &address);
     int fd = open_socket(), pid = 0;
 
-    *claim = 0;
+    *out = (struct plait_rank_claim){ 0 };
     for (unsigned tries = 0; fd >= 0 && tries < 8; tries++) {
         if (bind(fd, (const struct sockaddr *)&address, length) == 0 && listen(fd, 8) == 0) {
-            *claim = fd;
+            out->fd = fd;
             return PLAIT_OK;
         }
-        if (errno != EADDRINUSE || is_held(&address, length, &pid))
+        if (errno != EADDRINUSE || is_held(&address, length, own, &pid))
             break;
     }
     plait_descriptor_close(fd);
     return pid > 0 ? refuse_claim(rank, pid) : PLAIT_OK;
 }
 
-enum plait_status plait_claim_check(int claim, uint32_t rank)
+/* Where the ranks of this comm were all started by one process, one that another started is none of them. */
+static bool is_strange(const struct plait_rank_claim *claim, int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    struct plait_origin o;
+
+    return is_known(claim->of_all) && poll(&p, 1, SAYS_WITHIN) > 0 &&
+           recv(fd, &o, sizeof o, MSG_DONTWAIT) == sizeof o && is_known(o) && !plait_origins_agree(claim->of_all, o);
+}
+
+enum plait_status plait_claim_check(const struct plait_rank_claim *claim, uint32_t rank)
 {
     enum plait_status status = PLAIT_OK;
 
-    for (int fd, pid; claim > 0 && status == PLAIT_OK && plait_descriptor_is_ours(claim) &&
-                      (fd = plait_descriptor_keep(accept4(claim, NULL, NULL, SOCK_CLOEXEC), PLAIT_FOR_RANKS)) >= 0;) {
+    for (int fd, pid;
+         claim->fd > 0 && status == PLAIT_OK && plait_descriptor_is_ours(claim->fd) &&
+         (fd = plait_descriptor_keep(accept4(claim->fd, NULL, NULL, SOCK_CLOEXEC), PLAIT_FOR_RANKS)) >= 0;) {
         if (plait_is_this_user(fd, &pid) && pid != getpid()) {
-            send(fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* both fail: it does not take this rank's place */
-            status = refuse_claim(rank, pid);
+            send(fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* it does not take this rank's place */
+            if (is_strange(claim, fd))
+                plait_log(PLAIT_LOG_INFO, "process %d wanted to be rank %u, too, and was refused: %s", pid, rank,
+                          PLAIT_OTHER_JOB);
+            else
+                status = refuse_claim(rank, pid);
         }
         plait_descriptor_close(fd);
     }

@@ -2,6 +2,7 @@
 #include "launcher.h"
 
 #include "base/status.h"
+#include "bootstrap/rank_variables.h"
 
 #include <plait/comm.h>
 
@@ -10,43 +11,30 @@
 
 #define MOST_JOB 6
 
-/* Where each launcher says what; names that are NULL it does not say. */
+/* What each launcher says besides; names that are NULL it does not say. */
 static const struct launcher {
-    const char *name, *sign; /* sign: a variable that only its processes have */
-    const char *rank, *nrank, *local_rank, *local_nrank;
+    const struct plait_rank_variables *ranks;
+    const char *local_rank, *local_nrank;
     const char *port;            /* on rank 0's host, the launcher's own */
     const char *nodes, *address; /* a list of hosts, the first of which has rank 0; an address that may be rank 0's */
     const char *one_node;        /* a number of nodes: 1 says that all ranks are on this host */
-    const char *names[2];        /* either is a name that no other job has */
     const char *job[MOST_JOB];
 } launchers[] = {
-    { .name = "torchrun",
-      .sign = "RANK",
-      .rank = "RANK",
-      .nrank = "WORLD_SIZE",
+    { .ranks = &plait_rank_variables[PLAIT_TORCHRUN],
       .local_rank = "LOCAL_RANK",
       .local_nrank = "LOCAL_WORLD_SIZE",
       .port = "MASTER_PORT",
-      .names = { "TORCHELASTIC_RUN_ID" },
       .job = { "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE" } },
-    { .name = "openmpi",
-      .sign = "OMPI_COMM_WORLD_RANK",
-      .rank = "OMPI_COMM_WORLD_RANK",
-      .nrank = "OMPI_COMM_WORLD_SIZE",
+    { .ranks = &plait_rank_variables[PLAIT_OPENMPI],
       .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
       .local_nrank = "OMPI_COMM_WORLD_LOCAL_SIZE",
-      .names = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid" },
       .job = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_COMM_WORLD_SIZE" } },
-    { .name = "slurm",
-      .sign = "SLURM_STEP_ID",
-      .rank = "SLURM_PROCID",
-      .nrank = "SLURM_NTASKS",
+    { .ranks = &plait_rank_variables[PLAIT_SLURM],
       .local_rank = "SLURM_LOCALID",
       .port = "MASTER_PORT",
       .nodes = "SLURM_STEP_NODELIST",
       .address = "SLURM_LAUNCH_NODE_IPADDR",
       .one_node = "SLURM_STEP_NUM_NODES",
-      .names = { "SLURM_JOB_ID" },
       .job = { "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT" } },
 };
 
@@ -60,22 +48,6 @@ static const char *const jobs[] = {
  * not have, and torchrun's agents may be a step each.
  */
 static const char *const steps[] = { "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID" };
-
-/* Launchers whose processes do not find each other: taken for single processes they would each work alone. */
-static const struct foreign {
-    const char *name, *rank, *nrank; /* nrank: NULL: not said */
-} foreigns[] = {
-    { "Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE" },
-    { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE" },
-    { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
-    { "Horovod", "HOROVOD_RANK", "HOROVOD_SIZE" },
-    { "MPICH, Intel MPI or PALS", "PMI_RANK", "PMI_SIZE" },
-    { "MPICH or Intel MPI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
-    { "PALS", "PALS_RANKID", NULL },
-    { "PMI 2", "PMI_ID", NULL },
-    { "aprun", "ALPS_APP_PE", NULL },
-    { "PMIx", "PMIX_RANK", NULL },
-};
 
 /* NULL where it is not set, or empty. */
 static const char *get(const struct plait_environment *e, const char *name)
@@ -139,10 +111,10 @@ static enum plait_status read_ranks(const struct plait_environment *e, const str
                                     struct plait_launcher_says *out)
 {
     uint32_t nodes = 0;
-    enum plait_status status = read_number(e, l->nrank, 1, PLAIT_MAX_RANKS, &out->nrank);
+    enum plait_status status = read_number(e, l->ranks->nrank, 1, PLAIT_MAX_RANKS, &out->nrank);
 
     if (status == PLAIT_OK)
-        status = read_number(e, l->rank, 0, out->nrank - 1, &out->rank);
+        status = read_number(e, l->ranks->rank, 0, out->nrank - 1, &out->rank);
     if (status == PLAIT_OK && get(e, l->local_nrank) != NULL)
         status = read_number(e, l->local_nrank, 1, out->nrank, &out->local_nrank);
     if (status == PLAIT_OK && get(e, l->one_node) != NULL)
@@ -177,12 +149,12 @@ static enum plait_status read_place(const struct plait_environment *e, const str
 }
 
 /* torchrun calls a job "none" that was given no name. */
-static bool is_named(const struct plait_environment *e, const struct launcher *l)
+static bool is_named(const struct plait_environment *e, const struct plait_rank_variables *v)
 {
     bool named = false;
 
-    for (unsigned i = 0; i < sizeof l->names / sizeof *l->names; i++)
-        named |= get(e, l->names[i]) != NULL && strcmp(get(e, l->names[i]), "none") != 0;
+    for (unsigned i = 0; i < sizeof v->names / sizeof *v->names; i++)
+        named |= get(e, v->names[i]) != NULL && strcmp(get(e, v->names[i]), "none") != 0;
     return named;
 }
 
@@ -209,7 +181,7 @@ static enum plait_status read_job(const struct plait_environment *e, const struc
     size_t n = 0;
     enum plait_status status = add_job(e, l->job, MOST_JOB, out, &n);
 
-    out->unnamed = !is_named(e, l);
+    out->unnamed = !is_named(e, l->ranks);
     if (status == PLAIT_OK)
         status = add_job(e, jobs, sizeof jobs / sizeof *jobs, out, &n);
     if (status == PLAIT_OK && out->unnamed)
@@ -224,11 +196,14 @@ static enum plait_status read_job(const struct plait_environment *e, const struc
     return PLAIT_OK;
 }
 
-/* PLAIT_ERR_CONFIG: another launcher started this process, as one of several. `found`: so did one of ours, alone. */
+/*
+ * PLAIT_ERR_CONFIG: another launcher started this process, as one of several: taken for single processes they would each
+ * work alone. `found`: so did one of ours, alone.
+ */
 static enum plait_status refuse_foreign(const struct plait_environment *e, bool found)
 {
-    for (size_t i = 0; i < sizeof foreigns / sizeof *foreigns; i++) {
-        const struct foreign *f = &foreigns[i];
+    for (size_t i = PLAIT_FOREIGN; i < PLAIT_NLAUNCHER; i++) {
+        const struct plait_rank_variables *f = &plait_rank_variables[i];
         const char *rank = get(e, f->rank), *nrank = get(e, f->nrank);
         if (rank == NULL || (nrank != NULL ? strcmp(nrank, "1") == 0 : found || f->nrank != NULL))
             continue;
@@ -239,9 +214,23 @@ static enum plait_status refuse_foreign(const struct plait_environment *e, bool 
             "srun or Open MPI's mpirun, or pass an id around (plait_unique_id_exchange); for a process "
             "alone set PLAIT_LAUNCHER=none",
             f->rank, rank, nrank != NULL ? " " : "", nrank != NULL ? f->nrank : "", nrank != NULL ? "=" : "",
-            nrank != NULL ? nrank : "", f->name);
+            nrank != NULL ? nrank : "", f->launcher);
     }
     return PLAIT_OK;
+}
+
+/* PLAIT_ERR_CONFIG: this process is one of several, and nothing says which. */
+static enum plait_status refuse_rankless(const struct plait_environment *e)
+{
+    const char *nrank = get(e, "WORLD_SIZE");
+
+    if (nrank == NULL || strcmp(nrank, "1") == 0 || get(e, "RANK") != NULL)
+        return PLAIT_OK;
+    return plait_fail(
+        PLAIT_ERR_CONFIG,
+        "RANK is not set, but WORLD_SIZE is %.20s: set RANK to this process's number, from 0, as torchrun does; "
+        "for a process alone unset WORLD_SIZE, or set PLAIT_LAUNCHER=none",
+        nrank);
 }
 
 enum plait_status plait_launcher_read(const struct plait_environment *e, const char *launcher,
@@ -252,8 +241,8 @@ enum plait_status plait_launcher_read(const struct plait_environment *e, const c
     *out = (struct plait_launcher_says){ .launcher = "none", .nrank = 1, .local_nrank = 1 };
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const struct launcher *l = &launchers[i];
-        struct plait_launcher_says says = { .launcher = l->name };
-        if (launcher[0] != '\0' ? strcmp(launcher, l->name) != 0 : get(e, l->sign) == NULL)
+        struct plait_launcher_says says = { .launcher = l->ranks->launcher };
+        if (launcher[0] != '\0' ? strcmp(launcher, l->ranks->launcher) != 0 : get(e, l->ranks->sign) == NULL)
             continue;
         enum plait_status status = read_ranks(e, l, &says);
         if (status == PLAIT_OK && found && says.nrank == 1)
@@ -269,5 +258,8 @@ enum plait_status plait_launcher_read(const struct plait_environment *e, const c
         if (says.nrank > 1) /* of one that started this process alone, another may have been started to start more */
             break;
     }
-    return launcher[0] == '\0' && out->nrank == 1 ? refuse_foreign(e, found) : PLAIT_OK;
+    if (launcher[0] != '\0' || out->nrank > 1)
+        return PLAIT_OK;
+    const enum plait_status status = refuse_foreign(e, found);
+    return status == PLAIT_OK ? refuse_rankless(e) : status;
 }

@@ -220,7 +220,7 @@ enum plait_status plait_look_at_claim(struct plait_comm *comm, double now)
     if (now < comm->claim_seen + 1)
         return PLAIT_OK;
     comm->claim_seen = now;
-    status = plait_claim_check(comm->nodes.claim, comm->rank);
+    status = plait_claim_check(&comm->nodes.claim, comm->rank);
     return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(comm, status, "%s", plait_last_error());
 }
 

@@ -69,7 +69,7 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
         return PLAIT_OK;
     enum plait_status status = plait_wait_is_for_all(w) ? plait_look_at_calls(comm) : plait_look_for_failures(comm);
 
-    if (status == PLAIT_OK && comm->nodes.claim > 0)
+    if (status == PLAIT_OK && comm->nodes.claim.fd > 0)
         status = plait_look_at_claim(comm, now);
 
     atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
