@@ -116,8 +116,8 @@ static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
 #define DIRECT 0x80000000u /* in shape->param: exchange directly inside this dimension */
 
 /*
- * Without parameters: a node's ranks by nodes, directly inside a node, where all nodes are equal; else of all X with Y =
- * p / X rounded down, the one of fewest rounds, the squarest of these.
+ * Without parameters: a node's ranks by nodes, directly inside a node, where all nodes are equal; else of all X with Y
+ * = p / X rounded down, the one of fewest rounds, the squarest of these.
  */
 static struct grid torus_grid(const struct plait_shape *s)
 {

@@ -204,8 +204,9 @@ static const char *device_of_context(void *context, int *device)
 static _Atomic unsigned long long nameless = NAMELESS;
 
 /*
- * In whose place the caller may put another stream with the same handle, but not with the same number. Of one that is being
- * captured the driver gives no number, and asking for it would spoil the capture: it gets one that nothing else has.
+ * In whose place the caller may put another stream with the same handle, but not with the same number. Of one that is
+ * being captured the driver gives no number, and asking for it would spoil the capture: it gets one that nothing else
+ * has.
  */
 static const char *number_of(void *stream, uint64_t *out)
 {
@@ -276,7 +277,10 @@ static const char *make_stream(struct plait_queue *q, int priority, int device)
     return failed;
 }
 
-/* Streams share a few hardware queues, in which all stand behind a wait; those of another priority have queues of their own. */
+/*
+ * Streams share a few hardware queues, in which all stand behind a wait; those of another priority have queues of their
+ * own.
+ */
 static const char *open_queue(enum plait_queue_kind kind, void *native, int device, struct plait_queue **out)
 {
     struct plait_queue *q = calloc(1, sizeof *q);

@@ -47,8 +47,8 @@ static bool is_any_collective(const char *text, size_t length)
 }
 
 /*
- * The part of NCCL_ALGO that is about this collective: "ring" is about all, "allreduce:ring;allgather:bruck" each its own.
- * Does the part name the collective?
+ * The part of NCCL_ALGO that is about this collective: "ring" is about all, "allreduce:ring;allgather:bruck" each its
+ * own. Does the part name the collective?
  */
 static bool part_of(const char *text, int coll, char *out, size_t room)
 {

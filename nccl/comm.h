@@ -2,9 +2,9 @@
 /*
  * What is behind an ncclComm_t.
  *
- * A handle outlives its comm: its memory is never unmapped and is used again only after many others, so that a call with
- * a handle that was destroyed finds `life` and is refused. Who works with a comm enters it and leaves; ncclCommAbort(),
- * which may come from any thread at any time, makes the comm fail, and who leaves last ends it.
+ * A handle outlives its comm: its memory is never unmapped and is used again only after many others, so that a call
+ * with a handle that was destroyed finds `life` and is refused. Who works with a comm enters it and leaves;
+ * ncclCommAbort(), which may come from any thread at any time, makes the comm fail, and who leaves last ends it.
  */
 #ifndef PLAIT_NCCL_COMM_H
 #define PLAIT_NCCL_COMM_H
@@ -82,8 +82,8 @@ bool nccl_comm_close(struct ncclComm *comm);
 /* Wait until all have left. */
 void nccl_comm_drain(struct ncclComm *comm);
 /*
- * End one that is closed and aborted as soon as all have left, which is waited for, but not for long: a call in a group may
- * wait for ranks of another comm, a split for ranks that never come.
+ * End one that is closed and aborted as soon as all have left, which is waited for, but not for long: a call in a group
+ * may wait for ranks of another comm, a split for ranks that never come.
  */
 void nccl_comm_orphan(struct ncclComm *comm);
 /* A job in the background has no more to do with it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL's environment: which NCCL_ names mean something here, and what becomes of them. The only such list: docs/nccl.md and
- * plait-info --nccl show it.
+ * NCCL's environment: which NCCL_ names mean something here, and what becomes of them. The only such list: docs/nccl.md
+ * and plait-info --nccl show it.
  *
  * Values come from the environment, then from the file of NCCL_CONF_FILE, else ~/.nccl.conf, else /etc/nccl.conf.
  */

@@ -3,12 +3,13 @@
  * Fusion: all-reduces of one group that differ in nothing but buffers and counts become one, of up to PLAIT_NCCL_FUSION
  * bytes, packed one behind the other in memory of the comm's; on a GPU each begins on 16 bytes.
  *
- * What becomes one follows from the sequence of calls, and from whether they are on memory of a GPU or of the host, which is
- * the same on all ranks; not from where buffers lie, nor from which stream they are on. Sums of inputs that are multiplied
- * first stay single: their factors may differ from rank to rank. A bucket is on the stream of its first member, which waits
- * for those of the others, and they for it. Another collective of the comm ends what is open, as the order of a comm's
- * collectives stays; an all-reduce that is too large travels from where it lies, at its place. Ranks whose buckets have
- * other members are told, as with single calls. As in NCCL, calls of one group must not depend on each other.
+ * What becomes one follows from the sequence of calls, and from whether they are on memory of a GPU or of the host,
+ * which is the same on all ranks; not from where buffers lie, nor from which stream they are on. Sums of inputs that
+ * are multiplied first stay single: their factors may differ from rank to rank. A bucket is on the stream of its first
+ * member, which waits for those of the others, and they for it. Another collective of the comm ends what is open, as
+ * the order of a comm's collectives stays; an all-reduce that is too large travels from where it lies, at its place.
+ * Ranks whose buckets have other members are told, as with single calls. As in NCCL, calls of one group must not depend
+ * on each other.
  *
  * An all-to-all in place, which the library has not, is a bucket of its own: its input is packed, its output is the
  * caller's. One whose count the library refuses is left to it, and refused.
@@ -34,8 +35,8 @@ struct nccl_bucket {
 bool nccl_fuse_stages(const struct nccl_call *c);
 
 /*
- * Sort the calls of a group, each with its comm entered, into buckets: [as many as calls] of zeroes. After an error the comm
- * has failed on all ranks.
+ * Sort the calls of a group, each with its comm entered, into buckets: [as many as calls] of zeroes. After an error the
+ * comm has failed on all ranks.
  */
 ncclResult_t nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets);
 

@@ -168,7 +168,9 @@ static const struct nccl_call *first_on_stream(const struct nccl_call *calls, co
     return calls;
 }
 
-/* A comm's streams are of one capture, or none is captured. Calls that are fused would put the others' into the graph. */
+/*
+ * A comm's streams are of one capture, or none is captured. Calls that are fused would put the others' into the graph.
+ */
 static ncclResult_t find_captures(struct nccl_call *calls)
 {
     for (struct nccl_call *c = calls; c != NULL; c = c->next) {

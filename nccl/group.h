@@ -8,7 +8,10 @@
 
 bool nccl_group_is_open(void);
 
-/* A call of this comm in the open group that has its own `on`, of this stream; NULL: there is none. The last is looked at. */
+/*
+ * A call of this comm in the open group that has its own `on`, of this stream; NULL: there is none. The last is looked
+ * at.
+ */
 const struct nccl_call *nccl_group_stream(const struct ncclComm *comm, cudaStream_t stream);
 
 /* Keep it until the end; the job is the group's from now on. */

@@ -6,8 +6,8 @@
 #include "comm.h"
 
 /*
- * At least so many bytes of library memory, of the host or of the comm's GPU, until the next time; NULL: there are not. What
- * streams and graphs use of a GPU's stays until nccl_memory_free().
+ * At least so many bytes of library memory, of the host or of the comm's GPU, until the next time; NULL: there are not.
+ * What streams and graphs use of a GPU's stays until nccl_memory_free().
  */
 void *nccl_memory_pack(struct ncclComm *comm, enum nccl_pack_kind kind, size_t bytes);
 

@@ -2,10 +2,10 @@
 /*
  * CUDA's streams, and which device is whose.
  *
- * A call is put on its stream where its buffers are memory of a GPU, and returns then; NULL is the default stream of the
- * comm's GPU. Buffers of the host go with the stream NULL, and such a call returns when it is done; if they are memory that
- * the driver knows (pinned, managed) it waits for the default stream first. A process that has loaded no driver has no
- * streams.
+ * A call is put on its stream where its buffers are memory of a GPU, and returns then; NULL is the default stream of
+ * the comm's GPU. Buffers of the host go with the stream NULL, and such a call returns when it is done; if they are
+ * memory that the driver knows (pinned, managed) it waits for the default stream first. A process that has loaded no
+ * driver has no streams.
  */
 #ifndef PLAIT_NCCL_STREAM_H
 #define PLAIT_NCCL_STREAM_H

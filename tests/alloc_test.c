@@ -51,7 +51,7 @@ struct kind { /* of operation */
 };
 
 static const struct kind kinds[] = {
-    { "tiny", { PLAIT_ALLREDUCE, "", PLAIT_FLOAT32, .count = 4 } },
+    { "eager", { PLAIT_ALLREDUCE, "", PLAIT_FLOAT32, .count = 4 } },
     { "two-shot", { PLAIT_ALLREDUCE, "two-shot", PLAIT_FLOAT32, .count = COUNT } },
     { "two-shot in library memory", { PLAIT_ALLREDUCE, "two-shot", PLAIT_FLOAT32, .count = COUNT, .library = true } },
     { "ring", { PLAIT_ALLREDUCE, "ring", PLAIT_FLOAT32, .count = COUNT } },
@@ -79,7 +79,7 @@ static const struct kind kinds[] = {
 };
 
 #define NKIND     (sizeof kinds / sizeof *kinds)
-#define TINY      (&kinds[0])
+#define EAGER     (&kinds[0])
 #define TWO_SHOT  (&kinds[1])
 #define RING      (&kinds[3])
 #define HIERARCHY (&kinds[4])
@@ -523,7 +523,7 @@ static void run_jobs(enum phase phase, const struct kind *kind, unsigned least, 
 static void creating_a_comm(void **state)
 {
     (void)state;
-    run_jobs(CREATE, TINY, 20, 0, 3);
+    run_jobs(CREATE, EAGER, 20, 0, 3);
     run_jobs(CREATE, HIERARCHY, 20, 2, 8);
 }
 
@@ -554,15 +554,15 @@ static void growing_the_staging_memory(void **state)
 static void library_memory(void **state)
 {
     (void)state;
-    run_jobs(MEMORY, TINY, 2, 0, 5);
+    run_jobs(MEMORY, EAGER, 2, 0, 5);
 }
 
 /* A rank that could not used to leave the others waiting for it. */
 static void making_a_comm_of_a_comm(void **state)
 {
     (void)state;
-    run_jobs(SPLIT, TINY, 20, 1, 3);
-    run_jobs(SHRINK, TINY, 20, 0, 3);
+    run_jobs(SPLIT, EAGER, 20, 1, 3);
+    run_jobs(SHRINK, EAGER, 20, 0, 3);
 }
 
 /* A rank without a thread for it told nobody. */

@@ -258,7 +258,7 @@ static bool names_operation(const struct injection *j, const struct scene *s, co
         most = number > most ? number : most;
     }
     if (runs_ahead(j) && fault_kinds[j->fault].differs) /* found when all are past it: it is named all the same */
-        least = least > PLAIT_TINY_SMALL ? least - PLAIT_TINY_SMALL : 0;
+        least = least > PLAIT_EAGER_SMALL ? least - PLAIT_EAGER_SMALL : 0;
     if (at == NULL || !named)
         return false;
     const uint64_t number = strtoull(at + 1, NULL, 10);

@@ -2,8 +2,8 @@
 #include "conformance.h"
 
 #include "comm/comm.h"
-#include "plans.h"
 #include "engine/prog.h"
+#include "plans.h"
 #include "ranks.h"
 #include "reduce_reference.h"
 
@@ -402,7 +402,7 @@ static int send_letter(const struct plait_comm *comm, struct plait_link *link, u
         data[i] = byte_of(number, i);
     while (!t->ready(link, number))
         wait_a_turn(comm);
-    if (!t->offer(link, number, 4711, number, data, l.bytes, l.bytes <= PLAIT_POST_DATA))
+    if (!t->offer(link, number, 4711, number, data, l.bytes, l.bytes <= PLAIT_MAILBOX_DATA))
         while (!t->sent(link, number))
             wait_a_turn(comm);
     memset(data, 0xee, l.bytes);

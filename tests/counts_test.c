@@ -2,9 +2,9 @@
 /* What operations cost, counted: allocations, system calls, messages, bytes. Linked with wrapped allocators. */
 #include "collective.h"
 #include "comm/comm.h"
+#include "engine/select.h"
 #include "operation/operation.h"
 #include "ranks.h"
-#include "engine/select.h"
 #include "specs.h"
 
 #include <plait/group.h>
@@ -165,7 +165,7 @@ struct calls { /* shared by both ranks */
 
 static volatile sig_atomic_t trapped, trapped_number;
 
-/* Sums and moves of other sizes on every call, over links that no size makes tiny (ranks seem to be on two hosts). */
+/* Sums and moves of other sizes on every call, over links that no size makes eager (ranks seem to be on two hosts). */
 static int change_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static float in[2048], out[4096];
@@ -183,7 +183,7 @@ static int change_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* Each size was bound once for itself, found not to be tiny, and then again as all others. */
+/* Each size was bound once for itself, found not to be eager, and then again as all others. */
 static void forms_of_different_sizes_are_bound_once(void **state)
 {
     static const uint32_t node[] = { 0, 1 };
@@ -519,7 +519,7 @@ static int count_direct(struct plait_comm *comm, uint32_t rank, const struct col
         const size_t bytes = collective_block(c, blk) * sizeof(float);
         const bool once =
             comm->cma && (!g.combines || g.rooted) && plait_copies_once(c->coll, bytes, bytes, comm->oversubscribed);
-        const size_t least = comm->last->selection.split > 0 ? comm->last->selection.split : PLAIT_POST_DATA;
+        const size_t least = comm->last->selection.split > 0 ? comm->last->selection.split : PLAIT_MAILBOX_DATA;
         staged += goes_elsewhere(c, nrank, rank, blk) && bytes > least && !once ? bytes : 0;
     }
     for (uint32_t i = 0; i < g.out.nslot; i++)

@@ -499,7 +499,7 @@ static void live_with(bool tcp, enum moment moment, enum how how, uint32_t victi
 
 /*
  * One at a time, and then all at once, as daemons do. Only the slow tier closes each in every way. At least: the arena
- * twice; bell and line, or a process. While a comm is created, fewer may be open at the moment.
+ * twice; doorbell and line, or a process. While a comm is created, fewer may be open at the moment.
  */
 static void close_each(bool tcp)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ring of a rank's last operations, read from an arena: the right ones, and no harm from any bytes. */
-#include "memory/arena.h"
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "failure/dump.h"
+#include "memory/arena.h"
 
 #include <plait/message.h>
 #include <plait/request.h>
@@ -45,7 +45,7 @@ static struct plait_comm *create(const char *name)
     return comm;
 }
 
-/* One rank: count elements of the engine, or tiny. */
+/* One rank: count elements of the engine, or eager. */
 static void sum(struct plait_comm *comm, size_t count, const char *algorithm)
 {
     static float v[5000];
@@ -87,7 +87,7 @@ static void the_ring_has_the_last_1024_operations_in_order(void **state)
         snprintf(expected, sizeof expected, "  allreduce #%u (%u float32 sum, one-shot), %u bytes, done", i, i, 4 * i);
         assert_int_equal(strncmp(line, expected, strlen(expected)), 0);
         assert_int_equal(strstr(line, "began") != NULL,
-                         i % 100 == 0); /* the engine reads the clock, tiny ones do not */
+                         i % 100 == 0); /* the engine reads the clock, eager ones do not */
     }
     l.n = 0;
     assert_int_equal(dump_own(3, &l, NULL), PLAIT_OK);

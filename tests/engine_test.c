@@ -37,9 +37,9 @@ static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
     }
 }
 
-/* ---- Tiny ---------------------------------------------------------------------------------------- */
+/* ---- Eager ---------------------------------------------------------------------------------------- */
 
-static void add_tiny(struct jobs *j)
+static void add_eager(struct jobs *j)
 {
     static const enum plait_dtype types[] = {
 #define PLAIT_X(symbol, value, bytes, name) symbol,
@@ -47,7 +47,7 @@ static void add_tiny(struct jobs *j)
 #undef PLAIT_X
     };
     static const size_t bytes[] = {
-        0, 8, 48, 56, 64, 120, 1000, 8176, 8184, 8192, 16384, PLAIT_TINY_MAX - 8, PLAIT_TINY_MAX, PLAIT_TINY_MAX + 8
+        0, 8, 48, 56, 64, 120, 1000, 8176, 8184, 8192, 16384, PLAIT_EAGER_MAX - 8, PLAIT_EAGER_MAX, PLAIT_EAGER_MAX + 8
     };
     unsigned k = 0;
 
@@ -65,16 +65,16 @@ static void add_tiny(struct jobs *j)
         }
 }
 
-static void tiny_all_reduces_give_the_oracles_bits(void **state)
+static void eager_all_reduces_give_the_oracles_bits(void **state)
 {
     (void)state;
     for (uint32_t n = 1; n <= 9; n += full() || n < 3 ? 1 : 2) {
         struct jobs j;
         jobs_init(&j, n, NULL, NULL);
-        add_tiny(&j);
+        add_eager(&j);
         assert_true(jobs_expect(&j, n));
         assert_int_equal(n % 3 == 2 ? jobs_run(&j, n, 1) : jobs_run(&j, 1, n), 0);
-        assert_int_equal(jobs_wrong(&j, "tiny"), 0);
+        assert_int_equal(jobs_wrong(&j, "eager"), 0);
         jobs_finish(&j);
     }
 }
@@ -85,15 +85,15 @@ static int ask_for_path(struct plait_comm **comm, uint32_t rank, void *arg)
 
     (void)arg;
     CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, 2000, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
-    CHECK(strcmp(c.path, "tiny") == 0);
-    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_TINY_MAX / 4 + 1, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) ==
+    CHECK(strcmp(c.path, "eager") == 0);
+    CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_EAGER_MAX / 4 + 1, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) ==
           PLAIT_OK);
     CHECK(strcmp(c.path, "engine") == 0);
     return 0;
 }
 
 /* So the sizes above are on both sides of the border, wherever it is between them. */
-static void tiny_operations_run_without_the_engine_and_others_with_it(void **state)
+static void eager_operations_run_without_the_engine_and_others_with_it(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= 9; n++) {
@@ -104,7 +104,7 @@ static void tiny_operations_run_without_the_engine_and_others_with_it(void **sta
 
 /* ---- Processors ---------------------------------------------------------------------------------- */
 
-#define SHARING 18432 /* bytes: tiny for 8 ranks that share processors, and only for those */
+#define SHARING 18432 /* bytes: eager for 8 ranks that share processors, and only for those */
 
 /* Bind this thread to the n-th of the processors that it may use, counted around. */
 static bool bind_to(unsigned n)
@@ -136,7 +136,7 @@ static int create_bound(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     CHECK((*comm)->oversubscribed == !b->apart);
     CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, SHARING / 4, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
-    CHECK((strcmp(c.path, "tiny") == 0) == (!b->apart && o.nrank == 8));
+    CHECK((strcmp(c.path, "eager") == 0) == (!b->apart && o.nrank == 8));
     return 0;
 }
 
@@ -567,8 +567,8 @@ static void work_goes_with_each_slice_once_and_before_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_all_reduces_give_the_oracles_bits),
-        cmocka_unit_test(tiny_operations_run_without_the_engine_and_others_with_it),
+        cmocka_unit_test(eager_all_reduces_give_the_oracles_bits),
+        cmocka_unit_test(eager_operations_run_without_the_engine_and_others_with_it),
         cmocka_unit_test(ranks_that_share_processors_are_counted_over_all_of_them),
         cmocka_unit_test(slices_of_any_size_give_the_oracles_bits),
         cmocka_unit_test(every_algorithm_is_free_of_deadlock_when_fused),

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What goes wrong is named: wrong arguments, ranks that differ, die, leave or stay away. */
-#include "bootstrap/bootstrap.h"
 #include "base/clock.h"
+#include "bootstrap/bootstrap.h"
 #include "comm/comm.h"
 #include "failure/failure.h"
-#include "progress/look.h"
 #include "operation/operation.h"
+#include "progress/look.h"
+#include "progress/wait.h"
 #include "ranks.h"
 #include "tier.h"
-#include "progress/wait.h"
 
 #include <plait/memory.h>
 #include <plait/plan.h>
@@ -558,8 +558,8 @@ static int a_peer_fails_meanwhile(struct plait_comm **comm, uint32_t rank, void 
 }
 
 /* Where nothing is waited for, only a look after the combination can see it. */
-/* On one host: over hosts there are no tiny operations, and news of failures take their time */
-static void a_failure_during_a_tiny_operation_is_told_by_it(void **state)
+/* On one host: over hosts there are no eager operations, and news of failures take their time */
+static void a_failure_during_a_eager_operation_is_told_by_it(void **state)
 {
     _Atomic(struct plait_comm *) other = NULL;
     const struct ranks r = ranks_of(1, 2, a_peer_fails_meanwhile, &other);
@@ -587,7 +587,7 @@ static void an_empty_message_from_null_arrives(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
-static int abort_before_tiny(struct plait_comm **comm, uint32_t rank, void *arg)
+static int abort_before_eager(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float v = 1;
 
@@ -604,10 +604,10 @@ static int abort_before_tiny(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* Tiny operations never looked: they went on after an abort. */
-static void abort_reaches_tiny_operations(void **state)
+/* Eager operations never looked: they went on after an abort. */
+static void abort_reaches_eager_operations(void **state)
 {
-    const struct ranks r = ranks_of(3, 1, abort_before_tiny, NULL);
+    const struct ranks r = ranks_of(3, 1, abort_before_eager, NULL);
 
     (void)state;
     assert_int_equal(ranks_run(&r), 0);
@@ -1136,9 +1136,9 @@ int main(void)
         cmocka_unit_test(a_rank_that_stays_away_is_named_at_the_deadline),
         cmocka_unit_test(ranks_that_never_come_are_named_at_creation),
         cmocka_unit_test(abort_reaches_every_rank),
-        test_on_one_host(a_failure_during_a_tiny_operation_is_told_by_it),
+        test_on_one_host(a_failure_during_a_eager_operation_is_told_by_it),
         cmocka_unit_test(an_empty_message_from_null_arrives),
-        cmocka_unit_test(abort_reaches_tiny_operations),
+        cmocka_unit_test(abort_reaches_eager_operations),
         cmocka_unit_test(destroy_tells_of_a_failure_elsewhere),
         cmocka_unit_test(buffers_may_be_freed_after_a_failed_comm_is_destroyed),
         test_on_one_host(destroy_waits_for_threads_as_long_as_they_read),

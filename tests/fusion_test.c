@@ -777,7 +777,7 @@ static void ranks_that_register_something_else_are_named_on_every_rank(void **st
 /* Does the last error say that the rank lacks these tensors? Of a rank on another host they are not known. */
 static bool says_lacks(const struct plait_fusion *f, uint32_t rank, const char *tensors)
 {
-    const bool far = plait_fusion_comm(f)->peers[rank].mirror != NULL;
+    const bool far = plait_fusion_comm(f)->peers[rank].replica != NULL;
     char text[200];
 
     snprintf(text, sizeof text, "rank %u has not called it%s%s", rank, far ? "" : ": ",

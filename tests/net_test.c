@@ -94,7 +94,7 @@ static void turn(unsigned n)
 
 static bool offer(struct end *e, uint32_t number, const void *data, size_t bytes)
 {
-    return e->link->transport->offer(e->link, number, 4711, number, data, bytes, bytes <= PLAIT_POST_DATA);
+    return e->link->transport->offer(e->link, number, 4711, number, data, bytes, bytes <= PLAIT_MAILBOX_DATA);
 }
 
 static const void *arrived(struct end *e, uint32_t number, void *landing, size_t *bytes)

@@ -139,7 +139,7 @@ static void every_message_takes_the_latency(void **state)
     run_as(1, 2, bounce);
 }
 
-/* All eight bytes would go the tiny way, which no link sees. */
+/* All eight bytes would go the eager way, which no link sees. */
 static int sum_little(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const double begin = plait_clock();
@@ -159,7 +159,7 @@ static int sum_little(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void the_tiny_path_is_not_a_way_around(void **state)
+static void the_eager_path_is_not_a_way_around(void **state)
 {
     (void)state;
     run_as(3, 1, sum_little);
@@ -313,7 +313,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_line_says_that_comms_are_slowed_down, slow_down, clear),
         cmocka_unit_test_setup_teardown(ranks_with_another_pace_are_refused, slow_down, clear),
         cmocka_unit_test_setup_teardown(every_message_takes_the_latency, slow_down, clear),
-        cmocka_unit_test_setup_teardown(the_tiny_path_is_not_a_way_around, slow_down, clear),
+        cmocka_unit_test_setup_teardown(the_eager_path_is_not_a_way_around, slow_down, clear),
         cmocka_unit_test_setup_teardown(a_message_arrives_although_its_sender_has_left, slow_down, clear),
         cmocka_unit_test_setup_teardown(who_waits_long_for_a_message_sleeps, slow_down, clear),
         cmocka_unit_test(a_message_is_taken_once_from_the_link_below),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mirrors of control blocks follow those they mirror, over connections; what comes that is no news hurts nobody. */
+/* Replicas of control blocks follow those they replica, over connections; what comes that is no news hurts nobody. */
 #include "base/clock.h"
-#include "random.h"
 #include "failure/remote/line.h"
 #include "failure/remote/remote.h"
+#include "random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,8 +43,8 @@ static int set_up(void **state)
         memset(c->own, 0, plait_control_bytes(NRANK));
         c->own->rank = r;
         for (uint32_t o = 0; o < NRANK; o++) {
-            w->peers[r][o].mirror = o != r ? plait_mirror_create(1, o, NRANK, "test") : NULL;
-            w->peers[r][o].control = o != r ? &w->peers[r][o].mirror->control : c->own;
+            w->peers[r][o].replica = o != r ? plait_replica_create(1, o, NRANK, "test") : NULL;
+            w->peers[r][o].control = o != r ? &w->peers[r][o].replica->control : c->own;
         }
         if (r > 0) {
             assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds[r]), 0);
@@ -65,7 +65,7 @@ static int tear_down(void **state)
         plait_remote_destroy(w->comm[r].remote);
         free(w->comm[r].own);
         for (uint32_t o = 0; o < NRANK; o++)
-            plait_mirror_destroy(w->peers[r][o].mirror);
+            plait_replica_destroy(w->peers[r][o].replica);
     }
     free(w);
     return 0;
@@ -79,9 +79,9 @@ static int tear_down(void **state)
         assert_true(condition);                       \
     } while (0)
 
-static const struct plait_mirror *mirror(const struct world *w, uint32_t on, uint32_t of)
+static const struct plait_replica *replica(const struct world *w, uint32_t on, uint32_t of)
 {
-    return w->peers[on][of].mirror;
+    return w->peers[on][of].replica;
 }
 
 static void call(struct world *w, uint32_t rank, uint64_t sequence, uint64_t count)
@@ -91,7 +91,7 @@ static void call(struct world *w, uint32_t rank, uint64_t sequence, uint64_t cou
     plait_ring_add(&w->comm[rank].own->ring, sequence, count << 32 | sequence, &what, memory_order_release);
 }
 
-static void what_a_rank_does_shows_in_every_mirror_of_it(void **state)
+static void what_a_rank_does_shows_in_every_replica_of_it(void **state)
 {
     struct world *w = *state;
     struct plait_operation o;
@@ -110,7 +110,7 @@ static void what_a_rank_does_shows_in_every_mirror_of_it(void **state)
         for (uint32_t of = 0; of < NRANK; of++) {
             if (on == of)
                 continue;
-            const struct plait_mirror *m = mirror(w, on, of);
+            const struct plait_replica *m = replica(w, on, of);
             EVENTUALLY(atomic_load(&m->control.done) == 19 && plait_ring_read(&m->control.ring, 20, 19, false, &o) &&
                        o.has_progress && o.steps == 7 + of);
             assert_int_equal(o.what.count, 100 * of + 20);
@@ -135,16 +135,16 @@ static void what_the_slowest_rank_is_in_is_told_by_those_far_ahead(void **state)
                 call(w, r, s, 100 * r + s);
     for (uint32_t r = 0; r < NRANK; r++)
         atomic_store(&w->comm[r].own->done, r == 2 ? 2 : 39);
-    EVENTUALLY(plait_ring_read(&mirror(w, 2, 1)->control.ring, 3, 39, false, &o));
+    EVENTUALLY(plait_ring_read(&replica(w, 2, 1)->control.ring, 3, 39, false, &o));
     assert_int_equal(o.what.count, 103);
-    EVENTUALLY(plait_ring_read(&mirror(w, 2, 1)->control.ring, 40, 39, false, &o));
+    EVENTUALLY(plait_ring_read(&replica(w, 2, 1)->control.ring, 40, 39, false, &o));
 }
 
 /* A mismatch in the first of many was said to be in the fifth: the records before it never came. */
 static void calls_that_others_have_to_compare_are_told_from_the_first_on(void **state)
 {
     struct world *w = *state;
-    const struct plait_mirror *m = mirror(w, 2, 1);
+    const struct plait_replica *m = replica(w, 2, 1);
     struct plait_operation o;
 
     for (uint32_t r = 0; r < NRANK; r++) {
@@ -176,9 +176,9 @@ static void a_failure_comes_with_its_text_and_culprit(void **state)
     for (uint32_t on = 0; on < NRANK; on++) {
         if (on == 2)
             continue;
-        EVENTUALLY(atomic_load(&mirror(w, on, 2)->control.failed) == PLAIT_ERR_MISMATCH);
-        assert_string_equal(mirror(w, on, 2)->control.failure, own->failure);
-        assert_int_equal(mirror(w, on, 2)->control.culprit, 2);
+        EVENTUALLY(atomic_load(&replica(w, on, 2)->control.failed) == PLAIT_ERR_MISMATCH);
+        assert_string_equal(replica(w, on, 2)->control.failure, own->failure);
+        assert_int_equal(replica(w, on, 2)->control.culprit, 2);
     }
 }
 
@@ -191,18 +191,18 @@ static void who_departs_has_not_died(void **state)
     plait_remote_destroy(w->comm[3].remote);
     w->comm[3].remote = NULL;
     for (uint32_t on = 0; on < 3; on++) {
-        EVENTUALLY(atomic_load(&mirror(w, on, 3)->control.departed) == 1);
-        assert_int_equal(atomic_load(&mirror(w, on, 3)->control.done), 12);
+        EVENTUALLY(atomic_load(&replica(w, on, 3)->control.departed) == 1);
+        assert_int_equal(atomic_load(&replica(w, on, 3)->control.done), 12);
     }
     atomic_store(&w->comm[1].own->done, 3); /* it goes on for the others */
-    EVENTUALLY(atomic_load(&mirror(w, 2, 1)->control.done) == 3);
+    EVENTUALLY(atomic_load(&replica(w, 2, 1)->control.done) == 3);
     for (uint32_t on = 0; on < 3; on++)
-        assert_int_equal(atomic_load(&mirror(w, on, 3)->dead), 0);
+        assert_int_equal(atomic_load(&replica(w, on, 3)->dead), 0);
     plait_remote_depart(w->comm[0].remote);
     plait_remote_destroy(w->comm[0].remote);
     w->comm[0].remote = NULL;
-    EVENTUALLY(atomic_load(&mirror(w, 1, 0)->control.departed) == 1);
-    assert_int_equal(atomic_load(&mirror(w, 1, 0)->dead), 0);
+    EVENTUALLY(atomic_load(&replica(w, 1, 0)->control.departed) == 1);
+    assert_int_equal(atomic_load(&replica(w, 1, 0)->dead), 0);
 }
 
 /* Rank 1's connection is replaced by the test's: it sends what no rank sends. */
@@ -214,12 +214,12 @@ static void what_is_no_news_ends_the_connection_and_is_a_death(void **state)
     int fds[2], more[NRANK] = { -1, -1, -1, -1 };
 
     for (uint32_t trial = 0; trial < 20; trial++) {
-        struct plait_news news = { .bytes = sizeof news + sizeof(struct plait_progress), .rank = 1 };
-        char bytes[PLAIT_NEWS_MOST];
+        struct plait_control_update news = { .bytes = sizeof news + sizeof(struct plait_progress), .rank = 1 };
+        char bytes[PLAIT_CONTROL_UPDATE_MOST];
         plait_remote_destroy(root->remote);
-        plait_mirror_destroy(w->peers[0][1].mirror);
-        w->peers[0][1].mirror = plait_mirror_create(1, 1, NRANK, "test");
-        w->peers[0][1].control = &w->peers[0][1].mirror->control;
+        plait_replica_destroy(w->peers[0][1].replica);
+        w->peers[0][1].replica = plait_replica_create(1, 1, NRANK, "test");
+        w->peers[0][1].control = &w->peers[0][1].replica->control;
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
         more[1] = fds[0];
         begin(root, more);
@@ -236,8 +236,8 @@ static void what_is_no_news_ends_the_connection_and_is_a_death(void **state)
         if (trial % 5 > 0)
             memcpy(bytes, &news, sizeof news);
         assert_true(write(fds[1], bytes, sizeof bytes) > 0);
-        EVENTUALLY(atomic_load(&mirror(w, 0, 1)->dead) == 1);
-        assert_int_equal(atomic_load(&mirror(w, 0, 2)->control.done), 0);
+        EVENTUALLY(atomic_load(&replica(w, 0, 1)->dead) == 1);
+        assert_int_equal(atomic_load(&replica(w, 0, 2)->control.done), 0);
         close(fds[1]);
     }
 }
@@ -247,24 +247,24 @@ static void when_rank_0_was_heard_last_is_known(void **state)
 {
     struct world *w = *state;
     struct plait_comm *c = &w->comm[1];
-    char news[PLAIT_NEWS_MOST];
+    char news[PLAIT_CONTROL_UPDATE_MOST];
     int fds[2];
 
     plait_remote_destroy(c->remote);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     begin(c, &fds[1]);
     const double begun = plait_remote_heard(c->remote, 0);
-    const uint32_t n = plait_news_write(w->comm[2].own, 1, 1, plait_clock_ns(), false, news);
+    const uint32_t n = plait_control_update_write(w->comm[2].own, 1, 1, plait_clock_ns(), false, news);
     assert_true(plait_remote_heard(w->comm[0].remote, 2) > begun);
     usleep(700000); /* longer than rank 0 is ever silent */
     assert_true(plait_remote_heard(c->remote, 0) == begun);
     assert_true(plait_remote_heard(c->remote, 2) == begun);
     assert_int_equal(send(fds[0], news, n, 0), n);
     EVENTUALLY(plait_remote_heard(c->remote, 0) > begun);
-    EVENTUALLY(atomic_load(&mirror(w, 1, 2)->control.seen) > begun);
-    assert_true(atomic_load(&mirror(w, 1, 3)->control.seen) < begun);
+    EVENTUALLY(atomic_load(&replica(w, 1, 2)->control.seen) > begun);
+    assert_true(atomic_load(&replica(w, 1, 3)->control.seen) < begun);
     close(fds[0]);
-    EVENTUALLY(atomic_load(&mirror(w, 1, 0)->dead) == 1);
+    EVENTUALLY(atomic_load(&replica(w, 1, 0)->dead) == 1);
     EVENTUALLY(plait_remote_is_over(c->remote));
     assert_false(plait_remote_is_over(w->comm[2].remote));
 }
@@ -274,7 +274,7 @@ static void a_rank_that_is_cut_off_is_told_from_those_that_compute(void **state)
 {
     struct world *w = *state;
     struct plait_comm *root = &w->comm[0];
-    char news[PLAIT_NEWS_MOST];
+    char news[PLAIT_CONTROL_UPDATE_MOST];
     int fds[NRANK][2], sockets[NRANK] = { -1, -1, -1, -1 };
 
     for (uint32_t r = 0; r < NRANK; r++)
@@ -287,50 +287,50 @@ static void a_rank_that_is_cut_off_is_told_from_those_that_compute(void **state)
     w->comm[1].remote = NULL;
     for (uint32_t r = 2; r < NRANK; r++)
         begin(&w->comm[r], &fds[r][1]);
-    EVENTUALLY(atomic_load(&mirror(w, 0, 1)->silent) > 0);
+    EVENTUALLY(atomic_load(&replica(w, 0, 1)->silent) > 0);
     for (uint32_t on = 2; on < NRANK; on++) {
-        EVENTUALLY(atomic_load(&mirror(w, on, 1)->silent) > 0);
+        EVENTUALLY(atomic_load(&replica(w, on, 1)->silent) > 0);
         const double told = plait_remote_heard(w->comm[on].remote, 0);
         assert_true(plait_remote_heard(w->comm[on].remote, 1) <= told - PLAIT_REMOTE_SILENCE / 2);
-        assert_true(atomic_load(&mirror(w, on, 5 - on)->silent) == 0);
+        assert_true(atomic_load(&replica(w, on, 5 - on)->silent) == 0);
     }
-    assert_true(atomic_load(&mirror(w, 0, 2)->silent) == 0);
-    const uint32_t n = plait_news_write(w->comm[1].own, 1, 1, plait_clock_ns(), false, news);
+    assert_true(atomic_load(&replica(w, 0, 2)->silent) == 0);
+    const uint32_t n = plait_control_update_write(w->comm[1].own, 1, 1, plait_clock_ns(), false, news);
     assert_int_equal(send(fds[1][1], news, n, 0), n); /* its link is back */
     for (uint32_t on = 0; on < NRANK; on++)
-        EVENTUALLY(on == 1 || atomic_load(&mirror(w, on, 1)->silent) == 0);
+        EVENTUALLY(on == 1 || atomic_load(&replica(w, on, 1)->silent) == 0);
     for (uint32_t on = 0; on < NRANK; on++)
-        assert_true(on == 1 || atomic_load(&mirror(w, on, 1)->dead) == 0);
+        assert_true(on == 1 || atomic_load(&replica(w, on, 1)->dead) == 0);
     close(fds[1][1]);
 }
 
 static void only_whole_news_of_a_rank_of_the_comm_are_news(void **state)
 {
     const struct world *w = *state;
-    char bytes[PLAIT_NEWS_MOST];
-    struct plait_news news;
-    const uint32_t n = plait_news_write(w->comm[1].own, 1, 0, 0, false, bytes);
+    char bytes[PLAIT_CONTROL_UPDATE_MOST];
+    struct plait_control_update news;
+    const uint32_t n = plait_control_update_write(w->comm[1].own, 1, 0, 0, false, bytes);
 
-    assert_true(plait_news_check(bytes, n, NRANK));
-    assert_false(plait_news_check(bytes, n - 1, NRANK));
-    assert_false(plait_news_check(bytes, n, 1));
+    assert_true(plait_control_update_check(bytes, n, NRANK));
+    assert_false(plait_control_update_check(bytes, n - 1, NRANK));
+    assert_false(plait_control_update_check(bytes, n, 1));
     memcpy(&news, bytes, sizeof news);
     for (uint32_t bit = 0; bit < 32; bit++) {
-        struct plait_news other = news;
+        struct plait_control_update other = news;
         other.bytes ^= UINT32_C(1) << bit;
         memcpy(bytes, &other, sizeof other);
-        assert_false(plait_news_check(bytes, n, NRANK));
+        assert_false(plait_control_update_check(bytes, n, NRANK));
         other = news;
         other.nrecord ^= UINT32_C(1) << bit;
         memcpy(bytes, &other, sizeof other);
-        assert_false(plait_news_check(bytes, n, NRANK));
+        assert_false(plait_control_update_check(bytes, n, NRANK));
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_a_rank_does_shows_in_every_mirror_of_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_rank_does_shows_in_every_replica_of_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_the_slowest_rank_is_in_is_told_by_those_far_ahead, set_up, tear_down),
         cmocka_unit_test_setup_teardown(calls_that_others_have_to_compare_are_told_from_the_first_on, set_up,
                                         tear_down),

@@ -96,7 +96,7 @@ struct storm {
     bool restart;
 };
 
-/* Waits of every kind: for a late rank in creation, in tiny and long operations, in destroy; and a deadline. */
+/* Waits of every kind: for a late rank in creation, in eager and long operations, in destroy; and a deadline. */
 static int wait_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct storm *s = arg;

@@ -240,13 +240,13 @@ static void what_is_longer_than_caches_is_written_as_takes_less_time(void **stat
 
 /* ---- Messages ----------------------------------------------------------------------------------------- */
 
-/* What fits into a post is staged nowhere; a byte more is. */
+/* What fits into a mailbox is staged nowhere; a byte more is. */
 static int stage_messages(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    char in[PLAIT_POST_DATA + 1] = { 1 }, out[PLAIT_POST_DATA + 1];
+    char in[PLAIT_MAILBOX_DATA + 1] = { 1 }, out[PLAIT_MAILBOX_DATA + 1];
 
     (void)arg;
-    for (size_t n = PLAIT_POST_DATA; n <= PLAIT_POST_DATA + 1; n++) {
+    for (size_t n = PLAIT_MAILBOX_DATA; n <= PLAIT_MAILBOX_DATA + 1; n++) {
         struct plait_comm_stats before, after;
         plait_comm_stats(*comm, &before);
         CHECK(plait_group_start() == PLAIT_OK);
@@ -254,7 +254,7 @@ static int stage_messages(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(plait_send(*comm, in, n, PLAIT_INT8, 1 - rank, NULL) == PLAIT_OK && plait_group_end() == PLAIT_OK);
         CHECK(memcmp(in, out, n) == 0);
         plait_comm_stats(*comm, &after);
-        CHECK(after.bytes_staged - before.bytes_staged == (n > PLAIT_POST_DATA ? n : 0));
+        CHECK(after.bytes_staged - before.bytes_staged == (n > PLAIT_MAILBOX_DATA ? n : 0));
     }
     return 0;
 }

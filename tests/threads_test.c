@@ -96,8 +96,8 @@ static void every_algorithm_between_threads(void **state)
     }
 }
 
-/* Tiny operations one after the other, no barrier between: slots are written again as soon as that is allowed. */
-static int many_tiny(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Eager operations one after the other, no barrier between: slots are written again as soon as that is allowed. */
+static int many_eager(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int64_t v[40], w[40];
 
@@ -113,9 +113,9 @@ static int many_tiny(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void tiny_operations_between_threads(void **state)
+static void eager_operations_between_threads(void **state)
 {
-    const struct ranks r = { .nprocess = 1, .nthread = 4, .limit = 300, .body = many_tiny };
+    const struct ranks r = { .nprocess = 1, .nthread = 4, .limit = 300, .body = many_eager };
 
     (void)state;
     assert_int_equal(ranks_run(&r), 0);
@@ -274,7 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_thread_in_a_comm_is_refused_and_the_first_goes_on),
         cmocka_unit_test(every_algorithm_between_threads),
-        cmocka_unit_test(tiny_operations_between_threads),
+        cmocka_unit_test(eager_operations_between_threads),
         cmocka_unit_test(comms_of_threads_come_and_go),
     };
 

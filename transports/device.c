@@ -7,8 +7,8 @@
  * release() gives the sender's flag "read" and releases the message; the sender takes that flag when it sees that. So
  * "sent" and "arrived" mean here: from this place of the queue on.
  *
- * Addresses of another process are mapped through a handle of their allocation, which the sender shows in its arena, and
- * stay mapped (lib/device/device_maps.h).
+ * Addresses of another process are mapped through a handle of their allocation, which the sender shows in its arena,
+ * and stay mapped (lib/device/device_maps.h).
  */
 #include "../lib/device/device_comm.h"
 #include "../lib/device/device_maps.h"
@@ -50,7 +50,7 @@ struct letter { /* the message */
     uint64_t base;     /* of the allocation */
     uint64_t captured; /* 1: the sender's is part of a graph */
 };
-_Static_assert(sizeof(struct letter) <= PLAIT_POST_DATA, "travels in a line");
+_Static_assert(sizeof(struct letter) <= PLAIT_MAILBOX_DATA, "travels in a line");
 
 static struct device_link *device(const struct plait_link *link)
 {
@@ -59,7 +59,8 @@ static struct device_link *device(const struct plait_link *link)
 
 static struct plait_link *device_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
 {
-    struct device_link *l = channel >= PLAIT_NPOSTED && comm->peers[peer].process != NULL ? calloc(1, sizeof *l) : NULL;
+    struct device_link *l =
+        channel >= PLAIT_NMAILBOX && comm->peers[peer].process != NULL ? calloc(1, sizeof *l) : NULL;
 
     if (l == NULL)
         return NULL;
@@ -126,8 +127,9 @@ static void drop(struct device_link *l, bool (*which)(const struct held *))
 }
 
 /*
- * For one more. What the peer's process has freed goes, and all that no graph uses when that is much, at once: it is not
- * worth knowing which is the oldest. What goes into a graph stays until the comm is left, as nobody says when it goes.
+ * For one more. What the peer's process has freed goes, and all that no graph uses when that is much, at once: it is
+ * not worth knowing which is the oldest. What goes into a graph stays until the comm is left, as nobody says when it
+ * goes.
  */
 static bool make_room(struct device_link *l)
 {
@@ -231,7 +233,9 @@ static bool has_left(const struct device_link *l)
     return atomic_load(&l->comm->peers[l->peer].control->quiet) != 0;
 }
 
-/* One that leaves a failed comm is quiet first, and then waits for those whose device it sees: for this rank, or not. */
+/*
+ * One that leaves a failed comm is quiet first, and then waits for those whose device it sees: for this rank, or not.
+ */
 static bool is_there(struct device_link *l)
 {
     if (l->inner != NULL)

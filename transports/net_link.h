@@ -21,7 +21,7 @@ _Static_assert(PLAIT_WINDOW <= 16, "a bit of `flips` each");
 struct outgoing {
     struct header header;
     enum plait_net_state state;
-    char few[PLAIT_POST_DATA];
+    char few[PLAIT_MAILBOX_DATA];
 };
 
 struct room { /* landing of the port's */

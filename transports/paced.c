@@ -2,11 +2,11 @@
 /*
  * Another transport, slowed down: what a network would do to the same messages, seen on one machine. For tests.
  *
- * The receiver keeps a message back. When the inner link shows it first, it has to pass the link, after those before it,
- * which takes bytes / bandwidth, and then arrives after the latency. Once its size is known the inner link is asked once:
- * it may have had to copy the message. Time counts from when the receiver looks, so one that looks late sees it later than
- * a network would deliver it. Acknowledgements, and what ranks read of each other to find differences and deaths, are as
- * fast as ever.
+ * The receiver keeps a message back. When the inner link shows it first, it has to pass the link, after those before
+ * it, which takes bytes / bandwidth, and then arrives after the latency. Once its size is known the inner link is asked
+ * once: it may have had to copy the message. Time counts from when the receiver looks, so one that looks late sees it
+ * later than a network would deliver it. Acknowledgements, and what ranks read of each other to find differences and
+ * deaths, are as fast as ever.
  */
 #include "paced.h"
 

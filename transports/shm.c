@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared memory: a message is a post, cache lines in the sender's arena that say where the data lies.
+ * Shared memory: a message is a mailbox, cache lines in the sender's arena that say where the data lies.
  *
- * Each rank has PLAIT_WINDOW posts for every peer, which it alone writes, and as many acknowledgement
+ * Each rank has PLAIT_WINDOW mailboxes for every peer, which it alone writes, and as many acknowledgement
  * words, which it alone writes too. Post `number % PLAIT_WINDOW` holds message `number`: address
  * first, then the word with fingerprint and number. The receiver reads the data where it lies and
  * then sets its word of that slot to number + 1. Between threads of one process addresses are plain
  * pointers; between processes they are offsets in the sender's arena. Messages of up to
- * PLAIT_POST_DATA bytes travel in the post itself.
+ * PLAIT_MAILBOX_DATA bytes travel in the mailbox itself.
  *
- * An offset beyond the sender's arena is other memory of its process, not mapped here: the receiver copies it to where it
- * belongs through the kernel (process_vm_readv), once, where staging copies twice. Who can do that says so in its
- * control block when the comm is made; to others, and for receives that read in place and land nowhere, such memory is staged.
+ * An offset beyond the sender's arena is other memory of its process, not mapped here: the receiver copies it to where
+ * it belongs through the kernel (process_vm_readv), once, where staging copies twice. Who can do that says so in its
+ * control block when the comm is made; to others, and for receives that read in place and land nowhere, such memory is
+ * staged.
  */
 #include "../lib/comm/comm.h"
 #include "../lib/device/device_comm.h"
@@ -28,12 +29,12 @@ struct shm_link {
     bool one_process;
     bool lends; /* the peer reads memory of this process that is not mapped there */
     const struct plait_process *process;
-    const char *base;            /* of the peer's addresses */
-    const char *own_base;        /* of this rank's addresses */
-    struct plait_post *out;      /* this rank's lines for the peer */
-    _Atomic uint32_t *out_ack;   /* the peer's words for them */
-    const struct plait_post *in; /* the peer's lines for this rank */
-    _Atomic uint32_t *in_ack;    /* this rank's words for them */
+    const char *base;               /* of the peer's addresses */
+    const char *own_base;           /* of this rank's addresses */
+    struct plait_mailbox *out;      /* this rank's lines for the peer */
+    _Atomic uint32_t *out_ack;      /* the peer's words for them */
+    const struct plait_mailbox *in; /* the peer's lines for this rank */
+    _Atomic uint32_t *in_ack;       /* this rank's words for them */
 };
 
 #define PAST ((uint64_t)1 << 63) /* of a note: what it goes with was staged past the caches */
@@ -44,19 +45,19 @@ static struct shm_link *shm(const struct plait_link *link)
 }
 
 /* The lines of a rank whose arena begins at `base`; NULL: it has made none for this channel yet. */
-static struct plait_post *lines_of(const struct plait_control *c, const char *base, enum plait_channel channel,
-                                   uint32_t nrank, uint32_t to, _Atomic uint32_t **acks)
+static struct plait_mailbox *lines_of(const struct plait_control *c, const char *base, enum plait_channel channel,
+                                      uint32_t nrank, uint32_t to, _Atomic uint32_t **acks)
 {
-    const uint64_t at = channel >= PLAIT_NPOSTED ? atomic_load_explicit(&c->device, memory_order_acquire) : 0;
-    const size_t line = ((size_t)(channel - PLAIT_NPOSTED) * nrank + to) * PLAIT_WINDOW; /* of a device's */
+    const uint64_t at = channel >= PLAIT_NMAILBOX ? atomic_load_explicit(&c->device, memory_order_acquire) : 0;
+    const size_t line = ((size_t)(channel - PLAIT_NMAILBOX) * nrank + to) * PLAIT_WINDOW; /* of a device's */
 
-    if (channel < PLAIT_NPOSTED) {
+    if (channel < PLAIT_NMAILBOX) {
         *acks = plait_control_ack(c, channel, nrank, to);
-        return plait_control_post(c, channel, nrank, to);
+        return plait_control_mailbox(c, channel, nrank, to);
     }
-    struct plait_post *post = ((struct plait_device_shown *)(uintptr_t)(base + at))->post;
-    *acks = (_Atomic uint32_t *)(void *)(post + (size_t)PLAIT_NFLAGGED * nrank * PLAIT_WINDOW) + line;
-    return at > 0 ? post + line : NULL;
+    struct plait_mailbox *mailbox = ((struct plait_device_shown *)(uintptr_t)(base + at))->mailbox;
+    *acks = (_Atomic uint32_t *)(void *)(mailbox + (size_t)PLAIT_NFLAGGED * nrank * PLAIT_WINDOW) + line;
+    return at > 0 ? mailbox + line : NULL;
 }
 
 static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
@@ -121,36 +122,36 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
                       size_t bytes, bool take)
 {
     struct shm_link *s = shm(link);
-    struct plait_post *post = &s->out[number % PLAIT_WINDOW];
-    const bool taken = take && bytes <= sizeof post->data;
+    struct plait_mailbox *mailbox = &s->out[number % PLAIT_WINDOW];
+    const bool taken = take && bytes <= sizeof mailbox->data;
 
     if (taken) {
         if (bytes > 0)
-            memcpy(post->data, data, bytes);
-        data = post->data; /* an empty message has an address too: NULL would mean that it has not arrived */
+            memcpy(mailbox->data, data, bytes);
+        data = mailbox->data; /* an empty message has an address too: NULL would mean that it has not arrived */
     }
-    post->bytes = bytes;
-    post->note = note | (link->past_out ? PAST : 0);
-    post->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
-    atomic_store_explicit(&post->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
+    mailbox->bytes = bytes;
+    mailbox->note = note | (link->past_out ? PAST : 0);
+    mailbox->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
+    atomic_store_explicit(&mailbox->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
     /* Sizes repeat: the lines of the next message come while the caller works. */
-    plait_expect(&s->out[(number + 1) % PLAIT_WINDOW], offsetof(struct plait_post, data) + (taken ? bytes : 0));
+    plait_expect(&s->out[(number + 1) % PLAIT_WINDOW], offsetof(struct plait_mailbox, data) + (taken ? bytes : 0));
     plait_wake(s->comm, s->peer);
     return taken;
 }
 
 /* Copy what lies outside the peer's arena; false, and a note, when that fails. Equal fingerprints, so a landing. */
-static bool copy_over(struct shm_link *s, const struct plait_post *post, void *landing)
+static bool copy_over(struct shm_link *s, const struct plait_mailbox *mailbox, void *landing)
 {
     const struct plait_arena_header *h = (const void *)s->base;
     struct plait_unread *unread = &s->comm->unread;
-    const uint64_t address = h->base + post->address;
-    const struct plait_passed m = { post->bytes, s->link.row, 1 };
+    const uint64_t address = h->base + mailbox->address;
+    const struct plait_passed m = { mailbox->bytes, s->link.row, 1 };
     const double start = plait_lend_clock(s->comm, PLAIT_TAKING_LENT, m);
-    const int error = plait_process_read(s->process, address, landing, post->bytes);
+    const int error = plait_process_read(s->process, address, landing, mailbox->bytes);
 
     if (error != 0)
-        *unread = (struct plait_unread){ s->peer, error, address, landing, post->bytes };
+        *unread = (struct plait_unread){ s->peer, error, address, landing, mailbox->bytes };
     else if (unread->error != 0 && unread->rank == s->peer)
         unread->error = 0;
     if (error == 0)
@@ -162,16 +163,16 @@ static const void *shm_arrived(struct plait_link *link, uint32_t number, uint32_
                                size_t *bytes)
 {
     struct shm_link *s = shm(link);
-    const struct plait_post *post = &s->in[number % PLAIT_WINDOW];
+    const struct plait_mailbox *mailbox = &s->in[number % PLAIT_WINDOW];
     const size_t room = *bytes;
 
-    if (atomic_load_explicit(&post->word, memory_order_acquire) != ((uint64_t)fingerprint << 32 | (number + 1)))
+    if (atomic_load_explicit(&mailbox->word, memory_order_acquire) != ((uint64_t)fingerprint << 32 | (number + 1)))
         return NULL;
-    *bytes = post->bytes;
-    link->past_in = (post->note & PAST) != 0;
-    if (!s->one_process && post->address >= s->process->size)
-        return post->bytes != room || copy_over(s, post, landing) ? landing : NULL;
-    return (const void *)((uintptr_t)s->base + (uintptr_t)post->address);
+    *bytes = mailbox->bytes;
+    link->past_in = (mailbox->note & PAST) != 0;
+    if (!s->one_process && mailbox->address >= s->process->size)
+        return mailbox->bytes != room || copy_over(s, mailbox, landing) ? landing : NULL;
+    return (const void *)((uintptr_t)s->base + (uintptr_t)mailbox->address);
 }
 
 static void shm_release(struct plait_link *link, uint32_t number)
@@ -184,13 +185,13 @@ static void shm_release(struct plait_link *link, uint32_t number)
 
 static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
 {
-    const struct plait_post *post = &shm(link)->in[number % PLAIT_WINDOW];
-    const uint64_t word = atomic_load_explicit(&post->word, memory_order_acquire);
+    const struct plait_mailbox *mailbox = &shm(link)->in[number % PLAIT_WINDOW];
+    const uint64_t word = atomic_load_explicit(&mailbox->word, memory_order_acquire);
 
     if ((uint32_t)word != number + 1) /* then its line may be written at this moment */
         return false;
     *fingerprint = (uint32_t)(word >> 32);
-    *note = post->note & ~PAST;
+    *note = mailbox->note & ~PAST;
     return true;
 }
 

@@ -5,20 +5,21 @@
  *     sender      its queue copies the data to a stage; when that has happened, the stage is offered to the network
  *     receiver    the network lands the message in a stage, which the queue reads; behind that it is marked
  *
- * Where the network reads and writes devices' memory itself, long messages need no stage, each end for itself: the data is
- * offered when what is before it on the queue has happened, and landed where it belongs when what is before that has.
+ * Where the network reads and writes devices' memory itself, long messages need no stage, each end for itself: the data
+ * is offered when what is before it on the queue has happened, and landed where it belongs when what is before that
+ * has.
  *
- * What an engine or a queue of messages sees is what transports/device.c shows it: what has "arrived" may be read by what
- * is put on the queue next, and memory that was "sent" may be written by it. But here the host takes part in each message,
- * so that a call lasts until the data has gone and come; nothing on a queue ever waits for another host, and whatever
- * happens there, streams pass. For the same reason none of it can be in a graph (plait_device_may_capture()).
+ * What an engine or a queue of messages sees is what transports/device.c shows it: what has "arrived" may be read by
+ * what is put on the queue next, and memory that was "sent" may be written by it. But here the host takes part in each
+ * message, so that a call lasts until the data has gone and come; nothing on a queue ever waits for another host, and
+ * whatever happens there, streams pass. For the same reason none of it can be in a graph (plait_device_may_capture()).
  *
  * A mark is set behind each use of a stage by a queue. What is sent is marked in the order in which it was offered, so
  * only the first mark that has not passed is asked. The stage of what has come is given back when somebody asks for the
  * message that has its slot next.
  */
-#include "../lib/device/device_stage.h"
 #include "../lib/comm/port.h"
+#include "../lib/device/device_stage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,7 @@ static struct staged_link *staged(const struct plait_link *link)
 
 static struct plait_link *staged_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
 {
-    const bool leads = channel >= PLAIT_NPOSTED && comm->peers[peer].process == NULL;
+    const bool leads = channel >= PLAIT_NMAILBOX && comm->peers[peer].process == NULL;
     struct staged_link *l = leads ? calloc(1, sizeof *l) : NULL;
 
     if (l == NULL)

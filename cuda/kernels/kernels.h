@@ -4,12 +4,12 @@
  * whoever launches them.
  *
  * Every kernel takes one argument, a struct below by value; its name is in PLAIT_CUDA_KERNEL_LIST, and it is found in
- * one of plait_cuda_images[] (images.h). Blocks and grids have one dimension, and no kernel takes dynamic shared memory.
- * No kernel waits for anything, and none uses atomics: results are the same in every run.
+ * one of plait_cuda_images[] (images.h). Blocks and grids have one dimension, and no kernel takes dynamic shared
+ * memory. No kernel waits for anything, and none uses atomics: results are the same in every run.
  *
- * Arithmetic, rounding and NaNs are those of lib/reduce/reduce.h, which says more about each operation; the bits are equal but
- * where a comment says otherwise. Pointers are device pointers that are aligned to their elements; where all of a call
- * are aligned to 16 bytes alike, memory is accessed in units of 16 bytes.
+ * Arithmetic, rounding and NaNs are those of lib/reduce/reduce.h, which says more about each operation; the bits are
+ * equal but where a comment says otherwise. Pointers are device pointers that are aligned to their elements; where all
+ * of a call are aligned to 16 bytes alike, memory is accessed in units of 16 bytes.
  */
 #ifndef PLAIT_CUDA_KERNELS_H
 #define PLAIT_CUDA_KERNELS_H
@@ -133,9 +133,9 @@ struct plait_cuda_tensor {
 };
 
 /*
- * plait_pack: payload[at + i] = data[i] * factor. plait_unpack: data[i] = payload[at + i] * factor. Rounded to nearest even;
- * bits are copied where the types are equal and factor is 1. Nothing is written where data is in the payload already and
- * factor is 1.
+ * plait_pack: payload[at + i] = data[i] * factor. plait_unpack: data[i] = payload[at + i] * factor. Rounded to nearest
+ * even; bits are copied where the types are equal and factor is 1. Nothing is written where data is in the payload
+ * already and factor is 1.
  *
  * factor    1 for integers
  * late      where the kernel reads the factor instead, when it runs; or NULL
@@ -214,8 +214,8 @@ enum {
  *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST
  *   plait_optim_update   masters, momenta and copies; nothing where result->finite is 0. Grid as the first
  *
- * call      what tells this step from others: 18 bits. Where the sums in the places CALL and CALL_SQUARE are not those of
- *           nrank times the same, nothing is changed, as where the result is not finite
+ * call      what tells this step from others: 18 bits. Where the sums in the places CALL and CALL_SQUARE are not those
+ *           of nrank times the same, nothing is changed, as where the result is not finite
  * bounds    of weights and momenta, kept from step to step (lib/optim/bounds.h); first infinite and 0
  * look      form the squares of all weights and momenta, whatever the bounds are
  * known     gradient_squares are there already (of plait_unpack with the same pieces)

@@ -16,8 +16,8 @@
 enum { NAME(N) = 16 / sizeof(T) };
 
 /*
- * W from 16 bytes, and back. By words: of elements copied with memcpy() the compiler for the device makes one access for
- * each.
+ * W from 16 bytes, and back. By words: of elements copied with memcpy() the compiler for the device makes one access
+ * for each.
  */
 BODY void NAME(open)(W *out, struct plait_line line)
 {

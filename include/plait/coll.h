@@ -104,10 +104,10 @@ enum plait_op {
  *   once   u |s| + (p-1) 2^-24 sum |x|
  *   hop    (p-1) (u + 2^-24) sum |x|
  *
- * Where p u is not small, as with 8-bit floats of many ranks, hop's factor is (1 + u + 2^-24)^(p-1) - 1.
- * avg divides s, the inputs and so the bound by p, after one more rounding (p for p-1). With hop, of all but bfloat16, the
- * inputs are divided first: an average of numbers up to the type's largest / (1 + u)^p is finite. For prod put |s| for
- * sum |x|. Results below the smallest normal number are off by half its spacing more, of prod and avg at every hop. For
+ * Where p u is not small, as with 8-bit floats of many ranks, hop's factor is (1 + u + 2^-24)^(p-1) - 1. avg divides s,
+ * the inputs and so the bound by p, after one more rounding (p for p-1). With hop, of all but bfloat16, the inputs are
+ * divided first: an average of numbers up to the type's largest / (1 + u)^p is finite. For prod put |s| for sum |x|.
+ * Results below the smallest normal number are off by half its spacing more, of prod and avg at every hop. For
  * premulsum x are the products, each rounded to the type first. None of it holds where 8-bit floats saturate.
  */
 enum plait_round {

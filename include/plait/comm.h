@@ -107,8 +107,9 @@ PLAIT_API enum plait_status plait_comm_create(const struct plait_comm_options *o
  * counts or would choose, and plait_comm_destroy(), which does nothing, so that destructors may run in the child.
  * Memory of plait_mem_alloc() is shared with the parent. Programs that are executed get no descriptor of the library.
  *
- * Descriptors: none of the library's is 0, 1 or 2. A program that closes one while a comm lives may use its number: nothing is
- * done to the program's file, and calls that need the descriptor are PLAIT_ERR_SYSTEM, with its number and purpose.
+ * Descriptors: none of the library's is 0, 1 or 2. A program that closes one while a comm lives may use its number:
+ * nothing is done to the program's file, and calls that need the descriptor are PLAIT_ERR_SYSTEM, with its number and
+ * purpose.
  */
 
 /**
@@ -282,7 +283,9 @@ struct plait_peer_info {
  */
 PLAIT_API enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct plait_peer_info *out);
 
-/* Bytes that this rank's end of the comm holds: of shared memory, and of the heap where what a root combines is landed. */
+/*
+ * Bytes that this rank's end of the comm holds: of shared memory, and of the heap where what a root combines is landed.
+ */
 struct plait_comm_memory {
     size_t control; /* the control block: ring of operations, vectors of small operations, messages */
     size_t staging; /* for what peers cannot read where it lies; grows with the operations, see plait_comm_suspend() */
@@ -295,8 +298,9 @@ PLAIT_API void plait_comm_memory(const struct plait_comm *comm, struct plait_com
 /* What would run, and why. */
 struct plait_choice {
     char algorithm[64]; /* spec, e.g. "two-shot" */
-    char path[16]; /* "tiny" (one step, without the engine), "engine", or "tiny and engine" (small and large blocks) */
-    size_t slice;  /* bytes of the vector per slice */
+    /* "eager" (one step, without the engine), "engine", or "eager and engine" (small and large blocks) */
+    char path[24];
+    size_t slice; /* bytes of the vector per slice */
     uint64_t nslice;
     enum plait_round round; /* ONCE or HOP; DEFAULT where the type does not round */
     uint64_t plan_hash;     /* of algorithm, shape, slice and rounding */

@@ -44,8 +44,8 @@
  *     sync3            As sync2; the exchange goes on, on the library's progress thread, from start to finish, and
  *                      sharded the all-gather until the next finish.
  *
- * With a payload of float16 a difference beyond 65504 travels as that, in the sync modes beyond 2^15 / P (P rounded up to
- * a power of two, and more than 1): the pull is then a smaller one.
+ * With a payload of float16 a difference beyond 65504 travels as that, in the sync modes beyond 2^15 / P (P rounded up
+ * to a power of two, and more than 1): the pull is then a smaller one.
  *
  * With a payload of float32 the sync modes form sum D_i as sum W_i - P C: nothing but the weights travels, from where
  * they lie. So C = C + a (S - P C), S the sum of coll.h.
@@ -65,7 +65,8 @@
  * servers that need it, for as long as the comm's deadline. Where all workers die the servers still have the centre:
  * plait_elastic_centre().
  *
- * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing happens.
+ * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing
+ * happens.
  *
  * Thread: each object by one thread at a time; creation, restore and what is marked so are collective.
  */

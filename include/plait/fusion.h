@@ -15,28 +15,29 @@
  *     plait_fusion_destroy(fusion);
  *
  * Tensors are registered once and laid out in flat buckets of library memory. A bucket travels when its last tensor is
- * ready, in the order of the layout, which is the same on all ranks: nothing is negotiated in a step, and ranks may make
- * their tensors ready in different orders. The library's progress thread does that (and whoever waits), so no call but
- * the waits takes long.
+ * ready, in the order of the layout, which is the same on all ranks: nothing is negotiated in a step, and ranks may
+ * make their tensors ready in different orders. The library's progress thread does that (and whoever waits), so no call
+ * but the waits takes long.
  *
  * Rounds: a tensor is made ready, or skipped, once in every round of its bucket; the bucket's round ends when its sum
- *         is there on this rank. From then on the gradients may be read, and written for the next round. A step in which
- *         gradients are only accumulated makes nothing ready.
- * Memory: a gradient lives where the caller has it (data), or, with data NULL, in its bucket (plait_fusion_data()), where
- *         packing costs nothing. The caller's is packed and unpacked; but one that is alone in its bucket, and of the type
- *         that travels, travels from where it lies. No two tensors overlap. On one machine copies cost more than messages:
- *         there large tensors of the caller's are faster alone (a threshold of 1 MiB or less) than in buckets of 4 MiB.
- * Payload: what travels is the gradients' type, or, for float32 gradients, a type of 16 bits; sums are formed in float32
- *         and rounded as `round` says (coll.h): with PLAIT_ROUND_ONCE partial sums travel as float32 where an algorithm passes
- *         them on.
+ *         is there on this rank. From then on the gradients may be read, and written for the next round. A step in
+ *         which gradients are only accumulated makes nothing ready.
+ * Memory: a gradient lives where the caller has it (data), or, with data NULL, in its bucket (plait_fusion_data()),
+ *         where packing costs nothing. The caller's is packed and unpacked; but one that is alone in its bucket, and of
+ *         the type that travels, travels from where it lies. No two tensors overlap. On one machine copies cost more
+ *         than messages: there large tensors of the caller's are faster alone (a threshold of 1 MiB or less) than in
+ *         buckets of 4 MiB.
+ * Payload: what travels is the gradients' type, or, for float32 gradients, a type of 16 bits; sums are formed in
+ *         float32 and rounded as `round` says (coll.h): with PLAIT_ROUND_ONCE partial sums travel as float32 where an
+ *         algorithm passes them on.
  * GPUs:   with options.stream, which lives as long as the fusion, gradients are memory of its GPU. A gradient is what
  *         the stream has written when what is on it at the call of ready has happened. After a wait what is put on the
  *         stream finds the sums; the wait itself returns when they are on their way there, and with options.check when
  *         they are there. The same holds for weights: plait_fusion_gather() spreads what the stream has written, and
- *         what comes behind finds all. Not while the stream is captured. Gradients are aligned to their elements. Factors,
- *         shards and `check` as on the host, but for the last digits of sums of squares.
- * Thread: ready and skip from any threads at once; waits from any threads; creation, layouts and destruction by one, while
- *         nothing is in flight.
+ *         what comes behind finds all. Not while the stream is captured. Gradients are aligned to their elements.
+ *         Factors, shards and `check` as on the host, but for the last digits of sums of squares.
+ * Thread: ready and skip from any threads at once; waits from any threads; creation, layouts and destruction by one,
+ *         while nothing is in flight.
  */
 #ifndef PLAIT_FUSION_H
 #define PLAIT_FUSION_H

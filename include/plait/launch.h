@@ -12,9 +12,10 @@
  *     srun -n 8 ./program
  *     mpirun -H node0:4,node1:4 ./program
  *
- * mpirun passes an id around, secret included (PMIx). Other launchers pass no secret, so over several hosts it comes from PLAIT_SECRET (16 to 79 characters, the same on all
- * hosts) or from ~/.plait-secret, a file of mode 0600 that `plait-info --make-secret` writes. Without either the ranks
- * meet unprotected, which one warning says; PLAIT_REQUIRE_SECRET=1 makes that an error.
+ * mpirun passes an id around, secret included (PMIx). Other launchers pass no secret, so over several hosts it comes
+ * from PLAIT_SECRET (16 to 79 characters, the same on all hosts) or from ~/.plait-secret, a file of mode 0600 that
+ * `plait-info --make-secret` writes. Without either the ranks meet unprotected, which one warning says;
+ * PLAIT_REQUIRE_SECRET=1 makes that an error.
  */
 #ifndef PLAIT_LAUNCH_H
 #define PLAIT_LAUNCH_H

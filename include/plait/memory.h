@@ -2,11 +2,12 @@
 /*
  * Library memory: buffers that other processes read in place.
  *
- * A collective over memory from plait_mem_alloc() copies nothing into staging buffers. Memory of any other allocator works
- * too. Between processes it is staged in slices that stay in cache, except blocks of 8 KiB and more of messages, of what
- * collectives in which a rank gives more than 16 KiB move without combining (a gather up to 2 MiB in all, an all-gather up
- * to 4), and of a reduce up to 512 KiB: where the kernel permits it (plait-info says whether; PLAIT_CMA=0 forbids it) the receiver may read them from where they lie,
- * if that takes less time than staging as measured meanwhile (PLAIT_CMA=1: it always does).
+ * A collective over memory from plait_mem_alloc() copies nothing into staging buffers. Memory of any other allocator
+ * works too. Between processes it is staged in slices that stay in cache, except blocks of 8 KiB and more of messages,
+ * of what collectives in which a rank gives more than 16 KiB move without combining (a gather up to 2 MiB in all, an
+ * all-gather up to 4), and of a reduce up to 512 KiB: where the kernel permits it (plait-info says whether; PLAIT_CMA=0
+ * forbids it) the receiver may read them from where they lie, if that takes less time than staging as measured
+ * meanwhile (PLAIT_CMA=1: it always does).
  */
 #ifndef PLAIT_MEMORY_H
 #define PLAIT_MEMORY_H

@@ -32,9 +32,9 @@
  * after every operation; trust times factor, and times decay, are at most the largest float32.
  *
  * A step that could make a weight or a momentum too large for float32 is skipped on all ranks, and result.finite is 0.
- * What it could is taken from norms, as no element is larger: |v| becomes momentum |v| + the norms of all d, which count
- * factor, decay and trust, and |w| grows by that (lr_in_momentum 0: by lr times that). So a finite step leaves finite
- * weights and momenta, provided that
+ * What it could is taken from norms, as no element is larger: |v| becomes momentum |v| + the norms of all d, which
+ * count factor, decay and trust, and |w| grows by that (lr_in_momentum 0: by lr times that). So a finite step leaves
+ * finite weights and momenta, provided that
  *
  *     check is 1: without it gradients of SGD and of parts with NO_TRUST are not looked at, and nothing is promised;
  *     what the caller writes is seen: masters and momenta are read for this in the first step, in the step after
@@ -52,12 +52,12 @@
  * PyTorch's SGD. Yamazaki et al. 2019 (arXiv 1903.12650) as released: norm_decay is decay times the base rate, and
  * step.decay lets the decay follow a schedule of its own.
  * GPUs: with options.stream, which lives as long as the optimiser, all parts are memory of its GPU, aligned to its
- *         elements, and a step is put on the stream: it reads what the stream has written, and what comes behind it finds the new weights. It returns
- *         when it is on its way there, but waits for the stream where a result is asked for. In graphs that are captured
- *         it has the numbers (step) of the capture. The bits are those of the host but where norms differ in the last
- *         digits of a double.
- * Sharded (comm): each rank has parts of the tensors; one all-reduce of 2 ntensor + 5 doubles (SGD: 5) brings norms, the
- * verdict on infinities, and whether all ranks make the same step.
+ *         elements, and a step is put on the stream: it reads what the stream has written, and what comes behind it
+ *         finds the new weights. It returns when it is on its way there, but waits for the stream where a result is
+ *         asked for. In graphs that are captured it has the numbers (step) of the capture. The bits are those of the
+ *         host but where norms differ in the last digits of a double. Sharded (comm): each rank has parts of the
+ *         tensors; one all-reduce of 2 ntensor + 5 doubles (SGD: 5) brings norms, the verdict on infinities, and
+ *         whether all ranks make the same step.
  */
 #ifndef PLAIT_OPTIM_H
 #define PLAIT_OPTIM_H

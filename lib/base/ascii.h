@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Numbers and words of settings, options and files. Programs that set a locale (de_DE, tr_TR) change strtod(), printf(),
- * strcasecmp(), tolower() and the like; nothing here changes with it. tests/locale_test.py forbids the others.
+ * Numbers and words of settings, options and files. Programs that set a locale (de_DE, tr_TR) change strtod(),
+ * printf(), strcasecmp(), tolower() and the like; nothing here changes with it. tests/locale_test.py forbids the
+ * others.
  */
 #ifndef PLAIT_LIB_BASE_ASCII_H
 #define PLAIT_LIB_BASE_ASCII_H

@@ -76,7 +76,10 @@ enum plait_status plait_config_load(struct plait_config *out);
  */
 enum plait_status plait_config_parse(const char *path, const char *text, size_t bytes, struct plait_config *out);
 
-/* The variable that this setting's value came from, for texts: another's, which was handed on, as NCCL_SOCKET_IFNAME; else `name`. */
+/*
+ * The variable that this setting's value came from, for texts: another's, which was handed on, as NCCL_SOCKET_IFNAME;
+ * else `name`.
+ */
 #define PLAIT_VARIABLE 64
 void plait_config_variable(const char *name, char out[PLAIT_VARIABLE]);
 

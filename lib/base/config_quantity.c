@@ -8,7 +8,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What is behind the number, or NULL: there is none. Not strtod: it follows the caller's locale, takes "inf" and "nan". */
+/*
+ * What is behind the number, or NULL: there is none. Not strtod: it follows the caller's locale, takes "inf" and "nan".
+ */
 static const char *decimal(const char *text, double *out)
 {
     double value = 0, place = 1;

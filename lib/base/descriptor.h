@@ -2,12 +2,12 @@
 /*
  * Descriptors in a process that is the program's.
  *
- * None is 0, 1 or 2: where the program has closed its standard streams, the kernel would give these numbers to the library's
- * files, and printf() would write into them. What is open for longer than a call is kept in a list with its device and
- * inode: a program may close every descriptor (daemons do) and open its own files under the same numbers. Before the
- * library changes, reads, passes or closes a kept descriptor, it compares. Two files are not told apart where they are
- * one: a log file that the program opened too, and what the kernel gives one inode (epoll, timers; before Linux 6.9 also
- * process descriptors).
+ * None is 0, 1 or 2: where the program has closed its standard streams, the kernel would give these numbers to the
+ * library's files, and printf() would write into them. What is open for longer than a call is kept in a list with its
+ * device and inode: a program may close every descriptor (daemons do) and open its own files under the same numbers.
+ * Before the library changes, reads, passes or closes a kept descriptor, it compares. Two files are not told apart
+ * where they are one: a log file that the program opened too, and what the kernel gives one inode (epoll, timers;
+ * before Linux 6.9 also process descriptors).
  *
  * What makes a descriptor is called inside one of these functions; tests/descriptors_sources_test.py looks for others.
  */
@@ -62,8 +62,8 @@ static inline DIR *plait_descriptor_folder(const char *path)
 /* ---- All others ----------------------------------------------------------------------------------------------- */
 
 /*
- * Raise it and keep it; `purpose` ("its shared memory") stands in errors. -1 with errno, also when `fd` is -1; EMFILE too
- * where the list is full, and then it is closed.
+ * Raise it and keep it; `purpose` ("its shared memory") stands in errors. -1 with errno, also when `fd` is -1; EMFILE
+ * too where the list is full, and then it is closed.
  */
 int plait_descriptor_keep(int fd, const char *purpose);
 

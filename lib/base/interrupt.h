@@ -9,8 +9,8 @@
 #define PLAIT_INTERRUPTED "interrupted on this rank (plait_interrupt_set)"
 
 /*
- * Is this thread's wait to end? Asked as often as a wait likes; the caller's function is called some ten times a second. True
- * is said once: the wait makes its comm fail, which all that waits for it sees.
+ * Is this thread's wait to end? Asked as often as a wait likes; the caller's function is called some ten times a
+ * second. True is said once: the wait makes its comm fail, which all that waits for it sees.
  */
 bool plait_interrupted(void);
 

@@ -21,8 +21,8 @@ size_t plait_most_file_bytes(void);
 size_t plait_most_mapped_bytes(void);
 
 /*
- * Map `bytes` of a file, or with fd -1 private memory, for reading (and writing). Only what is touched takes memory, also
- * in a process that has locked all that it maps (mlockall). `what` says what it is, in an error.
+ * Map `bytes` of a file, or with fd -1 private memory, for reading (and writing). Only what is touched takes memory,
+ * also in a process that has locked all that it maps (mlockall). `what` says what it is, in an error.
  */
 enum plait_status plait_reserve(size_t bytes, bool writable, int fd, const char *what, void **out);
 

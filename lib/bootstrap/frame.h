@@ -22,8 +22,8 @@ struct plait_error { /* what the other end says instead of what is due */
 };
 
 /*
- * What may end the waits of this thread from outside: asked every tick. An error, whose text it has recorded, ends them;
- * it must be neither PLAIT_ERR_TIMEOUT nor PLAIT_ERR_PEER, which are states of a connection.
+ * What may end the waits of this thread from outside: asked every tick. An error, whose text it has recorded, ends
+ * them; it must be neither PLAIT_ERR_TIMEOUT nor PLAIT_ERR_PEER, which are states of a connection.
  */
 struct plait_watch {
     enum plait_status (*look)(const void *context);
@@ -35,7 +35,9 @@ void plait_frame_watch(const struct plait_watch *watch);
 void plait_frame_unwatch(void);
 enum plait_status plait_frame_look(void);
 
-/* Nobody else does what is pending in this process meanwhile: the waits of this thread do, by this; NULL: they do not. */
+/*
+ * Nobody else does what is pending in this process meanwhile: the waits of this thread do, by this; NULL: they do not.
+ */
 void plait_frame_drive(bool (*progress)(void));
 
 #define PLAIT_FRAME_TICK 0.05 /* seconds between looks for a dead process while waiting */

@@ -5,7 +5,8 @@
  * Three messages. The rank hails with a nonce; rank 0 answers with its own and a hash over both, keyed with the secret;
  * the rank, which now knows whom it talks to, claims its rank with a hash over everything so far. Roles are part of the
  * hashes, so that none can be sent back, and the nonces, so that none can be used again. Every comm has a secret of its
- * own, so a message of one is nothing in another. What follows on the connection is not protected: see docs/security.md.
+ * own, so a message of one is nothing in another. What follows on the connection is not protected: see
+ * docs/security.md.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_HANDSHAKE_H
 #define PLAIT_LIB_BOOTSTRAP_HANDSHAKE_H

@@ -178,7 +178,10 @@ bool plait_loopback_is_down(void)
     return down;
 }
 
-/* Has a bridge a port that is a device, and not only containers' ends? Its ports are named where /sys is this name space's. */
+/*
+ * Has a bridge a port that is a device, and not only containers' ends? Its ports are named where /sys is this name
+ * space's.
+ */
 static bool has_real_port(const char *name)
 {
     struct ethtool_drvinfo driver;

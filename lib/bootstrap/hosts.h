@@ -43,8 +43,8 @@ bool plait_ifname_matches(const char *list, const char *name);
 
 /*
  * The usable addresses of this host on the interfaces that `list` means ("": all that are up, without loopback where
- * there is another; faster devices first, bridges last). The choice and the reason go to the log (info) once per process
- * and list. PLAIT_ERR_CONFIG names what interfaces there are.
+ * there is another; faster devices first, bridges last). The choice and the reason go to the log (info) once per
+ * process and list. PLAIT_ERR_CONFIG names what interfaces there are.
  */
 enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out);
 
@@ -53,8 +53,9 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out);
 bool plait_loopback_is_down(void); /* even a host's own addresses are reached over it */
 
 /*
- * The interfaces for data to other hosts, "eth0,eth1": those that `list` means, if it is not "", else those with an address
- * that is in `met`; "": none. The choice goes to the log (info), a faster interface that is left out too (warning).
+ * The interfaces for data to other hosts, "eth0,eth1": those that `list` means, if it is not "", else those with an
+ * address that is in `met`; "": none. The choice goes to the log (info), a faster interface that is left out too
+ * (warning).
  */
 #define PLAIT_DEVICES_TEXT 256
 void plait_hosts_devices(const char *list, const struct plait_hosts *met, char out[PLAIT_DEVICES_TEXT]);

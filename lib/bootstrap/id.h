@@ -52,8 +52,8 @@ void plait_id_set_unnamed(struct plait_unique_id *id);
 bool plait_id_is_unnamed(const struct plait_unique_id *id);
 
 /*
- * An id that whoever has the same `from`, salt and `root` computes alike: ranks that have them in common may meet without
- * a word. root: addresses of the new rank 0, for ids over TCP; else NULL.
+ * An id that whoever has the same `from`, salt and `root` computes alike: ranks that have them in common may meet
+ * without a word. root: addresses of the new rank 0, for ids over TCP; else NULL.
  */
 void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, const struct plait_hosts *root,
                             struct plait_unique_id *out);

@@ -2,9 +2,9 @@
 /*
  * Processes and threads of one machine, over a Unix socket in the abstract name space.
  *
- * Every process of this user can connect. So rank 0 never waits for one connection: a connection counts only once it has
- * said which rank it is, and at most PLAIT_MOST_LOCAL_GUESTS others are open. A rank whose connection was closed before
- * rank 0 has acknowledged it comes again.
+ * Every process of this user can connect. So rank 0 never waits for one connection: a connection counts only once it
+ * has said which rank it is, and at most PLAIT_MOST_LOCAL_GUESTS others are open. A rank whose connection was closed
+ * before rank 0 has acknowledged it comes again.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_MACHINE_H
 #define PLAIT_LIB_BOOTSTRAP_MACHINE_H

@@ -326,7 +326,9 @@ static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_place 
     return PLAIT_OK;
 }
 
-/* Is there room for the others' sockets? Later each may share some, of which the first come in the place of the door's. */
+/*
+ * Is there room for the others' sockets? Later each may share some, of which the first come in the place of the door's.
+ */
 static enum plait_status check_room(const struct plait_bootstrap *b, const struct plait_place *place, int door)
 {
     size_t later = (b->nrank - 1) * PLAIT_COMM_SHARES, freed = 0;
@@ -371,7 +373,9 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
     return status;
 }
 
-/* What rank 0 can do nothing about, and the others cannot be told of: they look for it elsewhere. NULL: something else. */
+/*
+ * What rank 0 can do nothing about, and the others cannot be told of: they look for it elsewhere. NULL: something else.
+ */
 static const char *why_nowhere(int error)
 {
     return error == EADDRNOTAVAIL ? "no address of the id is one of this host; rank 0 must be on the host where the id "

@@ -254,8 +254,8 @@ static void add_all(struct plait_hosts *to, const struct plait_hosts *from)
 }
 
 /*
- * Addresses of this host at which its ranks met others are proven: where rank 0 is those at which ranks of other nodes found
- * it, elsewhere those from which its ranks did.
+ * Addresses of this host at which its ranks met others are proven: where rank 0 is those at which ranks of other nodes
+ * found it, elsewhere those from which its ranks did.
  */
 static void find_devices(struct finding *f)
 {

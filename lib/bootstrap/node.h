@@ -3,8 +3,8 @@
  * Which ranks of a meeting over TCP share a node: those that can pass each other a descriptor.
  *
  * Every rank tries to take an abstract name that follows from the id. Who gets it, in its network name space, leads the
- * node; the others connect to it and pass a descriptor. The connections stay, as a star of their own in which the leader
- * is first, until the bootstrap is destroyed.
+ * node; the others connect to it and pass a descriptor. The connections stay, as a star of their own in which the
+ * leader is first, until the bootstrap is destroyed.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_NODE_H
 #define PLAIT_LIB_BOOTSTRAP_NODE_H

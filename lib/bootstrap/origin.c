@@ -56,8 +56,8 @@ static void note(const char *variable, struct said said[PLAIT_NLAUNCHER])
 }
 
 /*
- * Did a launcher start this process as one of so many, as it does a wrapper of a rank? One that was started as one of other
- * many may start ranks itself.
+ * Did a launcher start this process as one of so many, as it does a wrapper of a rank? One that was started as one of
+ * other many may start ranks itself.
  */
 static bool is_a_ranks(long pid, uint32_t nrank)
 {

@@ -2,11 +2,12 @@
 /*
  * How jobs are told apart whose environment names no job: two that share MASTER_ADDR and MASTER_PORT have one id.
  *
- * Two marks, both only of ids that torchrun's variables made without a name of the job. Ranks of one machine must have been
- * started by one process; not where another launcher started exactly these ranks and names what it started, as a step of
- * Slurm's. And each rank holds an abstract name for its comm's life: a second process with that rank fails by name, and
- * leaves a connection by which the first one learns of it, and of who started the second. The first one fails, too, unless
- * its comm is known to have none of the second one's job: a job that is complete is left alone by another's mistake.
+ * Two marks, both only of ids that torchrun's variables made without a name of the job. Ranks of one machine must have
+ * been started by one process; not where another launcher started exactly these ranks and names what it started, as a
+ * step of Slurm's. And each rank holds an abstract name for its comm's life: a second process with that rank fails by
+ * name, and leaves a connection by which the first one learns of it, and of who started the second. The first one
+ * fails, too, unless its comm is known to have none of the second one's job: a job that is complete is left alone by
+ * another's mistake.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_ORIGIN_H
 #define PLAIT_LIB_BOOTSTRAP_ORIGIN_H

@@ -26,7 +26,10 @@ struct plait_place {
                               struct plait_error *verdict, double until, int *out);
     void (*close)(struct plait_place *place, int door);
 
-    /* For rank 0's error: who was not let in while ranks are missing, or where there was no room for a door; "": nothing. */
+    /*
+     * For rank 0's error: who was not let in while ranks are missing, or where there was no room for a door; "":
+     * nothing.
+     */
     void (*explain)(const struct plait_place *place, char *text, size_t size);
 
     /*

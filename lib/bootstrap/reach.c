@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a rank finds rank 0: it tries every address of the id on every port at which rank 0 may be, again and again, until
- * one gives the right answer. Addresses that lead nowhere, or to somebody else, cost nothing but a warning. What comes
- * earlier in the id is better (a name that the launcher gave, the faster device; hosts.c), and has a moment longer to answer:
- * data goes where the ranks met.
+ * How a rank finds rank 0: it tries every address of the id on every port at which rank 0 may be, again and again,
+ * until one gives the right answer. Addresses that lead nowhere, or to somebody else, cost nothing but a warning. What
+ * comes earlier in the id is better (a name that the launcher gave, the faster device; hosts.c), and has a moment
+ * longer to answer: data goes where the ranks met.
  */
 #include "tcp.h"
 
@@ -130,7 +130,9 @@ static void find_strange(struct way *w)
     give_up(w, EPROTO);
 }
 
-/* Rank 0 of another comm: of one that is made at the same time, as the pairs of elastic averaging are, or a stranger. */
+/*
+ * Rank 0 of another comm: of one that is made at the same time, as the pairs of elastic averaging are, or a stranger.
+ */
 static void find_other(struct way *w, const struct plait_tcp_id *id)
 {
     if (id->kind != PLAIT_ID_DERIVED) {

@@ -48,8 +48,9 @@ static inline enum plait_status plait_enter(struct plait_comm *comm, const char 
 }
 
 /*
- * The same of a call that works in the comm's memory without its lock: until plait_leave() others are refused. A load and
- * two stores, none of them locked: threads that enter within the few nanoseconds between load and store are both let in.
+ * The same of a call that works in the comm's memory without its lock: until plait_leave() others are refused. A load
+ * and two stores, none of them locked: threads that enter within the few nanoseconds between load and store are both
+ * let in.
  */
 static inline enum plait_status plait_enter_alone(struct plait_comm *comm, const char *name, enum plait_op op,
                                                   const struct plait_call *call)

@@ -204,15 +204,15 @@ static enum plait_status find(struct plait_comm *comm, const struct plait_args *
 }
 
 /*
- * The largest part (a->count) decides whether the operation is tiny; if it is not, its plan is that of parts of any size,
- * without a count.
+ * The largest part (a->count) decides whether the operation is eager; if it is not, its plan is that of parts of any
+ * size, without a count.
  */
 static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, const struct plait_call *call)
 {
-    if (a->queue != NULL || a->count * plait_dtype_size(a->type) > plait_most_tiny_block(comm, a->coll))
+    if (a->queue != NULL || a->count * plait_dtype_size(a->type) > plait_most_eager_block(comm, a->coll))
         a->count = 0;
     const enum plait_status status = find(comm, a, call);
-    if (status != PLAIT_OK || a->count == 0 || comm->last->selection.tiny)
+    if (status != PLAIT_OK || a->count == 0 || comm->last->selection.eager)
         return status;
     a->count = 0; /* the caller asks for an algorithm that is not */
     return find(comm, a, call);
@@ -297,7 +297,7 @@ static inline __attribute__((always_inline)) enum plait_status sized_inside(stru
     if (status != PLAIT_OK)
         return plait_refuse(plait_device_cannot(comm, status, &a));
     a.count = s->sizes.known;
-    if (again && a.count > 0 && comm->last->selection.tiny && plait_fits_too(comm->last, &a) && a.queue == NULL &&
+    if (again && a.count > 0 && comm->last->selection.eager && plait_fits_too(comm->last, &a) && a.queue == NULL &&
         !plait_must_queue(comm, call))
         return plait_run(comm, comm->last, a.in, a.out, &s->sizes, call);
     return run(comm, &a, call);

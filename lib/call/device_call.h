@@ -6,9 +6,9 @@
 #include "operation/run.h"
 
 /*
- * Where do the buffers of a call lie, and does that fit how it is called? *queue becomes the stream's, or, of a blocking
- * call, the comm's own; NULL: the processor's memory. bytes: of each buffer; 0: it is not used. size: of an element
- * of what is combined, to which memory of a GPU must be aligned; else 1.
+ * Where do the buffers of a call lie, and does that fit how it is called? *queue becomes the stream's, or, of a
+ * blocking call, the comm's own; NULL: the processor's memory. bytes: of each buffer; 0: it is not used. size: of an
+ * element of what is combined, to which memory of a GPU must be aligned; else 1.
  */
 enum plait_status plait_device_find(struct plait_comm *comm, const char *name, const void *in, size_t in_bytes,
                                     const void *out, size_t out_bytes, size_t size, const struct plait_call *call,

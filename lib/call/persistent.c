@@ -56,7 +56,7 @@ static __attribute__((noinline)) void share(struct plait_request *r)
 }
 
 /*
- * A tiny operation of a comm that is idle: what this rank gives is put where the others take it, and they wait for
+ * An eager operation of a comm that is idle: what this rank gives is put where the others take it, and they wait for
  * nothing more of this one. So nobody has to drive it before its holder waits, or the comm is called again: it takes no
  * lock. Of what may be lent others may wait until this rank has taken it: that is driven by whoever waits.
  */
@@ -64,8 +64,8 @@ static bool start_alone(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
 
-    if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.tiny || r->job.scale != NULL || r->stream != NULL ||
-        r->job.work.arg != NULL || comm->owner != NULL ||
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.eager || r->job.scale != NULL ||
+        r->stream != NULL || r->job.work.arg != NULL || comm->owner != NULL ||
         plait_must_queue(comm, NULL)) /* a fusion's ready() counts without a lock */
         return false;
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
@@ -77,8 +77,8 @@ static bool start_alone(struct plait_request *r)
     comm->running = true;
     atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
     comm->run->work.epilogue = NULL;
-    plait_run_begin_tiny(comm, &r->job, r->job.in);
-    if (!comm->run->given || r->job.o->tiny.lends) /* who lends waits until this rank takes */
+    plait_run_begin_eager(comm, &r->job, r->job.in);
+    if (!comm->run->given || r->job.o->eager.lends) /* who lends waits until this rank takes */
         share(r);
     return true;
 }
@@ -101,7 +101,7 @@ enum plait_status plait_run_again(struct plait_request *r)
     if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || r->queue != NULL || plait_must_queue(r->comm, NULL))
         return start(r, true);
     atomic_store_explicit(&r->comm->inside, "plait_run_again", memory_order_relaxed);
-    if (!r->job.o->selection.tiny || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
+    if (!r->job.o->selection.eager || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
         return plait_leave(r->comm, plait_run_job(r->comm, &r->job));
     return plait_leave(r->comm, plait_run(r->comm, r->job.o, r->job.in, r->job.out, &r->job.sizes, NULL));
 }

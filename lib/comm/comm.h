@@ -5,7 +5,7 @@
  * A rank has a control block in its arena (struct plait_control): how far it is, what it offers, why it has failed.
  * The others map it read-only. struct plait_peer is another rank as this one sees it. struct plait_comm is one rank's
  * end of a communicator. record.h is the ring of a rank's last operations, port.h a rank's place in a network,
- * bells.h how a rank that sleeps is woken.
+ * doorbells.h how a rank that sleeps is woken.
  *
  * The room promises: every field that others read has one writer, its owner. Fields that are written at different
  * times lie in different cache lines.
@@ -36,13 +36,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define PLAIT_LINE        64 /* bytes of a cache line, and of everything that must not share one */
-#define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole lines */
-#define PLAIT_WINDOW      16    /* messages on the way from one rank to another */
-#define PLAIT_POST_DATA   352   /* payload that travels in the lines that offer it */
-#define PLAIT_TINY_MAX    32768 /* bytes that a rank can give without the engine */
-#define PLAIT_TINY_RANKS  64    /* ranks that all read each other */
-#define PLAIT_NFLIGHT     4     /* slices in flight */
+#define PLAIT_LINE         64 /* bytes of a cache line, and of everything that must not share one */
+#define PLAIT_ROUND_UP(n)  (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole lines */
+#define PLAIT_WINDOW       16    /* messages on the way from one rank to another */
+#define PLAIT_MAILBOX_DATA 352   /* payload that travels in the lines that offer it */
+#define PLAIT_EAGER_MAX    32768 /* bytes that a rank can give without the engine */
+#define PLAIT_EAGER_RANKS  64    /* ranks that all read each other */
+#define PLAIT_NFLIGHT      4     /* slices in flight */
 
 /* Fetch lines that are about to be written. */
 static inline void plait_expect(const void *data, size_t bytes)
@@ -61,19 +61,19 @@ static inline void plait_expect(const void *data, size_t bytes)
 #endif
 
 /* An offered message: three pairs of lines; processors fetch the second one of a pair with the first. */
-struct plait_post {
+struct plait_mailbox {
     _Alignas(2 * PLAIT_LINE) _Atomic uint64_t word; /* fingerprint << 32 | number + 1; written last */
     uint64_t address; /* offset in the sender's arena; within one process, the address itself */
     uint64_t bytes;
-    uint64_t note;                 /* the sender's */
-    uint8_t data[PLAIT_POST_DATA]; /* of messages that fit; address points here then */
+    uint64_t note;                    /* the sender's */
+    uint8_t data[PLAIT_MAILBOX_DATA]; /* of messages that fit; address points here then */
 };
-_Static_assert(sizeof(struct plait_post) == 6 * PLAIT_LINE, "pairs of lines");
+_Static_assert(sizeof(struct plait_mailbox) == 6 * PLAIT_LINE, "pairs of lines");
 
 #define PLAIT_BESIDE_WORD 48   /* bytes that fit into its line */
-#define PLAIT_TINY_SOME   1024 /* bytes that fit into a small slot */
-#define PLAIT_TINY_SMALL  16   /* small slots, used in turn */
-#define PLAIT_TINY_LARGE  2    /* large ones; both powers of two */
+#define PLAIT_EAGER_SOME  1024 /* bytes that fit into a small slot */
+#define PLAIT_EAGER_SMALL 16   /* small slots, used in turn */
+#define PLAIT_EAGER_LARGE 2    /* large ones; both powers of two */
 #define PLAIT_LIES_HERE   0    /* in its slot, */
 #define PLAIT_LIES_PAST   1    /* where it was written past the caches */
 
@@ -82,8 +82,8 @@ struct plait_ranks { /* first, first + 1 .., n of them, around the comm */
 };
 
 /*
- * A slot of what a rank gives in a tiny operation. What does not fit beside the word lies pages away from it: processors
- * learn that who misses a word reads what is near it then, and fetch that while it is still written.
+ * A slot of what a rank gives in an eager operation. What does not fit beside the word lies pages away from it:
+ * processors learn that who misses a word reads what is near it then, and fetch that while it is still written.
  */
 struct plait_given {
     _Alignas(PLAIT_LINE) _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
@@ -96,7 +96,7 @@ struct plait_given {
 
 /*
  * A rank's control block of one comm, in its arena. Only the owner writes it; others read. Lines
- * that are written at different times are apart. posts and acks follow, [PLAIT_NPOSTED][nrank][PLAIT_WINDOW] each.
+ * that are written at different times are apart. mailboxes and acks follow, [PLAIT_NMAILBOX][nrank][PLAIT_WINDOW] each.
  */
 struct plait_control {
     _Alignas(PLAIT_LINE) struct plait_shown shown;
@@ -112,13 +112,15 @@ struct plait_control {
     _Atomic uint32_t away; /* and it waits, and has given up that processor meanwhile */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
-    /* The first of them of which this rank does not know that all have called it alike; 0: it knows of all. Before done */
+    /*
+     * The first of them of which this rank does not know that all have called it alike; 0: it knows of all. Before done
+     */
     _Atomic uint64_t unheard;
     _Atomic double seen;   /* clock when this rank last looked around, which it does while it waits */
-    _Atomic uint64_t took; /* the last tiny operation in which others lent what they gave, all of which was read */
+    _Atomic uint64_t took; /* the last eager operation in which others lent what they gave, all of which was read */
 
-    _Alignas(PLAIT_LINE) _Atomic uint32_t asleep; /* waits on the others' bells */
-    _Alignas(PLAIT_LINE) _Atomic uint32_t bell;   /* futex; counts wakes by this rank */
+    _Alignas(PLAIT_LINE) _Atomic uint32_t asleep;   /* waits on the others' doorbells */
+    _Alignas(PLAIT_LINE) _Atomic uint32_t doorbell; /* futex; counts wakes by this rank */
 
     _Alignas(PLAIT_LINE) _Atomic int32_t failed; /* status of the comm on this rank; text first */
     _Atomic uint32_t failing;                    /* somebody writes the text */
@@ -129,41 +131,41 @@ struct plait_control {
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     struct plait_message_ring messages;
-    struct plait_given small[PLAIT_TINY_SMALL], large[PLAIT_TINY_LARGE];
+    struct plait_given small[PLAIT_EAGER_SMALL], large[PLAIT_EAGER_LARGE];
     _Alignas(PLAIT_LINE) struct plait_copies copies[PLAIT_LEND_ROWS];
-    _Alignas(PLAIT_LINE) uint8_t small_data[PLAIT_TINY_SMALL][PLAIT_TINY_SOME];
-    uint8_t large_data[PLAIT_TINY_LARGE][PLAIT_TINY_MAX];
-    struct plait_post post[];
+    _Alignas(PLAIT_LINE) uint8_t small_data[PLAIT_EAGER_SMALL][PLAIT_EAGER_SOME];
+    uint8_t large_data[PLAIT_EAGER_LARGE][PLAIT_EAGER_MAX];
+    struct plait_mailbox mailbox[];
 };
 
 static inline size_t plait_control_bytes(uint32_t nrank)
 {
     return sizeof(struct plait_control) +
-           PLAIT_NPOSTED * (size_t)nrank * PLAIT_WINDOW * (sizeof(struct plait_post) + sizeof(_Atomic uint32_t));
+           PLAIT_NMAILBOX * (size_t)nrank * PLAIT_WINDOW * (sizeof(struct plait_mailbox) + sizeof(_Atomic uint32_t));
 }
 
 /* What rank `of`'s owner has offered to rank `to`, and acknowledged to rank `to` (number + 1 of the last per slot). */
-static inline struct plait_post *plait_control_post(const struct plait_control *of, enum plait_channel channel,
-                                                    uint32_t nrank, uint32_t to)
+static inline struct plait_mailbox *plait_control_mailbox(const struct plait_control *of, enum plait_channel channel,
+                                                          uint32_t nrank, uint32_t to)
 {
-    return (struct plait_post *)(uintptr_t)&of->post[((size_t)channel * nrank + to) * PLAIT_WINDOW];
+    return (struct plait_mailbox *)(uintptr_t)&of->mailbox[((size_t)channel * nrank + to) * PLAIT_WINDOW];
 }
 
 static inline _Atomic uint32_t *plait_control_ack(const struct plait_control *of, enum plait_channel channel,
                                                   uint32_t nrank, uint32_t to)
 {
-    return (_Atomic uint32_t *)(uintptr_t)&of->post[PLAIT_NPOSTED * (size_t)nrank * PLAIT_WINDOW] +
+    return (_Atomic uint32_t *)(uintptr_t)&of->mailbox[PLAIT_NMAILBOX * (size_t)nrank * PLAIT_WINDOW] +
            ((size_t)channel * nrank + to) * PLAIT_WINDOW;
 }
 
 struct plait_peer { /* another rank (or this one), as this rank sees it */
     const struct plait_control *control;
     struct plait_process *process;           /* NULL: on another host; then */
-    struct plait_mirror *mirror;             /* `control` is this one's; else NULL */
+    struct plait_replica *replica;           /* `control` is this one's; else NULL */
     struct plait_link *link[PLAIT_NCHANNEL]; /* made at the first message; NULL for this rank */
     struct plait_lending lending;
     double waited;     /* seconds of long waits for it */
-    uint64_t finished; /* operations, as last looked up for tiny.c */
+    uint64_t finished; /* operations, as last looked up for eager.c */
 };
 
 struct plait_unread { /* a message that came and could not be read */
@@ -196,15 +198,17 @@ struct plait_owner {
     const char *whose; /* "a fusion's; plait_fusion_destroy() ends both" */
     /* One turn, under the comm's lock. Something moved? */
     bool (*turn)(struct plait_owner *self, bool rarely);
-    /* What does this rank lack for the operation in progress, which it has not called? Nothing is written when nothing. */
+    /*
+     * What does this rank lack for the operation in progress, which it has not called? Nothing is written when nothing.
+     */
     void (*excuse)(const struct plait_owner *self, uint32_t rank, char *text, size_t room);
 };
 
 struct plait_request;
 
 /*
- * What goes on in a comm beside the operation in progress: pending collectives and messages, which are of rooms above this
- * one. All with the comm's lock held.
+ * What goes on in a comm beside the operation in progress: pending collectives and messages, which are of rooms above
+ * this one. All with the comm's lock held.
  */
 struct plait_drive {
     /* One turn of everything. Something moved? rarely: the caller does not poll all the time. */
@@ -219,10 +223,10 @@ struct plait_drive {
 
 struct plait_comm {
     uint32_t rank, nrank;
-    uint32_t generation;       /* fork.h: in a forked child nothing else may be used */
-    _Atomic uint32_t open;     /* the same while it may be called; 0 before it is there, when finalized or suspended */
-    _Atomic bool there;        /* it has been created */
-    struct plait_birth *birth; /* of a comm that is created in the background; else NULL */
+    uint32_t generation;   /* fork.h: in a forked child nothing else may be used */
+    _Atomic uint32_t open; /* the same while it may be called; 0 before it is there, when finalized or suspended */
+    _Atomic bool there;    /* it has been created */
+    struct plait_async_creation *async_creation; /* of a comm that is created in the background; else NULL */
     struct plait_control *own;
     struct plait_peer *peers; /* [nrank] */
     struct plait_port *port;  /* its network (port.h); NULL: it has none */
@@ -245,8 +249,8 @@ struct plait_comm {
     enum plait_log_level alarm; /* of the line that says its failure; who is there to see others die: a warning */
     /*
      * Of servers among themselves: seconds in which a rank that is waited for is to be seen once. While they wait they
-     * look around every few turns, so one that is not seen is stopped or elsewhere. PLAIT_FOREVER: nothing depends on it
-     * now. 0: another comm.
+     * look around every few turns, so one that is not seen is stopped or elsewhere. PLAIT_FOREVER: nothing depends on
+     * it now. 0: another comm.
      */
     _Atomic double patience;
     struct plait_unique_id id_bytes; /* where its ranks met; zeroes: nowhere */
@@ -275,7 +279,7 @@ struct plait_comm {
 
     void *scaled; /* [scaled_bytes] library memory for inputs of pre-multiplied sums */
     size_t scaled_bytes;
-    size_t most_tiny[PLAIT_NCOLL]; /* + 1: see plait_most_tiny_block(); 0: not known yet */
+    size_t most_eager[PLAIT_NCOLL]; /* + 1: see plait_most_eager_block(); 0: not known yet */
     struct plait_slots *slots; /* of the last operation whose blocks differ in size (collv.c); NULL before the first */
 
     struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
@@ -312,7 +316,7 @@ struct plait_comm {
     struct plait_request *kept;             /* the same, given back by calls that waited themselves */
     struct plait_messages *messages;        /* message.h; NULL before the first */
 
-    struct plait_comm *next_retired; /* comm.c */
+    struct plait_comm *next_torn_down; /* comm.c */
 };
 
 /*
@@ -329,7 +333,7 @@ static inline bool plait_comm_inherited(const struct plait_comm *comm)
 }
 
 /* Is it still created in the background, or was that in vain? Then it has rank, nrank and name, and nothing else. */
-static inline bool plait_comm_unborn(const struct plait_comm *comm)
+static inline bool plait_comm_uncreated(const struct plait_comm *comm)
 {
     return !atomic_load_explicit(&comm->there, memory_order_acquire);
 }
@@ -343,6 +347,5 @@ enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char
 
 /* Is a thread inside such a call? Then no other may call: the error of `call`. PLAIT_OK: none is. */
 enum plait_status plait_comm_is_inside(const struct plait_comm *comm, const char *call);
-
 
 #endif

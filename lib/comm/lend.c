@@ -6,15 +6,17 @@
 #include <string.h>
 
 /*
- * Of a cost that was less than the last one; one that was more counts for half. What is slow now and then is mostly something
- * else: a dozen copies in a row that find nothing in their caches, after another program's turn, are not to change the way.
+ * Of a cost that was less than the last one; one that was more counts for half. What is slow now and then is mostly
+ * something else: a dozen copies in a row that find nothing in their caches, after another program's turn, are not to
+ * change the way.
  */
 #define KEPT 0.94F
 /* No copy counts for more than so many times the last cost: one that loses its processor would rule its way out. */
 #define MOST 2
 /*
- * Of a staged block of several slices sender and receiver wait for each other (but see plait_passed.others), and it drives others
- * out of the caches; no copy's time has that in it. See RATIONALE for where the two are that it was measured at.
+ * Of a staged block of several slices sender and receiver wait for each other (but see plait_passed.others), and it
+ * drives others out of the caches; no copy's time has that in it. See RATIONALE for where the two are that it was
+ * measured at.
  */
 #define WAITS 1.4F
 /* Times what the best way costs: what costs more is dear, see lend.h. */

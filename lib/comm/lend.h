@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a block, or a message, passes from memory that the receiver does not map: lent, that is, read by it through the
- * kernel, once; or staged, that is, copied by its sender into shared memory, through the caches or past them, and by the
- * receiver out of it.
+ * kernel, once; or staged, that is, copied by its sender into shared memory, through the caches or past them, and by
+ * the receiver out of it.
  *
- * Which takes less time is a matter of the machine (how much a call costs, whether the two share a cache: if not, a line
- * that the receiver has read last costs its writer as much as ten that go past the caches) and changes while a virtual
- * one runs. So all are measured as messages go: each rank says in its control block what its copies cost, and now and
- * then a way that is not in use is tried. The sender decides alone, for each block, whose slices all go one way, and
- * nothing is agreed; but two that send to each other had better go the same way, so it is the mean of both ranks' costs
- * that counts, which both see alike. A cost is of one collective, or of messages alone, and of blocks of one size, to
- * within a factor of two: where both ranks copy at the same time a line costs more than where one does, and a slice of
- * what fits a cache half of one of what does not.
+ * Which takes less time is a matter of the machine (how much a call costs, whether the two share a cache: if not, a
+ * line that the receiver has read last costs its writer as much as ten that go past the caches) and changes while a
+ * virtual one runs. So all are measured as messages go: each rank says in its control block what its copies cost, and
+ * now and then a way that is not in use is tried. The sender decides alone, for each block, whose slices all go one
+ * way, and nothing is agreed; but two that send to each other had better go the same way, so it is the mean of both
+ * ranks' costs that counts, which both see alike. A cost is of one collective, or of messages alone, and of blocks of
+ * one size, to within a factor of two: where both ranks copy at the same time a line costs more than where one does,
+ * and a slice of what fits a cache half of one of what does not.
  *
- * Vectors that go without the engine (tiny.c) are staged one way or the other by the same costs, those of the first who
- * takes them.
+ * Vectors that go without the engine (eager.c) are staged one way or the other by the same costs, those of the first
+ * who takes them.
  *
  * The first blocks of a collective and a size go all ways in turn, PLAIT_LEND_ROUND of them by each, or one of
- * PLAIT_LEND_WHOLE bytes, until all costs are known and each was tried PLAIT_LEND_FIRST times: the kernel's first copy of a
- * block finds its own books of the pages in no cache, and what was staged before drove the block out of them. So lent comes
- * first, and a round of a way that is dear, costs more than one and a half times the best, ends after PLAIT_LEND_CHANCE
- * blocks. Then the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY, of what is dear every
- * fourth time.
+ * PLAIT_LEND_WHOLE bytes, until all costs are known and each was tried PLAIT_LEND_FIRST times: the kernel's first copy
+ * of a block finds its own books of the pages in no cache, and what was staged before drove the block out of them. So
+ * lent comes first, and a round of a way that is dear, costs more than one and a half times the best, ends after
+ * PLAIT_LEND_CHANCE blocks. Then the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY, of
+ * what is dear every fourth time.
  */
 #ifndef PLAIT_LIB_COMM_LEND_H
 #define PLAIT_LIB_COMM_LEND_H
@@ -46,15 +46,18 @@
 #define PLAIT_LEND_ROWS   ((PLAIT_NCOLL + 1) * PLAIT_LEND_SIZES) /* of costs */
 
 /*
- * Of shorter copies the first FIRST and one of TIMED are timed; after so many rounds only in one round of SPARED: the clock, and the wait for what was
- * stored to leave, take as long as the smallest copy.
+ * Of shorter copies the first FIRST and one of TIMED are timed; after so many rounds only in one round of SPARED: the
+ * clock, and the wait for what was stored to leave, take as long as the smallest copy.
  */
 #define PLAIT_LEND_LONG   ((size_t)128 << 10)
 #define PLAIT_LEND_TIMED  3
 #define PLAIT_LEND_SURE   16
 #define PLAIT_LEND_SPARED 4
 
-/* What was staged of blocks of this size, or above, may be written past the caches; one of so many copies tries what is not in use. */
+/*
+ * What was staged of blocks of this size, or above, may be written past the caches; one of so many copies tries what is
+ * not in use.
+ */
 #define PLAIT_LEND_BEYOND 7 /* of the rows of a collective: 1 MiB, about a core's cache */
 #define PLAIT_LEND_OUT    32
 
@@ -64,8 +67,8 @@ struct plait_comm;
 enum plait_passing { PLAIT_PASS_LENT, PLAIT_PASS_STAGED, PLAIT_PASS_PAST, PLAIT_NPASSING };
 
 /*
- * PAST: staged past the caches; OUT: to where it belongs past them, of what is longer than they are. What a receiver reduces it
- * takes from the stage by that, or copies by TAKING_LENT and then reduces by COMBINING.
+ * PAST: staged past the caches; OUT: to where it belongs past them, of what is longer than they are. What a receiver
+ * reduces it takes from the stage by that, or copies by TAKING_LENT and then reduces by COMBINING.
  */
 enum plait_copying {
     PLAIT_STAGING,
@@ -128,8 +131,8 @@ void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *t
                       struct plait_passed m);
 
 /*
- * What was staged, to where it belongs and is not read again meanwhile. The sender sees what the better way to write costs.
- * Of blocks that are not beyond caches trial.h decides that, by whole operations; of messages alone nothing.
+ * What was staged, to where it belongs and is not read again meanwhile. The sender sees what the better way to write
+ * costs. Of blocks that are not beyond caches trial.h decides that, by whole operations; of messages alone nothing.
  */
 void plait_lend_take(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_passed m);
 

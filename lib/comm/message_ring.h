@@ -3,9 +3,10 @@
  * The ring of a rank's last sends and receives, in its arena, beside that of its collectives (record.h). Many are on
  * the way at once and they end in any order, so each record says itself whether it has ended.
  *
- * A message gets its record when it is the first of its queue, or goes past it, as a collective gets one when it begins; in that order,
- * whatever happened to those before. When later messages have taken its place and it still waits, it gets another: what
- * a rank hangs in is in its ring. The clock is read only for messages of several slices and in long waits.
+ * A message gets its record when it is the first of its queue, or goes past it, as a collective gets one when it
+ * begins; in that order, whatever happened to those before. When later messages have taken its place and it still
+ * waits, it gets another: what a rank hangs in is in its ring. The clock is read only for messages of several slices
+ * and in long waits.
  *
  * Read while it is written, as the other ring: `place` is zeroed first and written last.
  */

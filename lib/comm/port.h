@@ -6,8 +6,8 @@
  *     plait_port_address(comm->port, ..)    goes to all ranks, in an allgather
  *     plait_port_lead(comm->port, r, ..)    for each rank r that is to be reached this way
  *
- * After that plait_connect() makes links over it to those ranks (transports/net.c; ports are in transports/port.c). plait_port_close() ends
- * it, with everything that is on the way, before the comm's memory is given back.
+ * After that plait_connect() makes links over it to those ranks (transports/net.c; ports are in transports/port.c).
+ * plait_port_close() ends it, with everything that is on the way, before the comm's memory is given back.
  *
  * A port is used under the rules of its comm: by the one thread that calls it, or with its lock held.
  */

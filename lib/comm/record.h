@@ -3,9 +3,9 @@
  * The ring of a rank's last collectives, in its arena: what each was, when it began, how far it is. Sends and receives
  * have another (message_ring.h).
  *
- * Two parts. The *record* says what was called; every operation writes one, with plain stores and no clock, as a tiny
+ * Two parts. The *record* says what was called; every operation writes one, with plain stores and no clock, as an eager
  * all-reduce takes less time than reading the clock three times. The *progress* says when and how far; the engine
- * stamps it at the start of each operation, a tiny operation only when it waits longer than the spin. A record whose
+ * stamps it at the start of each operation, an eager operation only when it waits longer than the spin. A record whose
  * progress carries another sequence number was therefore shorter than the spin, and its neighbours bracket its time.
  *
  * Other ranks and plait-info --dump read the ring while it is written, of processes that run, hang or are stopped. So
@@ -118,7 +118,10 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
 /* ", 1 of 4 slices, 23 of 72 steps"; "" where it is not known. */
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room);
 
-/* "allreduce #12 (1048576 float32 sum, ring)" or "recv #3 from rank 2 (1000 float32)", and how far it is while it runs. For errors and warnings. */
+/*
+ * "allreduce #12 (1048576 float32 sum, ring)" or "recv #3 from rank 2 (1000 float32)", and how far it is while it runs.
+ * For errors and warnings.
+ */
 void plait_operation_name(const struct plait_operation *o, char *text, size_t room);
 
 /* The same with bytes, state, time before `now` and whom it waits for: a line of a listing. */

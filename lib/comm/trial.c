@@ -54,8 +54,8 @@ static unsigned cheapest(const struct plait_trial *t)
 }
 
 /*
- * A full round has every way in turn. Others try the ways to write results twice (there and back: operations of two kinds may
- * alternate); a short one whether the other way to share is better still, once.
+ * A full round has every way in turn. Others try the ways to write results twice (there and back: operations of two
+ * kinds may alternate); a short one whether the other way to share is better still, once.
  */
 static unsigned way_at(const struct plait_trial *t, uint32_t place)
 {

@@ -7,7 +7,8 @@
  * the caches saves reading lines that are overwritten, unless they are cached already. So neither a constant
  * nor a measurement at start-up decides: operations of one size try all four combinations in a *round*, which comes
  *
- * - with the second operation of a size, as the first meets cold memory (of results alone with operation LENT); with operation
+ * - with the second operation of a size, as the first meets cold memory (of results alone with operation LENT); with
+ * operation
  *   EARLY; every PERIOD operations;
  * - when large operations cost clearly more or less than the round promised. There a wrong way costs milliseconds,
  *   and PERIOD operations are seconds. A round that then changes nothing makes the next one wait longer.

@@ -128,7 +128,7 @@ static enum plait_status show(struct plait_comm *comm)
     enum plait_status status = plait_arena_get(0, &arena);
 
     if (status == PLAIT_OK)
-        status = plait_arena_alloc(sizeof *d->shown + lines * (sizeof(struct plait_post) + sizeof(uint32_t)) +
+        status = plait_arena_alloc(sizeof *d->shown + lines * (sizeof(struct plait_mailbox) + sizeof(uint32_t)) +
                                        comm->nrank * sizeof(uint64_t),
                                    &memory);
     if (status != PLAIT_OK)
@@ -291,8 +291,8 @@ void plait_device_retire(struct plait_comm *comm, void *memory)
 /* ---- Operations ------------------------------------------------------------------------------------ */
 
 /*
- * A graph's operations wait for those of graphs that are launched later. Streams that share a hardware queue wait for each
- * other; without graphs that is no matter (device_comm.h).
+ * A graph's operations wait for those of graphs that are launched later. Streams that share a hardware queue wait for
+ * each other; without graphs that is no matter (device_comm.h).
  */
 static enum plait_status check_queues(const struct plait_comm *comm)
 {
@@ -383,8 +383,8 @@ enum plait_status plait_device_broke(struct plait_comm *comm)
 }
 
 /*
- * What a failed rank's streams were made to pass may still read and write the others' memory. Those that are dead, stopped
- * or broken are not waited for long: what they use stays theirs then, until the process ends.
+ * What a failed rank's streams were made to pass may still read and write the others' memory. Those that are dead,
+ * stopped or broken are not waited for long: what they use stays theirs then, until the process ends.
  */
 static bool others_are_quiet(const struct plait_comm *comm)
 {
@@ -432,7 +432,10 @@ void plait_device_settle(struct plait_comm *comm)
     d->lost |= !others_are_quiet(comm);
 }
 
-/* The stream of one that has called an operation that this rank has not, or sends what it does not receive, gives its flags. */
+/*
+ * The stream of one that has called an operation that this rank has not, or sends what it does not receive, gives its
+ * flags.
+ */
 static bool flags_are_to_come(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room device: what a communicator has on a GPU, made when it is first called with memory of one. device_maps.c maps
- * other processes' memory, device_stage.c pins memory for other hosts, device_watch.c sees to streams of a communicator
- * that has failed. The room knows nothing of CUDA, which is a plug-in (plugin/device.h).
+ * The room device: what a communicator has on a GPU, made when it is first called with memory of one. device_maps.c
+ * maps other processes' memory, device_stage.c pins memory for other hosts, device_watch.c sees to streams of a
+ * communicator that has failed. The room knows nothing of CUDA, which is a plug-in (plugin/device.h).
  *
  * What a comm has on a device, made when it is first called with memory of one.
  *
@@ -12,12 +12,12 @@
  * as the message that says where the data lies is offered after it was: whatever the plan, the streams cannot wait for
  * each other in a circle, not even where several of them are one.
  *
- * A rank's flags are in its own memory, two for each message that may be on the way from or to each other rank: the data
- * has arrived; what this rank gave was read. The other rank gives them and this one takes them, so that all are 0 when
- * nothing is under way: what a graph captured can be replayed as often as one likes.
+ * A rank's flags are in its own memory, two for each message that may be on the way from or to each other rank: the
+ * data has arrived; what this rank gave was read. The other rank gives them and this one takes them, so that all are 0
+ * when nothing is under way: what a graph captured can be replayed as often as one likes.
  *
- * What goes into graphs has flags and memory of its own. So a graph may run beside the comm's other operations, on another
- * stream and in no order with them; two graphs may not run beside each other.
+ * What goes into graphs has flags and memory of its own. So a graph may run beside the comm's other operations, on
+ * another stream and in no order with them; two graphs may not run beside each other.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_COMM_H
 #define PLAIT_LIB_DEVICE_DEVICE_COMM_H
@@ -40,10 +40,11 @@ struct plait_device_shown {
     uint64_t flags;               /* address of the flags, [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
     struct plait_lent flags_lent; /* their allocation */
     struct plait_lent lent[PLAIT_NLENT]; /* number n, from 1, in place n % PLAIT_NLENT */
-    struct plait_post post[]; /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block; then */
-};                            /* how many flags it has given to each rank: [nrank] of 64 bits */
+    /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block; then */
+    struct plait_mailbox mailbox[];
+}; /* how many flags it has given to each rank: [nrank] of 64 bits */
 
-enum { PLAIT_NFLAGGED = PLAIT_NCHANNEL - PLAIT_NPOSTED }; /* channels */
+enum { PLAIT_NFLAGGED = PLAIT_NCHANNEL - PLAIT_NMAILBOX }; /* channels */
 
 enum plait_flag { PLAIT_FLAG_ARRIVED, PLAIT_FLAG_READ };
 
@@ -53,18 +54,21 @@ static inline size_t plait_flag_words(uint32_t nrank)
     return (size_t)PLAIT_NFLAGGED * nrank * 2 * PLAIT_WINDOW;
 }
 
-/* Where, in the flags of the rank that takes it, the flag of message `number` from or to `rank` is; of a graph's, or not. */
+/*
+ * Where, in the flags of the rank that takes it, the flag of message `number` from or to `rank` is; of a graph's, or
+ * not.
+ */
 static inline uint64_t plait_flag(uint64_t flags, uint32_t nrank, enum plait_channel channel, uint32_t rank,
                                   bool captured, enum plait_flag which, uint32_t number)
 {
-    const uint64_t line = ((uint64_t)(channel - PLAIT_NPOSTED) * nrank + rank) * 2 + (uint64_t)which;
+    const uint64_t line = ((uint64_t)(channel - PLAIT_NMAILBOX) * nrank + rank) * 2 + (uint64_t)which;
     return flags + (captured * plait_flag_words(nrank) + line * PLAIT_WINDOW + number % PLAIT_WINDOW) * 4;
 }
 
 static inline _Atomic uint64_t *plait_device_given(const struct plait_device_shown *of, uint32_t nrank, uint32_t to)
 {
     const size_t lines = (size_t)PLAIT_NFLAGGED * nrank * PLAIT_WINDOW;
-    const char *acks = (const char *)(of->post + lines);
+    const char *acks = (const char *)(of->mailbox + lines);
     return (_Atomic uint64_t *)(uintptr_t)(acks + lines * sizeof(uint32_t)) + to;
 }
 
@@ -151,8 +155,8 @@ enum plait_status plait_device_broke(struct plait_comm *comm);
 void plait_device_settle(struct plait_comm *comm);
 
 /*
- * Of a comm that has not failed, and that this rank leaves: do others' streams still wait for this one? Then it fails, so
- * that they end, and can be waited for.
+ * Of a comm that has not failed, and that this rank leaves: do others' streams still wait for this one? Then it fails,
+ * so that they end, and can be waited for.
  */
 bool plait_device_leaves_some(struct plait_comm *comm);
 void plait_device_comm_destroy(struct plait_comm *comm);

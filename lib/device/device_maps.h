@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of other processes' devices, as it is mapped in this one: each allocation once for each device, whichever comms
- * and ranks of this process use it. A driver maps no allocation into a place where one that was freed meanwhile is still
- * mapped; so what lay where a new one lies is closed first, for all who have it.
+ * Memory of other processes' devices, as it is mapped in this one: each allocation once for each device, whichever
+ * comms and ranks of this process use it. A driver maps no allocation into a place where one that was freed meanwhile
+ * is still mapped; so what lay where a new one lies is closed first, for all who have it.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_MAPS_H
 #define PLAIT_LIB_DEVICE_DEVICE_MAPS_H
@@ -31,8 +31,8 @@ struct plait_mappable { /* what another process has shown */
 bool plait_device_is_taken(const struct plait_mappable *what);
 
 /*
- * Map it, or take a share of what is mapped already, and close what lies there and was freed: nothing on a queue may use
- * that any more. NULL, or why it cannot be mapped.
+ * Map it, or take a share of what is mapped already, and close what lies there and was freed: nothing on a queue may
+ * use that any more. NULL, or why it cannot be mapped.
  */
 const char *plait_device_map(const struct plait_mappable *what, struct plait_mapped **out);
 

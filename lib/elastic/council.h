@@ -27,7 +27,9 @@ uint32_t plait_council_awaited(const struct plait_council *c, struct plait_reque
 enum plait_decision plait_council_hear(struct plait_council *c, uint32_t server, enum plait_status status,
                                        uint32_t *worker);
 
-/* No worker is left, which may be said again: what to wait for is the others' end. Server 0 tells them when all have. */
+/*
+ * No worker is left, which may be said again: what to wait for is the others' end. Server 0 tells them when all have.
+ */
 void plait_council_close(struct plait_council *c);
 
 /* The error that names the server that was lost, as this thread's last; or PLAIT_OK. */

@@ -49,7 +49,7 @@ struct plait_note {
     uint64_t behind;  /* updates by others since its last exchange */
     double pull;
 };
-_Static_assert(sizeof(struct plait_note) <= PLAIT_POST_DATA, "it travels in one line");
+_Static_assert(sizeof(struct plait_note) <= PLAIT_MAILBOX_DATA, "it travels in one line");
 
 /*
  * Where a worker says, in its arena, what it has asked all servers for: who finds it dead looks here, and all find the

@@ -25,8 +25,8 @@ enum { WORKER, SERVER };
 /* ---- Comms ------------------------------------------------------------------------------------------------- */
 
 /*
- * Pairs without a common rank are made at once: in round r server s meets worker (r + s) mod n, if there is one, n being
- * the larger number of both.
+ * Pairs without a common rank are made at once: in round r server s meets worker (r + s) mod n, if there is one, n
+ * being the larger number of both.
  */
 static enum plait_status make_comms(struct plait_elastic *e)
 {

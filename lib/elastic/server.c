@@ -325,8 +325,8 @@ static bool has_workers(const struct shift *s)
 }
 
 /*
- * All that this thread waits for, who was served last at the end. Other servers come first, as there are few messages of
- * theirs for each exchange, and workers wait for them; and last, when no worker is left.
+ * All that this thread waits for, who was served last at the end. Other servers come first, as there are few messages
+ * of theirs for each exchange, and workers wait for them; and last, when no worker is left.
  */
 static uint32_t list_awaited(struct shift *s)
 {

@@ -133,8 +133,8 @@ static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
 }
 
 /*
- * Of an exchange, what server s gave is applied; of a reading, copied to `out`. A server that gives up says so before it
- * uses the slot for other things.
+ * Of an exchange, what server s gave is applied; of a reading, copied to `out`. A server that gives up says so before
+ * it uses the slot for other things.
  */
 static enum plait_status take(struct plait_elastic *e, const struct plait_pair_end *end, float *out)
 {

@@ -2,7 +2,7 @@
 #include "bind.h"
 
 #include "base/status.h"
-#include "eager/tiny.h"
+#include "eager/eager.h"
 #include "failure/report.h"
 #include "plan/plan_check.h"
 #include "prog.h"
@@ -40,25 +40,25 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, enum pl
 }
 
 /* Here nothing but the sizes matters: what the call and PLAIT_ALGO ask for may still rule it out. */
-static size_t find_most_tiny(const struct plait_comm *comm, enum plait_coll coll)
+static size_t find_most_eager(const struct plait_comm *comm, enum plait_coll coll)
 {
-    size_t may = 0, may_not = PLAIT_TINY_MAX + 1;
+    size_t may = 0, may_not = PLAIT_EAGER_MAX + 1;
     char spec[PLAIT_MAX_SPEC];
     struct plait_wish wish;
 
     wish_of(comm, coll, PLAIT_SUM, true, false, &plait_no_wishes, spec, &wish);
     while (may_not - may > 1) {
         const size_t bytes = (may + may_not) / 2;
-        *(plait_fits_tiny(coll, comm->nrank, bytes, &wish) ? &may : &may_not) = bytes;
+        *(plait_fits_eager(coll, comm->nrank, bytes, &wish) ? &may : &may_not) = bytes;
     }
     return may;
 }
 
-size_t plait_most_tiny_block(struct plait_comm *comm, enum plait_coll coll)
+size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll)
 {
-    if (comm->most_tiny[coll] == 0)
-        comm->most_tiny[coll] = find_most_tiny(comm, coll) + 1;
-    return comm->most_tiny[coll] - 1;
+    if (comm->most_eager[coll] == 0)
+        comm->most_eager[coll] = find_most_eager(comm, coll) + 1;
+    return comm->most_eager[coll] - 1;
 }
 
 /* A barrier runs as the all-reduce of nothing. */
@@ -197,7 +197,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
 
     wish_of(comm, o->coll, o->op, o->sized, o->device, &o->call, spec, &wish);
     status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
-    if (status == PLAIT_OK && !o->selection.tiny)
+    if (status == PLAIT_OK && !o->selection.eager)
         status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG && !o->selection.divides, &o->prog);
     if (status != PLAIT_OK)
         return status;
@@ -212,10 +212,10 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->place = plait_place_of_in(&o->geometry, comm->rank, o->count * o->size);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
-    if (o->selection.tiny)
-        o->tiny = plait_tiny_plan(o, o->count * o->size, comm->nrank, comm->rank, !comm->oversubscribed);
+    if (o->selection.eager)
+        o->eager = plait_eager_plan(o, o->count * o->size, comm->nrank, comm->rank, !comm->oversubscribed);
     else if (o->selection.split > 0)
-        o->tiny = plait_tiny_plan(o, o->selection.split, comm->nrank, comm->rank, false);
+        o->eager = plait_eager_plan(o, o->selection.split, comm->nrank, comm->rank, false);
     o->claim = o->selection.alg->claim(o->selection.alg, &shape);
     o->tally = find_tally(comm, o);
     if (o->tally == NULL)
@@ -299,7 +299,7 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
 
     if (comm == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: %s is NULL", comm == NULL ? "comm" : "out");
-    if (plait_comm_unborn(comm))
+    if (plait_comm_uncreated(comm))
         return plait_comm_is_closed(comm, "plait_comm_choose");
     if ((unsigned)coll >= PLAIT_NCOLL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_choose: coll is %d, which is no enum plait_coll", (int)coll);

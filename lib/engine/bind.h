@@ -45,8 +45,11 @@ static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_
  */
 enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *options);
 
-/* Blocks that differ in size, in memory of the host: bytes of the largest, where all ranks know it, with which it may be tiny. */
-size_t plait_most_tiny_block(struct plait_comm *comm, enum plait_coll coll);
+/*
+ * Blocks that differ in size, in memory of the host: bytes of the largest, where all ranks know it, with which it may
+ * be eager.
+ */
+size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll);
 
 /* From now on its sums are multiplied by this factor, which the ranks must have in common. Nobody runs it now. */
 void plait_bind_factor(struct plait_op_plan *o, double factor);

@@ -23,7 +23,7 @@ static void reduce_mixed(const struct plait_run *run, const struct plait_flight 
 /* Will a SEND of this result be staged? */
 static bool is_staged(const struct plait_run *run, const struct plait_instr *in, const char *to, size_t bytes)
 {
-    if (!in->sent || bytes <= PLAIT_POST_DATA)
+    if (!in->sent || bytes <= PLAIT_MAILBOX_DATA)
         return false;
     for (uint32_t k = 0; k < in->nsuccessor; k++) {
         const struct plait_instr *next = &run->prog->instrs[run->prog->successors[in->successor + k]];

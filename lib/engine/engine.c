@@ -5,7 +5,7 @@
 #include "combine.h"
 #include "device/device_comm.h"
 #include "device_steps.h"
-#include "eager/tiny.h"
+#include "eager/eager.h"
 #include "failure/failure.h"
 #include "progress/wait.h"
 #include "step.h"
@@ -75,7 +75,7 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
     if (!link->transport->ready(link, number))
         return false;
     link->past_out = false;
-    if (bytes <= PLAIT_POST_DATA && run->queue == NULL) {
+    if (bytes <= PLAIT_MAILBOX_DATA && run->queue == NULL) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, note, data, bytes, true);
     } else if ((way = plait_way_of_message(run, link, in, data, bytes)) == PLAIT_PASS_LENT) {
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
@@ -254,7 +254,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     uint32_t n = 0;
 
     if (run->slots && run->fits && most > 0)
-        n = plait_tiny_awaited(run, ranks, 1);
+        n = plait_eager_awaited(run, ranks, 1);
     if (run->queue != NULL && run->comm->device->nstaging > 0 && most > 0) /* for its own queue, before any other */
         ranks[n++] = run->comm->rank;
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {

@@ -6,7 +6,7 @@
 #include "comm/port.h"
 #include "device/device_comm.h"
 #include "device_steps.h"
-#include "eager/tiny.h"
+#include "eager/eager.h"
 #include "engine.h"
 #include "failure/failure.h"
 #include "failure/report.h"
@@ -15,7 +15,7 @@
 
 #include <stdio.h>
 
-#define LOOK_EVERY PLAIT_TINY_SMALL /* operations from and to a root between looks at what the others called */
+#define LOOK_EVERY PLAIT_EAGER_SMALL /* operations from and to a root between looks at what the others called */
 
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
 {
@@ -83,13 +83,13 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
 }
 
 /*
- * Ranks that do not hear of each other have not compared what they called; and who gave may be ahead. They may never have
- * to wait for each other, so now and then they look.
+ * Ranks that do not hear of each other have not compared what they called; and who gave may be ahead. They may never
+ * have to wait for each other, so now and then they look.
  */
 static inline enum plait_status end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
 {
-    if (o->selection.tiny || o->selection.split > 0)
-        plait_tiny_tell(comm, o);
+    if (o->selection.eager || o->selection.split > 0)
+        plait_eager_tell(comm, o);
     if (comm->sequence - comm->looked < LOOK_EVERY)
         return PLAIT_OK;
     comm->looked = comm->sequence;
@@ -137,14 +137,14 @@ static void enter_engine(struct plait_comm *comm, const struct plait_job *job, u
     plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), nslice, nslice * job->o->prog->ninstr);
 }
 
-void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, const void *in)
+void plait_run_begin_eager(struct plait_comm *comm, const struct plait_job *job, const void *in)
 {
     const uint64_t word = next_word(comm, job->o);
 
     comm->limit = job->deadline;
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &job->o->what, memory_order_release);
-    plait_tiny_begin(comm, job->o, &job->sizes, word, in, job->out);
+    plait_eager_begin(comm, job->o, &job->sizes, word, in, job->out);
 }
 
 /* Small blocks through slots and at the same time large ones, if there are any, through the engine. */
@@ -153,9 +153,9 @@ static enum plait_status begin_split(struct plait_comm *comm, const struct plait
     struct plait_run *run = comm->run;
 
     run->slots = true;
-    run->rest = !plait_tiny_has_all(job->o, &job->sizes, comm->nrank);
+    run->rest = !plait_eager_has_all(job->o, &job->sizes, comm->nrank);
     if (!run->rest) {
-        plait_run_begin_tiny(comm, job, job->in);
+        plait_run_begin_eager(comm, job, job->in);
         return PLAIT_OK;
     }
     run->word = next_word(comm, job->o);
@@ -179,10 +179,10 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     comm->run->work = job->work;
     comm->run->queue = NULL;
     comm->run->slots = comm->run->rest = false;
-    if (o->selection.tiny) {
+    if (o->selection.eager) {
         if (job->work.prologue != NULL)
             job->work.prologue(job->work.arg, 0, o->count);
-        plait_run_begin_tiny(comm, job, in);
+        plait_run_begin_eager(comm, job, in);
         return PLAIT_OK;
     }
     if (o->selection.split > 0)
@@ -191,11 +191,11 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     return plait_engine_begin(comm, job, in);
 }
 
-/* Of a tiny operation, which is one slice. */
-static enum plait_status turn_tiny(struct plait_comm *comm, bool *moved, bool *ended)
+/* Of an eager operation, which is one slice. */
+static enum plait_status turn_eager(struct plait_comm *comm, bool *moved, bool *ended)
 {
     const struct plait_run *run = comm->run;
-    const enum plait_status status = plait_tiny_turn(comm, moved, ended);
+    const enum plait_status status = plait_eager_turn(comm, moved, ended);
 
     if (status == PLAIT_OK && *ended && run->work.epilogue != NULL)
         run->work.epilogue(run->work.arg, 0, run->o->count);
@@ -214,7 +214,7 @@ static enum plait_status turn_split(struct plait_comm *comm, bool *moved, bool *
     run->rest &= !all;
     if (status == PLAIT_OK && run->slots && (!run->rest || run->fits)) {
         all = false;
-        status = plait_tiny_turn(comm, &more, &all);
+        status = plait_eager_turn(comm, &more, &all);
         run->slots = !all;
     }
     *moved |= more;
@@ -225,7 +225,7 @@ static enum plait_status turn_split(struct plait_comm *comm, bool *moved, bool *
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
     const struct plait_selection *s = &comm->run->o->selection;
-    enum plait_status status = s->tiny        ? turn_tiny(comm, moved, ended)
+    enum plait_status status = s->eager       ? turn_eager(comm, moved, ended)
                                : s->split > 0 ? turn_split(comm, moved, ended)
                                               : plait_engine_turn(comm, moved, ended);
 
@@ -279,9 +279,9 @@ static __attribute__((noinline)) enum plait_status run_as_job(struct plait_comm 
 enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
                             const struct plait_sizes *v, const struct plait_call *call)
 {
-    const bool tiny = o->selection.tiny || (o->selection.split > 0 && plait_tiny_has_all(o, v, comm->nrank));
+    const bool eager = o->selection.eager || (o->selection.split > 0 && plait_eager_has_all(o, v, comm->nrank));
 
-    if (!tiny || (call != NULL && call->scale != NULL))
+    if (!eager || (call != NULL && call->scale != NULL))
         return run_as_job(comm, o, in, out, v, call);
     if (PLAIT_GUARDS)
         comm->limit = call != NULL ? call->deadline : 0;
@@ -289,7 +289,7 @@ enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan 
     const uint64_t word = next_word(comm, o);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
-    enum plait_status status = plait_tiny_run(comm, o, v, word, in, out);
+    enum plait_status status = plait_eager_run(comm, o, v, word, in, out);
     if (status == PLAIT_OK)
         status = end(comm, o);
     plait_fpenv_leave(environment);

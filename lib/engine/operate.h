@@ -17,8 +17,8 @@ enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *end
 /* It failed: what it has put on a device's queue is its end. */
 void plait_run_stop(struct plait_comm *comm);
 
-/* A tiny one, with the input as it is after scaling: it cannot fail. */
-void plait_run_begin_tiny(struct plait_comm *comm, const struct plait_job *job, const void *in);
+/* An eager one, with the input as it is after scaling: it cannot fail. */
+void plait_run_begin_eager(struct plait_comm *comm, const struct plait_job *job, const void *in);
 
 /* An operation that this rank cannot begin for want of a resource: the others must not wait for it. */
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);

@@ -2,12 +2,12 @@
 /*
  * A bound plan: what the engine runs. Immutable, free of sizes and addresses, kept for the comm's life.
  *
- * Binding numbers the messages, reverses the dependencies, and fuses: a RECV whose data only the
- * next REDUCE reads is not copied; the REDUCE reads the sender's memory (the RECV is *borrowed* and
- * released when the REDUCE is done; what lies where it is not mapped is landed first, and released then). A whole canonical combination of n sources becomes one
- * REDUCE of n. Fusing delays the release, so it is done only where it cannot change what waits for
- * what: either every other dependency of the REDUCE is an ancestor of the RECV, or the comm's
- * whole fused graph has been proved free of deadlock.
+ * Binding numbers the messages, reverses the dependencies, and fuses: a RECV whose data only the next REDUCE reads is
+ * not copied; the REDUCE reads the sender's memory (the RECV is *borrowed* and released when the REDUCE is done; what
+ * lies where it is not mapped is landed first, and released then). A whole canonical combination of n sources becomes
+ * one REDUCE of n. Fusing delays the release, so it is done only where it cannot change what waits for what: either
+ * every other dependency of the REDUCE is an ancestor of the RECV, or the comm's whole fused graph has been proved free
+ * of deadlock.
  */
 #ifndef PLAIT_LIB_ENGINE_PROG_H
 #define PLAIT_LIB_ENGINE_PROG_H
@@ -21,8 +21,8 @@
 enum plait_fusing { PLAIT_FUSE_NONE, PLAIT_FUSE_LOCAL, PLAIT_FUSE_PROVED };
 
 /*
- * The k-th slot of a span as one number for each piece of memory: slots of OUT, of IN, of TMP. In place, slots of IN and
- * OUT with the same block are one.
+ * The k-th slot of a span as one number for each piece of memory: slots of OUT, of IN, of TMP. In place, slots of IN
+ * and OUT with the same block are one.
  */
 static inline uint32_t plait_place(const struct plait_plan *plan, const struct plait_geometry *g,
                                    struct plait_span span, uint32_t k)
@@ -39,7 +39,9 @@ static inline uint32_t plait_place(const struct plait_plan *plan, const struct p
 /* How many there are. */
 uint32_t plait_nplace(const struct plait_plan *plan);
 
-/* Do two spans of n slots share memory, but not slot by slot? Then a REDUCE must not read the one and write the other. */
+/*
+ * Do two spans of n slots share memory, but not slot by slot? Then a REDUCE must not read the one and write the other.
+ */
 bool plait_overlaps_shifted(const struct plait_plan *plan, const struct plait_geometry *g, struct plait_span x,
                             struct plait_span y, uint32_t n);
 

@@ -83,8 +83,8 @@ static enum plait_status choose_fusing(struct plait_plan *const *plans, struct p
 }
 
 /*
- * Partial sums may be wider than other values, and only results are divided, so that a step cannot have both in one span.
- * Every rank looks at the steps of all: it is refused on all or on none.
+ * Partial sums may be wider than other values, and only results are divided, so that a step cannot have both in one
+ * span. Every rank looks at the steps of all: it is refused on all or on none.
  */
 static enum plait_status find_kinds(struct plait_plan **plans, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, unsigned char *kinds)
@@ -188,7 +188,10 @@ static enum plait_status emit_others(const struct plait_alg *alg, const struct p
     return status;
 }
 
-/* As much as is right whichever plan a rank runs; if nothing is, as what all ranks know, unless this rank asks for more. */
+/*
+ * As much as is right whichever plan a rank runs; if nothing is, as what all ranks know, unless this rank asks for
+ * more.
+ */
 static enum plait_status settle_fusing(const struct plait_plan *own, struct plait_plan *const *plans,
                                        struct plait_plan *const *others, const char *spec, bool hop,
                                        enum plait_fusing *out)
@@ -243,8 +246,8 @@ static enum plait_status see_kinds(struct plait_plan *const *plans, const char *
 }
 
 /*
- * Of a caller's algorithm: is the root's plan in place right beside the plans of the others, who do not know of it? What it
- * sends them must be of the same kind, too, as kinds have widths.
+ * Of a caller's algorithm: is the root's plan in place right beside the plans of the others, who do not know of it?
+ * What it sends them must be of the same kind, too, as kinds have widths.
  */
 static enum plait_status check_root_inplace(const char *spec, const struct plait_shape *common,
                                             struct plait_plan **plans, struct plait_plan *other, bool *right)

@@ -8,9 +8,9 @@
 #define PLAIT_MOST_PROVED 64 /* ranks up to which the whole fused graph is proved at bind: 2 ms there */
 
 /*
- * The shape as all ranks know it. Whether a rank works in place only it knows: the library's plans have the same messages
- * either way, and of a rooted collective only the root's differ. A caller's algorithm of another collective may send
- * other values in place, so there all ranks must do the same.
+ * The shape as all ranks know it. Whether a rank works in place only it knows: the library's plans have the same
+ * messages either way, and of a rooted collective only the root's differ. A caller's algorithm of another collective
+ * may send other values in place, so there all ranks must do the same.
  */
 struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct plait_shape *shape);
 

@@ -4,14 +4,15 @@
  *
  * All-reduce and barrier:
  *
- *   tiny (see below)                     one-shot, without the engine
+ *   eager (see below)                     one-shot, without the engine
  *   2 ranks, or ranks that share processors, each reading at most 128 KiB of the others
  *                                        one-shot: a step less
  *   at most 64 ranks                     two-shot: every byte is combined once and crosses once
  *   more ranks, up to 64 KiB             binomial: fewest messages
  *   more ranks                           halving-doubling: two-shot's volume in log P messages
  *
- * The others: at most 64 ranks direct (everyone reads what it needs where it lies, one step; tiny, see below); more ranks
+ * The others: at most 64 ranks direct (everyone reads what it needs where it lies, one step; eager, see below); more
+ * ranks
  *
  *   reduce-scatter                       ring
  *   all-gather, all-to-all               up to 4 KiB of each rank bruck, then ring and direct
@@ -25,73 +26,74 @@
  * host's ranks are not neighbours. The others of more than two ranks:
  *
  *   reduce-scatter, all-gather           where a host's ranks are neighbours, from 64 KiB of each rank, ring
- *   broadcast, reduce                    up to 4 KiB of at most 8 ranks direct; up to 64 KiB, or in the canonical order,
+ *   broadcast, reduce                    up to 4 KiB of at most 8 ranks direct; up to 64 KiB, or in the canonical
+ *   order,
  *                                        binomial; then a chain
  *
  * and what is not said here as on one machine.
  *
- * Tiny (tiny.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 16 KiB (its IN), in an
- * all-reduce of more than two ranks 8 KiB; when ranks share processors 4 KiB for each of them if that is more (and 32 KiB
- * at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And each takes
- * at most 128 KiB. Where blocks differ in size twice as much: all count as the largest, which where two alone know a size
- * is the largest that is small (split). Measured on two processors, 2 ranks (Zen 5, docs/performance.md); all-reduces of
- * more ranks take equally long both ways near 8 KiB (Zen 4, up to 8 ranks).
+ * Eager (eager.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 16 KiB (its IN), in
+ * an all-reduce of more than two ranks 8 KiB; when ranks share processors 4 KiB for each of them if that is more (and
+ * 32 KiB at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And
+ * each takes at most 128 KiB. Where blocks differ in size twice as much: all count as the largest, which where two
+ * alone know a size is the largest that is small (split). Measured on two processors, 2 ranks (Zen 5,
+ * docs/performance.md); all-reduces of more ranks take equally long both ways near 8 KiB (Zen 4, up to 8 ranks).
  */
+#include "select.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "comm/comm.h"
-#include "eager/tiny.h"
+#include "eager/eager.h"
 #include "operation/arguments.h"
 #include "prog.h"
 #include "prove.h"
-#include "select.h"
 
 #include <plait/topology.h>
 
 #include <stdio.h>
 #include <string.h>
 
-#define TINY           "tiny: everyone reads what it needs from where its owner put it, one step"
-#define MOST_DIRECT    PLAIT_TINY_RANKS /* ranks that all talk to each other */
-#define MOST_TINY      16384            /* bytes that a rank gives; */
-#define MOST_ONE_SHOT  8192      /* the same in an all-reduce of more than two, which has another plan of two steps; */
-#define MOST_TINY_EACH 4096      /* for each rank, when they share processors */
-#define MOST_READ      (1 << 17) /* bytes that a rank takes */
-#define MOST_BINOMIAL  (1 << 16) /* bytes */
-#define MOST_FEW       4096      /* bytes */
-#define MOST_FAR_SHOT  4096      /* bytes that every rank sends every other, over hosts, */
-#define MOST_FAR_RANKS 8         /* of so many at most */
-#define MOST_FAR_PAIR  (1 << 17) /* bytes that two ranks send each other, as much as in two steps of half of it */
-#define SMALLEST_SLICE ((size_t)64 << 10)
-#define LINK_RATE      4e9 /* bytes per second: with a few slices on the way, latency is then a small part of them */
-#define ONE_WAY        16  /* slices of a vector that goes one way */
-#define OVERSUBSCRIBED 4   /* times longer are slices of blocks there */
+#define EAGER           "eager: everyone reads what it needs from where its owner put it, one step"
+#define MOST_DIRECT     PLAIT_EAGER_RANKS /* ranks that all talk to each other */
+#define MOST_EAGER      16384             /* bytes that a rank gives; */
+#define MOST_ONE_SHOT   8192      /* the same in an all-reduce of more than two, which has another plan of two steps; */
+#define MOST_EAGER_EACH 4096      /* for each rank, when they share processors */
+#define MOST_READ       (1 << 17) /* bytes that a rank takes */
+#define MOST_BINOMIAL   (1 << 16) /* bytes */
+#define MOST_FEW        4096      /* bytes */
+#define MOST_FAR_SHOT   4096      /* bytes that every rank sends every other, over hosts, */
+#define MOST_FAR_RANKS  8         /* of so many at most */
+#define MOST_FAR_PAIR   (1 << 17) /* bytes that two ranks send each other, as much as in two steps of half of it */
+#define SMALLEST_SLICE  ((size_t)64 << 10)
+#define LINK_RATE       4e9 /* bytes per second: with a few slices on the way, latency is then a small part of them */
+#define ONE_WAY         16  /* slices of a vector that goes one way */
+#define OVERSUBSCRIBED  4   /* times longer are slices of blocks there */
 
-bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
+bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
-    const size_t given = plait_tiny_bytes(coll, nrank, bytes, w->sized);
-    size_t most = coll == PLAIT_ALLREDUCE && nrank > 2 ? MOST_ONE_SHOT : MOST_TINY;
+    const size_t given = plait_eager_bytes(coll, nrank, bytes, w->sized);
+    size_t most = coll == PLAIT_ALLREDUCE && nrank > 2 ? MOST_ONE_SHOT : MOST_EAGER;
 
-    if (w->oversubscribed && most < (size_t)nrank * MOST_TINY_EACH)
-        most = (size_t)nrank * MOST_TINY_EACH;
+    if (w->oversubscribed && most < (size_t)nrank * MOST_EAGER_EACH)
+        most = (size_t)nrank * MOST_EAGER_EACH;
     if (w->sized)
         most *= 2;
     return !(w->sized && bytes == 0) && !w->paced && !w->far && !w->device && nrank <= MOST_DIRECT && given <= most &&
-           given <= PLAIT_TINY_MAX && bytes * (nrank - 1) <= MOST_READ;
+           given <= PLAIT_EAGER_MAX && bytes * (nrank - 1) <= MOST_READ;
 }
 
-size_t plait_most_tiny(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
+size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
 {
     size_t bytes = MOST_READ;
 
-    while (bytes > 0 && !plait_fits_tiny(coll, nrank, bytes, w))
+    while (bytes > 0 && !plait_fits_eager(coll, nrank, bytes, w))
         bytes /= 2;
     return bytes;
 }
 
-static bool fits_tiny(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
+static bool fits_eager(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
-    return plait_fits_tiny(shape->coll, shape->nrank, bytes, w);
+    return plait_fits_eager(shape->coll, shape->nrank, bytes, w);
 }
 
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank)
@@ -110,7 +112,7 @@ bool plait_is_of_library(const struct plait_alg *alg)
     return false;
 }
 
-/* The library's plans that tiny.c is; the caller's of the same name are run as they are. */
+/* The library's plans that eager.c is; the caller's of the same name are run as they are. */
 static bool is_one_step(const struct plait_alg *alg)
 {
     return plait_is_of_library(alg) && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
@@ -186,8 +188,8 @@ static const char *others_over_hosts(const struct plait_shape *shape, size_t byt
 static const char *allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
                                      const char **why)
 {
-    if (fits_tiny(shape, bytes, w)) {
-        *why = TINY;
+    if (fits_eager(shape, bytes, w)) {
+        *why = EAGER;
         return "one-shot";
     }
     if (w->far)
@@ -219,8 +221,8 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
     const char *far = w->far ? others_over_hosts(shape, bytes, w, why) : NULL;
     if (far != NULL)
         return far;
-    if (fits_tiny(shape, bytes, w)) {
-        *why = TINY;
+    if (fits_eager(shape, bytes, w)) {
+        *why = EAGER;
         return "direct";
     }
     if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
@@ -263,8 +265,8 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
 }
 
 /*
- * Sums of such a type leave it where fp32 would hold them, so an average that keeps its partial sums in the type divides
- * the inputs. bfloat16 has the range of fp32, and the rule of float32 with it.
+ * Sums of such a type leave it where fp32 would hold them, so an average that keeps its partial sums in the type
+ * divides the inputs. bfloat16 has the range of fp32, and the rule of float32 with it.
  */
 static bool divides(enum plait_dtype type, enum plait_round round, uint32_t nrank, const struct plait_wish *w)
 {
@@ -273,8 +275,9 @@ static bool divides(enum plait_dtype type, enum plait_round round, uint32_t nran
 
 /*
  * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
- * lines. Where a vector goes one way, from or to a root, one rank stages or hands on while the other takes: several slices.
- * Blocks that ranks of one processor only move are cut into fewer: each slice may take them a change of process.
+ * lines. Where a vector goes one way, from or to a root, one rank stages or hands on while the other takes: several
+ * slices. Blocks that ranks of one processor only move are cut into fewer: each slice may take them a change of
+ * process.
  */
 static size_t choose_slice(const struct plait_shape *shape, const struct plait_claim *claim, bool once, size_t count,
                            size_t size, const struct plait_wish *w)
@@ -301,7 +304,10 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_c
     return bytes < size ? 1 : bytes / size;
 }
 
-/* Are blocks that differ in size cut into slices? Where all ranks know all sizes; where two know that of a block both cut it so. */
+/*
+ * Are blocks that differ in size cut into slices? Where all ranks know all sizes; where two know that of a block both
+ * cut it so.
+ */
 static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *w)
 {
     return (g->kind == PLAIT_KIND_PART && !g->rooted) || (!w->far && !w->device);
@@ -312,7 +318,7 @@ static uint64_t hash_of(const struct plait_shape *shape, const struct plait_sele
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
     const uint64_t numbers[] = {
         shape->coll, shape->nrank, shape->root,        plait_common_shape(s->alg, shape).inplace, s->slice, s->round,
-        s->tiny,     s->split,     shape->node != NULL
+        s->eager,    s->split,     shape->node != NULL
     };
 
     h = plait_hash(h, numbers, sizeof numbers);
@@ -341,9 +347,9 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.divides = divides(type, s.round, shape->nrank, w);
     if (s.divides)
         shape->inplace = plait_scales_inplace(shape->coll);
-    s.tiny = is_one_step(s.alg) && fits_tiny(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
-    if (w->sized && !s.tiny && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
-        s.split = plait_most_tiny(shape->coll, shape->nrank, w);
+    s.eager = is_one_step(s.alg) && fits_eager(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
+    if (w->sized && !s.eager && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
+        s.split = plait_most_eager(shape->coll, shape->nrank, w);
     const size_t taken = w->sized                             ? 0 /* way.c sees each block's size */
                          : geometry.kind == PLAIT_KIND_VECTOR ? bytes
                                                               : bytes * (shape->nrank - 1);
@@ -377,9 +383,9 @@ void plait_explain(const struct plait_selection *s, size_t size, struct plait_ch
                                   .round = s->round,
                                   .plan_hash = s->plan_hash };
     snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
-    snprintf(out->path, sizeof out->path, "%s", s->tiny ? "tiny" : s->split > 0 ? "tiny and engine" : "engine");
+    snprintf(out->path, sizeof out->path, "%s", s->eager ? "eager" : s->split > 0 ? "eager and engine" : "engine");
     snprintf(out->why, sizeof out->why, "%s%s", s->why,
-             s->once && !s->tiny && out->slice >= PLAIT_LEAST_ONCE
+             s->once && !s->eager && out->slice >= PLAIT_LEAST_ONCE
                  ? "; memory not the library's is staged or read through the kernel, as PLAIT_CMA says"
                  : "");
 }
@@ -394,7 +400,7 @@ enum plait_status plait_cannot_differ(const char *spec)
 static enum plait_status check_single(const struct plait_selection *s, const struct plait_shape *shape)
 {
     struct plait_plan *plan = NULL;
-    enum plait_status status = s->tiny ? PLAIT_OK : plait_plan_emit(s->alg, shape, 0, &plan);
+    enum plait_status status = s->eager ? PLAIT_OK : plait_plan_emit(s->alg, shape, 0, &plan);
 
     if (plan != NULL && !plait_moves_single_blocks(plan))
         status = plait_cannot_differ(s->spec);
@@ -408,18 +414,18 @@ static enum plait_status select_sized(struct plait_shape *shape, size_t most, en
 {
     const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
     const size_t known = (g.kind == PLAIT_KIND_PART && !g.rooted) || shape->nrank == 2 ? most : 0;
-    const bool small = plait_fits_tiny(shape->coll, shape->nrank, known * plait_dtype_size(type), w);
+    const bool small = plait_fits_eager(shape->coll, shape->nrank, known * plait_dtype_size(type), w);
     enum plait_status status = plait_select(shape, small ? known : 0, type, w, s);
 
-    if (status == PLAIT_OK && small && !s->tiny)
+    if (status == PLAIT_OK && small && !s->eager)
         status = plait_select(shape, 0, type, w, s);
     if (status == PLAIT_OK)
         status = check_single(s, shape);
     if (status == PLAIT_OK && most > 0)
         s->nslice = (most - 1) / s->slice + 1;
     if (status == PLAIT_OK && most > 0 && most * plait_dtype_size(type) <= s->split) {
-        s->tiny = true; /* for all ranks */
-        s->why = TINY;
+        s->eager = true; /* for all ranks */
+        s->why = EAGER;
     }
     return status;
 }

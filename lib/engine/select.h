@@ -7,19 +7,19 @@
 
 /*
  * A message from memory that is not shared can be read through the kernel, once, instead of being staged and read; one
- * that a root combines as well, into its result or memory of its own. Below PLAIT_LEAST_ONCE the call costs more. Above, lend.h
- * measures which takes less time for the two ends of a message. Where one rank takes more than MOST in all, of a reduce
- * from each, that is not all: in a gather staging gives others a part of what the root would do alone, in an all-gather
- * several find in a cache what was staged once, and of a long reduce slices are staged while others are combined. Measured
- * with 2 and 4 ranks on 2 cores (Sapphire and Emerald Rapids).
+ * that a root combines as well, into its result or memory of its own. Below PLAIT_LEAST_ONCE the call costs more.
+ * Above, lend.h measures which takes less time for the two ends of a message. Where one rank takes more than MOST in
+ * all, of a reduce from each, that is not all: in a gather staging gives others a part of what the root would do alone,
+ * in an all-gather several find in a cache what was staged once, and of a long reduce slices are staged while others
+ * are combined. Measured with 2 and 4 ranks on 2 cores (Sapphire and Emerald Rapids).
  */
 #define PLAIT_MOST_ONCE_GATHER    ((size_t)1 << 20)
 #define PLAIT_MOST_ONCE_ALLGATHER ((size_t)8 << 20)
 #define PLAIT_MOST_ONCE_REDUCE    ((size_t)512 << 10)
 
 /*
- * taken: bytes that one rank takes in all. oversubscribed: others' processors have a rank to run already, so none is free to
- * stage.
+ * taken: bytes that one rank takes in all. oversubscribed: others' processors have a rank to run already, so none is
+ * free to stage.
  */
 static inline bool plait_copies_once(enum plait_coll coll, size_t message, size_t taken, bool oversubscribed)
 {
@@ -50,13 +50,13 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
 };
 
 /*
- * Is this small enough for tiny.c? bytes: of the vector, or of a block; of blocks that differ in size of the largest, if
- * all ranks know it, else 0. wish: sized, oversubscribed, far and paced are read.
+ * Is this small enough for eager.c? bytes: of the vector, or of a block; of blocks that differ in size of the largest,
+ * if all ranks know it, else 0. wish: sized, oversubscribed, far and paced are read.
  */
-bool plait_fits_tiny(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);
+bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);
 
 /* The largest power of two of bytes that is; 0: none. */
-size_t plait_most_tiny(enum plait_coll coll, uint32_t nrank, const struct plait_wish *wish);
+size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *wish);
 
 /* Several, as the ranks' nodes say? NULL: one. */
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank);

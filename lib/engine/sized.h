@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks of different sizes, as the engine runs them. Where all ranks know all sizes (reduce-scatter-v, all-gather-v) all have
- * the slices of the largest block, and messages for each. Else a block's size is known to the two whom it concerns:
- * there is a message for each slice of it and no more, and with it goes the size of the block; a small one may go without the
- * engine (tiny.c).
+ * Blocks of different sizes, as the engine runs them. Where all ranks know all sizes (reduce-scatter-v, all-gather-v)
+ * all have the slices of the largest block, and messages for each. Else a block's size is known to the two whom it
+ * concerns: there is a message for each slice of it and no more, and with it goes the size of the block; a small one
+ * may go without the engine (eager.c).
  */
 #ifndef PLAIT_LIB_ENGINE_SIZED_H
 #define PLAIT_LIB_ENGINE_SIZED_H
@@ -26,7 +26,9 @@ static inline size_t plait_sized_block(const struct plait_run *run, uint32_t blk
     return slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
 }
 
-/* Elements that one rank takes in all, of blocks of mean size; where not all sizes are known, as if all were like this. */
+/*
+ * Elements that one rank takes in all, of blocks of mean size; where not all sizes are known, as if all were like this.
+ */
 static inline size_t plait_sized_taken(const struct plait_run *run, uint32_t blk)
 {
     const uint32_t nrank = run->prog->nrank;
@@ -47,7 +49,7 @@ static inline size_t plait_sized_elements(const struct plait_run *run, const str
     return left < f->n ? left : f->n;
 }
 
-/* A block between two that goes as in tiny.c. */
+/* A block between two that goes as in eager.c. */
 static inline bool plait_sized_small(const struct plait_run *run, uint32_t blk)
 {
     return run->o->selection.split > 0 && plait_sized_block(run, blk) * run->o->size <= run->o->selection.split;
@@ -78,8 +80,8 @@ static inline uint32_t plait_sized_slices(const struct plait_run *run, const str
 }
 
 /*
- * Is what came as this message of another size than expected, or the block that it is a slice of? Of any operation. It is
- * noted in run->wrong.
+ * Is what came as this message of another size than expected, or the block that it is a slice of? Of any operation. It
+ * is noted in run->wrong.
  */
 bool plait_sized_wrong(struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in,
                        uint32_t number, size_t sent, size_t expected);

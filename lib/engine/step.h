@@ -30,8 +30,8 @@ static inline size_t plait_step_bytes(const struct plait_run *run, const struct 
 }
 
 /*
- * Wide values have slots of their own: the caller's OUT has no room for them, and neighbouring slots of TMP are read as one
- * piece, so that all have one width.
+ * Wide values have slots of their own: the caller's OUT has no room for them, and neighbouring slots of TMP are read as
+ * one piece, so that all have one width.
  */
 static inline char *plait_step_address(const struct plait_run *run, const struct plait_flight *f, struct plait_span s,
                                        bool wide)

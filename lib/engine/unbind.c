@@ -2,8 +2,9 @@
 /*
  * A bound plan turned back into steps, and the checks of plans over these: what runs is what was proved.
  *
- * Everything that binding adds becomes slots of TMP behind the plan's own: messages that a REDUCE borrows, staged copies,
- * values kept in fp32, and partial results of a REDUCE of many sources. The dependencies are those that the engine follows.
+ * Everything that binding adds becomes slots of TMP behind the plan's own: messages that a REDUCE borrows, staged
+ * copies, values kept in fp32, and partial results of a REDUCE of many sources. The dependencies are those that the
+ * engine follows.
  */
 #include "prog.h"
 

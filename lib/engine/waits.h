@@ -19,10 +19,11 @@ void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint3
 enum plait_status plait_compare_messages(const struct plait_plan *x, const struct plait_plan *y, bool *same);
 
 /*
- * Do these plans run to the end when every send waits for its receive, at most PLAIT_WINDOW messages are on the way from
- * one rank to another, and steps of a rank with the same number in nodes[rank] are done at once?
+ * Do these plans run to the end when every send waits for its receive, at most PLAIT_WINDOW messages are on the way
+ * from one rank to another, and steps of a rank with the same number in nodes[rank] are done at once?
  *
- * others  others[r], with the same messages, is a plan that rank r may run in the place of plans[r]; or NULL. NULL: none
+ * others  others[r], with the same messages, is a plan that rank r may run in the place of plans[r]; or NULL. NULL:
+ *         none
  * nodes   nodes[r]: of the steps of plans[r], then of those of others[r]; overwritten where there is one
  */
 enum plait_status plait_prove_waits(struct plait_plan *const *plans, struct plait_plan *const *others,

@@ -6,8 +6,8 @@
 #include "flight.h"
 
 /*
- * Does trial.h find out how to write? Where nothing is combined each rank that has results for itself: how it writes them changes
- * little for others. Else if all ranks begin it with the same number of bytes, and hear of each other.
+ * Does trial.h find out how to write? Where nothing is combined each rank that has results for itself: how it writes
+ * them changes little for others. Else if all ranks begin it with the same number of bytes, and hear of each other.
  */
 static inline bool plait_way_is_tried(const struct plait_op_plan *o)
 {
@@ -21,8 +21,8 @@ void plait_way_choose(struct plait_run *run);
 void plait_way_report(struct plait_run *run);
 
 /*
- * The ways that a message may go: 1 << enum plait_passing. 0: there is no choice, or trial.h finds out how it is staged, in
- * operations that combine and that all ranks begin alike.
+ * The ways that a message may go: 1 << enum plait_passing. 0: there is no choice, or trial.h finds out how it is
+ * staged, in operations that combine and that all ranks begin alike.
  */
 unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_instr *in, size_t bytes);
 

@@ -2,7 +2,7 @@
 #include "failure.h"
 
 #include "base/status.h"
-#include "comm/bells.h"
+#include "comm/doorbells.h"
 #include "failure/remote/remote.h"
 #include "report.h"
 
@@ -75,8 +75,9 @@ enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status st
 }
 
 /*
- * An abort, which the culprit named, of which a rank heard that has done its part of the operation in progress: this one
- * needs nothing more of it. It fails the next operation. A comm that is revoked names no culprit: all operations end.
+ * An abort, which the culprit named, of which a rank heard that has done its part of the operation in progress: this
+ * one needs nothing more of it. It fails the next operation. A comm that is revoked names no culprit: all operations
+ * end.
  */
 static bool is_of_later(const struct plait_comm *comm, const struct plait_control *c, int32_t failed)
 {

@@ -37,7 +37,10 @@ enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status sta
 enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
                                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* This rank has aborted it, for `reason` (NULL: none given). Revoked: operations that it has completed end on others, too. */
+/*
+ * This rank has aborted it, for `reason` (NULL: none given). Revoked: operations that it has completed end on others,
+ * too.
+ */
 void plait_comm_announce_abort(struct plait_comm *comm, const char *reason, bool revoked);
 
 /* On this rank, or by plait_comm_abort() from another thread. */

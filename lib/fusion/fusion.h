@@ -60,8 +60,8 @@ struct plait_fusion {
     struct plait_queue *stream; /* the caller's, of the device whose memory all is (device.c); NULL: the processor's */
 
     /*
-     * [ntensor] the latest round in which it was marked: ready, or skipped (SKIPPED is set). In the arena: the others look
-     * here when they wait for this rank.
+     * [ntensor] the latest round in which it was marked: ready, or skipped (SKIPPED is set). In the arena: the others
+     * look here when they wait for this rank.
      */
     _Atomic uint32_t *marks;
     _Atomic uint32_t *waited;        /* [ntensor] the latest round that was waited for */
@@ -126,9 +126,9 @@ void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket);
 void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket);
 
 /*
- * The same on a device: on its comm's queue, after what is on the caller's stream when the last tensor is ready. A round
- * ends when all of it is on the queue; where results are looked at, when it has happened. Who waits makes the caller's
- * stream follow.
+ * The same on a device: on its comm's queue, after what is on the caller's stream when the last tensor is ready. A
+ * round ends when all of it is on the queue; where results are looked at, when it has happened. Who waits makes the
+ * caller's stream follow.
  */
 enum plait_status plait_fusion_check_device(const struct plait_fusion_options *options);
 enum plait_status plait_fusion_device_alloc(const struct plait_fusion *f, size_t bytes, void **out);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In pieces that stay in the first-level cache, each of which goes through kernels that do one thing: memory is read once
- * and written once. Pieces are so short that the processor reads the next one while it computes. A pass goes through NWAY
- * stretches side by side, as prefetchers work on a few lines of each page (docs/RATIONALE.md on their number and AHEAD).
+ * In pieces that stay in the first-level cache, each of which goes through kernels that do one thing: memory is read
+ * once and written once. Pieces are so short that the processor reads the next one while it computes. A pass goes
+ * through NWAY stretches side by side, as prefetchers work on a few lines of each page (docs/RATIONALE.md on their
+ * number and AHEAD).
  */
 #include "pass.h"
 

@@ -33,7 +33,9 @@ void plait_pass_convert(const struct plait_kernels *k, struct plait_vector to, s
 bool plait_pass_look(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                      double factor, bool past, double *square);
 
-/* Only the sum of squares, of floats. Not finite exactly when one is not, but of float64, where squares may overflow. */
+/*
+ * Only the sum of squares, of floats. Not finite exactly when one is not, but of float64, where squares may overflow.
+ */
 double plait_pass_squares(const struct plait_kernels *k, const void *data, enum plait_dtype type, size_t n);
 
 #endif

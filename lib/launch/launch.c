@@ -97,8 +97,8 @@ static size_t describe(const struct plait_launcher_says *says, char out[MOST_TEX
 }
 
 /*
- * A few ports that follow from the job and not from the secret: so ranks with another secret find rank 0, and say why they
- * are not let in.
+ * A few ports that follow from the job and not from the secret: so ranks with another secret find rank 0, and say why
+ * they are not let in.
  */
 static struct plait_ports ports_of(const struct plait_launcher_says *says, const struct plait_config *config,
                                    uint64_t hash)
@@ -200,8 +200,8 @@ static enum plait_status meet_by_pmix(const struct plait_launcher_says *says, co
 }
 
 /*
- * Processes of mpirun and of srun --mpi=pmix have PMIx. Where there is the plug-in it is what counts: some of the ranks may
- * have inherited a MASTER_ADDR that the others were not given.
+ * Processes of mpirun and of srun --mpi=pmix have PMIx. Where there is the plug-in it is what counts: some of the ranks
+ * may have inherited a MASTER_ADDR that the others were not given.
  */
 static enum plait_status meet_far(const struct plait_launcher_says *says, const struct plait_config *config,
                                   struct plait_unique_id *out)

@@ -44,8 +44,8 @@ static const char *const jobs[] = {
 };
 
 /*
- * What names a step of one. Not of a job that has its own name: mpirun's own host inherits a Slurm step that the others do
- * not have, and torchrun's agents may be a step each.
+ * What names a step of one. Not of a job that has its own name: mpirun's own host inherits a Slurm step that the others
+ * do not have, and torchrun's agents may be a step each.
  */
 static const char *const steps[] = { "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID" };
 
@@ -197,8 +197,8 @@ static enum plait_status read_job(const struct plait_environment *e, const struc
 }
 
 /*
- * PLAIT_ERR_CONFIG: another launcher started this process, as one of several: taken for single processes they would each
- * work alone. `found`: so did one of ours, alone.
+ * PLAIT_ERR_CONFIG: another launcher started this process, as one of several: taken for single processes they would
+ * each work alone. `found`: so did one of ours, alone.
  */
 static enum plait_status refuse_foreign(const struct plait_environment *e, bool found)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of a comm: what one rank makes before it meets the others (meet.c), and leaving without hurting late
- * readers (retire.c has what is left then). */
+ * readers (teardown.c has what is left then). */
 #include "life.h"
 
+#include "async_creation.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "birth.h"
 #include "call/creation.h"
 #include "call/drive.h"
 #include "comm/port.h"
@@ -24,7 +24,7 @@
 #include "progress/look.h"
 #include "progress/progress.h"
 #include "progress/wait.h"
-#include "retire.h"
+#include "teardown.h"
 
 #include <plait/topology.h>
 
@@ -228,7 +228,7 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
 {
     struct plait_comm *comm;
 
-    plait_retire(NULL);
+    plait_teardown(NULL);
     comm = calloc(1, sizeof *comm);
 
     if (comm == NULL)
@@ -320,7 +320,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     if (plait_in_group())
         return plait_group_make(create_now, &(struct plait_making){ *options, NULL }, sizeof(struct plait_making), NULL,
                                 out);
-    status = options->background == 1 ? plait_birth_begin(options, out) : plait_comm_make(options, NULL, out);
+    status = options->background == 1 ? plait_async_creation_begin(options, out) : plait_comm_make(options, NULL, out);
     errno = saved;
     return status;
 }
@@ -411,10 +411,10 @@ static bool is_inside(const struct plait_comm *comm, uint32_t rank)
 /*
  * After a failure, until the ranks that are inside an operation have noticed: milliseconds, or as long as one copy or
  * reduction takes. Threads of this process read the caller's memory, and none of them dies alone: for them without a
- * limit. Another process reads the arena, which stays, and the caller's memory through the kernel, which answers with an
- * error where nothing is there any more. What it reads from then on goes to its own buffers of a failed operation, and it
- * looks for failures before it reports anything it read: giving up on one that is stopped risks neither a fault nor a
- * wrong sum.
+ * limit. Another process reads the arena, which stays, and the caller's memory through the kernel, which answers with
+ * an error where nothing is there any more. What it reads from then on goes to its own buffers of a failed operation,
+ * and it looks for failures before it reports anything it read: giving up on one that is stopped risks neither a fault
+ * nor a wrong sum.
  */
 static void wait_for_insiders(struct plait_comm *comm)
 {
@@ -434,8 +434,8 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     const int saved = errno;
     enum plait_status status;
 
-    if (comm != NULL && comm->birth != NULL && !plait_comm_inherited(comm)) {
-        if (plait_birth_end(comm) != PLAIT_OK) { /* which plait_comm_status() has told */
+    if (comm != NULL && comm->async_creation != NULL && !plait_comm_inherited(comm)) {
+        if (plait_async_creation_end(comm) != PLAIT_OK) { /* which plait_comm_status() has told */
             plait_comm_discard(comm);
             return PLAIT_OK;
         }
@@ -458,7 +458,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
                    (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
     free_private(comm);
     plait_remote_depart(comm->remote);
-    plait_retire(comm);
+    plait_teardown(comm);
     plait_comms_alive--;
     errno = saved;
     return status;
@@ -470,7 +470,7 @@ enum plait_status plait_comm_abort(struct plait_comm *comm, const char *reason)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_abort: comm is NULL");
     if (plait_comm_inherited(comm))
         return plait_comm_is_closed(comm, "plait_comm_abort");
-    if (!plait_comm_unborn(comm) || !plait_birth_abort(comm))
+    if (!plait_comm_uncreated(comm) || !plait_async_creation_abort(comm))
         plait_comm_announce_abort(comm, reason, false);
     return PLAIT_OK;
 }

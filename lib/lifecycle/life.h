@@ -2,9 +2,9 @@
 /*
  * The room lifecycle: creation, division and end of communicators.
  *
- * life.c creates and destroys. meet.c compares what must be equal on all ranks and maps their arenas; birth.c does it
- * in the background. split.c makes communicators of others (split, duplicate, shrink), manage.c suspends, finalizes
- * and revokes. retire.c frees a communicator's memory when nobody reads it any more.
+ * life.c creates and destroys. meet.c compares what must be equal on all ranks and maps their arenas; async_creation.c
+ * does it in the background. split.c makes communicators of others (split, duplicate, shrink), manage.c suspends,
+ * finalizes and revokes. teardown.c frees a communicator's memory when nobody reads it any more.
  *
  * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one
  * error that names the culprit. Destroying waits for those who read, never for those who died.

@@ -104,7 +104,7 @@ const char *plait_comm_name(const struct plait_comm *comm)
 
 double plait_comm_waited(const struct plait_comm *comm, uint32_t peer)
 {
-    if (comm == NULL || peer >= comm->nrank || plait_comm_inherited(comm) || plait_comm_unborn(comm))
+    if (comm == NULL || peer >= comm->nrank || plait_comm_inherited(comm) || plait_comm_uncreated(comm))
         return 0;
     const bool locked = plait_comm_look(comm);
     const double waited = comm->peers[peer].waited;
@@ -146,7 +146,7 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
     if (out == NULL)
         return;
     memset(out, 0, sizeof *out);
-    if (comm == NULL || plait_comm_inherited(comm) || plait_comm_unborn(comm))
+    if (comm == NULL || plait_comm_inherited(comm) || plait_comm_uncreated(comm))
         return;
     const bool locked = plait_comm_look(comm);
     out->control = plait_control_bytes(comm->nrank);

@@ -232,7 +232,9 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
 
     for (uint32_t r = 0; r < comm->nrank; r++)
         nleader += m->leads[r] = is_leader(m, r);
-    /* All come before the first is kept, in a copy. Where ranks have one limit it must do for rank 0's sockets to all. */
+    /*
+     * All come before the first is kept, in a copy. Where ranks have one limit it must do for rank 0's sockets to all.
+     */
     status = plait_check_descriptors(m->leads[comm->rank] && nleader > 1 ? PLAIT_COMM_SHARES * (nleader - 1) + 1 : 0,
                                      comm->rank > 0 ? comm->nrank - 2 : 0, "a comm, to reach other processes");
     status = plait_bootstrap_agree(boot, status);
@@ -269,8 +271,8 @@ static void warn_of_strangers(const struct plait_comm *comm, const struct meetin
 }
 
 /*
- * Ranks of a machine for each processor that they may run on: of the machine with the most, rounded up. Ranks bound to one
- * each are not short of them.
+ * Ranks of a machine for each processor that they may run on: of the machine with the most, rounded up. Ranks bound to
+ * one each are not short of them.
  */
 static uint32_t most_a_processor(const struct plait_comm *comm, const struct meeting *m)
 {
@@ -292,16 +294,16 @@ static uint32_t most_a_processor(const struct plait_comm *comm, const struct mee
     return most;
 }
 
-/* A rank of another node has a mirror. */
-static enum plait_status mirror(struct plait_comm *comm, uint32_t rank, int pid)
+/* A rank of another node has a replica. */
+static enum plait_status replica(struct plait_comm *comm, uint32_t rank, int pid)
 {
     struct plait_peer *p = &comm->peers[rank];
 
-    p->mirror = plait_mirror_create(comm->id, rank, comm->nrank, comm->name);
-    if (p->mirror == NULL)
-        return plait_fail_memory("out of memory for the mirror of rank %u", rank);
-    p->mirror->pid = pid;
-    p->control = &p->mirror->control;
+    p->replica = plait_replica_create(comm->id, rank, comm->nrank, comm->name);
+    if (p->replica == NULL)
+        return plait_fail_memory("out of memory for the replica of rank %u", rank);
+    p->replica->pid = pid;
+    p->control = &p->replica->control;
     return PLAIT_OK;
 }
 
@@ -315,7 +317,7 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct mee
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
         struct plait_peer *p = &comm->peers[r];
         if (m->node[r] != m->node[comm->rank]) {
-            status = mirror(comm, r, all[r].pid);
+            status = replica(comm, r, all[r].pid);
             continue;
         }
         if (p->process == NULL)
@@ -368,7 +370,7 @@ static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootst
     status = plait_bootstrap_allgather(boot, status, all != NULL ? all + n * most : NULL, most, all);
     for (uint32_t r = 0; r < n && status == PLAIT_OK; r++)
         if (m->node[r] != m->node[comm->rank]) {
-            memcpy(comm->peers[r].mirror->host, cards[r].host, sizeof cards[r].host);
+            memcpy(comm->peers[r].replica->host, cards[r].host, sizeof cards[r].host);
             status = plait_port_lead(comm->port, r, all + r * most, cards[r].bytes);
         }
     free(all);
@@ -458,8 +460,8 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     comm->cache = all[0].cache;
     comm->last_level = all[0].last_level;
     /*
-     * Over all flights three times a core's cache, so that slices of a quarter of it, less the part for what goes past the
-     * caches, find lines that their readers' have lost; but of all ranks together at most half the last level.
+     * Over all flights three times a core's cache, so that slices of a quarter of it, less the part for what goes past
+     * the caches, find lines that their readers' have lost; but of all ranks together at most half the last level.
      */
     comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
     if (comm->flight_bytes > comm->cache / 4 * 3)

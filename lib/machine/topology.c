@@ -2,8 +2,8 @@
 /*
  * The room machine: what this host is made of. <plait/topology.h> is its manual.
  *
- * It reads processors, caches and memory from /sys and /proc where Linux offers them, else from sysconf(), and the kernel
- * set that this processor can run.
+ * It reads processors, caches and memory from /sys and /proc where Linux offers them, else from sysconf(), and the
+ * kernel set that this processor can run.
  *
  * The room promises: it reads and measures nothing else, and a value that is not known is 0. It does not know ranks.
  */

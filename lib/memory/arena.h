@@ -73,7 +73,9 @@ void plait_arena_hide(struct plait_shown *block);
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);
 
-/* Unmap it and close its descriptors, unless the caller still has memory in it (false); nobody else uses it any more. */
+/*
+ * Unmap it and close its descriptors, unless the caller still has memory in it (false); nobody else uses it any more.
+ */
 bool plait_arena_unload(void);
 
 /* ---- Other processes' arenas -------------------------------------------------------------------- */
@@ -100,8 +102,8 @@ void plait_process_put(struct plait_process *process);
 bool plait_process_dead(const struct plait_process *process);
 
 /*
- * Copy another process's memory at `address` there through the kernel. 0, or an errno; ESRCH also when another process has
- * its number by now, or another program runs in it. errno stays as it is.
+ * Copy another process's memory at `address` there through the kernel. 0, or an errno; ESRCH also when another process
+ * has its number by now, or another program runs in it. errno stays as it is.
  */
 int plait_process_read(const struct plait_process *process, uint64_t address, void *to, size_t bytes);
 

@@ -119,8 +119,8 @@ bool plait_process_dead(const struct plait_process *process)
 }
 
 /*
- * Every call reads the token at the start of the arena too, after the data: what was read is of the process that was met.
- * Where part of the memory cannot be read, the kernel first says how much was, and the next call why not more.
+ * Every call reads the token at the start of the arena too, after the data: what was read is of the process that was
+ * met. Where part of the memory cannot be read, the kernel first says how much was, and the next call why not more.
  */
 int plait_process_read(const struct plait_process *process, uint64_t address, void *to, size_t bytes)
 {

@@ -20,8 +20,8 @@
 struct plait_selection {
     const struct plait_alg *alg;
     char spec[PLAIT_MAX_SPEC];
-    bool tiny;    /* one step, without the engine (tiny.c) */
-    size_t split; /* bytes of the largest block between two ranks that goes as in tiny.c beside the engine; 0: none */
+    bool eager;   /* one step, without the engine (eager.c) */
+    size_t split; /* bytes of the largest block between two ranks that goes as in eager.c beside the engine; 0: none */
     bool once;    /* every receive is a copy or combined at a root, and few enough bytes for plait_copies_once() */
     size_t slice; /* elements */
     uint64_t nslice;
@@ -43,8 +43,8 @@ static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const s
     return call == NULL || call->scale == NULL ? alias : plait_scales_inplace(coll);
 }
 
-/* What a rank does in a tiny operation. */
-struct plait_tiny_plan {
+/* What a rank does in an eager operation. */
+struct plait_eager_plan {
     struct plait_ranks from, to; /* whom it takes from; who takes from it: all others, the root or nobody */
     bool takes;                  /* it has an OUT; */
     bool keeps;                  /* and part of it is of its own IN, only copied */
@@ -72,7 +72,7 @@ struct plait_op_plan {
     uint32_t root;
     bool inplace;
     bool sized;   /* blocks differ in size, as each call says */
-    size_t count; /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not tiny */
+    size_t count; /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not eager */
     bool plain;   /* made for a call without options */
     struct plait_call call; /* algorithm points to `asked` */
     char asked[PLAIT_MAX_SPEC];
@@ -81,13 +81,13 @@ struct plait_op_plan {
     struct plait_geometry geometry;
     double factor; /* of a fusion's sums; else 0 */
     uint32_t fingerprint;
-    struct plait_tiny_plan tiny;  /* of a tiny one */
-    size_t size;                  /* bytes of an element */
-    size_t in_bytes, out_bytes;   /* of this rank's buffers */
+    struct plait_eager_plan eager; /* of an eager one */
+    size_t size;                   /* bytes of an element */
+    size_t in_bytes, out_bytes;    /* of this rank's buffers */
     ptrdiff_t place;              /* where IN begins from OUT when it is in place; PTRDIFF_MIN: there is no such form */
     struct plait_how inner, last; /* of combinations whose result is partial; of the last */
     plait_reduce_fn reduce;
-    struct plait_prog *prog; /* NULL when tiny */
+    struct plait_prog *prog; /* NULL when eager */
     struct plait_claim claim;
     struct plait_tally *tally;
     uint64_t runs;          /* not yet in the tally */

@@ -82,7 +82,7 @@ struct plait_run {
 
     struct plait_sizes sizes; /* of o->sized */
 
-    /* Of a tiny operation, and of the small blocks of one that is split. */
+    /* Of an eager operation, and of the small blocks of one that is split. */
     uint64_t word;
     bool given;     /* what this rank gives is where the others take it, */
     bool lends;     /* in its own memory, until all have taken it; */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A slice in flight: its place in the vector, its library memory, the state of its steps. A comm has PLAIT_NFLIGHT of them,
- * which are used again from operation to operation.
+ * A slice in flight: its place in the vector, its library memory, the state of its steps. A comm has PLAIT_NFLIGHT of
+ * them, which are used again from operation to operation.
  */
 #ifndef PLAIT_LIB_OPERATION_SLICES_H
 #define PLAIT_LIB_OPERATION_SLICES_H
@@ -24,10 +24,11 @@ struct plait_flight {
     uint32_t done;  /* instructions; == prog->ninstr: idle */
 
     /*
-     * Library memory, [bytes], and the part of it that this slice uses: TMP slots, those of TMP and of OUT in fp32, then
-     * staging. Small slices take one part after the other: lines that a peer read a moment ago are still in its own
-     * cache, and writing them again would wait for it. What is staged past the caches has a part of its own where two
-     * fit, the first: it drives lines out of them, and what they cost is known only if they keep the others meanwhile (lend.h).
+     * Library memory, [bytes], and the part of it that this slice uses: TMP slots, those of TMP and of OUT in fp32,
+     * then staging. Small slices take one part after the other: lines that a peer read a moment ago are still in its
+     * own cache, and writing them again would wait for it. What is staged past the caches has a part of its own where
+     * two fit, the first: it drives lines out of them, and what they cost is known only if they keep the others
+     * meanwhile (lend.h).
      */
     char *memory, *tmp, *wide_tmp, *wide_out, *stage, *past;
     size_t bytes, used;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Three passes: squares of every part, in pieces that stay in the first-level cache; a few numbers for every tensor and,
- * sharded, the all-reduce; the update of every part. Each sum is formed by one thread in the order of the parts, and
- * nothing is written before the verdict, so a step that is skipped leaves no trace.
+ * Three passes: squares of every part, in pieces that stay in the first-level cache; a few numbers for every tensor
+ * and, sharded, the all-reduce; the update of every part. Each sum is formed by one thread in the order of the parts,
+ * and nothing is written before the verdict, so a step that is skipped leaves no trace.
  */
 #include "optim.h"
 
@@ -229,8 +229,8 @@ double plait_optim_call(struct plait_optim *o, const struct plait_optim_step *s)
 }
 
 /*
- * Where all x are equal, and only there, sum x^2 is (sum x)^2 / n, which does not round then; else it is less by at least
- * 1/2, which rounding does not hide below 32,768 ranks. Every rank comes to the same answer.
+ * Where all x are equal, and only there, sum x^2 is (sum x)^2 / n, which does not round then; else it is less by at
+ * least 1/2, which rounding does not hide below 32,768 ranks. Every rank comes to the same answer.
  */
 static enum plait_status meet(struct plait_optim *o, const struct plait_optim_step *s)
 {

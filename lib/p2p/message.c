@@ -70,7 +70,7 @@ static struct plait_request *pop(struct plait_line *q)
 /* A device's memory is read where it lies, at once; but for another host's rank. */
 static uint64_t count_slices(const struct plait_comm *comm, const struct plait_letter *m)
 {
-    if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->queue != NULL && comm->peers[m->peer].mirror == NULL))
+    if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->queue != NULL && comm->peers[m->peer].replica == NULL))
         return 1;
     return (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
@@ -214,7 +214,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     struct plait_link *link = link_of(comm, m);
     size_t bytes = next_bytes(m, 1);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
-    const bool small = bytes <= PLAIT_POST_DATA && m->queue == NULL;
+    const bool small = bytes <= PLAIT_MAILBOX_DATA && m->queue == NULL;
     bool lend = m->queue != NULL || (!small && link->transport->reaches(link, data, bytes, false));
 
     plait_device_message_aim(comm, m);
@@ -245,7 +245,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         lend = true;
     m->lent |= lend;
     m->last = link->next_out++;
-    /* Sizes repeat: the lines that the next one will be staged in come while the caller works, as in tiny.c. */
+    /* Sizes repeat: the lines that the next one will be staged in come while the caller works, as in eager.c. */
     if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
         plait_expect(plait_message_small_stage(pair, link->next_out), bytes);
     plait_message_count(comm, m, slices_of(m, bytes));

@@ -27,7 +27,7 @@
 #define PLAIT_MESSAGE_TOGETHER 8                   /* slices that go as one where the kernel copies them */
 #define PLAIT_MESSAGE_STAGE    4                   /* staged slices of a pair on the way */
 #define PLAIT_MESSAGE_PARTS    16                  /* of the place of one, for shorter ones */
-#define PLAIT_MESSAGE_SMALL    PLAIT_TINY_SOME     /* up to these bytes as many as the window has */
+#define PLAIT_MESSAGE_SMALL    PLAIT_EAGER_SOME    /* up to these bytes as many as the window has */
 
 /* Of a pair, in bytes. */
 #define PLAIT_MESSAGE_SMALL_STAGES (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL)
@@ -69,8 +69,8 @@ void plait_message_enter(struct plait_request *r);
 void plait_message_queue(struct plait_request *r);
 
 /*
- * May it go past its queue, which would be empty but for it? Then: false: not yet, or there is an error, that its turn in
- * the queue finds. What is sent may be read where it lies after this; it ends in a turn.
+ * May it go past its queue, which would be empty but for it? Then: false: not yet, or there is an error, that its turn
+ * in the queue finds. What is sent may be read where it lies after this; it ends in a turn.
  */
 bool plait_message_passes(const struct plait_request *r);
 bool plait_message_send_now(struct plait_request *r);

@@ -56,7 +56,7 @@ enum plait_status plait_message_differs(struct plait_comm *comm, const struct pl
 /* May it have sent something of a device's memory that this rank can see? Another host's shows it to any. */
 static bool shows_device(const struct plait_comm *comm, uint32_t peer)
 {
-    return comm->device != NULL || comm->peers[peer].mirror != NULL;
+    return comm->device != NULL || comm->peers[peer].replica != NULL;
 }
 
 enum plait_status plait_message_look_in(struct plait_comm *comm, const struct plait_letter *m)

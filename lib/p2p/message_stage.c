@@ -7,8 +7,8 @@ char *plait_message_small_stage(const struct plait_pair *pair, uint32_t number)
 }
 
 /*
- * Where in its place of PLAIT_MESSAGE_SLICE bytes: by the number one part after the other, but for the first, which is for
- * what is staged past the caches, if two fit; as in flight.h, and for the same reasons.
+ * Where in its place of PLAIT_MESSAGE_SLICE bytes: by the number one part after the other, but for the first, which is
+ * for what is staged past the caches, if two fit; as in flight.h, and for the same reasons.
  */
 static size_t part_of(uint32_t number, size_t bytes, bool past)
 {

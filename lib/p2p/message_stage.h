@@ -9,8 +9,8 @@
 char *plait_message_small_stage(const struct plait_pair *pair, uint32_t number);
 
 /*
- * Room for the next slice of a link, or NULL: the receiver still reads what is there, or memory is short (*status). past:
- * it is staged past the caches.
+ * Room for the next slice of a link, or NULL: the receiver still reads what is there, or memory is short (*status).
+ * past: it is staged past the caches.
  */
 char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
                                size_t bytes, bool past, enum plait_status *status);

@@ -75,7 +75,8 @@ struct plait_stepping { /* a step, or one half of it: the sums; what comes of th
 enum plait_queue_kind {
     PLAIT_QUEUE_THEIRS, /* the caller's stream */
     PLAIT_QUEUE_OWN,    /* made for what a caller without a stream asks for */
-    PLAIT_QUEUE_URGENT /* made, and never behind a wait on any of the others, whatever these share: nothing on it waits */
+    /* made, and never behind a wait on any of the others, whatever these share: nothing on it waits */
+    PLAIT_QUEUE_URGENT
 };
 
 struct plait_queue;
@@ -131,8 +132,9 @@ struct plait_device_plugin {
                          const void *scalar, bool late);
 
     /*
-     * Arrays into a payload of this type and out of it, in one launch each, as plait_pass_convert(); zero() one of them.
-     * look: what was unpacked can be looked at, once that has happened, as plait_pass_look(). factor: 1 for integers.
+     * Arrays into a payload of this type and out of it, in one launch each, as plait_pass_convert(); zero() one of
+     * them. look: what was unpacked can be looked at, once that has happened, as plait_pass_look(). factor: 1 for
+     * integers.
      */
     const char *(*make_packing)(int device, const struct plait_stretch *stretches, uint32_t n, enum plait_dtype payload,
                                 bool look, struct plait_packing **out);
@@ -144,7 +146,9 @@ struct plait_device_plugin {
     /* The sum of a stretch's squares; false: there was an infinity or a NaN in any of them. */
     bool (*looked)(const struct plait_packing *packing, uint32_t stretch, double *square);
 
-    /* An optimiser's step, as lib/optim/optim.c. Where it is not finite, or not the same on all ranks, nothing changes. */
+    /*
+     * An optimiser's step, as lib/optim/optim.c. Where it is not finite, or not the same on all ranks, nothing changes.
+     */
     const char *(*make_stepper)(int device, const struct plait_model *model, struct plait_stepper **out);
     void (*free_stepper)(struct plait_stepper *stepper); /* NULL is allowed; nothing on any queue uses it */
     const char *(*step)(struct plait_queue *queue, const struct plait_stepper *stepper, const struct plait_stepping *s);

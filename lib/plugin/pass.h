@@ -2,8 +2,9 @@
 /*
  * What a launcher does for its processes besides starting them: it carries a few bytes of rank 0 to the others.
  *
- * A plug-in is a shared object `plait-NAME.so` that exports one `const struct plait_pass_plugin plait_pass_plugin`, loaded
- * when a launcher is found to offer it (lib/plugin/plugin.h). It calls nothing of libplait. launchers/pmix/ is one.
+ * A plug-in is a shared object `plait-NAME.so` that exports one `const struct plait_pass_plugin plait_pass_plugin`,
+ * loaded when a launcher is found to offer it (lib/plugin/plugin.h). It calls nothing of libplait. launchers/pmix/ is
+ * one.
  */
 #ifndef PLAIT_LIB_PLUGIN_PASS_H
 #define PLAIT_LIB_PLUGIN_PASS_H

@@ -5,8 +5,8 @@
 #include "base/status.h"
 #include "bootstrap/origin.h"
 #include "failure/failure.h"
-#include "failure/remote/news.h"
 #include "failure/remote/remote.h"
+#include "failure/remote/update.h"
 #include "progress.h"
 #include "stall.h"
 
@@ -85,7 +85,7 @@ static uint32_t find_difference(const struct plait_comm *comm, uint64_t sequence
         if ((uint32_t)word == (uint32_t)own && word != own)
             return r;
         /* Or later ones, in the same place of the ring; of other hosts' ranks not all records come. */
-        const struct plait_mirror *m = comm->peers[r].mirror;
+        const struct plait_replica *m = comm->peers[r].replica;
         *all &= (int32_t)((uint32_t)word - (uint32_t)own) >= 0 ||
                 (m != NULL && sequence < atomic_load_explicit(&m->from, memory_order_acquire));
     }
@@ -140,13 +140,13 @@ bool plait_wait_needs(const struct plait_comm *comm, const struct plait_wait *w,
 
 bool plait_peer_died(const struct plait_peer *p)
 {
-    return p->mirror != NULL ? atomic_load_explicit(&p->mirror->dead, memory_order_acquire) != 0
-                             : p->process->base != NULL && plait_process_dead(p->process);
+    return p->replica != NULL ? atomic_load_explicit(&p->replica->dead, memory_order_acquire) != 0
+                              : p->process->base != NULL && plait_process_dead(p->process);
 }
 
 int plait_peer_pid(const struct plait_peer *p)
 {
-    return p->mirror != NULL ? p->mirror->pid : p->process->pid;
+    return p->replica != NULL ? p->replica->pid : p->process->pid;
 }
 
 /* The lowest rank that is gone and needed, or NONE: one that left, else died, else was never there. */
@@ -201,10 +201,10 @@ enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait
     if (atomic_load_explicit(&c->departed, memory_order_relaxed))
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u left the comm after operation #%llu", gone, done);
     const struct plait_peer *p = &comm->peers[gone];
-    if (p->mirror != NULL)
+    if (p->replica != NULL)
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone,
                                 "rank %u (process %d on %s) died after operation #%llu or a later one", gone,
-                                p->mirror->pid, p->mirror->host, done); /* it may not have told of its last */
+                                p->replica->pid, p->replica->host, done); /* it may not have told of its last */
     if (unborn(comm, gone) && !plait_process_dead(p->process)) /* a death that is the reason is about to be known */
         return now - w->suspected < MOST_DYING && now - w->start < plait_deadline_of(comm, w)
                    ? PLAIT_OK
@@ -261,8 +261,8 @@ static uint32_t find_dead(const struct plait_comm *comm)
 }
 
 /*
- * If it has left or died, that is about to be known: the news take another way. Unless who relays them died: then it has
- * left for that.
+ * If it has left or died, that is about to be known: the news take another way. Unless who relays them died: then it
+ * has left for that.
  */
 enum plait_status plait_look_at_links(struct plait_comm *comm, struct plait_wait *w, double now)
 {

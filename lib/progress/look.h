@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank that waits looks at: what the others have called, whether they are there, whether their data can be reached.
- * Each look finds nothing, or fails the comm and names who is at fault.
+ * What a rank that waits looks at: what the others have called, whether they are there, whether their data can be
+ * reached. Each look finds nothing, or fails the comm and names who is at fault.
  */
 #ifndef PLAIT_LIB_PROGRESS_LOOK_H
 #define PLAIT_LIB_PROGRESS_LOOK_H

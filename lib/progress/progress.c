@@ -29,9 +29,9 @@ static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* inside a comm's
 static struct plait_comm *first;
 _Atomic uint32_t plait_nactive;
 
-static _Atomic uint32_t news_bell, sleepers;
+static _Atomic uint32_t news_doorbell, sleepers;
 static _Atomic uint32_t drivers; /* threads in plait_progress_until() */
-static _Atomic uint32_t rest_bell;
+static _Atomic uint32_t rest_doorbell;
 static atomic_bool resting; /* the progress thread */
 
 void plait_progress_add(struct plait_comm *comm)
@@ -112,11 +112,11 @@ bool plait_progress(void)
 /* Both sides write one word and then read the other's, so a sleeper is woken or does not fall asleep. */
 void plait_progress_news(void)
 {
-    atomic_fetch_add(&news_bell, 1);
+    atomic_fetch_add(&news_doorbell, 1);
     if (atomic_load(&sleepers) > 0)
-        plait_bells_ring(&news_bell);
+        plait_doorbells_ring(&news_doorbell);
     if (atomic_load(&resting) && atomic_load(&drivers) == 0)
-        plait_bells_ring(&rest_bell);
+        plait_doorbells_ring(&rest_doorbell);
 }
 
 static _Atomic uint64_t alarm_at; /* a missed one costs what a missed ring does */
@@ -142,27 +142,28 @@ static long until_alarm(long most)
     return when > now && when - now < (uint64_t)most ? (long)(when - now) : most;
 }
 
-static void sleep_for(const struct plait_bells *bells, long for_ranks)
+static void sleep_for(const struct plait_doorbells *doorbells, long for_ranks)
 {
     atomic_fetch_add(&sleepers, 1);
-    plait_bells_sleep(bells, until_alarm(atomic_load(&plait_nactive) > 0 || bells->n > 1 ? for_ranks : IDLE_NS));
+    plait_doorbells_sleep(doorbells,
+                          until_alarm(atomic_load(&plait_nactive) > 0 || doorbells->n > 1 ? for_ranks : IDLE_NS));
     atomic_fetch_sub(&sleepers, 1);
 }
 
-void plait_progress_sleep(const struct plait_bells *bells)
+void plait_progress_sleep(const struct plait_doorbells *doorbells)
 {
-    sleep_for(bells, SLEEP_NS);
+    sleep_for(doorbells, SLEEP_NS);
 }
 
-void plait_progress_announce(struct plait_bells *bells)
+void plait_progress_announce(struct plait_doorbells *doorbells)
 {
     struct plait_comm *comm;
-    uint32_t ranks[PLAIT_BELLS];
+    uint32_t ranks[PLAIT_DOORBELLS];
 
-    plait_bells_add(bells, &news_bell);
+    plait_doorbells_add(doorbells, &news_doorbell);
     for (uint32_t k = 0; take(k, &comm); k++)
         if (comm != NULL) {
-            plait_bells_announce(bells, comm, ranks, comm->drive->awaited(comm, ranks, PLAIT_BELLS));
+            plait_doorbells_announce(doorbells, comm, ranks, comm->drive->awaited(comm, ranks, PLAIT_DOORBELLS));
             pthread_mutex_unlock(&comm->lock);
         }
 }
@@ -172,19 +173,19 @@ struct idle { /* a thread without progress */
     double since;    /* clock when it had spun enough */
     uint32_t sleeps; /* since then */
     bool announced;
-    struct plait_bells bells;
+    struct plait_doorbells doorbells;
 };
 
 /* Announce; the next time, which is after another poll, sleep: so long at most. */
 static void doze(struct idle *idle, long most)
 {
     if (idle->announced) {
-        sleep_for(&idle->bells, plait_bells_hear(&idle->bells) ? most : SLEEP_NS);
+        sleep_for(&idle->doorbells, plait_doorbells_hear(&idle->doorbells) ? most : SLEEP_NS);
         idle->sleeps++;
     }
     idle->announced = true;
-    plait_bells_init(&idle->bells);
-    plait_progress_announce(&idle->bells);
+    plait_doorbells_init(&idle->doorbells);
+    plait_progress_announce(&idle->doorbells);
 }
 
 static void wait_a_little(struct idle *idle, uint32_t spins)
@@ -227,7 +228,7 @@ void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self
         else
             wait_a_little(&idle, spins);
     if (atomic_fetch_sub(&drivers, 1) == 1 && atomic_load(&resting) && atomic_load(&plait_nactive) > 0)
-        plait_bells_ring(&rest_bell);
+        plait_doorbells_ring(&rest_doorbell);
     plait_fpenv_leave(environment);
 }
 
@@ -264,18 +265,19 @@ static void idle_beside(struct idle *idle, uint32_t *crowded)
 /* Others drive: this thread would only be in their way. The last of them rings, unless it leaves nothing to drive. */
 static void rest(void)
 {
-    struct plait_bells bells = { 0 };
+    struct plait_doorbells doorbells = { 0 };
 
-    plait_bells_add(&bells, &rest_bell);
+    plait_doorbells_add(&doorbells, &rest_doorbell);
     atomic_store(&resting, true);
     if (atomic_load(&drivers) > 0 && !atomic_load(&stop))
-        plait_bells_sleep(&bells, IDLE_NS);
+        plait_doorbells_sleep(&doorbells, IDLE_NS);
     atomic_store(&resting, false);
 }
 
 /*
- * Beside computing threads: who asks for short turns gets as large a share, and gets it sooner after it is woken. A link that
- * waits for this thread's next slice stands still for a turn of the others, 3 ms, else. Linux 6.12; older ones take no notice.
+ * Beside computing threads: who asks for short turns gets as large a share, and gets it sooner after it is woken. A
+ * link that waits for this thread's next slice stands still for a turn of the others, 3 ms, else. Linux 6.12; older
+ * ones take no notice.
  */
 static void take_short_turns(void)
 {
@@ -335,7 +337,7 @@ void plait_progress_thread_stop(void)
     if (--nstart == 0) {
         atomic_store(&stop, true);
         plait_progress_news();
-        plait_bells_ring(&rest_bell);
+        plait_doorbells_ring(&rest_doorbell);
         pthread_join(thread, NULL);
     }
     pthread_mutex_unlock(&thread_lock);

@@ -17,7 +17,7 @@
 #ifndef PLAIT_LIB_PROGRESS_PROGRESS_H
 #define PLAIT_LIB_PROGRESS_PROGRESS_H
 
-#include "comm/bells.h"
+#include "comm/doorbells.h"
 
 #include <stdbool.h>
 
@@ -31,12 +31,15 @@ void plait_progress_add(struct plait_comm *comm);
 void plait_progress_remove(struct plait_comm *comm, uint32_t n);
 
 /* Say that somebody sleeps who waits for what these comms wait for; and for news of this process's other threads. */
-void plait_progress_announce(struct plait_bells *bells);
+void plait_progress_announce(struct plait_doorbells *doorbells);
 
 /* Sleep on what was announced. */
-void plait_progress_sleep(const struct plait_bells *bells);
+void plait_progress_sleep(const struct plait_doorbells *doorbells);
 
-/* News at this time (plait_clock_ns()) that no bell rings for: who sleeps then wakes. To be said again after every look. */
+/*
+ * News at this time (plait_clock_ns()) that no doorbell rings for: who sleeps then wakes. To be said again after every
+ * look.
+ */
 void plait_progress_alarm(uint64_t when);
 
 /* Is such news still to come? */

@@ -21,7 +21,7 @@ static bool idle(const struct plait_comm *comm, const struct plait_wait *w, uint
     const struct plait_peer *p = &comm->peers[rank];
     const double seen = atomic_load_explicit(&p->control->seen, memory_order_relaxed), middle = (w->start + now) / 2;
 
-    if (p->mirror != NULL && rank != 0 && plait_remote_heard(comm->remote, 0) < middle)
+    if (p->replica != NULL && rank != 0 && plait_remote_heard(comm->remote, 0) < middle)
         return false; /* nobody tells */
     return !plait_peer_finished(comm, rank) && seen < middle;
 }
@@ -29,7 +29,7 @@ static bool idle(const struct plait_comm *comm, const struct plait_wait *w, uint
 /* Since then nothing came from its process on another host, which says something also while the rank computes. */
 static bool unheard(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
 {
-    const double heard = comm->peers[rank].mirror != NULL ? plait_remote_heard(comm->remote, rank) : now;
+    const double heard = comm->peers[rank].replica != NULL ? plait_remote_heard(comm->remote, rank) : now;
 
     return heard < (w->start + now) / 2 && now - heard >= PLAIT_REMOTE_SILENCE;
 }
@@ -67,7 +67,7 @@ static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, ui
     double least = now;
 
     for (uint32_t i = 0; i < n; i++) {
-        const struct plait_mirror *m = comm->peers[ranks[i]].mirror;
+        const struct plait_replica *m = comm->peers[ranks[i]].replica;
         const double silence = now - plait_remote_heard(comm->remote, ranks[i]);
         add(v, "%srank %u (process %d on %s)", i == 0 ? "nothing has been heard of " : ", ", ranks[i], m->pid, m->host);
         least = silence < least ? silence : least;
@@ -155,8 +155,8 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
 }
 
 /*
- * It is in the operation and nothing has ever come from it over the network, while news of it does: what carries data leads
- * nowhere.
+ * It is in the operation and nothing has ever come from it over the network, while news of it does: what carries data
+ * leads nowhere.
  */
 static bool is_walled_off(const struct plait_comm *comm, uint32_t rank)
 {
@@ -246,13 +246,15 @@ double plait_deadline_of(const struct plait_comm *comm, const struct plait_wait 
     return own > 0 ? own : comm->deadline;
 }
 
-/* In a wait without an end: a rank without which it cannot end, and of which nothing was heard for the comm's deadline. */
+/*
+ * In a wait without an end: a rank without which it cannot end, and of which nothing was heard for the comm's deadline.
+ */
 static enum plait_status look_for_cut_off(struct plait_comm *comm, const struct plait_wait *w, double now)
 {
     struct verdict v = { 0 };
 
     for (uint32_t r = 0; comm->remote != NULL && r < comm->nrank; r++) {
-        if (comm->peers[r].mirror == NULL || !plait_wait_needs(comm, w, r))
+        if (comm->peers[r].replica == NULL || !plait_wait_needs(comm, w, r))
             continue;
         const double heard = plait_remote_heard(comm->remote, r), since = heard > w->start ? heard : w->start;
         if (now - since < comm->deadline)
@@ -280,12 +282,12 @@ static enum plait_status look_for_silent(struct plait_comm *comm, struct plait_w
         w->warned = false;
         return PLAIT_OK;
     }
-    patience += p->mirror != NULL ? PLAIT_REMOTE_SILENCE : 0; /* it is told of less often */
+    patience += p->replica != NULL ? PLAIT_REMOTE_SILENCE : 0; /* it is told of less often */
     if (w->silence < patience && (w->silence < comm->warn || w->warned))
         return PLAIT_OK;
     snprintf(text, sizeof text,
              "rank %u (process %d%s%s) is needed and shows no life for %g s: it is stopped, or hangs", rank,
-             plait_peer_pid(p), p->mirror != NULL ? " on " : "", p->mirror != NULL ? p->mirror->host : "",
+             plait_peer_pid(p), p->replica != NULL ? " on " : "", p->replica != NULL ? p->replica->host : "",
              w->silence < patience ? comm->warn : patience);
     if (w->silence >= patience)
         return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, rank, "%s", text);

@@ -42,7 +42,7 @@ static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint6
         steps = w->steps(w->context, &nstep);
     p = plait_ring_progress(&comm->own->ring, comm->sequence);
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
-        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, nstep); /* a tiny operation */
+        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, nstep); /* an eager operation */
     atomic_store_explicit(&p->steps, steps, memory_order_relaxed);
     if (w->awaited(w->context, &rank, 1) > 0) {
         atomic_store_explicit(&p->waiting_for, rank + 1, memory_order_relaxed);
@@ -93,22 +93,24 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
 /* What another wait of this process's needs is done meanwhile; then sleep, on what it waits for too. */
 static void doze(struct plait_comm *comm, struct plait_wait *w)
 {
-    uint32_t ranks[PLAIT_BELLS];
+    uint32_t ranks[PLAIT_DOORBELLS];
 
     if (w->away) /* who sleeps leaves the processor to others */
         plait_is_back(comm);
     w->away = 0;
     if (w->announced) {
         comm->stats.sleeps++;
-        plait_progress_sleep(&w->bells);
+        plait_progress_sleep(&w->doorbells);
     }
     w->announced = true;
-    plait_bells_init(&w->bells);
-    plait_bells_announce(&w->bells, comm, ranks, w->awaited(w->context, ranks, PLAIT_BELLS));
-    plait_progress_announce(&w->bells);
+    plait_doorbells_init(&w->doorbells);
+    plait_doorbells_announce(&w->doorbells, comm, ranks, w->awaited(w->context, ranks, PLAIT_DOORBELLS));
+    plait_progress_announce(&w->doorbells);
 }
 
-/* Of a stop of the process, or of a long time between two tests: so a job that was stopped goes on, and polling ends. */
+/*
+ * Of a stop of the process, or of a long time between two tests: so a job that was stopped goes on, and polling ends.
+ */
 static double counted_of_a_stop(const struct plait_comm *comm, const struct plait_wait *w)
 {
     const double quarter = plait_deadline_of(comm, w) / 4;

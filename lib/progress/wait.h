@@ -4,7 +4,7 @@
  *
  * The spin reads no clock and makes no system call. After it, every few turns look at what the others
  * say: has a rank's comm failed, did one call with other arguments, has one left or died, and only
- * then at the clock, for the stall warning and the deadline. How a sleeper is woken: bells.h. Pending operations of
+ * then at the clock, for the stall warning and the deadline. How a sleeper is woken: doorbells.h. Pending operations of
  * other comms go on meanwhile (progress.h).
  */
 #ifndef PLAIT_LIB_PROGRESS_WAIT_H
@@ -20,17 +20,17 @@
 #define PLAIT_SPINS_SHARED 4
 
 /*
- * But where two ranks share a processor those on others run, or are about to: for a few bytes of theirs it spins about as long
- * as it would take to give the processor up and have it back, which is at most twice what the best of both would have
- * taken (Karlin et al., SOSP 1991). It does not while the other rank of its processor waits for that.
+ * But where two ranks share a processor those on others run, or are about to: for a few bytes of theirs it spins about
+ * as long as it would take to give the processor up and have it back, which is at most twice what the best of both
+ * would have taken (Karlin et al., SOSP 1991). It does not while the other rank of its processor waits for that.
  */
 #define PLAIT_APART_SECONDS 3.5e-6
 
 /*
- * Over a network, where a turn is a system call: some 20 us more for a short operation. A yield between two looks takes as
- * long as the look, so that what comes is seen later; of long ones the kernel's own thread does a part. But where a yield came
- * back late, others want this processor, other ranks perhaps, of which a rank knows those of its own host only: so many
- * yields later it spins so long again.
+ * Over a network, where a turn is a system call: some 20 us more for a short operation. A yield between two looks takes
+ * as long as the look, so that what comes is seen later; of long ones the kernel's own thread does a part. But where a
+ * yield came back late, others want this processor, other ranks perhaps, of which a rank knows those of its own host
+ * only: so many yields later it spins so long again.
  */
 #define PLAIT_SPINS_BYTES    4096
 #define PLAIT_SPINS_NETWORK  60
@@ -54,8 +54,8 @@ struct plait_wait_kind {
 };
 
 /*
- * A deadline: who serves waits for whoever comes, for any time. It ends when a rank of another host that is waited for is
- * not heard of for as long as the comm's own deadline.
+ * A deadline: who serves waits for whoever comes, for any time. It ends when a rank of another host that is waited for
+ * is not heard of for as long as the comm's own deadline.
  */
 #define PLAIT_FOREVER 1e9
 
@@ -77,7 +77,7 @@ struct plait_wait {
     const void *context;
     const struct plait_wait_kind *kind; /* NULL: a collective of all ranks is awaited */
     double limit;                       /* of another kind, its deadline; 0: the comm's */
-    struct plait_bells bells;           /* of the last announcement */
+    struct plait_doorbells doorbells;   /* of the last announcement */
 };
 
 static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait_kind *kind,
@@ -134,7 +134,9 @@ static inline bool plait_is_apart(const struct plait_comm *comm, uint32_t rank)
     return there != 0 && there != atomic_load_explicit(&comm->own->processor, memory_order_relaxed);
 }
 
-/* Has another rank of this processor yielded, with what it waits for perhaps at hand? Not told of waits for requests. */
+/*
+ * Has another rank of this processor yielded, with what it waits for perhaps at hand? Not told of waits for requests.
+ */
 bool plait_neighbour_waits(const struct plait_comm *comm);
 
 /* Yield; who shares the processor sees that this rank waits, until it is back. */

@@ -63,12 +63,14 @@ struct plait_kernels {
     /* The same, multiplied by a factor in fp32. */
     void (*widen_by[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor);
     /*
-     * dst[i] = src[i] * factor in one loop with squares() of dst; past: past the caches, whole lines to the beginning of
-     * one, without stream_end(). May be NULL: there is no such loop for the type.
+     * dst[i] = src[i] * factor in one loop with squares() of dst; past: past the caches, whole lines to the beginning
+     * of one, without stream_end(). May be NULL: there is no such loop for the type.
      */
     double (*look[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor, bool past);
     void (*narrow_by[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
-    /* The same of whole lines, past the caches to the beginning of one, without stream_end(). May be NULL, as `look`. */
+    /*
+     * The same of whole lines, past the caches to the beginning of one, without stream_end(). May be NULL, as `look`.
+     */
     void (*pack[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
     /* As memcpy(), a line at a time; see plait_copy(). */
     void (*copy)(void *dst, const void *src, size_t bytes);
@@ -98,8 +100,8 @@ static inline bool plait_copies_slowly(const void *dst, const void *src)
 /*
  * memcpy() without its slow places: glibc copies more than 2 KiB by `rep movsb`, which begins slowly, and which AMD's
  * Zen 3 and Zen 4 do at a sixteenth of their rate where the copy begins up to 15 bytes further in its page than the
- * original does in its own (https://sourceware.org/bugzilla/show_bug.cgi?id=30994), and at three quarters up to 63. Parts
- * of v-forms lie so.
+ * original does in its own (https://sourceware.org/bugzilla/show_bug.cgi?id=30994), and at three quarters up to 63.
+ * Parts of v-forms lie so.
  */
 static inline void plait_copy(const struct plait_kernels *k, void *dst, const void *src, size_t bytes)
 {

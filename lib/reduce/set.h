@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One set of kernels. A file per instruction set defines how 16- and 8-bit floats are loaded and stored
- * (HALF_V and so on: the template's parameters for them) and, where it can, how a line of 64 bytes is stored past the
- * caches (STREAM_LINE(d, s) and STREAM_FENCE()), and kernels that only it has (LOOKS), then includes this. The scalar file is the reference.
+ * One set of kernels. A file per instruction set defines how 16- and 8-bit floats are loaded and stored (HALF_V and so
+ * on: the template's parameters for them) and, where it can, how a line of 64 bytes is stored past the caches
+ * (STREAM_LINE(d, s) and STREAM_FENCE()), and kernels that only it has (LOOKS), then includes this. The scalar file is
+ * the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
 #define PLAIT_LIB_REDUCE_SET_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests on a device's memory. One whose operation is on its queue as a whole is not over: a mark is set behind it,
- * and the request ends when that is passed; meanwhile it is among the comm's marked ones, and later operations begin. In
- * a graph that is captured nothing happens yet: such a request has ended when its operation is in the graph.
+ * and the request ends when that is passed; meanwhile it is among the comm's marked ones, and later operations begin.
+ * In a graph that is captured nothing happens yet: such a request has ended when its operation is in the graph.
  */
 #ifndef PLAIT_LIB_REQUEST_DEVICE_REQUEST_H
 #define PLAIT_LIB_REQUEST_DEVICE_REQUEST_H

@@ -97,8 +97,9 @@ enum plait_status plait_request_message(struct plait_comm *comm, enum plait_requ
                                         enum plait_status status);
 
 /*
- * One whose host stream has not come to it holds up what was called later: the first of those that has nothing else to wait
- * for, or, where the comm is being left, itself; or NULL. That waits, with its deadline: the stream may wait for it in turn.
+ * One whose host stream has not come to it holds up what was called later: the first of those that has nothing else to
+ * wait for, or, where the comm is being left, itself; or NULL. That waits, with its deadline: the stream may wait for
+ * it in turn.
  *
  * first  of a queue, and not open
  */
@@ -147,7 +148,8 @@ uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 
 /*
  * The comm's lock is held: this one has ended; all have, as the comm has failed. Their takers are told by
- * plait_requests_tell(), as the last thing that a turn does: when none is left they may touch the comm without the lock.
+ * plait_requests_tell(), as the last thing that a turn does: when none is left they may touch the comm without the
+ * lock.
  */
 void plait_request_end(struct plait_request *r, enum plait_status status);
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status);

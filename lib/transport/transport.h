@@ -27,8 +27,8 @@ struct plait_comm;
 struct plait_link;
 
 /*
- * Messages of one channel do not wait for those of another, and are numbered apart. What is in a device's memory has two
- * of its own, whose lines a rank makes when it first has some (device_comm.h).
+ * Messages of one channel do not wait for those of another, and are numbered apart. What is in a device's memory has
+ * two of its own, whose lines a rank makes when it first has some (device_comm.h).
  */
 enum plait_channel {
     PLAIT_CHANNEL_COLLECTIVES,
@@ -36,7 +36,7 @@ enum plait_channel {
     PLAIT_CHANNEL_DEVICE,
     PLAIT_CHANNEL_DEVICE_MESSAGES,
     PLAIT_NCHANNEL,
-    PLAIT_NPOSTED = PLAIT_CHANNEL_DEVICE /* with lines in every control block */
+    PLAIT_NMAILBOX = PLAIT_CHANNEL_DEVICE /* with lines in every control block */
 };
 
 struct plait_transport {
@@ -49,7 +49,8 @@ struct plait_transport {
 
     /*
      * Can the peer get this memory from where it lies? If not, the caller stages it in library memory first. `land`: it
-     * may be landed, as the receive has room and the message is worth it; else the peer must be able to read it in place.
+     * may be landed, as the receive has room and the message is worth it; else the peer must be able to read it in
+     * place.
      */
     bool (*reaches)(const struct plait_link *link, const void *data, size_t bytes, bool land);
 
@@ -67,10 +68,10 @@ struct plait_transport {
     bool (*sent)(const struct plait_link *link, uint32_t number);
 
     /*
-     * The message, readable until release(); NULL while it has not arrived. `landing` has room for `*bytes`, or is NULL;
-     * the answer may be `landing`. `*bytes` becomes what was sent: when that is another number, nothing may be read
-     * before it is asked for again with that number, and room for it.
-     * A message that is there but cannot be read has not arrived; the transport notes it in comm->unread.
+     * The message, readable until release(); NULL while it has not arrived. `landing` has room for `*bytes`, or is
+     * NULL; the answer may be `landing`. `*bytes` becomes what was sent: when that is another number, nothing may be
+     * read before it is asked for again with that number, and room for it. A message that is there but cannot be read
+     * has not arrived; the transport notes it in comm->unread.
      */
     const void *(*arrived)(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
                            size_t *bytes);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * UCX wants to know when memory is given back, and to this end writes new code over that of brk, mmap, munmap and others
- * in libc while it is loaded. A thread that is in one of them just then (waiting in the system call for a page, say) goes
- * on in the middle of an instruction and dies. What UCX wants it for is its cache of registered memory, which only devices
- * need that register memory. Where there are none, nothing is rewritten: the function below, which is found before libucm's
- * of that name, turns it off.
+ * UCX wants to know when memory is given back, and to this end writes new code over that of brk, mmap, munmap and
+ * others in libc while it is loaded. A thread that is in one of them just then (waiting in the system call for a page,
+ * say) goes on in the middle of an instruction and dies. What UCX wants it for is its cache of registered memory, which
+ * only devices need that register memory. Where there are none, nothing is rewritten: the function below, which is
+ * found before libucm's of that name, turns it off.
  */
 #include "../../lib/base/descriptor.h"
 

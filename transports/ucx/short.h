@@ -2,10 +2,10 @@
 /*
  * Short messages of a network of UCX's: header and data in one piece, by tag.
  *
- * Over TCP that is one send(); an active message, which has a header of its user's, is a sendmsg() of four pieces, and what
- * comes is copied once more. What UCX does not take at once is not sent here: it goes as an active message after all, so
- * that nothing is kept of what is sent. Receives of any tag are posted into slots, which hold what came until it is
- * released.
+ * Over TCP that is one send(); an active message, which has a header of its user's, is a sendmsg() of four pieces, and
+ * what comes is copied once more. What UCX does not take at once is not sent here: it goes as an active message after
+ * all, so that nothing is kept of what is sent. Receives of any tag are posted into slots, which hold what came until
+ * it is released.
  */
 #ifndef PLAIT_TRANSPORTS_UCX_SHORT_H
 #define PLAIT_TRANSPORTS_UCX_SHORT_H

@@ -28,9 +28,10 @@
 #define ALIGNED 64
 
 /*
- * TCP has no rendezvous of its own: each message would first ask and be answered, and both words wait behind the data of
- * other messages. With that a link of 1 Gbit/s carried 65 to 83 MB/s in each direction, without it 110 to 116. So what
- * goes by TCP is sent at once, unless UCX_RNDV_THRESH says otherwise; receivers keep at most a window of such messages.
+ * TCP has no rendezvous of its own: each message would first ask and be answered, and both words wait behind the data
+ * of other messages. With that a link of 1 Gbit/s carried 65 to 83 MB/s in each direction, without it 110 to 116. So
+ * what goes by TCP is sent at once, unless UCX_RNDV_THRESH says otherwise; receivers keep at most a window of such
+ * messages.
  */
 #define LEAST_LARGE  ((size_t)4 << 10) /* bytes; smaller messages are sent at once by any transport */
 #define MOST_AT_ONCE ((size_t)2 << 20)
@@ -116,8 +117,8 @@ static void add_ports(char *devices, size_t room)
 }
 
 /*
- * UCX takes the device that claims the most bandwidth, whether the other hosts reach it or not: a bridge of containers, for
- * one, which has the same address on all hosts.
+ * UCX takes the device that claims the most bandwidth, whether the other hosts reach it or not: a bridge of containers,
+ * for one, which has the same address on all hosts.
  */
 static void prefer_devices(ucp_config_t *config, const char *interfaces)
 {
@@ -487,9 +488,9 @@ static void wait_for(struct plait_net *net, ucs_status_ptr_t request, double mos
 }
 
 /*
- * Until all that was sent has left, for a while: the last word may be what another rank waits for. And UCX before 1.14 ends the
- * process where an endpoint ends, or its peer's does, while a message about their connection still waits to be sent. What is
- * returned ends with the endpoints at the latest.
+ * Until all that was sent has left, for a while: the last word may be what another rank waits for. And UCX before 1.14
+ * ends the process where an endpoint ends, or its peer's does, while a message about their connection still waits to be
+ * sent. What is returned ends with the endpoints at the latest.
  */
 static ucs_status_ptr_t let_all_leave(struct plait_net *net)
 {

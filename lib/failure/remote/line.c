@@ -51,9 +51,9 @@ const char *plait_line_next(struct plait_line *line, uint32_t nrank)
     if (line->fd < 0 || left < sizeof bytes)
         return NULL;
     memcpy(&bytes, at, sizeof bytes);
-    if (bytes >= sizeof(struct plait_news) && bytes <= PLAIT_NEWS_MOST && left < bytes)
+    if (bytes >= sizeof(struct plait_control_update) && bytes <= PLAIT_CONTROL_UPDATE_MOST && left < bytes)
         return NULL;
-    if (!plait_news_check(at, left, nrank)) {
+    if (!plait_control_update_check(at, left, nrank)) {
         plait_line_close(line);
         return NULL;
     }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One connection that carries news (news.h), never waited for. */
+/* One connection that carries news (update.h), never waited for. */
 #ifndef PLAIT_LIB_FAILURE_REMOTE_LINE_H
 #define PLAIT_LIB_FAILURE_REMOTE_LINE_H
 
-#include "news.h"
+#include "update.h"
 
 struct plait_line {
     int fd;        /* -1: closed */
     uint64_t told; /* version up to which the other end has everything */
-    char in[2 * PLAIT_NEWS_MOST];
+    char in[2 * PLAIT_CONTROL_UPDATE_MOST];
     size_t have, taken; /* of `in` */
     char *out;
     size_t size, end, sent; /* of `out` */

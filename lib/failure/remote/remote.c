@@ -41,7 +41,7 @@ struct plait_remote {
         uint64_t version;
         double heard; /* rank 0: when anything last came from it */
         bool silent;  /* so long ago that the others are told */
-        char news[PLAIT_NEWS_MOST];
+        char news[PLAIT_CONTROL_UPDATE_MOST];
     } * known;
 };
 
@@ -51,12 +51,14 @@ static pthread_cond_t gone = PTHREAD_COND_INITIALIZER;   /* a remote has left */
 static struct plait_remote *remotes;
 static pthread_t thread;
 static bool running;
-static atomic_int bell[2] = { -1, -1 }; /* two ends of a connection, to be heard and to be rung */
+static atomic_int doorbell[2] = { -1, -1 }; /* two ends of a connection, to be heard and to be rung */
 
-/* An empty message, which does no harm to a socket that the program has put in its place. In handlers of signals too. */
+/*
+ * An empty message, which does no harm to a socket that the program has put in its place. In handlers of signals too.
+ */
 static void ring(void)
 {
-    send(atomic_load(&bell[1]), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL);
+    send(atomic_load(&doorbell[1]), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static bool is_root(const struct plait_remote *r)
@@ -77,7 +79,7 @@ static uint32_t bytes_of(const char *news)
 /* But for the clock in them. */
 static bool same(const char *a, const char *b)
 {
-    struct plait_news x, y;
+    struct plait_control_update x, y;
 
     memcpy(&x, a, sizeof x);
     memcpy(&y, b, sizeof y);
@@ -96,7 +98,7 @@ static uint64_t wanted(const struct plait_remote *r)
     uint64_t least = UINT64_MAX;
 
     for (uint32_t rank = 0; rank < r->comm->nrank; rank++) {
-        const struct plait_mirror *m = r->comm->peers[rank].mirror;
+        const struct plait_replica *m = r->comm->peers[rank].replica;
         if (m != NULL && m->wanted < least)
             least = m->wanted;
     }
@@ -109,11 +111,11 @@ static void look_at_own(struct plait_remote *r, double now)
     const struct plait_control *own = r->comm->own;
     const double seen = atomic_load_explicit(&own->seen, memory_order_relaxed);
     struct plait_known *k = known_of(r, r->comm->rank);
-    char news[PLAIT_NEWS_MOST];
+    char news[PLAIT_CONTROL_UPDATE_MOST];
 
     r->looks += seen != r->seen;
     r->seen = seen;
-    plait_news_write(own, wanted(r), r->looks, (uint64_t)(now * 1e9), atomic_load(&r->leaving), news);
+    plait_control_update_write(own, wanted(r), r->looks, (uint64_t)(now * 1e9), atomic_load(&r->leaving), news);
     if (k->version > 0 && same(news, k->news) && now - r->sent < HEARTBEAT)
         return;
     memcpy(k->news, news, bytes_of(news));
@@ -124,13 +126,13 @@ static void look_at_own(struct plait_remote *r, double now)
 /* Of another rank: kept to be passed on, and shown to this one if it cannot see for itself. */
 static void learn(struct plait_remote *r, const char *news, double now)
 {
-    struct plait_news head;
-    struct plait_mirror *mirror;
+    struct plait_control_update head;
+    struct plait_replica *replica;
 
     memcpy(&head, news, sizeof head);
-    mirror = r->comm->peers[head.rank].mirror;
-    if (mirror != NULL)
-        plait_news_apply(news, mirror, (uint64_t)(now * 1e9));
+    replica = r->comm->peers[head.rank].replica;
+    if (replica != NULL)
+        plait_control_update_apply(news, replica, (uint64_t)(now * 1e9));
     if (!is_root(r))
         return;
     struct plait_known *k = &r->known[head.rank];
@@ -143,8 +145,8 @@ static void learn(struct plait_remote *r, const char *news, double now)
 static void add(struct plait_remote *r, uint32_t rank, bool dead, double now)
 {
     const struct plait_known *k = &r->known[rank];
-    struct plait_news head = { .bytes = sizeof head + sizeof(struct plait_progress), .rank = rank };
-    char news[PLAIT_NEWS_MOST] = "";
+    struct plait_control_update head = { .bytes = sizeof head + sizeof(struct plait_progress), .rank = rank };
+    char news[PLAIT_CONTROL_UPDATE_MOST] = "";
 
     if (k->version > 0) {
         memcpy(news, k->news, sizeof news);
@@ -162,15 +164,15 @@ static void add(struct plait_remote *r, uint32_t rank, bool dead, double now)
 /* The connection to `rank` has ended: it departed, or it died. */
 static void lose(struct plait_remote *r, uint32_t rank, double now)
 {
-    struct plait_mirror *mirror = r->comm->peers[rank].mirror;
+    struct plait_replica *replica = r->comm->peers[rank].replica;
 
     if (is_root(r)) {
         add(r, rank, true, now);
         return;
     }
     atomic_store(&r->over, true);
-    if (mirror != NULL && !atomic_load_explicit(&mirror->control.departed, memory_order_relaxed))
-        atomic_store_explicit(&mirror->dead, 1, memory_order_release);
+    if (replica != NULL && !atomic_load_explicit(&replica->control.departed, memory_order_relaxed))
+        atomic_store_explicit(&replica->dead, 1, memory_order_release);
 }
 
 /* ---- Lines ----------------------------------------------------------------------------------------------- */
@@ -188,7 +190,7 @@ static bool hear(struct plait_remote *r, uint32_t line, double now)
     const char *news;
 
     while ((news = plait_line_next(l, r->comm->nrank)) != NULL) {
-        struct plait_news head;
+        struct plait_control_update head;
         memcpy(&head, news, sizeof head);
         if (is_root(r) ? head.rank == line && !head.dead && head.silence == 0 : head.rank != r->comm->rank)
             learn(r, news, now);
@@ -229,13 +231,13 @@ static void speak(struct plait_remote *r, uint32_t line)
 }
 
 /*
- * Rank 0, which leaves when all have finished: has it heard so from everyone, to pass it on? Of ranks of its own host it
- * knows from their memory, perhaps earlier.
+ * Rank 0, which leaves when all have finished: has it heard so from everyone, to pass it on? Of ranks of its own host
+ * it knows from their memory, perhaps earlier.
  */
 static bool has_heard_all(const struct plait_remote *r)
 {
     const uint64_t done = atomic_load_explicit(&r->comm->own->done, memory_order_relaxed);
-    struct plait_news head;
+    struct plait_control_update head;
 
     for (uint32_t rank = 1; is_root(r) && rank < r->nline; rank++) {
         memcpy(&head, r->known[rank].news, sizeof head);
@@ -313,7 +315,7 @@ static struct pollfd *gather(struct pollfd *list, nfds_t *capacity, nfds_t *n)
         *capacity = need;
     }
     PLAIT_KNOWN(list != NULL); /* there is room for one at least */
-    list[at++] = (struct pollfd){ .fd = bell[0], .events = POLLIN };
+    list[at++] = (struct pollfd){ .fd = doorbell[0], .events = POLLIN };
     for (const struct plait_remote *r = remotes; r != NULL; r = r->next)
         for (uint32_t i = 0; i < r->nline; i++)
             if (r->lines[i].fd >= 0)
@@ -325,37 +327,37 @@ static struct pollfd *gather(struct pollfd *list, nfds_t *capacity, nfds_t *n)
     return list;
 }
 
-static void close_bell(void)
+static void close_doorbell(void)
 {
     for (unsigned i = 0; i < 2; i++)
-        plait_descriptor_close(atomic_exchange(&bell[i], -1));
+        plait_descriptor_close(atomic_exchange(&doorbell[i], -1));
 }
 
-static bool open_bell(void)
+static bool open_doorbell(void)
 {
     int ends[2];
 
     if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
         return false;
     for (unsigned i = 0; i < 2; i++)
-        bell[i] = plait_descriptor_keep(ends[i], "waking the thread that hears of other hosts");
-    if (bell[0] >= 0 && bell[1] >= 0)
+        doorbell[i] = plait_descriptor_keep(ends[i], "waking the thread that hears of other hosts");
+    if (doorbell[0] >= 0 && doorbell[1] >= 0)
         return true;
-    close_bell();
+    close_doorbell();
     return false;
 }
 
-/* Take all that was rung. Without its bell the thread looks around at every tick. */
-static void look_at_bell(void)
+/* Take all that was rung. Without its doorbell the thread looks around at every tick. */
+static void look_at_doorbell(void)
 {
     char none;
 
-    if (plait_descriptor_check(bell[0]) != PLAIT_OK || plait_descriptor_check(bell[1]) != PLAIT_OK) {
+    if (plait_descriptor_check(doorbell[0]) != PLAIT_OK || plait_descriptor_check(doorbell[1]) != PLAIT_OK) {
         for (struct plait_remote *r = remotes; r != NULL; r = r->next)
             note_loss(r);
-        close_bell();
+        close_doorbell();
     }
-    while (bell[0] >= 0 && recv(bell[0], &none, sizeof none, MSG_DONTWAIT) >= 0)
+    while (doorbell[0] >= 0 && recv(doorbell[0], &none, sizeof none, MSG_DONTWAIT) >= 0)
         ;
 }
 
@@ -371,7 +373,7 @@ static void *run(void *arg)
         pthread_mutex_unlock(&lock);
         poll(list, n, (int)(TICK * 1e3));
         pthread_mutex_lock(&lock);
-        look_at_bell();
+        look_at_doorbell();
         const double now = plait_clock();
         for (struct plait_remote *r = remotes; r != NULL; r = r->next)
             serve(r, now);
@@ -387,11 +389,11 @@ static enum plait_status start_thread(void)
     sigset_t all, saved;
     int error;
 
-    if (running && bell[0] >= 0)
+    if (running && doorbell[0] >= 0)
         return PLAIT_OK;
-    if (!open_bell())
+    if (!open_doorbell())
         return plait_fail_errno(errno, "no descriptor for the thread that hears of other hosts");
-    if (running) /* it had lost its bell */
+    if (running) /* it had lost its doorbell */
         return PLAIT_OK;
     sigfillset(&all); /* the caller's signals arrive as before */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
@@ -401,7 +403,7 @@ static enum plait_status start_thread(void)
     if (error == 0)
         return PLAIT_OK;
     running = false;
-    close_bell();
+    close_doorbell();
     return plait_fail_errno(error, "cannot start the thread that hears of other hosts");
 }
 
@@ -415,7 +417,7 @@ static void stop_thread(void)
     pthread_mutex_unlock(&lock);
     pthread_join(last, NULL);
     pthread_mutex_lock(&lock);
-    close_bell();
+    close_doorbell();
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------- */
@@ -479,7 +481,7 @@ void plait_remote_begin(struct plait_remote *r, const int *sockets)
 
 double plait_remote_heard(const struct plait_remote *r, uint32_t rank)
 {
-    const struct plait_mirror *m = r->comm->peers[rank].mirror;
+    const struct plait_replica *m = r->comm->peers[rank].replica;
     const double told = is_root(r) ? plait_clock() : atomic_load_explicit(&r->heard, memory_order_relaxed);
     const double silent = m != NULL ? atomic_load_explicit(&m->silent, memory_order_relaxed) : 0;
 
@@ -548,7 +550,7 @@ void plait_remotes_fork(enum plait_fork when)
         for (uint32_t i = 0; i < r->nline; i++)
             plait_line_close(&r->lines[i]);
     if (when == PLAIT_FORK_CHILD) {
-        close_bell();
+        close_doorbell();
         running = false;
         remotes = NULL;
     }

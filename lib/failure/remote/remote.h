@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control blocks of ranks on other hosts: one thread of this process keeps the mirrors of them (news.h).
+ * The control blocks of ranks on other hosts: one thread of this process keeps the mirrors of them (update.h).
  *
  * The ranks of a comm that spans hosts keep the connections by which they met: every rank has one to rank 0. Each sends
- * its news when they change, at most 10 times a second unless they are urgent, and rank 0 passes everyone's on to everyone.
- * So rank 0 sends ranks^2 news of some 300 bytes in each tenth of a second in which all of them wait; nothing is sent
- * for operations that end sooner.
+ * its news when they change, at most 10 times a second unless they are urgent, and rank 0 passes everyone's on to
+ * everyone. So rank 0 sends ranks^2 news of some 300 bytes in each tenth of a second in which all of them wait; nothing
+ * is sent for operations that end sooner.
  *
  * A connection that closes is a death, unless its rank has departed. A host that is cut off, down or stopped closes
- * none: so every process says its old news again twice a second, also while its rank computes. Rank 0 does not pass such
- * news on; it tells the others when a rank falls silent, and when it is heard again. Where rank 0 itself says nothing,
- * nothing is known of the others, so they are not taken for silent (plait_remote_heard()). The thread never waits for a
- * host: what a connection does not take is left out, as later news say the same and more.
+ * none: so every process says its old news again twice a second, also while its rank computes. Rank 0 does not pass
+ * such news on; it tells the others when a rank falls silent, and when it is heard again. Where rank 0 itself says
+ * nothing, nothing is known of the others, so they are not taken for silent (plait_remote_heard()). The thread never
+ * waits for a host: what a connection does not take is left out, as later news say the same and more.
  */
 #ifndef PLAIT_LIB_FAILURE_REMOTE_REMOTE_H
 #define PLAIT_LIB_FAILURE_REMOTE_REMOTE_H
 
-#include "news.h"
+#include "update.h"
 
 #define PLAIT_REMOTE_SILENCE 1.5 /* seconds in which nothing is heard of a rank: three of its heartbeats */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "retire.h"
+#include "teardown.h"
 
 #include "base/fork.h"
-#include "comm/bells.h"
+#include "comm/doorbells.h"
 #include "comm/port.h"
 #include "failure/remote/remote.h"
 #include "operation/slices.h"
@@ -21,7 +21,7 @@ void plait_comm_release(struct plait_comm *comm)
     plait_remote_destroy(comm->remote);
     for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++) {
         plait_process_put(comm->peers[r].process);
-        plait_mirror_destroy(comm->peers[r].mirror);
+        plait_replica_destroy(comm->peers[r].replica);
     }
     free(comm->peers);
     plait_port_close(comm->port);
@@ -39,14 +39,14 @@ void plait_comm_release(struct plait_comm *comm)
 static void close_networks(void)
 {
     pthread_mutex_lock(&lock);
-    for (struct plait_comm *c = retired; c != NULL; c = c->next_retired)
+    for (struct plait_comm *c = retired; c != NULL; c = c->next_torn_down)
         plait_port_close(c->port);
     pthread_mutex_unlock(&lock);
 }
 
 /*
- * A network stays open, as its comm's block does, until the others have left too: to them, closing it looks like a death, and
- * UCX 1.13 aborts a process that is just connecting to one that closes.
+ * A network stays open, as its comm's block does, until the others have left too: to them, closing it looks like a
+ * death, and UCX 1.13 aborts a process that is just connecting to one that closes.
  */
 static void keep_network(const struct plait_comm *comm)
 {
@@ -63,7 +63,7 @@ static bool nobody_reads(const struct plait_comm *comm)
         const struct plait_control *c = comm->peers[r].control;
         if (r != comm->rank && c != NULL && atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id &&
             !atomic_load_explicit(&c->departed, memory_order_acquire) && !plait_peer_died(&comm->peers[r]) &&
-            !(comm->peers[r].mirror != NULL && plait_remote_is_over(comm->remote)))
+            !(comm->peers[r].replica != NULL && plait_remote_is_over(comm->remote)))
             return false;
     }
     return true;
@@ -72,13 +72,13 @@ static bool nobody_reads(const struct plait_comm *comm)
 /* This rank's block is about to be given back, and used for anything: ranks of this process look at it no more. */
 static void forget(const struct plait_comm *comm)
 {
-    for (struct plait_comm *c = retired; c != NULL; c = c->next_retired)
+    for (struct plait_comm *c = retired; c != NULL; c = c->next_torn_down)
         if (c->id == comm->id)
             c->peers[comm->rank].control = NULL;
 }
 
 /* Ranks of one process leave under the lock: see forget(). */
-void plait_retire(struct plait_comm *comm)
+void plait_teardown(struct plait_comm *comm)
 {
     struct plait_comm **link, *c;
 
@@ -87,15 +87,15 @@ void plait_retire(struct plait_comm *comm)
         atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
         plait_ring(comm);
         keep_network(comm);
-        comm->next_retired = retired;
+        comm->next_torn_down = retired;
         retired = comm;
     }
     for (link = &retired; (c = *link) != NULL;) {
         if (!nobody_reads(c)) {
-            link = &c->next_retired;
+            link = &c->next_torn_down;
             continue;
         }
-        *link = c->next_retired;
+        *link = c->next_torn_down;
         forget(c);
         plait_comm_release(c);
     }
@@ -112,14 +112,16 @@ __attribute__((destructor)) static void unload(void)
 {
     if (plait_comms_alive > 0)
         return;
-    for (struct plait_comm *c = retired; c != NULL; c = c->next_retired) { /* its thread reads what is unmapped next */
+    /* its thread reads what is unmapped next */
+    for (struct plait_comm *c = retired; c != NULL; c = c->next_torn_down) {
         plait_remote_destroy(c->remote);
         c->remote = NULL;
     }
     const bool gone = plait_arena_unload();
     for (struct plait_comm *c; (c = retired) != NULL;) {
-        retired = c->next_retired;
-        if (!gone) /* the caller has memory there: then the block stays too, as it is, for those who are slower to leave */
+        retired = c->next_torn_down;
+        /* the caller has memory there: then the block stays too, as it is, for those who are slower to leave */
+        if (!gone)
             c->own = NULL;
         plait_comm_release(c);
     }

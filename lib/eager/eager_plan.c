@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tiny operations: who takes from whom, what is lent, and how all else is put where it is taken. */
-#include "tiny.h"
+/* Eager operations: who takes from whom, what is lent, and how all else is put where it is taken. */
+#include "eager.h"
 
 #include <stddef.h>
 
-#define MOST_BESIDE (PLAIT_BESIDE_WORD / PLAIT_TINY_HEAD) /* of so many parts the heads are beside the word */
+#define MOST_BESIDE (PLAIT_BESIDE_WORD / PLAIT_EAGER_HEAD) /* of so many parts the heads are beside the word */
 #define MOST_STAGED 2048 /* bytes that take less time to write again than a wait for readers */
 
 /* Pages apart, see struct plait_given. */
@@ -14,7 +14,7 @@ _Static_assert(offsetof(struct plait_control, small_data) - offsetof(struct plai
 
 static size_t part_bytes(size_t bytes)
 {
-    return PLAIT_TINY_HEAD + ((bytes + PLAIT_TINY_HEAD - 1) & ~(PLAIT_TINY_HEAD - 1));
+    return PLAIT_EAGER_HEAD + ((bytes + PLAIT_EAGER_HEAD - 1) & ~(PLAIT_EAGER_HEAD - 1));
 }
 
 static struct plait_ranks others(bool all, uint32_t root, uint32_t nrank, uint32_t rank)
@@ -24,7 +24,7 @@ static struct plait_ranks others(bool all, uint32_t root, uint32_t nrank, uint32
     return (struct plait_ranks){ root, root != rank };
 }
 
-size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized)
+size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized)
 {
     const struct plait_geometry root = plait_geometry_of(coll, nrank, 0, 0, 1);
     const size_t parts = root.in.nslot > 1 ? nrank - 1 : 1;
@@ -33,48 +33,48 @@ size_t plait_tiny_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool
 }
 
 /* Everyone who gives gives to everyone who takes: of IN the taker's slot, to OUT the giver's, if there are several. */
-struct plait_tiny_plan plait_tiny_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
-                                       bool lends)
+struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
+                                         bool lends)
 {
     const struct plait_geometry *mine = &o->geometry;
     const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
-    const size_t all = plait_tiny_bytes(o->coll, nrank, bytes, o->sized);
-    const bool few = all <= PLAIT_BESIDE_WORD, small = all <= PLAIT_TINY_SOME;
+    const size_t all = plait_eager_bytes(o->coll, nrank, bytes, o->sized);
+    const bool few = all <= PLAIT_BESIDE_WORD, small = all <= PLAIT_EAGER_SOME;
     const size_t given = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large);
     const uint32_t nparts = root.in.nslot > 1 ? nrank - 1 : 1;
     const bool beside = o->sized && !few && nparts <= MOST_BESIDE;
-    const size_t head = o->sized && !beside ? PLAIT_TINY_HEAD : 0;
+    const size_t head = o->sized && !beside ? PLAIT_EAGER_HEAD : 0;
 
-    return (struct plait_tiny_plan){
+    return (struct plait_eager_plan){
         .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
         .to = mine->in.nslot > 0 ? others(other.out.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
         .takes = mine->out.nslot > 0,
         .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
         .lends = lends && !o->sized && all > MOST_STAGED,
         .timed = lends && !o->sized && bytes > PLAIT_LEAST_ONCE,
-        .turn = (small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE) - 1,
+        .turn = (small ? PLAIT_EAGER_SMALL : PLAIT_EAGER_LARGE) - 1,
         .given = given,
         .data = few     ? given + offsetof(struct plait_given, few)
                 : small ? offsetof(struct plait_control, small_data)
                         : offsetof(struct plait_control, large_data),
         .apart = few     ? sizeof(struct plait_given)
-                 : small ? PLAIT_TINY_SOME
-                         : PLAIT_TINY_MAX,
+                 : small ? PLAIT_EAGER_SOME
+                         : PLAIT_EAGER_MAX,
         .bytes = all,
         .at = root.in.nslot > 1 ? rank * bytes : 0,
         .beside = beside,
         .head = head,
-        .part = o->sized ? part_bytes(bytes) - (PLAIT_TINY_HEAD - head) : bytes,
+        .part = o->sized ? part_bytes(bytes) - (PLAIT_EAGER_HEAD - head) : bytes,
         .room = bytes,
         .parts = root.in.nslot > 1,
         .stride = mine->out.nslot > 1 ? bytes : 0,
     };
 }
 
-bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank)
+bool plait_eager_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_eager_plan *t = &o->eager;
     bool all = true;
 
     for (uint32_t i = 0; i < t->to.n; i++)
@@ -85,7 +85,7 @@ bool plait_tiny_has_all(const struct plait_op_plan *o, const struct plait_sizes 
 }
 
 /* Do all who take it map it? */
-static bool is_reached(const struct plait_comm *comm, const struct plait_tiny_plan *t, const void *in, size_t bytes)
+static bool is_reached(const struct plait_comm *comm, const struct plait_eager_plan *t, const void *in, size_t bytes)
 {
     bool all = true;
 
@@ -96,9 +96,9 @@ static bool is_reached(const struct plait_comm *comm, const struct plait_tiny_pl
     return all;
 }
 
-bool plait_tiny_may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in, const void *out)
+bool plait_eager_may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in, const void *out)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_eager_plan *t = &o->eager;
     const bool stays = t->from.n == 0 || in != out || o->geometry.kind == PLAIT_KIND_PART;
 
     return t->to.n > 0 && stays && is_reached(comm, t, in, o->in_bytes);
@@ -114,8 +114,8 @@ static void store(const struct plait_kernels *k, bool past, void *to, const void
         plait_copy(k, to, from, bytes);
 }
 
-void plait_tiny_put(const struct plait_comm *comm, const struct plait_tiny_plan *t, bool past, uint8_t *to,
-                    const uint8_t *in)
+void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, bool past, uint8_t *to,
+                     const uint8_t *in)
 {
     const size_t behind = (comm->nrank - 1 - comm->rank) * t->part, before = comm->rank * t->part;
 
@@ -127,16 +127,16 @@ void plait_tiny_put(const struct plait_comm *comm, const struct plait_tiny_plan 
     store(comm->kernels, past, to + behind, in, before);
 }
 
-int64_t plait_tiny_put_long(struct plait_comm *comm, const struct plait_op_plan *o, uint8_t *to, const uint8_t *in)
+int64_t plait_eager_put_long(struct plait_comm *comm, const struct plait_op_plan *o, uint8_t *to, const uint8_t *in)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
-    const struct plait_passed m = plait_tiny_passed(o, t->bytes);
+    const struct plait_eager_plan *t = &o->eager;
+    const struct plait_passed m = plait_eager_passed(o, t->bytes);
     const unsigned may = 1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST;
     const bool past = plait_lend(comm, t->to.first, m, may, false) == PLAIT_PASS_PAST;
     const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
     const double start = plait_lend_clock(comm, which, m);
 
-    plait_tiny_put(comm, t, past, to, in);
+    plait_eager_put(comm, t, past, to, in);
     plait_lend_copied(comm, which, m, start);
     return past ? PLAIT_LIES_PAST : PLAIT_LIES_HERE;
 }

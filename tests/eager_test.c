@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tiny operations: slots are not written before all have read them, whoever is ahead; and what that costs. */
+/* Eager operations: slots are not written before all have read them, whoever is ahead; and what that costs. */
 #include "comm/comm.h"
+#include "failure/report.h"
 #include "operation/operation.h"
 #include "plans.h"
 #include "ranks.h"
-#include "failure/report.h"
 #include "tier.h"
 
 #include <plait/memory.h>
@@ -364,7 +364,7 @@ static void who_gives_is_ahead_by_as_many_operations_as_there_are_slots(void **s
     (void)state;
     for (unsigned i = 0; i < 4; i++) {
         const bool small = i % 2 == 0;
-        struct lead *lead = share_lead(small ? 4 : MOST_COUNT, small ? PLAIT_TINY_SMALL : PLAIT_TINY_LARGE, i / 2);
+        struct lead *lead = share_lead(small ? 4 : MOST_COUNT, small ? PLAIT_EAGER_SMALL : PLAIT_EAGER_LARGE, i / 2);
         const struct ranks r = { .nprocess = 2, .nthread = 1, .body = be_ahead, .arg = lead, .processes = true };
         assert_int_equal(ranks_run(&r), 0);
         munmap(lead, sizeof *lead);
@@ -403,7 +403,7 @@ static int start_and_wait_elsewhere(struct plait_comm **comm, uint32_t rank, voi
         CHECK(plait_broadcast(*comm, &value, &value, 1, PLAIT_INT32, 0, &how) == PLAIT_OK);
     while (rank == 1 && !lead->may_read)
         usleep(100);
-    for (unsigned k = 0; k < PLAIT_TINY_SMALL + rank; k++)
+    for (unsigned k = 0; k < PLAIT_EAGER_SMALL + rank; k++)
         CHECK(plait_broadcast(*comm, &value, &value, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
     if (rank == 0)
         CHECK(plait_start(request) == PLAIT_OK);
@@ -616,7 +616,7 @@ static void a_reader_that_does_not_come_is_named(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 8; i++) {
-        struct lead *lead = i / 4 ? share_lead(MOST_COUNT, 0, false) : share_lead(1, PLAIT_TINY_SMALL, false);
+        struct lead *lead = i / 4 ? share_lead(MOST_COUNT, 0, false) : share_lead(1, PLAIT_EAGER_SMALL, false);
         lead->dies = i % 2;
         lead->request = i / 2 % 2;
         const struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_in_vain, .arg = lead, .processes = true };
@@ -694,20 +694,21 @@ static int count_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)arg;
     for (unsigned i = 0; i < 2 * PLAIT_NCOLL; i++) {
         struct call c = { .coll = (enum plait_coll)(i / 2), .count = 16, .inplace = i % 2, .form = BLOCKING };
-        struct counts tiny, engine;
+        struct counts eager, engine;
         if (c.coll == PLAIT_ALLREDUCE || c.coll == PLAIT_BARRIER) /* the engine chooses another algorithm */
             continue;
         CHECK(plait_comm_choose(*comm, c.coll, c.count, PLAIT_INT32, PLAIT_SUM, 0, NULL, &choice) == PLAIT_OK);
-        CHECK(strcmp(choice.path, "tiny") == 0 && strcmp(choice.algorithm, "direct") == 0);
-        CHECK(count_call(*comm, rank, &c, &tiny) == 0);
+        CHECK(strcmp(choice.path, "eager") == 0 && strcmp(choice.algorithm, "direct") == 0);
+        CHECK(count_call(*comm, rank, &c, &eager) == 0);
         c.form = ENGINE;
         CHECK(count_call(*comm, rank, &c, &engine) == 0);
-        if (memcmp(&tiny, &engine, sizeof tiny) != 0)
+        if (memcmp(&eager, &engine, sizeof eager) != 0)
             fprintf(stderr, "%s, in place %d: %llu and %llu messages, %llu and %llu bytes sent, %llu and %llu copied\n",
-                    plait_coll_name(c.coll), c.inplace, (unsigned long long)tiny.messages,
-                    (unsigned long long)engine.messages, (unsigned long long)tiny.sent, (unsigned long long)engine.sent,
-                    (unsigned long long)tiny.copied, (unsigned long long)engine.copied);
-        CHECK(memcmp(&tiny, &engine, sizeof tiny) == 0);
+                    plait_coll_name(c.coll), c.inplace, (unsigned long long)eager.messages,
+                    (unsigned long long)engine.messages, (unsigned long long)eager.sent,
+                    (unsigned long long)engine.sent, (unsigned long long)eager.copied,
+                    (unsigned long long)engine.copied);
+        CHECK(memcmp(&eager, &engine, sizeof eager) == 0);
     }
     return 0;
 }
@@ -796,5 +797,5 @@ int main(void)
         cmocka_unit_test(blocks_that_lie_elsewhere_are_not_the_last_ones),
         cmocka_unit_test(what_is_counted_is_what_the_engine_counts_for_direct),
     };
-    return cmocka_run_group_tests_name("tiny", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("eager", tests, NULL, NULL);
 }

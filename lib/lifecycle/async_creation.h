@@ -6,12 +6,12 @@
 #include "life.h"
 
 /* A comm whose `birth` is set until it is destroyed. What the options point to is copied. */
-enum plait_status plait_birth_begin(const struct plait_comm_options *options, struct plait_comm **out);
+enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out);
 
 /* End its creation with an error; if that comes too late, the comm fails. false: it is there already. Any thread. */
-bool plait_birth_abort(struct plait_comm *comm);
+bool plait_async_creation_abort(struct plait_comm *comm);
 
 /* End its creation, and wait until its thread has ended: PLAIT_OK when the comm is there. */
-enum plait_status plait_birth_end(struct plait_comm *comm);
+enum plait_status plait_async_creation_end(struct plait_comm *comm);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "birth.h"
+#include "async_creation.h"
 
 #include "base/status.h"
 #include "bootstrap/frame.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct plait_birth {
+struct plait_async_creation {
     struct plait_comm_options options; /* with copies of what they pointed to */
     struct plait_unique_id id;
     pthread_t thread;
@@ -33,7 +33,7 @@ static void *memcpy_new(const void *from, size_t bytes)
 
 static enum plait_status look_if_cancelled(const void *context)
 {
-    const struct plait_birth *b = context;
+    const struct plait_async_creation *b = context;
 
     return atomic_load(&b->cancelled) ? plait_fail(PLAIT_ERR_FAILED, "comm creation: aborted on this rank") : PLAIT_OK;
 }
@@ -41,7 +41,7 @@ static enum plait_status look_if_cancelled(const void *context)
 static void *give_birth(void *arg)
 {
     struct plait_comm *comm = arg;
-    struct plait_birth *b = comm->birth;
+    struct plait_async_creation *b = comm->async_creation;
 
     b->watch = (struct plait_watch){ look_if_cancelled, b };
     b->status = plait_comm_create_as(comm, &b->options, &b->watch);
@@ -55,17 +55,17 @@ static void *give_birth(void *arg)
 
 static void forget(struct plait_comm *comm)
 {
-    if (comm->birth == NULL)
+    if (comm->async_creation == NULL)
         return;
-    free((char *)(uintptr_t)comm->birth->options.name);
-    free((uint32_t *)(uintptr_t)comm->birth->options.node);
-    free((void *)(uintptr_t)comm->birth->options.algorithms);
-    free(comm->birth);
-    comm->birth = NULL;
+    free((char *)(uintptr_t)comm->async_creation->options.name);
+    free((uint32_t *)(uintptr_t)comm->async_creation->options.node);
+    free((void *)(uintptr_t)comm->async_creation->options.algorithms);
+    free(comm->async_creation);
+    comm->async_creation = NULL;
 }
 
 /* What the options point to may be gone before the comm is there. */
-static bool copy_options(struct plait_birth *b, const struct plait_comm_options *o)
+static bool copy_options(struct plait_async_creation *b, const struct plait_comm_options *o)
 {
     size_t n = 0;
 
@@ -87,17 +87,18 @@ static bool copy_options(struct plait_birth *b, const struct plait_comm_options 
            (o->algorithms == NULL || b->options.algorithms != NULL);
 }
 
-enum plait_status plait_birth_begin(const struct plait_comm_options *options, struct plait_comm **out)
+enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out)
 {
     struct plait_comm *comm;
     sigset_t all, saved;
     int error = ENOMEM;
 
     comm = plait_comm_allocate(options);
-    if (comm != NULL && (comm->birth = calloc(1, sizeof *comm->birth)) != NULL && copy_options(comm->birth, options)) {
+    if (comm != NULL && (comm->async_creation = calloc(1, sizeof *comm->async_creation)) != NULL &&
+        copy_options(comm->async_creation, options)) {
         sigfillset(&all); /* the caller's signals arrive as before */
         pthread_sigmask(SIG_SETMASK, &all, &saved);
-        error = pthread_create(&comm->birth->thread, NULL, give_birth, comm);
+        error = pthread_create(&comm->async_creation->thread, NULL, give_birth, comm);
         pthread_sigmask(SIG_SETMASK, &saved, NULL);
     }
     if (error == 0) {
@@ -112,20 +113,20 @@ enum plait_status plait_birth_begin(const struct plait_comm_options *options, st
     return plait_meet(NULL, options, plait_fail_errno(error, "no thread to create a comm in the background"), NULL);
 }
 
-bool plait_birth_abort(struct plait_comm *comm)
+bool plait_async_creation_abort(struct plait_comm *comm)
 {
-    atomic_store(&comm->birth->aborted, true);
-    atomic_store(&comm->birth->cancelled, true);
-    return plait_comm_unborn(comm);
+    atomic_store(&comm->async_creation->aborted, true);
+    atomic_store(&comm->async_creation->cancelled, true);
+    return plait_comm_uncreated(comm);
 }
 
-enum plait_status plait_birth_end(struct plait_comm *comm)
+enum plait_status plait_async_creation_end(struct plait_comm *comm)
 {
     enum plait_status status;
 
-    atomic_store(&comm->birth->cancelled, true);
-    pthread_join(comm->birth->thread, NULL);
-    status = comm->birth->status;
+    atomic_store(&comm->async_creation->cancelled, true);
+    pthread_join(comm->async_creation->thread, NULL);
+    status = comm->async_creation->status;
     forget(comm);
     return status;
 }
@@ -136,11 +137,11 @@ enum plait_status plait_comm_status(struct plait_comm *comm)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_status: comm is NULL");
     if (plait_comm_inherited(comm))
         return plait_comm_is_closed(comm, "plait_comm_status");
-    if (comm->birth != NULL) {
-        if (!atomic_load_explicit(&comm->birth->over, memory_order_acquire))
+    if (comm->async_creation != NULL) {
+        if (!atomic_load_explicit(&comm->async_creation->over, memory_order_acquire))
             return PLAIT_IN_PROGRESS;
-        if (comm->birth->status != PLAIT_OK)
-            return plait_fail(comm->birth->status, "%s", comm->birth->text);
+        if (comm->async_creation->status != PLAIT_OK)
+            return plait_fail(comm->async_creation->status, "%s", comm->async_creation->text);
     }
     /* Other ranks' failures reach a rank that waits; this one may not. */
     const struct plait_control *failed = comm->own;

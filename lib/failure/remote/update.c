@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "news.h"
+#include "update.h"
 
 #include "base/system_limits.h"
 
@@ -8,20 +8,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- Mirrors --------------------------------------------------------------------------------------------- */
+/* ---- Replicas --------------------------------------------------------------------------------------------- */
 
-size_t plait_mirror_bytes(void)
+size_t plait_replica_bytes(void)
 {
-    return offsetof(struct plait_mirror, control) + offsetof(struct plait_control, small);
+    return offsetof(struct plait_replica, control) + offsetof(struct plait_control, small);
 }
 
 /* Fresh pages, of which only those that are written take memory: a ring is much longer than what most comms use. */
-struct plait_mirror *plait_mirror_create(uint64_t id, uint32_t rank, uint32_t nrank, const char *name)
+struct plait_replica *plait_replica_create(uint64_t id, uint32_t rank, uint32_t nrank, const char *name)
 {
-    struct plait_mirror *m;
+    struct plait_replica *m;
     void *pages;
 
-    if (plait_reserve(plait_mirror_bytes(), true, -1, "what is heard of a rank", &pages) != PLAIT_OK)
+    if (plait_reserve(plait_replica_bytes(), true, -1, "what is heard of a rank", &pages) != PLAIT_OK)
         return NULL;
     m = pages;
     m->control.id = id;
@@ -31,10 +31,10 @@ struct plait_mirror *plait_mirror_create(uint64_t id, uint32_t rank, uint32_t nr
     return m;
 }
 
-void plait_mirror_destroy(struct plait_mirror *mirror)
+void plait_replica_destroy(struct plait_replica *replica)
 {
-    if (mirror != NULL)
-        munmap(mirror, plait_mirror_bytes());
+    if (replica != NULL)
+        munmap(replica, plait_replica_bytes());
 }
 
 /* ---- Writing --------------------------------------------------------------------------------------------- */
@@ -78,20 +78,20 @@ static uint32_t copy_records(const struct plait_ring *ring, uint64_t done, uint6
 {
     uint32_t n = 0, last = 0;
 
-    for (uint64_t s = from; s <= done + 1 && n < PLAIT_NEWS_RECORDS - PLAIT_NEWS_LAST; s++)
+    for (uint64_t s = from; s <= done + 1 && n < PLAIT_CONTROL_UPDATE_RECORDS - PLAIT_CONTROL_UPDATE_LAST; s++)
         n += copy_record(ring, s, &out[n]);
-    for (uint64_t s = done + 1; s > 0 && last < PLAIT_NEWS_LAST; s--)
+    for (uint64_t s = done + 1; s > 0 && last < PLAIT_CONTROL_UPDATE_LAST; s--)
         if (copy_record(ring, s, &out[n + last]) && last++ == 0)
             *newest = s;
     return n + last;
 }
 
-uint32_t plait_news_write(const struct plait_control *own, uint64_t wanted, uint32_t looks, uint64_t now, bool departs,
-                          void *out)
+uint32_t plait_control_update_write(const struct plait_control *own, uint64_t wanted, uint32_t looks, uint64_t now,
+                                    bool departs, void *out)
 {
     enum { KEPT = PLAIT_NRECORD / 2 }; /* later ones are not about to be forgotten */
-    struct plait_news news = { .rank = own->rank, .looks = looks, .now = now };
-    struct plait_record records[PLAIT_NEWS_RECORDS];
+    struct plait_control_update news = { .rank = own->rank, .looks = looks, .now = now };
+    struct plait_record records[PLAIT_CONTROL_UPDATE_RECORDS];
     struct plait_progress progress;
     struct plait_operation newest = { .has_progress = false };
     uint64_t last = 0;
@@ -125,21 +125,21 @@ uint32_t plait_news_write(const struct plait_control *own, uint64_t wanted, uint
 
 /* ---- Reading --------------------------------------------------------------------------------------------- */
 
-bool plait_news_check(const void *bytes, size_t n, uint32_t nrank)
+bool plait_control_update_check(const void *bytes, size_t n, uint32_t nrank)
 {
-    struct plait_news news;
+    struct plait_control_update news;
 
     if (n < sizeof news)
         return false;
     memcpy(&news, bytes, sizeof news);
-    if (news.bytes > n || news.rank >= nrank || news.nrecord > PLAIT_NEWS_RECORDS || news.culprit > nrank)
+    if (news.bytes > n || news.rank >= nrank || news.nrecord > PLAIT_CONTROL_UPDATE_RECORDS || news.culprit > nrank)
         return false;
     const size_t text = news.failed != PLAIT_OK ? sizeof((struct plait_control *)0)->failure : 0;
     return news.bytes ==
            sizeof news + news.nrecord * sizeof(struct plait_record) + sizeof(struct plait_progress) + text;
 }
 
-/* As the mirror's readers have it: what changes is zeroed first and written last. */
+/* As the replica's readers have it: what changes is zeroed first and written last. */
 static void apply_progress(struct plait_ring *ring, const struct plait_progress *from, uint64_t ahead)
 {
     const uint64_t sequence = atomic_load_explicit(&from->sequence, memory_order_relaxed);
@@ -170,12 +170,12 @@ static void apply_record(struct plait_ring *ring, const struct plait_record *fro
         plait_ring_add(ring, (uint32_t)word, word, &from->what, memory_order_release);
 }
 
-void plait_news_apply(const void *bytes, struct plait_mirror *mirror, uint64_t now)
+void plait_control_update_apply(const void *bytes, struct plait_replica *replica, uint64_t now)
 {
-    struct plait_control *c = &mirror->control;
+    struct plait_control *c = &replica->control;
     struct plait_record record;
     struct plait_progress progress;
-    struct plait_news news;
+    struct plait_control_update news;
     const char *at = bytes;
 
     memcpy(&news, at, sizeof news);
@@ -187,12 +187,12 @@ void plait_news_apply(const void *bytes, struct plait_mirror *mirror, uint64_t n
     memcpy(&progress, at, sizeof progress);
     at += sizeof progress;
     apply_progress(&c->ring, &progress, now - news.now);
-    mirror->wanted = news.wanted;
-    atomic_store_explicit(&mirror->from, news.from, memory_order_release);
-    if (news.looks != mirror->looks)
+    replica->wanted = news.wanted;
+    atomic_store_explicit(&replica->from, news.from, memory_order_release);
+    if (news.looks != replica->looks)
         atomic_store_explicit(&c->seen, 1e-9 * (double)now, memory_order_relaxed);
-    mirror->looks = news.looks;
-    atomic_store_explicit(&mirror->silent, news.silence > 0 ? 1e-9 * (double)now - 1e-3 * news.silence : 0,
+    replica->looks = news.looks;
+    atomic_store_explicit(&replica->silent, news.silence > 0 ? 1e-9 * (double)now - 1e-3 * news.silence : 0,
                           memory_order_relaxed);
     atomic_store_explicit(&c->receiving, news.receiving, memory_order_relaxed);
     atomic_store_explicit(&c->noticed, news.noticed, memory_order_relaxed);
@@ -206,5 +206,5 @@ void plait_news_apply(const void *bytes, struct plait_mirror *mirror, uint64_t n
     }
     atomic_store_explicit(&c->departed, news.departed, memory_order_release);
     if (news.dead)
-        atomic_store_explicit(&mirror->dead, 1, memory_order_release);
+        atomic_store_explicit(&replica->dead, 1, memory_order_release);
 }

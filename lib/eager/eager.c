@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tiny operations. The word that says whose operation it belongs to shares a line with the data where that fits; the
+ * Eager operations. The word that says whose operation it belongs to shares a line with the data where that fits; the
  * data is stored first and the word last, so whoever sees the word sees all of it, and the others' data is read where
  * it lies.
  *
  * Slots are used in turn, and whose turn it is follows from the number of the operation in its comm (t->turn), so ranks
  * that call different operations never take one's data for another's. Who gives may be ahead of who takes (a root of
- * broadcasts, everyone but the root of reductions): before it writes where it wrote in operation q, all who were to take
- * that have finished q. A slot says who they are (plait_given). That they have finished is known
+ * broadcasts, everyone but the root of reductions): before it writes where it wrote in operation q, all who were to
+ * take that have finished q. A slot says who they are (plait_given). That they have finished is known
  *
  * - from what this rank took: who has given in operation s has finished s - 1. When all have, that is comm->begun. So
  *   where everyone takes from everyone, again and again, nobody looks any further;
  * - else from what they publish: `done`, stored (release) after they read what they took, loaded here (acquire) before
  *   the slot is written. One look usually covers several slots (plait_peer.finished, and comm->begun if all take).
  *
- * Where each who takes has a block of its own, the blocks are in a slot as parts, from that of the giver's next rank on;
- * what it keeps itself is not there. Of blocks of different sizes (the v-forms) all parts have the room of the largest:
- * so everyone finds its part without the others' sizes. Beside the word, or if they are too many before each part, are the
- * bytes of each, which who takes it compares with those that it expects. Where each size is known to two ranks only, a part has
- * the room of the largest block that is small (plait_selection.split); of a larger one there are the bytes alone, and it goes
- * through the engine.
+ * Where each who takes has a block of its own, the blocks are in a slot as parts, from that of the giver's next rank
+ * on; what it keeps itself is not there. Of blocks of different sizes (the v-forms) all parts have the room of the
+ * largest: so everyone finds its part without the others' sizes. Beside the word, or if they are too many before each
+ * part, are the bytes of each, which who takes it compares with those that it expects. Where each size is known to two
+ * ranks only, a part has the room of the largest block that is small (plait_selection.split); of a larger one there are
+ * the bytes alone, and it goes through the engine.
  *
  * What is long and lies in library memory is not written again but lent: the word's line says where it lies, and who
- * takes reads it there, publishes that it took it, and only then waits until all have taken what it lent itself. What is
- * long and lies elsewhere is written through the caches or past them, as lend.h measures it.
+ * takes reads it there, publishes that it took it, and only then waits until all have taken what it lent itself. What
+ * is long and lies elsewhere is written through the caches or past them, as lend.h measures it.
  *
  * No circle of waits: let m be the lowest operation that some rank has not finished. Who is in m waits for the words of
  * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished,
  * or, when it has taken all that it takes, for those who take in m, to whom the same applies.
  */
+#include "eager.h"
 #include "failure/failure.h"
-#include "tiny.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -43,30 +43,32 @@ static inline uint32_t next_rank(const struct plait_comm *comm, uint32_t rank)
 /* ---- Giving -------------------------------------------------------------------------------------------- */
 
 /* The slot of an operation. Downwards: processors run ahead of who reads upwards, but not into the next one. */
-static inline size_t slot_in(const struct plait_tiny_plan *t, uint64_t sequence)
+static inline size_t slot_in(const struct plait_eager_plan *t, uint64_t sequence)
 {
     return ~sequence & t->turn;
 }
 
-static inline struct plait_given *given_at(const struct plait_control *c, const struct plait_tiny_plan *t, size_t slot)
+static inline struct plait_given *given_at(const struct plait_control *c, const struct plait_eager_plan *t, size_t slot)
 {
     return (struct plait_given *)((uintptr_t)c + t->given) + slot;
 }
 
-static inline uint8_t *data_at(const struct plait_control *c, const struct plait_tiny_plan *t, size_t slot)
+static inline uint8_t *data_at(const struct plait_control *c, const struct plait_eager_plan *t, size_t slot)
 {
     return (uint8_t *)(uintptr_t)c + t->data + slot * t->apart;
 }
 
 /* The bytes of a part, where blocks differ in size. */
-static inline uint8_t *head_at(const struct plait_control *c, const struct plait_tiny_plan *t, size_t slot,
+static inline uint8_t *head_at(const struct plait_control *c, const struct plait_eager_plan *t, size_t slot,
                                uint32_t part)
 {
-    return t->beside ? given_at(c, t, slot)->few + part * PLAIT_TINY_HEAD : data_at(c, t, slot) + part * t->part;
+    return t->beside ? given_at(c, t, slot)->few + part * PLAIT_EAGER_HEAD : data_at(c, t, slot) + part * t->part;
 }
 
-/* Have all finished that were to read what this rank gave last in this slot, before `sequence`? If not, *late is one. */
-static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const struct plait_tiny_plan *t,
+/*
+ * Have all finished that were to read what this rank gave last in this slot, before `sequence`? If not, *late is one.
+ */
+static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const struct plait_eager_plan *t,
                                               uint64_t sequence, uint32_t *late)
 {
     const struct plait_given *given = given_at(comm->own, t, slot_in(t, sequence));
@@ -90,16 +92,16 @@ static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const str
 }
 
 /* May this rank write what it gives in operation `sequence`? Not if that comes around to what somebody still reads. */
-static inline bool is_free(struct plait_comm *comm, const struct plait_tiny_plan *t, uint64_t sequence, uint32_t *late)
+static inline bool is_free(struct plait_comm *comm, const struct plait_eager_plan *t, uint64_t sequence, uint32_t *late)
 {
     return __builtin_expect(sequence - comm->begun <= t->turn, 1) || is_read(comm, t, sequence, late);
 }
 
 /*
- * Sizes repeat: the lines that the next operation will write come while this one waits, or the caller works. Not that of
- * the word, at which the others may look already, and none that others may still read.
+ * Sizes repeat: the lines that the next operation will write come while this one waits, or the caller works. Not that
+ * of the word, at which the others may look already, and none that others may still read.
  */
-static __attribute__((noinline)) void expect(struct plait_comm *comm, const struct plait_tiny_plan *t,
+static __attribute__((noinline)) void expect(struct plait_comm *comm, const struct plait_eager_plan *t,
                                              uint64_t sequence, bool few)
 {
     const uint8_t *data = data_at(comm->own, t, slot_in(t, sequence));
@@ -122,7 +124,7 @@ static inline uint32_t slot_of(const struct plait_side *side, uint32_t rank)
 static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, const struct plait_op_plan *o,
                                                 const struct plait_sizes *v, const void *in, size_t slot)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_eager_plan *t = &o->eager;
     uint8_t *to = data_at(comm->own, t, slot);
 
     for (uint32_t i = 0, r = t->to.first; i < (t->parts ? t->to.n : 1); i++, r = next_rank(comm, r)) {
@@ -137,12 +139,12 @@ static __attribute__((noinline)) void put_parts(const struct plait_comm *comm, c
 static __attribute__((noinline)) void count_parts(struct plait_comm *comm, const struct plait_op_plan *o,
                                                   const struct plait_sizes *v)
 {
-    const struct plait_ranks *to = &o->tiny.to;
+    const struct plait_ranks *to = &o->eager.to;
 
     for (uint32_t i = 0, r = to->first; i < to->n; i++, r = next_rank(comm, r)) {
         const size_t bytes = v->in[slot_of(&o->geometry.in, r)] * o->size;
-        comm->stats.messages += bytes <= o->tiny.room;
-        comm->stats.bytes_sent += bytes <= o->tiny.room ? bytes : 0;
+        comm->stats.messages += bytes <= o->eager.room;
+        comm->stats.bytes_sent += bytes <= o->eager.room ? bytes : 0;
     }
 }
 
@@ -151,19 +153,19 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
                                                        const struct plait_sizes *v, uint64_t word, const void *in,
                                                        size_t slot, bool lends)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_eager_plan *t = &o->eager;
     struct plait_given *given = given_at(comm->own, t, slot);
 
     if (lends)
         given->lies = (int64_t)((uintptr_t)in - (uintptr_t)comm->own);
     else if (t->timed)
-        given->lies = plait_tiny_put_long(comm, o, data_at(comm->own, t, slot), in);
+        given->lies = plait_eager_put_long(comm, o, data_at(comm->own, t, slot), in);
     else if (t->lends)
         given->lies = PLAIT_LIES_HERE;
     if (o->sized)
         put_parts(comm, o, v, in, slot);
     else if (!lends && !t->timed && t->parts)
-        plait_tiny_put(comm, t, false, data_at(comm->own, t, slot), in);
+        plait_eager_put(comm, t, false, data_at(comm->own, t, slot), in);
     else if (!lends && !t->timed && t->bytes > 0)
         plait_copy(comm->kernels, data_at(comm->own, t, slot), in, t->bytes);
     given->to = t->to;
@@ -179,7 +181,7 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
 static inline __attribute__((always_inline)) void after_giving(struct plait_comm *comm, const struct plait_op_plan *o,
                                                                const struct plait_sizes *v)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_eager_plan *t = &o->eager;
 
     if (o->sized) {
         count_parts(comm, o, v);
@@ -193,14 +195,14 @@ static inline __attribute__((always_inline)) void after_giving(struct plait_comm
 
 /* ---- Taking -------------------------------------------------------------------------------------------- */
 
-static inline bool has_given(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank, size_t slot,
-                             uint64_t word)
+static inline bool has_given(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t rank,
+                             size_t slot, uint64_t word)
 {
     return atomic_load_explicit(&given_at(comm->peers[rank].control, t, slot)->word, memory_order_acquire) == word;
 }
 
 /* Which part of what `rank`, another, gives is for this rank. */
-static inline uint32_t own_part(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank)
+static inline uint32_t own_part(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t rank)
 {
     return t->parts ? comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1 : 0;
 }
@@ -208,7 +210,7 @@ static inline uint32_t own_part(const struct plait_comm *comm, const struct plai
 #define LENT (1U << PLAIT_PASS_LENT) /* of ways */
 
 /* What it gives to this one: it has given. *ways: and so it did, 1 << enum plait_passing. */
-static inline const void *given_by(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t rank,
+static inline const void *given_by(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t rank,
                                    size_t slot, unsigned *ways)
 {
     const struct plait_control *c = comm->peers[rank].control;
@@ -223,8 +225,8 @@ static inline const void *given_by(const struct plait_comm *comm, const struct p
 }
 
 /*
- * A rank of this process that has failed may free what it lent as soon as it sees this one no longer inside: it waits for
- * whom it sees, by the ring, and who came later sees its failure (plait_engine_turn()). Another's arena stays.
+ * A rank of this process that has failed may free what it lent as soon as it sees this one no longer inside: it waits
+ * for whom it sees, by the ring, and who came later sees its failure (plait_engine_turn()). Another's arena stays.
  */
 static enum plait_status look_at_lender(struct plait_comm *comm, uint32_t rank)
 {
@@ -254,7 +256,7 @@ static void copy_part(struct plait_comm *comm, const struct plait_op_plan *o, co
 static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct plait_op_plan *o,
                                            const struct plait_sizes *v, const void *in, void *out)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_eager_plan *t = &o->eager;
 
     if (o->sized)
         copy_part(comm, o, v, comm->rank,
@@ -267,7 +269,7 @@ static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct
 static enum plait_status check_part(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                                     uint32_t rank)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_eager_plan *t = &o->eager;
     const size_t expected = v->out[slot_of(&o->geometry.out, rank)] * o->size;
     uint64_t bytes;
 
@@ -287,7 +289,7 @@ static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *
     const enum plait_status status = check_part(comm, o, v, rank);
 
     if (status == PLAIT_OK && !o->geometry.combines &&
-        v->out[slot_of(&o->geometry.out, rank)] * o->size <= o->tiny.room)
+        v->out[slot_of(&o->geometry.out, rank)] * o->size <= o->eager.room)
         copy_part(comm, o, v, rank, from, out);
     return status;
 }
@@ -302,13 +304,13 @@ static inline double clock_taking(struct plait_comm *comm, const struct plait_op
 {
     const bool one = ways == 1U << PLAIT_PASS_PAST || ways == 1U << PLAIT_PASS_STAGED;
 
-    return o->tiny.timed && one ? plait_lend_clock(comm, taking(ways), plait_tiny_passed(o, o->tiny.room)) : 0;
+    return o->eager.timed && one ? plait_lend_clock(comm, taking(ways), plait_eager_passed(o, o->eager.room)) : 0;
 }
 
 static inline void end_taking(struct plait_comm *comm, const struct plait_op_plan *o, unsigned ways, double start)
 {
     if (start != 0)
-        plait_lend_copied(comm, taking(ways), plait_tiny_passed(o, o->tiny.room), start);
+        plait_lend_copied(comm, taking(ways), plait_eager_passed(o, o->eager.room), start);
 }
 
 /* `rank` has given: what is only copied is, so that the next one's comes meanwhile. */
@@ -321,7 +323,7 @@ static inline __attribute__((always_inline)) enum plait_status take(struct plait
         return take_part(comm, o, v, rank, from, out);
     if (!o->geometry.combines) {
         const double start = clock_taking(comm, o, ways);
-        copy(comm, (uint8_t *)out + rank * o->tiny.stride, from, o->count * o->size);
+        copy(comm, (uint8_t *)out + rank * o->eager.stride, from, o->count * o->size);
         end_taking(comm, o, ways, start);
     }
     return PLAIT_OK;
@@ -338,19 +340,19 @@ static inline __attribute__((always_inline)) void combine(struct plait_comm *com
     if (count == 0)
         return;
     from[comm->rank] =
-        (const uint8_t *)in + (sized ? v->in_at[slot_of(&o->geometry.in, comm->rank)] * o->size : o->tiny.at);
+        (const uint8_t *)in + (sized ? v->in_at[slot_of(&o->geometry.in, comm->rank)] * o->size : o->eager.at);
     o->reduce(out, from, comm->nrank, count, &o->last);
     comm->stats.bytes_reduced += count * o->size;
 }
 
-void plait_tiny_tell(struct plait_comm *comm, const struct plait_op_plan *o)
+void plait_eager_tell(struct plait_comm *comm, const struct plait_op_plan *o)
 {
-    for (uint32_t i = 0, r = o->tiny.from.first; i < o->tiny.from.n; i++, r = next_rank(comm, r))
+    for (uint32_t i = 0, r = o->eager.from.first; i < o->eager.from.n; i++, r = next_rank(comm, r))
         plait_wake(comm, r);
 }
 
 /* Have all taken what this rank lends in its operation? If not, *late is one who has not. */
-static inline bool is_taken(const struct plait_comm *comm, const struct plait_tiny_plan *t, uint32_t *late)
+static inline bool is_taken(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t *late)
 {
     for (uint32_t i = 0, r = t->to.first; i < t->to.n; i++, r = next_rank(comm, r))
         if (atomic_load_explicit(&comm->peers[r].control->took, memory_order_acquire) < comm->sequence) {
@@ -365,7 +367,7 @@ static inline __attribute__((always_inline)) enum plait_status
 finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v, const void **from,
        const void *in, void *out, bool lends, unsigned ways)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_eager_plan *t = &o->eager;
 
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
@@ -378,7 +380,7 @@ finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plai
     }
     if (ways & LENT) {
         atomic_store_explicit(&comm->own->took, comm->sequence, memory_order_release);
-        plait_tiny_tell(comm, o);
+        plait_eager_tell(comm, o);
     }
     return plait_look_for_failures(comm);
 }
@@ -386,7 +388,7 @@ finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plai
 /* ---- At once ------------------------------------------------------------------------------------------- */
 
 struct turn { /* how far a blocking one is */
-    const struct plait_tiny_plan *t;
+    const struct plait_eager_plan *t;
     size_t slot;
     uint64_t word;
     uint32_t rank;  /* whom it waits for; */
@@ -413,7 +415,7 @@ static bool are_apart(const struct plait_comm *comm, const struct turn *turn)
 }
 
 /* Giving, taking from each, and being read. */
-static uint64_t nsteps(const struct plait_tiny_plan *t, bool lends)
+static uint64_t nsteps(const struct plait_eager_plan *t, bool lends)
 {
     return (t->to.n > 0) + t->from.n + lends;
 }
@@ -456,13 +458,13 @@ wait_until(struct plait_comm *comm, bool (*is_over)(struct plait_comm *comm, str
     return status;
 }
 
-enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
-                                 uint64_t word, const void *in, void *out)
+enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
+                                  uint64_t word, const void *in, void *out)
 {
-    const struct plait_tiny_plan *t = &o->tiny;
+    const struct plait_eager_plan *t = &o->eager;
     const size_t slot = slot_in(t, comm->sequence);
-    const void *from[PLAIT_TINY_RANKS];
-    const bool lends = t->lends && plait_tiny_may_lend(comm, o, in, out);
+    const void *from[PLAIT_EAGER_RANKS];
+    const bool lends = t->lends && plait_eager_may_lend(comm, o, in, out);
     enum plait_status status = PLAIT_OK;
     unsigned ways = 0;
     uint32_t late;
@@ -500,10 +502,10 @@ enum plait_status plait_tiny_run(struct plait_comm *comm, const struct plait_op_
 
 /* ---- In turns --------------------------------------------------------------------------------------- */
 
-uint32_t plait_tiny_awaited(const void *context, uint32_t *ranks, uint32_t most)
+uint32_t plait_eager_awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
     const struct plait_run *run = context;
-    const struct plait_tiny_plan *t = &run->o->tiny;
+    const struct plait_eager_plan *t = &run->o->eager;
 
     (void)most;
     *ranks = run->given && !run->finished ? (t->from.first + run->taken) % run->comm->nrank : run->late;
@@ -514,28 +516,28 @@ static uint64_t run_steps(const void *context, uint64_t *of)
 {
     const struct plait_run *run = context;
 
-    *of = nsteps(&run->o->tiny, run->lends);
-    return (run->given && run->o->tiny.to.n > 0) + run->taken;
+    *of = nsteps(&run->o->eager, run->lends);
+    return (run->given && run->o->eager.to.n > 0) + run->taken;
 }
 
 /* Is what this rank gives where the others take it? */
 static inline __attribute__((always_inline)) bool try_give(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
-    const struct plait_tiny_plan *t = &run->o->tiny;
+    const struct plait_eager_plan *t = &run->o->eager;
     const uint64_t s = comm->sequence;
 
     if (t->to.n == 0)
         return true;
     if (!is_free(comm, t, s, &run->late))
         return false;
-    run->lends = t->lends && plait_tiny_may_lend(comm, run->o, run->in, run->out);
+    run->lends = t->lends && plait_eager_may_lend(comm, run->o, run->in, run->out);
     give(comm, run->o, &run->sizes, run->word, run->in, slot_in(t, s), run->lends);
     return true;
 }
 
-void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
-                      uint64_t word, const void *in, void *out)
+void plait_eager_begin(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
+                       uint64_t word, const void *in, void *out)
 {
     struct plait_run *run = comm->run;
 
@@ -547,10 +549,10 @@ void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, co
     run->out = out;
     run->taken = 0;
     run->lends = run->finished = false;
-    plait_wait_init(&run->wait, NULL, plait_tiny_awaited, run);
+    plait_wait_init(&run->wait, NULL, plait_eager_awaited, run);
     run->wait.steps = run_steps;
     run->given = try_give(run);
-    if (run->o->tiny.keeps)
+    if (run->o->eager.keeps)
         keep(comm, run->o, &run->sizes, run->in, run->out);
 }
 
@@ -558,8 +560,8 @@ void plait_tiny_begin(struct plait_comm *comm, const struct plait_op_plan *o, co
 static enum plait_status take_all(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
-    const struct plait_tiny_plan *t = &run->o->tiny;
-    const void *from[PLAIT_TINY_RANKS];
+    const struct plait_eager_plan *t = &run->o->eager;
+    const void *from[PLAIT_EAGER_RANKS];
     unsigned ways = 0;
 
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
@@ -576,10 +578,10 @@ static enum plait_status take_all(struct plait_run *run)
     return finish(comm, run->o, &run->sizes, from, run->in, run->out, run->lends, ways);
 }
 
-enum plait_status plait_tiny_turn(struct plait_comm *comm, bool *moved, bool *ended)
+enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
     struct plait_run *run = comm->run;
-    const struct plait_tiny_plan *t = &run->o->tiny;
+    const struct plait_eager_plan *t = &run->o->eager;
     const size_t slot = slot_in(t, comm->sequence);
     enum plait_status status = PLAIT_OK;
 

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "doorbells.h"
+#include "port.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
+struct waitv { /* struct futex_waitv, which older kernel headers lack */
+    uint64_t value, address;
+    uint32_t flags, reserved;
+};
+
+void plait_doorbells_ring(_Atomic uint32_t *doorbell)
+{
+    atomic_fetch_add_explicit(doorbell, 1, memory_order_seq_cst);
+    syscall(SYS_futex, doorbell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+void plait_ring(struct plait_comm *comm)
+{
+    plait_doorbells_ring(&comm->own->doorbell);
+    atomic_fetch_add_explicit(&comm->wakes, 1, memory_order_relaxed);
+}
+
+void plait_doorbells_add(struct plait_doorbells *doorbells, const _Atomic uint32_t *doorbell)
+{
+    if (doorbells->n == PLAIT_DOORBELLS)
+        return;
+    doorbells->at[doorbells->n].doorbell = doorbell;
+    doorbells->at[doorbells->n++].value = atomic_load(doorbell);
+}
+
+/* One that cannot be slept on is polled. */
+static void add_network(struct plait_doorbells *doorbells, struct plait_port *port)
+{
+    const int fd = plait_port_descriptor(port);
+
+    if (fd < 0 || doorbells->nnetwork == PLAIT_DOORBELLS_NETWORKS || !plait_port_arm(port))
+        doorbells->awake = true;
+    else
+        doorbells->network[doorbells->nnetwork++] = fd;
+}
+
+void plait_doorbells_announce(struct plait_doorbells *doorbells, struct plait_comm *comm, const uint32_t *ranks,
+                              uint32_t n)
+{
+    bool far = false;
+
+    atomic_store(&comm->own->asleep, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        plait_doorbells_add(doorbells, &comm->peers[ranks[i]].control->doorbell);
+        far |= comm->port != NULL && plait_port_leads(comm->port, ranks[i]);
+    }
+    if (far)
+        add_network(doorbells, comm->port);
+}
+
+static atomic_bool hears_one; /* the kernel has no futex_waitv(): before 5.16, or forbidden */
+
+bool plait_doorbells_hear(const struct plait_doorbells *doorbells)
+{
+    return doorbells->n > 0 && doorbells->n < PLAIT_DOORBELLS && doorbells->nnetwork == 0 && !doorbells->awake &&
+           (doorbells->n == 1 || !atomic_load_explicit(&hears_one, memory_order_relaxed));
+}
+
+/* With all signals as they are. */
+static void sleep_on_networks(const struct plait_doorbells *doorbells, long ns)
+{
+    const struct timespec most = { 0, ns };
+    struct pollfd fds[PLAIT_DOORBELLS_NETWORKS];
+
+    for (uint32_t i = 0; i < doorbells->nnetwork; i++)
+        fds[i] = (struct pollfd){ .fd = doorbells->network[i], .events = POLLIN };
+    ppoll(fds, doorbells->nnetwork, &most, NULL);
+}
+
+void plait_doorbells_sleep(const struct plait_doorbells *doorbells, long ns)
+{
+    struct waitv list[PLAIT_DOORBELLS];
+    const struct timespec most = { 0, ns };
+    struct timespec until;
+    const int saved = errno; /* sleeps end with errors that are none */
+
+    if (doorbells->n == 0 || doorbells->awake) {
+        sched_yield();
+        return;
+    }
+    if (doorbells->nnetwork > 0) {
+        sleep_on_networks(doorbells, ns);
+        errno = saved;
+        return;
+    }
+    for (uint32_t i = 0; i < doorbells->n; i++)
+        list[i] = (struct waitv){ doorbells->at[i].value, (uintptr_t)doorbells->at[i].doorbell, 2 /* 32 bits */, 0 };
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += ns;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    if (syscall(SYS_futex_waitv, list, doorbells->n, 0, &until, CLOCK_MONOTONIC) < 0 &&
+        (errno == ENOSYS || errno == EPERM)) {
+        atomic_store_explicit(&hears_one, true, memory_order_relaxed);
+        syscall(SYS_futex, doorbells->at[0].doorbell, FUTEX_WAIT, doorbells->at[0].value, &most, NULL, 0);
+    }
+    errno = saved;
+}
