@@ -39,7 +39,7 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, enum pl
     };
 }
 
-/* Here nothing but the sizes matters: what the call and PLAIT_ALGO ask for may still rule it out. */
+/* Binary search over sizes alone: the call's options and PLAIT_ALGO may still rule out the eager path. */
 static size_t find_most_eager(const struct plait_comm *comm, enum plait_coll coll)
 {
     size_t may = 0, may_not = PLAIT_EAGER_MAX + 1;
@@ -61,7 +61,7 @@ size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll)
     return comm->most_eager[coll] - 1;
 }
 
-/* A barrier runs as the all-reduce of nothing. */
+/* A barrier runs as an all-reduce of zero elements. */
 static struct plait_shape shape_of(const struct plait_comm *comm, enum plait_coll coll, uint32_t root, bool inplace)
 {
     return (struct plait_shape){ .coll = coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : coll,
@@ -145,7 +145,7 @@ static void describe(const struct plait_comm *comm, const struct plait_op_plan *
     memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
 }
 
-/* The caller's struct is not kept. */
+/* Copy what is needed of call.user: the caller's struct is not kept. */
 static void describe_how(struct plait_op_plan *o, uint32_t nrank)
 {
     const struct plait_user_op *user = o->call.user;
@@ -159,7 +159,7 @@ static void describe_how(struct plait_op_plan *o, uint32_t nrank)
     o->last.divisor = o->op == PLAIT_AVG && !o->selection.divides ? nrank : 0;
 }
 
-/* What counts its runs: kept for the comm's life, as another operation may take this one's place. */
+/* The counter of its runs. It lives as long as the comm, since another operation may take this one's cache entry. */
 static struct plait_tally *find_tally(struct plait_comm *comm, const struct plait_op_plan *o)
 {
     struct plait_tally *t = comm->tallies;
@@ -272,7 +272,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
     }
     **place = fresh;
     (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;
-    (*place)->call.scale = NULL; /* the caller's, and not kept */
+    (*place)->call.scale = NULL; /* these four belong to the caller */
     (*place)->call.user = NULL;
     (*place)->call.request = NULL;
     (*place)->call.stream = NULL;

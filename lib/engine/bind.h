@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From the arguments of a call to what runs: the algorithm is chosen, its plan bound, both are remembered. */
+/* Binding a call: choose the algorithm, bind its plan, and cache both for the next equal call. */
 #ifndef PLAIT_LIB_ENGINE_BIND_H
 #define PLAIT_LIB_ENGINE_BIND_H
 
@@ -20,14 +20,14 @@ static inline bool plait_same_wishes(const struct plait_op_plan *o, const struct
            plait_same_user(o, call->user);
 }
 
-/* Is `o` this operation, but for the count and where its buffers lie? `call` NULL: without options. */
+/* Does `o` match this operation, apart from the count and from in place or not? `call` NULL: without options. */
 static inline bool plait_resembles(const struct plait_op_plan *o, const struct plait_args *a,
                                    const struct plait_call *call)
 {
     return plait_same_key(o->key, plait_key(a)) && (call != NULL ? plait_same_wishes(o, call) : o->plain);
 }
 
-/* It resembles it: is it this operation? */
+/* Do the count and in place or not match, too? For an `o` that plait_resembles(). */
 static inline bool plait_fits_too(const struct plait_op_plan *o, const struct plait_args *a)
 {
     return o->count == a->count && o->inplace == a->inplace;
@@ -40,21 +40,21 @@ static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_
 }
 
 /*
- * What this call runs, found or made; comm->last becomes it. It stays until a call with other arguments takes its
- * place, and as long as a request uses it (users).
+ * Find or make the op plan of this call and set comm->last to it. The op plan lives until a call with other arguments
+ * takes its cache entry and no request uses it any more (users).
  */
 enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *options);
 
 /*
- * Blocks that differ in size, in memory of the host: bytes of the largest, where all ranks know it, with which it may
- * be eager.
+ * For v-forms in host memory whose sizes all ranks know: the most bytes of the largest block with which the operation
+ * may be eager.
  */
 size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll);
 
-/* From now on its sums are multiplied by this factor, which the ranks must have in common. Nobody runs it now. */
+/* Multiply the sums of `o` by `factor` from now on. All ranks must pass the same factor. No operation may run `o`. */
 void plait_bind_factor(struct plait_op_plan *o, double factor);
 
-/* A request no longer uses it. */
+/* A request no longer uses `o`. */
 void plait_unbind(struct plait_op_plan *o);
 
 #endif

@@ -20,7 +20,7 @@ static void reduce_mixed(const struct plait_run *run, const struct plait_flight 
                        in->wide, from, wide, in->nsource, n, how_of(run, in));
 }
 
-/* Will a SEND of this result be staged? */
+/* Will a SEND copy this result into a staging buffer? */
 static bool is_staged(const struct plait_run *run, const struct plait_instr *in, const char *to, size_t bytes)
 {
     if (!in->sent || bytes <= PLAIT_MAILBOX_DATA)
@@ -35,8 +35,8 @@ static bool is_staged(const struct plait_run *run, const struct plait_instr *in,
 }
 
 /*
- * Past the caches, in pieces that stay in the first-level cache; the staged copy is made of the same pieces. The
- * sources are advanced.
+ * Reduce into a piece of 4 KiB, which stays in the L1 cache, and write each piece with streaming stores. The staged
+ * copy is filled from the same piece. Advances from[].
  */
 static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in,
                                const void **from, size_t n, bool staged)
@@ -64,13 +64,13 @@ static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, co
     }
 }
 
-/* A result that others read where it lies goes the way of what they read; one that is staged goes that of results. */
+/* Streaming stores? If peers read the result in place, the choice for shared data counts; else that for results. */
 static bool goes_past_caches(const struct plait_run *run, const struct plait_instr *in, bool staged)
 {
     return staged ? run->way & PLAIT_RESULT_PAST : in->sent && (run->way & PLAIT_SHARED_PAST);
 }
 
-/* The RECV of what is read where its sender has it, the first of them; NULL: there is none. */
+/* The RECV of the first borrowed source, or NULL. */
 static const struct plait_instr *first_borrowed(const struct plait_run *run, const struct plait_instr *in)
 {
     const struct plait_source *s = run->prog->sources + in->source;
@@ -83,7 +83,7 @@ static const struct plait_instr *first_borrowed(const struct plait_run *run, con
 
 char *plait_combine_landing(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
 {
-    const struct plait_flight *where = run->nslice == 1 ? run->flights : f; /* in its cache */
+    const struct plait_flight *where = run->nslice == 1 ? run->flights : f; /* one landing stays in this rank's cache */
 
     if (!run->lands)
         return NULL;
@@ -97,7 +97,7 @@ bool plait_combine_landed(const struct plait_run *run, const struct plait_flight
     return at != NULL && f->message[i] == at;
 }
 
-/* Which copy it is when this rank reduces a message. */
+/* The kind of copy, for the cost table, when this rank reduces a message. */
 static inline enum plait_copying combining_of(const struct plait_run *run, const struct plait_flight *f,
                                               const struct plait_instr *recv)
 {

@@ -32,7 +32,7 @@ static inline uint32_t out_number(const struct plait_run *run, const struct plai
     return plait_step_link(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
-/* The staged copy of a SEND's data; made once for all peers that get it. */
+/* Copy-in: the staged copy of a SEND's data, made once for all its readers. */
 static const char *stage(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
                          size_t bytes, enum plait_passing way)
 {
@@ -81,13 +81,13 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = false;
         if (run->prog->keeps && !run->stages && run->comm->remote == NULL)
-            run->at_once = 1; /* read while a cache has it for this rank's copy */
+            run->at_once = 1; /* peers read a slice while it is cached for this rank's own copy */
     } else {
-        run->stages = true; /* stages fill while others are taken */
+        run->stages = true; /* some staging buffers fill while peers read others */
         run->at_once = PLAIT_NFLIGHT;
         data = stage(run, f, in, data, bytes, way);
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
-        free_at_once = run->queue == NULL; /* the stream waits, not the host */
+        free_at_once = run->queue == NULL; /* on a device the queue waits for the readers, not the host */
         if (free_at_once)
             plait_read_later(&f->late[in->peer], number);
     }
@@ -104,7 +104,7 @@ static void copy(struct plait_run *run, void *to, const void *from, size_t bytes
 {
     const double start = plait_step_clock(run);
 
-    if (bytes == 0 || to == from) /* TMP may have no memory then, which memcpy does not take; in place it is there */
+    if (bytes == 0 || to == from) /* TMP may be NULL if bytes is 0, which memcpy forbids */
         return;
     if (run->queue != NULL)
         plait_device_copy(run, to, from, bytes);
@@ -177,7 +177,7 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
             const enum plait_copying which = plait_step_taking(run, in);
             const struct plait_passed m = data != to ? plait_step_passed(run, in, bytes) : (struct plait_passed){ 0 };
             if (plait_lend_is_beyond(m) && in->nsuccessor == 0 &&
-                !run->work.scratch) { /* nothing here reads it again */
+                !run->work.scratch) { /* no step of this rank reads it again */
                 plait_lend_take(run->comm, link->past_in, to, data, m);
                 run->comm->stats.bytes_copied += bytes;
             } else {
@@ -218,7 +218,7 @@ static bool poll_sends(struct plait_run *run, struct plait_flight *f)
     return kept < n || f->nblocked < nblocked;
 }
 
-/* Poll, mark done, release successors, start what is ready. False: nothing moved. */
+/* Poll, mark steps done, release successors, start ready steps. False: nothing moved. */
 static bool turn(struct plait_run *run, struct plait_flight *f)
 {
     bool moved = poll_receives(run, f);
@@ -255,7 +255,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 
     if (run->slots && run->fits && most > 0)
         n = plait_eager_awaited(run, ranks, 1);
-    if (run->queue != NULL && run->comm->device->nstaging > 0 && most > 0) /* for its own queue, before any other */
+    if (run->queue != NULL && run->comm->device->nstaging > 0 && most > 0) /* its own queue, before any peer */
         ranks[n++] = run->comm->rank;
     for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
         const struct plait_flight *f = &run->flights[d];
@@ -281,7 +281,7 @@ static uint64_t steps_done(const void *context, uint64_t *of)
     return n;
 }
 
-/* A slice more is done, and so is every step of it. */
+/* Count a finished slice: every step of it is done. */
 static void note_slice(struct plait_run *run, const struct plait_flight *f)
 {
     struct plait_progress *p;
@@ -309,7 +309,7 @@ static enum plait_status connect_links(const struct plait_run *run)
     return PLAIT_OK;
 }
 
-/* The others must not wait for a rank that fails alone. */
+/* Only this rank sees the error: fail the comm, so that the others do not wait for it. */
 static enum plait_status fail_all(struct plait_comm *comm, enum plait_status status)
 {
     return status == PLAIT_OK || comm->failed != PLAIT_OK ? status
@@ -362,7 +362,7 @@ static enum plait_status make_room(struct plait_run *run)
     return fail_all(run->comm, plait_flights_fit(run, &run->fits));
 }
 
-/* One turn of each slice in flight; of idle flights those whose turn it is take the next slice. */
+/* One turn of each slice in flight. Idle flights take the next slices in round-robin order. */
 static bool turn_flights(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
@@ -387,7 +387,7 @@ static bool turn_flights(struct plait_run *run)
     return moved;
 }
 
-/* The next operation's messages follow this one's. */
+/* Advance the links' message numbers: the next operation's messages follow this one's. */
 static void pass_numbers(struct plait_run *run)
 {
     if (plait_sized_by_pairs(run))
@@ -404,9 +404,9 @@ static void pass_numbers(struct plait_run *run)
 }
 
 /*
- * Nothing of others is read before this rank was seen inside, by the ring, and then looked for failures: a rank that
- * failed waits in destroy for those it sees inside (comm.c). Both sides write one flag and then read the other's, so
- * both flags are sequentially consistent.
+ * This rank reads no peer's memory before its ring shows it inside the operation and it has then looked for failures.
+ * A failed rank waits in destroy for the ranks that it sees inside (comm.c). Each side writes its own flag and then
+ * reads the other's (Dekker's pattern), so both flags are sequentially consistent.
  */
 enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
@@ -424,7 +424,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     *moved = turn_flights(run);
     if (run->queue != NULL && !plait_device_works(comm))
         return plait_device_status(comm);
-    if (run->wrong > 0) /* said only now: who sees this rank fail takes it that it reads no more */
+    if (run->wrong > 0) /* only now: peers that see this rank fail assume that it reads no more */
         return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong - 1,
                                 "rank %u sends %zu bytes where rank %u expects %zu", run->wrong - 1, run->wrong_bytes,
                                 comm->rank, run->expected_bytes);

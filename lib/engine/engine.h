@@ -2,28 +2,29 @@
 /*
  * The room engine: choosing an algorithm, binding its plan, running it.
  *
- * select.c chooses, as a pure function that is equal on all ranks. bind.c finds or makes what an operation needs.
- * prog.c binds a plan: registers for addresses, counters for dependencies; fuse.c puts steps together, prove.c shows
- * that the result cannot deadlock, unbind.c turns it back into steps for the checker. operate.c runs one operation
- * from beginning to end, eagerly or by engine.c.
+ * select.c chooses: a pure function, equal on all ranks. bind.c finds or makes the op plan of a call. prog.c binds a
+ * plan: registers for addresses, counters for dependencies. fuse.c fuses steps, prove.c proves the fused plans free of
+ * deadlock, and unbind.c turns a bound plan back into steps for the checker. operate.c runs one operation from
+ * beginning to end, on the eager path or by engine.c.
  *
- * The engine runs a bound plan over the slices of a vector, several slices in flight. A step is started when its
- * dependencies are done. A SEND is done when the peer has released the memory (at once, when the data was staged), a
- * RECV when the message has arrived and was copied or borrowed, a COPY or REDUCE when it has run.
+ * The engine runs a bound plan over the slices of a vector, several slices in flight. A step starts when its
+ * dependencies are done. A SEND is done when the peer has released the memory (at once if the data was staged). A
+ * RECV is done when the message has arrived and was copied or borrowed; a COPY or REDUCE, when it has run.
  *
- * The room promises: what runs is what was proved. Nothing is allocated while running, and no call waits.
+ * The room promises: the plan that runs is the plan that was proved. A running operation allocates nothing, and no
+ * call waits.
  *
- * It does not know requests, groups or messages between two ranks.
+ * The room does not know requests, groups or point-to-point messages.
  */
 #ifndef PLAIT_LIB_ENGINE_ENGINE_H
 #define PLAIT_LIB_ENGINE_ENGINE_H
 
 #include "operation/run.h"
 
-/* Begin comm->run: connect to the peers of the plan. `in`: the job's, or what was made of it. */
+/* Begin comm->run: connect to the peers of the plan. `in`: the job's input, or its scaled copy. */
 enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in);
 
-/* Poll, start what is ready. The first turns make room, which may have to wait for late readers of old memory. */
+/* Poll, then start ready steps. The first turns make room, which can take until peers have read the old memory. */
 enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
 #endif

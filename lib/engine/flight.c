@@ -8,14 +8,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Where blocks are equally big, several in a row of slots are one piece, as they are in IN and OUT. */
+/* Bytes from slot to slot. Equal blocks have no padding, so adjacent slots are one piece, as in IN and OUT. */
 static size_t stride_of(const struct plait_op_plan *o, size_t n, size_t each)
 {
     return o->geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * each)
                                                  : n * each;
 }
 
-/* Of a slot that has room for either width. */
+/* Stride of slots that can hold either width. */
 static size_t most_stride(const struct plait_op_plan *o, size_t n)
 {
     return stride_of(o, n, o->prog->wide ? sizeof(float) : o->size);
@@ -46,7 +46,7 @@ size_t plait_flight_need(const struct plait_run *run)
            PLAIT_ROUND_UP(most_stride(o, n) * o->prog->nstage);
 }
 
-/* Of what may be lent: landed messages of the largest slice. */
+/* Bytes of the landings (single-copy messages) of the largest slice. */
 static size_t land_need(const struct plait_run *run)
 {
     const struct plait_op_plan *o = run->o;
@@ -78,7 +78,7 @@ bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
     return true;
 }
 
-/* What slices take their part of in turn: not all that a longer operation has left, which no cache would hold. */
+/* Bytes that slices use in rotation. A longer operation may have left more, which would not fit a cache. */
 static size_t turn_of(const struct plait_run *run, const struct plait_flight *f)
 {
     const size_t turn = run->need > run->comm->flight_bytes ? run->need : run->comm->flight_bytes;
@@ -189,7 +189,7 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_fligh
     if (status != PLAIT_OK)
         return status;
 #ifdef MADV_POPULATE_WRITE
-    if (comm->run->queue == NULL) /* not one page at a time, in the first operations; older kernels do that */
+    if (comm->run->queue == NULL) /* prefault now; with older kernels the first operations fault page by page */
         madvise(memory, bytes, MADV_POPULATE_WRITE);
 #endif
     if (comm->run->queue != NULL)
@@ -206,7 +206,7 @@ enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits)
 {
     enum plait_status status = PLAIT_OK;
 
-    /* A device's operations are one slice, but over hosts. */
+    /* An operation on a device is one slice, except across hosts. */
     const uint32_t n = run->queue != NULL && run->nslice < PLAIT_NFLIGHT ? (uint32_t)run->nslice : PLAIT_NFLIGHT;
 
     *fits = true;

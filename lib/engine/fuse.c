@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which steps of a plan are done together; see prog.h. */
+/* Fusing: which steps of a plan run together; see prog.h. */
 #include "prog.h"
 
 #include "base/status.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who wrote a TMP value and who reads it: only a value read exactly once can be passed along. */
+/* The readers of a TMP value. Only a value that is read exactly once can be passed on without being stored. */
 struct value {
     uint32_t nreader, reader;
 };
@@ -16,9 +16,9 @@ struct fuser {
     const struct plait_plan *plan;
     const uint32_t *deps;
     struct plait_geometry geometry;
-    struct value *values; /* [nstep] of steps that write TMP */
+    struct value *values; /* [nstep] for steps that write TMP */
     uint32_t *operand[2]; /* [nstep] REDUCE: the step that wrote a or b into TMP, or NONE */
-    uint32_t *guard;      /* [plait_nplace()] of a slot: last tree that needs what it holds; its root, plus 1 */
+    uint32_t *guard;      /* [plait_nplace()] 1 + root of the last tree that needs the value in this place */
     uint32_t *node;
 };
 
@@ -27,7 +27,7 @@ static bool same_span(struct plait_span a, struct plait_span b)
     return a.buf == b.buf && a.slot == b.slot;
 }
 
-/* Note the read of TMP by `reader`; the writer when the span is exactly what one step wrote, else NONE. */
+/* Note that `reader` reads TMP. Returns the step that wrote exactly this span, or NONE. */
 static uint32_t note_read(struct fuser *f, const uint32_t *writer, struct plait_span span, uint32_t nblk,
                           uint32_t reader)
 {
@@ -82,7 +82,7 @@ static bool is_verb(const struct fuser *f, uint32_t step, enum plait_verb verb)
     return step != PLAIT_NONE && f->plan->step[step].verb == verb;
 }
 
-/* Is `ancestor` reached from `step` along dependencies? Bounded: deep searches answer no. */
+/* Is `ancestor` reached from `step` along dependencies? False, too, when the search runs out of budget. */
 static bool reaches(const struct fuser *f, uint32_t step, uint32_t ancestor, unsigned *budget)
 {
     if (step == ancestor)
@@ -97,7 +97,7 @@ static bool reaches(const struct fuser *f, uint32_t step, uint32_t ancestor, uns
     return false;
 }
 
-/* Does the REDUCE wait for nothing that the RECV does not wait for too? */
+/* Does the REDUCE wait only for the RECV and for steps that the RECV waits for, too? */
 static bool adds_no_wait(const struct fuser *f, uint32_t reduce, uint32_t recv)
 {
     const struct plait_step *s = &f->plan->step[reduce];
@@ -111,7 +111,7 @@ static bool adds_no_wait(const struct fuser *f, uint32_t reduce, uint32_t recv)
     return true;
 }
 
-/* Leaves below `step` when its inner nodes are REDUCEs whose values are passed along. */
+/* Leaves of the tree below `step`. Inner nodes are REDUCEs whose values are passed on. */
 static uint32_t count_leaves(const struct fuser *f, uint32_t step)
 {
     uint32_t n = 0;
@@ -123,7 +123,7 @@ static uint32_t count_leaves(const struct fuser *f, uint32_t step)
     return n;
 }
 
-static uint32_t left_part(uint32_t n) /* E(n) = E(m) + E(n - m) */
+static uint32_t left_part(uint32_t n) /* canonical order: E(n) = E(m) + E(n - m); returns m */
 {
     uint32_t m = 1;
 
@@ -132,7 +132,7 @@ static uint32_t left_part(uint32_t n) /* E(n) = E(m) + E(n - m) */
     return m;
 }
 
-/* Is the tree below `step` the canonical combination of its n leaves? */
+/* Does the tree below `step` reduce its n leaves in the canonical order? */
 static bool is_canonical(const struct fuser *f, uint32_t step, uint32_t n)
 {
     const uint32_t m = left_part(n), want[2] = { m, n - m };
@@ -147,8 +147,8 @@ static bool is_canonical(const struct fuser *f, uint32_t step, uint32_t n)
 }
 
 /*
- * Give the whole tree below `step`, and the RECVs at its leaves, the node of its root, or (own) each its own again.
- * Returns the first REDUCE.
+ * Set the node of the tree below `step`, and of the RECVs at its leaves, to `root`; or (own) undo that: each its own.
+ * Returns the tree's first REDUCE in program order.
  */
 static uint32_t mark_tree(struct fuser *f, uint32_t step, bool own, uint32_t root)
 {
@@ -189,9 +189,9 @@ static bool is_guarded(const struct fuser *f, struct plait_span span, uint32_t n
 }
 
 /*
- * Is it the same when all REDUCEs of the tree run at the root's place in the program, at once? They read until then,
- * and an element of the result may be written before the next one is read. So no step up to the root may write what a
- * REDUCE of the tree before it reads or makes, and the result lies exactly where an operand lies, or apart from it.
+ * May all REDUCEs of the tree run together at the root's place in the program? They read until then, and the result is
+ * written element by element while operands are read. So no step before the root may overwrite an operand or value of
+ * an earlier REDUCE of the tree. And the result must coincide with an operand exactly or not overlap it.
  */
 static bool may_run_at_root(struct fuser *f, uint32_t first, uint32_t root)
 {
@@ -221,12 +221,12 @@ static void fuse_local(struct fuser *f, uint32_t reduce)
         const uint32_t x = f->operand[k][reduce];
         if (is_verb(f, x, PLAIT_STEP_RECV) && passed_to(f, x, reduce) && adds_no_wait(f, reduce, x)) {
             f->node[x] = reduce;
-            return; /* the other operand may not wait for this one */
+            return; /* one operand only: the other must not wait for this one */
         }
     }
 }
 
-/* False: nothing is fused. */
+/* Fuse the whole tree below `root`. False: nothing is fused. */
 static bool fuse_tree(struct fuser *f, uint32_t root)
 {
     const uint32_t leaves = count_leaves(f, root);

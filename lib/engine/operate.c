@@ -15,7 +15,7 @@
 
 #include <stdio.h>
 
-#define LOOK_EVERY PLAIT_EAGER_SMALL /* operations from and to a root between looks at what the others called */
+#define LOOK_EVERY PLAIT_EAGER_SMALL /* rooted operations between two checks of past calls */
 
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
 {
@@ -26,7 +26,7 @@ enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status 
     snprintf(why, sizeof why, "%s", plait_last_error());
     if (!a->sized)
         snprintf(count, sizeof count, "%zu ", a->count);
-    comm->sequence++; /* the last one is not to blame */
+    comm->sequence++; /* blame this operation, not the last one */
     return plait_comm_fail(comm, status, "cannot begin %s%s #%llu (%s%s%s%s): %s", plait_coll_name(a->coll),
                            a->sized ? "v" : "", (unsigned long long)comm->sequence, count, plait_dtype_name(a->type),
                            plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? " " : "",
@@ -46,8 +46,8 @@ static bool scales(const struct plait_job *job)
 }
 
 /*
- * A pre-multiplied sum is the sum of scaled inputs, some averages are the sum of divided ones: an all-reduce goes on in
- * place in OUT, which has room for them, the others from library memory, which is kept for the next one.
+ * A pre-multiplied sum is the sum of scaled inputs; some averages are the sum of divided inputs. An all-reduce puts
+ * them in OUT and goes on in place. The others put them in library memory, which the comm keeps for the next operation.
  */
 static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm *comm, const struct plait_job *job,
                                                                const void **in)
@@ -83,8 +83,8 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
 }
 
 /*
- * Ranks that do not hear of each other have not compared what they called; and who gave may be ahead. They may never
- * have to wait for each other, so now and then they look.
+ * In a rooted collective some ranks exchange no messages, so their calls were not compared; a sender may also run
+ * ahead. Such ranks may never wait for each other, so every LOOK_EVERY operations they check past calls.
  */
 static inline enum plait_status end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
 {
@@ -108,14 +108,14 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
     atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
     if (o->geometry.rooted)
         status = end_rooted(comm, o);
-    else if (PLAIT_GUARDS && __builtin_expect(unheard != 0, 0)) /* now all have called what is still to be compared */
+    else if (PLAIT_GUARDS && __builtin_expect(unheard != 0, 0)) /* all have called the operations not yet compared */
         status = plait_look_at_past_calls(comm);
     if (PLAIT_GUARDS)
         plait_ring_expect(&comm->own->ring, comm->sequence + 1);
     return status;
 }
 
-/* The next operation's: whose it is, and which. */
+/* Header word of the next operation: its fingerprint and its sequence number. */
 static inline uint64_t next_word(struct plait_comm *comm, const struct plait_op_plan *o)
 {
     if (__builtin_expect(comm->apart > 0, 0))
@@ -123,7 +123,7 @@ static inline uint64_t next_word(struct plait_comm *comm, const struct plait_op_
     return plait_word(o, ++comm->sequence);
 }
 
-/* Be seen inside, by the ring, before looking for failures (plait_engine_turn()). */
+/* Show in the ring that this rank is inside, before it looks for failures (plait_engine_turn()). */
 static void enter_engine(struct plait_comm *comm, const struct plait_job *job, uint64_t word)
 {
     if (!PLAIT_GUARDS)
@@ -147,7 +147,7 @@ void plait_run_begin_eager(struct plait_comm *comm, const struct plait_job *job,
     plait_eager_begin(comm, job->o, &job->sizes, word, in, job->out);
 }
 
-/* Small blocks through slots and at the same time large ones, if there are any, through the engine. */
+/* Small blocks take the eager path; large blocks, if any, go through the engine at the same time. */
 static enum plait_status begin_split(struct plait_comm *comm, const struct plait_job *job)
 {
     struct plait_run *run = comm->run;
@@ -191,7 +191,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     return plait_engine_begin(comm, job, in);
 }
 
-/* Of an eager operation, which is one slice. */
+/* Turn an eager operation, which is one slice. */
 static enum plait_status turn_eager(struct plait_comm *comm, bool *moved, bool *ended)
 {
     const struct plait_run *run = comm->run;
@@ -202,7 +202,7 @@ static enum plait_status turn_eager(struct plait_comm *comm, bool *moved, bool *
     return status;
 }
 
-/* The engine first: a rank gives nothing before it has the memory for all of it. */
+/* The engine first: a rank sends nothing before it has the memory for the whole operation. */
 static enum plait_status turn_split(struct plait_comm *comm, bool *moved, bool *ended)
 {
     struct plait_run *run = comm->run;
@@ -285,7 +285,7 @@ enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan 
         return run_as_job(comm, o, in, out, v, call);
     if (PLAIT_GUARDS)
         comm->limit = call != NULL ? call->deadline : 0;
-    const uint32_t environment = plait_fpenv_enter(); /* a wait computes, too */
+    const uint32_t environment = plait_fpenv_enter(); /* waiting may compute, too */
     const uint64_t word = next_word(comm, o);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Binding: from a plan to what the engine runs. */
+/* Binding: from a plan's steps to the engine's instructions. */
 #include "prog.h"
 
 #include "base/status.h"
@@ -22,7 +22,7 @@ uint32_t plait_nplace(const struct plait_plan *plan)
 bool plait_overlaps_shifted(const struct plait_plan *plan, const struct plait_geometry *g, struct plait_span x,
                             struct plait_span y, uint32_t n)
 {
-    const uint32_t first = plait_place(plan, g, x, 0); /* a REDUCE writes OUT or TMP, where places follow each other */
+    const uint32_t first = plait_place(plan, g, x, 0); /* a REDUCE writes OUT or TMP, whose places are consecutive */
 
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t at = plait_place(plan, g, y, k) - first;
@@ -38,8 +38,8 @@ struct binder {
     const struct plait_plan *plan;
     const uint32_t *deps, *node;
     struct plait_prog *prog;
-    uint32_t *instr;            /* [nstep] instruction of each step; borrowed RECVs and roots have their own */
-    uint32_t *written;          /* [plait_nplace()] 1 + the step that last wrote the slot, so far; 0: none did */
+    uint32_t *instr;            /* [nstep] instruction of each step, borrowed RECVs and roots included */
+    uint32_t *written;          /* [plait_nplace()] 1 + the step that last wrote the place so far; 0: none */
     uint32_t *writer[2];        /* [nstep] the step whose value is operand a, b; or NONE */
     const unsigned char *kinds; /* [nstep] PLAIT_VALUE_*; NULL: not asked for */
     bool wide;                  /* keep partial sums in fp32 */
@@ -52,7 +52,7 @@ static bool is_borrowed(const struct binder *b, uint32_t step)
     return b->plan->step[step].verb == PLAIT_STEP_RECV && b->node[step] != step;
 }
 
-/* Steps inside a fused REDUCE, other than its borrowed RECVs, have no instruction of their own. */
+/* Is it a REDUCE fused into another one? It has no instruction; borrowed RECVs do have one. */
 static bool is_inner(const struct binder *b, uint32_t step)
 {
     return b->plan->step[step].verb == PLAIT_STEP_REDUCE && b->node[step] != step;
@@ -68,10 +68,10 @@ static uint32_t *written_at(const struct binder *b, struct plait_span span, uint
     return &b->written[plait_place(b->plan, &b->geometry, span, k)];
 }
 
-/* The step whose value the k-th slot of a span holds now, or NONE: the caller's input. */
+/* The step whose value the span's k-th slot holds now. NONE: it holds the caller's input. */
 static uint32_t writer_of(const struct binder *b, struct plait_span span, uint32_t k)
 {
-    return *written_at(b, span, k) - 1; /* 0 becomes NONE */
+    return *written_at(b, span, k) - 1; /* 0 wraps around to NONE */
 }
 
 static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed, bool wide)
@@ -96,7 +96,7 @@ static void add_operands(struct binder *b, struct plait_instr *in, uint32_t root
     }
 }
 
-/* Equal data has equal versions: the last write of any of the blocks. */
+/* The version of a span is the last write to any of its blocks: equal versions, equal data. */
 static uint32_t version_of(const struct binder *b, struct plait_span span, uint32_t nblk)
 {
     uint32_t newest = 0;
@@ -108,7 +108,7 @@ static uint32_t version_of(const struct binder *b, struct plait_span span, uint3
     return newest;
 }
 
-/* A SEND's staged copy: shared with an earlier SEND of the same blocks of the same version. */
+/* Place a SEND's staged copy: an earlier SEND of the same blocks in the same version shares its copy. */
 static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
 {
     const struct plait_step *s = &b->plan->step[step];
@@ -117,14 +117,14 @@ static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
 
     version[step] = s->a.buf == PLAIT_TMP ? 0 : version_of(b, s->a, s->nblk);
     for (uint32_t i = step;
-         s->a.buf != PLAIT_TMP && i-- > 0;) { /* TMP is library memory: rarely staged, never shared */
+         s->a.buf != PLAIT_TMP && i-- > 0;) { /* TMP is library memory: rarely staged, so its copies are not shared */
         const struct plait_step *e = &b->plan->step[i];
         if (e->verb == PLAIT_STEP_SEND && e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk &&
             version[i] == version[step]) {
             in->stage = p->instrs[b->instr[i]].stage;
             return;
         }
-        if (step - i > 4096) /* long plans: sharing is a saving, not a need */
+        if (step - i > 4096) /* bounds the search in long plans; sharing is optional */
             break;
     }
     in->stage = p->nstage;
@@ -132,8 +132,8 @@ static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
 }
 
 /*
- * Where a REDUCE's messages are put that its senders lend: the first one in its result, which is in the caches then, if
- * that is a part of OUT that nothing was in before; the others in memory of their own.
+ * Place the landings of a REDUCE's single-copy messages. The first one lands in the result, which is then cached, if
+ * the result is a part of OUT that nothing has written yet. The others land in memory for landings.
  */
 static void place_landings(struct binder *b, const struct plait_instr *reduce)
 {
@@ -160,7 +160,7 @@ static void note_write(struct binder *b, uint32_t step)
         *written_at(b, s->dst, k) = step + 1;
 }
 
-/* Is what the SEND takes the whole result of one REDUCE? Then that may make the staged copy too. */
+/* If a SEND sends the whole result of one REDUCE, the REDUCE may make the staged copy, too. */
 static void mark_sent(const struct binder *b, uint32_t send)
 {
     const struct plait_step *s = &b->plan->step[send];
@@ -242,7 +242,7 @@ static enum plait_status count_readers(struct plait_prog *p)
     return PLAIT_OK;
 }
 
-/* Is what step `at` wrote to `dst` still there at the end? */
+/* Is `dst` in OUT, and is the value that step `at` wrote there the last one? */
 static bool stays(const struct binder *b, struct plait_span dst, uint32_t nblk, uint32_t at)
 {
     for (uint32_t k = 0; k < nblk; k++)
@@ -251,7 +251,7 @@ static bool stays(const struct binder *b, struct plait_span dst, uint32_t nblk, 
     return dst.buf == PLAIT_OUT;
 }
 
-/* The COPY to OUT of a TMP value, or NONE. */
+/* The step that copies this step's TMP value to OUT, or NONE. */
 static uint32_t copied_by(const struct binder *b, uint32_t step)
 {
     const struct plait_span from = b->plan->step[step].dst;
@@ -267,9 +267,9 @@ static uint32_t copied_by(const struct binder *b, uint32_t step)
 }
 
 /*
- * Which REDUCEs make results. Contributor sets say; where they were not asked for, because the comm is large and the
- * algorithm the library's,
- * a result is what is in OUT at the end, itself or a copy (a test compares the two over all algorithms).
+ * Mark the REDUCEs that make results. `kinds` tells, from contributor sets. Large comms with a library algorithm have
+ * no `kinds`: there a result is a value that OUT holds at the end, directly or as a copy. A test compares both rules
+ * over all algorithms.
  */
 static void mark_final(struct binder *b)
 {
@@ -289,9 +289,9 @@ static void mark_final(struct binder *b)
 /* ---- Dependencies, reversed ---------------------------------------------------------------------- */
 
 /*
- * Call visit(from, to) for every edge between instructions. Steps of one node are done together, so that a dependency
- * between them is no wait; only the REDUCE waits for the RECVs that it borrows. Other steps wait for the whole node: a
- * borrowed message is released at its end.
+ * Call visit(from, to) for every edge between instructions. Steps of one node run together, so a dependency between
+ * them is no edge, except from a borrowed RECV to its REDUCE. Steps outside wait for the whole node, because it
+ * releases borrowed messages at its end.
  */
 static void each_edge(const struct binder *b, void (*visit)(struct plait_prog *, uint32_t from, uint32_t to))
 {

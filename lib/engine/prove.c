@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE 8 /* ranks whose plans are hashed when there are more than PLAIT_MOST_PROVED */
+#define SAMPLE 8 /* ranks whose plans are hashed above PLAIT_MOST_PROVED ranks */
 
 static enum plait_status emit_all(const struct plait_alg *alg, const struct plait_shape *shape,
                                   struct plait_plan ***out)
@@ -32,7 +32,7 @@ static void destroy_all(struct plait_plan **plans, uint32_t n)
     free(plans);
 }
 
-/* others: NULL, or others[r] is a plan that rank r may run in the place of plans[r], or NULL */
+/* others: NULL, or others[r] is a plan that rank r may run instead of plans[r], or NULL */
 static enum plait_status prove(struct plait_plan *const *plans, struct plait_plan *const *others, const char *spec,
                                uint32_t nrank, enum plait_fusing fusing, bool *out)
 {
@@ -67,7 +67,7 @@ enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec
     return status;
 }
 
-/* Fuse as much as cannot deadlock; *proved: something is. */
+/* Find the most fusing that cannot deadlock. *proved false: even PLAIT_FUSE_NONE can. */
 static enum plait_status choose_fusing(struct plait_plan *const *plans, struct plait_plan *const *others,
                                        const char *spec, uint32_t nrank, bool hop, enum plait_fusing *out, bool *proved)
 {
@@ -83,8 +83,8 @@ static enum plait_status choose_fusing(struct plait_plan *const *plans, struct p
 }
 
 /*
- * Partial sums may be wider than other values, and only results are divided, so that a step cannot have both in one
- * span. Every rank looks at the steps of all: it is refused on all or on none.
+ * Partial sums may be wider than other values, and only results are divided, so one span must not hold both. Every rank
+ * checks the steps of all ranks, so all ranks refuse the algorithm or none does.
  */
 static enum plait_status find_kinds(struct plait_plan **plans, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, unsigned char *kinds)
@@ -106,7 +106,7 @@ static enum plait_status find_kinds(struct plait_plan **plans, const char *spec,
     return status;
 }
 
-/* plans: all; NULL: there are many, and those of ranks at equal distances are emitted */
+/* plans: of all ranks. NULL: too many ranks; SAMPLE plans of ranks at equal distances are emitted and hashed. */
 static enum plait_status hash_plans(const struct plait_alg *alg, const struct plait_shape *shape,
                                     struct plait_plan *const *plans, struct plait_proof *out)
 {
@@ -115,7 +115,7 @@ static enum plait_status hash_plans(const struct plait_alg *alg, const struct pl
 
     out->hash = PLAIT_HASH_START;
     out->sliceable =
-        plans != NULL || plait_block_count(shape->coll, shape->nrank) == 0; /* else not known of a sample */
+        plans != NULL || plait_block_count(shape->coll, shape->nrank) == 0; /* else a sample does not tell */
     for (uint32_t i = 0; i < n && status == PLAIT_OK; i++) {
         const uint32_t rank = plans != NULL ? i : (uint32_t)((uint64_t)i * (shape->nrank - 1) / (n - 1));
         struct plait_plan *plan = NULL;
@@ -144,7 +144,7 @@ struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct 
     return common;
 }
 
-/* own: emitted before; again: now. */
+/* Did the algorithm emit the same plan twice? */
 static enum plait_status check_pure(const char *spec, const struct plait_plan *own, const struct plait_plan *again)
 {
     if (again->bytes == own->bytes && memcmp(again, own, own->bytes) == 0)
@@ -157,8 +157,8 @@ static enum plait_status check_pure(const char *spec, const struct plait_plan *o
 }
 
 /*
- * *others: the plans that work in place, of the ranks of which only they themselves know that, as far as these have the
- * messages of those in plans[]. Any other can never be right.
+ * (*others)[r]: the in-place plan of a rank r that alone knows whether it works in place. NULL if its messages differ
+ * from those of plans[r]: such a plan cannot be right.
  */
 static enum plait_status emit_others(const struct plait_alg *alg, const struct plait_shape *common,
                                      struct plait_plan *const *plans, struct plait_plan ***others)
@@ -189,8 +189,8 @@ static enum plait_status emit_others(const struct plait_alg *alg, const struct p
 }
 
 /*
- * As much as is right whichever plan a rank runs; if nothing is, as what all ranks know, unless this rank asks for
- * more.
+ * The most fusing that is proved whichever plan a rank runs. If none is, the most that is proved for plans[] alone,
+ * unless this rank works in place and so needs the other proof.
  */
 static enum plait_status settle_fusing(const struct plait_plan *own, struct plait_plan *const *plans,
                                        struct plait_plan *const *others, const char *spec, bool hop,
@@ -215,7 +215,7 @@ static enum plait_status settle_fusing(const struct plait_plan *own, struct plai
         spec, nrank, PLAIT_WINDOW);
 }
 
-/* Steps of all ranks, with nothing known of them. */
+/* Room for the kinds of all ranks' steps, uninitialised. */
 static unsigned char **make_kinds(struct plait_plan *const *plans, uint32_t nrank)
 {
     unsigned char **kinds = calloc((size_t)nrank + 1, sizeof *kinds);
@@ -232,7 +232,7 @@ static void free_kinds(unsigned char **kinds, uint32_t nrank)
     free(kinds);
 }
 
-/* As the checker sees them: PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM. */
+/* Ask the checker for the kinds. Errors: PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM. */
 static enum plait_status see_kinds(struct plait_plan *const *plans, const char *spec, const struct plait_shape *shape,
                                    unsigned char ***out)
 {
@@ -246,8 +246,8 @@ static enum plait_status see_kinds(struct plait_plan *const *plans, const char *
 }
 
 /*
- * Of a caller's algorithm: is the root's plan in place right beside the plans of the others, who do not know of it?
- * What it sends them must be of the same kind, too, as kinds have widths.
+ * Of a caller's algorithm: is the root's in-place plan right together with the other ranks' plans? Those ranks do not
+ * know that the root works in place. The kinds of their values must stay the same, too, since kinds have widths.
  */
 static enum plait_status check_root_inplace(const char *spec, const struct plait_shape *common,
                                             struct plait_plan **plans, struct plait_plan *other, bool *right)
@@ -271,7 +271,7 @@ static enum plait_status check_root_inplace(const char *spec, const struct plait
     return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
 }
 
-/* What all ranks' plans say together, of few ranks. */
+/* Prove all ranks' plans together; for at most PLAIT_MOST_PROVED ranks. */
 static enum plait_status prove_all(const struct plait_alg *alg, const char *spec, const struct plait_shape *common,
                                    const struct plait_plan *own, bool hop, struct plait_plan **plans,
                                    struct plait_plan ***others, struct plait_proof *out)

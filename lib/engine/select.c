@@ -4,40 +4,45 @@
  *
  * All-reduce and barrier:
  *
- *   eager (see below)                     one-shot, without the engine
+ *   eager (see below)                    one-shot, without the engine
  *   2 ranks, or ranks that share processors, each reading at most 128 KiB of the others
  *                                        one-shot: a step less
- *   at most 64 ranks                     two-shot: every byte is combined once and crosses once
+ *   at most 64 ranks                     two-shot: every byte is reduced once and crosses once
  *   more ranks, up to 64 KiB             binomial: fewest messages
  *   more ranks                           halving-doubling: two-shot's volume in log P messages
  *
- * The others: at most 64 ranks direct (everyone reads what it needs where it lies, one step; eager, see below); more
- * ranks
+ * The others are direct up to 64 ranks: every rank reads its data in the owner's memory, one step (eager, see below).
+ * With more ranks:
  *
  *   reduce-scatter                       ring
  *   all-gather, all-to-all               up to 4 KiB of each rank bruck, then ring and direct
- *   the rooted ones                      binomial
+ *   rooted collectives                   binomial
  *
- * All of them but the ring combine in the canonical order; `reproducible` asks for direct in its place.
+ * All but the ring reduce in the canonical order. `reproducible` replaces the ring by direct.
  *
- * Over several hosts (RATIONALE, Selection) all-reduces are: up to 4 KiB of at most 8 ranks, and 128 KiB of two,
- * one-shot; up to 64 KiB, or in the canonical order, halving-doubling; then a ring where hosts have one rank each or
- * different numbers of neighbours, the torus of ranks by hosts where they have equally many, and the hierarchy where a
- * host's ranks are not neighbours. The others of more than two ranks:
+ * Over several hosts (RATIONALE, Selection), all-reduce:
  *
- *   reduce-scatter, all-gather           where a host's ranks are neighbours, from 64 KiB of each rank, ring
+ *   up to 4 KiB of at most 8 ranks, up to 128 KiB of 2 ranks
+ *                                        one-shot
+ *   up to 64 KiB, or canonical order     halving-doubling
+ *   a host's ranks not neighbours        hierarchy
+ *   one rank per host, or hosts with different numbers of ranks
+ *                                        ring
+ *   hosts with equally many ranks        torus
+ *
+ * The others, with more than two ranks; collectives and cases not listed are as on one machine:
+ *
+ *   reduce-scatter, all-gather           from 64 KiB of each rank, if a host's ranks are neighbours, ring
  *   broadcast, reduce                    up to 4 KiB of at most 8 ranks direct; up to 64 KiB, or in the canonical
- *   order,
- *                                        binomial; then a chain
+ *                                        order, binomial; then chain
  *
- * and what is not said here as on one machine.
- *
- * Eager (eager.c): one-shot and direct of at most 64 ranks, without the engine. Each gives at most 16 KiB (its IN), in
- * an all-reduce of more than two ranks 8 KiB; when ranks share processors 4 KiB for each of them if that is more (and
- * 32 KiB at most), as who waits for a further step, or for those who read, waits for their turn on its processor. And
- * each takes at most 128 KiB. Where blocks differ in size twice as much: all count as the largest, which where two
- * alone know a size is the largest that is small (split). Measured on two processors, 2 ranks (Zen 5,
- * docs/performance.md); all-reduces of more ranks take equally long both ways near 8 KiB (Zen 4, up to 8 ranks).
+ * Eager path (eager.c): one-shot and direct of at most 64 ranks, without the engine. A rank sends at most 16 KiB (its
+ * IN), in an all-reduce of more than two ranks 8 KiB, and receives at most 128 KiB. Ranks that share processors send
+ * up to 4 KiB times the number of ranks if that is more, and at most 32 KiB. The reason: a rank that waits for a
+ * further step or for readers waits until its processor runs them. V-forms double what a rank may send, and every
+ * block counts as the largest. If only two ranks know a block's size, the largest eager block counts (split). Measured
+ * with 2 ranks on two processors (Zen 5, docs/performance.md). All-reduces of more ranks take equally long on both
+ * paths near 8 KiB (Zen 4, up to 8 ranks).
  */
 #include "select.h"
 #include "base/hash.h"
@@ -54,20 +59,20 @@
 #include <string.h>
 
 #define EAGER           "eager: everyone reads what it needs from where its owner put it, one step"
-#define MOST_DIRECT     PLAIT_EAGER_RANKS /* ranks that all talk to each other */
-#define MOST_EAGER      16384             /* bytes that a rank gives; */
-#define MOST_ONE_SHOT   8192      /* the same in an all-reduce of more than two, which has another plan of two steps; */
-#define MOST_EAGER_EACH 4096      /* for each rank, when they share processors */
-#define MOST_READ       (1 << 17) /* bytes that a rank takes */
-#define MOST_BINOMIAL   (1 << 16) /* bytes */
-#define MOST_FEW        4096      /* bytes */
-#define MOST_FAR_SHOT   4096      /* bytes that every rank sends every other, over hosts, */
-#define MOST_FAR_RANKS  8         /* of so many at most */
-#define MOST_FAR_PAIR   (1 << 17) /* bytes that two ranks send each other, as much as in two steps of half of it */
+#define MOST_DIRECT     PLAIT_EAGER_RANKS /* ranks up to which all exchange messages with all */
+#define MOST_EAGER      16384             /* bytes that a rank sends; */
+#define MOST_ONE_SHOT   8192      /* in an all-reduce of more than two ranks, where two-shot is the alternative; */
+#define MOST_EAGER_EACH 4096      /* times the number of ranks, if they share processors */
+#define MOST_READ       (1 << 17) /* bytes that a rank receives */
+#define MOST_BINOMIAL   (1 << 16) /* bytes up to which few messages beat little volume */
+#define MOST_FEW        4096      /* bytes of each rank up to which bruck is used */
+#define MOST_FAR_SHOT   4096      /* bytes that each rank sends each other rank across hosts, */
+#define MOST_FAR_RANKS  8         /* with at most so many ranks */
+#define MOST_FAR_PAIR   (1 << 17) /* bytes that two ranks send each other; two steps of half a vector send as much */
 #define SMALLEST_SLICE  ((size_t)64 << 10)
-#define LINK_RATE       4e9 /* bytes per second: with a few slices on the way, latency is then a small part of them */
-#define ONE_WAY         16  /* slices of a vector that goes one way */
-#define OVERSUBSCRIBED  4   /* times longer are slices of blocks there */
+#define LINK_RATE       4e9 /* bytes/s; slices last at least a paced link's latency, so that a few in flight hide it */
+#define ONE_WAY         16  /* slices of a broadcast's or reduce's vector, so that sending and receiving overlap */
+#define OVERSUBSCRIBED  4   /* factor of the slice of moved blocks if ranks share processors */
 
 bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
@@ -112,13 +117,13 @@ bool plait_is_of_library(const struct plait_alg *alg)
     return false;
 }
 
-/* The library's plans that eager.c is; the caller's of the same name are run as they are. */
+/* Is it a library plan that eager.c implements? A caller's algorithm of the same name runs as its plan says. */
 static bool is_one_step(const struct plait_alg *alg)
 {
     return plait_is_of_library(alg) && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
 }
 
-/* Is a block's size known to the two whom it concerns, and to nobody else? */
+/* Do only a block's sender and receiver know its size? */
 static bool is_of_pairs(const struct plait_geometry *g)
 {
     return g->kind != PLAIT_KIND_VECTOR && (g->kind == PLAIT_KIND_PAIR || g->rooted);
@@ -129,7 +134,7 @@ static bool is_short_far(const struct plait_shape *shape, size_t bytes)
     return bytes <= MOST_FAR_SHOT && shape->nrank <= MOST_FAR_RANKS;
 }
 
-/* Where the way between hosts takes longer than all else: few of its latencies, or least of its bytes. */
+/* The links between hosts take the most time: minimise latencies there for small vectors, bytes for large ones. */
 static const char *allreduce_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
                                         const char **why)
 {
@@ -156,7 +161,7 @@ static const char *allreduce_over_hosts(const struct plait_shape *shape, size_t 
     return "torus";
 }
 
-/* The same, of the others; NULL: nothing in particular, as on one machine. */
+/* The same for the other collectives. NULL: as on one machine. */
 static const char *others_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
                                      const char **why)
 {
@@ -211,7 +216,7 @@ static const char *allreduce_by_size(const struct plait_shape *shape, size_t byt
     return "halving-doubling";
 }
 
-/* `bytes` of what one rank gives or gets of another, or of the vector. */
+/* bytes: of the block that one rank sends another, or of the vector. */
 static const char *by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w, const char **why)
 {
     const bool few = bytes <= MOST_FEW && !w->sized;
@@ -265,8 +270,8 @@ static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dty
 }
 
 /*
- * Sums of such a type leave it where fp32 would hold them, so an average that keeps its partial sums in the type
- * divides the inputs. bfloat16 has the range of fp32, and the rule of float32 with it.
+ * Must an average divide its inputs? If its partial sums stay in a 16- or 8-bit type, they could overflow where fp32
+ * would not. bfloat16 has the range of fp32, so it divides the result, as float32 does.
  */
 static bool divides(enum plait_dtype type, enum plait_round round, uint32_t nrank, const struct plait_wish *w)
 {
@@ -275,9 +280,9 @@ static bool divides(enum plait_dtype type, enum plait_round round, uint32_t nran
 
 /*
  * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
- * lines. Where a vector goes one way, from or to a root, one rank stages or hands on while the other takes: several
- * slices. Blocks that ranks of one processor only move are cut into fewer: each slice may take them a change of
- * process.
+ * lines. A broadcast or reduce that stages or forwards gets more slices (ONE_WAY): a rank prepares one slice while
+ * another rank reads the slice before. Blocks that oversubscribed ranks only move get fewer slices, since each slice
+ * may cost a context switch.
  */
 static size_t choose_slice(const struct plait_shape *shape, const struct plait_claim *claim, bool once, size_t count,
                            size_t size, const struct plait_wish *w)
@@ -305,8 +310,8 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_c
 }
 
 /*
- * Are blocks that differ in size cut into slices? Where all ranks know all sizes; where two know that of a block both
- * cut it so.
+ * Are the blocks of a v-form cut into slices? Yes if all ranks know all sizes. Else sender and receiver cut their block
+ * alike, but only on one host and in host memory.
  */
 static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *w)
 {
@@ -350,7 +355,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.eager = is_one_step(s.alg) && fits_eager(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     if (w->sized && !s.eager && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
         s.split = plait_most_eager(shape->coll, shape->nrank, w);
-    const size_t taken = w->sized                             ? 0 /* way.c sees each block's size */
+    const size_t taken = w->sized                             ? 0 /* way.c checks each block's size */
                          : geometry.kind == PLAIT_KIND_VECTOR ? bytes
                                                               : bytes * (shape->nrank - 1);
     s.once = (!geometry.combines || geometry.rooted) &&
@@ -408,7 +413,7 @@ static enum plait_status check_single(const struct plait_selection *s, const str
     return status;
 }
 
-/* Of blocks of at most `most` elements: as the calls do (collv.c). */
+/* Select for a v-form with blocks of at most `most` elements, as collv.c does. */
 static enum plait_status select_sized(struct plait_shape *shape, size_t most, enum plait_dtype type,
                                       const struct plait_wish *w, struct plait_selection *s)
 {

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks of different sizes, as the engine runs them. Where all ranks know all sizes (reduce-scatter-v, all-gather-v)
- * all have the slices of the largest block, and messages for each. Else a block's size is known to the two whom it
- * concerns: there is a message for each slice of it and no more, and with it goes the size of the block; a small one
- * may go without the engine (eager.c).
+ * Variable block sizes (v-forms) in the engine. If all ranks know all sizes (reduce-scatter-v, all-gather-v), all ranks
+ * have the slices of the largest block and a message for each of them. Else only sender and receiver know a block's
+ * size: the block has one message per slice of its own, which carries the block's size. A small block may take the
+ * eager path (eager.c).
  */
 #ifndef PLAIT_LIB_ENGINE_SIZED_H
 #define PLAIT_LIB_ENGINE_SIZED_H
 
 #include "flight.h"
 
-/* Does each pair of ranks cut the block between them? */
+/* Does each pair of ranks cut its block by itself? */
 static inline bool plait_sized_by_pairs(const struct plait_run *run)
 {
     return run->o->sized && !plait_agrees_on_sizes(run->o);
 }
 
-/* Elements of a block that this rank gives or gets. */
+/* Elements of a block that this rank sends or receives. */
 static inline size_t plait_sized_block(const struct plait_run *run, uint32_t blk)
 {
     const struct plait_geometry *g = &run->o->geometry;
@@ -26,9 +26,7 @@ static inline size_t plait_sized_block(const struct plait_run *run, uint32_t blk
     return slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
 }
 
-/*
- * Elements that one rank takes in all, of blocks of mean size; where not all sizes are known, as if all were like this.
- */
+/* Elements that one rank receives in all, from blocks of mean size. If sizes are not known, all count as this block. */
 static inline size_t plait_sized_taken(const struct plait_run *run, uint32_t blk)
 {
     const uint32_t nrank = run->prog->nrank;
@@ -41,7 +39,7 @@ static inline size_t plait_sized_taken(const struct plait_run *run, uint32_t blk
     return all / nrank * (nrank - 1);
 }
 
-/* Of this slice of it. */
+/* Elements of this slice of the block. */
 static inline size_t plait_sized_elements(const struct plait_run *run, const struct plait_flight *f, uint32_t blk)
 {
     const size_t all = plait_sized_block(run, blk), left = all > f->start ? all - f->start : 0;
@@ -49,13 +47,13 @@ static inline size_t plait_sized_elements(const struct plait_run *run, const str
     return left < f->n ? left : f->n;
 }
 
-/* A block between two that goes as in eager.c. */
+/* Does the block take the eager path? */
 static inline bool plait_sized_small(const struct plait_run *run, uint32_t blk)
 {
     return run->o->selection.split > 0 && plait_sized_block(run, blk) * run->o->size <= run->o->selection.split;
 }
 
-/* A block between two is small, or has ended before this slice: there is no message. */
+/* Is there no message, because the block is eager or ends before this slice? */
 static inline bool plait_sized_over(const struct plait_run *run, const struct plait_flight *f,
                                     const struct plait_instr *in)
 {
@@ -63,13 +61,13 @@ static inline bool plait_sized_over(const struct plait_run *run, const struct pl
            (plait_sized_small(run, in->blk) || (f->slice > 0 && plait_sized_block(run, in->blk) <= f->start));
 }
 
-/* What goes with its slices: its bytes. */
+/* The header word of the block's slices: the block's bytes. */
 static inline uint64_t plait_sized_note(const struct plait_run *run, const struct plait_instr *in)
 {
     return plait_sized_by_pairs(run) ? plait_sized_block(run, in->blk) * run->o->size : 0;
 }
 
-/* Slices of the block that a step moves: messages. */
+/* Messages of the block that a step moves: its slices. */
 static inline uint32_t plait_sized_slices(const struct plait_run *run, const struct plait_instr *in)
 {
     const size_t n = plait_sized_block(run, in->blk);
@@ -80,13 +78,13 @@ static inline uint32_t plait_sized_slices(const struct plait_run *run, const str
 }
 
 /*
- * Is what came as this message of another size than expected, or the block that it is a slice of? Of any operation. It
- * is noted in run->wrong.
+ * Has this message, or the block that it is a slice of, another size than expected? Then run->wrong tells. For any
+ * operation, v-form or not.
  */
 bool plait_sized_wrong(struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in,
                        uint32_t number, size_t sent, size_t expected);
 
-/* Where each pair of ranks cuts the block between them: the next operation's messages follow this one's. */
+/* If plait_sized_by_pairs(): advance the message numbers, so that the next operation's follow this one's. */
 void plait_sized_pass(const struct plait_run *run);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the steps of a plan share as they run: where data lies, to whom it goes, what is measured of it. */
+/* Helpers for running steps: addresses, sizes, links, message numbers and timing. */
 #ifndef PLAIT_LIB_ENGINE_STEP_H
 #define PLAIT_LIB_ENGINE_STEP_H
 
@@ -8,7 +8,7 @@
 #include "sized.h"
 #include "way.h"
 
-/* Of a slot of IN or OUT; in a vector slot b holds block b. */
+/* First element of a slot of IN or OUT. In a vector, slot b holds block b. */
 static inline size_t plait_step_slot(const struct plait_flight *f, uint32_t slot)
 {
     return slot * f->q + (slot < f->r ? slot : f->r);
@@ -22,7 +22,7 @@ static inline size_t plait_step_elements(const struct plait_run *run, const stru
     return f->n > 0 ? in->nblk * f->n : plait_step_slot(f, in->blk + in->nblk) - plait_step_slot(f, in->blk);
 }
 
-/* Bytes of what an instruction moves or makes. */
+/* Bytes that an instruction moves or makes. */
 static inline size_t plait_step_bytes(const struct plait_run *run, const struct plait_flight *f,
                                       const struct plait_instr *in)
 {
@@ -30,8 +30,8 @@ static inline size_t plait_step_bytes(const struct plait_run *run, const struct 
 }
 
 /*
- * Wide values have slots of their own: the caller's OUT has no room for them, and neighbouring slots of TMP are read as
- * one piece, so that all have one width.
+ * Wide values have slots of their own: the caller's OUT has no room for them, and adjacent slots of TMP are read as one
+ * piece, so all its slots have one width.
  */
 static inline char *plait_step_address(const struct plait_run *run, const struct plait_flight *f, struct plait_span s,
                                        bool wide)
@@ -64,7 +64,7 @@ static inline void plait_step_release(const struct plait_run *run, const struct 
     link->transport->release(link, plait_step_number_in(run, f, in));
 }
 
-/* Which copy it is when this rank takes the message that arrived last. */
+/* The kind of copy, for the cost table, when this rank copies out the message that arrived last. */
 static inline enum plait_copying plait_step_taking(const struct plait_run *run, const struct plait_instr *recv)
 {
     return plait_step_link(run, recv->peer)->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
@@ -81,7 +81,7 @@ static inline void plait_step_busy(struct plait_run *run, double start)
         run->busy += plait_clock() - start;
 }
 
-/* What is to be said of a copy of this message: where there is a choice of ways. */
+/* The costs that a copy of this message updates; empty if there is no choice of copy modes. */
 static inline struct plait_passed plait_step_passed(const struct plait_run *run, const struct plait_instr *in,
                                                     size_t bytes)
 {

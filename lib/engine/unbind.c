@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A bound plan turned back into steps, and the checks of plans over these: what runs is what was proved.
+ * Turn a bound plan back into steps and check these as plans are checked: the plan that runs is the plan that was
+ * proved.
  *
- * Everything that binding adds becomes slots of TMP behind the plan's own: messages that a REDUCE borrows, staged
- * copies, values kept in fp32, and partial results of a REDUCE of many sources. The dependencies are those that the
- * engine follows.
+ * All memory that binding adds becomes slots of TMP behind the plan's own: landings of borrowed messages, staged
+ * copies, values kept in fp32, and partial results of an n-source REDUCE. The dependencies are those of the engine.
  */
 #include "prog.h"
 
@@ -15,30 +15,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum form { READ_IN_PLACE, STAGED, NFORM }; /* how every message goes */
+enum form { READ_IN_PLACE, STAGED, NFORM }; /* of every message */
 
 struct unbinder {
     const struct plait_plan *plan;
     const struct plait_prog *prog;
     struct plait_geometry geometry;
     enum form form;
-    uint32_t wide, land, stage, partial; /* first slot of TMP of each kind */
-    uint32_t *before0, *before;          /* what an instruction waits for: its part of before[] */
-    uint32_t *last;                      /* [ninstr] the last step of each */
-    bool *wide_out;                      /* [slots of OUT] it holds a value in fp32 */
+    uint32_t wide, land, stage, partial; /* first TMP slot of each kind */
+    uint32_t *before0, *before;          /* instruction i waits for before[before0[i] .. before0[i + 1]) */
+    uint32_t *last;                      /* [ninstr] the last step of each instruction */
+    bool *wide_out;                      /* [slots of OUT] the slot holds a value in fp32 */
     uint32_t *staged;                    /* [nstage] the COPY that made the staged block, or NONE */
     struct plait_plan *out;
     uint32_t *deps;
     uint32_t *node;
 };
 
-/* Where a value of this width lies. Of OUT wide_out[] says which it is. */
+/* The span of a value of this width: wide TMP slots lie apart. For OUT, wide_out[] tells the width. */
 static struct plait_span at_width(const struct unbinder *u, struct plait_span span, bool wide)
 {
     return wide && span.buf == PLAIT_TMP ? plait_tmp(u->wide + span.slot) : span;
 }
 
-/* Is what a span of OUT holds of the width that is asked for? */
+/* Does the span hold values of this width? Checked for OUT; IN is never wide. */
 static bool is_of_width(const struct unbinder *u, struct plait_span span, uint32_t nblk, bool wide)
 {
     for (uint32_t k = 0; span.buf == PLAIT_OUT && k < nblk; k++)
@@ -47,7 +47,7 @@ static bool is_of_width(const struct unbinder *u, struct plait_span span, uint32
     return span.buf != PLAIT_IN || !wide;
 }
 
-/* An operand is read as it was written. */
+/* Is every operand read in the width in which it was written? Notes the result's width. */
 static bool fit_widths(struct unbinder *u, const struct plait_instr *in)
 {
     for (uint32_t k = 0; k < in->nsource; k++) {
@@ -73,7 +73,7 @@ static int by_number(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* A step of instruction `i`; `after`, `also`: steps that it waits for too, or NONE. Returns its number. */
+/* Add a step of instruction `i` that also waits for the steps `after` and `also` (or NONE). Returns its number. */
 static uint32_t add_step(struct unbinder *u, uint32_t i, struct plait_step step, uint32_t after, uint32_t also)
 {
     const struct plait_instr *in = &u->prog->instrs[i];
@@ -134,10 +134,10 @@ static void add_recv(struct unbinder *u, uint32_t i, uint8_t lane)
 
 struct operand {
     struct plait_span at;
-    uint32_t step; /* the partial result's, or NONE */
+    uint32_t step; /* the step that makes a partial result, or NONE */
 };
 
-/* Sources first .. first+n-1 in the canonical order. */
+/* Add the REDUCEs of sources first .. first+n-1 in the canonical order. */
 static struct operand add_tree(struct unbinder *u, uint32_t i, uint32_t first, uint32_t n)
 {
     const struct plait_instr *in = &u->prog->instrs[i];
@@ -160,7 +160,7 @@ static struct operand add_tree(struct unbinder *u, uint32_t i, uint32_t first, u
     return (struct operand){ to, add_step(u, i, step, x.step, y.step) };
 }
 
-/* All sources are read, element by element, while the result is written. */
+/* Does the result overlap a source, shifted? All sources are read, element by element, while it is written. */
 static bool overlaps(const struct unbinder *u, const struct plait_instr *in)
 {
     for (uint32_t k = 0; in->verb == PLAIT_STEP_REDUCE && k < in->nsource; k++) {
@@ -177,7 +177,7 @@ static void add_reduce(struct unbinder *u, uint32_t i)
     const uint32_t first = u->out->nstep;
     const struct operand result = add_tree(u, i, 0, in->nsource);
 
-    for (uint32_t k = first; k < u->out->nstep; k++) /* all at once, and what it borrows is released then */
+    for (uint32_t k = first; k < u->out->nstep; k++) /* all run at once, and then release borrowed messages */
         u->node[k] = first;
     for (uint32_t k = 0; k < in->nsource; k++)
         if (u->prog->sources[in->source + k].borrowed != PLAIT_NONE)
@@ -186,7 +186,7 @@ static void add_reduce(struct unbinder *u, uint32_t i)
         u->staged[in->stage] = add_copy(u, i, plait_tmp(u->stage + in->stage), result.at, result.step);
 }
 
-/* The messages of a bound plan are the plan's, in the plan's order: the next one from `at` on. */
+/* The plan's next message from step `at` on. A bound plan has the plan's messages in the plan's order. */
 static uint32_t next_message(const struct plait_plan *plan, uint32_t at)
 {
     while (at < plan->nstep && plan->step[at].peer < 0)
@@ -227,7 +227,7 @@ static enum plait_status add_all(struct unbinder *u)
     return PLAIT_OK;
 }
 
-/* What each instruction waits for, from the successors of all. */
+/* Reverse the successors into before[]. */
 static void turn_successors(struct unbinder *u)
 {
     const struct plait_prog *p = u->prog;
@@ -237,12 +237,12 @@ static void turn_successors(struct unbinder *u)
     for (uint32_t i = 0; i < p->ninstr; i++)
         for (uint32_t k = 0; k < p->instrs[i].nsuccessor; k++)
             u->before[u->before0[p->successors[p->instrs[i].successor + k]]++] = i;
-    for (uint32_t i = p->ninstr; i > 0; i--) /* filling moved each start to its end */
+    for (uint32_t i = p->ninstr; i > 0; i--) /* filling has moved each start to its end */
         u->before0[i] = u->before0[i - 1];
     u->before0[0] = 0;
 }
 
-/* node: which steps are done at once. Both are to be freed. */
+/* *node: steps with the same number run at once. The caller frees *out and *node, also after an error. */
 static enum plait_status unbind(const struct plait_plan *plan, const struct plait_prog *prog, enum form form,
                                 struct plait_plan **out, uint32_t **node)
 {
@@ -294,7 +294,7 @@ static enum plait_status unbind(const struct plait_plan *plan, const struct plai
     return status;
 }
 
-/* All ranks' bound plans, if every message goes in this form, against what the plans themselves are. */
+/* Check all ranks' bound plans as plans, with every message in this form. */
 static enum plait_status check_form(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                     struct plait_prog *const *progs, enum form form)
 {

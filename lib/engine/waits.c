@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The messages of each lane follow those of the lane before, per peer and direction. */
+/* Per peer and direction, the messages of a lane are numbered after those of the lane before. */
 void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number)
 {
     for (unsigned lane = 0; lane < plan->nlane; lane++)
@@ -19,7 +19,7 @@ void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint3
         }
 }
 
-/* The steps that are messages: SENDs, then RECVs, of each by peer and then by number; *n of them. NULL: no memory. */
+/* The *n steps that are messages: SENDs, then RECVs; each sorted by peer, then number. NULL: out of memory. */
 static uint32_t *list_messages(const struct plait_plan *plan, uint32_t *n)
 {
     uint32_t *list = malloc((plan->nstep + 1) * sizeof *list), *number = malloc((plan->nstep + 1) * sizeof *number);
@@ -47,7 +47,7 @@ static uint32_t *list_messages(const struct plait_plan *plan, uint32_t *n)
     return list;
 }
 
-/* A copy of a plan in which a SEND also waits for the one whose place in the window it takes over. */
+/* Copy a plan so that each SEND also waits for the SEND PLAIT_WINDOW before it, whose window slot it reuses. */
 static struct plait_plan *with_window(const struct plait_plan *plan)
 {
     const uint32_t *deps = plait_plan_deps(plan);
@@ -81,7 +81,6 @@ static struct plait_plan *with_window(const struct plait_plan *plan)
     return p;
 }
 
-/* Do two plans of a rank send and receive the same blocks? */
 enum plait_status plait_compare_messages(const struct plait_plan *x, const struct plait_plan *y, bool *same)
 {
     uint32_t nx, ny, *in_x = list_messages(x, &nx), *in_y = list_messages(y, &ny);
@@ -106,10 +105,10 @@ static uint32_t find(const uint32_t *node, uint32_t i)
 }
 
 /*
- * Two plans of a rank, with the same messages, as one that waits for whatever either of them waits for. A message is a
- * step of both, done once. So what runs to the end with this one does with either.
+ * Merge two plans of a rank that have the same messages into one that waits for everything that either waits for. A
+ * message is a step of both plans, done once. If the merged plan runs to the end, so does each of the two.
  *
- * node  [x->nstep] and then [y->nstep], as each plan is fused; as the merged one is
+ * node  in: how each plan is fused, [x->nstep] and then [y->nstep]; out: how the merged plan is
  */
 static struct plait_plan *merge(const struct plait_plan *x, const struct plait_plan *y, uint32_t *node)
 {
@@ -147,7 +146,7 @@ static struct plait_plan *merge(const struct plait_plan *x, const struct plait_p
     return p;
 }
 
-/* What a rank waits for; `other` as in prove(). */
+/* The plan of all that a rank waits for, the window included. `other`: the rank's other plan, or NULL. */
 static struct plait_plan *waits_of(const struct plait_plan *plan, const struct plait_plan *other, uint32_t *node)
 {
     struct plait_plan *own = with_window(plan), *second = other != NULL ? with_window(other) : NULL, *both = NULL;

@@ -11,7 +11,7 @@ static struct plait_trials *trials_of(const struct plait_run *run)
     return &run->comm->trials[run->o->geometry.combines];
 }
 
-/* bytes: of the vector, or of a block. Results alone matter where they are as long as caches. */
+/* bytes: of the vector or of a block. If only results are tuned, it pays only for results too large for caches. */
 static bool is_worth_a_trial(const struct plait_op_plan *o, size_t bytes)
 {
     return o->geometry.combines ? bytes >= PLAIT_TRIAL_LEAST : bytes * o->geometry.out.nslot >= PLAIT_TRIAL_ALONE;
@@ -28,12 +28,12 @@ void plait_way_choose(struct plait_run *run)
     if (is_worth_a_trial(run->o, bytes) && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
         plait_way_is_tried(run->o))
         run->way = plait_trial_start(trials_of(run), bytes, &run->timed);
-    if (run->work.scratch) /* read from the cache, and never by anybody else */
+    if (run->work.scratch) /* only the epilogue reads it, from the cache */
         run->way &= ~(unsigned)PLAIT_RESULT_PAST;
     plait_ring_record(&comm->own->ring, comm->sequence)->what.wanted = plait_trial_of(trials_of(run), bytes)->wanted;
 }
 
-/* Every rank wrote its record before it sent anything, and everyone hears of everyone, so all see the same. */
+/* Every rank writes its record before it sends, and all ranks exchange messages, so all get the same answer. */
 static bool most_wanted(const struct plait_comm *comm)
 {
     uint32_t wanted = 0;
@@ -58,7 +58,7 @@ void plait_way_report(struct plait_run *run)
 
 _Static_assert(PLAIT_TRIAL_LENT == PLAIT_LEND_ROUND, "most first blocks are lent, and the next ones staged");
 
-/* May it be lent? Blocks that are not cut would wait if they were staged. */
+/* May it be a single copy? No byte limit for uncut blocks: staged, their copy-in and copy-out would not overlap. */
 static bool is_lendable(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
 {
     const struct plait_op_plan *o = run->o;
@@ -84,7 +84,7 @@ struct plait_passed plait_way_passed(const struct plait_run *run, const struct p
     const struct plait_geometry *g = &run->o->geometry;
     const size_t blocks = in->nblk * plait_run_count(run) / (g->kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1);
     const size_t whole = (run->o->sized ? plait_sized_block(run, in->blk) : blocks) * run->o->size;
-    const bool cut = whole > bytes, gives = g->rooted && g->in.nslot > 0; /* it is the root, or has one reader */
+    const bool cut = whole > bytes, gives = g->rooted && g->in.nslot > 0; /* this rank is the root, or has one reader */
     const bool ahead = cut && gives && in->readers > 1;
 
     return (struct plait_passed){ .bytes = bytes,
