@@ -19,7 +19,7 @@ struct given { /* one side of a call; counts is NULL if the rank has no such buf
 struct side {                /* derived from it */
     size_t *counts, *starts; /* [nrank] */
     bool packed;             /* contiguous blocks: the call gives no starts */
-    size_t end, bytes;       /* extent in elements, in bytes; bytes SIZE_MAX: too many */
+    size_t end, bytes;       /* extent in elements and in bytes; bytes is SIZE_MAX if too many */
     uint32_t last;           /* the block that ends there */
 };
 

@@ -116,7 +116,7 @@ static void create_all(struct plait_creation *first, struct plait_outcome *o)
 {
     sigset_t all, saved;
 
-    sigfillset(&all); /* the caller's signals arrive as before */
+    sigfillset(&all); /* signals go to the caller's threads, as before */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         c->error = c->chained ? 0 : pthread_create(&c->thread, NULL, create, c);

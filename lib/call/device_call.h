@@ -21,7 +21,7 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
 enum plait_status plait_device_check_capture(const struct plait_comm *comm, const char *name,
                                              struct plait_queue *queue);
 
-/* The call failed: if the driver is at fault fail the comm, so that no rank waits. Returns the call's status. */
+/* The call failed. If the driver is at fault, fail the comm, so that no rank waits. Returns the call's status. */
 enum plait_status plait_device_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
 
 /* Must the call become a request? The caller waits for it, or plait_must_queue() says so. */

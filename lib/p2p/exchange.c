@@ -125,7 +125,7 @@ static uint32_t count(const struct plait_request *first)
 static uint32_t run_queued(struct plait_comm *comm, const struct plait_request *first, uint32_t left, uint32_t spins,
                            uint32_t turns)
 {
-    const uint32_t environment = plait_fpenv_enter();        /* waits calculate */
+    const uint32_t environment = plait_fpenv_enter();        /* waits use doubles */
     const uint32_t yields = comm->port == NULL ? YIELDS : 0; /* over a network it sleeps */
     const bool shared = plait_spins(comm) <= PLAIT_SPINS_SHARED;
 

@@ -319,7 +319,7 @@ static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
 
 /* ---- Past the queues ------------------------------------------------------------------------------------- */
 
-/* It is one slice, and all that either rank reads of it stays readable whichever process ends meanwhile. */
+/* True for one short slice in memory that stays readable whichever process ends meanwhile. */
 bool plait_message_passes(const struct plait_request *r)
 {
     const struct plait_comm *comm = r->comm;

@@ -26,8 +26,8 @@
 #define PLAIT_MESSAGE_SLICE    ((size_t)512 << 10) /* bytes; both ends must agree */
 #define PLAIT_MESSAGE_TOGETHER 8                   /* slices that go as one in a single copy (CMA) */
 #define PLAIT_MESSAGE_STAGE    4                   /* staging slots of a pair, one slice each */
-#define PLAIT_MESSAGE_PARTS    16                  /* of a staging slot, at most, for shorter slices */
-#define PLAIT_MESSAGE_SMALL    PLAIT_EAGER_SOME    /* bytes; smaller slices have PLAIT_WINDOW slots */
+#define PLAIT_MESSAGE_PARTS    16                  /* at most, of a staging slot, for shorter slices */
+#define PLAIT_MESSAGE_SMALL    PLAIT_EAGER_SOME    /* bytes; slices up to this have PLAIT_WINDOW slots */
 
 /* Staging buffers of a pair, in bytes. */
 #define PLAIT_MESSAGE_SMALL_STAGES (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL)
@@ -46,7 +46,7 @@ struct plait_pair { /* this rank and another, or itself */
     struct plait_pair *next_busy;
     bool busy;                            /* a queue holds a message: the pair has turns */
     bool offered;                         /* a slice was offered in this turn */
-    struct plait_wait sending, receiving; /* one each: progress elsewhere must not hide a stall here */
+    struct plait_wait sending, receiving; /* one each: progress of one must not hide a stall of the other */
     char *small;                          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL */
     char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE], or NULL */
     uint32_t used[PLAIT_MESSAGE_STAGE];   /* number of the slice that last used it */

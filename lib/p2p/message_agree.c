@@ -3,7 +3,7 @@
 
 #include "failure/failure.h"
 
-enum { TYPE = 56, DEVICE = 55, NUMBER = 48, NUMBERS = 128 }; /* first bits; more than may be on the way */
+enum { TYPE = 56, DEVICE = 55, NUMBER = 48, NUMBERS = 128 }; /* bit positions; NUMBERS > messages on the way */
 
 #define COUNT (((uint64_t)1 << NUMBER) - 1)
 _Static_assert(PLAIT_MOST_BYTES <= COUNT && NUMBERS > PLAIT_WINDOW && NUMBER + 7 == DEVICE, "a note has room");
@@ -78,7 +78,7 @@ enum plait_status plait_message_look_in(struct plait_comm *comm, const struct pl
     return PLAIT_OK;
 }
 
-/* A rank sets control->device before it shows a receive into device memory. */
+/* A rank sets control->device before it shows a receive into device memory: 0 after the read means host memory. */
 enum plait_status plait_message_look_out(struct plait_comm *comm, const struct plait_letter *m)
 {
     const struct plait_control *c = comm->peers[m->peer].control;

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { TURNS_A_LOOK = 16 }; /* without progress, between probes of the next message */
+enum { TURNS_A_LOOK = 16 }; /* without progress, between two probes for a mismatch */
 
 /* ---- The ring -------------------------------------------------------------------------------------------- */
 

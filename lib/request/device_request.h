@@ -13,7 +13,7 @@
 /* All but the last two need the comm's lock. All of it is on its queue: set a mark. False: no mark, in a capture. */
 bool plait_device_mark(struct plait_request *r);
 
-/* If it waits for its mark it no longer does, and is not pending any more. */
+/* Stop its wait for a mark, if there is one: it is then no longer pending. */
 void plait_device_withdraw(struct plait_request *r);
 
 /* turn: end the requests whose marks are passed. fail: end all, as the comm has failed. */

@@ -136,7 +136,7 @@ void plait_request_begin(struct plait_request *r);
 /* plait_request_begin() and a first turn. Releases the lock. */
 void plait_request_run(struct plait_request *r);
 
-/* End it with this error; it is not begun. */
+/* End it with this error instead of beginning it. */
 void plait_request_drop(struct plait_request *r, enum plait_status status);
 
 /* Initialise a new comm; comm->run is there. */
