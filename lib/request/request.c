@@ -534,7 +534,7 @@ void plait_requests_finish(struct plait_comm *comm)
     comm->leaves = true;
     pthread_mutex_unlock(&comm->lock);
     plait_progress_until(has_nothing_pending, interrupt_comm, comm, plait_spins(comm));
-    pthread_mutex_lock(&comm->lock); /* the thread that ended the last one still held it */
+    pthread_mutex_lock(&comm->lock); /* the thread that ended the last one may still hold it */
     comm->leaves = false;
     pthread_mutex_unlock(&comm->lock);
 }
