@@ -2,15 +2,16 @@
 /*
  * The room call: what the public functions do.
  *
- * coll.c and collv.c have the collectives, send.c the messages, persistent.c what is started again and again,
- * group_end.c the groups, device_call.c and device_copy.c calls on memory of GPUs, creation.c communicators that are
- * created while others drive what is pending. drive.c is one turn of everything that is pending in a communicator.
+ * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests, group_end.c the
+ * groups. device_call.c and device_copy.c serve calls on GPU memory. creation.c creates communicators asynchronously,
+ * while the callers drive pending operations. ready.c lets all ranks agree that each is ready. drive.c is one turn of
+ * everything that is pending in a communicator.
  *
  * A call checks its arguments first and changes nothing when one is wrong. Then it runs at once, or becomes a
  * request.
  *
- * The room promises: an error names the call, the argument, its value and the remedy. This header has what every call
- * asks first: may the communicator be used, and is it used here and now?
+ * The room promises: an error names the call, the argument, its value and the remedy. This header has the first checks
+ * of every call: is the communicator usable, and is another thread inside it?
  *
  * The rooms above it (lifecycle, fusion, optim, elastic) use it; no room below may.
  */
@@ -22,7 +23,7 @@
 #include "failure/failure.h"
 #include "request/request.h"
 
-/* op: of a collective that combines, else PLAIT_SUM. */
+/* The first checks of a call. op: of a collective that reduces, else PLAIT_SUM. */
 static inline enum plait_status plait_enter(struct plait_comm *comm, const char *name, enum plait_op op,
                                             const struct plait_call *call)
 {
@@ -48,9 +49,9 @@ static inline enum plait_status plait_enter(struct plait_comm *comm, const char 
 }
 
 /*
- * The same of a call that works in the comm's memory without its lock: until plait_leave() others are refused. A load
- * and two stores, none of them locked: threads that enter within the few nanoseconds between load and store are both
- * let in.
+ * The same for a call that works in the comm's memory without its lock: until plait_leave() other threads are refused.
+ * It costs a load and two stores and no locked instruction. So two threads that enter within the few nanoseconds
+ * between load and store are both let in.
  */
 static inline enum plait_status plait_enter_alone(struct plait_comm *comm, const char *name, enum plait_op op,
                                                   const struct plait_call *call)
@@ -62,7 +63,7 @@ static inline enum plait_status plait_enter_alone(struct plait_comm *comm, const
     return status;
 }
 
-/* Its result, whatever it is. */
+/* End such a call; returns `status`. */
 static inline enum plait_status plait_leave(struct plait_comm *comm, enum plait_status status)
 {
     atomic_store_explicit(&comm->inside, NULL, memory_order_relaxed);

@@ -8,7 +8,7 @@
 #include "memory/devices.h"
 #include "operation/run.h"
 
-/* An operation that is not the last one again. */
+/* Another operation than the last one. */
 static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *comm, const struct plait_args *a,
                                                            const struct plait_call *call)
 {
@@ -28,7 +28,7 @@ static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *co
     return status == PLAIT_OK ? PLAIT_OK : plait_cannot_begin(comm, status, a);
 }
 
-/* Check the arguments; comm->last becomes what they ask for. */
+/* Check the arguments; comm->last becomes their operation. */
 static inline __attribute__((always_inline)) enum plait_status
 ready(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
 {
@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) enum plait_status now(struct plait_
     return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, NULL, call) : status;
 }
 
-/* Not here and now: operations of the comm are pending, or the call or a group says so. */
+/* Queue the call: operations of the comm are pending, a group is open, or the call asks for it. */
 static __attribute__((noinline)) enum plait_status later(struct plait_comm *comm, const struct plait_args *a,
                                                          const struct plait_call *call)
 {
@@ -131,7 +131,7 @@ static inline bool is_alias(const struct plait_comm *comm, const struct plait_ar
     return place != PTRDIFF_MIN && (uintptr_t)a->in == (uintptr_t)a->out + (uintptr_t)place;
 }
 
-/* The others: whether they are in place depends on where this rank's part is. */
+/* The other collectives: whether they are in place depends on the position of this rank's block. */
 static inline __attribute__((always_inline)) enum plait_status moving(struct plait_comm *comm, struct plait_args a,
                                                                       const struct plait_call *call)
 {

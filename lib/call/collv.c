@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The collectives of blocks that differ in size. */
+/* The collectives with variable block sizes (v-forms). */
 #include "call.h"
 
 #include "base/status.h"
@@ -12,25 +12,25 @@
 
 /* ---- Where the blocks lie -------------------------------------------------------------------------------- */
 
-struct given { /* a side of a call; NULL counts where the rank has no such buffer */
+struct given { /* one side of a call; counts is NULL if the rank has no such buffer */
     const size_t *counts, *starts;
 };
 
-struct side {                /* what follows of it */
+struct side {                /* derived from it */
     size_t *counts, *starts; /* [nrank] */
-    bool packed;             /* one behind the other, as the call does not say where they start */
-    size_t end, bytes;       /* elements that they cover, and bytes of these; SIZE_MAX: too many, */
-    uint32_t last;           /* up to this block's end */
+    bool packed;             /* contiguous blocks: the call gives no starts */
+    size_t end, bytes;       /* extent in elements and in bytes; bytes is SIZE_MAX if too many */
+    uint32_t last;           /* the block that ends there */
 };
 
-/* Of the last call that was right: the next one's mostly lie as they did. */
+/* The layout of the last valid call: mostly the next call has the same one. */
 struct plait_slots {
     struct plait_key key;
-    bool right;  /* false: there was none */
+    bool right;  /* false: there was no valid call */
     size_t size; /* of an element */
     struct side in, out;
     struct plait_sizes sizes;
-    ptrdiff_t place; /* where IN begins from OUT when it is in place; PTRDIFF_MIN: there is no such form */
+    ptrdiff_t place; /* bytes from OUT to IN if in place; PTRDIFF_MIN: there is no in-place form */
     size_t *order;   /* [nrank] scratch */
     size_t numbers[];
 };
@@ -70,12 +70,12 @@ static void place_side(struct side *side, const struct given *given, uint32_t n,
         const size_t count = given->counts[i], start = given->starts != NULL ? given->starts[i] : end;
         side->counts[i] = count;
         side->starts[i] = start;
-        if (count == 0) /* wherever it starts */
+        if (count == 0) /* may start anywhere */
             continue;
         const bool beyond = count > PLAIT_MOST_BYTES || start > PLAIT_MOST_BYTES;
         if (beyond || start + count > end)
             side->last = i;
-        if (beyond) /* and what follows overflows nowhere */
+        if (beyond) /* else the sums below might overflow */
             return;
         end = start + count > end ? start + count : end;
         *most = count > *most ? count : *most;
@@ -85,7 +85,7 @@ static void place_side(struct side *side, const struct given *given, uint32_t n,
         side->bytes = end * size;
 }
 
-/* order: [n] scratch. It gets the parts that are not empty as they lie. */
+/* The parts of out must not overlap. order: [n] scratch, for the parts that are not empty, sorted by start. */
 static enum plait_status check_apart(const char *name, const size_t *counts, const size_t *starts, uint32_t n,
                                      size_t *order)
 {
@@ -110,13 +110,13 @@ static enum plait_status check_apart(const char *name, const size_t *counts, con
     return PLAIT_OK;
 }
 
-/* This rank's block of those whose counts all ranks know. */
+/* This rank's block, where all ranks know all counts. */
 static struct given own_of(const struct plait_comm *comm, const size_t *counts)
 {
     return (struct given){ comm != NULL && counts != NULL ? &counts[comm->rank] : NULL, NULL };
 }
 
-/* Elements in the largest part that one rank gives another, where all ranks know that; else 0. */
+/* Elements of the largest block between two ranks, if all ranks know it; else 0. */
 static size_t known_most(const struct plait_comm *comm, const struct plait_geometry *g, uint32_t root,
                          const struct plait_sizes *v)
 {
@@ -136,7 +136,7 @@ static size_t known_most(const struct plait_comm *comm, const struct plait_geome
     return most;
 }
 
-/* What this rank gives itself lies there; of all ranks' slots it is its own, else the one that there is. */
+/* Check and place the block from this rank to itself: its own slot where each rank has one, else the only slot. */
 static enum plait_status find_own(struct plait_comm *comm, const char *name, const struct plait_geometry *g,
                                   struct plait_slots *s)
 {
@@ -164,7 +164,7 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
     struct plait_sizes *v = &s->sizes;
     enum plait_status status = PLAIT_OK;
 
-    s->right = false; /* until it is found so */
+    s->right = false; /* until the checks have passed */
     s->size = plait_dtype_size(a->type);
     v->most = 0;
     place_side(&s->in, in, g->in.nslot, s->size, &v->most);
@@ -188,7 +188,7 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
     return PLAIT_OK;
 }
 
-/* again: the call resembles the last one, whose slots these may be. */
+/* Has the call the layout of the last one? */
 static inline bool lie_as_before(const struct plait_slots *s, const struct plait_args *a,
                                  const struct plait_geometry *g, const struct given *in, const struct given *out)
 {
@@ -204,8 +204,8 @@ static enum plait_status find(struct plait_comm *comm, const struct plait_args *
 }
 
 /*
- * The largest part (a->count) decides whether the operation is eager; if it is not, its plan is that of parts of any
- * size, without a count.
+ * The largest block (a->count) decides whether the operation is eager. If not, its plan is for blocks of any size,
+ * without a count.
  */
 static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, const struct plait_call *call)
 {
@@ -214,11 +214,11 @@ static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, c
     const enum plait_status status = find(comm, a, call);
     if (status != PLAIT_OK || a->count == 0 || comm->last->selection.eager)
         return status;
-    a->count = 0; /* the caller asks for an algorithm that is not */
+    a->count = 0; /* the caller asks for an algorithm that is not eager */
     return find(comm, a, call);
 }
 
-/* Not the last operation again, here and now. */
+/* Another operation than the last one, or a call that must be queued. */
 static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, struct plait_args *a,
                                                        const struct plait_call *call)
 {
@@ -246,7 +246,7 @@ static const char *const names[PLAIT_NCOLL] = {
     [PLAIT_ALLTOALL] = "alltoallv",
 };
 
-/* What the counts have no part in, where the last operation does not show that it is right. */
+/* The checks that need no counts, for a call that does not resemble the last operation. */
 static __attribute__((noinline)) enum plait_status check(const struct plait_comm *comm, const char *name,
                                                          const struct plait_args *a, const struct plait_call *call)
 {
@@ -256,7 +256,7 @@ static __attribute__((noinline)) enum plait_status check(const struct plait_comm
     return status == PLAIT_OK ? plait_check_root(name, a->root, comm->nrank) : status;
 }
 
-/* In each of its callers: what they say of the collective is known there. */
+/* Inlined into each caller: the compiler then knows the collective. */
 static inline __attribute__((always_inline)) enum plait_status sized_inside(struct plait_comm *comm,
                                                                             struct plait_args a, struct given in,
                                                                             struct given out,
@@ -288,8 +288,8 @@ static inline __attribute__((always_inline)) enum plait_status sized_inside(stru
               (uintptr_t)a.in - (uintptr_t)a.out == (uintptr_t)s->place;
     if (!plait_buffers_fit(&a, in_bytes, out_bytes))
         return plait_refuse(plait_wrong_buffers(&a, g, "v", in_bytes, out_bytes));
-    /* A rank with an empty part cannot tell: where all must agree the plan is the one out of place, which reads this
-     * rank's part before it writes it. */
+    /* A rank with an empty block cannot tell whether it is in place. So where all ranks must agree the plan is out of
+     * place: it reads this rank's block before it writes it. */
     a.inplace = g->rooted && plait_works_inplace(a.coll, a.alias, call);
     if (plait_device_used() != NULL)
         status =

@@ -17,24 +17,24 @@ struct plait_creation { /* of a comm */
     struct plait_creation *next;
     plait_make_comm *make;
     const void *args;
-    const struct plait_comm *of; /* what it is made of, or NULL */
-    struct plait_creation *then; /* the next of the same, in the same thread */
-    bool chained;                /* behind another */
+    const struct plait_comm *of; /* the comm that it is made from, or NULL */
+    struct plait_creation *then; /* the next from the same comm, in the same thread */
+    bool chained;                /* it follows another in that one's thread */
     struct plait_comm **out;
     enum plait_status status;
     char text[512];
     pthread_t thread;
-    int error; /* why there is no thread for it; 0: there is */
+    int error; /* errno of pthread_create(); 0: it has a thread */
     atomic_bool done;
-    atomic_bool interrupted; /* whoever waits for it: its thread's waits end */
+    atomic_bool interrupted; /* its waiter was: waits in its thread end */
 };
 
-/* Arguments that are copied lie behind it, aligned as anything. */
+/* The copied arguments follow it, aligned for any type. */
 #define CREATION ((sizeof(struct plait_creation) + 15) / 16 * 16)
 
 static _Thread_local bool creator; /* this thread creates a comm for another */
 
-/* Behind the last one of the same comm. */
+/* Append it to the last creation from the same comm. */
 static void chain(struct plait_creation *c)
 {
     for (struct plait_creation *e = c->of != NULL ? plait_group.creations : NULL; e != NULL; e = e->next)
@@ -50,7 +50,7 @@ enum plait_status plait_group_make(plait_make_comm *make, const void *args, size
 {
     struct plait_creation *c = calloc(1, CREATION + bytes);
 
-    if (c == NULL) /* which the others must hear of */
+    if (c == NULL) /* the other ranks must be told */
         return plait_refuse(make(args, plait_fail_memory("out of memory for a comm"), out));
     c->make = make;
     c->args = memcpy((char *)c + CREATION, args, bytes);
@@ -92,14 +92,14 @@ static void interrupt_creation(void *creation)
     atomic_store(&((struct plait_creation *)creation)->interrupted, true);
 }
 
-/* The other ranks may wait for pending operations of this one before they come. */
+/* Drives pending operations meanwhile: other ranks may wait for those before they join. */
 static void await_creation(struct plait_creation *c)
 {
     plait_progress_until(is_created, interrupt_creation, c, PLAIT_SPINS_SHARED);
     pthread_join(c->thread, NULL);
 }
 
-/* The others, who can, wait for this rank; or come only when pending operations of this one have ended. */
+/* The other ranks wait for this one, or join only when pending operations of this one have ended: drive these. */
 static void tell_why_not(struct plait_creation *first)
 {
     plait_frame_drive(plait_progress);
@@ -109,14 +109,14 @@ static void tell_why_not(struct plait_creation *first)
 }
 
 /*
- * Ranks of one comm must come together: each in a thread of its own until it has. Those without one say so once all
- * threads run, in which the others may be.
+ * A creation waits for all ranks of its comm, and this thread may hold several of them: so each has its own thread.
+ * Creations without one report that once all threads run, as the other ranks may be in these.
  */
 static void create_all(struct plait_creation *first, struct plait_outcome *o)
 {
     sigset_t all, saved;
 
-    sigfillset(&all); /* the caller's signals arrive as before */
+    sigfillset(&all); /* signals go to the caller's threads, as before */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         c->error = c->chained ? 0 : pthread_create(&c->thread, NULL, create, c);

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Comms that are created in threads of their own, while their callers drive what is pending. */
+/* Asynchronous creation: a thread creates a comm while the caller drives pending operations. */
 #ifndef PLAIT_LIB_CALL_CREATION_H
 #define PLAIT_LIB_CALL_CREATION_H
 
 #include "request/group.h"
 
-/* What makes a comm. `own`: an error that keeps this rank from it, of which the others are told; it is returned. */
+/* Makes a comm. own: an error of this rank, of which the other ranks are told, and which is returned; or PLAIT_OK. */
 typedef enum plait_status plait_make_comm(const void *args, enum plait_status own, struct plait_comm **out);
 
 /*
- * At the end, together with the others of the group: make(args, PLAIT_OK, out) in a thread of its own. The
- * `bytes` of args are copied, but not what they point to. What is made of one comm (`of`, or
- * NULL) is made in the order of the calls.
+ * At the end of the group, concurrently with its other creations: make(args, PLAIT_OK, out) in another thread. The
+ * `bytes` of args are copied, but not the memory that they point to. Comms made from one comm (`of`, or NULL) are made
+ * in one thread, in the order of the calls.
  */
 enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
                                    struct plait_comm **out);
 
 /*
- * Create it now, in a thread of its own, while this one drives the pending operations, for which the other ranks may
- * wait before they come. Needed: there are some, and this is no such thread.
+ * make_in_thread: create a comm now in another thread, while this one drives the pending operations. Other ranks may
+ * wait for these before they join. needs_thread: operations are pending, and this thread creates no comm for another.
  */
 bool plait_creation_needs_thread(void);
 enum plait_status plait_make_in_thread(plait_make_comm *make, const void *args, struct plait_comm **out);
 
-/* Those of a group that ends: their outcome. Then they are freed. */
+/* Run the creations of a group that ends, unless `o` has an error; note their outcome there; free them. */
 void plait_creations_make(struct plait_creation *first, struct plait_outcome *o);
 
 #endif

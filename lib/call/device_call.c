@@ -40,7 +40,7 @@ static enum plait_status check_call(const char *name, const struct plait_call *c
     return PLAIT_OK;
 }
 
-/* Whoever reads the scalar must be able to: the host, or the device in its turn. */
+/* The reader of the scalar must be able to read it: the host, or with PLAIT_SCALE_LATE the device. */
 static enum plait_status check_scale(const char *name, const struct plait_call *call, size_t size,
                                      const struct plait_queue *queue)
 {
@@ -137,7 +137,7 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
 
 enum plait_status plait_device_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
 {
-    pthread_mutex_lock(&comm->lock); /* other operations of it may be under way */
+    pthread_mutex_lock(&comm->lock); /* its other operations may be in progress */
     status = plait_cannot_begin(comm, status, a);
     pthread_mutex_unlock(&comm->lock);
     return status;

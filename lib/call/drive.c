@@ -16,7 +16,7 @@ static bool turn(struct plait_comm *comm, bool rarely)
     plait_network_turn(comm);
     moved |= plait_requests_turn(comm, rarely);
     moved |= plait_messages_turn(comm, rarely);
-    if (!moved && !comm->running) /* what is queued may not be open yet, and nobody waits for a rank */
+    if (!moved && !comm->running) /* queued requests may not be open yet: then no wait for a rank probes for failures */
         status = plait_look_for_failures(comm);
     if (status != PLAIT_OK)
         plait_requests_fail(comm, status);

@@ -23,8 +23,8 @@ enum plait_status plait_group_start(void)
 }
 
 /*
- * Begin all, or, when one was refused, end all so. Those that the group waits for are left, to their end or until a
- * device's stream has them: the others have takers.
+ * Begin all, or, when a call was refused, end all with that error. Returns those that the group waits for: until their
+ * end, or until a device stream has them. The others have takers.
  */
 static struct plait_request *begin_all(struct plait_request *first, enum plait_status refused)
 {
@@ -51,7 +51,7 @@ static struct plait_request *begin_all(struct plait_request *first, enum plait_s
     return own;
 }
 
-/* Nothing of the group is grouped any more. */
+/* Take all requests out of the group. */
 static void open_up(struct plait_request *first)
 {
     for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
@@ -106,7 +106,7 @@ static double time_of(const struct plait_request *r, double latency, double band
     return (double)(c->depth + plait_job_slices(&r->job) - 1) * latency + blocks * block / bandwidth;
 }
 
-/* Of the comm's collectives, one after the other, when `r` is the first of them in the group. */
+/* Seconds of its comm's collectives, one after the other, if `r` is the first of them in the group; else 0. */
 static double time_of_comm(const struct plait_request *r, double latency, double bandwidth)
 {
     double seconds = 0;
@@ -120,7 +120,7 @@ static double time_of_comm(const struct plait_request *r, double latency, double
     return seconds;
 }
 
-/* Of the comm's messages, which go in both directions at the same time. */
+/* Seconds of the comm's messages, which go in both directions at the same time. */
 static double time_of_messages(const struct plait_comm *comm, double latency, double bandwidth)
 {
     double sent = 0, received = 0;
@@ -135,10 +135,10 @@ static double time_of_messages(const struct plait_comm *comm, double latency, do
     return some ? latency + (sent > received ? sent : received) / bandwidth : 0;
 }
 
-/* Comms, among them the ranks of one that this thread holds, go on at the same time. */
+/* Comms run at the same time, also several ranks of one comm in this thread. */
 static double estimate(double latency, double bandwidth)
 {
-    const struct plait_comm *counted = NULL; /* its messages are */
+    const struct plait_comm *counted = NULL; /* the comm whose messages are */
     double collectives = 0, messages = 0;
 
     for (const struct plait_request *r = plait_group.first; r != NULL; r = r->next_of_group) {

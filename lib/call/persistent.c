@@ -8,7 +8,7 @@
 #include "request/device_request.h"
 #include "request/request.h"
 
-/* Nobody needs to wait for what a stream has passed, or a device's has got. */
+/* Must its holder wait first? Not once its host stream has passed it, or its device stream has all of it. */
 static bool is_pending(const struct plait_request *r)
 {
     if (r->streamed)
@@ -30,7 +30,7 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
     return status == PLAIT_OK && r->queue != NULL ? plait_device_check_capture(r->comm, name, r->queue) : status;
 }
 
-/* waits: the group for its end. */
+/* waits: the call, or the open group, waits for its end. */
 static enum plait_status start(struct plait_request *r, bool waits)
 {
     atomic_store_explicit(&r->started, false, memory_order_relaxed);
@@ -45,7 +45,7 @@ static enum plait_status start(struct plait_request *r, bool waits)
     return waits ? plait_wait(&r) : PLAIT_OK;
 }
 
-/* Somebody still reads what this rank gave before: from now on everybody drives it. */
+/* It needs progress on this rank, as peers read or will read this rank's data: all waiting threads drive it. */
 static __attribute__((noinline)) void share(struct plait_request *r)
 {
     pthread_mutex_lock(&r->comm->lock);
@@ -56,9 +56,9 @@ static __attribute__((noinline)) void share(struct plait_request *r)
 }
 
 /*
- * An eager operation of a comm that is idle: what this rank gives is put where the others take it, and they wait for
- * nothing more of this one. So nobody has to drive it before its holder waits, or the comm is called again: it takes no
- * lock. Of what may be lent others may wait until this rank has taken it: that is driven by whoever waits.
+ * An eager operation of an idle comm: this rank's data goes to its slot, and readers need nothing more of this rank.
+ * So no thread drives it before its holder waits or the comm is called again, and it takes no lock. The exception is
+ * data read in place: its writer waits until this rank has read it, so all waiting threads drive the operation.
  */
 static bool start_alone(struct plait_request *r)
 {
@@ -66,7 +66,7 @@ static bool start_alone(struct plait_request *r)
 
     if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.eager || r->job.scale != NULL ||
         r->stream != NULL || r->job.work.arg != NULL || comm->owner != NULL ||
-        plait_must_queue(comm, NULL)) /* a fusion's ready() counts without a lock */
+        plait_must_queue(comm, NULL)) /* a fusion's ready() counts without the lock */
         return false;
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
     atomic_store_explicit(&r->started, true, memory_order_relaxed);
@@ -78,7 +78,7 @@ static bool start_alone(struct plait_request *r)
     atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
     comm->run->work.epilogue = NULL;
     plait_run_begin_eager(comm, &r->job, r->job.in);
-    if (!comm->run->given || r->job.o->eager.lends) /* who lends waits until this rank takes */
+    if (!comm->run->given || r->job.o->eager.lends) /* a writer waits until this rank has read in place */
         share(r);
     return true;
 }
@@ -112,7 +112,7 @@ enum plait_status plait_request_free(struct plait_request **request)
 
     if (r == NULL)
         return PLAIT_OK;
-    if (r->generation != plait_generation) { /* the parent's goes on */
+    if (r->generation != plait_generation) { /* the parent's request goes on */
         *request = NULL;
         return PLAIT_OK;
     }

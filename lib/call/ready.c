@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum { TEXT = 512 }; /* of an error */
+enum { TEXT = 512 }; /* bytes of an error text */
 
 /* The first rank that failed says why. */
 static enum plait_status tell(struct plait_comm *comm, const char *call, uint32_t failed, const char *own)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls: what they refuse, and a message made of the arguments. */
+/* plait_send() and plait_recv(): check the arguments and make a message of them. */
 #include "base/status.h"
 #include "call.h"
 #include "device/device_comm.h"
@@ -36,7 +36,7 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
     return PLAIT_OK;
 }
 
-/* The queue of the device whose memory it is; NULL: it is the host's, or there is nothing of it. */
+/* The queue of the device whose memory it is; NULL: host memory, or no bytes. */
 static enum plait_status find_queue(struct plait_comm *comm, const void *data, size_t bytes, bool send,
                                     const struct plait_call *call, struct plait_queue **queue)
 {
@@ -49,7 +49,7 @@ static enum plait_status find_queue(struct plait_comm *comm, const void *data, s
     return status;
 }
 
-/* Memory that the receiver reads where it lies. The comm's lock is held. */
+/* Can the driver show this device memory to the receiver, which reads it in place? The comm's lock is held. */
 static enum plait_status check_lent(struct plait_comm *comm, const void *data, const struct plait_queue *queue,
                                     uint32_t peer)
 {
@@ -58,7 +58,7 @@ static enum plait_status check_lent(struct plait_comm *comm, const void *data, c
     uint64_t base;
 
     if (queue == NULL || process == NULL || process->base == NULL || plait_device_lend(comm, data, &base, &why) > 0 ||
-        plait_device_lend(comm, data, &base, &why) > 0) /* it may have been the error of an earlier call */
+        plait_device_lend(comm, data, &base, &why) > 0) /* retry: it may be the error of an earlier call */
         return PLAIT_OK;
     return plait_fail(
         PLAIT_ERR_UNSUPPORTED,
@@ -67,7 +67,7 @@ static enum plait_status check_lent(struct plait_comm *comm, const void *data, c
         data, comm->device->device, why);
 }
 
-/* If that is the driver's fault the peer must not wait for this rank. */
+/* If the driver or lack of memory is at fault, fail the comm: the peer must not wait for this rank. */
 static enum plait_status cannot(struct plait_comm *comm, enum plait_status status, const char *name)
 {
     pthread_mutex_lock(&comm->lock);
@@ -77,7 +77,7 @@ static enum plait_status cannot(struct plait_comm *comm, enum plait_status statu
     return plait_refuse(status);
 }
 
-/* Where it stays: a copy of what was just stored in parts would wait for these. */
+/* Written in place: a copy of a struct that was just stored in parts would fail store-to-load forwarding. */
 static inline void write_letter(struct plait_letter *m, const void *data, size_t count, size_t bytes,
                                 enum plait_dtype type, uint32_t peer, const struct plait_call *call)
 {
@@ -106,7 +106,7 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     if (status != PLAIT_OK)
         return cannot(comm, status, name);
     if (queue == NULL && call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL) {
-        own = *call; /* nothing that a GPU's stream could wait for */
+        own = *call; /* no bytes: nothing that a GPU's stream could wait for */
         own.stream = NULL;
         call = &own;
     }

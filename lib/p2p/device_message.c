@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Graphs may run beside each other, while what goes into one, or into none, is made to follow: plait_device_here(). */
+/* plait_device_here() orders work within one capture, or outside captures; two graphs may run concurrently. */
 static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_letter *m)
 {
     if (m->capture == 0)
@@ -51,7 +51,7 @@ void plait_device_message_copy(struct plait_comm *comm, void *to, const void *fr
         plait_device_note(comm, comm->device->plugin->copy(queue, to, from, bytes));
 }
 
-/* Their queues wait for each other before and behind the copy. */
+/* The two queues wait for each other before and after the copy. */
 void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_letter *from,
                                     const struct plait_letter *to)
 {

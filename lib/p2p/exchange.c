@@ -15,12 +15,12 @@
 #include <errno.h>
 #include <sched.h>
 
-/* Before who waits drives them as any others: where ranks share a processor the one that is awaited runs meanwhile. */
+/* Yields before the messages become pending; on a shared processor the awaited rank runs meanwhile. */
 #define YIELDS 100
-/* Before that, for a rank of the same processor: both ends have their part first; more turns only delay the other. */
+/* Idle turns before the first yield on a shared processor: more only delay the other rank. */
 #define SPINS_SHARED 1
 
-/* How many have ended since this was last asked. */
+/* Mark the requests that ended since the last call; returns their number. */
 static uint32_t tell(struct plait_comm *comm)
 {
     uint32_t n = 0;
@@ -33,7 +33,7 @@ static uint32_t tell(struct plait_comm *comm)
     return n;
 }
 
-/* A turn in which nothing moved. */
+/* After a turn without progress: pause if `spins`, else yield. */
 static void idle(struct plait_comm *comm, bool spins)
 {
     const int saved = errno;
@@ -47,7 +47,7 @@ static void idle(struct plait_comm *comm, bool spins)
     errno = saved;
 }
 
-/* It takes long: whoever waits drives them. */
+/* The rest takes long: it becomes pending, and every waiting thread drives it. */
 static void give_up(struct plait_comm *comm, uint32_t left)
 {
     atomic_fetch_add_explicit(&comm->pending, left, memory_order_relaxed);
@@ -55,10 +55,10 @@ static void give_up(struct plait_comm *comm, uint32_t left)
     plait_progress_news();
 }
 
-/* Where ranks share processors: turns without progress before it yields. */
+/* Turns without progress before a yield, where ranks share processors. */
 static uint32_t spins_shared(const struct plait_comm *comm, const struct plait_request *first)
 {
-    bool apart = comm->port == NULL; /* else a turn is a system call */
+    bool apart = comm->port == NULL; /* over a network a turn is a system call */
 
     for (const struct plait_request *r = first; r != NULL && apart; r = r->next_of_group) {
         const struct plait_letter *m = &r->letter;
@@ -74,7 +74,7 @@ static void begin(struct plait_request *r)
     plait_message_enter(r);
 }
 
-/* Offer what is sent: at once, or it is queued, as all receives are then. */
+/* Offer all sends. One that cannot go at once is queued; then this returns false, and all receives are queued too. */
 static bool send_now(struct plait_request *first)
 {
     bool all = true;
@@ -91,7 +91,7 @@ static bool send_now(struct plait_request *first)
     return all;
 }
 
-/* Take what comes soon, in the order of the calls, without a queue; the rest is queued. The turns that were in vain. */
+/* Take messages that come soon, in call order, without a queue; queue the rest. Returns the turns without progress. */
 static uint32_t take_now(struct plait_request *first, bool waits, uint32_t spins)
 {
     uint32_t turns = 0;
@@ -121,12 +121,12 @@ static uint32_t count(const struct plait_request *first)
     return n;
 }
 
-/* The rest, in turns, of which there were some. spins: before it yields. How many are left: it takes long. */
+/* Run the queued messages. spins: idle turns before a yield; turns: idle turns so far. Returns how many are left. */
 static uint32_t run_queued(struct plait_comm *comm, const struct plait_request *first, uint32_t left, uint32_t spins,
                            uint32_t turns)
 {
-    const uint32_t environment = plait_fpenv_enter();        /* waits compute */
-    const uint32_t yields = comm->port == NULL ? YIELDS : 0; /* else it sleeps on the network */
+    const uint32_t environment = plait_fpenv_enter();        /* waits use doubles */
+    const uint32_t yields = comm->port == NULL ? YIELDS : 0; /* over a network it sleeps */
     const bool shared = plait_spins(comm) <= PLAIT_SPINS_SHARED;
 
     for (; left > 0 && turns <= spins + yields; turns++) {

@@ -67,7 +67,7 @@ static struct plait_request *pop(struct plait_line *q)
     return r;
 }
 
-/* A device's memory is read where it lies, at once; but for another host's rank. */
+/* Device memory is one slice, read in place; for a rank of another host it has several. */
 static uint64_t count_slices(const struct plait_comm *comm, const struct plait_letter *m)
 {
     if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->queue != NULL && comm->peers[m->peer].replica == NULL))
@@ -75,7 +75,7 @@ static uint64_t count_slices(const struct plait_comm *comm, const struct plait_l
     return (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
-/* May its receiver read what is gone if the sender fails? What lies in other processes cannot fault. */
+/* May the receiver read memory that is gone once the sender fails? Reads from other processes cannot fault. */
 static bool borrows(const struct plait_comm *comm, const struct plait_letter *m)
 {
     const struct plait_process *process = comm->peers[m->peer].process;
@@ -117,8 +117,8 @@ void plait_message_queue(struct plait_request *r)
         return;
     all->nrecv++;
     /*
-     * A rank that fails waits, before it gives up what it lent, for those that it sees receiving (comm.c): that is
-     * shown before the sender's failure is looked for, see turn_pair().
+     * A rank that fails waits for ranks that it sees receiving before its memory may go (wait_for_readers() in
+     * life.c). So `receiving` is set before this rank looks for the sender's failure, see turn_pair().
      */
     if (borrows(r->comm, &r->letter) && all->nborrow++ == 0)
         atomic_store(&r->comm->own->receiving, 1);
@@ -130,7 +130,7 @@ static void show(struct plait_request *r)
         plait_message_show(r);
 }
 
-/* The first of the queue, if it is open, and shown. */
+/* The first of the queue, if it is open; now in the ring. */
 static struct plait_letter *begin_first(const struct plait_line *q)
 {
     struct plait_request *r = plait_message_first(q);
@@ -171,7 +171,7 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
 
 /* ---- Slices ---------------------------------------------------------------------------------------------- */
 
-/* Of the next n slices, or of what is left. */
+/* Bytes of the next n slices, or of what is left. */
 static size_t next_bytes(const struct plait_letter *m, uint64_t n)
 {
     const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
@@ -184,7 +184,7 @@ static uint64_t slices_of(const struct plait_letter *m, size_t bytes)
     return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
-/* To and from where it is staged. Short ones are not measured (lend.h). */
+/* Copy-in to and copy-out of a staging buffer. Short slices are not timed (lend.h). */
 static inline void stage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_passed m)
 {
     if (m.bytes < PLAIT_LEAST_ONCE)
@@ -208,7 +208,7 @@ static inline struct plait_passed passed_of(const struct plait_letter *m, size_t
     };
 }
 
-/* Offer the next slice, or some that go together; false: not now. */
+/* Offer the next slice, or several that go as one; false: not now. */
 static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
@@ -245,7 +245,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         lend = true;
     m->lent |= lend;
     m->last = link->next_out++;
-    /* Sizes repeat: the lines that the next one will be staged in come while the caller works, as in eager.c. */
+    /* Sizes repeat: prefetch the next slot's cache lines while the caller works, as in eager.c. */
     if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
         plait_expect(plait_message_small_stage(pair, link->next_out), bytes);
     plait_message_count(comm, m, slices_of(m, bytes));
@@ -254,14 +254,14 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     return true;
 }
 
-/* Asked before and after its memory is read. */
+/* Checked before and after this rank reads the other's memory. */
 static bool has_failed(const struct plait_comm *comm, uint32_t rank)
 {
     atomic_thread_fence(memory_order_acquire);
     return atomic_load(&comm->peers[rank].control->failed) != PLAIT_OK;
 }
 
-/* What has come; false: its sender has failed, and may have given up its memory while it was read. */
+/* Copy a slice that has come. False: the sender has failed, and its memory may have gone during the copy. */
 static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plait_link *link, char *to,
                     const void *data, size_t bytes)
 {
@@ -277,7 +277,7 @@ static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plai
     return true;
 }
 
-/* Take the next slice, or those that were offered together; false: it has not come. */
+/* Take the next slice, or several offered as one. False: none has come, or an error (*status). */
 static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
@@ -295,7 +295,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     }
     if (data == NULL)
         return false;
-    if (PLAIT_GUARDS && sent != bytes) { /* equal fingerprints of different messages: one in 2^32 */
+    if (PLAIT_GUARDS && sent != bytes) { /* different messages with one fingerprint: 1 in 2^32 */
         *status =
             plait_comm_blame(comm, PLAIT_ERR_MISMATCH, m->peer, "rank %u sends %zu bytes where rank %u expects %zu",
                              m->peer, sent, comm->rank, bytes);
@@ -308,10 +308,10 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     return true;
 }
 
-/* May the memory of the last n messages up to this one be used again? Over a network they end in any order. */
+/* Have the last n slices up to this number been read? Over a network they end in any order. */
 static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
 {
-    for (uint32_t i = 0; i < n && i < PLAIT_WINDOW; i++) /* what is a window behind is received */
+    for (uint32_t i = 0; i < n && i < PLAIT_WINDOW; i++) /* a slice a window behind is received */
         if (!link->transport->sent(link, last - i))
             return false;
     return true;
@@ -319,7 +319,7 @@ static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
 
 /* ---- Past the queues ------------------------------------------------------------------------------------- */
 
-/* It is whole, and what another process is shown of it, or shows, is there to be read whoever ends meanwhile. */
+/* True for one short slice in memory that stays readable whichever process ends meanwhile. */
 bool plait_message_passes(const struct plait_request *r)
 {
     const struct plait_comm *comm = r->comm;
@@ -409,7 +409,7 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
 
     for (struct plait_letter *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
         moved = true;
-        /* One in a turn: else who copies without end offers nothing meanwhile. */
+        /* One slice of a long message in a turn: a rank that only copies would offer nothing meanwhile. */
         if (m->slice < m->nslice)
             break;
         end_recv(pair, PLAIT_OK);
@@ -417,7 +417,7 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
     return moved;
 }
 
-/* To itself: whole, when both are there. */
+/* A message to this rank itself: one copy, when both calls are there. */
 static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
 {
     bool moved = false;
@@ -442,7 +442,7 @@ static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum pla
     return moved;
 }
 
-/* What goes out. */
+/* Offer outgoing slices. */
 static enum plait_status turn_out(struct plait_comm *comm, struct plait_pair *pair)
 {
     enum plait_status status = PLAIT_OK;
@@ -456,7 +456,7 @@ static enum plait_status turn_out(struct plait_comm *comm, struct plait_pair *pa
     return status;
 }
 
-/* What comes in, and what has been read of what went out. */
+/* Take incoming slices; end the sends that have been read. */
 static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *pair, bool rarely, bool *moved)
 {
     const bool self = pair->peer == comm->rank;
@@ -481,7 +481,7 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
 
     if (all == NULL || all->busy == NULL)
         return false;
-    /* What others wait for goes first: while this rank copies what has come they copy too. */
+    /* Sends go first: other ranks then copy while this rank copies what it receives. */
     for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
         status = turn_out(comm, pair);
     for (struct plait_pair **at = &all->busy, *pair; (pair = *at) != NULL && status == PLAIT_OK;) {

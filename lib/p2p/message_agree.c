@@ -3,7 +3,7 @@
 
 #include "failure/failure.h"
 
-enum { TYPE = 56, DEVICE = 55, NUMBER = 48, NUMBERS = 128 }; /* bits of a note; more than may be on the way */
+enum { TYPE = 56, DEVICE = 55, NUMBER = 48, NUMBERS = 128 }; /* bit positions; NUMBERS > messages on the way */
 
 #define COUNT (((uint64_t)1 << NUMBER) - 1)
 _Static_assert(PLAIT_MOST_BYTES <= COUNT && NUMBERS > PLAIT_WINDOW && NUMBER + 7 == DEVICE, "a note has room");
@@ -14,13 +14,13 @@ uint64_t plait_message_note(const struct plait_letter *m)
            m->count;
 }
 
-/* Fibonacci hashing (Knuth 6.4): the notes of like messages are apart. */
+/* Fibonacci hashing (Knuth 6.4): similar header words get different fingerprints. */
 uint32_t plait_message_print(const struct plait_letter *m)
 {
     return (uint32_t)(plait_message_note(m) * 0x9e3779b97f4a7c15 >> 32);
 }
 
-struct side { /* as it was called */
+struct side { /* the arguments of one rank */
     uint32_t rank;
     uint64_t count;
     enum plait_dtype type;
@@ -53,7 +53,7 @@ enum plait_status plait_message_differs(struct plait_comm *comm, const struct pl
     return say(comm, m->peer, m->number, from, own_side(comm, m));
 }
 
-/* May it have sent something of a device's memory that this rank can see? Another host's shows it to any. */
+/* Can this rank see the peer's messages from device memory? Those from another host are visible to every rank. */
 static bool shows_device(const struct plait_comm *comm, uint32_t peer)
 {
     return comm->device != NULL || comm->peers[peer].replica != NULL;
@@ -71,14 +71,14 @@ enum plait_status plait_message_look_in(struct plait_comm *comm, const struct pl
         uint64_t note;
         if (link == NULL || !link->transport->peek(link, link->next_in, &print, &note))
             continue;
-        /* On the other channel there may be a later message. */
+        /* The other channel may hold a later message. */
         if (own ? print != plait_message_print(m) : (note >> NUMBER) % NUMBERS == m->number % NUMBERS)
             return plait_message_differs(comm, m, note);
     }
     return PLAIT_OK;
 }
 
-/* Who has receives of a device's memory has lines for it before it shows them. */
+/* A rank sets control->device before it shows a receive into device memory: 0 after the read means host memory. */
 enum plait_status plait_message_look_out(struct plait_comm *comm, const struct plait_letter *m)
 {
     const struct plait_control *c = comm->peers[m->peer].control;

@@ -7,8 +7,8 @@ char *plait_message_small_stage(const struct plait_pair *pair, uint32_t number)
 }
 
 /*
- * Where in its place of PLAIT_MESSAGE_SLICE bytes: by the number one part after the other, but for the first, which is
- * for what is staged past the caches, if two fit; as in flight.h, and for the same reasons.
+ * Offset in a slot of PLAIT_MESSAGE_SLICE bytes. If two parts fit, the first is for streaming stores, and cached stores
+ * take the others in turn; as in operation/slices.h, and for the same reasons.
  */
 static size_t part_of(uint32_t number, size_t bytes, bool past)
 {
@@ -35,7 +35,7 @@ char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair,
     }
     if (small)
         return plait_message_small_stage(pair, number);
-    /* Numbers come round. */
+    /* Numbers wrap around. */
     if (pair->ever[k] && number - pair->used[k] < PLAIT_WINDOW && !link->transport->sent(link, pair->used[k]))
         return NULL;
     pair->used[k] = number;

@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { TURNS_A_LOOK = 16 }; /* without progress, to a look at what comes next */
+enum { TURNS_A_LOOK = 16 }; /* without progress, between two probes for a mismatch */
 
 /* ---- The ring -------------------------------------------------------------------------------------------- */
 
@@ -43,7 +43,7 @@ void plait_message_count(const struct plait_comm *comm, struct plait_letter *m, 
         atomic_store_explicit(&record->slices, clamp(m->slice), memory_order_relaxed);
 }
 
-/* It waits long; later messages may have taken its place. now: 0: no longer. */
+/* Record a long wait (now: ns) or its end (0). A later message may have overwritten the record: write it again. */
 static void note(struct plait_request *r, uint64_t now)
 {
     if (r == NULL)
@@ -91,7 +91,7 @@ static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w,
     return pair->peer + 1;
 }
 
-/* The first of the queue is not open. */
+/* The first of the queue waits for its stream. */
 static uint32_t blame_stream(const struct plait_pair *pair, const struct plait_line *q, char *text, size_t room)
 {
     const bool send = q->first->kind == PLAIT_REQUEST_SEND;
@@ -141,7 +141,7 @@ void plait_message_wait_init(struct plait_pair *pair)
     plait_wait_init(&pair->receiving, &for_receiving, plait_message_awaited, pair);
 }
 
-/* head: what is awaited; NULL: nothing, or that which the first of `q` holds up. */
+/* head: the awaited message; NULL: none, or one that is held up by the first of `q`. */
 static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
                                 const struct plait_line *q, bool moved, bool rarely)
 {
@@ -155,7 +155,7 @@ static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, c
     return plait_wait_glance(comm, w, rarely);
 }
 
-/* Not at each turn: it keeps who waits from seeing that the message has come. */
+/* Not at each turn: a probe delays the moment when this rank sees the message. */
 static bool is_due(const struct plait_wait *w)
 {
     return w->turns % TURNS_A_LOOK == TURNS_A_LOOK - 1;

@@ -1,45 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages that wait: whom for, what the ring says of them meanwhile, and whether the peer means the same message. */
+/* Waiting for messages: their records in the ring, stall detection, and the look for mismatches. */
 #ifndef PLAIT_LIB_P2P_MESSAGE_WAIT_H
 #define PLAIT_LIB_P2P_MESSAGE_WAIT_H
 
 #include "message.h"
 
-/* The first of a queue, if it is open; or NULL. */
+/* The first of a queue, if it is open; else NULL. */
 static inline struct plait_request *plait_message_first(const struct plait_line *q)
 {
     return q->first != NULL && atomic_load_explicit(&q->first->open, memory_order_acquire) ? q->first : NULL;
 }
 
-/* The first message whose receiver is awaited, or NULL; who sends it is that of the first of `recvs`. */
+/* The first send whose receiver is awaited, or NULL. */
 static inline struct plait_request *plait_message_first_out(const struct plait_pair *pair)
 {
     return pair->lent.first != NULL ? pair->lent.first : plait_message_first(&pair->sends);
 }
 
-/* From now on it is in the ring. */
+/* Write its record into the ring. */
 void plait_message_show(struct plait_request *r);
 
-/* Its record there; NULL: it has none, or later ones took its place. */
+/* Its record there; NULL: it has none, or a later one overwrote it. */
 static inline struct plait_message_record *plait_message_record(const struct plait_comm *comm,
                                                                 const struct plait_letter *m)
 {
     return plait_message_ring_find(&comm->own->messages, m->place);
 }
 
-/* n more slices are offered or taken. */
+/* Count n more slices as offered or taken. */
 void plait_message_count(const struct plait_comm *comm, struct plait_letter *m, uint64_t n);
 
 void plait_message_wait_init(struct plait_pair *pair);
 
 /*
- * Something came in, or went out, in this turn of the pair; or not: then look around, now and then, or at once if it is
- * polled rarely. An error fails the comm.
+ * After a turn of the pair. in, out: a slice came in, went out. Without progress probe for failures and mismatches: now
+ * and then, or each time if polled rarely. An error fails the comm.
  */
 enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool in, bool out,
                                           bool rarely);
 
-/* The peer, if it is another rank: how many ranks these are. */
+/* Writes the peer to `ranks`, if it is another rank; returns how many: 0 or 1. */
 uint32_t plait_message_awaited(const void *pair, uint32_t *ranks, uint32_t most);
 
 #endif

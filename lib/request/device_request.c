@@ -17,7 +17,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     return 0;
 }
 
-/* Who died or failed is seen by device_watch.c, which ends what waits for it on a queue. */
+/* device_watch.c sees ranks that died or failed, and ends the queue work that waits for them. */
 static bool needs(const void *context, uint32_t rank)
 {
     (void)context;
@@ -74,7 +74,7 @@ bool plait_device_mark(struct plait_request *r)
     if (why == NULL && r->mark == NULL)
         why = d->plugin->make_mark(d->device, &r->mark);
     if (why == NULL && (why = d->plugin->set_mark(r->queue, r->mark)) != NULL)
-        why = d->plugin->set_mark(r->queue, r->mark); /* it may have been the error of an earlier call */
+        why = d->plugin->set_mark(r->queue, r->mark); /* retry: it may be the error of an earlier call */
     plait_device_note(comm, why);
     if (d->marked == NULL) {
         d->marked_end = &d->marked;
@@ -135,7 +135,7 @@ static void end_marked(struct plait_comm *comm, enum plait_status status)
     comm->over = r;
 }
 
-/* Operations of a comm follow each other on their queues: the first is passed first. */
+/* Operations of a comm are ordered across its queues: marks are passed in the order of the list. */
 enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely, bool *moved)
 {
     struct plait_device_comm *d = comm->device;
@@ -151,7 +151,7 @@ enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely,
             return plait_device_status(comm);
         if (!passed)
             break;
-        status = plait_look_for_failures(comm); /* whose streams are made to pass: its data is lost */
+        status = plait_look_for_failures(comm); /* a failure also lets the queues pass, without data */
         if (status != PLAIT_OK)
             return status;
         end_marked(comm, PLAIT_OK);

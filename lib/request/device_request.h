@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests on a device's memory. One whose operation is on its queue as a whole is not over: a mark is set behind it,
- * and the request ends when that is passed; meanwhile it is among the comm's marked ones, and later operations begin.
- * In a graph that is captured nothing happens yet: such a request has ended when its operation is in the graph.
+ * Requests on device memory. When all of an operation is on its queue, a mark (an event) is set behind it, and the
+ * request ends when the queue has passed the mark. Meanwhile it is in the comm's list of marked requests, and later
+ * operations begin. Under graph capture nothing runs yet: a request ends when its operation is in the graph.
  */
 #ifndef PLAIT_LIB_REQUEST_DEVICE_REQUEST_H
 #define PLAIT_LIB_REQUEST_DEVICE_REQUEST_H
@@ -10,23 +10,23 @@
 #include "device/device_comm.h"
 #include "request.h"
 
-/* All with the comm's lock held, but the last two. All of it is on its queue: does it wait for a mark there? */
+/* All but the last two need the comm's lock. All of it is on its queue: set a mark. False: no mark, in a capture. */
 bool plait_device_mark(struct plait_request *r);
 
-/* It does so no longer, if it did, and is not pending any more. */
+/* Stop its wait for a mark, if there is one: it is then no longer pending. */
 void plait_device_withdraw(struct plait_request *r);
 
-/* End those whose marks are passed; end all, as the comm has failed. */
+/* turn: end the requests whose marks are passed. fail: end all, as the comm has failed. */
 enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely, bool *moved);
 void plait_device_marked_fail(struct plait_comm *comm, enum plait_status status);
 
-/* Of who waits for a mark: look around, as plait_wait_glance(). limit: its deadline; 0: the comm's. */
+/* plait_wait_glance() for a wait for a mark. limit: its deadline, in seconds; 0: the comm's. */
 enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely);
 
-/* A request on a device's queue: wait until all of it is there, or it has ended without. */
+/* Wait until all of the request is on its device queue, or it has ended without. */
 void plait_request_await_placed(struct plait_request *r);
 
-/* The request is freed. */
+/* Free the mark of a request that is freed. */
 void plait_device_unmark(struct plait_request *r);
 
 #endif

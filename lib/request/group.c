@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Not all zeroes: that takes as long as a short message. */
+/* Without a memset() of `text`: that takes as long as a short message. */
 void plait_outcome_clear(struct plait_outcome *o)
 {
     o->status = PLAIT_OK;

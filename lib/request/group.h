@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The group that this thread has open, if it has one. */
+/* The open group of this thread, if it has one. */
 #ifndef PLAIT_LIB_REQUEST_GROUP_H
 #define PLAIT_LIB_REQUEST_GROUP_H
 
@@ -28,24 +28,24 @@ struct plait_group {
 };
 
 extern _Thread_local struct plait_group plait_group; /* this thread's */
-extern atomic_bool plait_grouped; /* some thread has opened one, ever: else none need look for its own */
+extern atomic_bool plait_grouped; /* some thread has ever opened one; false: no thread looks for its own */
 
 static inline bool plait_in_group(void)
 {
     return atomic_load_explicit(&plait_grouped, memory_order_relaxed) && plait_group.depth > 0;
 }
 
-/* For what a group cannot put off, as it has several parts, or calls of the group would come after it: `status`, or an
- * error while a group is open. */
+/* For calls that a group cannot defer: they have several parts, or must come before calls of the group. Returns
+ * `status`, or an error while a group is open. */
 enum plait_status plait_not_in_group(enum plait_status status, const char *call);
 
-/* A call of this thread's open group: its request, which the group waits for and takes when `own`. */
+/* Add a request to this thread's open group. own: the group waits for it and takes it. */
 void plait_group_add(struct plait_request *r, bool own);
 
-/* A call of the open group was refused, with this error. */
+/* Note that a call of the open group was refused with this error. */
 void plait_group_refuse(enum plait_status status, const char *text);
 
-/* A call ends with this error before it began; if a group is open, that will not begin either. Returns the status. */
+/* A call ends with this error before it began; an open group will not begin either. Returns `status`. */
 enum plait_status plait_refuse(enum plait_status status);
 
 #endif

@@ -26,7 +26,7 @@ static void destroy(struct plait_request *r)
     free(r);
 }
 
-/* What only its caller ever held: the comm's one thread takes it and gives it back, so there is nothing to lock. */
+/* Requests of blocking calls: only the comm's one thread takes and returns them, so no lock is needed. */
 static struct plait_request *take_kept(struct plait_comm *comm)
 {
     struct plait_request *r = comm->kept;
@@ -150,7 +150,7 @@ void plait_request_begin(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
 
-    plait_device_withdraw(r); /* of its last start */
+    plait_device_withdraw(r); /* from its last start */
     plait_request_open(r);
     atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed);
     plait_progress_add(comm);
@@ -173,12 +173,12 @@ void plait_request_run(struct plait_request *r)
 
     plait_request_begin(r);
     if (now)
-        comm->drive->turn(comm, false); /* the others need not wait for the caller's next call */
+        comm->drive->turn(comm, false); /* other ranks need not wait for the caller's next call */
     pthread_mutex_unlock(&comm->lock);
     plait_progress_news();
 }
 
-/* The way of the call: who takes the request, and when it begins. The comm's lock is held and let go of. */
+/* Set the taker and the stream of the request; begin it, or add it to the group. Releases the comm's lock. */
 static enum plait_status dispatch(struct plait_request *r, const struct plait_call *call)
 {
     struct plait_comm *comm = r->comm;
@@ -203,7 +203,7 @@ static enum plait_status dispatch(struct plait_request *r, const struct plait_ca
     return waits ? plait_wait(&r) : PLAIT_OK;
 }
 
-/* The call ends here, without an operation. */
+/* End the call without an operation. Releases the comm's lock. */
 static enum plait_status refuse(struct plait_comm *comm, enum plait_status status)
 {
     pthread_mutex_unlock(&comm->lock);
@@ -284,7 +284,7 @@ void plait_requests_tell(struct plait_comm *comm)
     atomic_fetch_sub_explicit(&comm->pending, n, memory_order_release);
     while (r != NULL) {
         struct plait_request *next = r->next;
-        atomic_store_explicit(&r->ended, true, memory_order_release); /* from here on it is its taker's */
+        atomic_store_explicit(&r->ended, true, memory_order_release); /* from here on the taker owns it */
         r = next;
     }
     plait_progress_news();
@@ -326,7 +326,7 @@ static uint32_t nobody(const void *comm, uint32_t *ranks, uint32_t most)
     return 0;
 }
 
-/* What is held up comes after the last one that this rank has begun. */
+/* The held-up operation is number comm->sequence + 1: ranks that have not done it are needed. */
 static bool needs(const void *context, uint32_t rank)
 {
     const struct plait_comm *comm = context;
@@ -358,7 +358,7 @@ void plait_requests_prepare(struct plait_comm *comm)
     plait_wait_init(&comm->run->held, &for_stream, nobody, comm);
 }
 
-/* The first waits for its stream. */
+/* The first collective waits for its host stream. */
 static enum plait_status wait_for_stream(struct plait_comm *comm, bool rarely)
 {
     struct plait_wait *w = &comm->run->held;
@@ -374,7 +374,7 @@ static enum plait_status wait_for_stream(struct plait_comm *comm, bool rarely)
 
 /* ---- Turns ---------------------------------------------------------------------------------------------- */
 
-/* One turn of the first. False in *ended: it goes on. */
+/* One turn of the first collective. *ended: it is over. */
 static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *moved, bool *ended)
 {
     enum plait_status status = PLAIT_OK;
@@ -461,7 +461,7 @@ void plait_request_await(struct plait_request *r)
     plait_progress_until(has_ended, interrupt, r, r->spins);
 }
 
-/* Why it ended with an error, as this thread's last error. */
+/* Make the cause of its error this thread's last error. */
 static enum plait_status tell(const struct plait_request *r, enum plait_status status)
 {
     if (status == PLAIT_OK)
@@ -534,7 +534,7 @@ void plait_requests_finish(struct plait_comm *comm)
     comm->leaves = true;
     pthread_mutex_unlock(&comm->lock);
     plait_progress_until(has_nothing_pending, interrupt_comm, comm, plait_spins(comm));
-    pthread_mutex_lock(&comm->lock); /* whoever ended the last one is out */
+    pthread_mutex_lock(&comm->lock); /* the thread that ended the last one may still hold it */
     comm->leaves = false;
     pthread_mutex_unlock(&comm->lock);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls with which who holds requests tests them and waits for them. */
+/* The public calls that test requests and wait for them. */
 #include "request.h"
 
 #include "base/fork.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Is there something to wait for? */
+/* May this thread test or wait for *request? */
 static enum plait_status check(struct plait_request *const *request, const char *name)
 {
     if (request == NULL)
@@ -21,7 +21,7 @@ static enum plait_status check(struct plait_request *const *request, const char 
     return PLAIT_OK;
 }
 
-/* Who tests does not poll all the time: it looks around each time. */
+/* A test is no steady poll: it probes for failures each time. */
 static void drive(struct plait_request *r)
 {
     plait_progress();
@@ -59,7 +59,7 @@ enum plait_status plait_wait(struct plait_request **request)
     return status == PLAIT_OK ? plait_wait_any(request, 1, &index) : status;
 }
 
-/* Its holder waits: from now on everybody drives it. Not yet, when somebody is at its comm. */
+/* Its holder waits: list its comm as active, so that all waiting threads drive it. Later, if the comm is locked. */
 static void join_others(struct plait_request *r)
 {
     struct plait_comm *comm = plait_request_lock(r);

@@ -15,12 +15,12 @@
 
 struct plait_stream {
     uint32_t generation;       /* fork.h */
-    struct plait_queue *queue; /* of a device; the rest is then unused */
+    struct plait_queue *queue; /* of a device: the members below are unused; else NULL */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more, idle;
     struct plait_item *first, **end;
-    struct plait_request *current; /* it waits for its end */
+    struct plait_request *current; /* the stream's thread waits for it */
     bool busy, stop;
     enum plait_status status; /* the first error since the last synchronize */
     char text[512];
@@ -109,7 +109,7 @@ enum plait_status plait_stream_create(struct plait_stream **out)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->more, NULL);
     pthread_cond_init(&s->idle, NULL);
-    sigfillset(&all); /* the caller's signals arrive as before */
+    sigfillset(&all); /* signals go to the caller's threads, as before */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     const int error = pthread_create(&s->thread, NULL, work, s);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
@@ -182,7 +182,7 @@ enum plait_status plait_stream_of_device(const char *call, const struct plait_st
                             (const void *)s);
 }
 
-/* NULL, or of the parent of this forked child, which has none of its threads? */
+/* Refuse NULL, and a parent's stream in a forked child: the child has none of the parent's threads. */
 static enum plait_status check(const struct plait_stream *s, const char *name)
 {
     if (s == NULL)
@@ -258,7 +258,7 @@ enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(voi
     return PLAIT_OK;
 }
 
-/* The comms of what is on it fail. */
+/* Fail the comms of all requests on the stream. */
 static enum plait_status interrupt(struct plait_stream *s)
 {
     if (s->current != NULL)
@@ -269,7 +269,7 @@ static enum plait_status interrupt(struct plait_stream *s)
     return plait_fail(PLAIT_ERR_FAILED, "plait_stream_synchronize: " PLAIT_INTERRUPTED);
 }
 
-/* A tenth of a second, or until it may be idle. */
+/* Wait until the stream may be idle; 0.1 s at most, as the caller then looks for interrupts. */
 static void wait_a_little(struct plait_stream *s)
 {
     struct timespec until;
@@ -333,7 +333,7 @@ enum plait_status plait_stream_destroy(struct plait_stream *s)
 {
     enum plait_status status;
 
-    if (s == NULL || s->generation != plait_generation) /* the parent's goes on */
+    if (s == NULL || s->generation != plait_generation) /* the parent's stream goes on */
         return PLAIT_OK;
     if (s->queue != NULL) {
         plait_device_used()->close_queue(s->queue);

@@ -14,17 +14,16 @@ struct plait_item { /* on a stream: a request or a call */
     void *context;
 };
 
-/* A request that is held, of a host's stream, would have two takers: PLAIT_ERR_ARG. */
+/* PLAIT_ERR_ARG for a request on a host stream that the caller also holds: it would have two takers. */
 enum plait_status plait_stream_check(const char *name, const struct plait_call *call);
 
-/* A device's: its queue; else NULL. */
+/* The queue of a device stream; else NULL. */
 struct plait_queue *plait_stream_queue(const struct plait_stream *s);
 
-/* For what has options.stream: its queue; NULL where that is NULL. A host's stream is refused by name. */
+/* For calls with options.stream: its queue; NULL if `s` is NULL. A host stream is an error that names `call`. */
 enum plait_status plait_stream_of_device(const char *call, const struct plait_stream *s, struct plait_queue **out);
 
-/* The request's turn comes after all that is on its stream; the stream takes it when it has ended. No memory is
- * needed. */
+/* Append the request to its stream, which takes it when it has ended. Allocates nothing. */
 void plait_stream_add(struct plait_request *r);
 
 #endif
