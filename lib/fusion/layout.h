@@ -17,7 +17,7 @@ struct plait_place { /* of a tensor */
 struct plait_slab { /* the contents of a bucket */
     enum plait_dtype type;
     uint32_t first, last, ntensor; /* tensors; some between may be elsewhere */
-    size_t count; /* elements, padded unless it is one tensor without shards; shards are equal */
+    size_t count;                  /* elements, padded unless it is one tensor without shards; shards are equal */
 };
 
 struct plait_flat {
