@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Several servers: is an exchange complete in all of them? Server 0 decides.
+ * Atomic commit of exchanges on several servers. Server 0 is the coordinator.
  *
- *     a server -> server 0    HAS     what worker w offered is here, all of it
+ *     a server -> server 0    HAS     worker w's exchange is complete here
  *                             LOST    worker w is dead, or has given up
  *                             END     no worker is left here
- *     server 0 -> the others  APPLY   all have what w offered
- *                             DROP    to who has it: another has not, and never will
+ *     server 0 -> the others  APPLY   all servers have w's exchange
+ *                             DROP    to servers that have w's exchange: another server will never have it
  *                             END     no worker is left anywhere
  *
- * So it is applied by all or by none, whenever the worker dies or a server is silent, and by all in the same order. A
- * worker has one exchange under way, so each server says HAS once at most between two decisions. All end together, so
- * nobody who has something waits in vain. Each serving thread sits in a council of its own, with those of the other
- * servers that serve the same workers.
+ * All servers apply an exchange or none does, whenever the worker dies or a server is silent. All apply exchanges in
+ * the same order. A worker has one exchange in flight, so each server sends HAS at most once between two decisions. All
+ * servers end together, so a server that has an exchange always gets a decision. Each serving thread has its own
+ * council, with the threads of the other servers that serve the same workers.
  *
- * A server that dies is found by who listens to it, and that fails the council's comm for all. So is one that is
- * stopped, but only while something depends on it: an exchange that is not decided, or the end. While servers wait they
- * look around every few turns, so one that lives is seen (comm->patience), however long workers take.
+ * The server that listens to a dead server finds it, and fails the council's comm for all. A stopped server is found,
+ * too, but only while something depends on it: an undecided exchange, or the end. Servers that wait run their failure
+ * detector every few turns, so a live server is seen (comm->patience) however long workers take.
  */
 #include "council.h"
 
@@ -29,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the comm's deadline: a little earlier than workers, who know only that nobody answers. */
+/* Fraction of the comm's deadline. Servers time out before workers, which cannot tell the server that is lost. */
 #define SHARE 0.75
 
 enum { HAS, LOST, END, APPLY, DROP };
@@ -48,13 +48,13 @@ struct plait_council {
     struct plait_comm *comm; /* of the servers, in their order */
     uint32_t nserver, nworker, self;
     struct vote *heard;          /* [nserver] */
-    struct plait_request **next; /* [nserver] receives it; persistent; NULL where nobody speaks to this one */
-    bool *ended;                 /* [nserver] says nothing more */
-    struct letter *letters;      /* [nworker + 1][nserver] the last that was said to each of each; of END */
+    struct plait_request **next; /* [nserver] receives `heard`; persistent; NULL: that server sends nothing */
+    bool *ended;                 /* [nserver] sends nothing more */
+    struct letter *letters;      /* [nworker + 1][nserver] last message to each server about each worker; then END */
     bool opened, closing, said_end;
-    struct plait_kept why; /* a server is lost: nothing can be complete any more */
-    bool *has;             /* [nworker][nserver] since the last decision; but for server 0 only what it has itself */
-    bool *lost;            /* [nworker] server 0 */
+    struct plait_kept why; /* a server is lost: no exchange can complete */
+    bool *has;             /* [nworker][nserver] HAS since the last decision; only server 0 knows of other servers */
+    bool *lost;            /* [nworker] used by server 0 */
 };
 
 /* ---- Life -------------------------------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ enum plait_status plait_council_create(struct plait_elastic *e, uint32_t shift, 
     char name[64];
 
     snprintf(name, sizeof name, "%.30s: servers, thread %u", e->name, shift);
-    *out = c; /* also half made */
+    *out = c; /* also after an error */
     if (c != NULL) {
         *c = (struct plait_council){ .nserver = ns, .nworker = nw, .self = e->comm->rank - nw, .e = e };
         c->heard = calloc(ns, sizeof *c->heard);
@@ -134,9 +134,9 @@ void plait_council_destroy(struct plait_council *c)
     free(c);
 }
 
-/* ---- Saying and hearing ------------------------------------------------------------------------------------ */
+/* ---- Messages ---------------------------------------------------------------------------------------------- */
 
-/* The comm has failed, with the last error: nobody says anything more. Who it names may be another than `server`. */
+/* The comm has failed with the last error; no more messages. The culprit may be another server than `server`. */
 static enum plait_decision lose_server(struct plait_council *c, uint32_t server, enum plait_status status)
 {
     const uint32_t culprit = atomic_load(&c->comm->own->failed) != PLAIT_OK ? c->comm->own->culprit : 0;
@@ -160,7 +160,7 @@ enum plait_decision plait_council_open(struct plait_council *c)
     return PLAIT_DECISION_NONE;
 }
 
-/* Other servers are needed while an exchange is not decided, and in the end. */
+/* Stall detection is on only while an exchange is undecided, and at the end. */
 static void set_patience(struct plait_council *c)
 {
     const bool needed = c->closing || memchr(c->has, true, (size_t)c->nserver * c->nworker) != NULL;
@@ -168,7 +168,7 @@ static void set_patience(struct plait_council *c)
     atomic_store_explicit(&c->comm->patience, needed ? SHARE * c->comm->deadline : PLAIT_FOREVER, memory_order_relaxed);
 }
 
-/* worker: nworker for END. What was said of it last has been heard: something was answered, or came, since. */
+/* worker is nworker for END. The last message about it was received: an answer or another message came since. */
 static void say(struct plait_council *c, uint32_t server, uint32_t kind, uint32_t worker)
 {
     struct letter *l = &c->letters[(size_t)worker * c->nserver + server];
@@ -179,12 +179,12 @@ static void say(struct plait_council *c, uint32_t server, uint32_t kind, uint32_
     if (plait_wait(&l->sent) == PLAIT_OK) {
         l->vote = (struct vote){ kind, worker };
         plait_send(c->comm, &l->vote, sizeof l->vote, PLAIT_UINT8, server, &call);
-    } /* a server that cannot be reached is found dead by who listens */
+    } /* if the send fails: the server that listens finds the dead one */
 }
 
 /* ---- Decisions --------------------------------------------------------------------------------------------- */
 
-/* To all that have what this worker sent; true: this one has. */
+/* Send DROP to all servers that have the worker's exchange. True: this server has it, too. */
 static bool drop(struct plait_council *c, uint32_t w)
 {
     bool *has = &c->has[(size_t)w * c->nserver];
@@ -198,7 +198,7 @@ static bool drop(struct plait_council *c, uint32_t w)
     return own;
 }
 
-/* Server s has what w sent. */
+/* Server s has w's exchange. */
 static enum plait_decision count(struct plait_council *c, uint32_t w, uint32_t s)
 {
     bool *has = &c->has[(size_t)w * c->nserver], all = true;

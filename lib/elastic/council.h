@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the threads of several servers that serve the same workers agree on (council.c). */
+/* Agreement among the threads of several servers that serve the same workers (council.c). */
 #ifndef PLAIT_LIB_ELASTIC_COUNCIL_H
 #define PLAIT_LIB_ELASTIC_COUNCIL_H
 
 #include "elastic.h"
 
 enum plait_decision {
-    PLAIT_DECISION_NONE,    /* yet */
-    PLAIT_DECISION_APPLY,   /* what this worker sent */
-    PLAIT_DECISION_DROP,    /* it: there is a server that lacks it for ever */
-    PLAIT_DECISION_DROP_ALL /* what any worker sent: a server is dead, or shows no life */
+    PLAIT_DECISION_NONE,    /* none yet */
+    PLAIT_DECISION_APPLY,   /* apply the worker's exchange */
+    PLAIT_DECISION_DROP,    /* drop the exchange: a server will never have it */
+    PLAIT_DECISION_DROP_ALL /* drop all exchanges: a server is dead or stalled */
 };
 
-/* Of thread `shift`. Collective among servers. *out is to be destroyed, also after an error; NULL is allowed. */
+/* For thread `shift`; collective among servers. The caller destroys *out, also after an error; NULL is allowed. */
 enum plait_status plait_council_create(struct plait_elastic *e, uint32_t shift, struct plait_council **out);
 void plait_council_destroy(struct plait_council *c);
 
-/* Before anything else; a second time it does nothing. DROP_ALL: a server is lost already. */
+/* Call it before all others; a second call does nothing. DROP_ALL: a server is lost already. */
 enum plait_decision plait_council_open(struct plait_council *c);
 
-/* What this worker sent is here (which is said once), or the worker is lost. */
+/* has: this server has the worker's exchange (reported once). Else: the worker is lost. */
 enum plait_decision plait_council_report(struct plait_council *c, uint32_t worker, bool has);
 
-/* What to wait for, of which servers, as long as there is any; then what one has said, of which worker. */
+/* List the requests to wait for, and their servers; 0: none. Then process the message of one, about *worker. */
 uint32_t plait_council_awaited(const struct plait_council *c, struct plait_request **requests, uint32_t *servers);
 enum plait_decision plait_council_hear(struct plait_council *c, uint32_t server, enum plait_status status,
                                        uint32_t *worker);
 
 /*
- * No worker is left, which may be said again: what to wait for is the others' end. Server 0 tells them when all have.
+ * No worker is left; further calls are allowed. From now on only the other servers' END is awaited. Server 0 sends END
+ * when all others have.
  */
 void plait_council_close(struct plait_council *c);
 
-/* The error that names the server that was lost, as this thread's last; or PLAIT_OK. */
+/* Set this thread's last error to the one that names the lost server; or PLAIT_OK. */
 enum plait_status plait_council_tell(const struct plait_council *c);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Life of an object, and what is the same in all modes: periods, the local step, what may be called when. */
+/* Creation and destruction, and all that the modes share: periods, the local step, checks of the order of calls. */
 #include "elastic.h"
 
 #include "pass.h"
@@ -64,7 +64,7 @@ static enum plait_status discard(struct plait_elastic *e)
     return plait_tell_error(&left);
 }
 
-/* The caller's comm is as it was; ranks that have come further fail with the duplicate. */
+/* The caller's comm stays usable. Aborting the duplicate fails the ranks that have come further. */
 static enum plait_status give_up(struct plait_elastic *e, enum plait_status status)
 {
     struct plait_kept why;
@@ -108,7 +108,7 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
 
 enum plait_status plait_elastic_destroy(struct plait_elastic *e)
 {
-    if (e == NULL || plait_comm_inherited(e->comm)) /* a forked child: it is the parent's */
+    if (e == NULL || plait_comm_inherited(e->comm)) /* in a forked child: it belongs to the parent */
         return PLAIT_OK;
     if (plait_not_in_group(PLAIT_OK, "plait_elastic_destroy") != PLAIT_OK)
         return PLAIT_ERR_ARG;
@@ -153,7 +153,7 @@ enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const 
     return status;
 }
 
-/* What an exchange has come to: its error is every later call's. */
+/* Keep an exchange's error: every later call returns it. */
 static enum plait_status keep(struct plait_elastic *e, enum plait_status status)
 {
     if (status != PLAIT_OK && e->failed == PLAIT_OK) {

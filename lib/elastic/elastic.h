@@ -2,12 +2,12 @@
 /*
  * The room elastic: ranks that train on their own and are pulled to a common centre.
  *
- * There are two ways to exchange: collectives (sync.c), and servers with a communicator for each worker (pairs.c,
- * worker.c, server.c; council.c when there are several servers). pass.c has the arithmetic, state.c what is saved and
- * restored.
+ * Ranks exchange with the centre in one of two modes. All workers take part in collectives (sync.c), or each worker
+ * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). council.c is the agreement of several
+ * servers, pass.c the arithmetic, state.c saving and restoring.
  *
- * The room promises: a worker that dies or stops ends its own part and no other. A centre is what the papers define
- * (docs/elastic.md), to the bit in the synchronous forms.
+ * The room promises: a worker that dies or stops does not disturb the others. The centre is the one that the papers
+ * define (docs/elastic.md), bit for bit in the synchronous modes.
  *
  * It uses communicators, messages and requests as a program would.
  */
@@ -23,13 +23,13 @@
 struct plait_elastic;
 struct plait_council;
 
-/* How exchanges go. start() and finish() are one exchange of the whole. */
+/* The functions of one exchange mode. start() and finish() together are one exchange of the whole vector. */
 struct plait_elastic_way {
     enum plait_status (*prepare)(struct plait_elastic *e);
     enum plait_status (*start)(struct plait_elastic *e);
     enum plait_status (*finish)(struct plait_elastic *e);
     enum plait_status (*read)(struct plait_elastic *e, float *out); /* the centre */
-    void (*leave)(struct plait_elastic *e);                         /* nothing is in flight; also half prepared */
+    void (*leave)(struct plait_elastic *e);                         /* nothing in flight; maybe half prepared */
 };
 extern const struct plait_elastic_way plait_elastic_sync, plait_elastic_served;
 
@@ -37,23 +37,23 @@ struct plait_extent { /* elements of the vector */
     size_t start, count;
 };
 
-/* The k-th of n equal parts; the last ones may be shorter. Parts begin at whole lines. */
+/* The k-th of n equal parts; the last ones may be shorter. Parts begin at cache lines. */
 struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
 
-/* What travels between a worker and a server. A worker's: kind, number, pull; a server's answer: all. */
+/* Control message of a worker and a server. A worker sets kind, number and pull; a server's answer sets all. */
 enum plait_note_kind { PLAIT_NOTE_EXCHANGE, PLAIT_NOTE_READ, PLAIT_NOTE_LEAVE };
 struct plait_note {
     uint32_t kind;
-    uint32_t workers; /* alive */
-    uint64_t number;  /* of the exchanges and reads of this worker, from 1 */
+    uint32_t workers; /* workers alive */
+    uint64_t number;  /* counts this worker's exchanges and reads, from 1 */
     uint64_t behind;  /* updates by others since its last exchange */
     double pull;
 };
 _Static_assert(sizeof(struct plait_note) <= PLAIT_MAILBOX_DATA, "it travels in one line");
 
 /*
- * Where a worker says, in its arena, what it has asked all servers for: who finds it dead looks here, and all find the
- * same. number is written last.
+ * A worker's latest request to all servers, in the worker's arena. A server that finds the worker dead reads the
+ * request here, so all servers find the same. The worker writes `number` last.
  */
 struct plait_offer {
     double pull;
@@ -62,35 +62,36 @@ struct plait_offer {
 };
 
 /*
- * In a server's arena, after its slots: what its workers look at. A worker that gives up may write its weights again
- * only when `reads` is 0: the server sets it first and looks then whether the exchange is still offered, the worker
- * withdraws it first. It is set until the exchange is applied or dropped: so what all servers have stays readable.
+ * A server's state that its workers read, in the server's arena after the slots. A worker that gives up may write its
+ * weights again only when `reads` is 0. Both sides store, then load (Dekker): the server sets `reads`, then checks
+ * the offer; the worker withdraws the offer, then checks `reads`. `reads` stays set until the exchange is applied or
+ * dropped, so an exchange that all servers have stays readable.
  */
 struct plait_desk {
-    _Atomic uint32_t alive;   /* workers */
-    _Atomic uint32_t turn;    /* original: worker that is next */
-    _Atomic uint64_t reads[]; /* [nworker] exchange whose weights it has, or 0 */
+    _Atomic uint32_t alive;   /* workers alive */
+    _Atomic uint32_t turn;    /* mode original: the next worker */
+    _Atomic uint64_t reads[]; /* [nworker] number of the exchange whose weights the server uses, or 0 */
 };
 
-struct plait_pair_end { /* of a comm of a worker and a server; worker: [nserver], server: [nworker] */
+struct plait_pair_end { /* one end of a worker-server comm; a worker has [nserver], a server [nworker] */
     struct plait_comm *comm;
-    struct plait_request *note; /* receives what the other says; persistent */
-    struct plait_request *data; /* weights, or what answers them, when they are messages */
+    struct plait_request *note; /* receives control messages; persistent */
+    struct plait_request *data; /* receives weights or the answer, unless mapped */
     struct plait_request *sent;
     struct plait_note said, heard;
-    struct plait_extent part; /* worker: the server's */
-    char *slot;               /* server: its own; worker: mapped, or where the message lands */
-    struct plait_desk *desk;  /* the server's; worker: only to read, NULL where messages are exchanged */
+    struct plait_extent part; /* the server's part of the vector */
+    char *slot;               /* for answers; worker: mapped, or a receive buffer */
+    struct plait_desk *desk;  /* the server's; worker: read-only, NULL unless mapped */
 
     /* Server: */
-    const float *weights;            /* mapped; NULL: they are messages */
-    const struct plait_offer *offer; /* the same */
-    uint64_t served;                 /* number */
-    uint64_t seen;                   /* updates at its last exchange */
-    bool receives;                   /* what is awaited is data */
-    bool asks;                       /* it has asked for an exchange, */
-    bool waits;                      /* which is complete here and not yet applied; */
-    bool told, granted;              /* the other servers have been told so; all have it (council.c) */
+    const float *weights;            /* mapped; NULL: weights come as messages */
+    const struct plait_offer *offer; /* mapped; NULL likewise */
+    uint64_t served;                 /* number of the last exchange or read served */
+    uint64_t seen;                   /* `updates` after its last exchange */
+    bool receives;                   /* awaits `data`, not `note` */
+    bool asks;                       /* the worker has asked for an exchange */
+    bool waits;                      /* the exchange is complete here, not yet applied */
+    bool told, granted;              /* the other servers know; all servers have it (council.c) */
     bool gone;
 };
 
@@ -103,35 +104,35 @@ struct plait_elastic {
     bool serves;    /* this rank */
     float *weights; /* [count] */
     size_t count;
-    float *velocity; /* [count] momenta; NULL before the first step that has them */
-    uint64_t calls;  /* of exchange or start */
-    bool begun;      /* an exchange was called: its centre is restored no more */
+    float *velocity; /* [count] momenta; NULL before the first step with momentum */
+    uint64_t calls;  /* calls of exchange or start */
+    bool begun;      /* an exchange was called: no restore from now on */
     bool started, exchanges;
-    enum plait_status failed; /* sticky; with servers: */
+    enum plait_status failed; /* sticky */
     char failure[512];
     struct plait_elastic_counts counts;
 
-    /* The centre: sync: [count] where the whole is, or was spread; a server: its part. Library memory. */
+    /* The centre, in library memory. sync.c: [count], whole, as last updated or received; a server: its part. */
     float *centre;
-    struct plait_extent own; /* what of it this rank updates */
+    struct plait_extent own; /* the part that this rank updates */
 
     /* sync.c: */
-    void *sums, *differences; /* library memory; of the payload's type, differences NULL if that is float32 */
-    float pull;               /* of this exchange */
+    void *sums, *differences; /* library memory, in the payload's type; differences is NULL for float32 */
+    float pull;               /* of the current exchange */
     struct plait_request *broadcast, *reduce, *gather;
     size_t *shard_counts;
     bool gathering;
 
     /* worker.c, server.c: */
     struct plait_pair_end *ends;
-    bool mapped;     /* worker: all its servers read its weights in place */
-    uint64_t number; /* worker: of its last exchange or read */
-    float *offered;  /* worker: what they read: the weights, or a copy */
-    char *memory;    /* worker: room for answers that are messages; server: the slots */
+    bool mapped;     /* worker: all servers read its weights in place */
+    uint64_t number; /* worker: of the last exchange or read */
+    float *offered;  /* worker: memory that servers read: the weights, or a copy */
+    char *memory;    /* worker: receive buffers for answers; server: the slots */
     struct plait_offer *offer;
-    struct plait_council **councils;              /* server: of each of its threads; NULL: it is the only one */
-    _Atomic uint32_t left, died;                  /* server: workers */
-    _Atomic uint64_t updates, behind, behind_max; /* server: of its part of the centre */
+    struct plait_council **councils;              /* server: one per thread; NULL: the only server */
+    _Atomic uint32_t left, died;                  /* server: number of workers */
+    _Atomic uint64_t updates, behind, behind_max; /* server: of its part */
     _Atomic double forces, last_pull, movement;
 };
 
@@ -139,33 +140,33 @@ struct plait_elastic {
 enum plait_status plait_elastic_check_options(const struct plait_elastic_options *o, const struct plait_comm *comm);
 bool plait_elastic_has_servers(enum plait_elastic_mode mode);
 
-/* Have all ranks the same? status is this rank's own so far; of one that failed every rank is told. */
+/* Do all ranks have the same options? status: this rank's so far. If a rank has failed, every rank is told. */
 enum plait_status plait_elastic_agree(const struct plait_elastic *e, struct plait_comm *comm, enum plait_status status);
 
-/* Is it so on all ranks? Else PLAIT_ERR_MISMATCH with the values of two. */
+/* Is `value` equal on all ranks? Else PLAIT_ERR_MISMATCH shows the values of two ranks. */
 enum plait_status plait_elastic_agree_on(struct plait_elastic *e, const char *call, const char *what, double value);
 
 /* ---- elastic.c */
 
-/* May `call` be made now, by this rank? Each call but creation and destruction begins so. */
+/* May this rank make `call` now? Every call but creation and destruction begins with this. */
 enum plait_elastic_role { PLAIT_ELASTIC_WORKER, PLAIT_ELASTIC_SERVER, PLAIT_ELASTIC_BOTH };
 enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char *call, enum plait_elastic_role role);
 
-/* The same, and no exchange is under way. */
+/* The same, and no exchange may be in progress. */
 enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
                                            enum plait_elastic_role role);
 
 /*
- * The last error becomes that of a server, by its name; `why` follows: ", as ..", or nothing. What this server has told
- * of another one stays as it is.
+ * Rewrite the last error so that it names the server; `why` is ", as .." or "". If the server itself reported another
+ * server's failure, that text stays.
  */
 enum plait_status plait_elastic_blame(const struct plait_elastic *e, uint32_t server, const char *why,
                                       enum plait_status status);
 
-/* ---- state.c: rank 0's `from` becomes the centre. */
+/* ---- state.c: rank 0's `from` becomes the centre; collective. */
 enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *from);
 
-/* ---- pairs.c: comms of workers and servers, and where they see each other's memory. They are left by way->leave(). */
+/* ---- pairs.c: comms of workers and servers, and their views of each other's memory. way->leave() ends them. */
 enum plait_status plait_elastic_pair(struct plait_elastic *e);
 void plait_elastic_part_pairs(struct plait_elastic *e);
 
@@ -174,7 +175,7 @@ static inline uint32_t plait_elastic_nend(const struct plait_elastic *e)
     return e->serves ? e->nworker : e->nserver;
 }
 
-/* Threads that serve; each has every n-th worker. */
+/* Number n of serving threads; each serves every n-th worker. */
 static inline uint32_t plait_elastic_nshift(const struct plait_elastic *e)
 {
     return e->options.threads < e->nworker ? e->options.threads : e->nworker;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the options must be, here and on all ranks alike. */
+/* Checks of the options, on this rank and between ranks. */
 #include "elastic.h"
 
 #include "base/hash.h"
@@ -40,7 +40,7 @@ bool plait_elastic_has_servers(enum plait_elastic_mode mode)
     return modes[mode].served;
 }
 
-/* ---- Here -------------------------------------------------------------------------------------------------- */
+/* ---- On this rank ------------------------------------------------------------------------------------------ */
 
 static enum plait_status check_numbers(const struct plait_elastic_options *o)
 {
@@ -92,7 +92,7 @@ static enum plait_status check_servers(const struct plait_elastic_options *o, ui
     return PLAIT_OK;
 }
 
-/* What only some modes have. */
+/* Options of some modes only. */
 static enum plait_status check_collective(const struct plait_elastic_options *o)
 {
     const bool one = o->mode == PLAIT_ELASTIC_SYNC2 || o->mode == PLAIT_ELASTIC_SYNC3;
@@ -166,7 +166,7 @@ enum plait_status plait_elastic_check_options(const struct plait_elastic_options
     return status == PLAIT_OK ? plait_device_refuse("plait_elastic_create", "weights", o->weights) : status;
 }
 
-/* ---- On all ranks ------------------------------------------------------------------------------------------ */
+/* ---- Between ranks ----------------------------------------------------------------------------------------- */
 
 static const char *name_of_mode(double v)
 {
@@ -193,7 +193,7 @@ static const char *own_name(const struct plait_elastic *e)
     return e->name;
 }
 
-/* What is compared, and how it is shown: by a name; of a text only this rank's, as others send a hash; as a number. */
+/* The compared values, shown by `name` or as numbers. Ranks send hashes of texts: an error shows this rank's text. */
 static const struct {
     const char *what;
     const char *(*name)(double value);
@@ -251,7 +251,7 @@ static enum plait_status mismatch(const struct plait_elastic *e, size_t row, dou
                       rows[row].what, first, other, rank);
 }
 
-/* Of one that is wrong by itself only that is told. */
+/* A rank whose own options are wrong is reported before any difference. */
 static enum plait_status compare(const struct plait_elastic *e, const double *all, uint32_t nrank)
 {
     for (uint32_t r = 0; r < nrank; r++)
@@ -265,7 +265,7 @@ static enum plait_status compare(const struct plait_elastic *e, const double *al
     return PLAIT_OK;
 }
 
-/* Everybody's numbers; the comm has failed when they cannot be asked for. */
+/* Gather all ranks' numbers. Out of memory fails the comm. */
 static enum plait_status ask(struct plait_comm *comm, const double *own, size_t n, double **all)
 {
     *all = calloc((size_t)comm->nrank * n, sizeof **all);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Before workers and servers can exchange: a comm for each pair of them, and where they see each other's memory. The
- * comm of a pair has the worker as rank 0 and the server as rank 1; what fails in it fails nothing else.
+ * Preparation of workers and servers: a comm for each pair, and pointers to each other's memory. In a pair's comm the
+ * worker is rank 0 and the server rank 1. A failure of a pair fails no other pair.
  */
 #include "elastic.h"
 
@@ -25,8 +25,8 @@ enum { WORKER, SERVER };
 /* ---- Comms ------------------------------------------------------------------------------------------------- */
 
 /*
- * Pairs without a common rank are made at once: in round r server s meets worker (r + s) mod n, if there is one, n
- * being the larger number of both.
+ * Pairs without a common rank are made in parallel. n is the larger of both numbers; in round r server s meets worker
+ * (r + s) mod n, if there is one.
  */
 static enum plait_status make_comms(struct plait_elastic *e)
 {
@@ -51,7 +51,7 @@ static enum plait_status make_comms(struct plait_elastic *e)
     return status;
 }
 
-/* Several servers hear of each other's end, and agree on what has come to all. */
+/* Create the councils: several servers detect each other's failure and agree on complete exchanges. */
 static enum plait_status convene(struct plait_elastic *e)
 {
     const uint32_t n = plait_elastic_nshift(e);
@@ -68,7 +68,7 @@ static enum plait_status convene(struct plait_elastic *e)
     return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
 }
 
-/* Messages of a worker go on while it computes. Where weights are mapped the server does it all. */
+/* A worker's messages need a progress thread while it computes. With mapped weights the server does all the work. */
 static enum plait_status overlap(struct plait_elastic *e, struct plait_comm *comm)
 {
     if (e->serves || e->mapped || comm->progress)
@@ -78,7 +78,7 @@ static enum plait_status overlap(struct plait_elastic *e, struct plait_comm *com
     return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
 }
 
-/* What the other says, each time it is started. */
+/* Bind the persistent receive of control messages. */
 static enum plait_status bind_note(struct plait_elastic *e, struct plait_pair_end *end)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -91,13 +91,13 @@ static enum plait_status bind_note(struct plait_elastic *e, struct plait_pair_en
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
-/* Can this rank read that one's memory? Links that are slowed down carry everything as messages. */
+/* Can this rank read the memory of `rank`? Paced links carry everything as messages. */
 static bool sees(const struct plait_elastic *e, uint32_t rank)
 {
     return e->comm->peers[rank].process != NULL && !plait_is_paced(&e->comm->config.pace);
 }
 
-/* Of each worker: do it and all servers see each other? Then they go one way with all of them. */
+/* mapped[w]: worker w and all servers can read each other's memory. A worker uses one mode with all servers. */
 static enum plait_status find_mapped(struct plait_elastic *e, uint8_t *mapped)
 {
     for (uint32_t w = 0; w < e->nworker; w++) {
@@ -113,7 +113,7 @@ static size_t slot_bytes(const struct plait_elastic *e)
     return plait_elastic_part(e->count, e->nserver, 0).count * sizeof(float);
 }
 
-/* In a server's memory: after the slots, at a whole line. */
+/* Offset in a server's memory: after the slots, at a cache line. */
 static size_t desk_start(const struct plait_elastic *e)
 {
     return (slot_bytes(e) * e->nworker + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE;
@@ -151,7 +151,7 @@ static enum plait_status allocate(struct plait_elastic *e)
     return status;
 }
 
-struct places { /* in a rank's arena */
+struct places { /* offsets in a rank's arena */
     uint64_t memory, offer, offered;
 };
 
@@ -160,7 +160,7 @@ static uint64_t offset(const struct plait_arena *arena, const void *p)
     return (uint64_t)((const char *)p - arena->base);
 }
 
-/* Where this is here; NULL where the rank's memory is not seen. */
+/* Address in this process of a rank's offset; the rank's memory must be mapped. */
 static char *place(const struct plait_elastic *e, const struct plait_arena *arena, uint32_t rank, uint64_t at)
 {
     const struct plait_process *p = e->comm->peers[rank].process;

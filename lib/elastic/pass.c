@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In pieces that stay in the first-level cache, so that memory is read once and written once. */
+/* The arithmetic in pieces that stay in the L1 cache, so that memory is read once and written once. */
 #include "pass.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ static void *element(enum plait_dtype type, const void *v, size_t at)
 }
 
 /*
- * The most that a difference may be, so that the sum of n is finite in any order.
- * A power of two where they are summed: its multiples are exact, so no rounding of a part can exceed them.
+ * The largest difference for which the sum of n is finite in any order. For n > 1 it is a power of two: its multiples
+ * are exact, so no rounded partial sum exceeds them.
  */
 static float most(enum plait_dtype payload, uint32_t n)
 {
@@ -36,7 +36,7 @@ static float most(enum plait_dtype payload, uint32_t n)
     return limit;
 }
 
-/* Round d to the payload's type. What is not a number stays so. */
+/* Clamp d and round it to the payload's type. A NaN stays a NaN. */
 static void put(const struct plait_kernels *k, enum plait_dtype payload, void *to, float *d, size_t n, uint32_t summed)
 {
     const float limit = most(payload, summed);
@@ -50,7 +50,7 @@ static void put(const struct plait_kernels *k, enum plait_dtype payload, void *t
     k->narrow[payload](to, d, n);
 }
 
-/* The other way; room is used where the type differs. */
+/* Convert to float32; `room` is used unless the payload is float32. */
 static const float *get(const struct plait_kernels *k, enum plait_dtype payload, const void *from, float *room,
                         size_t n)
 {

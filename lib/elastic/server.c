@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A server: it waits for what any of its workers says, takes exchanges as they come, and answers each in the worker's
- * slot. Nothing here waits for one worker: what it says is awaited together with what the others say, and notes and
- * data that go to it are its own affair.
+ * A server waits for a control message from any worker, takes exchanges as they come, and answers each in the worker's
+ * slot. It awaits all workers together, never one alone. Except in mode `original`, an answer to one worker does not
+ * hold up the others.
  *
- * A worker that `asks` for an exchange has said so; the exchange `waits` to be applied when the weights can be read:
- * at once where they are mapped, else when they have come. In the mode `original` all of it happens when it is the
- * worker's turn, and the next turn comes when it is over. Of several servers none applies an exchange before all have
- * it (council.c), and all end with an error when one is lost. A dead worker's exchange that is complete is applied,
- * too: mapped memory stays, and so does what the worker has published (struct plait_offer). A worker that gives up
- * withdraws that, and is bound to it only where a server has it already.
+ * `asks` is set when a worker has asked for an exchange. `waits` is set when the weights can be read: at once if they
+ * are mapped, else when they have arrived. In mode `original` both happen in the worker's turn, and the next turn comes
+ * after the exchange. With several servers none applies an exchange before all have it (council.c), and all end with an
+ * error when one is lost. A dead worker's complete exchange is applied, too: mapped memory stays, and so does the offer
+ * that the worker published (struct plait_offer). A worker that gives up withdraws its offer; the exchange is still
+ * applied if a server has it already.
  */
 #include "elastic.h"
 
@@ -28,15 +28,15 @@
 
 enum { WORKER = 0 };
 
-struct shift { /* what one thread serves: every n-th worker from the first on */
+struct shift { /* one serving thread: every n-th worker from `first` on */
     struct plait_elastic *e;
     uint32_t first, n;
-    uint32_t next;                  /* worker that is looked at first: who was just served is last */
+    uint32_t next;                  /* first worker to check (round robin): the one just served comes last */
     struct plait_council *council;  /* or NULL */
     struct plait_request **awaited; /* [nworker + nserver] */
-    uint32_t *who;                  /* the same: a worker, or nworker + a server of the council */
-    bool cancelled;                 /* it does nothing */
-    struct plait_kept why;          /* it did not come to a good end */
+    uint32_t *who;                  /* [nworker + nserver] sender of each: a worker, or nworker + a server */
+    bool cancelled;                 /* do nothing */
+    struct plait_kept why;          /* the error with which the thread ended */
     pthread_t thread;
 };
 
@@ -85,7 +85,7 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
     note_staleness(e, end);
 }
 
-/* ---- What workers say -------------------------------------------------------------------------------------- */
+/* ---- Workers' messages ------------------------------------------------------------------------------------- */
 
 static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool died)
 {
@@ -101,14 +101,14 @@ static _Atomic uint64_t *reads_of(const struct plait_elastic *e, const struct pl
     return &end->desk->reads[end - e->ends];
 }
 
-/* Nothing of it is left to be done. */
+/* The worker's exchange is over: applied or dropped. */
 static void forget(struct plait_elastic *e, struct plait_pair_end *end)
 {
     end->asks = end->waits = end->receives = end->told = end->granted = false;
     atomic_store(reads_of(e, end), 0);
 }
 
-/* Where weights are mapped: from now on it waits, unless the worker has withdrawn it before. */
+/* Mapped weights: the exchange waits from now on, unless the worker has withdrawn it before. */
 static bool take_offer(struct plait_elastic *e, struct plait_pair_end *end, uint64_t number)
 {
     atomic_store(reads_of(e, end), number);
@@ -118,13 +118,13 @@ static bool take_offer(struct plait_elastic *e, struct plait_pair_end *end, uint
     return end->waits;
 }
 
-/* NULL: this is the only server. */
+/* NULL: the only server. */
 static struct plait_council *council_of(const struct plait_elastic *e, const struct plait_pair_end *end)
 {
     return e->councils != NULL ? e->councils[(end - e->ends) % plait_elastic_nshift(e)] : NULL;
 }
 
-/* Its last exchange stays where it can be read, also when it has not told this server of it. */
+/* The worker's last exchange stays readable in mapped memory, even if it has not sent this server a message. */
 static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
 {
     if (end->gone)
@@ -139,7 +139,7 @@ static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
         plait_council_report(council_of(e, end), (uint32_t)(end - e->ends), false);
 }
 
-/* What it has offered is not applied by any server, and no answer comes from this one. */
+/* No server applies the worker's exchange, and this server does not answer: abort the pair's comm. */
 static void drop(struct plait_elastic *e, struct plait_pair_end *end)
 {
     forget(e, end);
@@ -148,7 +148,7 @@ static void drop(struct plait_elastic *e, struct plait_pair_end *end)
     is_gone(e, end, true);
 }
 
-/* May what waits be applied? */
+/* May the waiting exchange be applied? */
 static bool may_apply(struct plait_elastic *e, struct plait_pair_end *end)
 {
     struct plait_council *council = council_of(e, end);
@@ -163,7 +163,7 @@ static bool may_apply(struct plait_elastic *e, struct plait_pair_end *end)
     return end->waits && (council == NULL || end->granted);
 }
 
-/* What is in the slot, and then the next note. */
+/* Send the slot's content, and start to receive the next control message. */
 static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *end, enum plait_dtype type)
 {
     struct plait_call call = forever(&end->sent);
@@ -171,7 +171,7 @@ static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *
     end->said.kind = end->heard.kind;
     end->said.number = end->heard.number;
     end->said.workers = atomic_load(&end->desk->alive);
-    enum plait_status status = plait_wait(&end->sent); /* the worker has had the last answer */
+    enum plait_status status = plait_wait(&end->sent); /* until the worker has the last answer */
     if (status == PLAIT_OK)
         status = plait_start(end->note);
     if (status == PLAIT_OK)
@@ -189,7 +189,7 @@ static void exchange(struct plait_elastic *e, struct plait_pair_end *end)
         has_died(e, end);
 }
 
-/* The weights of who has asked: they are there, or on their way from now on. */
+/* Get the weights of a worker that asks: take mapped ones, or start to receive them. */
 static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
 {
     struct plait_call call = forever(&end->data);
@@ -200,7 +200,7 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
             has_died(e, end);
         return;
     }
-    enum plait_status status = plait_wait(&end->sent); /* the slot is free: the worker has had what was in it */
+    enum plait_status status = plait_wait(&end->sent); /* until the slot is free: the worker has its content */
     if (status == PLAIT_OK)
         status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, WORKER, &call);
     end->receives = status == PLAIT_OK;
@@ -208,7 +208,7 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
         has_died(e, end);
 }
 
-/* One after the other, each with all that travels. */
+/* Mode original: workers in turn. A turn ends when all data of the exchange is sent. */
 static void exchange_in_turn(struct plait_elastic *e)
 {
     _Atomic uint32_t *turn = &e->ends[0].desk->turn;
@@ -259,11 +259,11 @@ static void go_on(struct plait_elastic *e, struct plait_pair_end *end)
     }
     if (end->asks)
         fetch(e, end);
-    while (may_apply(e, end)) /* again: its last one, when it has died since */
+    while (may_apply(e, end)) /* a second time if the worker has died since: its last exchange */
         exchange(e, end);
 }
 
-/* Something has come from this worker, or it is dead. */
+/* A message has come from this worker, or the worker is dead. */
 static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait_status status)
 {
     if (status == PLAIT_OK && end->receives) {
@@ -277,7 +277,7 @@ static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait
     go_on(e, end);
 }
 
-/* A server is lost, and a part of the centre: workers hear so with its name. */
+/* A server is lost, and with it a part of the centre: fail the workers' comms with its name. */
 static void give_up(struct shift *s)
 {
     struct plait_elastic *e = s->e;
@@ -294,7 +294,7 @@ static void give_up(struct shift *s)
     }
 }
 
-/* Another server has spoken, or is lost. */
+/* A message has come from another server, or that server is lost. */
 static void hear_server(struct shift *s, uint32_t server, enum plait_status status)
 {
     struct plait_elastic *e = s->e;
@@ -325,8 +325,8 @@ static bool has_workers(const struct shift *s)
 }
 
 /*
- * All that this thread waits for, who was served last at the end. Other servers come first, as there are few messages
- * of theirs for each exchange, and workers wait for them; and last, when no worker is left.
+ * List the requests that this thread waits for; the worker served last comes last. Other servers come first: they send
+ * few messages per exchange, and workers wait for them. When no worker is left, only servers are listed.
  */
 static uint32_t list_awaited(struct shift *s)
 {
@@ -376,7 +376,7 @@ static void *work(void *arg)
     while (!s->cancelled && (n = list_awaited(s)) > 0) {
         size_t i = n;
         const enum plait_status status = plait_wait_any(s->awaited, n, &i);
-        if (i == n) { /* nothing was there to wait for */
+        if (i == n) { /* no request could be waited for */
             plait_keep_error(&s->why, status);
             break;
         }
@@ -386,7 +386,7 @@ static void *work(void *arg)
         }
         struct plait_pair_end *end = &e->ends[s->who[i]];
         if (end->receives)
-            end->data = s->awaited[i]; /* taken: NULL */
+            end->data = s->awaited[i]; /* the wait has set it to NULL */
         s->next = (s->who[i] + 1) % e->nworker;
         hear(e, end, status);
     }
@@ -424,7 +424,7 @@ static struct shift *make_shifts(struct plait_elastic *e, uint32_t n)
     return NULL;
 }
 
-/* Held while threads are started, so that they serve only when all are there. */
+/* Held while threads are started: they begin to serve only when all exist. */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
 static void *begin_work(void *shift)
@@ -434,7 +434,7 @@ static void *begin_work(void *shift)
     return work(shift);
 }
 
-/* The first shift is this thread's; the others' threads take no signals of the caller's. */
+/* This thread runs the first shift. The other threads block all signals. */
 static enum plait_status run_shifts(struct shift *s, uint32_t n)
 {
     sigset_t all, saved;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an object goes on from: its first centre, and states that were saved. */
+/* The initial centre; saved states. */
 #include "elastic.h"
 
 #include "base/status.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before a state: centre, then momenta if there are any. */
+/* Header of a state. The centre follows, then momenta if there are any. */
 struct head {
     char magic[8];
     uint64_t count, calls, momenta;
@@ -24,7 +24,7 @@ enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *fro
 {
     void *all = e->centre;
 
-    if (e->nserver > 0) { /* nobody has room for all of it */
+    if (e->nserver > 0) { /* no rank has room for the whole centre */
         const enum plait_status status = plait_mem_alloc(e->count * sizeof(float), &all);
         if (status != PLAIT_OK)
             return plait_comm_fail(e->comm, status, "%s", plait_last_error());
@@ -37,7 +37,7 @@ enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *fro
         if (status == PLAIT_OK && e->serves)
             memcpy(e->centre, (float *)all + e->own.start, e->own.count * sizeof(float));
         if (status == PLAIT_OK)
-            plait_barrier(e->comm, NULL); /* nobody reads what goes */
+            plait_barrier(e->comm, NULL); /* no rank reads `all` any more */
         plait_mem_free(all);
     }
     return status;
@@ -103,7 +103,7 @@ static double new_lr(const struct plait_elastic *e, const struct head *h)
     return h->lr > 0 ? h->lr : e->options.lr;
 }
 
-/* Have all ranks a good one? In the sync modes also all the same place in the period, and with rho the same pull. */
+/* Do all ranks have a valid state? In sync modes the number of calls must be equal, with rho also the pull. */
 static enum plait_status agree_on_state(struct plait_elastic *e, enum plait_status status, const struct head *h)
 {
     struct plait_kept wrong;
@@ -128,7 +128,7 @@ enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *sta
     if (status != PLAIT_OK)
         return status;
     status = check_new(e);
-    if (status != PLAIT_OK && e->nserver > 0) /* the servers serve: they would not come to agree */
+    if (status != PLAIT_OK && e->nserver > 0) /* the servers are serving: they take no part in agree_on_state() */
         return status;
     if (status == PLAIT_OK)
         status = check_state(e, state, bytes, &h);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All workers at once: collectives of one comm, bound once. Of each exchange
+ * All workers exchange together, with persistent collectives on one comm. The steps of an exchange are
  *
  *     broadcast   sync1: the master's centre
- *     reduce      the sum of weights or of rounded differences: to the master, to all, or each rank its shard
- *     update      of the weights, and of what of the centre this rank has to keep: in sync2 part of the reduction, of
- *                 each slice when it has come
- *     gather      sharded: the new centre; of sync3 it may go on until the next exchange needs it
+ *     reduce      the sum of weights or of rounded differences: to the master, to all, or a shard to each rank
+ *     update      of the weights, and of this rank's part of the centre; sync2 updates each slice as it arrives
+ *     gather      sharded: the new centre; in sync3 it may overlap with computation until the next exchange
  */
 #include "elastic.h"
 
@@ -103,7 +102,7 @@ static enum plait_status bind_all(struct plait_elastic *e)
     return plait_allreduce(e->comm, in, e->sums, e->count, e->options.payload, PLAIT_SUM, &call);
 }
 
-/* ---- What is done with each slice -------------------------------------------------------------------------- */
+/* ---- Work on each slice ------------------------------------------------------------------------------------ */
 
 static void subtract(void *elastic, size_t start, size_t n)
 {
@@ -114,7 +113,7 @@ static void subtract(void *elastic, size_t start, size_t n)
                            e->weights + start, e->centre + start, n, e->nworker);
 }
 
-/* Of n weights, and of the centre beside them if it is this rank's to keep: `sums` is not NULL then. */
+/* Update n weights. If this rank keeps that part of the centre, `sums` is not NULL and the centre is updated, too. */
 static void update_part(struct plait_elastic *e, size_t start, size_t n, const char *sums)
 {
     const struct plait_kernels *k = e->comm->kernels;
@@ -131,7 +130,7 @@ static void update_part(struct plait_elastic *e, size_t start, size_t n, const c
         plait_elastic_add(k, payload, c, sums, n, e->pull);
 }
 
-/* The vector, or elements [start, start + n) of every rank's shard. */
+/* Update elements [start, start + n) of the vector, or of every rank's shard. */
 static void update(void *elastic, size_t start, size_t n)
 {
     struct plait_elastic *e = elastic;
@@ -147,7 +146,7 @@ static void update(void *elastic, size_t start, size_t n)
     }
 }
 
-/* What is done with a slice while others travel. sync3's weights are in use by then; sync1 is as in the paper. */
+/* Overlap work on a slice with slices in flight. Not in sync3: weights are in use then. sync1 is as in the paper. */
 static void bind_work(struct plait_elastic *e)
 {
     const enum plait_elastic_mode mode = e->options.mode;
@@ -156,7 +155,7 @@ static void bind_work(struct plait_elastic *e)
     work->arg = e;
     work->prologue = e->differences != NULL && mode != PLAIT_ELASTIC_SYNC1 ? subtract : NULL;
     work->epilogue = mode == PLAIT_ELASTIC_SYNC2 ? update : NULL;
-    work->scratch = work->epilogue != NULL; /* so no sum gets to memory */
+    work->scratch = work->epilogue != NULL; /* so sums are not written to memory */
 }
 
 static enum plait_status prepare(struct plait_elastic *e)
@@ -190,7 +189,7 @@ static enum plait_status begin(struct plait_elastic *e)
     return plait_start(e->reduce);
 }
 
-/* The last centre is still on its way. */
+/* Wait for the last all-gather of the centre. */
 static enum plait_status end_gather(struct plait_elastic *e)
 {
     if (!e->gathering)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A worker of servers. It asks each with a note, and waits for a note from each. Inside a node that is all: the servers
- * read the weights where they lie, and what answers them lies in the server's slot. Else weights follow the note, and
- * the answer is a message.
+ * A worker with servers. It sends each server a control message (struct plait_note) and waits for one from each. Inside
+ * a node nothing else is sent: servers read the weights in place (single copy) and answer in their slots. Otherwise the
+ * weights follow the control message, and the answer is a message.
  *
- * The slot is the server's to write from the worker's note to the server's, and the worker's to read from then to its
- * next note: nobody writes what another reads, and a worker that stops anywhere keeps nobody waiting.
+ * The server may write the slot from the worker's control message to its answer. The worker may read the slot from
+ * there to its next control message. So no rank writes memory that another reads, and a worker that stops anywhere
+ * blocks no other rank.
  */
 #include "elastic.h"
 
@@ -32,7 +33,7 @@ static struct plait_call as_request(struct plait_request **request)
     return call;
 }
 
-/* What all servers will find, also when this worker is dead before it has sent a note to each. */
+/* Publish the request: all servers find it, even if this worker dies before it has sent to each. */
 static void publish(struct plait_elastic *e, enum plait_note_kind kind, double pull)
 {
     e->offer->kind = kind;
@@ -62,12 +63,12 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
     return status;
 }
 
-/* The error of a server, by its name. */
+/* Return the server's error, with its name. */
 static enum plait_status blame(const struct plait_elastic *e, uint32_t server, enum plait_status status)
 {
     const struct plait_desk *desk = e->ends[server].desk;
     const uint32_t turn = desk != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? desk->turn : e->comm->rank;
-    const int32_t failed = atomic_load(&e->ends[server].comm->own->failed); /* earlier, perhaps */
+    const int32_t failed = atomic_load(&e->ends[server].comm->own->failed); /* perhaps an earlier error */
     char why[64] = "";
 
     if (turn != e->comm->rank && turn < e->nworker)
@@ -75,7 +76,7 @@ static enum plait_status blame(const struct plait_elastic *e, uint32_t server, e
     return plait_elastic_blame(e, server, why, failed != PLAIT_OK ? (enum plait_status)failed : status);
 }
 
-/* It reads no weights any more. */
+/* The server is dead or has left: it reads no weights any more. */
 static bool is_gone(const struct plait_elastic *e, uint32_t server)
 {
     return plait_peer_died(&e->comm->peers[e->nworker + server]) ||
@@ -83,8 +84,8 @@ static bool is_gone(const struct plait_elastic *e, uint32_t server)
 }
 
 /*
- * After an error, before the caller may write its weights again: nothing is offered any more, and no server reads. One
- * that is stopped while it reads is waited for as long as for an answer.
+ * After an error, withdraw the offer and wait until no server reads: then the caller may write its weights again. The
+ * wait for a server that is stopped while it reads ends after the comm's deadline.
  */
 static void withdraw(struct plait_elastic *e)
 {
@@ -106,7 +107,7 @@ static enum plait_status await_one(struct plait_pair_end *end)
     return status;
 }
 
-/* The pull is told, so that it is the same at all servers, each of which hears of deaths by itself. */
+/* The worker computes the pull: servers learn of deaths at different times, but must use the same pull. */
 static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
 {
     struct plait_kept why;
@@ -133,8 +134,8 @@ static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
 }
 
 /*
- * Of an exchange, what server s gave is applied; of a reading, copied to `out`. A server that gives up says so before
- * it uses the slot for other things.
+ * Apply a server's answer to an exchange, or copy its answer to a read to `out`. A server that gives up announces it
+ * before it reuses the slot, so the check at the end finds a slot that was overwritten.
  */
 static enum plait_status take(struct plait_elastic *e, const struct plait_pair_end *end, float *out)
 {
@@ -146,7 +147,7 @@ static enum plait_status take(struct plait_elastic *e, const struct plait_pair_e
     return e->mapped ? plait_look_for_failures(end->comm) : PLAIT_OK;
 }
 
-/* Nor does this one answer, and nobody has said so: it may be the one that another waits for. */
+/* Another server that does not answer and is not in the text yet: the first one may be waiting for it. */
 static void add_another(const struct plait_elastic *e, uint32_t server, struct plait_kept *error)
 {
     const size_t n = strlen(error->text);
@@ -158,8 +159,8 @@ static void add_another(const struct plait_elastic *e, uint32_t server, struct p
 }
 
 /*
- * All servers are heard, also after an error, so that none reads what the caller may write again. One that is dead is
- * named, rather than those that can do nothing without it.
+ * Wait for all servers, also after an error, so that none reads weights that the caller writes again. The error names a
+ * dead server rather than servers that wait for it.
  */
 static enum plait_status hear(struct plait_elastic *e, float *out)
 {
@@ -193,7 +194,7 @@ static enum plait_status start(struct plait_elastic *e)
 static enum plait_status finish(struct plait_elastic *e)
 {
     const enum plait_status status = hear(e, NULL);
-    const struct plait_note *first = &e->ends[0].heard; /* staleness is nearly the same at all */
+    const struct plait_note *first = &e->ends[0].heard; /* staleness is nearly equal on all servers */
 
     if (status != PLAIT_OK)
         return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all ranks must register alike, as lines of text: equal hashes, or the first line that differs is told. */
+/* All ranks must register the same. They compare hashes of a text; an error shows the first line that differs. */
 #include "fusion.h"
 
 #include "base/hash.h"
@@ -59,7 +59,7 @@ static void describe(const char *name, const struct plait_fusion_options *o, str
             plait_dtype_name(o->tensors[i].type));
 }
 
-/* The first line of `a` that `b` has not at its place, and that one. */
+/* The first line of `a` that differs in `b`, and that line of `b`. */
 static void first_difference(const char *a, const char *b, char *of_a, char *of_b, size_t room)
 {
     size_t start = 0;
@@ -70,14 +70,14 @@ static void first_difference(const char *a, const char *b, char *of_a, char *of_
     for (; a[at] == b[at] && a[at] != '\0'; at++)
         if (a[at] == '\n')
             start = at + 1;
-    /* Of long lines what differs, and a little before it. */
+    /* Of a long line only the difference, and a little before it. */
     const char *cut = at - start > room / 2 ? "..." : "";
     start = cut[0] != '\0' ? at - room / 4 : start;
     snprintf(of_a, room, "%s%.*s", cut, (int)strcspn(a + start, "\n"), a + start);
     snprintf(of_b, room, "%s%.*s", cut, (int)strcspn(b + start, "\n"), b + start);
 }
 
-/* Everybody reads everybody's text and finds the same. */
+/* Every rank gathers all texts and reports the same difference. */
 static enum plait_status tell_difference(struct plait_comm *comm, const char *call, const char *name,
                                          const struct text *own, const uint64_t *hashes)
 {
@@ -108,7 +108,7 @@ static enum plait_status tell_difference(struct plait_comm *comm, const char *ca
     return status;
 }
 
-/* Without memory `at` is NULL. */
+/* Out of memory: `at` is NULL. */
 static struct text text_of(const char *name, const struct plait_fusion_options *options)
 {
     struct text t = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A fusion on a device: what pack.c and step.c do, put on queues. */
+/* A fusion on a device: the work of pack.c and step.c, enqueued. */
 #include "fusion.h"
 
 #include "base/status.h"
@@ -77,7 +77,7 @@ static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct p
         why = plugin()->make_mark(device, &b->ready);
     if (why == NULL)
         why = plugin()->make_mark(device, &b->done);
-    b->request->through = false; /* what comes behind it is put there at once */
+    b->request->through = false; /* the work after it is enqueued without waiting for it to run */
     if (b->gather != NULL)
         b->gather->through = false;
     return why;
@@ -96,7 +96,7 @@ enum plait_status plait_fusion_device_make(struct plait_fusion *f)
     return why == NULL ? PLAIT_OK : plait_device_fail("a fusion cannot use its GPU", why);
 }
 
-/* The comm knows whether others may still read it. */
+/* The comm knows whether other ranks may still read the memory, and frees it. */
 void plait_fusion_device_leave(struct plait_fusion *f)
 {
     pthread_mutex_lock(&f->comm->lock);
@@ -144,7 +144,7 @@ void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from
     pthread_mutex_unlock(&f->comm->lock);
 }
 
-/* ---- A round ------------------------------------------------------------------------------------------------------ */
+/* ---- A round ----------------------------------------------------------------------------------------------------- */
 
 static enum plait_status refuse_capture(const struct plait_fusion *f, const char *call)
 {
@@ -153,7 +153,7 @@ static enum plait_status refuse_capture(const struct plait_fusion *f, const char
                       f->name);
 }
 
-/* By several threads: the last one's mark is behind all, as each has put its gradient's work on the stream before. */
+/* Several threads may call. Each has enqueued its gradient's work before, so the last mark follows all gradients. */
 enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
 {
     uint64_t capture = 0;
@@ -179,7 +179,7 @@ static bool is_skipped(const struct plait_fusion *f, uint32_t t)
     return atomic_load_explicit(&f->marks[t], memory_order_relaxed) & PLAIT_FUSION_SKIPPED;
 }
 
-/* Are all tensors where they travel, to be multiplied by nothing? */
+/* Does packing change nothing: all tensors lie in the payload, and the factor is 1? */
 static bool is_packed(const struct plait_fusion *f, uint32_t bucket, double factor)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
@@ -223,7 +223,7 @@ void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
     plait_device_rest(f->comm);
 }
 
-/* What was found in this rank's pieces of the bucket. */
+/* Results of the check: squares of this rank's pieces of the bucket, and whether all are finite. */
 static void look(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
@@ -256,11 +256,11 @@ enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bu
     return why == NULL ? PLAIT_OK : plait_device_fail("a stream cannot wait for a fusion", why);
 }
 
-/* ---- Weights ------------------------------------------------------------------------------------------------------ */
+/* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
 /*
- * As no round is under way, the first bucket's marks serve. What the device refuses fails the comm: the others must not
- * wait for this rank.
+ * No round is in flight, so the first bucket's marks are free. A device error fails the comm: the others must not wait
+ * for this rank.
  */
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
 {

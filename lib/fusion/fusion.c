@@ -16,7 +16,7 @@
 
 /* ---- Copies ----------------------------------------------------------------------------------------------- */
 
-/* Tensors, their names behind them. */
+/* One block: tensors, then their names. */
 static struct plait_tensor *copy_tensors(const struct plait_tensor *from, uint32_t n)
 {
     size_t bytes = n * sizeof *from;
@@ -78,7 +78,7 @@ void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor)
     return (has_payload_type(f, tensor) ? b->payload : b->gradients) + at;
 }
 
-/* A tensor alone in its bucket, of the type that travels, travels from where the caller has it; else NULL. */
+/* A tensor alone in its bucket, of the payload's type, is sent from the caller's memory; else NULL. */
 static char *travels_from(const struct plait_fusion *f, uint32_t k)
 {
     const struct plait_slab *s = &f->flat.buckets[k];
@@ -86,7 +86,7 @@ static char *travels_from(const struct plait_fusion *f, uint32_t k)
     return s->ntensor == 1 && !f->options.sharded && has_payload_type(f, s->first) ? f->tensors[s->first].data : NULL;
 }
 
-/* Bytes of gradients that live in this bucket and are not its payload. */
+/* Bytes for gradients that live in this bucket in another type than its payload. */
 static size_t gradient_bytes(const struct plait_fusion *f, uint32_t k)
 {
     const struct plait_slab *s = &f->flat.buckets[k];
@@ -97,7 +97,7 @@ static size_t gradient_bytes(const struct plait_fusion *f, uint32_t k)
     return 0;
 }
 
-/* The next bytes of the memory of all; NULL for none. Without memory they are only counted. */
+/* Take the next bytes of the fusion's memory; NULL for 0 bytes. If memory is NULL, only count them. */
 static char *cut_off(char *memory, size_t *at, size_t bytes)
 {
     char *start = memory != NULL && bytes > 0 ? memory + *at : NULL;
@@ -106,7 +106,7 @@ static char *cut_off(char *memory, size_t *at, size_t bytes)
     return start;
 }
 
-/* The buckets' parts of the memory; the bytes of all. */
+/* Assign the buckets' memory; return the bytes of all. */
 static size_t place_buckets(struct plait_fusion *f, char *memory)
 {
     size_t at = 0;
@@ -174,7 +174,7 @@ static void cut_pieces(struct plait_fusion *f)
     }
 }
 
-/* Ranks whose sums would differ are told. */
+/* Ranks with different factors would get different results: the operation compares factors. */
 static void compare_factor(struct plait_fusion *f, uint32_t k)
 {
     plait_bind_factor((struct plait_op_plan *)(uintptr_t)f->buckets[k].request->job.o, f->out);
@@ -207,7 +207,7 @@ static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
     return plait_allgather(f->comm, weights + f->comm->rank * share * size, weights, share, f->options.weights, &call);
 }
 
-/* What a layout needs, in order; after an error drop_layout() frees what is there. */
+/* Make all that a layout needs. After an error drop_layout() frees the parts that were made. */
 static enum plait_status make_layout(struct plait_fusion *f, const struct plait_layout *layout)
 {
     const uint32_t nshard = f->options.sharded ? f->comm->nrank : 1;
@@ -224,7 +224,6 @@ static enum plait_status make_layout(struct plait_fusion *f, const struct plait_
     return f->stream != NULL ? plait_fusion_device_make(f) : PLAIT_OK;
 }
 
-/* In a layout that all ranks have. */
 static void begin_rounds(struct plait_fusion *f)
 {
     for (uint32_t t = 0; t < f->ntensor; t++) {
@@ -234,7 +233,7 @@ static void begin_rounds(struct plait_fusion *f)
     f->latest = 0;
 }
 
-/* It has ended, perhaps with the failure of the comm, and nobody has taken it. */
+/* The request has ended, perhaps as the comm failed, and nobody has waited for it. */
 static void free_request(struct plait_request **r)
 {
     if (*r != NULL)
@@ -263,7 +262,7 @@ static void drop_layout(struct plait_fusion *f)
     f->npiece = 0;
 }
 
-/* ---- Marks, where the others see them --------------------------------------------------------------------- */
+/* ---- Marks, shared with the other ranks ------------------------------------------------------------------- */
 
 static enum plait_status take_marks(struct plait_fusion *f, uint32_t nrank)
 {
@@ -271,7 +270,7 @@ static enum plait_status take_marks(struct plait_fusion *f, uint32_t nrank)
     enum plait_status status = plait_arena_alloc(f->ntensor * sizeof *f->marks, &memory);
 
     f->marks = memory;
-    f->others = calloc(nrank, sizeof *f->others + sizeof(uint64_t)); /* behind them room for what the others say */
+    f->others = calloc(nrank, sizeof *f->others + sizeof(uint64_t)); /* then room for share_marks() */
     if (status == PLAIT_OK && f->others == NULL)
         status = plait_fail_memory("out of memory for a fusion of %u ranks", nrank);
     return status;
@@ -284,7 +283,7 @@ static enum plait_status share_marks(struct plait_fusion *f)
     const struct plait_arena *arena;
     uint64_t *const all = (uint64_t *)(f->others + nrank), own;
 
-    plait_arena_get(0, &arena); /* there is one: the marks are in it */
+    plait_arena_get(0, &arena); /* exists: the marks are in it */
     own = (uint64_t)((char *)(uintptr_t)f->marks - arena->base);
     enum plait_status status = plait_allgather(f->comm, &own, all, 1, PLAIT_UINT64, NULL);
     for (uint32_t r = 0; r < nrank && status == PLAIT_OK; r++) {
@@ -297,7 +296,7 @@ static enum plait_status share_marks(struct plait_fusion *f)
 
 /* ---- Life ------------------------------------------------------------------------------------------------- */
 
-/* The others may read its memory until its comm is left. */
+/* Other ranks may read this memory until the comm is destroyed: destroy the comm first. */
 static enum plait_status discard(struct plait_fusion *f)
 {
     struct plait_kept left;
@@ -315,7 +314,7 @@ static enum plait_status discard(struct plait_fusion *f)
     return plait_tell_error(&left);
 }
 
-/* What was not made, without losing this thread's last error. f: NULL, there is its comm alone. */
+/* Discard a half-made fusion and keep this thread's last error. f NULL: only the comm exists. */
 static enum plait_status discard_after(struct plait_fusion *f, struct plait_comm *comm, enum plait_status status)
 {
     struct plait_kept why;
@@ -328,7 +327,7 @@ static enum plait_status discard_after(struct plait_fusion *f, struct plait_comm
     return plait_tell_error(&why);
 }
 
-/* What this rank can do by itself. After an error `out` is what is there, or NULL. */
+/* The local part of creation. After an error `out` is the half-made fusion, or NULL. */
 static enum plait_status prepare(const struct plait_fusion_options *options, uint32_t nrank, struct plait_fusion **out)
 {
     enum plait_status status = plait_fusion_check_options(options);
@@ -354,7 +353,7 @@ static enum plait_status drive(struct plait_fusion *f)
     return status;
 }
 
-/* Together with the others, with a comm of its own. f: NULL when this rank has failed. */
+/* The collective part of creation, on the fusion's own comm. f is NULL if this rank has failed. */
 static enum plait_status make(struct plait_fusion *f, struct plait_comm *comm,
                               const struct plait_fusion_options *options, enum plait_status status)
 {
@@ -384,7 +383,7 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
         return status;
     status =
         out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : prepare(options, comm->nrank, &f);
-    plait_keep_error(&why, status); /* which the others, who come, are told */
+    plait_keep_error(&why, status); /* the other ranks come, and learn of it in make() */
     status = plait_comm_duplicate(comm, f != NULL ? f->name : "fusion", &own);
     if (f != NULL)
         f->comm = own;
@@ -403,7 +402,7 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
 
 enum plait_status plait_fusion_destroy(struct plait_fusion *f)
 {
-    if (f == NULL || plait_comm_inherited(f->comm)) /* a forked child: it is the parent's */
+    if (f == NULL || plait_comm_inherited(f->comm)) /* in a forked child: it belongs to the parent */
         return PLAIT_OK;
     pthread_mutex_lock(&f->comm->lock);
     f->leaving = true;
@@ -436,7 +435,7 @@ static void copy(struct plait_fusion *f, void *to, const void *from, size_t byte
         memcpy(to, from, bytes);
 }
 
-/* What lives in buckets moves to its new place. */
+/* Move gradients and weights that live in buckets to the new layout. */
 static void move_contents(struct plait_fusion *to, struct plait_fusion *from)
 {
     for (uint32_t t = 0; t < to->ntensor; t++) {
@@ -450,7 +449,7 @@ static void move_contents(struct plait_fusion *to, struct plait_fusion *from)
     }
 }
 
-/* Who waits for other comms of its thread's may turn this one meanwhile. */
+/* Copy under the lock: a thread that waits for other comms may drive this comm's progress meanwhile. */
 static struct plait_fusion without_layout(const struct plait_fusion *f)
 {
     pthread_mutex_lock(&f->comm->lock);
@@ -470,20 +469,20 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
     static const char call[] = "plait_fusion_set_layout";
     enum plait_status status = plait_not_in_group(plait_fusion_check_idle(f, call), call);
 
-    if (status != PLAIT_OK) /* buckets may be in flight, among which the ranks cannot meet */
+    if (status != PLAIT_OK) /* with buckets in flight no collective call is possible */
         return status;
     status = layout == NULL ? plait_fail(PLAIT_ERR_ARG, "%s: layout is NULL", call)
                             : plait_fusion_check_layout(call, layout, f->ntensor);
     struct plait_fusion_options o = f->options;
     if (status == PLAIT_OK)
         o.layout = *layout;
-    while (atomic_load(&f->waiting) > 0) /* who waited for the last round is on its way out */
+    while (atomic_load(&f->waiting) > 0) /* threads that waited for the last round are returning */
         sched_yield();
     status = plait_fusion_agree(f->comm, call, f->name, &o, status);
     if (status != PLAIT_OK)
         return status;
     struct plait_fusion fresh = without_layout(f);
-    status = plait_all_ready(f->comm, call, make_layout(&fresh, layout)); /* and nobody reads what goes */
+    status = plait_all_ready(f->comm, call, make_layout(&fresh, layout)); /* from now on no rank reads the old layout */
     if (status != PLAIT_OK) {
         drop_layout(&fresh);
         return status;
@@ -494,7 +493,7 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
     if (status == PLAIT_OK && f->stream != NULL)
         status = plait_fusion_device_drain(&fresh);
     if (f->trace != NULL)
-        f->trace->n = 0; /* its buckets are no more */
+        f->trace->n = 0; /* its events name old buckets */
     drop_layout(f);
     pthread_mutex_lock(&f->comm->lock);
     *f = fresh;
@@ -547,7 +546,7 @@ uint32_t plait_fusion_npiece(const struct plait_fusion *f)
     return f != NULL ? f->npiece : 0;
 }
 
-/* n: those of `what` that there are. */
+/* n: number of `what`. */
 static enum plait_status check_index(const char *call, const char *what, const struct plait_fusion *f, uint32_t k,
                                      uint32_t n, const void *out)
 {

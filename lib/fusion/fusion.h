@@ -6,12 +6,12 @@
  * bucket when its last tensor is ready; pack.c, pass.c and past.h copy, cast and scale; device.c does the same on
  * GPUs; trace.c keeps times.
  *
- * A fusion has a communicator of its own, whose progress begins its buckets and unpacks them. All of that happens
- * under the communicator's lock. ready() and skip() take no lock: they note the tensor, count down its bucket, and
- * keep the communicator among the active ones (`pending`) until the bucket's round has ended.
+ * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
+ * ready() and skip() take no lock: they mark the tensor, count down its bucket, and keep the communicator among the
+ * active ones (`pending`) until the bucket's round has ended.
  *
  * The room promises: a step looks up, checks and allocates nothing. Results do not depend on the order in which
- * tensors get ready.
+ * tensors become ready.
  */
 #ifndef PLAIT_LIB_FUSION_FUSION_H
 #define PLAIT_LIB_FUSION_FUSION_H
@@ -26,27 +26,27 @@
 #define PLAIT_NO_PIECE UINT32_MAX
 
 struct plait_bucket {
-    _Atomic uint64_t state; /* rounds that have ended, and in the low half tensors not yet marked in the next one */
-    uint32_t begun;         /* rounds; under the lock */
-    double began;           /* clock, with a trace */
-    char *payload;          /* [slab.count]: in the memory of all, or where the caller has its only tensor */
-    char *gradients;        /* [slab.count] of those that live here and are not the payload; or NULL */
+    _Atomic uint64_t state; /* high half: rounds that have ended; low half: tensors not yet marked in the next one */
+    uint32_t begun;         /* rounds that have begun; under the lock */
+    double began;           /* time of the last begin; only with a trace */
+    char *payload;          /* [slab.count] in the fusion's memory, or the caller's memory of the only tensor */
+    char *gradients;        /* [slab.count] gradients of another type than the payload that live here; or NULL */
     char *weights;          /* [slab.count] or NULL */
     struct plait_request *request; /* persistent */
-    bool unpacked;                 /* on a device: its round's unpacking is on the queue; under the lock */
-    struct plait_packing *packing; /* there; */
-    struct plait_packing *pieces;  /* of it, this rank's, which are unpacked; NULL: there are none; */
-    struct plait_mark *ready;      /* behind its gradients on the caller's stream; */
-    struct plait_mark *done;       /* behind the unpacking */
-    struct plait_request *gather;  /* of weights; or NULL */
+    bool unpacked;                 /* on a device: the round's unpacking is enqueued; under the lock */
+    struct plait_packing *packing; /* device: all tensors */
+    struct plait_packing *pieces;  /* device: this rank's pieces, which are unpacked; NULL: none */
+    struct plait_mark *ready;      /* device: event after its gradients on the caller's stream */
+    struct plait_mark *done;       /* device: event after the unpacking */
+    struct plait_request *gather;  /* all-gather of weights; or NULL */
 };
 
 struct plait_fusion {
-    struct plait_owner owner; /* of its comm; first */
+    struct plait_owner owner; /* hooks of its comm; the first member */
     struct plait_comm *comm;
     char name[64];
     uint32_t ntensor;
-    struct plait_tensor *tensors; /* [ntensor] names are behind it */
+    struct plait_tensor *tensors; /* [ntensor] the names lie after the array */
     struct plait_fusion_options options;
     char algorithm[PLAIT_MAX_SPEC];
 
@@ -57,29 +57,29 @@ struct plait_fusion {
     uint32_t npiece;
     uint32_t *piece_of; /* [ntensor] PLAIT_NO_PIECE: none */
 
-    struct plait_queue *stream; /* the caller's, of the device whose memory all is (device.c); NULL: the processor's */
+    struct plait_queue *stream; /* the caller's; all memory is on its device (device.c). NULL: host memory */
 
     /*
-     * [ntensor] the latest round in which it was marked: ready, or skipped (SKIPPED is set). In the arena: the others
-     * look here when they wait for this rank.
+     * [ntensor] the latest round in which the tensor was marked ready, or skipped (SKIPPED is set). Marks lie in the
+     * arena: other ranks read them when they wait for this rank.
      */
     _Atomic uint32_t *marks;
-    _Atomic uint32_t *waited;        /* [ntensor] the latest round that was waited for */
-    _Atomic uint32_t latest;         /* in which any tensor was marked */
-    const _Atomic uint32_t **others; /* [nrank] theirs; NULL: on another host */
+    _Atomic uint32_t *waited;        /* [ntensor] the latest round waited for */
+    _Atomic uint32_t latest;         /* the latest round in which any tensor was marked */
+    const _Atomic uint32_t **others; /* [nrank] marks of the other ranks; NULL: on another host */
 
     /* Under the lock. */
     uint32_t next;          /* bucket to begin */
-    uint32_t nflying;       /* begun and not ended: those before `next` */
+    uint32_t nflying;       /* buckets in flight: those just before `next` */
     struct plait_wait wait; /* for this rank's own tensors */
-    double in, out;         /* factors */
-    bool leaving;           /* nothing begins any more */
-    uint32_t gone;          /* marks that no longer keep the comm active although their rounds will not end */
+    double in, out;         /* factors of packing and unpacking */
+    bool leaving;           /* no bucket begins any more */
+    uint32_t gone;          /* marks of rounds that will never end; they no longer keep the comm active */
 
     struct plait_trace *trace; /* or NULL */
 
-    _Atomic uint32_t waiting; /* threads */
-    _Atomic int infinite;     /* something arrived that is not finite */
+    _Atomic uint32_t waiting; /* threads in a wait call */
+    _Atomic int infinite;     /* an element that is not finite has arrived */
 };
 
 #define PLAIT_FUSION_SKIPPED 0x80000000u
@@ -89,7 +89,7 @@ static inline uint32_t plait_mark_round(uint32_t mark)
     return mark & ~PLAIT_FUSION_SKIPPED;
 }
 
-/* Rounds of a bucket that have ended; tensors that the next one waits for. */
+/* Rounds of a bucket that have ended; tensors missing for the next round. */
 static inline uint32_t plait_bucket_ended(const struct plait_bucket *b)
 {
     return (uint32_t)(atomic_load_explicit(&b->state, memory_order_acquire) >> 32);
@@ -107,46 +107,46 @@ static inline uint64_t plait_bucket_state(uint32_t ended, uint32_t missing)
 
 void plait_fusion_wait_init(struct plait_fusion *f);
 
-/* How its comm's operations go, and which tensors a rank lacks. The marks of ranks on other hosts are not seen. */
+/* The comm's hooks: progress, and the tensors that a rank lacks. Marks of ranks on other hosts are not visible. */
 extern const struct plait_owner plait_fusion_owner;
 
-/* Is what the caller asks for possible? Else an argument is named; call: whose. */
+/* Check arguments; an error names one. call: the public function. */
 enum plait_status plait_fusion_check_options(const struct plait_fusion_options *options);
 enum plait_status plait_fusion_check_layout(const char *call, const struct plait_layout *layout, uint32_t ntensor);
 
-/* Is nothing marked or in flight? Else a tensor is named. */
+/* Check that nothing is marked or in flight; an error names a tensor. */
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
 
-/* Has every rank come so far (status: this one's; after an error `options` is not read), and registers the same? */
+/* Do all ranks succeed so far and register the same? status: this rank's; after an error `options` is not read. */
 enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *call, const char *name,
                                      const struct plait_fusion_options *options, enum plait_status status);
 
-/* The bucket's tensors: into the payload, and what has arrived out of it. */
+/* Copy the bucket's tensors into the payload; copy the results out of it. */
 void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket);
 void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket);
 
 /*
- * The same on a device: on its comm's queue, after what is on the caller's stream when the last tensor is ready. A
- * round ends when all of it is on the queue; where results are looked at, when it has happened. Who waits makes the
- * caller's stream follow.
+ * The same on a device. Work goes on the comm's queue, after the work that is on the caller's stream when the last
+ * tensor is ready. A round ends when all its work is enqueued, with options.check when it has run. A wait makes the
+ * caller's stream wait for it.
  */
 enum plait_status plait_fusion_check_device(const struct plait_fusion_options *options);
 enum plait_status plait_fusion_device_alloc(const struct plait_fusion *f, size_t bytes, void **out);
-enum plait_status plait_fusion_device_make(struct plait_fusion *f); /* what a layout needs besides memory */
-void plait_fusion_device_leave(struct plait_fusion *f);             /* before its comm is left */
-void plait_fusion_device_drop(struct plait_fusion *f);              /* nothing is on the queue; the rest of a layout */
+enum plait_status plait_fusion_device_make(struct plait_fusion *f); /* a layout's tables and marks */
+void plait_fusion_device_leave(struct plait_fusion *f);             /* before the comm is destroyed */
+void plait_fusion_device_drop(struct plait_fusion *f);              /* free the layout; nothing is enqueued */
 enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket);
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket);
 void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket);
 bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket);
 enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bucket);
-/* Weights are gathered after what is on the caller's stream; then that is made to follow. */
+/* The all-gather of weights waits for the caller's stream; gathered() makes the stream wait for the all-gather. */
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f);
 enum plait_status plait_fusion_device_gathered(struct plait_fusion *f);
 enum plait_status plait_fusion_device_drain(struct plait_fusion *f); /* both queues */
 void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from, size_t bytes);
 
-/* Where a tensor's gradient lies. */
+/* Address of a tensor's gradient. */
 void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor);
 
 #endif

@@ -16,12 +16,12 @@ static size_t round_up(size_t n, size_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/* ---- Groups: each is one bucket of every type in it ------------------------------------------------------- */
+/* ---- Groups: one bucket for each type in a group ---------------------------------------------------------- */
 
 struct grouping {
     const struct plait_layout *layout;
-    uint32_t group;              /* of the tensor before, by cuts and cubes */
-    uint32_t open[PLAIT_NDTYPE]; /* the bucket of each type that takes more; NONE */
+    uint32_t group;              /* of the last tensor, with cuts or cubic */
+    uint32_t open[PLAIT_NDTYPE]; /* the bucket of each type that takes more tensors; or NONE */
 };
 
 #define NONE UINT32_MAX
@@ -74,7 +74,7 @@ static int by_last(const void *a, const void *b)
     return x->last < y->last ? -1 : x->last > y->last;
 }
 
-/* Buckets in the order in which they are complete. A bucket's last tensor tells which it was. */
+/* Sort buckets by last tensor: in this order they become complete. The last tensor also identifies a bucket. */
 static void order(struct plait_flat *flat, uint32_t ntensor, uint32_t *new_number)
 {
     uint32_t *const old_of_last = new_number + flat->nbucket; /* [ntensor] */

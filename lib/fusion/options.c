@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a caller asks for: is it possible? */
+/* Checks of the caller's options. */
 #include "fusion.h"
 
 #include "base/ranges.h"
@@ -57,7 +57,7 @@ static enum plait_status check_tensors(const struct plait_fusion_options *o)
     return PLAIT_OK;
 }
 
-/* Overlapping ones would be summed twice. */
+/* Overlapping tensors would be summed twice. */
 static enum plait_status check_apart(const struct plait_fusion_options *o)
 {
     struct plait_range *ranges = calloc(o->ntensor, sizeof *ranges);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bucket's tensors: into the payload, and what has arrived out of it. */
+/* Copy a bucket's tensors into the payload, and the results out of it. */
 #include "fusion.h"
 #include "pass.h"
 
 #include <string.h>
 
-/* Elements of a bucket, from `start` on, in the payload. */
+/* The payload of a bucket from element `start` on. */
 static struct plait_vector payload_at(const struct plait_fusion *f, uint32_t bucket, size_t start)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
@@ -13,7 +13,7 @@ static struct plait_vector payload_at(const struct plait_fusion *f, uint32_t buc
     return (struct plait_vector){ f->buckets[bucket].payload + start * plait_dtype_size(s->type), s->type };
 }
 
-/* What is gone from the caches when all of it is written is written past them. */
+/* Use streaming stores if the payload exceeds the cache: its start would be evicted before it is read. */
 static bool goes_past(const struct plait_fusion *f)
 {
     return f->flat.bytes > f->comm->cache;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * In pieces that stay in the first-level cache, each of which goes through kernels that do one thing: memory is read
- * once and written once. Pieces are so short that the processor reads the next one while it computes. A pass goes
- * through NWAY stretches side by side, as prefetchers work on a few lines of each page (docs/RATIONALE.md on their
- * number and AHEAD).
+ * A pass works in pieces that stay in the L1 cache. Each piece goes through several kernels that do one thing each, so
+ * memory is read once and written once. Pieces are short enough that the processor reads the next one while it
+ * computes. A pass interleaves NWAY stretches, as prefetchers follow a few cache lines per page. docs/RATIONALE.md
+ * explains NWAY and AHEAD.
  */
 #include "pass.h"
 
@@ -64,7 +64,7 @@ static double squares_of(const struct plait_kernels *k, struct plait_vector v, s
     return sum;
 }
 
-/* Of float64 the squares may be infinite although the numbers are not. */
+/* Squares of finite float64 numbers may overflow. */
 static bool all_finite(struct plait_vector v, size_t n, double square)
 {
     bool finite = isfinite(square);
@@ -90,7 +90,7 @@ struct job {
     bool past, look;
 };
 
-/* Whole pieces for each but the last: the order of the sums follows from n alone. */
+/* Each stretch but the last has whole pieces, so the order of summation depends on n alone. */
 static void cut(const struct job *j, size_t n, struct way ways[NWAY])
 {
     const size_t part = n / NWAY / PIECE * PIECE;
@@ -103,7 +103,7 @@ static void cut(const struct job *j, size_t n, struct way ways[NWAY])
     }
 }
 
-/* Convert and look at the next n elements in one loop, if there is one. */
+/* Convert and check the next n elements in one loop; false: no such kernel, nothing is done. */
 static bool look_at(const struct job *j, struct way *w, struct plait_vector in, size_t n, double *square)
 {
     const size_t bytes = n * sizeof(float);
@@ -118,7 +118,7 @@ static bool look_at(const struct job *j, struct way *w, struct plait_vector in, 
     return to != NULL;
 }
 
-/* Convert the next n elements past the caches in one loop, if there is one. */
+/* Convert the next n elements with streaming stores in one loop; false: no such kernel, nothing is done. */
 static bool pack_at(const struct job *j, struct way *w, struct plait_vector in, size_t n)
 {
     char *to = NULL;
@@ -132,7 +132,7 @@ static bool pack_at(const struct job *j, struct way *w, struct plait_vector in, 
     return true;
 }
 
-/* The next piece. False: something is not finite. */
+/* Process the next piece. False: an element is not finite. */
 static bool advance(const struct job *j, struct way *w)
 {
     const size_t to_size = plait_dtype_size(j->to.type), from_size = plait_dtype_size(j->from.type);
@@ -163,7 +163,7 @@ static bool advance(const struct job *j, struct way *w)
     return finite;
 }
 
-/* square: NULL, not looked at. */
+/* square NULL: do not check. */
 static bool pass(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                  double factor, bool past, double *square)
 {
@@ -176,7 +176,7 @@ static bool pass(const struct plait_kernels *k, struct plait_vector to, struct p
         return true;
     }
     cut(&j, n, ways);
-    while (ways[NWAY - 1].at < n) /* the longest */
+    while (ways[NWAY - 1].at < n) /* the longest stretch */
         for (unsigned w = 0; w < NWAY; w++)
             if (ways[w].at < ways[w].end)
                 finite &= advance(&j, &ways[w]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Writing an array past the caches, piece by piece, whatever its alignment. Only whole lines go past them, so what does
- * not fill one waits for the next piece; byte 0 of the buffer stands for the beginning of the line.
+ * Write an array with streaming stores, piece by piece, at any alignment. Only whole cache lines are streamed: the rest
+ * of a piece waits in the buffer for the next piece. Byte 0 of the buffer is the first byte of a cache line.
  */
 #ifndef PLAIT_LIB_FUSION_PAST_H
 #define PLAIT_LIB_FUSION_PAST_H
@@ -12,8 +12,8 @@
 
 struct plait_past {
     const struct plait_kernels *k;
-    char *line;        /* where the buffer goes, whole lines */
-    size_t lead, held; /* bytes of the buffer: those in front that are not the array's; all */
+    char *line;        /* destination of the buffer, aligned to a cache line */
+    size_t lead, held; /* bytes in the buffer: before the array's start; in all */
     _Alignas(64) char buffer[64 + PLAIT_PASS_PIECE * 8];
 };
 
@@ -24,13 +24,13 @@ static inline void plait_past_init(struct plait_past *p, const struct plait_kern
     p->line = (char *)to - p->lead;
 }
 
-/* Where the next piece is to be put. */
+/* The caller writes the next piece here, then calls plait_past_put(). */
 static inline void *plait_past_room(struct plait_past *p)
 {
     return p->buffer + p->held;
 }
 
-/* Where whole lines may be written past the caches by somebody else, who does; NULL: what waits comes before them. */
+/* The caller itself streams `bytes` to the returned address. NULL: bytes wait in the buffer or make no whole lines. */
 static inline void *plait_past_skip(struct plait_past *p, size_t bytes)
 {
     char *at = p->line;
@@ -41,7 +41,7 @@ static inline void *plait_past_skip(struct plait_past *p, size_t bytes)
     return at;
 }
 
-/* It is there. */
+/* The piece is in the buffer: stream the whole cache lines. */
 static inline void plait_past_put(struct plait_past *p, size_t bytes)
 {
     const size_t whole = (p->held + bytes) / 64 * 64, skip = p->lead > 0 ? 64 : 0;
@@ -57,7 +57,7 @@ static inline void plait_past_put(struct plait_past *p, size_t bytes)
     memcpy(p->buffer, p->buffer + whole, p->held);
 }
 
-/* That was all. */
+/* Write the rest. */
 static inline void plait_past_finish(struct plait_past *p)
 {
     memcpy(p->line + p->lead, p->buffer + p->lead, p->held - p->lead);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A step: tensors are marked, buckets begin in their order, end, and are waited for; weights are gathered. */
+/* A step: tensors are marked, buckets begin and end in order, callers wait for them; weights are gathered. */
 #include "fusion.h"
 
 #include "base/interrupt.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAMED 4 /* tensors in a message */
+#define NAMED 4 /* at most so many tensors are named in a message */
 
 /* ---- Marks ------------------------------------------------------------------------------------------------ */
 
@@ -52,12 +52,12 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
     struct plait_bucket *b = &f->buckets[f->flat.places[tensor].bucket];
     const uint32_t round = plait_bucket_ended(b) + 1;
     uint32_t before = atomic_load_explicit(&f->marks[tensor], memory_order_relaxed);
-    if (plait_mark_round(before) != round - 1 || /* it is in every round before it ends */
+    if (plait_mark_round(before) != round - 1 || /* a round ends only when all its tensors are marked */
         !atomic_compare_exchange_strong(&f->marks[tensor], &before, skipped ? round | PLAIT_FUSION_SKIPPED : round))
         return refuse(f, call, tensor,
                       before & PLAIT_FUSION_SKIPPED ? "is skipped already in this step"
                                                     : "is ready already; wait for it first");
-    atomic_fetch_add(&f->comm->pending, 1); /* before the count, which lets the round end */
+    atomic_fetch_add(&f->comm->pending, 1); /* before the count-down, after which the round may end */
     plait_trace_add(f->trace, PLAIT_TRACE_READY, tensor, plait_trace_now(f->trace));
     raise_to(&f->latest, round);
     const bool complete = (uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1;
@@ -77,7 +77,7 @@ enum plait_status plait_fusion_skip(struct plait_fusion *f, uint32_t tensor)
     return mark(f, "plait_fusion_skip", tensor, true);
 }
 
-/* ---- Turns, under the comm's lock ------------------------------------------------------------------------- */
+/* ---- Progress, under the comm's lock ---------------------------------------------------------------------- */
 
 static bool is_complete(const struct plait_bucket *b)
 {
@@ -100,7 +100,7 @@ static void begin(struct plait_fusion *f, uint32_t k)
     plait_request_begin(b->request);
 }
 
-/* The bucket's transfer has ended with success. */
+/* The bucket's transfer has succeeded. */
 static void unpack(struct plait_fusion *f, uint32_t k)
 {
     struct plait_bucket *b = &f->buckets[k];
@@ -113,7 +113,7 @@ static void unpack(struct plait_fusion *f, uint32_t k)
     b->unpacked = true;
 }
 
-/* The oldest in flight is unpacked: its tensors may be read. */
+/* The oldest bucket in flight is unpacked: its tensors may be read. */
 static void end(struct plait_fusion *f, uint32_t k)
 {
     struct plait_bucket *b = &f->buckets[k];
@@ -130,7 +130,7 @@ static uint32_t oldest(const struct plait_fusion *f)
     return (f->next + f->flat.nbucket - f->nflying) % f->flat.nbucket;
 }
 
-/* Nothing begins any more: what is marked no longer keeps the comm active. */
+/* No bucket begins any more: marked tensors no longer keep the comm active. */
 static void let_go(struct plait_fusion *f)
 {
     uint32_t marked = 0;
@@ -191,7 +191,7 @@ static bool turn(struct plait_owner *self, bool rarely)
     return status != PLAIT_OK;
 }
 
-/* ---- Why it does not go on -------------------------------------------------------------------------------- */
+/* ---- Reports of stalls ------------------------------------------------------------------------------------ */
 
 struct words {
     char *text;
@@ -267,7 +267,7 @@ static bool everybody(const void *context, uint32_t rank)
     return rank != ((const struct plait_fusion *)context)->comm->rank;
 }
 
-/* It waits in no operation: its marks tell the others. */
+/* This rank is in no operation: other ranks read its marks instead. */
 static void note_nothing(const void *context, uint64_t now)
 {
     (void)context;
@@ -305,7 +305,7 @@ static void interrupt(void *awaited)
     plait_comm_announce_abort(((const struct awaited_round *)awaited)->f->comm, PLAIT_INTERRUPTED, false);
 }
 
-/* Until this many rounds of the bucket have ended. */
+/* Wait until `round` rounds of bucket k have ended. */
 static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint32_t k, uint32_t round)
 {
     struct awaited_round w = { f, &f->buckets[k], round };
@@ -320,10 +320,10 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
     plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
     const bool come = is_there(&w);
     const enum plait_status status = come && f->stream != NULL ? plait_fusion_device_follow(f, k) : PLAIT_OK;
-    atomic_fetch_sub(&f->waiting, 1); /* from here on the layout may be another */
+    atomic_fetch_sub(&f->waiting, 1); /* from here on another thread may replace the layout */
     if (come)
         return status;
-    pthread_mutex_lock(&f->comm->lock); /* the thread that packs or unpacks at this moment is done */
+    pthread_mutex_lock(&f->comm->lock); /* wait for a thread that packs or unpacks now */
     pthread_mutex_unlock(&f->comm->lock);
     return plait_fail((enum plait_status)atomic_load(&f->comm->own->failed), "%s: %s", call, f->comm->own->failure);
 }
@@ -345,7 +345,7 @@ enum plait_status plait_fusion_wait(struct plait_fusion *f, uint32_t tensor)
     return status;
 }
 
-/* Of the bucket: the latest in which a tensor of it was marked. */
+/* The latest round in which a tensor of the bucket was marked. */
 static uint32_t latest_round(const struct plait_fusion *f, uint32_t k)
 {
     const uint64_t state = atomic_load(&f->buckets[k].state);
@@ -384,7 +384,7 @@ enum plait_status plait_fusion_gather(struct plait_fusion *f)
         status = plait_fusion_device_gather(f);
     while (status == PLAIT_OK && n < f->flat.nbucket)
         status = plait_start(f->buckets[n++].gather);
-    for (uint32_t k = 0; k < n; k++) { /* all, so that none is pending after an error */
+    for (uint32_t k = 0; k < n; k++) { /* wait for all: none may be pending after an error */
         const enum plait_status ended = plait_wait(&f->buckets[k].gather);
         status = status == PLAIT_OK ? ended : status;
     }

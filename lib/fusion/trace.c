@@ -49,12 +49,12 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
     if (i < PLAIT_TRACE_EVENTS)
         t->events[i] = (struct plait_trace_event){ begin, end, kind, number };
     if (kind == PLAIT_TRACE_PACK)
-        t->times.packing += end - begin; /* under the comm's lock, as unpacking */
+        t->times.packing += end - begin; /* under the comm's lock, as is unpacking */
     else if (kind == PLAIT_TRACE_UNPACK)
         t->times.unpacking += end - begin;
 }
 
-/* Account for the time since the last change. */
+/* Count the time since the last change, then change *what by `more`. */
 static void change(struct plait_trace *t, uint32_t *what, int more)
 {
     pthread_mutex_lock(&t->lock);
@@ -101,7 +101,7 @@ enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion
 
 static const char *const rows[PLAIT_NTRACE_KIND] = { "ready", "pack", "transfer", "unpack", "wait" };
 
-/* Of the character of UTF-8 that begins here: its bytes; 0: it is none. Longer forms than needed pass. */
+/* Bytes of the UTF-8 character that begins here; 0: none. Overlong forms pass. */
 static size_t utf8_bytes(const unsigned char *text)
 {
     const size_t n = text[0] < 0x80 ? 1 : text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : text[0] >> 3 == 30 ? 4 : 0;
@@ -112,7 +112,7 @@ static size_t utf8_bytes(const unsigned char *text)
     return n;
 }
 
-/* Names are any bytes, JSON is UTF-8. */
+/* Names may be any bytes; JSON must be UTF-8. */
 static void write_string(FILE *file, const char *text)
 {
     fputc('"', file);
@@ -192,7 +192,7 @@ static enum plait_status write_file(const struct plait_fusion *f, const char *pa
     return fclose(file) != 0 || bad ? plait_fail_errno(errno, "cannot write the trace to '%s'", path) : PLAIT_OK;
 }
 
-/* Rank 0 gets everybody's events and writes them; all learn whether it could. */
+/* Rank 0 gathers all events and writes the file; all ranks learn whether it could. */
 static enum plait_status collect(struct plait_fusion *f, const char *path, size_t *counts, size_t *starts)
 {
     struct plait_comm *comm = f->comm;

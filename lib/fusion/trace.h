@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When what happened to tensors and buckets on this rank. Without options.trace there is none, and no clock is read. */
+/* Times of this rank's tensors and buckets. Without options.trace there is no trace, and no clock is read. */
 #ifndef PLAIT_LIB_FUSION_TRACE_H
 #define PLAIT_LIB_FUSION_TRACE_H
 
@@ -20,18 +20,18 @@ enum plait_trace_kind {
 };
 
 struct plait_trace_event {
-    double begin, end; /* clock */
+    double begin, end; /* plait_clock(), s */
     uint32_t kind;
-    uint32_t number; /* tensor when ready, else bucket */
+    uint32_t number; /* of the tensor for PLAIT_TRACE_READY, else of the bucket */
 };
 
 struct plait_trace {
-    _Atomic uint32_t n; /* may be more than there is room for */
+    _Atomic uint32_t n; /* may exceed PLAIT_TRACE_EVENTS */
     struct plait_trace_event events[PLAIT_TRACE_EVENTS];
-    /* Who communicates and waits now, and how long it was so. */
+    /* Buckets in flight and threads that wait now; the lock protects these and the times. */
     pthread_mutex_t lock;
     uint32_t flying, waiting;
-    double changed; /* clock when one of them did */
+    double changed; /* time when one of them changed */
     struct plait_fusion_times times;
 };
 
@@ -41,10 +41,10 @@ void plait_trace_destroy(struct plait_trace *trace);
 /* Now, or 0 without a trace. */
 double plait_trace_now(const struct plait_trace *trace);
 
-/* It began then and ends now. Any thread. */
+/* Record an event that began at `begin` and ends now. Any thread may call. */
 void plait_trace_add(struct plait_trace *trace, enum plait_trace_kind kind, uint32_t number, double begin);
 
-/* More (1) or fewer (-1) are in flight; threads wait. */
+/* One bucket more (1) or less (-1) is in flight; one thread more or less waits. */
 void plait_trace_flying(struct plait_trace *trace, int more);
 void plait_trace_waiting(struct plait_trace *trace, int more);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all ranks of a sharded optimiser must give alike, as numbers that everybody sees. */
+/* All ranks of a sharded optimiser must pass the same options: each is made a number, and all are gathered. */
 #include "optim.h"
 
 #include "base/status.h"
@@ -11,7 +11,7 @@ static const char *const names[] = { "ntensor", "method", "momentum",   "nestero
                                      "eta",     "eps",    "norm_decay", "check",    "a stream (1) or none (0)" };
 #define NFIELD (sizeof names / sizeof *names)
 
-/* Numbers that mean the same are equal. */
+/* Options with the same meaning become equal numbers. */
 static void describe(const struct plait_optim_options *o, double fields[NFIELD])
 {
     const bool lars = o->method == PLAIT_OPTIM_LARS;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How large weights and momenta may be after a step, by norms: no element is larger than a norm. An optimiser carries
- * bounds of its own weights and momenta from step to step and reads memory for them only where bounds do not do: before
- * the first step, and where they are so large that what was read would make a difference. For optim.c and for kernels.
+ * Bounds of weights and momenta after a step, from norms: no element is larger than the norm. An optimiser carries the
+ * bounds from step to step. It reads all weights and momenta only before the first step, and when the bounds are so
+ * large that exact norms could change the verdict. optim.c and the GPU kernels share this file.
  */
 #ifndef PLAIT_LIB_OPTIM_BOUNDS_H
 #define PLAIT_LIB_OPTIM_BOUNDS_H
@@ -21,20 +21,20 @@ struct plait_optim_bounds {
     double weights, momenta;
 };
 
-struct plait_optim_rule { /* of options and step */
+struct plait_optim_rule { /* from options and step */
     double momentum, decay, lr;
     bool nesterov, lr_in_momentum;
 };
 
-/* Must norms be read, as the bounds could decide? They are infinite before the first step. */
+/* Must the norms be computed, as the bounds are too large to decide? Bounds are infinite before the first step. */
 PLAIT_OPTIM_FN bool plait_optim_must_look(struct plait_optim_bounds b, struct plait_optim_rule r)
 {
     return !((b.weights + b.momenta) * (1 + r.decay) * (r.lr > 1 ? r.lr : 1) <= 0x1p100);
 }
 
 /*
- * added  to the momentum by the step, at most. Each step's roundings are below 2^-21 of the sums, or, of factors below
- *        the least normal number, below 2^-20
+ * added  the most that the step adds to a momentum. A step rounds by less than 2^-21 of the sums. With factors below
+ *        the least normal number it rounds by less than 2^-20.
  */
 PLAIT_OPTIM_FN struct plait_optim_bounds plait_optim_after(struct plait_optim_bounds b, struct plait_optim_rule r,
                                                            double added)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An optimiser on a GPU: the passes of optim.c, put on the caller's stream. */
+/* An optimiser on a GPU: the passes of optim.c, enqueued on the caller's stream. */
 #include "optim.h"
 
 #include "call/call.h"
@@ -21,7 +21,7 @@ static enum plait_status alloc(const struct plait_optim *o, size_t bytes, void *
                        : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for an optimiser: %s", bytes, device, why);
 }
 
-/* The kernels have a place for the norms of all tensors, with SGD too. */
+/* The kernels need room for the norms of all tensors, with SGD too. */
 enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
 {
     enum plait_status status = alloc(o, weights * sizeof *o->momentum + 1, &o->momentum);
@@ -35,7 +35,7 @@ enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
     return why == NULL ? PLAIT_OK : plait_device_fail("an optimiser cannot use its GPU", why);
 }
 
-/* It may have been the error of an earlier call. */
+/* The first error may be that of an earlier call: a second try tells. */
 static const char *drain(const struct plait_optim *o)
 {
     const char *why = plugin()->drain(o->queue);
@@ -43,7 +43,7 @@ static const char *drain(const struct plait_optim *o)
     return why == NULL ? NULL : plugin()->drain(o->queue);
 }
 
-/* In a comm that has failed others may still read the sums: it knows when not. */
+/* After a failure other ranks may still read the sums: the comm frees them when no rank does. */
 static void drop_sums(struct plait_optim *o)
 {
     struct plait_comm *comm = o->options.comm;
@@ -68,7 +68,7 @@ void plait_optim_device_drop(struct plait_optim *o)
 
 /* ---- A step --------------------------------------------------------------------------------------------------- */
 
-/* What the device refused: the other ranks must not wait for this one. */
+/* A device error fails the comm, so that the other ranks do not wait for this one. */
 static enum plait_status fail(const struct plait_optim *o, const char *why)
 {
     struct plait_comm *comm = o->options.comm;
@@ -81,7 +81,7 @@ static enum plait_status fail(const struct plait_optim *o, const char *why)
     return status;
 }
 
-/* All on the stream: this rank's sums, all ranks', and what comes of them. */
+/* Enqueue the step: this rank's sums, their all-reduce, and the update. */
 static enum plait_status put(struct plait_optim *o, const struct plait_optim_step *s)
 {
     struct plait_comm *comm = o->options.comm;
@@ -103,7 +103,7 @@ static enum plait_status put(struct plait_optim *o, const struct plait_optim_ste
     return status == PLAIT_OK ? fail(o, plugin()->step(o->queue, o->stepper, &stepping)) : status;
 }
 
-/* What has happened meanwhile: of steps that nobody waited for later ones tell. */
+/* Results of the steps that have ended. Nobody waits for a step without a result: a later call reports its mismatch. */
 static enum plait_status look(struct plait_optim *o, struct plait_optim_result *result)
 {
     const uint32_t before = o->ndiffer;
@@ -118,7 +118,7 @@ static enum plait_status look(struct plait_optim *o, struct plait_optim_result *
         o->ndiffer - before);
 }
 
-/* Of ranks whose streams were made to pass, so that their sums are lost: this one's watch may not know it yet. */
+/* A failure releases waiting streams without valid sums. This rank's failure detector may not have seen it yet. */
 static enum plait_status look_for_failures(struct plait_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);

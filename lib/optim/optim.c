@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Three passes: squares of every part, in pieces that stay in the first-level cache; a few numbers for every tensor
- * and, sharded, the all-reduce; the update of every part. Each sum is formed by one thread in the order of the parts,
- * and nothing is written before the verdict, so a step that is skipped leaves no trace.
+ * A step has three passes. The first sums the squares of every part, in pieces that stay in the L1 cache. The second
+ * computes a few numbers for every tensor, after an all-reduce if the optimiser is sharded. The third updates every
+ * part. One thread forms each sum, in the order of the parts. Nothing is written before the verdict, so a skipped step
+ * changes nothing.
  */
 #include "optim.h"
 
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = PLAIT_PASS_PIECE, AHEAD = 1536 /* bytes, of each array */ };
+enum { PIECE = PLAIT_PASS_PIECE, AHEAD = 1536 /* bytes prefetched ahead in each array */ };
 
 /* ---- Create and destroy ----------------------------------------------------------------------------------- */
 
@@ -38,7 +39,7 @@ static enum plait_status find_kernels(struct plait_optim *o)
                : plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ISA is '%s', which this processor or build lacks", config.isa);
 }
 
-/* Elements from one part's momentum to the next: whole lines. */
+/* Elements from one part's momentum to the next: whole cache lines. */
 static size_t room_of(const struct plait_optim_part *p)
 {
     return PLAIT_ROUND_UP(p->count * sizeof(float)) / sizeof(float);
@@ -148,7 +149,7 @@ float *plait_optim_momentum(struct plait_optim *o, uint32_t part)
 
 /* ---- The first pass --------------------------------------------------------------------------------------- */
 
-/* Where the squares of a tensor's weights are in the sums, and of its gradients. */
+/* Indices into the sums: the squares of a tensor's weights, and of its gradients. */
 static size_t weights_at(uint32_t tensor)
 {
     return NORMS + tensor;
@@ -219,7 +220,7 @@ static void add_squares(struct plait_optim *o, const struct plait_optim_step *s)
 
 /* ---- The second pass -------------------------------------------------------------------------------------- */
 
-/* Other ones in each step: what differs and has the same bits once is found in the next step. */
+/* The hash includes the step number: arguments that differ and collide in one step are found in the next. */
 double plait_optim_call(struct plait_optim *o, const struct plait_optim_step *s)
 {
     const double numbers[] = { s->lr, s->factor, s->decay, (double)o->nstep++ };
@@ -229,8 +230,8 @@ double plait_optim_call(struct plait_optim *o, const struct plait_optim_step *s)
 }
 
 /*
- * Where all x are equal, and only there, sum x^2 is (sum x)^2 / n, which does not round then; else it is less by at
- * least 1/2, which rounding does not hide below 32,768 ranks. Every rank comes to the same answer.
+ * All x are equal exactly when (sum x)^2 / n is sum x^2 (Cauchy-Schwarz), and then nothing rounds. Otherwise it is less
+ * by at least 1/2, which rounding does not hide below 32,768 ranks. Every rank finds the same.
  */
 static enum plait_status meet(struct plait_optim *o, const struct plait_optim_step *s)
 {
@@ -256,7 +257,7 @@ static double trust_of(const struct plait_optim_options *x, double w, double g, 
     return w > 0 && g > 0 ? x->eta * w / (g + (x->norm_decay < 0 ? decay : x->norm_decay) * w + x->eps) : 1;
 }
 
-/* The most that the step may add to a momentum: of all gradients and weights, and of each tensor that has a trust. */
+/* The most that the step adds to a momentum: a bound from all gradients and weights, plus one per tensor with trust. */
 static double added_by(const struct plait_optim *o, const struct plait_optim_step *s)
 {
     const struct plait_optim_options *x = &o->options;
@@ -271,7 +272,7 @@ static double added_by(const struct plait_optim *o, const struct plait_optim_ste
     return most * (x->lr_in_momentum != 0 ? s->lr : 1);
 }
 
-/* Of sums that all ranks have; where one is not finite, neither are the bounds. */
+/* All ranks decide from the same sums. A sum that is not finite makes the bounds so, too. */
 static bool is_finite(struct plait_optim *o, const struct plait_optim_step *s)
 {
     const struct plait_optim_bounds all = { sqrt(o->sums[WEIGHTS]), sqrt(o->sums[MOMENTA]) };
@@ -297,7 +298,7 @@ static double trust(const struct plait_optim *o, const struct plait_optim_part *
                     sqrt(o->sums[gradients_at(o, p->tensor)]) * s->factor, decay_of(o, p, s));
 }
 
-/* A trust may be more than float32 holds, where |g| is next to nothing: infinity times 0 would be no weight. */
+/* With a tiny |g| the trust may exceed float32, and infinity times 0 is NaN: cap it. */
 static float as_factor(double x)
 {
     return x < FLT_MAX ? (float)x : FLT_MAX;

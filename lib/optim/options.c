@@ -60,7 +60,7 @@ static enum plait_status check_part(const struct plait_optim_options *o, const s
     return plait_device_used() != NULL ? check_memory(queue, p, k) : PLAIT_OK;
 }
 
-/* All parts of a tensor have the same, or its weights would not be one tensor's. */
+/* All parts of a tensor must have the same flags. */
 static enum plait_status check_flags(const struct plait_optim_options *o)
 {
     uint32_t *first = calloc(o->ntensor, sizeof *first); /* part + 1 */
@@ -82,7 +82,7 @@ static enum plait_status check_flags(const struct plait_optim_options *o)
     return status;
 }
 
-/* Weights of two parts would be updated twice. */
+/* Weights in two parts would be updated twice. */
 static enum plait_status check_apart(const struct plait_optim_options *o)
 {
     struct plait_range *ranges = calloc((size_t)o->npart + 1, sizeof *ranges);
@@ -104,7 +104,6 @@ static enum plait_status check_apart(const struct plait_optim_options *o)
                             pair[0], (void *)o->parts[pair[0]].master, pair[1], (void *)o->parts[pair[1]].master);
 }
 
-/* The numbers of the options: least is allowed, most is not. */
 static enum plait_status check_numbers(const struct plait_optim_options *o)
 {
     const bool lars = o->method == PLAIT_OPTIM_LARS;
@@ -127,7 +126,7 @@ static enum plait_status check_numbers(const struct plait_optim_options *o)
     return PLAIT_OK;
 }
 
-/* A rank has one GPU with a comm. */
+/* With a comm a rank uses one GPU. */
 static enum plait_status check_comm(const struct plait_comm *comm, const struct plait_queue *queue)
 {
     const int device = queue != NULL ? plait_device_used()->device_of(queue) : -1;
