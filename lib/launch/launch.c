@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define MOST_TEXT  2048   /* bytes of the text that identifies a job */
-#define NPORT      8      /* ports, directly after the launcher's own */
+#define NPORT      8      /* candidate ports of a job */
 #define ASK_EVERY  200000 /* us between lookups of a host's address */
 #define TELL_AFTER 2.0    /* seconds of lookups before a warning */
 
