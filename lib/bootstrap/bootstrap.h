@@ -28,7 +28,7 @@ struct plait_bootstrap; /* one rank's connection */
 
 /*
  * Meet at the id's place. `seconds` limits this call and every later one. A rank whose `own` is an error, and a rank 0
- * that fails, stays up to 20 s to tell ranks that still connect. After the death of a rank rank 0 stays 0.5 s.
+ * that fails, stays up to 20 s to tell ranks that still connect. After a death rank 0 stays 0.5 s.
  */
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
                                          double seconds, enum plait_status own, struct plait_bootstrap **out);
@@ -75,7 +75,7 @@ static inline const struct plait_hosts *plait_hosts_of(const struct plait_nodes 
 
 void plait_nodes_finish(struct plait_nodes *nodes); /* may be zeroed */
 
-/* The first are valid as long as the bootstrap. The second are the caller's, which calls plait_nodes_finish(). */
+/* Valid as long as the bootstrap; or moved to the caller, which then calls plait_nodes_finish(). */
 const struct plait_nodes *plait_bootstrap_nodes(const struct plait_bootstrap *b);
 struct plait_nodes plait_bootstrap_take_nodes(struct plait_bootstrap *b);
 

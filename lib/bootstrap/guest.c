@@ -25,7 +25,7 @@ static void *due(struct plait_guest *g, size_t *bytes)
     return g->text;
 }
 
-/* So few bytes fit into an empty socket buffer: if they do not, the client is no rank. */
+/* So few bytes fit into an empty socket buffer; if not, the client is no rank. */
 static bool send_at_once(int fd, const void *data, size_t bytes)
 {
     return send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;

@@ -53,9 +53,7 @@ bool plait_hosts_add(struct plait_hosts *hosts, const struct sockaddr *address)
     if (kind == 0 || end + 1 + n > sizeof hosts->packed)
         return false;
     memcpy(packed, bytes, n);
-    /*
-     * Bytes 4 to 7 of a link-local address are 0. They carry its scope (the interface's index), which connect() needs.
-     */
+    /* Bytes 4 to 7 of a link-local address are 0: they carry the interface's index, which connect() needs. */
     if (kind == 6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr))
         memcpy(packed + 4, &a->v6.sin6_scope_id, 4);
     for (size_t at = 0; at < end; at += 1 + size_of(hosts->packed[at]))
@@ -255,7 +253,7 @@ static void add(struct text *t, const char *before, const char *what, const char
     }
 }
 
-/* Differs `list` from that of the last call? So each list is logged once. */
+/* True if `list` differs from the last call's, so that each list is logged once. */
 static bool is_new(const char *list)
 {
     static atomic_uint_fast64_t last;

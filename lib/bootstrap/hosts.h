@@ -13,10 +13,7 @@
 
 #define PLAIT_MOST_ADDRESSES 16
 
-/*
- * Packed addresses: each is a byte 4 or 6, then 4 or 16 bytes. A byte 0 ends them. Other programs send these: do not
- * trust them.
- */
+/* Packed addresses: each a byte 4 or 6, then 4 or 16 bytes; a byte 0 ends them. Untrusted: other programs send them. */
 struct plait_hosts {
     unsigned char packed[80];
 };
@@ -30,9 +27,7 @@ union plait_address {
 /* False: no room, another family, or already there. */
 bool plait_hosts_add(struct plait_hosts *hosts, const struct sockaddr *address);
 
-/*
- * Unpack the addresses, with this port; returns how many. Any bytes give at most PLAIT_MOST_ADDRESSES, all well-formed.
- */
+/* Unpack the addresses, with this port; returns how many: at most PLAIT_MOST_ADDRESSES, well-formed for any bytes. */
 unsigned plait_hosts_list(const struct plait_hosts *hosts, uint16_t port,
                           union plait_address out[PLAIT_MOST_ADDRESSES]);
 

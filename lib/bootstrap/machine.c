@@ -20,7 +20,7 @@
 #define TAKEN       'T'         /* rank 0's acknowledgement of a rank */
 #define COMES_AGAIN 2.0         /* seconds that a rank tries again after rank 0 closed its connection */
 #define SILENT_TURN 0.02        /* seconds that a silent connection keeps its slot when all are taken */
-#define OF_LISTENER UINT32_MAX  /* data of the listener's events; a guest's have its index */
+#define OF_LISTENER UINT32_MAX  /* event data of the listener; a guest's is its index */
 
 socklen_t plait_abstract_address(const char *name, size_t n, struct sockaddr_un *out)
 {

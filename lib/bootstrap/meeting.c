@@ -383,7 +383,7 @@ static const char *why_nowhere(int error)
                                   : NULL;
 }
 
-/* Wait 2 s longer than rank 0, so that its error, which names the culprit, arrives. */
+/* Wait 2 s longer than rank 0, so that the error of rank 0, which names the culprit, arrives. */
 static enum plait_status wait_for_all(struct plait_bootstrap *b)
 {
     uint8_t agree = 0;

@@ -21,7 +21,7 @@
     "port used by another job: set MASTER_PORT or TORCHELASTIC_RUN_ID to a value of its own for each job"
 
 struct plait_origin {  /* hashes; 0: not known */
-    uint32_t machine;  /* boot, network and PID namespaces, torchrun's group */
+    uint32_t machine;  /* boot id, network and PID namespaces, torchrun's group */
     uint32_t launcher; /* the process that started the ranks there, or their wrappers */
 };
 

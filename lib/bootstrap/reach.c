@@ -26,7 +26,7 @@
 #define FIRST_PAUSE   0.001 /* seconds between tries of the first port; doubles up to MOST_PAUSE */
 #define OTHER_PAUSE   0.03  /* the same for the other ports, which rank 0 uses only if the first is taken */
 #define MOST_PAUSE    0.1
-#define LONG_PAUSE    1.0  /* seconds, after an answer that is not rank 0's */
+#define LONG_PAUSE    1.0  /* seconds of pause after an answer that is not rank 0's */
 #define BETTER_LIMIT  0.02 /* seconds for a better address to answer after the first answer */
 
 enum state { IDLE, CONNECTING, HAILED, ANSWERED };
@@ -132,8 +132,8 @@ static void find_strange(struct way *w)
 }
 
 /*
- * Rank 0 of another comm. This is expected for a derived id: comms made at the same time, as the pairs of elastic
- * averaging are, use the same ports.
+ * Rank 0 of another comm: a stranger, unless the id is derived. Comms made at the same time, as the pairs of elastic
+ * averaging are, then share the ports.
  */
 static void find_other(struct way *w, const struct plait_tcp_id *id)
 {

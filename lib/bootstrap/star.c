@@ -153,10 +153,7 @@ static enum plait_status collect(struct plait_bootstrap *b, size_t bytes, char *
     return status;
 }
 
-/*
- * The deadline of an exchange. The others wait 2 s longer than rank 0, so that its error, which names the culprit,
- * arrives.
- */
+/* The deadline: 2 s later on the others than on rank 0, whose error names the culprit, so that it arrives. */
 static double patience(const struct plait_bootstrap *b)
 {
     return plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);

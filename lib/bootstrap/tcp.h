@@ -48,7 +48,7 @@ enum plait_status plait_guest_advance(struct plait_guest *guest, const unsigned 
 struct plait_source { /* a host from which guests came */
     union plait_address from;
     unsigned refused, taken;
-    enum plait_refusal worst; /* the last, if ranks may have all of them (may_be_ours()) */
+    enum plait_refusal worst; /* the most suspicious reason; see count_refusal() */
 };
 
 struct plait_tcp_place {
@@ -58,7 +58,7 @@ struct plait_tcp_place {
     unsigned nlistener, nguest, nsource;
     bool full;            /* all ports of the id are in use */
     bool closed;          /* for a moment: no room for more guests */
-    unsigned unspecified; /* connections refused from further hosts */
+    unsigned unspecified; /* connections refused from hosts beyond `sources` */
     struct plait_guest guests[PLAIT_MOST_GUESTS];
     struct plait_source sources[PLAIT_MOST_SOURCES];
 };
