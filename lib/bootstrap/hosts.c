@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #ifndef INT_MAX
-#define INT_MAX __INT_MAX__ /* the next header needs it, and lib/limits.h hides the system's */
+#define INT_MAX __INT_MAX__ /* <linux/ethtool.h> needs it */
 #endif
 #include <linux/ethtool.h>
 
