@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which place an id means, and the whole of a rank's connection. */
+/* Creates and destroys a rank's connection; chooses the rendezvous place that the id names. */
 #include "bootstrap.h"
 
 #include "base/descriptor.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TELL_FOR 2.0 /* seconds that a rank whose place is taken tries to tell others of its job */
+#define TELL_FOR 2.0 /* seconds for a rank whose number another process holds to tell the others */
 
 static void finish(struct plait_bootstrap *b)
 {
@@ -67,7 +67,7 @@ enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint3
         const enum plait_status claimed =
             own == PLAIT_OK ? plait_claim_make(id, rank, here.origin, &here.nodes.claim) : own;
         if (own == PLAIT_OK && claimed != PLAIT_OK && seconds > TELL_FOR)
-            here.limit = TELL_FOR; /* only those who come now can be told */
+            here.limit = TELL_FOR; /* only ranks that connect now can be told */
         own = claimed;
     }
     if (nrank > 1)

@@ -43,7 +43,7 @@ enum plait_status plait_crypto_ready(void)
                       "build it again (meson setup --reconfigure -Dlibsodium=enabled)");
 }
 
-/* Never reached: who uses these has asked first. */
+/* Never reached: callers check plait_crypto_ready() first. */
 void plait_mac(const unsigned char secret[PLAIT_SECRET_BYTES], const char *use, const void *data, size_t bytes,
                unsigned char out[PLAIT_MAC_BYTES])
 {

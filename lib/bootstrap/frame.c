@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define DRIVE_TICK 1e-3 /* seconds between turns of what is pending */
+#define DRIVE_TICK 1e-3 /* seconds between calls of `drive` in a wait */
 
 struct head { /* of every frame */
     int32_t status;
@@ -32,7 +32,7 @@ struct plait_error plait_error_of(enum plait_status status)
 }
 
 static _Thread_local const struct plait_watch *the_watch;
-static _Thread_local bool listens, interrupted; /* interrupted: until the next meeting */
+static _Thread_local bool listens, interrupted; /* interrupted: stays set until the next plait_frame_watch() */
 
 void plait_frame_watch(const struct plait_watch *watch)
 {
@@ -68,7 +68,7 @@ bool plait_frame_dead(int fd)
     struct ucred who;
     socklen_t length = sizeof who;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0) /* 0: not of this name space */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0) /* 0: of another PID namespace */
         return false;
     struct pollfd p = { .fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, who.pid, 0), PLAIT_FOR_RANKS),
                         .events = POLLIN };
@@ -87,7 +87,7 @@ enum plait_status plait_frame_wait(int fd, short events, double until)
         const int n = left > 0 ? poll(&p, 1, (int)((left < most ? left : most) * 1e3) + !dead) : 0;
         if (n > 0)
             return PLAIT_OK;
-        if (n == 0 && (dead || left <= 0)) /* dead: what it had sent was looked for after its death */
+        if (n == 0 && (dead || left <= 0)) /* dead: this poll came after the death, so nothing it had sent is missed */
             return dead ? PLAIT_ERR_PEER : PLAIT_ERR_TIMEOUT;
         if (n < 0 && errno != EINTR)
             return plait_fail_errno(errno, "comm creation: waiting for a message");
@@ -168,7 +168,7 @@ bool plait_is_error(int32_t status)
     return status < PLAIT_OK && strcmp(plait_status_name((enum plait_status)status), "PLAIT_ERR_UNKNOWN") != 0;
 }
 
-/* What follows a head: `bytes` of data, or an error's text. */
+/* The rest of a frame after its head: `bytes` of data, or an error's text. */
 static enum plait_status read_rest(int fd, const struct head *head, void *data, size_t bytes, double until,
                                    struct plait_error *error)
 {
@@ -230,7 +230,7 @@ enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, doub
             if (status != PLAIT_OK)
                 return status;
         } else if (errno == ETOOMANYREFS && plait_clock() < until) {
-            usleep(1000); /* descriptors on the way count against the user's limit until they are received */
+            usleep(1000); /* descriptors in flight count against the user's limit until they are received */
         } else if (errno == EPIPE || errno == ECONNRESET) {
             return PLAIT_ERR_PEER;
         } else if (errno != EINTR) {
@@ -269,7 +269,7 @@ enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double unti
         if (i < n)
             fds[i] = one;
         else
-            plait_descriptor_close(one); /* more than are due */
+            plait_descriptor_close(one); /* more than expected */
     }
     *all = came >= n;
     status = plait_frame_receive(fd, (char *)&head + got, sizeof head - (size_t)got, until);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whole messages on a socket, within a time limit; descriptors only on a Unix socket.
+ * Whole messages on a socket, within a time limit; descriptors on a Unix socket only.
  *
- * Every message is a frame: a status, then bytes. An error's bytes are its text, and it may come in the place of any
- * message: so a rank that fails can always say why, whatever the other end waits for.
+ * Every message is a frame: a status, then bytes. The bytes of an error are its text. An error may arrive in place of
+ * any message, so a rank that fails can always say why, whatever its peer waits for.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_FRAME_H
 #define PLAIT_LIB_BOOTSTRAP_FRAME_H
@@ -16,42 +16,43 @@
 
 #define PLAIT_FRAME_FDS 128 /* descriptors in one message; the kernel allows 253 */
 
-struct plait_error { /* what the other end says instead of what is due */
+struct plait_error { /* sent in place of an expected message */
     enum plait_status status;
     char text[512];
 };
 
 /*
- * What may end the waits of this thread from outside: asked every tick. An error, whose text it has recorded, ends
- * them; it must be neither PLAIT_ERR_TIMEOUT nor PLAIT_ERR_PEER, which are states of a connection.
+ * A reason from outside to end this thread's waits: they call look() every PLAIT_FRAME_TICK. If look() returns an
+ * error, it has recorded the text, and the wait ends. The error must be neither PLAIT_ERR_TIMEOUT nor PLAIT_ERR_PEER,
+ * which are states of a connection.
  */
 struct plait_watch {
     enum plait_status (*look)(const void *context);
     const void *context;
 };
-/* From now on, and an interrupt (plait_interrupt_set()) ends them too; NULL: only that. */
+/* Watch from now on. An interrupt (plait_interrupt_set()) then ends waits too; NULL: only an interrupt does. */
 void plait_frame_watch(const struct plait_watch *watch);
-/* Nothing any more: this rank was told to stop, and has yet to tell others. */
+/* Neither ends waits any more: this rank was told to stop and still has to tell others. */
 void plait_frame_unwatch(void);
 enum plait_status plait_frame_look(void);
 
 /*
- * Nobody else does what is pending in this process meanwhile: the waits of this thread do, by this; NULL: they do not.
+ * This thread's waits call `progress` until it returns false: meanwhile no other thread advances this process's pending
+ * operations. NULL: they no longer do.
  */
 void plait_frame_drive(bool (*progress)(void));
 
-#define PLAIT_FRAME_TICK 0.05 /* seconds between looks for a dead process while waiting */
+#define PLAIT_FRAME_TICK 0.05 /* seconds between checks, in a wait, for a dead process */
 
 /*
- * Is the process that opened the other end dead? Its socket does not tell while a child that it forked has the socket
- * too.
+ * Is the process that opened the other end dead? The socket does not tell: it stays open while a forked child holds it.
  */
 bool plait_frame_dead(int fd);
 
-/* Is this number, which came from another program, an error's? */
+/* Is this number, received from another program, the status of an error? */
 bool plait_is_error(int32_t status);
 
-/* The error of the calling thread, to be told. */
+/* `status` with the calling thread's last error text, to be sent. */
 struct plait_error plait_error_of(enum plait_status status);
 
 /*
@@ -65,13 +66,12 @@ enum plait_status plait_frame_write(int fd, const void *data, size_t bytes, doub
 enum plait_status plait_frame_write_error(int fd, const struct plait_error *error, double until);
 enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, double until);
 
-/* Read a frame of exactly `bytes`, or what the other end says instead: error->status is PLAIT_OK when it is the frame.
- */
+/* Read a frame of exactly `bytes`, or an error in its place: error->status is PLAIT_OK for the frame. */
 enum plait_status plait_frame_read(int fd, void *data, size_t bytes, double until, struct plait_error *error);
 
 /*
- * Read a frame that brings n descriptors. *all is false when this process could not take them all: those that
- * came are in fds, the rest is -1, and the connection goes on.
+ * Read a frame with n descriptors. *all is false when this process had no room for all of them: those that arrived are
+ * in fds, the rest is -1, and the connection stays usable.
  */
 enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double until, struct plait_error *error,
                                        bool *all);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One connection to rank 0, until it has shown that it is a rank. Nothing here waits. */
+/* Rank 0's end of the TCP handshake with one client. No call here waits. */
 #include "tcp.h"
 
 #include "base/status.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* What it is to say next. */
+/* Where the client's next message goes. */
 static void *due(struct plait_guest *g, size_t *bytes)
 {
     switch (g->state) {
@@ -25,7 +25,7 @@ static void *due(struct plait_guest *g, size_t *bytes)
     return g->text;
 }
 
-/* So little fits into an empty socket's buffer, or the guest is none of ours. */
+/* So few bytes fit into an empty socket buffer; if not, the client is no rank. */
 static bool send_at_once(int fd, const void *data, size_t bytes)
 {
     return send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
@@ -36,7 +36,7 @@ static bool says_more(const struct plait_tcp_claim *claim)
     return claim->status != PLAIT_OK;
 }
 
-/* The whole of what was due is here. */
+/* A complete message has arrived. */
 static enum plait_status understand(struct plait_guest *g, const unsigned char *secret, enum plait_refusal *why)
 {
     g->got = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a rank and rank 0 prove to each other over TCP that they have the secret of the id, without saying it.
+ * Mutual authentication over TCP: a rank and rank 0 prove that they know the id's secret, without sending it.
  *
- * Three messages. The rank hails with a nonce; rank 0 answers with its own and a hash over both, keyed with the secret;
- * the rank, which now knows whom it talks to, claims its rank with a hash over everything so far. Roles are part of the
- * hashes, so that none can be sent back, and the nonces, so that none can be used again. Every comm has a secret of its
- * own, so a message of one is nothing in another. What follows on the connection is not protected: see
- * docs/security.md.
+ * A challenge and response in three messages. The rank hails with a nonce. Rank 0 answers with a nonce of its own and a
+ * MAC over both, keyed with the secret. Now the rank has authenticated rank 0 and claims its rank, with a MAC over
+ * everything so far. The MACs cover the role, so none can be reflected, and the nonces, so none can be replayed. Every
+ * comm has a secret of its own, so a message of one comm is worthless in another. Later traffic on the connection is
+ * not protected: see docs/security.md.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_HANDSHAKE_H
 #define PLAIT_LIB_BOOTSTRAP_HANDSHAKE_H
@@ -38,14 +38,14 @@ struct plait_tcp_claim { /* the rank to rank 0; followed by the text of its erro
 };
 
 enum plait_status plait_hail_make(struct plait_hail *out);
-bool plait_hail_is_one(const struct plait_hail *hail); /* else it is a stranger */
+bool plait_hail_is_one(const struct plait_hail *hail); /* false: no Plait client of this version */
 
 enum plait_status plait_answer_make(const unsigned char *secret, const struct plait_hail *hail,
                                     struct plait_answer *out);
 bool plait_answer_is_right(const unsigned char *secret, const struct plait_hail *hail,
                            const struct plait_answer *answer);
 
-/* The hash of a claim whose other fields are there. */
+/* Set the MAC of a claim whose other fields are filled. */
 void plait_tcp_claim_sign(const unsigned char *secret, const struct plait_hail *hail, const struct plait_answer *answer,
                           struct plait_tcp_claim *claim);
 bool plait_tcp_claim_is_right(const unsigned char *secret, const struct plait_hail *hail,

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #ifndef INT_MAX
-#define INT_MAX __INT_MAX__ /* the next header needs it, and lib/limits.h hides the system's */
+#define INT_MAX __INT_MAX__ /* <linux/ethtool.h> needs it */
 #endif
 #include <linux/ethtool.h>
 
@@ -31,7 +31,7 @@ static size_t size_of(unsigned char kind)
     return kind == 4 ? 4 : kind == 6 ? 16 : 0;
 }
 
-/* The end of what is well-formed. */
+/* Bytes of well-formed addresses. */
 static size_t end_of(const struct plait_hosts *hosts)
 {
     size_t at = 0;
@@ -53,7 +53,7 @@ bool plait_hosts_add(struct plait_hosts *hosts, const struct sockaddr *address)
     if (kind == 0 || end + 1 + n > sizeof hosts->packed)
         return false;
     memcpy(packed, bytes, n);
-    /* Bytes 4 to 7 of a link-local address are 0: they hold the interface's number, without which it leads nowhere. */
+    /* Bytes 4 to 7 of a link-local address are 0: they carry the interface's index, which connect() needs. */
     if (kind == 6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr))
         memcpy(packed + 4, &a->v6.sin6_scope_id, 4);
     for (size_t at = 0; at < end; at += 1 + size_of(hosts->packed[at]))
@@ -133,12 +133,12 @@ bool plait_ifname_matches(const char *list, const char *name)
     return exclude;
 }
 
-/* ---- This host's ---------------------------------------------------------------------------------------------- */
+/* ---- Interfaces of this host ---------------------------------------------------------------------------------- */
 
-/* In the order in which others try them. */
+/* In the order in which other ranks try the addresses. */
 enum kind { DEVICE, BRIDGE, LOOPBACK, UNUSABLE };
 
-/* Its driver's answer: /sys may be that of another network name space. */
+/* Ask the driver of the interface: /sys may be that of another network namespace. */
 static bool ask_driver(const char *name, void *question)
 {
     struct ifreq request = { .ifr_data = question };
@@ -179,8 +179,8 @@ bool plait_loopback_is_down(void)
 }
 
 /*
- * Has a bridge a port that is a device, and not only containers' ends? Its ports are named where /sys is this name
- * space's.
+ * Has the bridge a port that is a device, not only ends of containers (veth, tun) or bridges? /sys names the ports if
+ * it is that of this namespace.
  */
 static bool has_real_port(const char *name)
 {
@@ -201,7 +201,7 @@ static bool has_real_port(const char *name)
     return has;
 }
 
-/* Does the default route of IPv4 lead there? */
+/* Does the default route of IPv4 use this interface? */
 static bool has_default_route(const char *name)
 {
     FILE *f = plait_descriptor_stream(open("/proc/net/route", O_RDONLY | O_CLOEXEC), "r");
@@ -237,7 +237,7 @@ static enum kind kind_of(const struct ifaddrs *i, const char **why)
     return DEVICE;
 }
 
-/* Text about several things, cut where there is no room. */
+/* A list as text, cut where there is no room. */
 struct text {
     char *at;
     size_t room;
@@ -253,7 +253,7 @@ static void add(struct text *t, const char *before, const char *what, const char
     }
 }
 
-/* One line for each list in a process. */
+/* True if `list` differs from the last call's, so that each list is logged once. */
 static bool is_new(const char *list)
 {
     static atomic_uint_fast64_t last;
@@ -281,7 +281,7 @@ static bool is_address(const struct ifaddrs *i)
     return i->ifa_addr != NULL && (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6);
 }
 
-/* By its name, not as what an exclusion leaves. */
+/* Does the list select interfaces by name, not by exclusion? */
 static bool is_asked_for(const char *list)
 {
     return list[0] != '\0' && list[0] != '^';
@@ -296,7 +296,7 @@ struct found { /* an address of this host */
     const char *why;
 };
 
-/* By kind, then by speed, then as the system lists them. */
+/* The addresses, by kind, then by speed, then as the system lists them. Returns how many. */
 static unsigned sort_found(const struct ifaddrs *all, struct found out[MOST_FOUND])
 {
     unsigned n = 0;
@@ -307,7 +307,7 @@ static unsigned sort_found(const struct ifaddrs *all, struct found out[MOST_FOUN
             continue;
         f.kind = kind_of(i, &f.why);
         f.speed = f.kind == DEVICE ? speed_of(i->ifa_name) : 0;
-        unsigned k = n < MOST_FOUND ? n++ : n; /* the last is the worst, and may go */
+        unsigned k = n < MOST_FOUND ? n++ : n; /* in a full array the last entry, the worst, is dropped */
         for (; k > 0 && (out[k - 1].kind > f.kind || (out[k - 1].kind == f.kind && out[k - 1].speed < f.speed)); k--)
             if (k < MOST_FOUND)
                 out[k] = out[k - 1];
@@ -317,7 +317,7 @@ static unsigned sort_found(const struct ifaddrs *all, struct found out[MOST_FOUN
     return n;
 }
 
-/* Is this address among them? */
+/* Is the address in `hosts`? */
 static bool is_in(const struct plait_hosts *hosts, const struct sockaddr *address)
 {
     union plait_address all[PLAIT_MOST_ADDRESSES];
@@ -346,7 +346,7 @@ static enum plait_status choose(const struct ifaddrs *all, const char *list, str
         const struct ifaddrs *i = found[k].of;
         const enum kind kind = found[k].kind;
         const bool meant = list[0] == '\0' || plait_ifname_matches(list, i->ifa_name);
-        /* Loopback: where it is asked for by name, or nothing else is there. */
+        /* Loopback is usable if `list` names it or there is no other address. */
         const bool usable = kind < LOOPBACK || (kind == LOOPBACK && (n == 0 || is_asked_for(list)));
         snprintf(name, sizeof name, "%s %s", i->ifa_name,
                  plait_address_text((const union plait_address *)(const void *)i->ifa_addr, false, address));
@@ -378,7 +378,7 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
     return status;
 }
 
-/* ---- For data ------------------------------------------------------------------------------------------------- */
+/* ---- Interfaces for data -------------------------------------------------------------------------------------- */
 
 static bool is_named(const char *devices, const char *name)
 {

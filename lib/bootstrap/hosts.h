@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The addresses under which other hosts may reach this one, and which of its interfaces are meant. */
+/* The addresses at which other hosts may reach this one, and the selection of its interfaces. */
 #ifndef PLAIT_LIB_BOOTSTRAP_HOSTS_H
 #define PLAIT_LIB_BOOTSTRAP_HOSTS_H
 
@@ -13,7 +13,7 @@
 
 #define PLAIT_MOST_ADDRESSES 16
 
-/* Addresses, each a byte 4 or 6 and its 4 or 16 bytes; a byte 0 ends them. It comes from other programs. */
+/* Packed addresses: each a byte 4 or 6, then 4 or 16 bytes; a byte 0 ends them. Untrusted: other programs send them. */
 struct plait_hosts {
     unsigned char packed[80];
 };
@@ -24,10 +24,10 @@ union plait_address {
     struct sockaddr_in6 v6;
 };
 
-/* False when it does not fit, is of another family, or is there already. */
+/* False: no room, another family, or already there. */
 bool plait_hosts_add(struct plait_hosts *hosts, const struct sockaddr *address);
 
-/* The addresses, with this port; how many. Whatever the bytes are, at most PLAIT_MOST_ADDRESSES well-formed ones. */
+/* Unpack the addresses, with this port; returns how many: at most PLAIT_MOST_ADDRESSES, well-formed for any bytes. */
 unsigned plait_hosts_list(const struct plait_hosts *hosts, uint16_t port,
                           union plait_address out[PLAIT_MOST_ADDRESSES]);
 
@@ -38,24 +38,23 @@ bool plait_address_is_loopback(const union plait_address *address);
 #define PLAIT_ADDRESS_TEXT 64
 const char *plait_address_text(const union plait_address *address, bool with_port, char out[PLAIT_ADDRESS_TEXT]);
 
-/* NCCL's syntax, the value of PLAIT_IFNAME: is this interface meant? See the row in config.c. */
+/* Does `list` (PLAIT_IFNAME, in NCCL's syntax) select this interface? See the row in config.c. */
 bool plait_ifname_matches(const char *list, const char *name);
 
 /*
- * The usable addresses of this host on the interfaces that `list` means ("": all that are up, without loopback where
- * there is another; faster devices first, bridges last). The choice and the reason go to the log (info) once per
- * process and list. PLAIT_ERR_CONFIG names what interfaces there are.
+ * This host's usable addresses on the interfaces that `list` selects, faster devices first, bridges last. "" selects
+ * all that are up, loopback only if there is no other. The choice and the reason are logged (info) once per process and
+ * list. PLAIT_ERR_CONFIG names the interfaces of this host.
  */
 enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out);
 
 #define PLAIT_LOOPBACK_IS_DOWN \
     "; the interface lo is down, over which this host's ranks reach its own addresses: ip link set lo up"
-bool plait_loopback_is_down(void); /* even a host's own addresses are reached over it */
+bool plait_loopback_is_down(void); /* a host reaches even its own addresses over loopback */
 
 /*
- * The interfaces for data to other hosts, "eth0,eth1": those that `list` means, if it is not "", else those with an
- * address that is in `met`; "": none. The choice goes to the log (info), a faster interface that is left out too
- * (warning).
+ * The interfaces for data to other hosts, "eth0,eth1"; "": none. If `list` is not "", it selects them; else they are
+ * those with an address in `met`. The choice is logged (info), and a faster interface that is left out (warning).
  */
 #define PLAIT_DEVICES_TEXT 256
 void plait_hosts_devices(const char *list, const struct plait_hosts *met, char out[PLAIT_DEVICES_TEXT]);

@@ -23,7 +23,7 @@ void plait_machine_id_make(const uint64_t hash[2], struct plait_unique_id *out)
             (unsigned long long)hash[1]);
 }
 
-/* ---- Whose ranks may be another job's ------------------------------------------------------------------------ */
+/* ---- Ids that another job may have too ----------------------------------------------------------------------- */
 
 void plait_id_set_unnamed(struct plait_unique_id *id)
 {

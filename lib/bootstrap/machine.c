@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Rank 0 listens under the id's name. Abstract names vanish with their process. Only processes of the same user are let
- * in.
- */
+/* Rank 0 listens on the abstract name in the id. It accepts processes of the same user only. */
 #include "machine.h"
 
 #include "base/clock.h"
@@ -20,10 +17,10 @@
 #include <unistd.h>
 
 #define MAGIC       0x504c4149u /* "PLAI" */
-#define TAKEN       'T'         /* rank 0 to a rank that it has taken in */
-#define COMES_AGAIN 2.0         /* seconds for rank 0 to be there again, after it had closed a connection */
-#define SILENT_TURN 0.02        /* seconds that a silent connection keeps its place when all are taken */
-#define OF_LISTENER UINT32_MAX  /* an event's number; else a guest's index */
+#define TAKEN       'T'         /* rank 0's acknowledgement of a rank */
+#define COMES_AGAIN 2.0         /* seconds that a rank tries again after rank 0 closed its connection */
+#define SILENT_TURN 0.02        /* seconds that a silent connection keeps its slot when all are taken */
+#define OF_LISTENER UINT32_MAX  /* event data of the listener; a guest's is its index */
 
 socklen_t plait_abstract_address(const char *name, size_t n, struct sockaddr_un *out)
 {
@@ -44,7 +41,7 @@ bool plait_is_this_user(int fd, int *pid)
     return who.uid == geteuid();
 }
 
-/* ---- Connections that have not said who they are ------------------------------------------------------------- */
+/* ---- Connections that have not yet named their rank ---------------------------------------------------------- */
 
 static void watch(int door, int fd, uint32_t of, int how)
 {
@@ -62,8 +59,8 @@ static void send_away(struct plait_machine_place *p, struct plait_local_guest *g
 }
 
 /*
- * Take in what has come. PLAIT_IN_PROGRESS: more is to come; PLAIT_OK: it is a rank; PLAIT_ERR_PEER: it is none, or has
- * left.
+ * Read the bytes that have arrived. PLAIT_IN_PROGRESS: more are to come; PLAIT_OK: a rank; PLAIT_ERR_PEER: no rank, or
+ * it has left.
  */
 static enum plait_status hear(struct plait_local_guest *g)
 {
@@ -89,7 +86,10 @@ static enum plait_status hear(struct plait_local_guest *g)
     }
 }
 
-/* A free place; else that of the oldest connection, once it has had its turn. NULL: not yet. */
+/*
+ * A free slot, else that of the oldest connection, once SILENT_TURN old. NULL: none yet. full: no descriptor is left,
+ * so a free slot does not help.
+ */
 static struct plait_local_guest *make_room(struct plait_machine_place *p, bool full)
 {
     struct plait_local_guest *oldest = NULL;
@@ -120,7 +120,7 @@ static enum plait_status welcome(struct plait_machine_place *p, int door)
     struct plait_local_guest *g = make_room(p, false);
     int pid;
 
-    if (g == NULL) /* it waits in the kernel */
+    if (g == NULL) /* the connection waits in the backlog */
         return PLAIT_OK;
     const int fd = plait_descriptor_keep(accept4(p->listener, NULL, NULL, SOCK_CLOEXEC), PLAIT_FOR_RANKS);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && has_guests(p)) {
@@ -153,7 +153,7 @@ static int open_door(struct plait_place *place, const struct plait_bootstrap *b,
         plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), PLAIT_FOR_RANKS);
     if (p->listener >= 0)
         door = plait_descriptor_keep(epoll_create1(EPOLL_CLOEXEC),
-                                     PLAIT_FOR_RANKS); /* before there is a name, so that nobody comes in vain */
+                                     PLAIT_FOR_RANKS); /* before bind(), so that no rank connects in vain */
     if (door >= 0 && bind(p->listener, (const struct sockaddr *)&p->address, p->length) == 0 &&
         listen(p->listener, (int)b->nrank) == 0) {
         const int spare = plait_descriptor_keep(fcntl(p->listener, F_DUPFD_CLOEXEC, 0), PLAIT_FOR_RANKS);
@@ -162,7 +162,7 @@ static int open_door(struct plait_place *place, const struct plait_bootstrap *b,
             watch(door, p->listener, OF_LISTENER, EPOLL_CTL_ADD);
             return door;
         }
-        plait_descriptor_close(door); /* the one descriptor that is left is for those who come: one at a time */
+        plait_descriptor_close(door); /* the one descriptor left is for connections, one at a time */
         return p->listener;
     }
     const int error = errno;
@@ -173,7 +173,7 @@ static int open_door(struct plait_place *place, const struct plait_bootstrap *b,
     return -1;
 }
 
-/* True once it has said which rank it is and hears that it is taken. */
+/* True once the client has named its rank and is acknowledged. */
 static bool listen_to(struct plait_machine_place *p, int door, struct plait_local_guest *g)
 {
     const char taken = TAKEN;
@@ -190,7 +190,7 @@ static bool listen_to(struct plait_machine_place *p, int door, struct plait_loca
     return true;
 }
 
-/* It is no guest any more, but a rank. */
+/* Move the connection from the guests to the ranks. */
 static void hand_over(struct plait_local_guest *g, struct plait_hello *hello, struct plait_error *verdict, int *out)
 {
     *hello = g->said.hello;
@@ -200,7 +200,7 @@ static void hand_over(struct plait_local_guest *g, struct plait_hello *hello, st
     g->fd = -1;
 }
 
-/* All that rank 0 has open for those who come. */
+/* Are the descriptors at which ranks connect still the library's? */
 static enum plait_status check_open(const struct plait_machine_place *p, int door)
 {
     enum plait_status status = plait_descriptor_check(door);
@@ -225,7 +225,7 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
     const int n = alone ? 0 : epoll_wait(door, events, 16, 0);
     enum plait_status status = alone ? welcome(p, -1) : PLAIT_OK;
 
-    (void)until; /* nothing waits for long */
+    (void)until; /* waits PLAIT_TELL at most */
     if (alone && status == PLAIT_OK && p->guests[0].fd >= 0) {
         plait_frame_wait(p->guests[0].fd, POLLIN, plait_clock() + PLAIT_TELL);
         if (listen_to(p, -1, &p->guests[0]))
@@ -233,7 +233,7 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
         else if (p->guests[0].fd >= 0)
             send_away(p, &p->guests[0]);
     }
-    for (int i = 0; i < n && status == PLAIT_OK && *out < 0; i++) { /* those that are left come again */
+    for (int i = 0; i < n && status == PLAIT_OK && *out < 0; i++) { /* epoll reports the remaining events again */
         const uint32_t of = events[i].data.u32;
         struct plait_local_guest *g = of < PLAIT_MOST_LOCAL_GUESTS ? &p->guests[of] : NULL;
         if (g == NULL)
@@ -279,14 +279,14 @@ static bool keeps(const struct plait_place *place, int door, int fd)
     const struct plait_machine_place *p = (const struct plait_machine_place *)place;
     bool kept = fd == door || fd == p->listener;
 
-    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++) /* ranks that have come, and are to be told */
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++) /* connected ranks, which are still to be told */
         kept |= fd == p->guests[i].fd;
     return kept;
 }
 
 /* ---- The others ------------------------------------------------------------------------------------------ */
 
-/* Connect to rank 0, once it is there. */
+/* Connect to rank 0 as soon as rank 0 listens. */
 static enum plait_status find_rank_0(const struct plait_machine_place *p, const struct plait_bootstrap *b, int fd,
                                      double until)
 {
@@ -315,7 +315,7 @@ static enum plait_status find_rank_0(const struct plait_machine_place *p, const 
                             pid);
 }
 
-/* Say who this is. PLAIT_ERR_PEER: rank 0 closed the connection before it took this rank in. */
+/* Send rank and verdict. PLAIT_ERR_PEER: rank 0 closed the connection before it acknowledged them. */
 static enum plait_status introduce(int fd, const struct plait_bootstrap *b, const struct plait_error *verdict,
                                    double until)
 {

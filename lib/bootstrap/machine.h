@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes and threads of one machine, over a Unix socket in the abstract name space.
+ * Rendezvous of processes and threads of one machine, over a Unix socket in the abstract namespace.
  *
- * Every process of this user can connect. So rank 0 never waits for one connection: a connection counts only once it
- * has said which rank it is, and at most PLAIT_MOST_LOCAL_GUESTS others are open. A rank whose connection was closed
- * before rank 0 has acknowledged it comes again.
+ * Every process of this user can connect, so rank 0 never waits for one connection. A connection counts only once it
+ * has named its rank; at most PLAIT_MOST_LOCAL_GUESTS others are open. If a connection closes before rank 0 has
+ * acknowledged it, the rank connects again.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_MACHINE_H
 #define PLAIT_LIB_BOOTSTRAP_MACHINE_H
@@ -16,16 +16,16 @@
 
 #define PLAIT_MOST_LOCAL_GUESTS 16
 
-struct plait_local_guest { /* a connection that has not yet said which rank it is */
+struct plait_local_guest { /* a connection that has not yet named its rank */
     int fd;                /* -1: none */
     int pid;
     double since;
-    size_t got; /* bytes of `said` and the text */
+    size_t got; /* bytes received of `said` and `text` */
     struct plait_local_hello {
         uint32_t magic;
         struct plait_hello hello;
         int32_t status; /* the rank's verdict */
-        uint32_t bytes; /* of its text */
+        uint32_t bytes; /* of `text` */
     } said;
     char text[sizeof((struct plait_error *)0)->text];
 };
@@ -34,16 +34,16 @@ struct plait_machine_place {
     struct plait_place place;
     int listener;
     unsigned refused; /* connections */
-    int stranger;     /* process of the last one */
+    int stranger;     /* process of the last refused connection */
     struct plait_local_guest guests[PLAIT_MOST_LOCAL_GUESTS];
     struct sockaddr_un address;
     socklen_t length;
 };
 
-/* An abstract name, which vanishes with the socket that has it. */
+/* An abstract address. The name vanishes with the socket bound to it. */
 socklen_t plait_abstract_address(const char *name, size_t n, struct sockaddr_un *out);
 
-/* Is the process at the other end of a Unix socket one of this user? *pid is its. */
+/* Does the peer of a Unix socket belong to this user? *pid is the peer's process. */
 bool plait_is_this_user(int fd, int *pid);
 
 /* `name`: n bytes, fewer than sun_path holds. */

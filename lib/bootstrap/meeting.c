@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the ranks meet at a place: rank 0 lets the others in and tells them when all are here.
+ * The rendezvous: rank 0 accepts the others as clients and tells them when all have connected.
  *
- * Rank 0 watches everyone who has come: a rank that says it failed, or whose socket closes because it left or died,
- * ends the meeting at once for all who are there. Those who come later are told too, for MOST_LINGER; after a death
- * for DEATH_LINGER only, as the ranks that the process would still have brought never come, and nobody knows which
- * those are.
+ * Rank 0 watches every connected rank. A rank that reports a failure, or whose socket closes, ends the rendezvous at
+ * once for all connected ranks. Ranks that connect later are told too, for MOST_LINGER seconds. After a death it is
+ * DEATH_LINGER: the dead process may have had more ranks, which never come, and nobody knows which.
  */
 #include "machine.h"
 #include "place.h"
@@ -24,10 +23,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_LINGER  20.0 /* seconds that a rank that has failed stays for others */
-#define OTHERS_COME  2.0  /* of them, for ranks of another job, once as many have been told as there are of its own */
-#define LOOK_EVERY   0.1  /* seconds between looks for another process with this rank */
-#define DEATH_LINGER 0.5  /* seconds that rank 0 stays when another has died: it is to know within one, too */
+#define MOST_LINGER  20.0 /* seconds that a failed rank stays to tell others */
+#define OTHERS_COME  2.0  /* seconds of these for ranks of another job, once as many ranks as this job has were told */
+#define LOOK_EVERY   0.1  /* seconds between checks for another process with this rank */
+#define DEATH_LINGER 0.5  /* seconds that rank 0 stays after a death: its own caller is to know within 1 s, too */
 
 enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const char *why)
 {
@@ -52,7 +51,7 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
     }
 }
 
-/* Who is at the other end, for people. */
+/* The peer's address or process, for error texts. */
 static const char *end_of(int fd, char text[PLAIT_ADDRESS_TEXT])
 {
     union plait_address a = { .any.sa_family = AF_UNSPEC };
@@ -76,7 +75,7 @@ static enum plait_status refuse_twin(const struct plait_bootstrap *b, uint32_t r
                       end_of(fd, second), b->launched ? "; " PLAIT_OTHER_JOB : "");
 }
 
-/* A rank that has come and shares the machine, but not the launcher; nrank: none. */
+/* A connected rank with the same machine and another launcher; nrank: none. */
 static uint32_t find_other_origin(const struct plait_bootstrap *b, struct plait_origin origin)
 {
     uint32_t r = 0;
@@ -86,7 +85,7 @@ static uint32_t find_other_origin(const struct plait_bootstrap *b, struct plait_
     return r;
 }
 
-/* Let a rank in. An error of its own, or in what it says of itself, ends the meeting. */
+/* Accept a rank. An error of its own, or a mismatch in its hello, ends the rendezvous. */
 static enum plait_status let_in(struct plait_bootstrap *b, int fd, const struct plait_hello *hello,
                                 const struct plait_error *verdict, uint32_t *joined)
 {
@@ -139,7 +138,7 @@ static enum plait_status say_who_is_missing(const struct plait_bootstrap *b, con
                       b->nrank - joined, b->nrank, b->limit, text, why);
 }
 
-/* plait_star_poll(), until another process has this rank, too. */
+/* plait_star_poll() that also fails when another process claims this rank. */
 static enum plait_status wait_for_news(struct plait_bootstrap *b, double until)
 {
     for (;;) {
@@ -154,8 +153,10 @@ static enum plait_status wait_for_news(struct plait_bootstrap *b, double until)
     }
 }
 
-/* One step of the meeting: somebody comes, or somebody who has come is gone. Who has come says nothing more until all
- * are here. */
+/*
+ * One step: a rank connects, or a connected rank is lost. A connected rank sends nothing until all have connected, so
+ * an event on its socket means that it is lost.
+ */
 static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_place *place, uint32_t *joined, double until)
 {
     const enum plait_status status = wait_for_news(b, until);
@@ -170,7 +171,7 @@ static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_place
     return b->peers[0].revents != 0 ? admit(b, place, joined, until) : PLAIT_OK;
 }
 
-/* A process that died may have had more ranks than those that it brought. */
+/* Name the missing ranks, too: some may have been in the process that died. */
 static void add_missing(const struct plait_bootstrap *b, struct plait_error *death)
 {
     const size_t n = strlen(death->text);
@@ -183,26 +184,26 @@ static void add_missing(const struct plait_bootstrap *b, struct plait_error *dea
 
 /* ---- Telling ---------------------------------------------------------------------------------------- */
 
-/* How long a rank still tells others why: not longer than it would have waited for them. */
+/* Seconds that a failed rank tells others why: at most the time for which it would have waited for them. */
 static double linger(const struct plait_bootstrap *b, enum plait_status why)
 {
-    const bool seen_by_all = why == PLAIT_ERR_PEER || why == PLAIT_ERR_FAILED; /* those who come will see it, too */
+    const bool seen_by_all = why == PLAIT_ERR_PEER || why == PLAIT_ERR_FAILED; /* later ranks see it themselves */
     const double most = why == PLAIT_ERR_TIMEOUT ? 0 : seen_by_all ? DEATH_LINGER : MOST_LINGER;
 
-    return b->limit > 0 && b->limit < most ? b->limit : most; /* limit 0: it could not be read */
+    return b->limit > 0 && b->limit < most ? b->limit : most; /* limit 0: the time limit could not be read */
 }
 
-/* Tell those who still come. False when this process has no descriptor to let them in. */
+/* Tell ranks that still connect. False when this process has no descriptor to accept them. */
 static bool refuse(const struct plait_bootstrap *b, struct plait_place *place, int door, uint32_t *told,
                    const struct plait_error *why, double until)
 {
     struct plait_error verdict;
     struct plait_hello hello;
 
-    /* All ranks of two jobs with one id come here. */
+    /* Two jobs have this id, and all ranks of both connect here. */
     const bool twice = b->launched && why->status == PLAIT_ERR_MISMATCH;
 
-    double last = 0; /* for the other job's; 0: fewer have been told than there are of this rank's */
+    double last = 0; /* deadline for the other job's ranks; 0: fewer ranks have been told than this job has */
 
     for (uint32_t expected = (twice ? 2 : 1) * b->nrank; *told < expected;) {
         int fd;
@@ -224,13 +225,13 @@ static bool refuse(const struct plait_bootstrap *b, struct plait_place *place, i
 }
 
 /*
- * A process that is out of descriptors tells the others from a thread with a table of its own: a copy, in which there
- * is room once some are closed.
+ * A process without free descriptors tells the others from a thread with a descriptor table of its own (unshare()). The
+ * table is a copy, which has room once the thread has closed some.
  */
 struct apart {
     struct plait_bootstrap *b;
     struct plait_place *place;
-    int door; /* -1: none yet, and on all ranks but 0 */
+    int door; /* -1: not open yet, and on all ranks but 0 */
     uint32_t told;
     struct plait_error why;
 };
@@ -245,7 +246,7 @@ static void *speak(void *arg)
     if (unshare(CLONE_FILES) != 0)
         return NULL;
     plait_descriptors_apart();
-    for (fd = 0; fd < 1024; fd++) /* of this thread's copies only; standard error may be written to */
+    for (fd = 0; fd < 1024; fd++) /* closes this thread's copies only; keeps standard error for messages */
         if (fd != STDERR_FILENO && (a->door < 0 || !a->place->keeps(a->place, a->door, fd)))
             plait_descriptor_close(fd);
     if (host && a->door < 0)
@@ -269,8 +270,7 @@ static void tell_apart(struct apart *apart)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* The meeting has failed. Those who are here learn why and are let go, which frees their descriptors; then the others.
- */
+/* End a failed rendezvous. Connected ranks are told first and hung up, which frees descriptors to accept the others. */
 static void break_up(struct plait_bootstrap *b, struct plait_place *place, int door, uint32_t told,
                      const struct plait_error *why)
 {
@@ -285,7 +285,7 @@ static void break_up(struct plait_bootstrap *b, struct plait_place *place, int d
         tell_apart(&apart);
 }
 
-/* This rank has not even a socket. */
+/* This rank could not open a socket. */
 static enum plait_status fail_apart(struct plait_bootstrap *b, struct plait_place *place, enum plait_status status)
 {
     const struct plait_error mine = plait_error_of(status);
@@ -295,7 +295,7 @@ static enum plait_status fail_apart(struct plait_bootstrap *b, struct plait_plac
     return plait_fail(status, "%s", mine.text);
 }
 
-/* ---- The whole meeting ----------------------------------------------------------------------------- */
+/* ---- The whole rendezvous -------------------------------------------------------------------------- */
 
 static bool all_agree(const struct plait_bootstrap *b)
 {
@@ -327,7 +327,8 @@ static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_place 
 }
 
 /*
- * Is there room for the others' sockets? Later each may share some, of which the first come in the place of the door's.
+ * Is there room for the others' sockets? Later each rank may share PLAIT_COMM_SHARES more. Some of these take the place
+ * of the descriptors at which ranks connected.
  */
 static enum plait_status check_room(const struct plait_bootstrap *b, const struct plait_place *place, int door)
 {
@@ -364,7 +365,7 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
             add_missing(b, &mine);
         const bool stopped = !failed && plait_frame_look() != PLAIT_OK;
         const struct plait_error why = failed || stopped ? plait_star_own_error(b, status) : mine;
-        plait_frame_unwatch(); /* those who come now are told all the same */
+        plait_frame_unwatch(); /* ranks that connect now are told all the same */
         break_up(b, place, door, joined, &why);
         plait_fail(status, "%s", mine.text);
     }
@@ -373,9 +374,7 @@ static enum plait_status host(struct plait_bootstrap *b, struct plait_place *pla
     return status;
 }
 
-/*
- * What rank 0 can do nothing about, and the others cannot be told of: they look for it elsewhere. NULL: something else.
- */
+/* Errors of which rank 0 cannot tell the others, as they look for it elsewhere. NULL: another error. */
 static const char *why_nowhere(int error)
 {
     return error == EADDRNOTAVAIL ? "no address of the id is one of this host; rank 0 must be on the host where the id "
@@ -384,7 +383,7 @@ static const char *why_nowhere(int error)
                                   : NULL;
 }
 
-/* Rank 0 has had its own wait by then, so that its error, which names the culprit, arrives. */
+/* Wait 2 s longer than rank 0, so that the error of rank 0, which names the culprit, arrives. */
 static enum plait_status wait_for_all(struct plait_bootstrap *b)
 {
     uint8_t agree = 0;
@@ -404,7 +403,7 @@ static enum plait_status attend(struct plait_bootstrap *b, struct plait_place *p
 
     if (own == PLAIT_OK && status != PLAIT_OK) {
         const enum plait_status stopped = plait_frame_look();
-        if (stopped != PLAIT_OK) { /* before it had come: rank 0 would miss it until the end of the time */
+        if (stopped != PLAIT_OK) { /* connect to say so: rank 0 would wait for this rank until its limit */
             plait_frame_unwatch();
             plait_hang_up(b->root);
             b->root = -1;
@@ -427,9 +426,9 @@ static enum plait_status open_and_host(struct plait_bootstrap *b, struct plait_p
     enum plait_status status = own;
 
     if (door < 0 && status == PLAIT_OK)
-        status = plait_frame_look(); /* it may have been told to stop */
+        status = plait_frame_look(); /* this rank may have been told to stop */
     if (door < 0 &&
-        error == EADDRINUSE) { /* the other rank 0 tells all who come there, and so does each of its ranks */
+        error == EADDRINUSE) { /* tell the other rank 0, as each of its ranks does: it tells all that connect */
         if (status == PLAIT_OK)
             status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank 0, or the id is used twice%s",
                                 b->launched ? "; " PLAIT_OTHER_JOB : "");

@@ -15,26 +15,26 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define CONNECT_LIMIT 10.0 /* seconds in which who has bound the name listens */
+#define CONNECT_LIMIT 10.0 /* seconds for the leader, which has bound the name, to listen */
 
-struct view { /* what each rank tells all */
+struct view { /* what each rank sends to all */
     uint32_t leader;
     struct plait_hosts hosts;
-    struct plait_hosts from, to; /* ends of the connection by which it met rank 0, an address each; of rank 0 none */
+    struct plait_hosts from, to; /* local and remote address of the connection to rank 0; empty on rank 0 */
 };
 
-struct finding { /* a rank's part */
+struct finding { /* one rank's state while it finds its node */
     struct plait_bootstrap *b;
     struct plait_node *node;
     struct plait_nodes nodes;
     struct view own, *all; /* [nrank] */
-    int *fds;              /* [nrank] leader: connection to each rank of the node; -1 */
+    int *fds;              /* [nrank] leader: connection to each rank of the node; else -1 */
     int listener;          /* leader; else -1 */
-    int upward;            /* the others: to the leader */
+    int upward;            /* the others: connection to the leader */
     char ifname[sizeof((struct plait_config *)0)->ifname];
 };
 
-/* A descriptor that tells whose it is. */
+/* A memfd with the rank in it, so that the leader can check what it was passed. */
 static int make_proof(uint32_t rank)
 {
     const int fd = plait_descriptor_keep(memfd_create("plait-node", MFD_CLOEXEC), PLAIT_FOR_RANKS);
@@ -52,7 +52,7 @@ static bool proves(int fd, uint32_t rank)
     return pread(fd, &there, sizeof there, 0) == sizeof there && there == rank;
 }
 
-/* ---- Before the first exchange: leaders listen, the others have said who they are ------------------------------ */
+/* ---- Before the first allgather: leaders listen, the others have sent rank and descriptor ---------------------- */
 
 static enum plait_status introduce(struct finding *f)
 {
@@ -163,7 +163,7 @@ static enum plait_status prepare(struct finding *f, const struct plait_tcp_id *i
     return find_leader(f, id);
 }
 
-/* ---- Before the second: leaders have seen who can pass them a descriptor ------------------------------------ */
+/* ---- Before the second: leaders know which ranks can pass them a descriptor --------------------------------- */
 
 /* One connection of the backlog. Strangers are dropped. */
 static enum plait_status receive_one(struct finding *f, int fd)
@@ -172,7 +172,7 @@ static enum plait_status receive_one(struct finding *f, int fd)
     uint32_t rank;
     int proof = -1, pid;
     bool came = false;
-    const double until = plait_clock() + PLAIT_TELL; /* it has been sent */
+    const double until = plait_clock() + PLAIT_TELL; /* the rank sent it before the first allgather */
 
     if (!plait_is_this_user(fd, &pid) || plait_frame_read(fd, &rank, sizeof rank, until, &error) != PLAIT_OK ||
         error.status != PLAIT_OK || rank >= f->b->nrank || f->fds[rank] >= 0 || rank == f->b->rank ||
@@ -193,7 +193,7 @@ static enum plait_status receive_all(struct finding *f)
 {
     enum plait_status status = PLAIT_OK;
 
-    while (status == PLAIT_OK || status == PLAIT_ERR_PEER) { /* who has left is seen by rank 0 */
+    while (status == PLAIT_OK || status == PLAIT_ERR_PEER) { /* rank 0 notices a rank that has left */
         const int fd = plait_descriptor_keep(accept4(f->listener, NULL, NULL, SOCK_CLOEXEC), PLAIT_FOR_RANKS);
         if (fd < 0 && errno == EAGAIN)
             return PLAIT_OK;
@@ -205,7 +205,7 @@ static enum plait_status receive_all(struct finding *f)
     return status;
 }
 
-/* The leader's answer: its rank. A leader that gives none has failed, which it tells in the exchange that follows. */
+/* Read the leader's rank. A leader that sends none has failed, and reports this in the next allgather. */
 static void hear_leader(struct finding *f)
 {
     const double until = plait_clock() + f->b->limit;
@@ -216,9 +216,9 @@ static void hear_leader(struct finding *f)
         f->own.leader = UINT32_MAX;
 }
 
-/* ---- After it ------------------------------------------------------------------------------------------------ */
+/* ---- After the second ---------------------------------------------------------------------------------------- */
 
-/* Every rank sees the same, and comes to the same answer. */
+/* All ranks check the same data, so all come to the same result. */
 static enum plait_status check_leaders(const struct finding *f)
 {
     for (uint32_t r = 0; r < f->b->nrank; r++)
@@ -227,7 +227,7 @@ static enum plait_status check_leaders(const struct finding *f)
     return PLAIT_OK;
 }
 
-/* Those who name the same leader share a node. */
+/* Ranks with the same leader share a node. */
 static void number_nodes(struct finding *f)
 {
     struct plait_nodes *nodes = &f->nodes;
@@ -254,8 +254,8 @@ static void add_all(struct plait_hosts *to, const struct plait_hosts *from)
 }
 
 /*
- * Addresses of this host at which its ranks met others are proven: where rank 0 is those at which ranks of other nodes
- * found it, elsewhere those from which its ranks did.
+ * Data uses addresses that are known to work. On rank 0's node these are the ones at which ranks of other nodes reached
+ * rank 0; on another node, the ones from which its own ranks did.
  */
 static void find_devices(struct finding *f)
 {

@@ -19,9 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_WRAPPERS 16  /* shells and the like between a launcher and its rank */
-#define ENDS_WITHIN   500 /* milliseconds for an earlier process of the rank, which is ending, to be gone */
-#define SAYS_WITHIN   100 /* milliseconds for who wants its name to say by whom it was started: it does so at once */
+#define MOST_WRAPPERS 16  /* processes, such as shells, between a launcher and its rank */
+#define ENDS_WITHIN   500 /* ms for an earlier process of the rank, which is exiting, to be gone */
+#define SAYS_WITHIN   100 /* ms for a process that wants the name to send its origin, which it does on connecting */
 
 /* ---- Who started this process --------------------------------------------------------------------------------- */
 
@@ -35,12 +35,12 @@ static size_t read_some(const char *path, char *out, size_t room)
     return n > 0 ? (size_t)n : 0;
 }
 
-struct said { /* by one launcher, to a process */
+struct said { /* by one launcher's variables, to a process */
     bool rank;
-    uint32_t nrank; /* 0: nothing */
+    uint32_t nrank; /* 0: not said */
 };
 
-/* "NAME=value", as the process started with it. */
+/* Record one "NAME=value" of a process's initial environment. */
 static void note(const char *variable, struct said said[PLAIT_NLAUNCHER])
 {
     const char *value = strchr(variable, '=');
@@ -56,8 +56,8 @@ static void note(const char *variable, struct said said[PLAIT_NLAUNCHER])
 }
 
 /*
- * Did a launcher start this process as one of so many, as it does a wrapper of a rank? One that was started as one of
- * other many may start ranks itself.
+ * Did a launcher start this process as one of nrank? Then it is a wrapper of a rank. A process that was started as one
+ * of another number may start ranks itself.
  */
 static bool is_a_ranks(long pid, uint32_t nrank)
 {
@@ -82,7 +82,7 @@ static bool is_a_ranks(long pid, uint32_t nrank)
     return one && !others;
 }
 
-/* Does what started exactly these ranks name them, so that no others have their id? */
+/* Did a launcher other than torchrun start exactly these ranks and name them? Then no other job has their id. */
 static bool is_named(uint32_t nrank)
 {
     for (unsigned i = 0; i < PLAIT_NLAUNCHER; i++) {
@@ -97,7 +97,7 @@ static bool is_named(uint32_t nrank)
     return false;
 }
 
-/* Of its /proc/PID/stat, whose second field is a name with anything in it. */
+/* Read /proc/PID/stat. Its second field is a name that may have any character in it, so start after the last ')'. */
 static bool read_stat(long pid, long *parent, unsigned long long *start)
 {
     char path[64], text[1024];
@@ -117,7 +117,7 @@ static uint32_t short_hash(uint64_t hash)
     return h != 0 ? h : 1;
 }
 
-/* The nearest ancestor that is no rank's. 0: it has ended, or cannot be seen. */
+/* The nearest ancestor that wraps no rank. 0: it has ended, or is not visible. */
 static uint32_t find_launcher(uint32_t nrank)
 {
     struct {
@@ -134,7 +134,7 @@ static uint32_t find_launcher(uint32_t nrank)
     return 0;
 }
 
-/* Torchrun's agents may be several on one host, each with its group of ranks. */
+/* Hash with the group: torchrun may have several agents on one host, each with its group of ranks. */
 static uint32_t find_machine(void)
 {
     static const char *const spaces[] = { "/proc/self/ns/net", "/proc/self/ns/pid" };
@@ -204,19 +204,19 @@ static enum plait_status refuse_claim(uint32_t rank, int pid)
                       rank, pid, (int)getpid());
 }
 
-/* Say who wants the name. False: its holder is gone, or ends. */
+/* Tell the holder of the name who wants it. False: the holder is gone or exiting. */
 static bool is_held(const struct sockaddr_un *address, socklen_t length, struct plait_origin own, int *pid)
 {
     const int fd = open_socket();
     bool held = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
 
     if (held && plait_is_this_user(fd, pid) && *pid != getpid()) {
-        struct pollfd p = { .fd = fd, .events = POLLIN }; /* a holder that ends hangs up without a word */
+        struct pollfd p = { .fd = fd, .events = POLLIN }; /* a holder that exits hangs up without a word */
         char word;
         send(fd, &own, sizeof own, MSG_NOSIGNAL | MSG_DONTWAIT);
         const bool silent = poll(&p, 1, ENDS_WITHIN) <= 0;
         held = silent || recv(fd, &word, 1, MSG_DONTWAIT) == 1;
-        if (silent && plait_frame_dead(fd)) /* a child that it forked has the name still */
+        if (silent && plait_frame_dead(fd)) /* a forked child still holds the name */
             *pid = 0;
     } else {
         *pid = 0;
@@ -225,7 +225,7 @@ static bool is_held(const struct sockaddr_un *address, socklen_t length, struct 
     return held;
 }
 
-/* A claim is a guard: where there is no socket for it the ranks meet without. */
+/* A claim is only a guard: a rank without a socket for it still meets the others. */
 enum plait_status plait_claim_make(const struct plait_unique_id *id, uint32_t rank, struct plait_origin own,
                                    struct plait_rank_claim *out)
 {
@@ -246,7 +246,7 @@ enum plait_status plait_claim_make(const struct plait_unique_id *id, uint32_t ra
     return pid > 0 ? refuse_claim(rank, pid) : PLAIT_OK;
 }
 
-/* Where the ranks of this comm were all started by one process, one that another started is none of them. */
+/* Did one process start all ranks of this comm, and another one the process at `fd`? Then that is none of them. */
 static bool is_strange(const struct plait_rank_claim *claim, int fd)
 {
     struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -264,7 +264,7 @@ enum plait_status plait_claim_check(const struct plait_rank_claim *claim, uint32
          claim->fd > 0 && status == PLAIT_OK && plait_descriptor_is_ours(claim->fd) &&
          (fd = plait_descriptor_keep(accept4(claim->fd, NULL, NULL, SOCK_CLOEXEC), PLAIT_FOR_RANKS)) >= 0;) {
         if (plait_is_this_user(fd, &pid) && pid != getpid()) {
-            send(fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* it does not take this rank's place */
+            send(fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); /* tell it that the name is held */
             if (is_strange(claim, fd))
                 plait_log(PLAIT_LOG_INFO, "process %d wanted to be rank %u, too, and was refused: %s", pid, rank,
                           PLAIT_OTHER_JOB);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Where the ranks of an id meet: how rank 0 opens a door, and how the others come through it. What happens then is the
- * same everywhere (meeting.c).
- */
+/* A rendezvous place: how rank 0 listens and how the others connect. meeting.c does the rest, for all places alike. */
 #ifndef PLAIT_LIB_BOOTSTRAP_PLACE_H
 #define PLAIT_LIB_BOOTSTRAP_PLACE_H
 
@@ -15,38 +12,38 @@ struct plait_hello { /* what a rank says of itself */
 };
 
 struct plait_place {
-    /* Rank 0: a descriptor that is readable when there may be somebody to take; -1 and errno. */
+    /* Rank 0: listen. Returns the door, readable when a connection may be ready for take(); or -1 and errno. */
     int (*open)(struct plait_place *place, const struct plait_bootstrap *b, double until);
 
     /*
-     * Take one who has come: hello and verdict are filled. *out is -1 when it is nobody or a stranger, who is dropped,
-     * and on errors; PLAIT_ERR_PEER: one of ours ended before it had said who it is.
+     * Take one rank: fills hello and verdict, and *out with its socket. *out is -1 when no rank is ready, when a
+     * stranger was dropped, and on errors. PLAIT_ERR_PEER: a rank ended before it had named itself.
      */
     enum plait_status (*take)(struct plait_place *place, int door, struct plait_hello *hello,
                               struct plait_error *verdict, double until, int *out);
     void (*close)(struct plait_place *place, int door);
 
     /*
-     * For rank 0's error: who was not let in while ranks are missing, or where there was no room for a door; "":
-     * nothing.
+     * Detail for rank 0's error: which connections were refused while ranks are missing, or why open() failed. Leaves
+     * `text` alone when there is nothing to say.
      */
     void (*explain)(const struct plait_place *place, char *text, size_t size);
 
     /*
-     * The others: come to rank 0, which may not be there yet, and say who this is and how it is. *out is a socket, also
-     * when rank 0 closed it meanwhile: it may have said why.
+     * The others: connect to rank 0, which may not listen yet, and send rank and verdict. *out is a socket, also if
+     * rank 0 has closed it: its reason may still be there to read.
      */
     enum plait_status (*join)(struct plait_place *place, const struct plait_bootstrap *b,
                               const struct plait_error *verdict, double until, int *out);
 
-    /* Is this one of the door's own descriptors? */
+    /* Is fd one of the door's own descriptors? */
     bool (*keeps)(const struct plait_place *place, int door, int fd);
 };
 
-/* Rank 0 and the others meet there: the star is complete, or an error that all who could be reached know. */
+/* Run the rendezvous. On success the star is complete; an error is known to all ranks that could be reached. */
 enum plait_status plait_meet_at(struct plait_bootstrap *b, struct plait_place *place, enum plait_status own);
 
-/* A rank that may wait for rank 0 no longer. */
+/* The error of a rank whose wait for rank 0 is over. */
 enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const char *why);
 
 #endif

@@ -7,7 +7,7 @@ const struct plait_rank_variables plait_rank_variables[PLAIT_NLAUNCHER] = {
     [PLAIT_TORCHRUN] = { "torchrun", RANK_IS_SIGN("RANK"), .nrank = "WORLD_SIZE", .names = { "TORCHELASTIC_RUN_ID" } },
     [PLAIT_OPENMPI] = { "openmpi", RANK_IS_SIGN("OMPI_COMM_WORLD_RANK"), .nrank = "OMPI_COMM_WORLD_SIZE",
                         .names = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid" } },
-    [PLAIT_SLURM] = { "slurm", .sign = "SLURM_STEP_ID", /* a batch script has the others, too */
+    [PLAIT_SLURM] = { "slurm", .sign = "SLURM_STEP_ID", /* a batch script has the other variables, too */
                       .rank = "SLURM_PROCID", .nrank = "SLURM_NTASKS", .names = { "SLURM_STEP_ID" } },
     [PLAIT_FOREIGN] = { "Flux", RANK_IS_SIGN("FLUX_TASK_RANK"), .nrank = "FLUX_JOB_SIZE", .names = { "FLUX_JOB_ID" } },
     { "jsrun", RANK_IS_SIGN("JSM_NAMESPACE_RANK"), .nrank = "JSM_NAMESPACE_SIZE" },

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a rank finds rank 0: it tries every address of the id on every port at which rank 0 may be, again and again,
- * until one gives the right answer. Addresses that lead nowhere, or to somebody else, cost nothing but a warning. What
- * comes earlier in the id is better (a name that the launcher gave, the faster device; hosts.c), and has a moment
- * longer to answer: data goes where the ranks met.
+ * How a rank finds rank 0: it tries every address of the id on every candidate port, again and again, until one gives
+ * the right answer. Addresses that lead nowhere, or to another program, cost only a warning.
+ *
+ * Earlier addresses of the id are better: a name that the launcher gave, then faster devices (hosts.c). They get
+ * BETTER_LIMIT longer to answer, because data uses the interfaces over which the ranks met.
  */
 #include "tcp.h"
 
@@ -22,11 +23,11 @@
 #define MOST_WAYS     (PLAIT_MOST_ADDRESSES * PLAIT_MOST_PORTS)
 #define CONNECT_LIMIT 3.0   /* seconds for a connection */
 #define ANSWER_LIMIT  5.0   /* seconds for an answer */
-#define FIRST_PAUSE   0.001 /* seconds between two tries of the first port; they double */
-#define OTHER_PAUSE   0.03  /* the same of the others, where rank 0 is only when the first was taken */
+#define FIRST_PAUSE   0.001 /* seconds between tries of the first port; doubles up to MOST_PAUSE */
+#define OTHER_PAUSE   0.03  /* the same for the other ports, which rank 0 uses only if the first is taken */
 #define MOST_PAUSE    0.1
-#define LONG_PAUSE    1.0  /* after something else has answered */
-#define BETTER_LIMIT  0.02 /* seconds for the answer of a better address, once one has answered */
+#define LONG_PAUSE    1.0  /* seconds of pause after an answer that is not rank 0's */
+#define BETTER_LIMIT  0.02 /* seconds for a better address to answer after the first answer */
 
 enum state { IDLE, CONNECTING, HAILED, ANSWERED };
 
@@ -34,10 +35,10 @@ struct way { /* to rank 0: an address and a port */
     union plait_address address;
     enum state state;
     int fd, error; /* error: of the last try */
-    double at;     /* idle: the next try; else the end of this one */
+    double at;     /* idle: time of the next try; else the deadline of this one */
     double pause;
     size_t got;
-    bool strange; /* something else has answered */
+    bool strange; /* something other than rank 0 has answered */
     struct plait_hail hail;
     struct plait_answer answer;
 };
@@ -72,7 +73,7 @@ static struct search *begin_search(const struct plait_tcp_id *id)
 
 /* ---- One way ------------------------------------------------------------------------------------------------ */
 
-/* Not this time: again after a pause. */
+/* End this try; the next one starts after a pause. */
 static void give_up(struct way *w, int error)
 {
     plait_descriptor_close(w->fd);
@@ -131,7 +132,8 @@ static void find_strange(struct way *w)
 }
 
 /*
- * Rank 0 of another comm: of one that is made at the same time, as the pairs of elastic averaging are, or a stranger.
+ * Rank 0 of another comm: a stranger, unless the id is derived. Comms made at the same time, as the pairs of elastic
+ * averaging are, then share the ports.
  */
 static void find_other(struct way *w, const struct plait_tcp_id *id)
 {
@@ -181,7 +183,7 @@ static void connected(struct way *w)
 
 /* ---- All ways ------------------------------------------------------------------------------------------------ */
 
-/* Begin what is due, end what lasts. *until: when to look again. */
+/* Start the tries that are due, end those past their deadline. *until: the next such time. */
 static enum plait_status start_ways(struct search *s, double *until)
 {
     const double now = plait_clock();
@@ -207,7 +209,7 @@ static bool is_better(const struct search *s, const struct way *a, const struct 
     return (size_t)(a - s->ways) % s->naddress < (size_t)(b - s->ways) % s->naddress;
 }
 
-/* *best: the way that has answered so far; this one has now, too. */
+/* This way has answered, too: the better one of both becomes *best. */
 static void note_answer(const struct search *s, struct way **best, struct way *w)
 {
     if (*best != NULL && !is_better(s, w, *best)) {
@@ -221,7 +223,7 @@ static void note_answer(const struct search *s, struct way **best, struct way *w
     w->at = plait_clock() + BETTER_LIMIT;
 }
 
-/* May a better one than `best` still answer? */
+/* True when no better way than `best` may still answer in time. */
 static bool is_over(const struct search *s, const struct way *best)
 {
     if (plait_clock() >= best->at)
@@ -232,7 +234,7 @@ static bool is_over(const struct search *s, const struct way *best)
     return true;
 }
 
-/* *out: the way at which rank 0 has answered; NULL at the end of the time. */
+/* *out: the way at which rank 0 has answered; NULL: none until the deadline. */
 static enum plait_status search(struct search *s, double until, struct way **out)
 {
     struct way *best = NULL;
@@ -270,7 +272,7 @@ static void end_search(struct search *s, const struct way *but)
             give_up(&s->ways[i], s->ways[i].state == CONNECTING ? ETIMEDOUT : 0);
 }
 
-/* Of the ways to an address the one that tells most: where somebody answered, else the first. */
+/* The way to an address that explains most: one with a wrong answer, else the first. */
 static const struct way *telling_way(const struct search *s, unsigned address)
 {
     for (unsigned i = address; i < s->nway; i += s->naddress)
@@ -286,7 +288,7 @@ static const char *why_not(const struct way *w, bool found)
                            : strerror(w->error);
 }
 
-/* Why each address was no way, for the log and for errors. */
+/* Why each address but that of `but` did not serve, for the log and for errors. */
 static void say_ways(const struct search *s, const struct way *but, char *text, size_t size)
 {
     bool loopback = true;
@@ -309,7 +311,7 @@ static void say_ways(const struct search *s, const struct way *but, char *text, 
 
 /* ---- Joining -------------------------------------------------------------------------------------------------- */
 
-/* Claim the rank. PLAIT_ERR_PEER: rank 0 has closed the connection before it took the claim. */
+/* Claim the rank. PLAIT_ERR_PEER: rank 0 closed the connection before it took the claim. */
 static enum plait_status claim(const struct plait_tcp_id *id, const struct plait_bootstrap *b, const struct way *w,
                                const struct plait_error *verdict, double until)
 {
@@ -356,7 +358,7 @@ static enum plait_status join(struct search *s, const struct plait_bootstrap *b,
             return plait_rank_0_is_late(b, why);
         }
         status = claim(s->id, b, w, verdict, until + PLAIT_TELL);
-        if (status == PLAIT_ERR_PEER) { /* others were more than rank 0 has room for: once more */
+        if (status == PLAIT_ERR_PEER) { /* rank 0 had no room: try again */
             give_up(w, ECONNRESET);
             continue;
         }

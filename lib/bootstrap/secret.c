@@ -69,7 +69,7 @@ static enum plait_status read_file(char *text, size_t room)
     enum plait_status status = find_path(path, sizeof path);
 
     text[0] = '\0';
-    if (status != PLAIT_OK) /* no place, no secret */
+    if (status != PLAIT_OK) /* no home directory, no secret */
         return PLAIT_OK;
     const int fd = plait_descriptor_keep(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), "a secret");
     if (fd < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The secret that launchers' comms have: PLAIT_SECRET, or the file in the home directory. */
+/* The secret for comms of launchers: PLAIT_SECRET, or the file in the home directory. */
 #ifndef PLAIT_LIB_BOOTSTRAP_SECRET_H
 #define PLAIT_LIB_BOOTSTRAP_SECRET_H
 
@@ -7,15 +7,13 @@
 #include "crypto.h"
 
 /*
- * A key made of it. *found is false, and the key is one that all can make, where there is none. PLAIT_ERR_CONFIG: the
- * file is not for its owner alone, or holds no secret.
+ * A key derived from the secret. Without a secret *found is false, and anybody can derive the key. PLAIT_ERR_CONFIG:
+ * the file is not for its owner alone, or holds no secret.
  */
 enum plait_status plait_secret_find(const struct plait_config *config, unsigned char out[PLAIT_SECRET_BYTES],
                                     bool *found);
 
-/*
- * The file's text as a secret, in place: without blanks at its ends. False: too short or too long, or more than a line.
- */
+/* Strip blanks from both ends, in place. False: too short or too long for a secret, or more than one line. */
 bool plait_secret_trim(char *text);
 
 #endif

@@ -60,7 +60,7 @@ enum plait_status plait_star_read(const struct plait_bootstrap *b, uint32_t rank
     return error.status != PLAIT_OK ? plait_fail(error.status, "%s", error.text) : PLAIT_OK;
 }
 
-/* A connection failed while writing to `rank`: it may have said why before it closed its end. */
+/* Writing to `rank` failed: read the reason that it may have sent before it closed its end. */
 static enum plait_status reason_of(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
 {
     return status == PLAIT_ERR_PEER ? plait_star_read(b, rank, NULL, 0, plait_clock() + PLAIT_TELL)
@@ -75,7 +75,7 @@ void plait_star_tell_all(struct plait_bootstrap *b, const struct plait_error *wh
             plait_frame_write_error(b->peers[r].fd, why, plait_clock() + PLAIT_TELL);
 }
 
-/* Rank 0 gives up with this error. */
+/* Rank 0 gives up with this error and tells the others. */
 static enum plait_status give_up(struct plait_bootstrap *b, enum plait_status status)
 {
     const struct plait_error why = plait_error_of(status);
@@ -84,7 +84,7 @@ static enum plait_status give_up(struct plait_bootstrap *b, enum plait_status st
     return status;
 }
 
-/* This rank's own error ends the meeting. */
+/* This rank's own error ends the bootstrap. */
 static enum plait_status leave(struct plait_bootstrap *b, enum plait_status own)
 {
     const struct plait_error mine = plait_error_of(own), why = plait_star_own_error(b, own);
@@ -97,7 +97,7 @@ static enum plait_status leave(struct plait_bootstrap *b, enum plait_status own)
     return plait_fail(own, "%s", mine.text);
 }
 
-/* A peer that is dead and has left no news, or 0. */
+/* A dead peer whose socket has nothing left to read, or 0. */
 static uint32_t find_dead(struct plait_bootstrap *b)
 {
     for (uint32_t r = 1; r < b->nrank; r++)
@@ -129,7 +129,7 @@ enum plait_status plait_star_poll(struct plait_bootstrap *b, double until)
     }
 }
 
-/* Rank 0: everyone's bytes, in the order in which they come. Whoever leaves, whether it has given or not, is seen. */
+/* Rank 0: all ranks' bytes, in order of arrival. A rank that leaves is noticed, also after its bytes have arrived. */
 static enum plait_status collect(struct plait_bootstrap *b, size_t bytes, char *all, double until)
 {
     enum plait_status status = PLAIT_OK;
@@ -153,7 +153,7 @@ static enum plait_status collect(struct plait_bootstrap *b, size_t bytes, char *
     return status;
 }
 
-/* The end of an exchange. The others allow rank 0 its own wait, so that its error, which names the culprit, arrives. */
+/* The deadline: 2 s later on the others than on rank 0, whose error names the culprit, so that it arrives. */
 static double patience(const struct plait_bootstrap *b)
 {
     return plait_clock() + b->limit + (b->rank > 0 ? 2.0 : 0.0);
@@ -203,8 +203,8 @@ static enum plait_status no_room(uint32_t n)
 }
 
 /*
- * The next ranks whose descriptors go in one message, as many as it holds: every message costs a rank a turn on its
- * processor. Returns the rank after them; *have: how many descriptors.
+ * The ranks from `first` on whose descriptors fit into one message. Full messages save wake-ups: each message costs the
+ * receiver a turn on its processor. Returns the rank after them; *have: how many descriptors.
  */
 static uint32_t next_batch(const struct plait_bootstrap *b, const bool *gives, uint32_t except, uint32_t n,
                            uint32_t first, uint32_t *have)
@@ -216,7 +216,7 @@ static uint32_t next_batch(const struct plait_bootstrap *b, const bool *gives, u
     return r;
 }
 
-/* Hand one rank the descriptors of all others. */
+/* Send one rank the descriptors of all others. */
 static enum plait_status hand(struct plait_bootstrap *b, const bool *gives, uint32_t to, uint32_t n, const int *all,
                               double until)
 {
@@ -235,7 +235,7 @@ static enum plait_status hand(struct plait_bootstrap *b, const bool *gives, uint
     return status;
 }
 
-/* Rank 0 collects each giver's descriptors, then hands every giver those of all others. */
+/* Rank 0 collects each giver's descriptors, then sends every giver those of all others. */
 static enum plait_status relay(struct plait_bootstrap *b, const bool *gives, uint32_t n, int *all, double until)
 {
     enum plait_status status = PLAIT_OK;
@@ -256,7 +256,7 @@ static enum plait_status relay(struct plait_bootstrap *b, const bool *gives, uin
     return status == PLAIT_OK ? PLAIT_OK : give_up(b, status);
 }
 
-/* The others give theirs and take all there are: one that has no room for some goes on, as rank 0 does. */
+/* The others send theirs and receive all. A rank without room for some receives the rest, as rank 0 goes on sending. */
 static enum plait_status exchange(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n, int *all,
                                   double until)
 {
@@ -264,7 +264,7 @@ static enum plait_status exchange(struct plait_bootstrap *b, const bool *gives, 
     enum plait_status status = plait_frame_write_fds(b->root, mine, n, until);
     bool room = true;
 
-    if (status == PLAIT_ERR_SYSTEM) /* of this rank */
+    if (status == PLAIT_ERR_SYSTEM) /* this rank's own error */
         return leave(b, status);
     status = status == PLAIT_OK ? PLAIT_OK : reason_of(b, 0, status);
     for (uint32_t first = 0, end, have; first < b->nrank && status == PLAIT_OK; first = end) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rank 0's door on a network: an epoll descriptor over its listeners, its guests and a timer. */
+/* Rank 0's end of the rendezvous over TCP. The door is an epoll descriptor over its listeners, guests and a timer. */
 #include "tcp.h"
 
 #include "base/clock.h"
@@ -15,18 +15,18 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define GUEST_LIMIT 5.0  /* seconds to show that one is a rank */
-#define SILENT_TURN 0.02 /* seconds that a guest may keep its place, when others wait, without having hailed */
-#define TURN        0.25 /* the same when it has */
+#define GUEST_LIMIT 5.0  /* seconds for a guest to prove to be a rank */
+#define SILENT_TURN 0.02 /* seconds that a guest keeps its slot while others wait, before its hail */
+#define TURN        0.25 /* the same after its hail */
 #define SWEEP_NS    100000000
-#define BUSY_PAUSE  0.02 /* seconds between looks for a free port */
+#define BUSY_PAUSE  0.02 /* seconds between searches for a free port */
 #define PROBE       1.0  /* seconds for another rank 0 to answer */
 
-/* What an event of the epoll descriptor is of. */
+/* Data of the events of the epoll descriptor. */
 #define OF_TIMER    UINT32_MAX
-#define OF_LISTENER 0x1000u /* + its index; below: a guest's index */
+#define OF_LISTENER 0x1000u /* + its index; smaller: a guest's index */
 
-/* ---- Who was refused ---------------------------------------------------------------------------------------- */
+/* ---- Refused connections ------------------------------------------------------------------------------------ */
 
 static const char *const refusals[] = {
     [PLAIT_REFUSED_NOTHING] = "said nothing",
@@ -56,7 +56,7 @@ static struct plait_source *source_of(struct plait_tcp_place *p, const union pla
     return &p->sources[p->nsource++];
 }
 
-/* Ranks try several ways and leave all but one, so who only leaves may be one. */
+/* A rank tries several ways and leaves all but one, so a client that only leaves may be a rank. */
 static bool may_be_ours(enum plait_refusal why)
 {
     return why == PLAIT_REFUSED_NOTHING || why == PLAIT_REFUSED_LEFT || why == PLAIT_REFUSED_CROWD;
@@ -75,7 +75,7 @@ static void count_refusal(struct plait_tcp_place *p, const struct plait_guest *g
     }
 }
 
-/* Once per source, when all is over. */
+/* Once per source, at the end. */
 static void log_refusals(const struct plait_tcp_place *p)
 {
     char address[PLAIT_ADDRESS_TEXT];
@@ -124,7 +124,7 @@ static void watch(int door, int fd, uint32_t events, uint32_t of, int how)
     epoll_ctl(door, how, fd, &e);
 }
 
-/* While there is no room, those who come wait in the kernel. */
+/* Pause or resume the listeners: without room, new connections wait in the backlog. */
 static void close_to_others(struct plait_tcp_place *p, int door, bool closed)
 {
     for (unsigned i = 0; i < p->nlistener && p->closed != closed; i++)
@@ -132,7 +132,7 @@ static void close_to_others(struct plait_tcp_place *p, int door, bool closed)
     p->closed = closed;
 }
 
-/* It is no guest any more. */
+/* Free the guest's slot. Its socket stays open. */
 static void let_go(struct plait_tcp_place *p, int door, struct plait_guest *g)
 {
     watch(door, g->fd, 0, 0, EPOLL_CTL_DEL);
@@ -150,7 +150,7 @@ static void send_away(struct plait_tcp_place *p, int door, struct plait_guest *g
     plait_descriptor_close(fd);
 }
 
-/* Room for one more: a free place, or that of the guest that has had its turn for longest. NULL: none yet. */
+/* A free slot, or that of the oldest guest whose turn is over. NULL: none yet. */
 static struct plait_guest *make_room(struct plait_tcp_place *p, int door)
 {
     const double now = plait_clock();
@@ -184,12 +184,12 @@ static enum plait_status welcome(struct plait_tcp_place *p, int door, int listen
     const int fd =
         plait_descriptor_keep(accept4(listener, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && p->nguest > 0) {
-        close_to_others(p, door, true); /* guests have what it needs, and will give it back */
+        close_to_others(p, door, true); /* guests hold descriptors and will release them */
         return PLAIT_OK;
     }
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
         return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
-    if (fd < 0) /* who came has left, or a network is down */
+    if (fd < 0) /* the client has left, or a network is down */
         return PLAIT_OK;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     *g = (struct plait_guest){ .fd = fd, .since = plait_clock(), .from = from };
@@ -198,7 +198,7 @@ static enum plait_status welcome(struct plait_tcp_place *p, int door, int listen
     return PLAIT_OK;
 }
 
-/* *out is its socket once it has shown that it is a rank. */
+/* *out is the guest's socket once it has proved to be a rank. */
 static void listen_to(struct plait_tcp_place *p, int door, struct plait_guest *g, int *out)
 {
     enum plait_refusal why = PLAIT_REFUSED_SLOW;
@@ -217,7 +217,7 @@ static void listen_to(struct plait_tcp_place *p, int door, struct plait_guest *g
     let_go(p, door, g);
 }
 
-/* Nobody waits for a guest that says nothing more. */
+/* Refuse guests that are silent after GUEST_LIMIT. */
 static void sweep(struct plait_tcp_place *p, int door)
 {
     uint64_t ticks;
@@ -227,7 +227,7 @@ static void sweep(struct plait_tcp_place *p, int door)
         return;
     for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++)
         if (p->guests[i].fd >= 0 && plait_clock() - p->guests[i].since >= GUEST_LIMIT) {
-            char peek; /* what has come meanwhile is an event of its own */
+            char peek; /* bytes that have arrived are an event of their own */
             if (recv(p->guests[i].fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT) < 0)
                 listen_to(p, door, &p->guests[i], &out);
         }
@@ -258,7 +258,7 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
         *hello = (struct plait_hello){ g->claim.nrank, g->claim.rank, g->claim.origin };
         verdict->status = (enum plait_status)g->claim.status;
         memcpy(verdict->text, g->text, sizeof verdict->text);
-        return PLAIT_OK; /* the other events come again */
+        return PLAIT_OK; /* epoll reports the other events again */
     }
     return status;
 }
@@ -279,7 +279,7 @@ static int listen_at(const union plait_address *address)
 
     if (fd < 0)
         return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* connections of comms before this one */
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* despite connections of earlier comms in TIME_WAIT */
     if (address->any.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
     if (bind(fd, &address->any, plait_address_length(address)) == 0 && listen(fd, SOMAXCONN) == 0)
@@ -288,7 +288,7 @@ static int listen_at(const union plait_address *address)
     return -1;
 }
 
-/* On all addresses that this host has; 0 or what is in the way. *busy is the address where the port is another's. */
+/* Listen on all addresses of the id that this host has. Returns 0 or an errno; *busy is the address that failed. */
 static int listen_on(struct plait_tcp_place *p, uint16_t port, union plait_address *busy)
 {
     union plait_address all[PLAIT_MOST_ADDRESSES];
@@ -309,7 +309,7 @@ static int listen_on(struct plait_tcp_place *p, uint16_t port, union plait_addre
     return p->nlistener > 0 ? 0 : EADDRNOTAVAIL;
 }
 
-/* On the first port that is free. EADDRINUSE: another rank 0 of this id has one. */
+/* Listen on the first free port. EADDRINUSE: another rank 0 of this id has one. EBUSY: others have all. */
 static int find_port(struct plait_tcp_place *p, double until)
 {
     int error = 0;
@@ -326,7 +326,7 @@ static int find_port(struct plait_tcp_place *p, double until)
     return EBUSY;
 }
 
-/* The timer, and the descriptor that joins all. */
+/* Create the timer and the epoll descriptor over all descriptors. */
 static int join_all(struct plait_tcp_place *p)
 {
     const struct itimerspec often = { { 0, SWEEP_NS }, { 0, SWEEP_NS } };

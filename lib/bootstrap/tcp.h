@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A place on a network. Rank 0 listens on the addresses of the id, on the first of its ports that is free; the others
- * try all addresses and ports until one gives the right answer (handshake.h).
+ * Rendezvous over TCP. Rank 0 listens on the addresses of the id, on the first free one of its ports. The others try
+ * all addresses and ports until one gives the right answer (handshake.h).
  *
- * Anybody can connect. So rank 0 never waits for one connection: it speaks with PLAIT_MOST_GUESTS at a time, each has
- * GUEST_LIMIT seconds and one fixed number of bytes to say, and when there are more the oldest makes room. A rank that
- * lost its place that way comes again: it counts as here only once rank 0 has acknowledged it.
+ * Anybody can connect, so rank 0 never waits for one connection. It talks to PLAIT_MOST_GUESTS clients at a time. Each
+ * client has GUEST_LIMIT seconds to send a fixed number of bytes. When more connect, the oldest is evicted. A rank that
+ * was evicted connects again: a rank counts only once rank 0 has acknowledged it.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_TCP_H
 #define PLAIT_LIB_BOOTSTRAP_TCP_H
@@ -15,26 +15,26 @@
 #include "place.h"
 
 #define PLAIT_MOST_GUESTS  32
-#define PLAIT_MOST_SOURCES 32  /* hosts of strangers that are told apart */
-#define PLAIT_TAKEN        'T' /* rank 0 to a rank whose claim it has */
+#define PLAIT_MOST_SOURCES 32  /* hosts whose refused connections are counted apart */
+#define PLAIT_TAKEN        'T' /* rank 0's acknowledgement of a claim */
 
-/* What a guest is to say next, and why it may be sent away. */
+/* A guest's next message, and why it may be refused. */
 enum plait_guest_state { PLAIT_GUEST_HAILS, PLAIT_GUEST_CLAIMS, PLAIT_GUEST_EXPLAINS };
 enum plait_refusal {
     PLAIT_REFUSED_NOTHING,  /* it left without a word */
-    PLAIT_REFUSED_STRANGER, /* it speaks something else */
+    PLAIT_REFUSED_STRANGER, /* it speaks another protocol */
     PLAIT_REFUSED_LEFT,     /* it left after rank 0's answer */
     PLAIT_REFUSED_SECRET,   /* its claim is wrong */
     PLAIT_REFUSED_SLOW,
-    PLAIT_REFUSED_CROWD, /* it made room for another */
+    PLAIT_REFUSED_CROWD, /* it was evicted to make room */
 };
 
-/* Somebody who has connected and not yet shown that it is a rank. */
+/* A client that has not yet proved to be a rank. */
 struct plait_guest {
     int fd; /* -1: none */
     enum plait_guest_state state;
     double since;
-    size_t got; /* bytes of what it is to say next */
+    size_t got; /* bytes received of its next message */
     union plait_address from;
     struct plait_hail hail;
     struct plait_answer answer;
@@ -42,13 +42,13 @@ struct plait_guest {
     char text[sizeof((struct plait_error *)0)->text];
 };
 
-/* Take in what has come. PLAIT_IN_PROGRESS: more is to come; PLAIT_OK: it is a rank; else *why it is none. */
+/* Read the bytes that have arrived. PLAIT_IN_PROGRESS: more are to come; PLAIT_OK: a rank; else *why it is refused. */
 enum plait_status plait_guest_advance(struct plait_guest *guest, const unsigned char *secret, enum plait_refusal *why);
 
 struct plait_source { /* a host from which guests came */
     union plait_address from;
     unsigned refused, taken;
-    enum plait_refusal worst; /* or the last of those that ranks may have, too */
+    enum plait_refusal worst; /* the most suspicious reason; see count_refusal() */
 };
 
 struct plait_tcp_place {
@@ -57,20 +57,20 @@ struct plait_tcp_place {
     int listeners[PLAIT_MOST_ADDRESSES], timer;
     unsigned nlistener, nguest, nsource;
     bool full;            /* all ports of the id are in use */
-    bool closed;          /* for a moment: no more guests */
-    unsigned unspecified; /* refused, from more hosts than are told apart */
+    bool closed;          /* for a moment: no room for more guests */
+    unsigned unspecified; /* connections refused from hosts beyond `sources` */
     struct plait_guest guests[PLAIT_MOST_GUESTS];
     struct plait_source sources[PLAIT_MOST_SOURCES];
 };
 
-/* PLAIT_ERR_UNSUPPORTED where this build cannot. */
+/* PLAIT_ERR_UNSUPPORTED: this build has no libsodium. */
 enum plait_status plait_tcp_place_init(struct plait_tcp_place *place, const struct plait_tcp_id *id);
 
-/* The join() of such a place. */
+/* The place's join(). */
 enum plait_status plait_tcp_join(const struct plait_tcp_id *id, const struct plait_bootstrap *b,
                                  const struct plait_error *verdict, double until, int *out);
 
-/* Does somebody who has the secret answer at this address? Waits for at most `seconds`. */
+/* Does a rank 0 with the id's secret answer at this address? Waits for at most `seconds`. */
 bool plait_tcp_answers(const struct plait_tcp_id *id, const union plait_address *address, double seconds);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From what a launcher says to an id. */
+/* Makes an id from the variables of a launcher. */
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/hash.h"
@@ -21,16 +21,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_TEXT  2048   /* bytes that tell a job from others */
-#define NPORT      8      /* after the launcher's own */
-#define ASK_EVERY  200000 /* microseconds between questions for a host's address */
-#define TELL_AFTER 2.0    /* seconds of them */
+#define MOST_TEXT  2048   /* bytes of the text that identifies a job */
+#define NPORT      8      /* candidate ports of a job */
+#define ASK_EVERY  200000 /* us between lookups of a host's address */
+#define TELL_AFTER 2.0    /* seconds of lookups before a warning */
 
 /* ---- Where rank 0 is ------------------------------------------------------------------------------------- */
 
 /*
- * Add the addresses of a host. False: it has none. A container's name may be known some time after others have started:
- * it is asked for again, for so many seconds.
+ * Add the addresses of a host. False: it has none. The lookup is repeated for `seconds`: a container's name may become
+ * known only some time after other containers have started.
  */
 static bool resolve(const char *host, double seconds, struct plait_hosts *out, const char **why)
 {
@@ -59,7 +59,7 @@ static bool resolve(const char *host, double seconds, struct plait_hosts *out, c
     return true;
 }
 
-/* Rank 0 listens under its host's name and on its interfaces; the others know the name only. */
+/* Rank 0 listens on the addresses of its host's name and of its interfaces. The others know the name only. */
 static enum plait_status find_rank_0(const struct plait_launcher_says *says, const struct plait_config *config,
                                      struct plait_hosts *out)
 {
@@ -90,15 +90,15 @@ static enum plait_status find_rank_0(const struct plait_launcher_says *says, con
 
 /* ---- The id ------------------------------------------------------------------------------------------------ */
 
-/* What all ranks of this start of the job know, and those of others do not have in common with them. */
+/* A text that is equal on all ranks of this start of the job, and differs from those of other jobs. */
 static size_t describe(const struct plait_launcher_says *says, char out[MOST_TEXT])
 {
     return (size_t)snprintf(out, MOST_TEXT, "%s %s%s:%u", says->launcher, says->job, says->host, says->port);
 }
 
 /*
- * A few ports that follow from the job and not from the secret: so ranks with another secret find rank 0, and say why
- * they are not let in.
+ * A few ports derived from the job and not from the secret. So a rank with another secret still finds rank 0 and can
+ * say why it is refused.
  */
 static struct plait_ports ports_of(const struct plait_launcher_says *says, const struct plait_config *config,
                                    uint64_t hash)
@@ -165,7 +165,7 @@ static enum plait_status meet_over_tcp(const struct plait_launcher_says *says, c
 
 /* ---- By the launcher's own means ---------------------------------------------------------------------------- */
 
-struct offer { /* what each rank gives; rank 0's counts */
+struct offer { /* sent by each rank; only rank 0's counts */
     struct plait_error error;
     struct plait_unique_id id;
 };
@@ -181,7 +181,7 @@ static enum plait_status take_offer(const struct offer *o, struct plait_unique_i
                       (int)sizeof o->error.text - 16, o->error.text);
 }
 
-/* Ranks call this equally often: the k-th call of one belongs to the k-th of the others. */
+/* The key is a counter of calls: all ranks call this equally often, so their k-th calls belong together. */
 static enum plait_status meet_by_pmix(const struct plait_launcher_says *says, const struct plait_config *config,
                                       const struct plait_pass_plugin *plugin, struct plait_unique_id *out)
 {
@@ -200,8 +200,8 @@ static enum plait_status meet_by_pmix(const struct plait_launcher_says *says, co
 }
 
 /*
- * Processes of mpirun and of srun --mpi=pmix have PMIx. Where there is the plug-in it is what counts: some of the ranks
- * may have inherited a MASTER_ADDR that the others were not given.
+ * Processes of mpirun and of srun --mpi=pmix have PMIx. With the plug-in, PMIx takes precedence over MASTER_ADDR, which
+ * some ranks may have inherited and others not.
  */
 static enum plait_status meet_far(const struct plait_launcher_says *says, const struct plait_config *config,
                                   struct plait_unique_id *out)
@@ -223,7 +223,7 @@ static enum plait_status meet_far(const struct plait_launcher_says *says, const 
                       says->launcher, missing.text);
 }
 
-/* ---- Finding it ----------------------------------------------------------------------------------------------- */
+/* ---- plait_launch_find() -------------------------------------------------------------------------------------- */
 
 static const char *from_environment(const void *context, const char *name)
 {
@@ -276,7 +276,7 @@ enum plait_status plait_unique_id_exchange(uint32_t rank, uint32_t nrank,
     enum plait_status status = PLAIT_OK;
 
     memset(&own, 0, sizeof own);
-    if (all == NULL) /* the others cannot be told without memory for their answers */
+    if (all == NULL) /* telling the others would need memory for their answers */
         return plait_fail_memory("out of memory for the ids of %u ranks", nrank);
     if (rank == 0)
         own.error = plait_error_of(plait_unique_id_create_tcp(NULL, &own.id));

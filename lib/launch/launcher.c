@@ -11,13 +11,13 @@
 
 #define MOST_JOB 6
 
-/* What each launcher says besides; names that are NULL it does not say. */
+/* The other variables of each launcher. NULL: the launcher has no such variable. */
 static const struct launcher {
     const struct plait_rank_variables *ranks;
     const char *local_rank, *local_nrank;
-    const char *port;            /* on rank 0's host, the launcher's own */
-    const char *nodes, *address; /* a list of hosts, the first of which has rank 0; an address that may be rank 0's */
-    const char *one_node;        /* a number of nodes: 1 says that all ranks are on this host */
+    const char *port;            /* the launcher's own, on rank 0's host */
+    const char *nodes, *address; /* a list of hosts, rank 0's first; an address that may be rank 0's */
+    const char *one_node;        /* number of nodes: 1 means that all ranks are on this host */
     const char *job[MOST_JOB];
 } launchers[] = {
     { .ranks = &plait_rank_variables[PLAIT_TORCHRUN],
@@ -38,18 +38,18 @@ static const struct launcher {
       .job = { "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT" } },
 };
 
-/* What names a batch job, whichever launcher started the ranks in it: equal on all of its hosts. */
+/* Variables that name a batch job, whichever launcher runs in it. They are equal on all hosts of the job. */
 static const char *const jobs[] = {
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "LSB_JOBINDEX", "JOB_ID", "SGE_TASK_ID", "FLUX_JOB_ID", "COBALT_JOBID",
 };
 
 /*
- * What names a step of one. Not of a job that has its own name: mpirun's own host inherits a Slurm step that the others
- * do not have, and torchrun's agents may be a step each.
+ * Variables that name a step of a batch job. They are used only if the launcher names no job: mpirun's own host
+ * inherits a Slurm step that the other hosts lack, and each agent of torchrun may be a step of its own.
  */
 static const char *const steps[] = { "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID" };
 
-/* NULL where it is not set, or empty. */
+/* NULL: not set, or empty. */
 static const char *get(const struct plait_environment *e, const char *name)
 {
     const char *value = name != NULL ? e->get(e->context, name) : NULL;
@@ -140,7 +140,7 @@ static enum plait_status read_place(const struct plait_environment *e, const str
     if (status != PLAIT_OK || out->host[0] != '\0' || l->nodes == NULL)
         return status;
     if (nodes == NULL)
-        nodes = get(e, "SLURM_JOB_NODELIST"); /* of older versions */
+        nodes = get(e, "SLURM_JOB_NODELIST"); /* older versions of Slurm */
     if (nodes != NULL && !plait_nodelist_first(nodes, out->host, sizeof out->host))
         return plait_fail(PLAIT_ERR_CONFIG,
                           "%s is '%.60s', which is no list of hosts as node[1-4]; set MASTER_ADDR to rank 0's host",
@@ -148,7 +148,7 @@ static enum plait_status read_place(const struct plait_environment *e, const str
     return read_text(e, l->address, out->address, sizeof out->address);
 }
 
-/* torchrun calls a job "none" that was given no name. */
+/* Does the launcher name the job? torchrun sets "none" for a job without a name. */
 static bool is_named(const struct plait_environment *e, const struct plait_rank_variables *v)
 {
     bool named = false;
@@ -158,7 +158,7 @@ static bool is_named(const struct plait_environment *e, const struct plait_rank_
     return named;
 }
 
-/* Add "NAME=value " of those that are set. *used: characters, perhaps more than there is room for. */
+/* Append "NAME=value " for each variable that is set. *used: characters needed, perhaps more than there is room for. */
 static enum plait_status add_job(const struct plait_environment *e, const char *const *names, size_t n,
                                  struct plait_launcher_says *out, size_t *used)
 {
@@ -197,8 +197,8 @@ static enum plait_status read_job(const struct plait_environment *e, const struc
 }
 
 /*
- * PLAIT_ERR_CONFIG: another launcher started this process, as one of several: taken for single processes they would
- * each work alone. `found`: so did one of ours, alone.
+ * PLAIT_ERR_CONFIG: a launcher that is not followed started this process as one of several. Without the error each
+ * process would run alone. `found`: a launcher that is followed has started this process as the only one.
  */
 static enum plait_status refuse_foreign(const struct plait_environment *e, bool found)
 {
@@ -219,7 +219,7 @@ static enum plait_status refuse_foreign(const struct plait_environment *e, bool 
     return PLAIT_OK;
 }
 
-/* PLAIT_ERR_CONFIG: this process is one of several, and nothing says which. */
+/* PLAIT_ERR_CONFIG: this process is one of several, and no variable says which. */
 static enum plait_status refuse_rankless(const struct plait_environment *e)
 {
     const char *nrank = get(e, "WORLD_SIZE");
@@ -255,7 +255,7 @@ enum plait_status plait_launcher_read(const struct plait_environment *e, const c
             return status;
         *out = says;
         found = true;
-        if (says.nrank > 1) /* of one that started this process alone, another may have been started to start more */
+        if (says.nrank > 1) /* else go on: a launcher of one process may have started another launcher */
             break;
     }
     if (launcher[0] != '\0' || out->nrank > 1)
