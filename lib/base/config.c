@@ -3,8 +3,8 @@
  * One table defines every setting: variable, default, text, offset in struct plait_config, and parser.
  *
  * Reading has three passes: gather (the raw text of each row and its origin), parse (into the struct), warn (of names
- * that no row has). No other file reads PLAIT_* variables. Variables of others are read elsewhere: launchers' in
- * launch.c, HOME in secret.c.
+ * that no row has). Other files read only variables that are not Plait's: launchers' (launch.c, origin.c), HOME
+ * (secret.c), the driver's (device_comm.c).
  */
 #include "config.h"
 

@@ -2,8 +2,8 @@
 /*
  * The room lifecycle: creation, division and end of communicators.
  *
- * life.c creates and destroys. meet.c compares what must be equal on all ranks and maps their arenas; async_creation.c
- * does it in the background. split.c makes communicators of others (split, duplicate, shrink), manage.c suspends,
+ * life.c creates and destroys. meet.c compares the ranks' options and settings and maps their arenas; async_creation.c
+ * creates asynchronously. split.c makes communicators from others (split, duplicate, shrink), manage.c suspends,
  * finalizes and revokes. teardown.c frees a communicator's memory when nobody reads it any more.
  *
  * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one

@@ -461,9 +461,9 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     comm->cache = all[0].cache;
     comm->last_level = all[0].last_level;
     /*
-     * Staging memory per slice in flight: 3/4 of a core's L2. Over all slices in flight this is three times the L2, so
-     * slices of a quarter of the L2 find cache lines that have left their readers' caches. Limit: half the last-level
-     * cache for all ranks together.
+     * Staging memory per slice in flight: 3/4 of a core's L2, so three times the L2 over all four. Slices of a quarter
+     * of the L2 use it in rotation, less the part for streaming stores. So the cache lines of a part have left the
+     * readers' caches before it is written again. Limit: half the last-level cache for all ranks together.
      */
     comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
     if (comm->flight_bytes > comm->cache / 4 * 3)

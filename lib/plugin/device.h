@@ -153,7 +153,7 @@ struct plait_device_plugin {
     /* *result (or NULL): of the latest complete step. Returns how many steps so far differed between ranks. */
     uint32_t (*stepped)(const struct plait_stepper *stepper, struct plait_optim_result *result);
 
-    /* A mark (event) records a point on a queue. It is passed once all earlier work is complete; a new one is. */
+    /* A mark (event) records a point on a queue. It is passed once earlier work is complete; new marks are passed. */
     const char *(*make_mark)(int device, struct plait_mark **out);
     void (*free_mark)(struct plait_mark *mark); /* NULL is allowed */
     const char *(*set_mark)(struct plait_queue *queue, struct plait_mark *mark);
