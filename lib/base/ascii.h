@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Numbers and words of settings, options and files. Programs that set a locale (de_DE, tr_TR) change strtod(),
- * printf(), strcasecmp(), tolower() and the like; nothing here changes with it. tests/locale_test.py forbids the
- * others.
+ * Locale-independent parsing and printing of numbers and words, for settings, options and files. A program's locale
+ * (de_DE, tr_TR) changes strtod(), printf(), strcasecmp(), tolower() and the like; tests/locale_test.py forbids them
+ * elsewhere.
  */
 #ifndef PLAIT_LIB_BASE_ASCII_H
 #define PLAIT_LIB_BASE_ASCII_H
@@ -28,7 +28,7 @@ static inline char plait_upper(char c)
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* Are they equal but for the case of letters? */
+/* Equal, ignoring the case of ASCII letters? */
 static inline bool plait_same_word(const char *a, const char *b)
 {
     for (; *a != '\0' && plait_lower(*a) == plait_lower(*b); a++, b++)
@@ -36,7 +36,7 @@ static inline bool plait_same_word(const char *a, const char *b)
     return plait_lower(*a) == plait_lower(*b);
 }
 
-/* strtod() with a decimal point. *end is `text` where there is no number. */
+/* strtod() in the C locale: a decimal point. *end is `text` if there is no number. */
 static inline double plait_real(const char *text, char **end)
 {
     const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -50,7 +50,7 @@ static inline double plait_real(const char *text, char **end)
     return value;
 }
 
-/* A number with so many digits, as %g; 0: with all its bits, as %a. plait_real() reads it. */
+/* Print as %g with `digits` digits; 0: exactly, as %a. plait_real() reads both. */
 static inline void plait_print_real(char *out, size_t room, int digits, double value)
 {
     const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(c);

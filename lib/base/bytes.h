@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* "64K", "1M": sizes as settings and command lines write them. */
+/* Sizes in settings and on command lines: "64K", "1M". */
 #ifndef PLAIT_LIB_BASE_BYTES_H
 #define PLAIT_LIB_BASE_BYTES_H
 
@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PLAIT_MOST_BYTES ((size_t)1 << 47) /* what a process can address */
+#define PLAIT_MOST_BYTES ((size_t)1 << 47) /* the address space of a process */
 
-/* Digits and at most one of K, M, G (2^10, 2^20, 2^30; either case). False on anything else and on overflow. */
+/* Digits, then at most one of K, M, G (2^10, 2^20, 2^30; either case). False on anything else and on overflow. */
 static inline bool plait_parse_bytes(const char *text, size_t *out)
 {
     size_t value = 0;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Monotonic nanoseconds; the same clock in all processes of a machine. */
+/* Monotonic nanoseconds; all processes of a machine share the clock. */
 static inline uint64_t plait_clock_ns(void)
 {
     struct timespec t;

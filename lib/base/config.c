@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One table makes every setting: its variable, default, text, place in struct plait_config and parser.
+ * One table defines every setting: variable, default, text, offset in struct plait_config, and parser.
  *
- * Reading goes in three passes: gather (the raw text of each row and where it came from), parse (into
- * the struct), warn (names that no row has). Nothing else in the library reads the environment but
- * what is not its own: launchers' variables (launch.c), HOME (secret.c).
+ * Reading has three passes: gather (the raw text of each row and its origin), parse (into the struct), warn (of names
+ * that no row has). Other files read only variables that are not Plait's: launchers' (launch.c, origin.c), HOME
+ * (secret.c), the driver's (device_comm.c).
  */
 #include "config.h"
 
@@ -31,14 +31,14 @@
 
 extern char **environ;
 
-/* Parsers write *field and return NULL, or return what is allowed and leave it. */
+/* A parser writes *field and returns NULL; or it leaves *field and returns a text that says what is allowed. */
 typedef const char *parse_fn(const char *text, void *field);
 
 struct row {
     const char *name, *initial, *text;
     size_t offset;
     parse_fn *parse;
-    bool secret; /* its value is shown nowhere */
+    bool secret; /* never print the value */
 };
 
 static const char *parse_algo(const char *text, void *field)
@@ -146,7 +146,8 @@ static const struct row table[] = {
       FIELD(algo), parse_algo },
     { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
       parse_bytes },
-    { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check), parse_flag },
+    { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check),
+      parse_flag },
     { "PLAIT_CMA", "auto",
       "memory not the library's, where only copied or combined by a root: 1: read through the kernel; 0: staged; "
       "auto: what takes less time",
@@ -209,19 +210,19 @@ static const struct row table[] = {
 #define NROW         (sizeof table / sizeof table[0])
 #define IS_FILE(row) ((row)->offset == offsetof(struct plait_config, file)) /* PLAIT_CONFIG */
 
-/* The raw value of each row, "" for the default, and where it was set. */
+/* The raw value of a row ("": the default) and where it was set. */
 struct found {
     char value[256], origin[256];
 };
 
-/* What plait_config_set() was told; origin "": nothing. */
+/* Values from plait_config_set(), under given_lock; origin "": none. */
 static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct found given[NROW];
 
 struct reading {
     struct found row[NROW];
-    const char *path; /* of the file; NULL: none */
-    char *text;       /* its bytes, owned; NULL: none */
+    const char *path; /* of PLAIT_CONFIG's file; NULL: none */
+    char *text;       /* the file's bytes, owned; NULL: none */
     size_t bytes;
 };
 
@@ -235,7 +236,7 @@ static const struct row *find_row(const char *name, size_t length)
 
 /* ---- The file ---------------------------------------------------------------------------------- */
 
-/* A part of a line; not terminated. */
+/* A part of a line, without a terminating NUL. */
 struct piece {
     const char *at;
     size_t length;
@@ -262,8 +263,8 @@ static struct piece trim(const char *from, const char *to)
 }
 
 /*
- * Advance *at to the line behind the next "NAME = value" and split that into `line`, whose number
- * counts on from the last call. *found is false at the end.
+ * Find the next "NAME = value" and split it into `line`; *at advances to the line after it. line->number counts on from
+ * the last call. *found is false at the end of the file.
  */
 static enum plait_status next_setting(const char **at, const char *end, struct line *line, bool *found)
 {
@@ -296,7 +297,7 @@ static enum plait_status next_setting(const char **at, const char *end, struct l
     return PLAIT_OK;
 }
 
-/* Enter the file's values in the rows that the environment left empty. */
+/* Enter the file's values in the rows that are still empty. */
 static enum plait_status gather_file(struct reading *r)
 {
     struct line line = { .path = r->path };
@@ -326,7 +327,7 @@ static enum plait_status gather_file(struct reading *r)
             return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: the value of %s is longer than %zu characters", r->path,
                               line.number, row->name, sizeof r->row[i].value - 1);
         if (r->row[i].origin[0] != '\0')
-            continue; /* the environment comes first */
+            continue; /* the environment and plait_config_set() take precedence */
         memcpy(r->row[i].value, line.value.at, line.value.length);
         snprintf(r->row[i].origin, sizeof r->row[i].origin, "%.200s:%u", r->path, line.number);
     }
@@ -337,7 +338,7 @@ static enum plait_status read_file(struct reading *r)
     enum plait_status status = PLAIT_OK;
     FILE *f = plait_descriptor_stream(open(r->path, O_RDONLY | O_CLOEXEC), "r");
 
-    if (f == NULL && (errno == ENOMEM || errno == EMFILE || errno == ENFILE)) /* not the file's fault */
+    if (f == NULL && (errno == ENOMEM || errno == EMFILE || errno == ENFILE)) /* a shortage is not a wrong setting */
         return plait_fail_errno(errno, "PLAIT_CONFIG='%s' cannot be opened", r->path);
     if (f == NULL)
         return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' cannot be opened: %s", r->path, strerror(errno));
@@ -442,7 +443,7 @@ static enum plait_status parse_all(const struct reading *r, struct plait_config 
     return PLAIT_OK;
 }
 
-/* ---- Names that nobody knows --------------------------------------------------------------------- */
+/* ---- Unknown names ------------------------------------------------------------------------------- */
 
 static void warn_name(const char *where, const char *name, size_t length)
 {
@@ -465,7 +466,7 @@ static void warn_name(const char *where, const char *name, size_t length)
                   where, copy, best);
 }
 
-/* Or another reader's: the tests', and that of packages for other languages, which find this library by it. */
+/* A setting; or PLAIT_TEST_*, read by tests; or PLAIT_LIBRARY, by which bindings of other languages find libplait. */
 static bool is_known(const char *name, size_t length)
 {
     static const char tests[] = "PLAIT_TEST_", library[] = "PLAIT_LIBRARY";
@@ -586,7 +587,7 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
         return plait_fail(PLAIT_ERR_ARG, "plait_config_get: there are %zu settings, not a number %zu", NROW, i);
     status = gather(&r);
     if (status == PLAIT_OK && apply(&r, &scratch) != PLAIT_OK)
-        status = parse_row(&r, i, &scratch); /* another row's mistake is no reason to withhold this one */
+        status = parse_row(&r, i, &scratch); /* the error may be another row's: try this row alone */
     if (status == PLAIT_OK) {
         out->name = table[i].name;
         out->text = table[i].text;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The settings, parsed. The table in config.c gives each its name, default, text and parser.
+ * The parsed settings. The table in config.c has the name, default, text and parser of each.
  *
  * An empty value means the default. PLAIT_TEST_* variables belong to the tests and are ignored.
  */
@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct plait_pace {     /* of links that a test slows down; 0, both: it does not */
-    uint64_t latency;   /* ns of every message */
+struct plait_pace {     /* delays that a test adds to links; both 0: none */
+    uint64_t latency;   /* ns per message */
     uint64_t bandwidth; /* bytes per second and link; 0: no limit */
 };
 
@@ -28,7 +28,7 @@ struct plait_ports {
     uint16_t first, n;
 };
 
-enum plait_cma { PLAIT_CMA_NEVER, PLAIT_CMA_ALWAYS, PLAIT_CMA_MEASURED }; /* see lend.h */
+enum plait_cma { PLAIT_CMA_NEVER, PLAIT_CMA_ALWAYS, PLAIT_CMA_MEASURED }; /* whether to use CMA; see lend.h */
 
 struct plait_config {
     char algo[64];         /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
@@ -43,42 +43,42 @@ struct plait_config {
     char launcher[16];     /* PLAIT_LAUNCHER   "" or the launcher that started this process */
     int log;               /* PLAIT_LOG        enum plait_log_level by name, "warn" */
     char log_file[256];    /* PLAIT_LOG_FILE "" for stderr, or a path with %h and %p */
-    int reproducible;      /* PLAIT_REPRODUCIBLE 1: as if every comm's options said so; 0 */
-    int require_secret;    /* PLAIT_REQUIRE_SECRET 1: launchers' comms need a secret; 0 */
-    char secret[80];       /* PLAIT_SECRET     "" or what launchers' comms have in common and others do not know */
+    int reproducible;      /* PLAIT_REPRODUCIBLE 0; 1: as if set in every comm's options */
+    int require_secret;    /* PLAIT_REQUIRE_SECRET 0; 1: comms of a launcher need a secret */
+    char secret[80];       /* PLAIT_SECRET     "" or the secret that the ranks of a launcher's comm share */
     size_t slice;          /* PLAIT_SLICE      bytes of the vector per pipeline slice; 0: chosen */
     double timeout;        /* PLAIT_TIMEOUT    seconds, 60 */
     char plugins[256];     /* PLAIT_PLUGINS    "" or the folder of the plug-ins */
-    int progress;          /* PLAIT_PROGRESS   1: the progress thread runs for every comm; 0 */
+    int progress;          /* PLAIT_PROGRESS   0; 1: the progress thread runs for every comm */
     double warn;           /* PLAIT_WARN       seconds, 30 */
 
-    struct plait_ports ports; /* PLAIT_PORTS  at which rank 0 of a comm over TCP may listen, 20000-29999 */
+    struct plait_ports ports; /* PLAIT_PORTS  TCP ports on which rank 0 of a comm may listen, 20000-29999 */
 
-    size_t nccl_fusion;          /* PLAIT_NCCL_FUSION  bytes; for nccl/, which asks plait_config_get() */
-    struct plait_pace nccl_link; /* PLAIT_NCCL_LINK    for it, too */
-    uint32_t nccl_version;       /* PLAIT_NCCL_VERSION 10000 a + 100 b + c of "a.b.c"; for it, too */
+    size_t nccl_fusion;          /* PLAIT_NCCL_FUSION  bytes; read by nccl/ through plait_config_get() */
+    struct plait_pace nccl_link; /* PLAIT_NCCL_LINK    likewise */
+    uint32_t nccl_version;       /* PLAIT_NCCL_VERSION 10000 a + 100 b + c of "a.b.c"; likewise */
 
-    struct plait_pace pace; /* PLAIT_PACE, which needs PLAIT_FOR_TESTS: of every link */
-    uint8_t hosts;          /* PLAIT_HOSTS, which needs it too: that ranks behave as if they were on */
-    int for_tests;          /* PLAIT_FOR_TESTS: 1: this is a test; 0 */
+    struct plait_pace pace; /* PLAIT_PACE, of every link; needs PLAIT_FOR_TESTS */
+    uint8_t hosts;          /* PLAIT_HOSTS, number of simulated hosts; needs PLAIT_FOR_TESTS */
+    int for_tests;          /* PLAIT_FOR_TESTS 0; 1: this is a test */
 };
 
 /*
- * Read the environment and the file of PLAIT_CONFIG, and set up the log. Unknown PLAIT_* names are
- * logged once per process, with the nearest name if one is near. PLAIT_ERR_CONFIG names the variable, its value and
- * what is allowed, and for a file its line.
+ * Read the environment and the file of PLAIT_CONFIG, and set up the log. Unknown PLAIT_* names are logged once per
+ * process, with the nearest known name if one is near. The text of PLAIT_ERR_CONFIG names the variable, its value, the
+ * allowed values, and, for a file, the line.
  */
 enum plait_status plait_config_load(struct plait_config *out);
 
 /*
- * The same without the environment: `text` are the `bytes` bytes of a file, `path` its name for
- * messages. Any input is safe; nothing is logged.
+ * The same without the environment: parse the contents of a file, `text` [bytes]. `path` names the file in errors. Safe
+ * for any input; logs nothing.
  */
 enum plait_status plait_config_parse(const char *path, const char *text, size_t bytes, struct plait_config *out);
 
 /*
- * The variable that this setting's value came from, for texts: another's, which was handed on, as NCCL_SOCKET_IFNAME;
- * else `name`.
+ * For texts: the variable from which this setting has its value. Another one if plait_config_set() gave that as the
+ * origin, as NCCL_SOCKET_IFNAME; else `name`.
  */
 #define PLAIT_VARIABLE 64
 void plait_config_variable(const char *name, char out[PLAIT_VARIABLE]);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A port, and what is behind it; NULL: none. */
+/* Parse a port. Returns the text after it; NULL: no port. */
 static const char *parse_port(const char *text, unsigned *out)
 {
     unsigned value = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parsers of the settings that matter between hosts, for the table in config.c. They are as its own. */
+/* Parsers of settings for several hosts, for the table in config.c; the contract is parse_fn's. */
 #ifndef PLAIT_LIB_BASE_CONFIG_HOSTS_H
 #define PLAIT_LIB_BASE_CONFIG_HOSTS_H
 

@@ -9,7 +9,8 @@
 #include <string.h>
 
 /*
- * What is behind the number, or NULL: there is none. Not strtod: it follows the caller's locale, takes "inf" and "nan".
+ * Parse a decimal number. Returns the text after it; NULL: no number. Not strtod(), which depends on the locale and
+ * accepts "inf" and "nan".
  */
 static const char *decimal(const char *text, double *out)
 {
@@ -36,7 +37,7 @@ const char *plait_parse_seconds(const char *text, void *field)
     return NULL;
 }
 
-/* One of "1000us" and "1000MB/s", once; what is behind it, or NULL. Neither is so large that sums of times overflow. */
+/* Parse "1000us" or "1000MB/s", each at most once. Returns the text after it, or NULL. Limits prevent overflow. */
 static const char *parse_quantity(const char *text, struct plait_pace *out)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parsers of settings that are numbers with units or points, for the table in config.c. They are as its own. */
+/* Parsers of times, rates and versions, for the table in config.c; the contract is parse_fn's. */
 #ifndef PLAIT_LIB_BASE_CONFIG_QUANTITY_H
 #define PLAIT_LIB_BASE_CONFIG_QUANTITY_H
 

@@ -9,19 +9,19 @@
 #include <sys/stat.h>
 
 struct kept {
-    const char *purpose; /* NULL: the place is free */
+    const char *purpose; /* NULL: the slot is free */
     int fd;
     dev_t device;
     ino_t inode;
 };
 
-/* A number's place is the one of its remainder, or the first after it that was free: no memory that may be missing. */
+/* A hash table with linear probing, keyed by the descriptor number; static, so that no allocation can fail. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-enum { ROOM = 16384 }; /* a power of two, so that places may be subtracted as unsigned numbers */
+enum { ROOM = 16384 }; /* a power of two: differences of slots may wrap as unsigned numbers */
 static struct kept list[ROOM];
 static _Thread_local bool apart;
 
-/* The place of this number, or the free one that it would get; NULL: it has none, and all are taken. */
+/* The slot of this descriptor, or the free slot that it would get; NULL: the table is full without it. */
 static struct kept *place(int fd)
 {
     for (unsigned i = 0; i < ROOM; i++) {
@@ -46,7 +46,7 @@ static bool is_there(const struct kept *k)
     return fstat(k->fd, &s) == 0 && s.st_dev == k->device && s.st_ino == k->inode;
 }
 
-/* What lies behind it moves up, unless it would come before its number's place: no search ends too early. */
+/* Delete by backward shift: entries after the hole move into it, but never before the first slot of their number. */
 static void forget(struct kept *k)
 {
     unsigned hole = (unsigned)(k - list);
@@ -64,13 +64,13 @@ int plait_descriptor_keep(int fd, const char *purpose)
 {
     struct stat s;
 
-    if (apart) /* where the standard streams are nobody's */
+    if (apart) /* this thread's descriptor table is not the program's */
         return fd;
     fd = plait_descriptor_raise(fd);
     if (fd < 0)
         return fd;
     pthread_mutex_lock(&lock);
-    while (fd >= 0 && find(fd) != NULL) { /* the program closed that one, and its user will still close the number */
+    while (fd >= 0 && find(fd) != NULL) { /* stale: its owner will still close the number, so take another */
         const int next = fcntl(fd, F_DUPFD_CLOEXEC, fd + 1), error = errno;
         close(fd);
         errno = error;
@@ -104,7 +104,7 @@ void plait_descriptor_close(int fd)
     errno = saved;
 }
 
-/* What it was kept for, if it is no longer there; else NULL. */
+/* The purpose, if the kept file is no longer there; else NULL. */
 static const char *lost(int fd)
 {
     const int saved = errno;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Descriptors in a process that is the program's.
+ * The library's descriptors share the process's table with the program's, and survive what a program does to it.
  *
- * None is 0, 1 or 2: where the program has closed its standard streams, the kernel would give these numbers to the
- * library's files, and printf() would write into them. What is open for longer than a call is kept in a list with its
- * device and inode: a program may close every descriptor (daemons do) and open its own files under the same numbers.
- * Before the library changes, reads, passes or closes a kept descriptor, it compares. Two files are not told apart
- * where they are one: a log file that the program opened too, and what the kernel gives one inode (epoll, timers;
- * before Linux 6.9 also process descriptors).
+ * None is 0, 1 or 2. If the program has closed its standard streams, the kernel gives these numbers to the next files,
+ * and printf() would write into the library's. A descriptor that stays open after a call is kept in a table with its
+ * device and inode. A program may close every descriptor (daemons do) and open its own files under the same numbers, so
+ * the library compares before it changes, reads, passes or closes a kept descriptor. The comparison cannot tell apart a
+ * log file that the program opened too, or files to which the kernel gives one inode (epoll, timers; before Linux 6.9
+ * also pidfds).
  *
- * What makes a descriptor is called inside one of these functions; tests/descriptors_sources_test.py looks for others.
+ * Calls that make a descriptor stand inside a call of one of these functions; tests/descriptors_sources_test.py checks.
  */
 #ifndef PLAIT_LIB_BASE_DESCRIPTOR_H
 #define PLAIT_LIB_BASE_DESCRIPTOR_H
@@ -25,9 +25,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* ---- Files that are read or written at once, also in plug-ins; fclose() and closedir() end them -------------------- */
+/* ---- Descriptors of one call, also in plug-ins; fclose() and closedir() close them -------------------------- */
 
-/* The same file under a number above the standard streams'; -1 with errno as it is, or when there is no room. */
+/* Move fd above the standard streams' numbers. -1: fd is -1 (errno unchanged), or the limit is reached (errno set). */
 static inline int plait_descriptor_raise(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO)
@@ -38,7 +38,7 @@ static inline int plait_descriptor_raise(int fd)
     return above;
 }
 
-/* A stream over it, or NULL. `fd` may be -1. */
+/* A stream over the raised fd; NULL with errno, also when fd is -1. */
 static inline FILE *plait_descriptor_stream(int fd, const char *mode)
 {
     const int above = plait_descriptor_raise(fd);
@@ -59,21 +59,21 @@ static inline DIR *plait_descriptor_folder(const char *path)
     return folder;
 }
 
-/* ---- All others ----------------------------------------------------------------------------------------------- */
+/* ---- Kept descriptors ----------------------------------------------------------------------------------------- */
 
 /*
- * Raise it and keep it; `purpose` ("its shared memory") stands in errors. -1 with errno, also when `fd` is -1; EMFILE
- * too where the list is full, and then it is closed.
+ * Raise fd and keep it; errors name `purpose` ("its shared memory"). Returns -1 with errno on failure, which closes fd,
+ * and if fd is -1. EMFILE also means that the table is full.
  */
 int plait_descriptor_keep(int fd, const char *purpose);
 
-/* Close a descriptor, kept or not, unless it is no longer ours. -1 is allowed. errno stays as it is. */
+/* Close a descriptor, kept or not, unless the program has closed or replaced it. -1 is allowed. Keeps errno. */
 void plait_descriptor_close(int fd);
 
-/* Is it still the file that was kept? True for one that was not. One system call. */
+/* Is fd still the file that was kept? True if fd is not kept. One system call. */
 bool plait_descriptor_is_ours(int fd);
 
-/* The same as an error that names the descriptor. */
+/* The same, with an error that names the descriptor and its purpose. */
 enum plait_status plait_descriptor_check(int fd);
 
 /* Is anything kept under this number? For tests. */
@@ -81,12 +81,12 @@ bool plait_descriptor_is_kept(int fd);
 
 #define PLAIT_FOR_RANKS "the ranks to reach each other"
 
-/* From now on this thread has a table of its own (CLONE_FILES): it keeps nothing. */
+/* From now on this thread has a private descriptor table (CLONE_FILES): keep() does nothing in it. */
 void plait_descriptors_apart(void);
 
 /*
- * Occupy those of 0, 1 and 2 that are free, for libraries that open files of their own at any time. What is there can
- * neither be read nor written, as if it were closed. Executed programs do not get it.
+ * Occupy the free ones of 0, 1 and 2, before a call of a library that opens files itself. Reads and writes of them fail
+ * as if they were closed (O_PATH), and executed programs do not inherit them.
  */
 enum plait_status plait_descriptors_hold_standard(void);
 

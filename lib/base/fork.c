@@ -11,7 +11,7 @@
 
 uint32_t plait_generation = 1;
 
-/* In the order in which their locks nest. */
+/* In lock order, outermost first. */
 static void (*const modules[])(enum plait_fork) = { plait_plugins_fork,      plait_comms_fork,       plait_groups_fork,
                                                     plait_progress_fork,     plait_requests_fork,    plait_remotes_fork,
                                                     plait_device_watch_fork, plait_device_maps_fork, plait_devices_fork,
@@ -40,7 +40,7 @@ static void in_child(void)
 
 enum plait_status plait_fork_watch(void)
 {
-    static bool watching; /* in children too */
+    static bool watching; /* children inherit the handlers */
 
     if (watching)
         return PLAIT_OK;

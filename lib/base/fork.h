@@ -2,15 +2,14 @@
 /*
  * fork() in a process that has comms, perhaps while another thread is inside an operation.
  *
- * The child shares the arena and every descriptor with its parent and has none of its threads. Each process
- * is therefore a generation of its own, and what belongs to a comm or the arena names the generation that made it.
- * In the child, public calls find that the comm is of an earlier one, and every module forgets what was its
- * parent's, without touching what others see. The library's locks are held across fork(), so that
- * the child finds whole lists and free locks, and can make comms of its own.
+ * The child inherits the arena and every descriptor, but no threads. Each process is therefore a new generation, and
+ * comms and the arena record the generation that made them. In the child, public calls refuse comms of an earlier
+ * generation, and every module drops its parent's state without changing shared memory. The library's locks are held
+ * across fork(), so the child finds consistent lists and free locks, and can create comms.
  *
- * vfork(), posix_spawn() and system() do none of this and need none: their child uses the parent's memory
- * only until it runs another program, which gets no descriptor of the library's. A child made by a raw clone system
- * call or _Fork() may not call the library.
+ * vfork(), posix_spawn() and system() run no fork handlers and need none: their child uses the parent's memory only
+ * until it executes another program, which inherits no descriptor of the library. A child of a raw clone system call or
+ * of _Fork() must not call the library.
  */
 #ifndef PLAIT_LIB_BASE_FORK_H
 #define PLAIT_LIB_BASE_FORK_H
@@ -23,10 +22,10 @@ enum plait_fork { PLAIT_FORK_BEFORE, PLAIT_FORK_PARENT, PLAIT_FORK_CHILD };
 
 extern uint32_t plait_generation; /* of this process */
 
-/* From now on children are told. Called by the arena, which everything else needs, under its lock. */
+/* Install the fork handlers. The arena calls this under its lock; every other module needs the arena first. */
 enum plait_status plait_fork_watch(void);
 
-/* What each module with a lock does: take it before, let go of it after, forget the parent's things in the child. */
+/* One for each module with a lock: lock before the fork, unlock after it, drop the parent's state in the child. */
 void plait_plugins_fork(enum plait_fork when);
 void plait_comms_fork(enum plait_fork when);
 void plait_progress_fork(enum plait_fork when);

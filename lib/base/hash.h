@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* FNV-1a, for fingerprints that are compared on one kind of machine; not against malice. */
+/* FNV-1a (64 bits), for fingerprints that machines of one byte order compare; not secure against attackers. */
 #ifndef PLAIT_LIB_BASE_HASH_H
 #define PLAIT_LIB_BASE_HASH_H
 

@@ -5,11 +5,11 @@
 
 #include <plait/comm.h>
 
-#define ASK_EVERY 0.1 /* seconds: a language's lock must be taken, which its other threads may hold for milliseconds */
+#define ASK_EVERY 0.1 /* seconds: the callback may wait milliseconds for an interpreter's lock (GIL) */
 
 static _Thread_local int (*asks)(void);
 static _Thread_local const atomic_bool *follows;
-static _Thread_local bool asking; /* the function itself calls the library */
+static _Thread_local bool asking; /* inside the callback, which may call the library */
 static _Thread_local double last;
 
 void plait_interrupt_set(int (*interrupted)(void))

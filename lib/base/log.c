@@ -47,7 +47,7 @@ static unsigned days_of(unsigned year, unsigned month)
     return days[month] + (leap && month == 1);
 }
 
-/* A blank and the time, UTC. gmtime_r() takes a lock, which a forked child may find taken for ever. */
+/* A blank and the time, UTC. Not gmtime_r(): libc's lock in it may stay locked for ever in a forked child. */
 static void print_time(char text[64])
 {
     struct timespec t;
@@ -62,7 +62,7 @@ static void print_time(char text[64])
              seconds / 60 % 60, seconds % 60, (unsigned)(t.tv_nsec / 1000000));
 }
 
-/* A line of n bytes, with the time behind the first `head` of them, at once: others write to the same file. */
+/* Write a line of n bytes, with the time after the first `head`, in one call: other processes share the file. */
 static void write_to(int fd, char *line, size_t head, size_t n)
 {
     char now[64];
@@ -84,8 +84,8 @@ static size_t print_head(char *line, size_t room)
 
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
 static char pattern[256]; /* "": stderr */
-static int file = -1;     /* open for appending; -1: not yet, or it cannot be */
-static pid_t file_pid;    /* a forked child opens its own; 0: nobody has tried to open this pattern */
+static int file = -1;     /* open for appending; -1: not open yet, or failed to open */
+static pid_t file_pid;    /* the process that tried to open it, as a forked child opens its own; 0: none */
 
 static void close_file(void)
 {
@@ -138,7 +138,7 @@ static void expand(char *path, size_t room)
     }
 }
 
-/* Open the file unless that was tried; stderr hears why it cannot be. */
+/* Open the file unless this process has tried before; a failure is reported on stderr. */
 static void open_file(void)
 {
     char path[1024], text[LONGEST];
@@ -174,7 +174,7 @@ static void write_line(char *line, size_t head, size_t n)
 static pthread_rwlock_t callback_lock = PTHREAD_RWLOCK_INITIALIZER;
 static void (*callback)(void *, enum plait_log_level, const char *);
 static void *callback_context;
-static _Thread_local bool inside; /* of the callback */
+static _Thread_local bool inside; /* this thread is inside the callback */
 
 void plait_log_callback(void (*new_callback)(void *, enum plait_log_level, const char *), void *context)
 {
@@ -219,7 +219,7 @@ void plait_log(enum plait_log_level level, const char *format, ...)
         if ((unsigned char)line[i] < ' ' || line[i] == 0x7f)
             line[i] = '?';
     if (!call_back(level, line)) {
-        line[n] = '\n'; /* written() leaves room: n is at most LONGEST - 1 */
+        line[n] = '\n'; /* n is at most LONGEST - 1, see written() */
         write_line(line, head, n + 1);
     }
     errno = saved;

@@ -3,7 +3,7 @@
 #ifndef PLAIT_LIB_BASE_NEAREST_H
 #define PLAIT_LIB_BASE_NEAREST_H
 
-/* What is farther from every name is not a slip of one of them. */
+/* A word at a larger distance from a name is no misspelling of it. */
 #define PLAIT_NEAR 3
 
 /* Insertions, deletions and replacements that turn `a` into `b`; both are cut at 63 characters. */

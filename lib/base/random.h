@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* At most 256 bytes, which the kernel gives whole. `purpose` is for the error: "no random bytes for <purpose>". */
+/* At most 256 bytes, which getrandom() never returns in part. The error is "no random bytes for <purpose>". */
 enum plait_status plait_random(void *out, size_t bytes, const char *purpose);
 
 #endif

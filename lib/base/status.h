@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room base: what every other room needs, and nothing of ranks.
+ * The room base: services for every other room, without any notion of ranks.
  *
  * It has statuses with their texts, the log, the configuration, the clock, hashes, the limits of the system, and the
- * descriptors that the library has open.
+ * library's open descriptors.
  *
  * An error is recorded once, by the function that decides it, with its exact cause (plait_fail()). Callers only pass
- * the status up. The text is the calling thread's and stays until its next error.
+ * the status up. The text is thread-local and valid until the thread's next error.
  *
- * Base promises: no function here waits for another process. What allocates says so.
+ * Base promises: no function here waits for another process. Functions that allocate say so.
  *
  * Base does not know communicators, plans, transports or devices. It includes no header of another room.
  */
@@ -17,19 +17,19 @@
 
 #include <plait/status.h>
 
-/* Record the text for plait_last_error() of this thread and return `status`, for `return fail(...)`. */
+/* Record the text for plait_last_error() of this thread and return `status`, for `return plait_fail(...)`. */
 enum plait_status plait_fail(enum plait_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * The same for a call that failed with this errno: ": ", what errno means, and where it is a limit, its value and how
- * to raise it. PLAIT_ERR_NOMEM for ENOMEM, else PLAIT_ERR_SYSTEM.
+ * The same for a system call that failed with `error`. Appends ": " and the errno's text; for a limit also the value
+ * and how to raise it. Returns PLAIT_ERR_NOMEM for ENOMEM, else PLAIT_ERR_SYSTEM.
  */
 enum plait_status plait_fail_errno(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same for an allocation that failed; names the limit on address space where there is one. PLAIT_ERR_NOMEM. */
+/* The same for a failed allocation: returns PLAIT_ERR_NOMEM. Names the limit on address space, if there is one. */
 enum plait_status plait_fail_memory(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* An error that is told again after what has to be done first and may record others. PLAIT_OK is none. */
+/* A saved error, to report after clean-up that may record other errors. PLAIT_OK: none. */
 struct plait_kept {
     enum plait_status status;
     char text[1024];
@@ -37,7 +37,7 @@ struct plait_kept {
 void plait_keep_error(struct plait_kept *e, enum plait_status status);
 enum plait_status plait_tell_error(const struct plait_kept *e);
 
-#ifdef __clang_analyzer__ /* it sees one file at a time, and would think that an error may be returned as success */
+#ifdef __clang_analyzer__ /* it sees one file at a time, so it cannot know that these return errors */
 #define plait_fail(status, ...)      (plait_fail(status, __VA_ARGS__), (status))
 #define plait_fail_errno(error, ...) (plait_fail_errno(error, __VA_ARGS__), PLAIT_ERR_SYSTEM)
 #define plait_fail_memory(...)       (plait_fail_memory(__VA_ARGS__), PLAIT_ERR_NOMEM)
@@ -47,7 +47,7 @@ enum plait_status plait_tell_error(const struct plait_kept *e);
             __builtin_unreachable(); \
     } while (0)
 #else
-#define PLAIT_KNOWN(condition) ((void)0) /* what another file, or another rank's answer, makes true */
+#define PLAIT_KNOWN(condition) ((void)0) /* a condition that another file's code or another rank's message guarantees */
 #endif
 
 #endif

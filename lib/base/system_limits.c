@@ -18,7 +18,7 @@
 
 #define NO_LIMIT ((uint64_t)1 << 60) /* the kernel's "unlimited" is near 2^63 */
 
-/* The limit is on numbers: an inherited descriptor may have a higher one, and takes the place of none. */
+/* RLIMIT_NOFILE limits the numbers. Inherited descriptors with higher numbers do not count against it. */
 static void count_descriptors(DIR *d, rlim_t limit, size_t *below, size_t *open)
 {
     for (const struct dirent *e; (e = readdir(d)) != NULL;)
@@ -83,8 +83,8 @@ size_t plait_most_mapped_bytes(void)
 }
 
 /*
- * After mlockall(MCL_FUTURE) the kernel gives a new mapping all its memory at once, unless it cannot be accessed. So it
- * becomes accessible only when it is no longer locked.
+ * After mlockall(MCL_FUTURE) the kernel populates every new mapping at once, except PROT_NONE ones. So map with
+ * PROT_NONE, munlock, then allow access.
  */
 enum plait_status plait_reserve(size_t bytes, bool writable, int fd, const char *what, void **out)
 {
@@ -112,7 +112,7 @@ enum plait_status plait_reserve(size_t bytes, bool writable, int fd, const char 
 
 /* ---- Control groups ----------------------------------------------------------------------------------- */
 
-/* The two versions of the interface. */
+/* Control groups, version 2 and version 1. */
 struct version {
     const char *controller, *root, *limit, *usage, *cache[2];
 };
@@ -126,7 +126,7 @@ static const struct version versions[] = {
       { "\ntotal_inactive_file ", "\ntotal_active_file " } },
 };
 
-/* A number of a group; `none` when there is none. */
+/* Read a number from a group's file; `none` if there is no file or number. */
 static uint64_t number(const struct version *v, const char *group, const char *name, uint64_t none)
 {
     char path[1024], text[64], *end;
@@ -138,7 +138,7 @@ static uint64_t number(const struct version *v, const char *group, const char *n
     return end == text ? none : n; /* "max" */
 }
 
-/* Bytes of file cache, which the kernel gives up before it kills. */
+/* Bytes of page cache in the group, which the kernel reclaims before it kills a process. */
 static uint64_t cache_of(const struct version *v, const char *group)
 {
     char path[1024], text[4096];
@@ -153,7 +153,7 @@ static uint64_t cache_of(const struct version *v, const char *group)
     return sum;
 }
 
-/* The group and all above it. */
+/* Check the group and all its ancestors. */
 static enum plait_status check_groups(const struct version *v, char *group, size_t bytes)
 {
     for (;;) {
@@ -171,7 +171,7 @@ static enum plait_status check_groups(const struct version *v, char *group, size
     }
 }
 
-/* Is `name` in the list "a,b,c"? The empty list is version 2's. */
+/* Is `name` in the list "a,b,c"? Version 2 has the empty list and the name "". */
 static bool lists(const char *list, const char *name)
 {
     const size_t n = strlen(name);
@@ -208,7 +208,7 @@ static enum plait_status check_cgroup(size_t bytes)
     return status;
 }
 
-/* Bytes of one line of /proc/meminfo; `none` when it is not there. */
+/* Bytes in one line of /proc/meminfo; `none` if there is no such line. */
 static uint64_t line_of(const char *text, const char *name, uint64_t none)
 {
     const char *at = strstr(text, name);
@@ -230,7 +230,7 @@ static enum plait_status check_machine(size_t bytes)
 
 enum plait_status plait_check_memory(size_t bytes)
 {
-    const int saved = errno; /* of files that this machine does not have */
+    const int saved = errno; /* opening files that this machine lacks changes errno */
     enum plait_status status = check_machine(bytes);
 
     if (status == PLAIT_OK)

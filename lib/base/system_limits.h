@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The limits that the system sets to this process: asked before they are met, where meeting them would kill. */
+/* The system's limits for this process. They are checked in advance where exceeding them kills the process. */
 #ifndef PLAIT_LIB_BASE_SYSTEM_LIMITS_H
 #define PLAIT_LIB_BASE_SYSTEM_LIMITS_H
 
@@ -9,24 +9,24 @@
 #include <stddef.h>
 
 /*
- * Can this process open `n` more descriptors? `who` says for what. An error advises a limit with which it can, and can
- * open `later` ones too.
+ * Can this process open `n` more descriptors? `who` begins the error, which advises a limit that suffices for these and
+ * for `later` more.
  */
 enum plait_status plait_check_descriptors(size_t n, size_t later, const char *who);
 
-/* The largest file, also one of memory only, that this process may make; beyond it a signal ends it. */
+/* The largest file, memfds included, that this process may make (ulimit -f). A larger one raises SIGXFSZ. */
 size_t plait_most_file_bytes(void);
 
 /* Bytes of address space that this process may still map (ulimit -v); SIZE_MAX: no limit. */
 size_t plait_most_mapped_bytes(void);
 
 /*
- * Map `bytes` of a file, or with fd -1 private memory, for reading (and writing). Only what is touched takes memory,
- * also in a process that has locked all that it maps (mlockall). `what` says what it is, in an error.
+ * Map `bytes` of a file (fd -1: private memory) for reading, and for writing if `writable`. Only touched pages take
+ * memory, also after mlockall(). `what` names the mapping in errors.
  */
 enum plait_status plait_reserve(size_t bytes, bool writable, int fd, const char *what, void **out);
 
-/* Has the machine, and have this process's control groups, room for `bytes` of memory? Beyond it the kernel kills. */
+/* Do the machine and the process's control groups have `bytes` of memory left? If not, using it would get us killed. */
 enum plait_status plait_check_memory(size_t bytes);
 
 #endif

@@ -14,13 +14,13 @@
 #include <string.h>
 
 struct plait_async_creation {
-    struct plait_comm_options options; /* with copies of what they pointed to */
+    struct plait_comm_options options; /* all that they point to is a copy of this struct's */
     struct plait_unique_id id;
     pthread_t thread;
     struct plait_watch watch;
-    atomic_bool cancelled; /* by plait_comm_abort() or destroy: the meeting looks */
+    atomic_bool cancelled; /* by plait_comm_abort() or destroy; the rendezvous polls the flag */
     atomic_bool aborted;   /* by plait_comm_abort() */
-    atomic_bool over;      /* the rest is known */
+    atomic_bool over;      /* status and text are final */
     enum plait_status status;
     char text[512];
 };
@@ -48,7 +48,7 @@ static void *give_birth(void *arg)
     if (b->status != PLAIT_OK)
         snprintf(b->text, sizeof b->text, "%s", plait_last_error());
     atomic_store(&b->over, true);
-    if (b->status == PLAIT_OK && atomic_load(&b->aborted)) /* after the meeting's last look, before its end was known */
+    if (b->status == PLAIT_OK && atomic_load(&b->aborted)) /* abort came after the rendezvous last polled the flag */
         plait_comm_announce_abort(comm, "while it was created", false);
     return NULL;
 }
@@ -64,7 +64,7 @@ static void forget(struct plait_comm *comm)
     comm->async_creation = NULL;
 }
 
-/* What the options point to may be gone before the comm is there. */
+/* Deep copy: the caller may free the objects that the options point to before the creation ends. */
 static bool copy_options(struct plait_async_creation *b, const struct plait_comm_options *o)
 {
     size_t n = 0;
@@ -96,7 +96,7 @@ enum plait_status plait_async_creation_begin(const struct plait_comm_options *op
     comm = plait_comm_allocate(options);
     if (comm != NULL && (comm->async_creation = calloc(1, sizeof *comm->async_creation)) != NULL &&
         copy_options(comm->async_creation, options)) {
-        sigfillset(&all); /* the caller's signals arrive as before */
+        sigfillset(&all); /* the new thread takes none of the program's signals */
         pthread_sigmask(SIG_SETMASK, &all, &saved);
         error = pthread_create(&comm->async_creation->thread, NULL, give_birth, comm);
         pthread_sigmask(SIG_SETMASK, &saved, NULL);
@@ -109,7 +109,7 @@ enum plait_status plait_async_creation_begin(const struct plait_comm_options *op
         forget(comm);
         plait_comm_discard(comm);
     }
-    /* The others, who can, wait for this rank. */
+    /* The other ranks wait for this one: tell them of the error. */
     return plait_meet(NULL, options, plait_fail_errno(error, "no thread to create a comm in the background"), NULL);
 }
 
@@ -143,7 +143,7 @@ enum plait_status plait_comm_status(struct plait_comm *comm)
         if (comm->async_creation->status != PLAIT_OK)
             return plait_fail(comm->async_creation->status, "%s", comm->async_creation->text);
     }
-    /* Other ranks' failures reach a rank that waits; this one may not. */
+    /* A rank that waits notices other ranks' failures. This rank may not be waiting, so look now. */
     const struct plait_control *failed = comm->own;
     for (uint32_t r = 0; r < comm->nrank && atomic_load(&failed->failed) == PLAIT_OK; r++)
         failed = comm->peers[r].control;

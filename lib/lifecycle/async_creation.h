@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creation in the background: a thread of its own goes to the meeting. */
+/* Asynchronous creation: a helper thread runs the rendezvous with the other ranks. */
 #ifndef PLAIT_LIB_LIFECYCLE_BIRTH_H
 #define PLAIT_LIB_LIFECYCLE_BIRTH_H
 
 #include "life.h"
 
-/* A comm whose `birth` is set until it is destroyed. What the options point to is copied. */
+/* *out has `async_creation` set until plait_async_creation_end(). The options are copied deeply. */
 enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out);
 
-/* End its creation with an error; if that comes too late, the comm fails. false: it is there already. Any thread. */
+/* End the creation with an error, or, if it has just succeeded, make the comm fail. False: the comm was complete before
+ * the call. Any thread. */
 bool plait_async_creation_abort(struct plait_comm *comm);
 
-/* End its creation, and wait until its thread has ended: PLAIT_OK when the comm is there. */
+/* Cancel the creation if it still runs, and join its thread. PLAIT_OK: the comm is complete. */
 enum plait_status plait_async_creation_end(struct plait_comm *comm);
 
 #endif

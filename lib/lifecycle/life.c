@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of a comm: what one rank makes before it meets the others (meet.c), and leaving without hurting late
- * readers (teardown.c has what is left then). */
+/* Creation of a comm up to the rendezvous (meet.c), and destruction that is safe for late readers (teardown.c frees the
+ * memory that they may still read). */
 #include "life.h"
 
 #include "async_creation.h"
@@ -38,11 +38,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_PATIENCE 2.0 /* seconds that destroy waits, after a failure, for other processes that do not notice it */
+#define MOST_PATIENCE 2.0 /* seconds; destroy waits so long, after a failure, for processes that have not noticed it */
 
 /* ---- Creation ------------------------------------------------------------------------------------------ */
 
-/* What a rank needs to meet the others, and to tell them of an error. */
+/* Check the options that the rendezvous itself needs: without them no error can be told to other ranks. */
 static enum plait_status check_identity(const struct plait_comm_options *o, struct plait_comm **out)
 {
     if (o == NULL || out == NULL)
@@ -62,7 +62,7 @@ static enum plait_status check_identity(const struct plait_comm_options *o, stru
     return PLAIT_OK;
 }
 
-/* setting: what 0 stands for. */
+/* setting: name of the setting that holds when the value is 0. */
 static enum plait_status check_seconds(const char *name, double value, double most, const char *setting)
 {
     if (value >= 0 && value <= most)
@@ -110,7 +110,7 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
     return PLAIT_OK;
 }
 
-/* Everything that needs no other rank: nothing that can fail on one rank alone comes between the ranks' messages. */
+/* All steps that need no other rank. They come first, so that a local failure cannot interrupt the rendezvous. */
 static enum plait_status create_own(struct plait_comm *comm, const struct plait_comm_options *o)
 {
     struct plait_topology topology;
@@ -120,7 +120,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
 
     if (status != PLAIT_OK)
         return status;
-    explicit_bzero(comm->config.secret, sizeof comm->config.secret); /* of no use any more */
+    explicit_bzero(comm->config.secret, sizeof comm->config.secret); /* no comm uses it */
     plait_topology_get(&topology);
     comm->cache = topology.l2;
     comm->last_level = topology.l3 > topology.l2 ? topology.l3 : topology.l2;
@@ -213,7 +213,7 @@ static void free_private(struct plait_comm *comm)
         plait_progress_thread_stop();
 }
 
-/* It knows its holder: see plait_comm_stats(). */
+/* An error-checking mutex knows its owner: see plait_comm_stats(). */
 static void init_lock(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t attr;
@@ -233,7 +233,7 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
 
     if (comm == NULL)
         return NULL;
-    comm->rank = o->rank; /* and the name: while it is created in the background they are asked for */
+    comm->rank = o->rank; /* rank, nrank and name may be asked for during asynchronous creation */
     comm->nrank = o->nrank;
     snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
     comm->generation = plait_generation;
@@ -250,7 +250,7 @@ void plait_comm_discard(struct plait_comm *comm)
     plait_comms_alive--;
 }
 
-/* One line for all comms of this process. */
+/* Once per process. */
 static void warn_of_pace(const struct plait_comm *comm)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
@@ -264,7 +264,7 @@ static void warn_of_pace(const struct plait_comm *comm)
             1e-3 * (double)pace->latency, 1e-6 * (double)pace->bandwidth);
 }
 
-/* comm may be NULL: memory is short, which the others must hear of. */
+/* comm NULL: memory was short; the rendezvous tells the other ranks. */
 enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
                                        const struct plait_watch *watch)
 {
@@ -312,7 +312,7 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, cons
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
 {
-    const int saved = errno; /* of calls that fail on the way to success */
+    const int saved = errno; /* system calls may fail inside a call that succeeds */
     enum plait_status status = check_identity(options, out);
 
     if (status != PLAIT_OK)
@@ -342,8 +342,8 @@ struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm)
 /* ---- Destruction ---------------------------------------------------------------------------------------- */
 
 /*
- * Is there anything to it that a network would lose if this rank went: a message, or that this rank has taken its
- * messages, which nobody else may be there to say? One that has left does not want it.
+ * Would the network lose anything for `rank` if this rank left now: a message that it has not acknowledged, or this
+ * rank's acknowledgement of its messages? A rank that has left needs neither.
  */
 static bool has_mail(const struct plait_comm *comm, uint32_t rank)
 {
@@ -366,7 +366,7 @@ static uint32_t unfinished(const void *context, uint32_t *ranks, uint32_t most)
     return n;
 }
 
-/* All ranks have finished the operations that this rank has finished: nobody reads its memory any more. */
+/* Wait until all ranks have finished the operations that this rank has finished: then nobody reads its memory. */
 static enum plait_status wait_for_readers(struct plait_comm *comm)
 {
     struct plait_wait w;
@@ -389,14 +389,14 @@ enum plait_status plait_comm_settle(struct plait_comm *comm)
 {
     plait_requests_finish(comm);
     plait_device_settle(comm);
-    plait_remote_tell(comm->remote); /* how far it is: the others wait for that too */
+    plait_remote_tell(comm->remote); /* send `done` to other hosts, whose ranks wait for it too */
     const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
     return status == PLAIT_OK ? wait_for_readers(comm) : status;
 }
 
 /*
- * Is the rank in an operation that may still read this rank's buffers? That its comm has failed says nothing: abort may
- * have come from another of its threads.
+ * Is the rank in an operation that may still read this rank's buffers? Its comm's failure does not answer that: another
+ * thread of its process may have called abort.
  */
 static bool is_inside(const struct plait_comm *comm, uint32_t rank)
 {
@@ -409,12 +409,12 @@ static bool is_inside(const struct plait_comm *comm, uint32_t rank)
 }
 
 /*
- * After a failure, until the ranks that are inside an operation have noticed: milliseconds, or as long as one copy or
- * reduction takes. Threads of this process read the caller's memory, and none of them dies alone: for them without a
- * limit. Another process reads the arena, which stays, and the caller's memory through the kernel, which answers with
- * an error where nothing is there any more. What it reads from then on goes to its own buffers of a failed operation,
- * and it looks for failures before it reports anything it read: giving up on one that is stopped risks neither a fault
- * nor a wrong sum.
+ * After a failure, wait until the ranks inside an operation have noticed it: milliseconds, or one copy or reduction.
+ *
+ * Ranks in threads of this process read the caller's memory directly. No thread dies alone, so there is no time limit.
+ * Ranks of another process read the arena, which stays mapped, and the caller's memory by process_vm_readv(), which
+ * returns an error for unmapped memory. Their reads land in buffers of a failed operation, and they check for failures
+ * before they report success. So giving up on a stopped process after MOST_PATIENCE risks no fault and no wrong sum.
  */
 static void wait_for_insiders(struct plait_comm *comm)
 {
@@ -424,7 +424,7 @@ static void wait_for_insiders(struct plait_comm *comm)
         const struct plait_process *p = comm->peers[r].process;
         while (r != comm->rank && p != NULL && is_inside(comm, r) &&
                (p->base == NULL || (!plait_process_dead(p) && plait_clock() < until)))
-            if (!plait_progress()) /* it may be a rank of this thread's */
+            if (!plait_progress()) /* the rank may belong to this thread */
                 usleep(200);
     }
 }
@@ -435,12 +435,12 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     enum plait_status status;
 
     if (comm != NULL && comm->async_creation != NULL && !plait_comm_inherited(comm)) {
-        if (plait_async_creation_end(comm) != PLAIT_OK) { /* which plait_comm_status() has told */
+        if (plait_async_creation_end(comm) != PLAIT_OK) { /* plait_comm_status() reports that error */
             plait_comm_discard(comm);
             return PLAIT_OK;
         }
     }
-    if (comm == NULL || plait_comm_inherited(comm)) /* the parent's goes on */
+    if (comm == NULL || plait_comm_inherited(comm)) /* a forked child leaves its parent's comm alone */
         return PLAIT_OK;
     status = plait_comm_is_inside(comm, "plait_comm_destroy");
     if (status != PLAIT_OK)
@@ -449,7 +449,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     if (status != PLAIT_OK)
         plait_comm_tell_failure(comm, comm->own->failure, comm->own->culprit);
     if (status != PLAIT_OK || plait_device_leaves_some(comm)) {
-        plait_device_settle(comm); /* it may have failed after the first time */
+        plait_device_settle(comm); /* again: the comm may have failed since plait_comm_settle() */
         wait_for_insiders(comm);
     }
     if (status != PLAIT_OK)

@@ -2,12 +2,12 @@
 /*
  * The room lifecycle: creation, division and end of communicators.
  *
- * life.c creates and destroys. meet.c compares what must be equal on all ranks and maps their arenas; async_creation.c
- * does it in the background. split.c makes communicators of others (split, duplicate, shrink), manage.c suspends,
+ * life.c creates and destroys. meet.c compares the ranks' options and settings and maps their arenas; async_creation.c
+ * creates asynchronously. split.c makes communicators from others (split, duplicate, shrink), manage.c suspends,
  * finalizes and revokes. teardown.c frees a communicator's memory when nobody reads it any more.
  *
  * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one
- * error that names the culprit. Destroying waits for those who read, never for those who died.
+ * error that names the culprit. Destroying waits for ranks that still read, never for dead ones.
  *
  * It is above all rooms that a communicator is made of, so it may know each of them.
  */
@@ -17,8 +17,8 @@
 #include "comm/comm.h"
 
 /*
- * plait_comm_create() now, whatever group is open, for one made of another comm. watch: what ends the meeting from
- * outside, or NULL.
+ * plait_comm_create() that ignores an open group; for comms made from another comm. watch: polled during the
+ * rendezvous, to end it from outside; or NULL.
  */
 struct plait_watch;
 struct plait_making {
@@ -28,20 +28,22 @@ struct plait_making {
 enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
                                   struct plait_comm **out);
 
-/* The options with which a comm of some of this one's ranks is made; rank, nrank, id and node remain to be set. */
+/* Options for a comm of some of this comm's ranks. The caller still sets rank, nrank, id and node. */
 struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm);
 
 /* Wait until nothing is pending and nobody reads this rank's memory for an operation that has ended. */
 enum plait_status plait_comm_settle(struct plait_comm *comm);
 
-/* For a creation in the background: a comm that is nothing yet, NULL when memory is short; make it one (NULL: tell the others
- * why not); drop one that could not be made. */
+/*
+ * The steps of creation. allocate: an empty comm, or NULL when memory is short. create_as: complete it; with comm NULL,
+ * tell the other ranks of the shortage. discard: free a comm whose creation failed.
+ */
 struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o);
 enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
                                        const struct plait_watch *watch);
 void plait_comm_discard(struct plait_comm *comm);
 
-/* As plait_comm_revoke(). */
+/* plait_comm_revoke() without the checks of its argument. */
 void plait_comm_stop(struct plait_comm *comm);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A comm while it lives: stop, pause, look at it. */
+/* Calls on a living comm: finalize, revoke, suspend, resume, and queries. */
 #include "base/status.h"
 #include "call/call.h"
 #include "comm/port.h"
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Only for calls that a closed comm has too. */
+/* Unlike plait_enter(): allows a comm that has failed, or that another thread uses. */
 static enum plait_status enter(struct plait_comm *comm, const char *name)
 {
     if (comm == NULL)
@@ -92,7 +92,7 @@ enum plait_status plait_comm_resume(struct plait_comm *comm)
                    ? plait_comm_is_closed(comm, "plait_comm_resume")
                    : plait_fail(PLAIT_ERR_ARG, "plait_comm_resume: the comm is %s",
                                 comm == NULL ? "NULL" : "not suspended");
-    comm->suspended = false; /* memory comes with the operations that need it */
+    comm->suspended = false; /* operations allocate the memory again when they need it */
     comm->open = plait_generation;
     return PLAIT_OK;
 }

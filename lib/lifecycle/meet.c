@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- What ranks tell each other at creation ---------------------------------------------------------- */
+/* ---- Cards: each rank's description of itself, exchanged at creation ----------------------------------- */
 
 struct card {
     struct plait_token process;
@@ -32,11 +32,11 @@ struct card {
     uint64_t arena_size, id, slice, nccl_fusion, cache, last_level, node_hash, algorithms_hash;
     struct plait_pace pace;
     int32_t pid, reproducible, round;
-    bool has_pidfd; /* the second descriptor it passes tells of its death */
+    bool has_pidfd; /* given[1] is a pidfd, by which peers detect the process's death */
     char version[16];
     char algo[64];
     uint8_t hosts;  /* PLAIT_HOSTS */
-    cpu_set_t cpus; /* this rank may run on */
+    cpu_set_t cpus; /* on which this rank may run */
     struct plait_where where;
 };
 
@@ -55,7 +55,7 @@ static enum plait_status differs(uint32_t rank, const char *what, const char *a,
                       a[0] != '\0' ? a : "empty", b[0] != '\0' ? b : "empty", rank);
 }
 
-/* Cards come from other programs: nothing in them is used before this. */
+/* Cards come from other programs: check them before any use. */
 static enum plait_status check_cards(const struct card *all, uint32_t nrank)
 {
     const size_t bytes = plait_control_bytes(nrank);
@@ -72,7 +72,7 @@ static enum plait_status check_cards(const struct card *all, uint32_t nrank)
     return PLAIT_OK;
 }
 
-/* Options and settings that must be equal; the first difference is named. */
+/* Options and settings must be equal on all ranks; the error names the first difference. */
 static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
 {
     char a[64], b[64];
@@ -106,15 +106,15 @@ static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
     return PLAIT_OK;
 }
 
-/* ---- Meeting ------------------------------------------------------------------------------------------- */
+/* ---- Rendezvous ---------------------------------------------------------------------------------------- */
 
-/* What only the meeting of the ranks needs. */
+/* State that lives for one rendezvous. */
 struct meeting {
     struct card own, *all; /* [nrank] */
-    uint32_t *node;        /* [nrank] ranks of one share memory; numbered by their first ranks */
+    uint32_t *node;        /* [nrank] ranks of a node share memory; nodes are numbered by their first ranks */
     uint32_t nnode;
-    bool *leads;                   /* [nrank] the lowest rank of its process, which speaks for it */
-    int (*fds)[PLAIT_COMM_SHARES]; /* [nrank] of the other processes: arena, pidfd */
+    bool *leads;                   /* [nrank] is it its process's leader? */
+    int (*fds)[PLAIT_COMM_SHARES]; /* [nrank] received from leaders: arena, pidfd */
     int given[PLAIT_COMM_SHARES];  /* this process's; given[1] < 0: not open */
 };
 
@@ -146,9 +146,9 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
     snprintf(card->version, sizeof card->version, "%s", plait_version());
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
     if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
-        CPU_ZERO(&card->cpus); /* more than 1024 processors: then there is one for each rank */
+        CPU_ZERO(&card->cpus); /* more than 1024 processors: enough for every rank */
     const enum plait_status drawn = plait_random(&card->id, sizeof card->id, "a comm");
-    card->id |= 1; /* 0 is no comm's */
+    card->id |= 1; /* 0 is not an id */
     return drawn;
 }
 
@@ -157,7 +157,7 @@ static bool one_process(const struct card *a, const struct card *b)
     return a->process.word[0] == b->process.word[0] && a->process.word[1] == b->process.word[1];
 }
 
-/* The lowest rank of a process speaks for it. */
+/* The leader of a process is its lowest rank; it exchanges descriptors for the process. */
 static bool is_leader(const struct meeting *m, uint32_t rank)
 {
     for (uint32_t r = 0; r < rank; r++)
@@ -167,8 +167,8 @@ static bool is_leader(const struct meeting *m, uint32_t rank)
 }
 
 /*
- * A descriptor through which the others see this process die. On an old kernel, or under a filter of system calls,
- * there is none: deaths show as stalls only, and another descriptor is passed in its place, which nobody keeps.
+ * A pidfd, by which peers detect this process's death. Old kernels and seccomp filters may refuse one. Then a copy of
+ * `instead` is passed as a placeholder, which no peer keeps, and a death shows only as a stall.
  */
 static int open_pidfd(int instead, bool *out)
 {
@@ -213,7 +213,7 @@ static void close_meeting(struct meeting *m)
     free(m->fds);
 }
 
-/* Who shares memory: ranks that can pass each other descriptors; in tests, PLAIT_HOSTS says otherwise. */
+/* Ranks that can pass each other descriptors form a node. In tests, PLAIT_HOSTS says how many nodes there are. */
 static void find_nodes(const struct plait_comm *comm, const struct plait_bootstrap *boot, struct meeting *m)
 {
     const uint64_t hosts = comm->config.hosts < comm->nrank ? comm->config.hosts : comm->nrank;
@@ -224,7 +224,7 @@ static void find_nodes(const struct plait_comm *comm, const struct plait_bootstr
     }
 }
 
-/* Exchange arena descriptors and pidfds between processes, and map what came. Ranks that are not leaders map later. */
+/* Leaders exchange arena descriptors and pidfds and map the arenas. The other ranks map in find_controls(). */
 static enum plait_status share_arenas(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
 {
     enum plait_status status;
@@ -233,7 +233,8 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
     for (uint32_t r = 0; r < comm->nrank; r++)
         nleader += m->leads[r] = is_leader(m, r);
     /*
-     * All come before the first is kept, in a copy. Where ranks have one limit it must do for rank 0's sockets to all.
+     * At the peak a leader holds the descriptors of all other leaders and one copy. `later` raises the advised limit so
+     * that it also suffices on rank 0, which has a socket to every rank.
      */
     status = plait_check_descriptors(m->leads[comm->rank] && nleader > 1 ? PLAIT_COMM_SHARES * (nleader - 1) + 1 : 0,
                                      comm->rank > 0 ? comm->nrank - 2 : 0, "a comm, to reach other processes");
@@ -251,7 +252,7 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
     return plait_bootstrap_agree(boot, status);
 }
 
-/* Containers and virtual hosts are nodes of their own on one machine. */
+/* Containers and virtual hosts on one machine are separate nodes that share its processors. */
 static bool share_processors(const struct meeting *m, uint32_t a, uint32_t b)
 {
     const uint64_t machine = m->all[a].where.machine;
@@ -271,8 +272,8 @@ static void warn_of_strangers(const struct plait_comm *comm, const struct meetin
 }
 
 /*
- * Ranks of a machine for each processor that they may run on: of the machine with the most, rounded up. Ranks bound to
- * one each are not short of them.
+ * Ranks per processor, rounded up, on the machine where that is largest. Only processors in the ranks' affinity masks
+ * count, so ranks that are bound to one processor each give 1.
  */
 static uint32_t most_a_processor(const struct plait_comm *comm, const struct meeting *m)
 {
@@ -294,7 +295,7 @@ static uint32_t most_a_processor(const struct plait_comm *comm, const struct mee
     return most;
 }
 
-/* A rank of another node has a replica. */
+/* The control block of a rank on another node is a local replica. */
 static enum plait_status replica(struct plait_comm *comm, uint32_t rank, int pid)
 {
     struct plait_peer *p = &comm->peers[rank];
@@ -307,7 +308,7 @@ static enum plait_status replica(struct plait_comm *comm, uint32_t rank, int pid
     return PLAIT_OK;
 }
 
-/* Every rank's control block, once the processes are mapped. */
+/* Find every rank's control block in the mapped arenas, or make its replica. */
 static enum plait_status find_controls(struct plait_comm *comm, const struct meeting *m)
 {
     const struct card *all = m->all;
@@ -339,13 +340,13 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct mee
 
 #define MOST_ADDRESS ((size_t)64 << 10) /* bytes */
 
-struct port_card {  /* of a rank's network */
-    uint64_t bytes; /* of its address */
+struct port_card {  /* one rank's port in the network */
+    uint64_t bytes; /* of the address */
     char version[56];
-    char host[64]; /* its name */
+    char host[64]; /* host name */
 };
 
-/* Every rank's address, and the same network everywhere. */
+/* Check that all ranks use the same network, exchange addresses, and lead the port to ranks of other nodes. */
 static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootstrap *boot, const struct meeting *m,
                                     const struct port_card *cards, const void *own)
 {
@@ -362,7 +363,7 @@ static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootst
             return differs(r, "the network", cards[0].version, cards[r].version);
         most = cards[r].bytes > most ? cards[r].bytes : most;
     }
-    char *all = calloc(n + 1, most); /* this rank's in a place of its own */
+    char *all = calloc(n + 1, most); /* the last one is the copy that this rank sends */
     if (all == NULL)
         status = plait_fail_memory("out of memory for the addresses of %u ranks", n);
     else
@@ -377,7 +378,7 @@ static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootst
     return status;
 }
 
-/* The network by which the ranks of other hosts are reached, and the thread that hears of them. */
+/* Open the network to ranks of other hosts, and create the thread that receives their control-plane updates. */
 static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootstrap *boot, const struct meeting *m)
 {
     struct port_card own = { 0 }, *cards = calloc(comm->nrank, sizeof *cards);
@@ -406,16 +407,16 @@ static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootst
     return status;
 }
 
-/* The connections by which the ranks met stay. */
+/* The rendezvous's sockets stay open, for control-plane updates. */
 static void keep_sockets(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
 {
-    int *sockets = &m->fds[0][0]; /* there is room, and nothing in it any more */
+    int *sockets = &m->fds[0][0]; /* reused: large enough, and its descriptors are closed */
 
     plait_bootstrap_take_sockets(boot, sockets);
     plait_remote_begin(comm->remote, sockets);
 }
 
-/* Can this rank read the memory of every other process? The token is a word of theirs that it knows. */
+/* Can this rank read the memory of every other process by CMA? A read of 0 bytes reads only the arena's token. */
 static bool can_read_all(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
@@ -432,7 +433,7 @@ static bool can_read_all(const struct plait_comm *comm)
     return true;
 }
 
-/* Do all ranks read each other's memory? Each has said before the ranks agreed that the controls are found. */
+/* Can all ranks read each other's memory? Each rank stored `reads` before the last agreement. */
 static bool all_read(const struct plait_comm *comm)
 {
     bool all = true;
@@ -456,12 +457,13 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     find_nodes(comm, boot, m);
     warn_of_strangers(comm, m);
     comm->id = all[0].id;
-    atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* seen after the agreement */
+    atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* peers read it after the next agreement */
     comm->cache = all[0].cache;
     comm->last_level = all[0].last_level;
     /*
-     * Over all flights three times a core's cache, so that slices of a quarter of it, less the part for what goes past
-     * the caches, find lines that their readers' have lost; but of all ranks together at most half the last level.
+     * Staging memory per slice in flight: 3/4 of a core's L2, so three times the L2 over all four. Slices of a quarter
+     * of the L2 use it in rotation, less the part for streaming stores. So the cache lines of a part have left the
+     * readers' caches before it is written again. Limit: half the last-level cache for all ranks together.
      */
     comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
     if (comm->flight_bytes > comm->cache / 4 * 3)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Comms made of comms. */
+/* Comms made from another comm: split, duplicate, shrink. */
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -19,16 +19,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Making one of some of the ranks ---------------------------------------------------------------------- */
+/* ---- A comm of some of the ranks -------------------------------------------------------------------------- */
 
-struct family { /* what the new comm is made of */
+struct family { /* the parent comm, and those of its ranks that form the new one */
     const struct plait_comm *comm;
     const uint32_t *members; /* [nrank] ranks in `comm` */
     uint32_t nrank;
-    bool failed; /* `comm` has failed before: survivors go on */
+    bool failed; /* ignore a failure of `comm`: its survivors form the new one */
 };
 
-/* Those who meet know each other: a death, and a failure of the comm they come from, ends the meeting. */
+/* Polled during the rendezvous: a member's death, or a failure of the parent comm, ends it. */
 static enum plait_status look(const void *context)
 {
     const struct family *f = context;
@@ -46,7 +46,7 @@ static enum plait_status look(const void *context)
     return PLAIT_OK;
 }
 
-/* This rank becomes the rank-th of the family, or says there why it cannot. */
+/* Create the new comm with this rank as `rank`; or, if `own` is an error, tell the other members. */
 static enum plait_status make(const struct family *family, const struct plait_unique_id *id, const char *name,
                               uint32_t rank, enum plait_status own, struct plait_comm **out)
 {
@@ -71,7 +71,7 @@ static enum plait_status make(const struct family *family, const struct plait_un
         o.algorithms = comm->nown_algorithms > 0 ? algorithms : NULL;
         o.node = comm->node != NULL ? node : NULL;
         status = plait_comm_make(&o, &watch, out);
-    } else { /* which the others must hear of */
+    } else { /* tell the other members of the error */
         status = plait_meet(NULL, &o, own, &watch);
     }
     free(algorithms);
@@ -81,16 +81,16 @@ static enum plait_status make(const struct family *family, const struct plait_un
 
 /* ---- Split ------------------------------------------------------------------------------------------------ */
 
-struct splitting { /* the arguments, also as a group keeps them */
+struct splitting { /* the arguments; a group keeps a copy */
     struct plait_comm *comm;
     int color, key;
-    char name[64]; /* "": as the comm */
+    char name[64]; /* "": the parent's */
 };
 
-struct member { /* what each rank says of itself */
+struct member { /* gathered from each rank */
     int32_t color, key;
     uint32_t rank;
-    uint64_t salt; /* of the comm's id, if this is its first rank */
+    uint64_t salt; /* for the new comm's id; the first member's is used */
 };
 
 static int by_key(const void *a, const void *b)
@@ -102,7 +102,7 @@ static int by_key(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* The members of this color to the front, in order. */
+/* Move the members of this color to the front, in the order of their keys; returns how many. */
 static uint32_t gather_color(struct member *all, uint32_t n, int color)
 {
     uint32_t kept = 0;
@@ -115,7 +115,7 @@ static uint32_t gather_color(struct member *all, uint32_t n, int color)
     return kept;
 }
 
-/* The id under which members of `comm` meet, the first of them as rank 0. */
+/* The id for the rendezvous of these members of `comm`; the first of them becomes rank 0. */
 static struct plait_unique_id id_of_members(const struct plait_comm *comm, const uint32_t *members, uint64_t salt)
 {
     struct plait_unique_id id;
@@ -140,7 +140,7 @@ static enum plait_status join_color(struct plait_comm *comm, struct member *all,
     return make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, PLAIT_OK, out);
 }
 
-/* This rank cannot split the comm: the others, who can, wait for it. */
+/* The other ranks wait for this one in the allgather: make the comm fail, which ends their waits. */
 static enum plait_status cannot_split(struct plait_comm *comm, enum plait_status status)
 {
     pthread_mutex_lock(&comm->lock);
@@ -218,10 +218,10 @@ struct shrinking {
     char name[64];
     bool abort;
     uint32_t n;
-    uint32_t excluded[]; /* [n] copied: the caller's may be gone when a group ends */
+    uint32_t excluded[]; /* [n] a copy: the caller's array may be freed before its group ends */
 };
 
-/* This rank's place among those that stay, who are listed; or the error. */
+/* List the ranks that stay. */
 static enum plait_status list_survivors(const struct plait_comm *comm, const uint32_t *excluded, uint32_t n,
                                         uint32_t *members, uint32_t *nmember)
 {
@@ -240,7 +240,7 @@ static enum plait_status list_survivors(const struct plait_comm *comm, const uin
     return PLAIT_OK;
 }
 
-/* Those that exclude the same meet under a name that they compute, not under one that somebody would have to tell. */
+/* Survivors that exclude the same ranks compute the same id for their rendezvous: no message has to carry it. */
 static enum plait_status shrink(const void *args, enum plait_status own, struct plait_comm **out)
 {
     const struct shrinking *s = args;
@@ -266,7 +266,7 @@ static enum plait_status shrink(const void *args, enum plait_status own, struct 
 enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
                                     const char *name, struct plait_comm **out)
 {
-    _Alignas(max_align_t) char few[2048] = { 0 }; /* memory that cannot be missing, but for thousands of ranks */
+    _Alignas(max_align_t) char few[2048] = { 0 }; /* no allocation, which may fail, up to about 500 ranks */
     struct shrinking *s = NULL;
     size_t bytes = 0;
     enum plait_status status = PLAIT_OK;

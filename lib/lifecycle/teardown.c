@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct plait_comm *retired; /* only control block, peers, flights and network are left */
+static struct plait_comm *retired; /* deferred: only control block, peers, slices in flight and network are left */
 
 void plait_comm_release(struct plait_comm *comm)
 {
@@ -35,7 +35,7 @@ void plait_comm_release(struct plait_comm *comm)
     free(comm);
 }
 
-/* Before the process ends, or the library is unloaded: the libraries behind a network may be gone in unload(). */
+/* An exit handler: runs before unload(), when the network's own libraries may already be unloaded. */
 static void close_networks(void)
 {
     pthread_mutex_lock(&lock);
@@ -45,8 +45,8 @@ static void close_networks(void)
 }
 
 /*
- * A network stays open, as its comm's block does, until the others have left too: to them, closing it looks like a
- * death, and UCX 1.13 aborts a process that is just connecting to one that closes.
+ * A network stays open, like the comm's control block, until the other ranks have left too. To them a closed network
+ * looks like a death, and UCX 1.13 aborts a process that is connecting to one that closes.
  */
 static void keep_network(const struct plait_comm *comm)
 {
@@ -56,7 +56,7 @@ static void keep_network(const struct plait_comm *comm)
         watched = atexit(close_networks) == 0;
 }
 
-/* A peer no longer reads this rank's block when it has left too, or died; or nobody would tell that. */
+/* A peer may read this rank's block until that peer has left or died, or until no update from its host can come. */
 static bool nobody_reads(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
@@ -69,7 +69,7 @@ static bool nobody_reads(const struct plait_comm *comm)
     return true;
 }
 
-/* This rank's block is about to be given back, and used for anything: ranks of this process look at it no more. */
+/* This rank's block is about to be freed and reused: stop other comms of this process from reading it. */
 static void forget(const struct plait_comm *comm)
 {
     for (struct plait_comm *c = retired; c != NULL; c = c->next_torn_down)
@@ -77,7 +77,7 @@ static void forget(const struct plait_comm *comm)
             c->peers[comm->rank].control = NULL;
 }
 
-/* Ranks of one process leave under the lock: see forget(). */
+/* Under the lock, as ranks of one process clear each other's pointers: see forget(). */
 void plait_teardown(struct plait_comm *comm)
 {
     struct plait_comm **link, *c;
@@ -103,8 +103,8 @@ void plait_teardown(struct plait_comm *comm)
 }
 
 /*
- * The library is unloaded, or the process ends. With no comm alive, or being made, no thread is inside it. Blocks
- * that others still read go on in their mappings.
+ * The library is unloaded, or the process ends. No thread is inside the library if no comm is alive or being created.
+ * Peers that still read a control block have their own mapping of it.
  */
 atomic_uint plait_comms_alive;
 
@@ -112,7 +112,7 @@ __attribute__((destructor)) static void unload(void)
 {
     if (plait_comms_alive > 0)
         return;
-    /* its thread reads what is unmapped next */
+    /* stops the threads that read the arena, which is unmapped next */
     for (struct plait_comm *c = retired; c != NULL; c = c->next_torn_down) {
         plait_remote_destroy(c->remote);
         c->remote = NULL;
@@ -120,7 +120,7 @@ __attribute__((destructor)) static void unload(void)
     const bool gone = plait_arena_unload();
     for (struct plait_comm *c; (c = retired) != NULL;) {
         retired = c->next_torn_down;
-        /* the caller has memory there: then the block stays too, as it is, for those who are slower to leave */
+        /* the arena stays, as the caller has memory in it: keep the block for peers that leave later */
         if (!gone)
             c->own = NULL;
         plait_comm_release(c);
@@ -133,7 +133,7 @@ void plait_comms_fork(enum plait_fork when)
         pthread_mutex_lock(&lock);
         return;
     }
-    if (when == PLAIT_FORK_CHILD) { /* their memory is lost: a thread may have been in the middle of changing it */
+    if (when == PLAIT_FORK_CHILD) { /* leaked: a thread of the parent may have been changing these comms */
         retired = NULL;
         plait_comms_alive = 0;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is left of comms that were destroyed: control block, peers, flights, and the network and news of other hosts,
- * until the other ranks have left too, or died, and nobody reads them. The next comm that is made or destroyed looks
- * again.
+ * Deferred teardown. A destroyed comm keeps its control block, peers, slices in flight, network and control-plane
+ * updates until every other rank has left or died: until then a peer may read them. Each creation and destruction of a
+ * comm frees the comms that no peer reads any more.
  */
 #ifndef PLAIT_LIB_LIFECYCLE_RETIRE_H
 #define PLAIT_LIB_LIFECYCLE_RETIRE_H
@@ -11,12 +11,12 @@
 
 #include <stdatomic.h>
 
-extern atomic_uint plait_comms_alive; /* or being made: unloading the library, and the end of the process, leave them */
+extern atomic_uint plait_comms_alive; /* or being created; while > 0, unload() frees nothing */
 
-/* Leave the comm (or none), and release all that nobody reads any more. */
+/* Leave `comm` (NULL: none), then free every comm that no peer reads any more. */
 void plait_teardown(struct plait_comm *comm);
 
-/* Free what nobody reads. */
+/* Free the rest of a comm that no peer reads. */
 void plait_comm_release(struct plait_comm *comm);
 
 #endif

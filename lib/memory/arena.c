@@ -26,26 +26,26 @@
 #define PURPOSE          "its shared memory"
 #define PAGE             ((size_t)4096)
 #define MOST_BY_DEFAULT  ((size_t)256 << 30)
-#define LEAST_BY_DEFAULT ((size_t)64 << 20) /* a limit below it is an error */
-#define SHARERS          16 /* arenas that fit into a limited address space: this process's and others' */
-#define BACK_AT_ONCE     ((size_t)16 << 20) /* bytes of one fallocate(), which a signal makes start again */
-#define CHECK_LEAST      ((size_t)1 << 20)  /* bytes from which it is asked whether there is memory, in 50 us */
+#define LEAST_BY_DEFAULT ((size_t)64 << 20) /* if the system's limits allow less, creation fails */
+#define SHARERS          16 /* arenas that must fit into a limited address space: this process's and 15 peers' */
+#define BACK_AT_ONCE     ((size_t)16 << 20) /* bytes per fallocate(): a signal makes the call start again */
+#define CHECK_LEAST      ((size_t)1 << 20)  /* bytes from which an allocation checks for free memory, in 50 us */
 
-struct extent { /* a run of the arena, free or in use; the list is in address order and covers it all */
+struct extent { /* a part of the arena; the list is in address order and covers it all */
     size_t start, size;
-    unsigned used; /* how often it must be freed; 0: it is free */
+    unsigned used; /* reference count; 0: free */
     struct extent *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_arena arena = { .fd = -1 };
-static int arena_fd = -1;    /* read-write, for giving pages back */
-static uint32_t generation;  /* that made it; a forked child makes its own */
-static _Atomic size_t nuser; /* blocks that plait_mem_alloc() gave away */
+static int arena_fd = -1;    /* read-write, to commit pages and give them back */
+static uint32_t generation;  /* the fork generation that made the arena; a forked child makes a new one */
+static _Atomic size_t nuser; /* the caller's references, from plait_mem_alloc() and plait_mem_share() */
 static struct extent *extents;
-static struct plait_arena inherited; /* by a forked child: its parent's, of which the mapping is left */
+static struct plait_arena inherited; /* in a forked child: the parent's arena, which stays mapped */
 
-/* Main memory; on machines with more, so much that hundreds of processes can map each other's. */
+/* Main memory, at most 256 GiB: then hundreds of processes can map each other's arenas in 47 bits of address space. */
 static size_t default_size(void)
 {
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -53,7 +53,7 @@ static size_t default_size(void)
     return all < MOST_BY_DEFAULT ? all : MOST_BY_DEFAULT;
 }
 
-/* A descriptor that peers can map only for reading; the plain one where /proc is missing. */
+/* A descriptor that peers can map only for reading. Without /proc, a read-write one. */
 static int read_only_copy(int fd)
 {
     char path[64];
@@ -77,8 +77,8 @@ static void write_header(const struct plait_arena *a)
 }
 
 /*
- * Bytes of the file: a page more than asked for, the header's. The default becomes what the limits on files and on the
- * address space allow, if that is enough for comms; what the user asked for stays.
+ * Bytes of the file, with one page more for the header. The limits on file size and address space reduce the default
+ * size, down to LEAST_BY_DEFAULT. They never reduce a size that the user set.
  */
 static enum plait_status file_size(size_t bytes, size_t *out)
 {
@@ -168,15 +168,15 @@ static bool split(struct extent *e, size_t bytes)
 }
 
 /*
- * Get memory for a part of the arena now: a page that the system cannot give when it is touched ends the process
- * (SIGBUS, or a kill by the control group).
+ * Commit memory for a part of the arena now. If the system had no memory at the first access of a page, the process
+ * would die of SIGBUS or of the control group's out-of-memory killer.
  */
 static enum plait_status back(size_t start, size_t bytes)
 {
     enum plait_status status = PLAIT_OK;
 
     for (size_t at = 0; at < bytes && status == PLAIT_OK;) {
-        /* Again for each part, as other processes take memory at the same time. */
+        /* Checked again for each part, as other processes allocate at the same time. */
         if (bytes - at >= CHECK_LEAST && (status = plait_check_memory(bytes - at)) != PLAIT_OK)
             break;
         if ((status = plait_descriptor_check(arena_fd)) != PLAIT_OK)
@@ -184,7 +184,7 @@ static enum plait_status back(size_t start, size_t bytes)
         const size_t n = bytes - at < BACK_AT_ONCE ? bytes - at : BACK_AT_ONCE;
         if (fallocate(arena_fd, 0, (off_t)(start + at), (off_t)n) == 0)
             at += n;
-        else if (errno == ENOSPC) /* of memory, as this file lies on no disk */
+        else if (errno == ENOSPC) /* no memory: a memfd lies on no disk */
             status = plait_fail(PLAIT_ERR_NOMEM,
                                 "no memory for %zu bytes of the arena: the machine commits no more; see sysctl "
                                 "vm.overcommit_memory",
@@ -206,7 +206,7 @@ static void merge_with_next(struct extent *e)
     free(next);
 }
 
-/* Give an extent back; with the last time its pages read as zero. False when there is none at `p`. */
+/* Drop one reference to the extent at `p`; the last one frees and zeroes its pages. False: no extent starts there. */
 static bool give_back(void *p, bool touched)
 {
     struct extent *e, *before = NULL;
@@ -215,7 +215,7 @@ static bool give_back(void *p, bool touched)
     for (e = extents; e != NULL && !(e->used > 0 && arena.base + e->start == (char *)p); e = e->next)
         before = e;
     if (e != NULL && --e->used == 0) {
-        /* By the mapping: the descriptor may be the program's by now. Where memory is locked that is refused. */
+        /* madvise() first, as the program may have replaced the descriptor; but madvise() refuses locked memory. */
         if (madvise(p, e->size, MADV_REMOVE) != 0 &&
             (!plait_descriptor_is_ours(arena_fd) ||
              fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->start, (off_t)e->size) != 0) &&
@@ -287,7 +287,7 @@ size_t plait_arena_used(void)
     return used;
 }
 
-/* ---- What is shown -------------------------------------------------------------------------------- */
+/* ---- Shown blocks --------------------------------------------------------------------------------- */
 
 void plait_arena_show(struct plait_shown *block)
 {
@@ -325,7 +325,7 @@ bool plait_arena_contains(const void *p, size_t bytes)
     return contains(&arena, p, bytes);
 }
 
-/* All but the mapping. */
+/* Free everything but the mapping. */
 static void drop(void)
 {
     plait_descriptor_close(arena.fd);
@@ -337,7 +337,7 @@ static void drop(void)
     }
 }
 
-/* The child keeps the mapping, as the caller's data may lie there. */
+/* The child keeps the parent's arena mapped, as the caller's data may lie in it. */
 void plait_arena_fork(enum plait_fork when)
 {
     if (when == PLAIT_FORK_BEFORE) {
@@ -364,7 +364,7 @@ bool plait_arena_unload(void)
     return !stays;
 }
 
-/* The arena, which may be there before any comm: as large as the configuration says. */
+/* Make the arena, if no comm has, with the configured size. */
 static enum plait_status configured_arena(void)
 {
     struct plait_config config;
@@ -394,7 +394,7 @@ enum plait_status plait_mem_alloc(size_t bytes, void **out)
     return status;
 }
 
-/* The extent in use that has this address, or NULL. */
+/* The extent in use that contains this address, or NULL. */
 static struct extent *extent_with(const void *inside)
 {
     struct extent *e = generation == plait_generation && contains(&arena, inside, 1) ? extents : NULL;

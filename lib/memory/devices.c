@@ -16,7 +16,7 @@
 
 _Atomic(const struct plait_device_plugin *) plait_device;
 
-struct given { /* by plait_mem_alloc_as() */
+struct given { /* an allocation of plait_mem_alloc_as() or plait_mem_alloc_on() */
     struct given *next;
     void *memory;
     enum plait_memory kind;
@@ -89,7 +89,7 @@ void plait_device_notice(const struct plait_config *config)
 
     if (!PLAIT_HAVE_CUDA || plait_device_used() != NULL)
         return;
-    /* A child forked while the loader looks for files would crash in its own loader. */
+    /* The lock keeps fork() out of dlopen(): a child forked inside it would crash in its own dynamic loader. */
     pthread_mutex_lock(&lock);
     driver = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (driver != NULL)
@@ -196,7 +196,7 @@ bool plait_device_free(void *memory, enum plait_status *status)
     if (why == NULL)
         free(g);
     else
-        keep(g); /* it can be freed again */
+        keep(g); /* the caller may try again */
     return true;
 }
 
@@ -233,7 +233,7 @@ enum plait_status plait_mem_device(const void *memory, int *out)
 
 enum plait_status plait_device_aligned(const char *call, const char *which, const void *memory, size_t size)
 {
-    if (size == 0 || (uintptr_t)memory % size == 0) /* 0: a type that is refused elsewhere */
+    if (size == 0 || (uintptr_t)memory % size == 0) /* 0: an unknown type, which the caller refuses */
         return PLAIT_OK;
     return plait_fail(PLAIT_ERR_ARG,
                       "%s%s is %p, which is no multiple of %zu bytes, the size of its elements: copy it to memory "

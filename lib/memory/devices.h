@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kind of device that this process uses, if it uses one: its plug-in, loaded at the first need. */
+/* The plug-in for this process's devices (GPUs), loaded at the first use. */
 #ifndef PLAIT_LIB_MEMORY_DEVICES_H
 #define PLAIT_LIB_MEMORY_DEVICES_H
 
@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-/* NULL: this process has used none, so that no memory is a device's. */
+/* NULL: the process has used no device, so all memory is the host's. */
 extern _Atomic(const struct plait_device_plugin *) plait_device;
 
 static inline const struct plait_device_plugin *plait_device_used(void)
@@ -18,32 +18,32 @@ static inline const struct plait_device_plugin *plait_device_used(void)
     return atomic_load_explicit(&plait_device, memory_order_acquire);
 }
 
-/* Load it. PLAIT_ERR_UNSUPPORTED says what there is not. */
+/* Load the plug-in if needed. PLAIT_ERR_UNSUPPORTED names the missing part. */
 enum plait_status plait_device_get(const struct plait_device_plugin **out);
 
-/* The same where this process has loaded the driver already, so that buffers may be the device's; errors are logged. */
+/* Load the plug-in if the program has loaded the driver: buffers may then be a device's. Errors are only logged. */
 void plait_device_notice(const struct plait_config *config);
 
-/* Free what plait_mem_alloc_as() gave; false: it did not. */
+/* Free memory of plait_mem_alloc_as() or plait_mem_alloc_on(). False: it is not from there. */
 bool plait_device_free(void *memory, enum plait_status *status);
 
 /*
- * For what has options.stream: is this memory of the GPU whose queue that is, or, where it is NULL, of none? Else the
- * error says what (a call and its argument) is not. memory: NULL is allowed. size: of its elements, to which
- * memory of a GPU must be aligned.
+ * For calls with options.stream: check that `memory` (NULL is allowed) is on the queue's GPU, or, if `queue` is NULL,
+ * on no GPU. `what` names the call and its argument in the error. GPU memory must be aligned to `size`, the bytes of an
+ * element.
  */
 enum plait_status plait_device_fits(const char *what, const void *memory, size_t size, const struct plait_queue *queue);
 
 /*
- * A kernel that accesses an element across its alignment ends with an error that the process does not recover from:
- * PLAIT_ERR_ARG where this memory of a GPU is not a multiple of `size` bytes. The error begins with `call` and `which`.
+ * PLAIT_ERR_ARG unless the address of this GPU memory is a multiple of `size` bytes; the text begins with `call` and
+ * `which`. A misaligned access by a kernel is an error from which the process cannot recover.
  */
 enum plait_status plait_device_aligned(const char *call, const char *which, const void *memory, size_t size);
 
-/* For what takes no memory of devices yet: the error that names it, where this is such memory, or else PLAIT_OK. */
+/* For calls without support for GPUs: PLAIT_ERR_UNSUPPORTED if this is GPU memory, else PLAIT_OK. */
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory);
 
-/* PLAIT_ERR_SYSTEM with what the plug-in said. */
+/* PLAIT_ERR_SYSTEM with the plug-in's text `why`. */
 enum plait_status plait_device_fail(const char *what, const char *why);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The processes whose arenas are mapped here: one mapping each, whatever the number of comms and ranks. */
+/* Peer processes whose arenas are mapped: one mapping per process, shared by all comms and ranks. */
 #include "arena.h"
 
 #include "base/descriptor.h"
@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define MOST_AT_ONCE ((size_t)1 << 30) /* bytes of one call, which takes at most 2^31 */
+#define MOST_AT_ONCE ((size_t)1 << 30) /* bytes per process_vm_readv(); the kernel's limit is 2 GiB */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_process *processes;
@@ -58,7 +58,7 @@ static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
         munmap(base, p->size);
         return status;
     }
-    madvise(base, p->size, MADV_DONTFORK); /* children have no use for it */
+    madvise(base, p->size, MADV_DONTFORK); /* a child cannot use its parent's comms */
     p->base = base;
     return PLAIT_OK;
 }
@@ -119,8 +119,9 @@ bool plait_process_dead(const struct plait_process *process)
 }
 
 /*
- * Every call reads the token at the start of the arena too, after the data: what was read is of the process that was
- * met. Where part of the memory cannot be read, the kernel first says how much was, and the next call why not more.
+ * Every system call also reads the token in the arena's header, after the data. An equal token proves that the data
+ * came from the process of the rendezvous and not from a later one with the same pid. After a partial read the kernel
+ * returns only the length, so the next call brings the error.
  */
 int plait_process_read(const struct plait_process *process, uint64_t address, void *to, size_t bytes)
 {
@@ -150,7 +151,7 @@ int plait_process_read(const struct plait_process *process, uint64_t address, vo
     return error;
 }
 
-/* The child has no mappings of peers; it closes the descriptors and starts with an empty list. */
+/* MADV_DONTFORK left the child no mappings of peers. The child closes the pidfds and starts with an empty list. */
 void plait_processes_fork(enum plait_fork when)
 {
     if (when == PLAIT_FORK_BEFORE) {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the library asks of memory that the processor cannot address: of a GPU's.
+ * The interface of a device plug-in: all that the library does with memory that the CPU cannot address (a GPU's).
  *
  * A plug-in is a shared object `plait-NAME.so` that exports one `const struct plait_device_plugin plait_device_plugin`,
- * loaded when a device is asked for (lib/plugin/plugin.h). It calls nothing of libplait. cuda/ is one.
+ * loaded at the first use of a device (lib/plugin/plugin.h). It calls nothing of libplait. cuda/ is one.
  *
- * A *queue* is a stream of a device: what is put on it happens later, in order. Ranks order what they put on different
- * queues by *flags*, words in device memory that are 0 at rest: give() makes one 1 when all before it on its queue has
- * happened; take() holds its queue until the flag is 1 and makes it 0 again. No kernel ever waits for a flag.
+ * A *queue* is a stream of a device: it executes work asynchronously and in order. Ranks order work on different queues
+ * by *flags*, words in device memory that are 0 at rest. give() sets a flag to 1 once all earlier work on its queue is
+ * complete. take() stalls its queue until the flag is 1, then resets it to 0. No kernel ever waits for a flag.
  *
- * Functions return NULL, or why not: a text of the thread's that stays until its next call.
+ * Functions return NULL, or the reason of a failure: a thread-local text, valid until the thread's next call.
  */
 #ifndef PLAIT_LIB_PLUGIN_DEVICE_H
 #define PLAIT_LIB_PLUGIN_DEVICE_H
@@ -23,22 +23,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    6 /* changes with what is below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    6 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
-struct plait_spot { /* where memory lies */
+struct plait_spot { /* location of memory */
     enum plait_memory kind;
-    int device;     /* its number; -1: the host's */
-    uint64_t base;  /* of DEVICE: the allocation; */
-    uint64_t bytes; /* */
-    uint64_t id;    /* no other allocation of this process has had or will have it */
+    int device;     /* number of the GPU; -1: host memory */
+    uint64_t base;  /* the allocation's start, for PLAIT_MEMORY_DEVICE */
+    uint64_t bytes; /* the allocation's size */
+    uint64_t id;    /* unique in this process for ever: an allocation at a reused address has another id */
 };
 
-struct plait_handle { /* by which another process maps an allocation */
+struct plait_handle { /* an IPC handle: another process maps the allocation by it */
     unsigned char bytes[PLAIT_DEVICE_HANDLE];
 };
 
-struct plait_combine { /* dst = the canonical combination of the sources; as plait_reduce_mixed() */
+struct plait_combine { /* n-source reduction in the canonical order, as plait_reduce_mixed() */
     enum plait_dtype type;
     enum plait_op op;
     void *dst;
@@ -50,116 +50,114 @@ struct plait_combine { /* dst = the canonical combination of the sources; as pla
     size_t count;
 };
 
-struct plait_stretch { /* of a payload: where an array's elements are in it, and where they come from */
+struct plait_stretch { /* an array and its place in a payload */
     void *data;        /* [count] */
     enum plait_dtype type;
-    uint64_t at; /* in the payload: elements */
+    uint64_t at; /* offset in the payload, in elements */
     uint64_t count;
 };
 
-struct plait_model { /* of an optimiser; all memory is the device's */
+struct plait_model { /* state of an optimiser; all memory is the device's */
     const struct plait_optim_options *options;
-    float *momentum;  /* of all parts: */
-    const size_t *at; /* [npart] where a part's begins */
-    double *sums;     /* [nsum] as in lib/optim/optim.h; of LARS at all times */
+    float *momentum;  /* momenta of all parts, one after the other */
+    const size_t *at; /* [npart] offset of each part's momenta */
+    double *sums;     /* [nsum] as in lib/optim/optim.h; LARS always needs them */
 };
 
-struct plait_stepping { /* a step, or one half of it: the sums; what comes of them. Both are three launches */
+struct plait_stepping { /* an optimiser's step: the sums, the updates that use them, or both; 3 launches in all */
     const struct plait_optim_step *step;
     bool sums, updates;
-    bool look;      /* read norms of weights and momenta, which the caller may have written */
-    double call;    /* tells it from others, see lib/optim/optim.h; */
-    uint32_t nrank; /* that make it */
+    bool look;      /* compute norms of weights and momenta anew, as the caller may have written to them */
+    double call;    /* identifies the step, so that ranks can compare; see plait_optim_call() */
+    uint32_t nrank; /* ranks that make this step */
 };
 
 enum plait_queue_kind {
     PLAIT_QUEUE_THEIRS, /* the caller's stream */
-    PLAIT_QUEUE_OWN,    /* made for what a caller without a stream asks for */
-    /* made, and never behind a wait on any of the others, whatever these share: nothing on it waits */
+    PLAIT_QUEUE_OWN,    /* created by the library, for calls without a stream */
+    /* created by the library, for work that never waits; no wait on another queue may delay it */
     PLAIT_QUEUE_URGENT
 };
 
 struct plait_queue;
-struct plait_mark;    /* a place on a queue */
-struct plait_packing; /* stretches, in tables of the device's */
-struct plait_stepper; /* a model, likewise */
+struct plait_mark;    /* an event: a point on a queue */
+struct plait_packing; /* stretches, as tables in device memory */
+struct plait_stepper; /* a model, as tables in device memory */
 
 struct plait_device_plugin {
     uint32_t abi;
     const char *name; /* "cuda" */
 
-    /* Find the driver, once: at `path`, or, if that is "", by its usual name. */
+    /* Load the driver, once: from `path`, or, if that is "", by its usual name. */
     const char *(*open)(const char *path);
-    /* The calling thread's current device; the first, where it has none. */
+    /* The calling thread's current device; if it has none, the first device. */
     const char *(*current)(int *device);
 
-    /* Memory. alloc: zeroed. device -1: the calling thread's current one, or the first. */
+    /* Memory. alloc: zeroed. device -1: as current() says. */
     const char *(*place)(const void *memory, struct plait_spot *out);
     const char *(*alloc)(enum plait_memory kind, int device, size_t bytes, void **out);
     const char *(*free)(enum plait_memory kind, void *memory);
 
-    /* Between processes: of an allocation's base. No process may map its own. */
+    /* Between processes: an IPC handle for an allocation's base. A process must not map its own allocation. */
     const char *(*lend)(const struct plait_spot *place, struct plait_handle *out);
-    /* *taken, where it cannot be mapped: something that was freed is still mapped where it lies. */
+    /* *taken, on failure: a mapping of an allocation that its owner has freed still occupies the address range. */
     const char *(*map)(const struct plait_handle *handle, int device, void **out, bool *taken);
     const char *(*unmap)(void *mapped);
-    /* Between devices of one process: from now on `device` can read and write memory of `other`. */
+    /* Between devices of one process: from now on `device` can read and write memory of `other` (peer access). */
     const char *(*reach)(int device, int other);
 
     /*
-     * native  of THEIRS: the caller's stream, which stays the caller's, NULL for the default one: of `device`, or, if
-     *         that is -1, of whichever it is. Of the others: NULL, and `device` is where to make it
+     * native  THEIRS: the caller's stream (NULL: the default stream); the caller keeps ownership. Other kinds: NULL
+     * device  THEIRS: the stream's device, or -1: the plug-in finds out. Other kinds: create the queue on this device
      */
     const char *(*open_queue)(enum plait_queue_kind kind, void *native, int device, struct plait_queue **out);
     void (*close_queue)(struct plait_queue *queue); /* NULL is allowed */
     int (*device_of)(const struct plait_queue *queue);
-    uint64_t (*id_of)(const struct plait_queue *queue);          /* not 0; other streams never have it */
-    const char *(*drain)(struct plait_queue *queue);             /* wait until all on it has happened */
-    const char *(*query)(struct plait_queue *queue, bool *done); /* has it? */
-    /* Which capture takes what is put on it, of all in this process; 0: it happens. */
+    uint64_t (*id_of)(const struct plait_queue *queue);          /* not 0, and never reused for another stream */
+    const char *(*drain)(struct plait_queue *queue);             /* block until all work on the queue is complete */
+    const char *(*query)(struct plait_queue *queue, bool *done); /* is all work complete? */
+    /* The id, unique in this process, of the graph capture that records this queue; 0: work is executed. */
     const char *(*capturing)(struct plait_queue *queue, uint64_t *capture);
-    /* function(context) in its turn, by a thread that may call nothing of the device's */
+    /* Enqueue function(context): a host thread runs it in order, and it may not call the device's driver. */
     const char *(*call)(struct plait_queue *queue, void (*function)(void *context), void *context);
 
     const char *(*give)(struct plait_queue *queue, uint64_t flag);
     const char *(*take)(struct plait_queue *queue, uint64_t flag);
     const char *(*copy)(struct plait_queue *queue, void *to, const void *from, size_t bytes);
     const char *(*combine)(struct plait_queue *queue, const struct plait_combine *c);
-    /* All in one go, as far as possible: none overlaps another. */
+    /* As few launches as possible: no copy overlaps another. */
     const char *(*copies)(struct plait_queue *queue, const struct plait_copy *copies, size_t n);
-    /* As plait_kernels.scale; scalar is the host's, read at the call, or, late, the device's, read in its turn. */
+    /* As plait_kernels.scale. scalar: in host memory, read now; or, if `late`, in device memory, read in order. */
     const char *(*scale)(struct plait_queue *queue, enum plait_dtype type, void *to, const void *from, size_t count,
                          const void *scalar, bool late);
 
     /*
-     * Arrays into a payload of this type and out of it, in one launch each, as plait_pass_convert(); zero() one of
-     * them. look: what was unpacked can be looked at, once that has happened, as plait_pass_look(). factor: 1 for
-     * integers.
+     * Pack arrays into a payload of this type and unpack them, as plait_pass_convert(), in one launch each. zero()
+     * clears one stretch of the payload. look: unpack() also computes, as plait_pass_look(), the sums that looked()
+     * returns once unpack() is complete. factor: 1 for integers.
      */
     const char *(*make_packing)(int device, const struct plait_stretch *stretches, uint32_t n, enum plait_dtype payload,
                                 bool look, struct plait_packing **out);
-    void (*free_packing)(struct plait_packing *packing); /* NULL is allowed; nothing on any queue uses it */
+    void (*free_packing)(struct plait_packing *packing); /* NULL is allowed; no queue may still use it */
     const char *(*pack)(struct plait_queue *queue, const struct plait_packing *packing, void *payload, double factor);
     const char *(*zero)(struct plait_queue *queue, const struct plait_packing *packing, void *payload,
                         uint32_t stretch);
     const char *(*unpack)(struct plait_queue *queue, const struct plait_packing *packing, void *payload, double factor);
-    /* The sum of a stretch's squares; false: there was an infinity or a NaN in any of them. */
+    /* *square: the sum of a stretch's squares. False: some stretch has an infinity or a NaN. */
     bool (*looked)(const struct plait_packing *packing, uint32_t stretch, double *square);
 
-    /*
-     * An optimiser's step, as lib/optim/optim.c. Where it is not finite, or not the same on all ranks, nothing changes.
-     */
+    /* An optimiser's step, as lib/optim/optim.c. A step that is not finite or differs between ranks changes nothing. */
     const char *(*make_stepper)(int device, const struct plait_model *model, struct plait_stepper **out);
-    void (*free_stepper)(struct plait_stepper *stepper); /* NULL is allowed; nothing on any queue uses it */
+    void (*free_stepper)(struct plait_stepper *stepper); /* NULL is allowed; no queue may still use it */
     const char *(*step)(struct plait_queue *queue, const struct plait_stepper *stepper, const struct plait_stepping *s);
-    /* Of the latest step that has happened; returns how many there were up to now in which ranks differed. */
+    /* *result (or NULL): of the latest complete step. Returns how many steps so far differed between ranks. */
     uint32_t (*stepped)(const struct plait_stepper *stepper, struct plait_optim_result *result);
 
-    /* A mark says how far a queue was when it was set last; new ones are passed. */
+    /* A mark (event) records a point on a queue. It is passed once earlier work is complete; new marks are passed. */
     const char *(*make_mark)(int device, struct plait_mark **out);
     void (*free_mark)(struct plait_mark *mark); /* NULL is allowed */
     const char *(*set_mark)(struct plait_queue *queue, struct plait_mark *mark);
-    const char *(*follow)(struct plait_queue *queue, struct plait_mark *mark); /* what comes on it waits for the mark */
+    const char *(*follow)(struct plait_queue *queue, struct plait_mark *mark); /* later work waits for the mark */
     const char *(*passed)(struct plait_mark *mark, bool *out);
 };
 

@@ -33,7 +33,7 @@ static void read_handlers(struct handlers *h)
 {
     memset(h, 0, sizeof *h);
     for (int s = 1; s < NSIG; s++)
-        sigaction(s, NULL, &h->of[s]); /* fails for the two that libc keeps for itself */
+        sigaction(s, NULL, &h->of[s]); /* fails for the two signals that libc reserves */
 }
 
 static bool is_same(const struct sigaction *a, const struct sigaction *b)
@@ -43,7 +43,7 @@ static bool is_same(const struct sigaction *a, const struct sigaction *b)
 
 static void put_back(const struct handlers *before)
 {
-    static struct handlers now; /* under the lock: too large for a small stack, as the caller's */
+    static struct handlers now; /* static, under the lock, as the caller's: too large for a small stack */
 
     read_handlers(&now);
     for (int s = 1; s < NSIG; s++)
@@ -53,7 +53,7 @@ static void put_back(const struct handlers *before)
 
 /* ---- Loading -------------------------------------------------------------------------------------------- */
 
-/* The folder of the file that this code is in. */
+/* The folder of libplait, or of the program that it is linked into. */
 static bool find_own_folder(char *out, size_t room)
 {
     Dl_info info;
@@ -74,10 +74,10 @@ static bool find_file(const char *name, const char *folder, char *out, size_t ro
     return find_own_folder(own, sizeof own) && (size_t)snprintf(out, room, "%s/plait/plait-%s.so", own, name) < room;
 }
 
-/* What it exports begins with the number of its interface. */
+/* Every exported table begins with the ABI number. */
 static enum plait_status load(const char *name, const char *folder, const char *symbol, uint32_t abi, const void **out)
 {
-    const bool cuda = strcmp(name, "cuda") == 0; /* needs no package, but is not built unless asked for */
+    const bool cuda = strcmp(name, "cuda") == 0; /* needs no package, but is built only on request */
     char path[4096];
     const uint32_t *p;
     void *handle;
@@ -118,7 +118,7 @@ enum plait_status plait_plugin_net(const char *name, const char *folder, const c
     pthread_mutex_lock(&lock);
     read_handlers(&before);
     status = load(name, folder, "plait_net_plugin", PLAIT_NET_ABI, (const void **)out);
-    if (getenv(keep) == NULL) /* not a setting of Plait's: lib/base/config.c does not know it */
+    if (getenv(keep) == NULL) /* not a PLAIT_ setting, so lib/base/config.c does not know it */
         put_back(&before);
     pthread_mutex_unlock(&lock);
     return status;
@@ -146,7 +146,7 @@ bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct p
     sigset_t all, saved;
     bool opened;
 
-    if (plait_descriptors_hold_standard() != PLAIT_OK) { /* the program may have closed them since it was loaded */
+    if (plait_descriptors_hold_standard() != PLAIT_OK) { /* the program may have closed them since load() */
         snprintf(why, room, "%s", plait_last_error());
         return false;
     }
