@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Arithmetic on one element: the definitions of sum, prod, min and max. All kernel sets use these functions or give
- * the same bits. Every function is static, so each set compiles them for its own instruction set.
+ * the same bits. Include this header after the file's own instruction set is fixed. Every function is static, so that
+ * no set uses another set's code.
  *
  * quotient  the sum divided by the number of ranks
  * clean     turns any NaN into the quiet NaN without payload; applied to every result
