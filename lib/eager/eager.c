@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Eager operations. The word that says whose operation it belongs to shares a line with the data where that fits; the
- * data is stored first and the word last, so whoever sees the word sees all of it, and the others' data is read where
- * it lies.
+ * Eager operations. Each writer stores its data in a slot of its own control block, then the operation's word with a
+ * release store. A reader that sees the word sees all of the data, and reads the data in place. If the data is small
+ * enough, both share a cache line.
  *
- * Slots are used in turn, and whose turn it is follows from the number of the operation in its comm (t->turn), so ranks
- * that call different operations never take one's data for another's. Who gives may be ahead of who takes (a root of
- * broadcasts, everyone but the root of reductions): before it writes where it wrote in operation q, all who were to
- * take that have finished q. A slot says who they are (plait_given). That they have finished is known
+ * Slots rotate by the operation's number in its comm (t->turn), so ranks that call different operations never mistake
+ * each other's data. A writer may run ahead of its readers (the root of broadcasts, all but the root of reductions).
+ * Before it overwrites the data of operation q, all readers of that data must have finished q. The slot lists them
+ * (plait_given.to). The writer learns that they have finished q
  *
- * - from what this rank took: who has given in operation s has finished s - 1. When all have, that is comm->begun. So
- *   where everyone takes from everyone, again and again, nobody looks any further;
- * - else from what they publish: `done`, stored (release) after they read what they took, loaded here (acquire) before
- *   the slot is written. One look usually covers several slots (plait_peer.finished, and comm->begun if all take).
+ * - from the data that it read: a rank that has published data in operation s has finished s - 1. When all have,
+ *   comm->begun becomes s. If every rank reads from every other in each operation, this test is enough;
+ * - otherwise from `done` of each reader: stored (release) after the reader has read the data, loaded (acquire) before
+ *   the writer overwrites the slot. One load usually covers several slots (plait_peer.finished, and comm->begun if all
+ *   ranks are readers).
  *
- * Where each who takes has a block of its own, the blocks are in a slot as parts, from that of the giver's next rank
- * on; what it keeps itself is not there. Of blocks of different sizes (the v-forms) all parts have the room of the
- * largest: so everyone finds its part without the others' sizes. Beside the word, or if they are too many before each
- * part, are the bytes of each, which who takes it compares with those that it expects. Where each size is known to two
- * ranks only, a part has the room of the largest block that is small (plait_selection.split); of a larger one there are
- * the bytes alone, and it goes through the engine.
+ * If each reader has its own block, the slot holds one part per reader, in rank order from the writer's successor on,
+ * without the writer's own block. With variable block sizes (v-forms), every part has room for the largest block, so
+ * readers find their part without knowing the other sizes. The size of each part is beside the word or, if the sizes do
+ * not fit there, before the part; the reader compares it with the size that it expects. If only sender and receiver
+ * know a size, a part has room for plait_selection.split bytes. For a larger block the slot holds the size alone, and
+ * the engine moves the block.
  *
- * What is long and lies in library memory is not written again but lent: the word's line says where it lies, and who
- * takes reads it there, publishes that it took it, and only then waits until all have taken what it lent itself. What
- * is long and lies elsewhere is written through the caches or past them, as lend.h measures it.
+ * Long data in library memory is not copied into the slot (single copy). `lies` says where the data is. Readers read
+ * it there and publish this in `took`; only then do they wait until their own readers have done so. Other long data is
+ * written with cached or streaming stores, by the costs that lend.h measures.
  *
- * No circle of waits: let m be the lowest operation that some rank has not finished. Who is in m waits for the words of
- * m, which are not overwritten before it has taken them, or for readers of operations before m, who all have finished,
- * or, when it has taken all that it takes, for those who take in m, to whom the same applies.
+ * No deadlock: let m be the lowest operation that some rank has not finished. A rank in m waits for words of m; no
+ * word is overwritten before the rank has read the data. Or it waits for readers of operations before m, which have all
+ * finished. Or, having read everything, it waits for its own readers in m, to which the same applies.
  */
 #include "eager.h"
 #include "failure/failure.h"
@@ -40,9 +41,9 @@ static inline uint32_t next_rank(const struct plait_comm *comm, uint32_t rank)
     return rank + 1 < comm->nrank ? rank + 1 : 0;
 }
 
-/* ---- Giving -------------------------------------------------------------------------------------------- */
+/* ---- Writer -------------------------------------------------------------------------------------------- */
 
-/* The slot of an operation. Downwards: processors run ahead of who reads upwards, but not into the next one. */
+/* The slot of an operation. Slots descend: a reader's prefetcher runs upwards and so does not fetch the next slot. */
 static inline size_t slot_in(const struct plait_eager_plan *t, uint64_t sequence)
 {
     return ~sequence & t->turn;
@@ -58,7 +59,7 @@ static inline uint8_t *data_at(const struct plait_control *c, const struct plait
     return (uint8_t *)(uintptr_t)c + t->data + slot * t->apart;
 }
 
-/* The bytes of a part, where blocks differ in size. */
+/* The size field of a part (variable block sizes). */
 static inline uint8_t *head_at(const struct plait_control *c, const struct plait_eager_plan *t, size_t slot,
                                uint32_t part)
 {
@@ -66,7 +67,8 @@ static inline uint8_t *head_at(const struct plait_control *c, const struct plait
 }
 
 /*
- * Have all finished that were to read what this rank gave last in this slot, before `sequence`? If not, *late is one.
+ * Have all readers of the slot's previous data (before operation `sequence`) finished that operation? If not, *late is
+ * one of those that have not.
  */
 static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const struct plait_eager_plan *t,
                                               uint64_t sequence, uint32_t *late)
@@ -91,15 +93,15 @@ static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const str
     return true;
 }
 
-/* May this rank write what it gives in operation `sequence`? Not if that comes around to what somebody still reads. */
+/* May this rank write its slot for operation `sequence`? Not while a reader may still read the previous data. */
 static inline bool is_free(struct plait_comm *comm, const struct plait_eager_plan *t, uint64_t sequence, uint32_t *late)
 {
     return __builtin_expect(sequence - comm->begun <= t->turn, 1) || is_read(comm, t, sequence, late);
 }
 
 /*
- * Sizes repeat: the lines that the next operation will write come while this one waits, or the caller works. Not that
- * of the word, at which the others may look already, and none that others may still read.
+ * Prefetch for writing: sizes repeat, so fetch the cache lines of the next operation's data while this operation waits
+ * or the caller computes. Not the cache line of the word, which readers may poll, and none that they may still read.
  */
 static __attribute__((noinline)) void expect(struct plait_comm *comm, const struct plait_eager_plan *t,
                                              uint64_t sequence, bool few)
@@ -115,7 +117,7 @@ static __attribute__((noinline)) void expect(struct plait_comm *comm, const stru
         plait_expect(data + i * t->part, PLAIT_LINE);
 }
 
-/* Of the slots of IN or OUT, of which there is one or as many as ranks, that of what goes to or comes from `rank`. */
+/* The slot of IN or OUT for the block to or from `rank`: IN and OUT have one slot or one per rank. */
 static inline uint32_t slot_of(const struct plait_side *side, uint32_t rank)
 {
     return side->nslot > 1 ? rank : 0;
@@ -148,7 +150,7 @@ static __attribute__((noinline)) void count_parts(struct plait_comm *comm, const
     }
 }
 
-/* v: where blocks differ in size. */
+/* Publishes this rank's data. v: used if o->sized. lends: single copy from `in`. */
 static inline __attribute__((always_inline)) void give(struct plait_comm *comm, const struct plait_op_plan *o,
                                                        const struct plait_sizes *v, uint64_t word, const void *in,
                                                        size_t slot, bool lends)
@@ -177,7 +179,7 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
     }
 }
 
-/* What else there is to do when it is given: a blocking one does it while the others' is on its way. */
+/* Statistics and prefetch, off the critical path: a blocking call does them while it would wait for the others. */
 static inline __attribute__((always_inline)) void after_giving(struct plait_comm *comm, const struct plait_op_plan *o,
                                                                const struct plait_sizes *v)
 {
@@ -193,7 +195,7 @@ static inline __attribute__((always_inline)) void after_giving(struct plait_comm
         expect(comm, t, comm->sequence + 1, o->selection.split > 0);
 }
 
-/* ---- Taking -------------------------------------------------------------------------------------------- */
+/* ---- Readers ------------------------------------------------------------------------------------------- */
 
 static inline bool has_given(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t rank,
                              size_t slot, uint64_t word)
@@ -201,15 +203,15 @@ static inline bool has_given(const struct plait_comm *comm, const struct plait_e
     return atomic_load_explicit(&given_at(comm->peers[rank].control, t, slot)->word, memory_order_acquire) == word;
 }
 
-/* Which part of what `rank`, another, gives is for this rank. */
+/* The index of this rank's part in the slot of `rank`, another rank. */
 static inline uint32_t own_part(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t rank)
 {
     return t->parts ? comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1 : 0;
 }
 
-#define LENT (1U << PLAIT_PASS_LENT) /* of ways */
+#define LENT (1U << PLAIT_PASS_LENT) /* single copy, in `ways` */
 
-/* What it gives to this one: it has given. *ways: and so it did, 1 << enum plait_passing. */
+/* The published data of `rank` for this rank. Adds its copy mode to *ways (1 << enum plait_passing). */
 static inline const void *given_by(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t rank,
                                    size_t slot, unsigned *ways)
 {
@@ -225,8 +227,9 @@ static inline const void *given_by(const struct plait_comm *comm, const struct p
 }
 
 /*
- * A rank of this process that has failed may free what it lent as soon as it sees this one no longer inside: it waits
- * for whom it sees, by the ring, and who came later sees its failure (plait_engine_turn()). Another's arena stays.
+ * Before a single-copy read: a failed writer in this process may free its memory. It first waits for all ranks
+ * whose rings show them inside the operation. A rank that enters later sees the failure here (plait_engine_turn()).
+ * The arena of another process stays mapped, so there is no check.
  */
 static enum plait_status look_at_lender(struct plait_comm *comm, uint32_t rank)
 {
@@ -238,7 +241,7 @@ static enum plait_status look_at_lender(struct plait_comm *comm, uint32_t rank)
 
 static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
 {
-    if (to == from || bytes == 0) /* in place; or there may be no OUT */
+    if (to == from || bytes == 0) /* in place, or no OUT */
         return;
     plait_copy(comm->kernels, to, from, bytes);
     comm->stats.bytes_copied += bytes;
@@ -252,7 +255,7 @@ static void copy_part(struct plait_comm *comm, const struct plait_op_plan *o, co
     copy(comm, (uint8_t *)out + v->out_at[slot] * o->size, from, v->out[slot] * o->size);
 }
 
-/* What it keeps itself: while the others' is on its way. */
+/* Copies this rank's own block to OUT, while the data of the others arrives. */
 static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct plait_op_plan *o,
                                            const struct plait_sizes *v, const void *in, void *out)
 {
@@ -265,7 +268,7 @@ static __attribute__((noinline)) void keep(struct plait_comm *comm, const struct
         copy(comm, (uint8_t *)out + comm->rank * t->stride, (const uint8_t *)in + t->at, o->count * o->size);
 }
 
-/* What came, as its sender says, is as long as this rank takes it to be. */
+/* Compares the size that the sender wrote with the size that this rank expects. */
 static enum plait_status check_part(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                                     uint32_t rank)
 {
@@ -281,7 +284,7 @@ static enum plait_status check_part(struct plait_comm *comm, const struct plait_
                             (unsigned long long)bytes, comm->rank, expected);
 }
 
-/* One that is to be combined with others' is only looked at. */
+/* Checks the size; copies the block unless it is an operand of a reduction or too large for the eager path. */
 static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *comm, const struct plait_op_plan *o,
                                                              const struct plait_sizes *v, uint32_t rank,
                                                              const void *from, void *out)
@@ -299,7 +302,7 @@ static enum plait_copying taking(unsigned ways)
     return ways == 1U << PLAIT_PASS_PAST ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
 }
 
-/* The clock, now and then, for those who choose how to write, if all went one way; 0: it is not timed. */
+/* Samples the clock for writers that choose cached or streaming stores, if all used the same; 0: not timed. */
 static inline double clock_taking(struct plait_comm *comm, const struct plait_op_plan *o, unsigned ways)
 {
     const bool one = ways == 1U << PLAIT_PASS_PAST || ways == 1U << PLAIT_PASS_STAGED;
@@ -313,7 +316,7 @@ static inline void end_taking(struct plait_comm *comm, const struct plait_op_pla
         plait_lend_copied(comm, taking(ways), plait_eager_passed(o, o->eager.room), start);
 }
 
-/* `rank` has given: what is only copied is, so that the next one's comes meanwhile. */
+/* The data of `rank` has arrived. A block that is only copied is copied now, while the next one arrives. */
 static inline __attribute__((always_inline)) enum plait_status take(struct plait_comm *comm,
                                                                     const struct plait_op_plan *o,
                                                                     const struct plait_sizes *v, uint32_t rank,
@@ -329,7 +332,7 @@ static inline __attribute__((always_inline)) enum plait_status take(struct plait
     return PLAIT_OK;
 }
 
-/* from: [nrank], what each gave to this rank; of itself it is put there. */
+/* Reduces all operands into OUT. from: [nrank] operands; this rank's own is set here. */
 static inline __attribute__((always_inline)) void combine(struct plait_comm *comm, const struct plait_op_plan *o,
                                                           const struct plait_sizes *v, const void **from,
                                                           const void *in, void *out)
@@ -351,7 +354,7 @@ void plait_eager_tell(struct plait_comm *comm, const struct plait_op_plan *o)
         plait_wake(comm, r);
 }
 
-/* Have all taken what this rank lends in its operation? If not, *late is one who has not. */
+/* Have all readers read this rank's single-copy data? If not, *late is one that has not. */
 static inline bool is_taken(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t *late)
 {
     for (uint32_t i = 0, r = t->to.first; i < t->to.n; i++, r = next_rank(comm, r))
@@ -362,7 +365,7 @@ static inline bool is_taken(const struct plait_comm *comm, const struct plait_ea
     return true;
 }
 
-/* All whom this rank takes from have given, and it took what is only copied. */
+/* All data has arrived, and blocks that are only copied have been copied. */
 static inline __attribute__((always_inline)) enum plait_status
 finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v, const void **from,
        const void *in, void *out, bool lends, unsigned ways)
@@ -371,7 +374,7 @@ finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plai
 
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    if (t->turn == 1 && t->to.n > 0 && !lends) /* of two slots the next is known to be free only now */
+    if (t->turn == 1 && t->to.n > 0 && !lends) /* with two slots, the next is free only now */
         expect(comm, t, comm->sequence + 1, o->selection.split > 0);
     if (t->takes && o->geometry.combines) {
         const double start = clock_taking(comm, o, ways);
@@ -385,16 +388,16 @@ finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plai
     return plait_look_for_failures(comm);
 }
 
-/* ---- At once ------------------------------------------------------------------------------------------- */
+/* ---- Blocking ------------------------------------------------------------------------------------------ */
 
-struct turn { /* how far a blocking one is */
+struct turn { /* progress of a blocking operation */
     const struct plait_eager_plan *t;
     size_t slot;
     uint64_t word;
-    uint32_t rank;  /* whom it waits for; */
-    uint32_t after; /* and so many others after it; */
-    uint32_t done;  /* steps; */
-    bool lends;     /* one of them is that the others take what is lent */
+    uint32_t rank;  /* the rank that it waits for */
+    uint32_t after; /* number of further writers after `rank` */
+    uint32_t done;  /* finished steps */
+    bool lends;     /* single copy: waiting for the readers is one more step */
 };
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
@@ -404,7 +407,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     return 1;
 }
 
-/* Do all that have not given yet run on other processors? */
+/* Do all writers whose data is missing run on other processors? */
 static bool are_apart(const struct plait_comm *comm, const struct turn *turn)
 {
     bool apart = plait_is_apart(comm, turn->rank);
@@ -414,7 +417,7 @@ static bool are_apart(const struct plait_comm *comm, const struct turn *turn)
     return apart;
 }
 
-/* Giving, taking from each, and being read. */
+/* Number of steps: publish, read from each writer and, with single copy, wait for the readers. */
 static uint64_t nsteps(const struct plait_eager_plan *t, bool lends)
 {
     return (t->to.n > 0) + t->from.n + lends;
@@ -500,7 +503,7 @@ enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op
     return status;
 }
 
-/* ---- In turns --------------------------------------------------------------------------------------- */
+/* ---- Nonblocking ------------------------------------------------------------------------------------ */
 
 uint32_t plait_eager_awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
@@ -520,7 +523,7 @@ static uint64_t run_steps(const void *context, uint64_t *of)
     return (run->given && run->o->eager.to.n > 0) + run->taken;
 }
 
-/* Is what this rank gives where the others take it? */
+/* Publishes this rank's data if its slot is free; false if not. */
 static inline __attribute__((always_inline)) bool try_give(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
@@ -556,7 +559,7 @@ void plait_eager_begin(struct plait_comm *comm, const struct plait_op_plan *o, c
         keep(comm, run->o, &run->sizes, run->in, run->out);
 }
 
-/* All have given: take it. */
+/* All writers have published: read their data. */
 static enum plait_status take_all(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room eager: small vectors without the engine.
+ * The room eager: the eager path, for small vectors without the engine.
  *
- * A writer puts its vector once into a slot of its own control block and then writes the operation's word. Readers
- * wait for the word and copy or combine from the slot. Long blocks in library memory are not copied: the readers read
- * them in place. This is the plan of one step (one-shot, direct) for all collectives and their forms with blocks of
- * different sizes.
+ * A writer copies its vector once into a slot of its own control block and then writes the operation's word. Readers
+ * wait for the word and copy or reduce from the slot. Long blocks in library memory are not copied: the readers read
+ * them in place. This is the plan of one step (one-shot, direct) for all collectives and their v-forms.
  *
  * The room promises: no message, no dependency list and no allocation. One cache line carries the word and up to 48
  * bytes. A slot is written again only when every reader has read it.
  *
- * It does not know bound plans, transports or devices. Whether an operation goes this way is chosen in
- * engine/select.c.
+ * It does not know bound plans, transports or devices. engine/select.c decides which operations are eager.
  */
 #ifndef PLAIT_LIB_EAGER_EAGER_H
 #define PLAIT_LIB_EAGER_EAGER_H
@@ -19,59 +17,59 @@
 #include "operation/run.h"
 
 /*
- * The plan of one step (one-shot, direct) for small vectors, without the engine. Who has an IN gives: it writes once
- * what others take of it into its own control block, or says where it lies if that is long and they map it, then the
- * operation's word. Who has an OUT takes: it waits for the words of those who give and copies or combines what they
- * gave where it lies. v: of o->sized.
+ * Runs an eager operation to its end. A rank with an IN is a writer: it publishes its data in its control block, or the
+ * address of its data if that is long and all readers map it, then the operation's word. A rank with an OUT is a
+ * reader: it waits for the words of the writers and copies or reduces their data in place. v: used if o->sized.
  */
 enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                                   uint64_t word, const void *in, void *out);
 
-/* The same in turns, as comm->run: begin; then until *ended. */
+/* The same without blocking, in comm->run: begin, then turn until *ended. */
 void plait_eager_begin(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                        uint64_t word, const void *in, void *out);
 enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
-/* This rank has ended it: wake those who wait for that. */
+/* Wakes the writers, which may wait until this rank has read their data. */
 void plait_eager_tell(struct plait_comm *comm, const struct plait_op_plan *o);
 
-#define PLAIT_EAGER_HEAD sizeof(uint64_t) /* bytes of what says how long a part is, where they differ */
+#define PLAIT_EAGER_HEAD sizeof(uint64_t) /* bytes of the size field of a part (variable block sizes) */
 
 /*
- * Bytes that each who gives writes; bytes: of the vector, or of a block; sized: of the largest that any gives another.
+ * Bytes that each writer writes. bytes: of the vector or of a block; sized: of the largest block between two ranks.
  */
 size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized);
 
 /*
- * Who takes from whom, and what. bytes: of the vector, or of the largest block that goes this way; o: geometry, coll,
- * root and sized are read; lends: long vectors in library memory may be read where they lie.
+ * Writers, readers and layout of an eager operation for one rank. bytes: of the vector, or of the largest eager block;
+ * o: reads geometry, coll, root and sized only; lends: allow single copy of long vectors in library memory.
  */
 struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
                                          bool lends);
 
-/* Do all blocks that this rank gives others and takes from them go this way? */
+/* Are all blocks that this rank sends and receives small enough for the eager path? */
 bool plait_eager_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank);
 
-/* Of a plan that lends: can all who take it read IN where it lies, and does this rank not write to it meanwhile? */
+/* If t->lends: can all readers read IN in place, and does this rank leave IN unchanged meanwhile? */
 bool plait_eager_may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
                           const void *out);
 
-/* What the others take of IN, one part for all or each one's but this rank's own, through the caches or past them. */
+/* Copies IN to a slot: one part for all, or all parts but this rank's own. past: with streaming stores. */
 void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, bool past, uint8_t *to,
                      const uint8_t *in);
 
 /*
- * The same of a plan that is timed, as takes less time (lend.h, to the first who takes it). Returns what `lies` says.
+ * The same for a timed plan, with cached or streaming stores, whichever costs less to the first reader (lend.h).
+ * Returns the value for plait_given.lies.
  */
 int64_t plait_eager_put_long(struct plait_comm *comm, const struct plait_op_plan *o, uint8_t *to, const uint8_t *in);
 
-/* Of a plan that is timed: the row of its costs. What combines counts as taking it. */
+/* For a timed plan: the row of its costs. A reduction counts as copy-out. */
 static inline struct plait_passed plait_eager_passed(const struct plait_op_plan *o, size_t bytes)
 {
     return (struct plait_passed){ .bytes = bytes, .row = plait_lend_row(o->coll, o->eager.room), .whole = bytes };
 }
 
-/* In turns: whom this rank waits for; most: 1 at least. */
+/* Nonblocking: the rank that this rank waits for, in ranks[0]; returns how many (0 or 1). most: at least 1. */
 uint32_t plait_eager_awaited(const void *run, uint32_t *ranks, uint32_t most);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Eager operations: who takes from whom, what is lent, and how all else is put where it is taken. */
+/* Eager operations: writers and readers, the choice of single copy, and the copy into the slot otherwise. */
 #include "eager.h"
 
 #include <stddef.h>
 
-#define MOST_BESIDE (PLAIT_BESIDE_WORD / PLAIT_EAGER_HEAD) /* of so many parts the heads are beside the word */
-#define MOST_STAGED 2048 /* bytes that take less time to write again than a wait for readers */
+#define MOST_BESIDE (PLAIT_BESIDE_WORD / PLAIT_EAGER_HEAD) /* most parts whose sizes fit beside the word */
+#define MOST_STAGED 2048 /* bytes up to which a copy costs less than waiting for the readers */
 
-/* Pages apart, see struct plait_given. */
+/* A page apart; see struct plait_given. */
 _Static_assert(offsetof(struct plait_control, small_data) - offsetof(struct plait_control, small) >= 4096 &&
                    offsetof(struct plait_control, large_data) - offsetof(struct plait_control, large) >= 4096,
                "data is not near the words");
@@ -32,7 +32,7 @@ size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, boo
     return sized ? parts * part_bytes(bytes) : root.in.nslot > 0 ? parts * bytes : 0;
 }
 
-/* Everyone who gives gives to everyone who takes: of IN the taker's slot, to OUT the giver's, if there are several. */
+/* Every writer sends to every reader: the reader's slot of IN to the writer's slot of OUT, if there are several. */
 struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
                                          bool lends)
 {
@@ -84,7 +84,7 @@ bool plait_eager_has_all(const struct plait_op_plan *o, const struct plait_sizes
     return all;
 }
 
-/* Do all who take it map it? */
+/* Can all readers map IN? Yes if it is in the arena or all readers are in this process. */
 static bool is_reached(const struct plait_comm *comm, const struct plait_eager_plan *t, const void *in, size_t bytes)
 {
     bool all = true;
@@ -92,7 +92,7 @@ static bool is_reached(const struct plait_comm *comm, const struct plait_eager_p
     if (plait_arena_contains(in, bytes))
         return true;
     for (uint32_t i = 0; i < t->to.n; i++)
-        all &= comm->peers[(t->to.first + i) % comm->nrank].process->base == NULL; /* of this process */
+        all &= comm->peers[(t->to.first + i) % comm->nrank].process->base == NULL; /* a rank of this process */
     return all;
 }
 

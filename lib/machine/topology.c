@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room machine: what this host is made of. <plait/topology.h> is its manual.
+ * The room machine: the hardware of this host. <plait/topology.h> is the manual.
  *
- * It reads processors, caches and memory from /sys and /proc where Linux offers them, else from sysconf(), and the
- * kernel set that this processor can run.
+ * It reads processors, caches and memory from /sys and /proc if Linux has them, else from sysconf(). It also reports
+ * the kernel set that this processor can run.
  *
- * The room promises: it reads and measures nothing else, and a value that is not known is 0. It does not know ranks.
+ * The room promises: it reads nothing else and measures nothing. A value of 0 means unknown. It does not know ranks.
  */
 #include <plait/topology.h>
 
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* First line of a file of /sys or /proc, without its newline; false when it cannot be read. */
+/* Reads the first line of a file of /sys or /proc, without its newline. False when the file cannot be read. */
 static bool read_line(const char *path, char *line, int room)
 {
     FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
@@ -31,7 +31,7 @@ static bool read_line(const char *path, char *line, int room)
     return ok;
 }
 
-/* Bytes of the first data or unified cache of this level as seen by processor 0; 0: not in /sys. */
+/* Bytes of processor 0's first data or unified cache of this level; 0: not in /sys. */
 static size_t sysfs_cache(int level)
 {
     for (int i = 0; i < 16; i++) {
@@ -63,7 +63,7 @@ static size_t cache_size(int level, int name)
     return bytes != 0 ? bytes : fallback > 0 ? (size_t)fallback : 0;
 }
 
-/* "model name : X" on x86, one of the others elsewhere. */
+/* The value of the first known key in /proc/cpuinfo; on x86 that is "model name". */
 static void processor_name(char *out, size_t room)
 {
     static const char *const keys[] = { "model name", "Processor", "cpu model", "Model", "cpu" };
@@ -91,7 +91,7 @@ static uint32_t allowed_processors(void)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
 
-    /* The kernel refuses a set smaller than its own; machines have at most some thousands. */
+    /* sched_getaffinity() refuses a set smaller than the kernel's, so double the size up to 2^18 processors. */
     for (int size = 1024; size <= 1 << 18; size *= 2) {
         cpu_set_t *set = CPU_ALLOC(size);
         const size_t bytes = CPU_ALLOC_SIZE(size);

@@ -23,7 +23,7 @@ static enum plait_status check_type(const struct plait_kernels *kernels, const c
     return PLAIT_OK;
 }
 
-/* Elements in all blocks of one rank. */
+/* Checks that all blocks of one rank fit in memory. */
 static enum plait_status check_count(enum plait_coll coll, uint32_t nrank, size_t count, size_t size)
 {
     const size_t nblk = plait_geometry_of(coll, nrank, 0, 0, 1).kind == PLAIT_KIND_VECTOR ? 1 : nrank;
@@ -47,7 +47,7 @@ ptrdiff_t plait_place_of_in(const struct plait_geometry *g, uint32_t rank, size_
     if (g->kind == PLAIT_KIND_VECTOR)
         return 0;
     const uintptr_t slots = (uintptr_t)plait_side_slot(&g->out, rank) - plait_side_slot(&g->in, rank);
-    return (ptrdiff_t)(slots * bytes); /* of a count that is not checked yet it may be anything */
+    return (ptrdiff_t)(slots * bytes); /* unsigned: may overflow for an unchecked count */
 }
 
 enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct plait_geometry *g, const char *form,

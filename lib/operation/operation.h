@@ -2,14 +2,14 @@
 /*
  * The room operation: a collective as a value, before and while it runs.
  *
- * arguments.h has what a call asks for, and says what is wrong with it. struct plait_op_plan is everything that was
- * chosen for an operation at its first call: algorithm, path, slices, rounding, bound plan, fingerprint. It is kept,
- * so that the next equal call finds it. run.h is an operation in progress; slices.h are its slices in flight.
+ * arguments.h holds and checks the arguments of a call. struct plait_op_plan holds all choices made at the first call
+ * of an operation: algorithm, path, slices, rounding, bound plan, fingerprint. It is cached for the next equal call.
+ * run.h is an operation in progress; slices.h has its slices in flight.
  *
- * The room promises: what is chosen follows from the arguments and from what all ranks know, so all ranks choose
- * alike. The fingerprint says so on the wire.
+ * The room promises: all choices follow from the arguments and from facts that all ranks know, so all ranks choose
+ * alike. Messages carry the fingerprint, which exposes a mismatch.
  *
- * It does not choose and does not run: engine/ and eager/ do.
+ * This room neither chooses nor runs: engine/ and eager/ do.
  */
 #ifndef PLAIT_LIB_OPERATION_OPERATION_H
 #define PLAIT_LIB_OPERATION_OPERATION_H
@@ -20,50 +20,50 @@
 struct plait_selection {
     const struct plait_alg *alg;
     char spec[PLAIT_MAX_SPEC];
-    bool eager;   /* one step, without the engine (eager.c) */
-    size_t split; /* bytes of the largest block between two ranks that goes as in eager.c beside the engine; 0: none */
-    bool once;    /* every receive is a copy or combined at a root, and few enough bytes for plait_copies_once() */
+    bool eager;   /* eager path, without the engine (eager.c) */
+    size_t split; /* blocks up to this many bytes take the eager path (eager.c), larger ones the engine; 0: no split */
+    bool once;    /* single copy: plait_copies_once() allows it; every receive is a copy or a reduction at a root */
     size_t slice; /* elements */
     uint64_t nslice;
     enum plait_round round;
-    bool divides; /* an average of which every rank divides its input before it is summed */
+    bool divides; /* average: every rank divides its input before the sum */
     uint64_t plan_hash;
     const char *why;
 };
 
-/* Where inputs are scaled or divided before they are summed: into OUT of an all-reduce, else elsewhere. */
+/* Are scaled or divided inputs written to OUT before the sum? Only in an allreduce, else to other memory. */
 static inline bool plait_scales_inplace(enum plait_coll coll)
 {
     return coll == PLAIT_ALLREDUCE;
 }
 
-/* Is what is combined in place? */
+/* Does the reduction run in place? */
 static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const struct plait_call *call)
 {
     return call == NULL || call->scale == NULL ? alias : plait_scales_inplace(coll);
 }
 
-/* What a rank does in an eager operation. */
+/* The part of one rank in an eager operation. */
 struct plait_eager_plan {
-    struct plait_ranks from, to; /* whom it takes from; who takes from it: all others, the root or nobody */
-    bool takes;                  /* it has an OUT; */
-    bool keeps;                  /* and part of it is of its own IN, only copied */
-    bool lends;                  /* library memory is read where it lies: it is long enough; */
-    bool timed;                  /* else it is measured how to write it */
-    uint32_t turn;               /* slots of its size, less one */
-    size_t given;                /* in a control block, where these begin; */
-    size_t data, apart;          /* and the data of the first; from each to the next; */
-    size_t bytes;                /* that each who gives puts there, at most */
-    bool parts;                  /* a part for each who takes, else one for all; */
-    size_t part;                 /* from each to the next; */
-    bool beside;                 /* where blocks differ in size: the bytes of each are beside the word, */
-    size_t head;                 /* or in so many bytes before its part; */
-    size_t room;                 /* bytes of the largest block that goes there: of others there is the head alone */
-    size_t at;                   /* in IN, what it takes of its own */
-    size_t stride;               /* OUT takes what is from rank r at r * stride */
+    struct plait_ranks from, to; /* its writers; its readers: all other ranks, the root or none */
+    bool takes;                  /* this rank has an OUT */
+    bool keeps;                  /* part of OUT is a copy from this rank's IN */
+    bool lends;                  /* single copy: long enough that readers read library memory in place */
+    bool timed;                  /* without single copy, measure cached against streaming stores (lend.h) */
+    uint32_t turn;               /* number of slots of this size, minus 1 */
+    size_t given;                /* offset of the first slot (plait_given) in a control block */
+    size_t data, apart;          /* offset of the first slot's data; distance to the next slot's */
+    size_t bytes;                /* most bytes that a writer puts into a slot */
+    bool parts;                  /* one part per reader, else one for all */
+    size_t part;                 /* distance from one part to the next */
+    bool beside;                 /* variable block sizes: the sizes are in the word's cache line */
+    size_t head;                 /* else bytes before each part that hold its size */
+    size_t room;                 /* bytes of the largest eager block; larger blocks leave only their size */
+    size_t at;                   /* offset in IN of this rank's own block */
+    size_t stride;               /* the block from rank r goes to OUT at r * stride */
 };
 
-/* An operation's arguments and everything chosen for it; kept, so that the next equal call finds it. */
+/* The arguments of an operation and all choices for it; cached for the next equal call. */
 struct plait_op_plan {
     struct plait_key key;
     enum plait_coll coll;
@@ -71,40 +71,40 @@ struct plait_op_plan {
     enum plait_op op;
     uint32_t root;
     bool inplace;
-    bool sized;   /* blocks differ in size, as each call says */
-    size_t count; /* elements of the vector, or of a block (geometry.kind); sized: of the largest, 0 if not eager */
-    bool plain;   /* made for a call without options */
+    bool sized;   /* variable block sizes, given by each call */
+    size_t count; /* elements of the vector or of a block (geometry.kind); sized: of the largest, 0 if not eager */
+    bool plain;   /* the call had no options */
     struct plait_call call; /* algorithm points to `asked` */
     char asked[PLAIT_MAX_SPEC];
 
     struct plait_selection selection;
     struct plait_geometry geometry;
-    double factor; /* of a fusion's sums; else 0 */
+    double factor; /* scale of a fusion's sums; else 0 */
     uint32_t fingerprint;
-    struct plait_eager_plan eager; /* of an eager one */
+    struct plait_eager_plan eager; /* if eager or split */
     size_t size;                   /* bytes of an element */
-    size_t in_bytes, out_bytes;    /* of this rank's buffers */
-    ptrdiff_t place;              /* where IN begins from OUT when it is in place; PTRDIFF_MIN: there is no such form */
-    struct plait_how inner, last; /* of combinations whose result is partial; of the last */
+    size_t in_bytes, out_bytes;    /* of this rank's IN and OUT */
+    ptrdiff_t place;              /* offset of IN from OUT in place, in bytes; PTRDIFF_MIN: no form in place */
+    struct plait_how inner, last; /* for reductions to a partial result; for the last reduction */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when eager */
     struct plait_claim claim;
     struct plait_tally *tally;
-    uint64_t runs;          /* not yet in the tally */
-    struct plait_what what; /* for the ring */
-    bool device;            /* its buffers are in a device's memory */
+    uint64_t runs;          /* runs not yet added to the tally */
+    struct plait_what what; /* record for the ring of recent operations */
+    bool device;            /* the buffers are in device memory */
 
-    uint32_t users; /* requests that run it; while there are any it stays */
-    bool forgotten; /* and goes with the last, as another operation has its place */
+    uint32_t users; /* requests that use this plan; it is freed only at 0 */
+    bool forgotten; /* evicted from the cache: the last user frees it */
 };
 
-/* What tells an operation from every other of the comm. */
+/* The word that identifies an operation within its comm. */
 static inline uint64_t plait_word(const struct plait_op_plan *o, uint64_t sequence)
 {
     return PLAIT_GUARDS ? (uint64_t)o->fingerprint << 32 | (uint32_t)sequence : (uint32_t)sequence;
 }
 
-/* Of its messages: one that nobody took, as the call differed, is not taken for that of the next equal operation. */
+/* Differs per sequence: a message left over from a mismatched call does not match the next equal operation. */
 static inline uint32_t plait_message_fingerprint(const struct plait_op_plan *o, uint64_t sequence)
 {
     return PLAIT_GUARDS ? o->fingerprint + (uint32_t)sequence * 0x9e3779b1u : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finding an algorithm by its spec, such as "torus:4x8". */
+/* Finds an algorithm by its spec, such as "torus:4x8", and checks algorithms, claims and shapes. */
 #include <plait/plan.h>
 
 #include "base/nearest.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What IN and OUT hold in each collective; see <plait/plan.h>. */
+/* The blocks of IN and OUT in each collective; see <plait/plan.h>. */
 #include <plait/plan.h>
 
-/* The blocks of a side, at which ranks. */
+/* The blocks of a side (IN or OUT): all, all at the root only, the rank's own, those it sends, those it receives. */
 enum holds { EVERYTHING, ROOT_EVERYTHING, OWN, FROM_HERE, TO_HERE };
 
 static const struct row {
@@ -11,7 +11,7 @@ static const struct row {
     enum holds in, out;
 } rows[PLAIT_NCOLL] = {
     [PLAIT_ALLREDUCE] = { PLAIT_KIND_VECTOR, true, EVERYTHING, EVERYTHING },
-    [PLAIT_BARRIER] = { PLAIT_KIND_VECTOR, true, EVERYTHING, EVERYTHING }, /* the token of each rank stems from all */
+    [PLAIT_BARRIER] = { PLAIT_KIND_VECTOR, true, EVERYTHING, EVERYTHING }, /* of one token per rank */
     [PLAIT_REDUCE_SCATTER] = { PLAIT_KIND_PART, true, EVERYTHING, OWN },
     [PLAIT_ALLGATHER] = { PLAIT_KIND_PART, false, OWN, EVERYTHING },
     [PLAIT_BROADCAST] = { PLAIT_KIND_VECTOR, false, ROOT_EVERYTHING, EVERYTHING },
@@ -93,7 +93,7 @@ bool plait_plan_sliceable(const struct plait_plan *plan)
 
 uint32_t plait_nodes_of(const struct plait_shape *s, uint32_t *each)
 {
-    uint32_t n = 1, first = 0; /* rank of the node */
+    uint32_t n = 1, first = 0; /* first: lowest rank of the current node */
 
     *each = 0;
     if (s->node == NULL || s->nrank == 0)

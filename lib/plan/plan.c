@@ -2,11 +2,11 @@
 /*
  * The builder: turns moves in program order into a plan.
  *
- * An author writes moves as if they ran one after the other. The builder keeps, for every slot of
- * every buffer, the last step that wrote it and the steps that have read it since; from these it
- * derives what each new step must wait for: read after write, write after read, write after write.
- * In place, slots of IN and OUT that hold the same block are one. The first broken rule is kept and everything after it
- * is ignored, so that emitters contain no error handling.
+ * An emitter writes moves as if they ran one after the other. For every slot of every buffer, the builder keeps the
+ * last step that wrote the slot and the steps that have read it since. From these it derives the dependencies of each
+ * new step: read after write, write after read, write after write. In place, slots of IN and OUT that hold the same
+ * block are one slot. Errors are sticky: the builder keeps the first and ignores all later calls, so emitters contain
+ * no error handling.
  */
 #include <plait/plan.h>
 
@@ -28,8 +28,8 @@ struct reader { /* a step that read a slot since its last write */
 };
 
 struct slot {
-    uint32_t writer; /* last step that wrote it, or NONE */
-    uint32_t reader; /* first of a list, or NONE */
+    uint32_t writer; /* last step that wrote the slot, or NONE */
+    uint32_t reader; /* head of the list of readers, or NONE */
 };
 
 struct plait_builder {
@@ -39,7 +39,7 @@ struct plait_builder {
     uint32_t rank, nblk, ntmp, lane, nlane;
     enum plait_status status;
 
-    struct slot *slots; /* OUT, IN (those that are no slot of OUT too), then TMP */
+    struct slot *slots; /* OUT, then IN (unused where a slot of IN aliases one of OUT), then TMP */
     size_t cslot;
     struct reader *readers;
     uint32_t nreader, creader;
@@ -65,7 +65,7 @@ static void fail_count(struct plait_builder *b, const char *call, const char *wh
     fail(b, text);
 }
 
-/* Make room for one more element; false (and the sticky error) when memory is short. */
+/* Makes room for one more element. False, with the sticky error set, when memory is short. */
 static bool reserve(struct plait_builder *b, void **array, uint32_t n, uint32_t *capacity, size_t size)
 {
     if (n < *capacity)
@@ -155,7 +155,7 @@ static int by_number(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Sort the new step's dependencies and drop repeated ones. */
+/* Sorts the dependencies of the new step and drops duplicates. */
 static void tidy_deps(struct plait_builder *b, uint32_t first)
 {
     uint32_t n = first;
@@ -224,7 +224,7 @@ static void add(struct plait_builder *b, struct plait_step step)
     b->steps[b->nstep++] = step;
 }
 
-/* Slots that nothing has touched yet, behind the `had` there are. */
+/* Appends n untouched slots to the `had` existing ones. */
 static void add_slots(struct plait_builder *b, size_t had, size_t n)
 {
     if (had + n > b->cslot) {
@@ -306,7 +306,7 @@ void plait_emit_reduce(struct plait_builder *b, struct plait_span to, struct pla
 
 void plait_lane(struct plait_builder *b, uint32_t lane)
 {
-    if (lane >= UINT8_MAX) /* their number is one byte too */
+    if (lane >= UINT8_MAX) /* plan->nlane is one byte */
         return fail(b, "more than 255 lanes");
     b->lane = lane;
     if (lane >= b->nlane)
@@ -358,7 +358,7 @@ enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plai
         return status;
     if (rank >= shape->nrank)
         return plait_fail(PLAIT_ERR_ARG, "plait_plan_emit: rank is %u, but the shape has %u ranks", rank, shape->nrank);
-    struct plait_shape own = *shape; /* only the root of a rooted collective has both buffers */
+    struct plait_shape own = *shape; /* in a rooted collective only the root has both buffers */
     own.inplace &= !plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1).rooted || rank == shape->root;
     struct plait_builder b = { .alg = alg, .shape = &own, .rank = rank, .nlane = 1 };
     alg->emit(alg, &b, &own, rank);

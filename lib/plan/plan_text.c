@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plans as text: the golden files' form, and what people read.
+ * Plans as text: the form of the golden files, for people to read.
  *
  *     plan 1 allreduce rank 2 of 4, blocks 4, tmp 2, lanes 1, out of place
  *     r2 #0 send in[2] to r3
@@ -8,10 +8,10 @@
  *     r2 #2 reduce out[1] = tmp[0], in[1]   after 1
  *     r2 #3 send out[1..2] to r3 lane 1   after 0, 2
  *
- * A rooted collective has "root N" behind its name. A step of n blocks shows slots first..last in every span. The first
- * block is shown only when it is not the first slot of the step's first span ("as it lies": PLAIT_AS_LIES), the lane
- * only when it is not 0. Blanks between words are free. Reading needs memory in proportion to the text, whatever
- * numbers stand in it.
+ * A rooted collective has "root N" behind its name. A step of n blocks shows slots first..last in every span. "block B"
+ * appears only when the first block differs from the first slot of the step's first span; "as it lies" stands for
+ * PLAIT_AS_LIES. The lane appears only when it is not 0. Any number of blanks may separate words. The parser allocates
+ * memory in proportion to the length of the text, whatever numbers it contains.
  */
 #include <plait/plan.h>
 
@@ -25,7 +25,7 @@
 
 /* ---- Printing ---------------------------------------------------------------------------------- */
 
-/* The span that the others are compared with: what a SEND reads, else what is written. */
+/* The span that is printed first: the source of a SEND, else the destination. */
 static struct plait_span first_span(const struct plait_step *s)
 {
     return s->verb == PLAIT_STEP_SEND ? s->a : s->dst;
@@ -95,10 +95,10 @@ enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
 struct parser {
     const char *at; /* the next character */
     uint32_t line;
-    enum plait_status status; /* sticky: after the first error nothing is read */
+    enum plait_status status; /* sticky: after the first error the parser reads nothing */
     struct plait_step *steps;
     uint32_t *deps;
-    struct plait_plan head; /* last: its steps are not here */
+    struct plait_plan head; /* last member: it ends in a flexible array, which stays empty */
 };
 
 static void fail(struct parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -122,7 +122,7 @@ static void skip_blanks(struct parser *p)
         p->at++;
 }
 
-/* Take `word` if it comes next. */
+/* Consumes `word` if it comes next. */
 static bool accept(struct parser *p, const char *word)
 {
     const size_t n = strlen(word);
@@ -162,7 +162,7 @@ static uint32_t number(struct parser *p, const char *what, uint32_t low, uint32_
     return (uint32_t)n;
 }
 
-/* The index of the word that comes next in `names`. */
+/* Consumes the next word and returns its index in `names`. */
 static uint32_t choice(struct parser *p, const char *what, const char *const *names, uint32_t n)
 {
     skip_blanks(p);
@@ -215,7 +215,7 @@ static void parse_head(struct parser *p)
     end_line(p);
 }
 
-/* A span; every span of a step has as many blocks as the first one. */
+/* Parses a span. All spans of a step have the same number of blocks; *nblk is 0 before the first. */
 static struct plait_span parse_span(struct parser *p, uint32_t *nblk)
 {
     const uint32_t buf = choice(p, "buffer", plait_buf_names, PLAIT_NBUF);
@@ -321,7 +321,7 @@ enum plait_status plait_plan_parse(const char *text, struct plait_plan **out)
     if (nline > UINT32_MAX / 2 || ncomma > UINT32_MAX / 2)
         return plait_fail(PLAIT_ERR_PLAN, "the text has too many lines or commas for a plan");
     p.steps = malloc(nline * sizeof *p.steps);
-    p.deps = malloc((nline + ncomma) * sizeof *p.deps); /* each follows an "after" or a comma */
+    p.deps = malloc((nline + ncomma) * sizeof *p.deps); /* each dependency follows an "after" or a comma */
     if (p.steps == NULL || p.deps == NULL)
         p.status = plait_fail_memory("out of memory for a plan of %zu lines", nline);
     if (p.status == PLAIT_OK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Kernels for AVX2 and F16C. The compiler vectorises the loops; 16- and 8-bit floats take intrinsics. */
+/* Kernels for AVX2 and F16C. The compiler vectorises the loops; 16- and 8-bit floats use intrinsics. */
 #include "ops.h"
 
 #include <immintrin.h>
@@ -36,7 +36,7 @@ static inline __m256 prod_f32x8(__m256 a, __m256 b)
     return _mm256_mul_ps(a, b);
 }
 
-/* As min_f32: MINPS gives b when either is a NaN or both are zero. */
+/* Same result as min_f32(): MINPS returns b when either operand is a NaN or both are zero. */
 static inline __m256 min_f32x8(__m256 a, __m256 b)
 {
     const __m256 equal = _mm256_cmp_ps(a, b, _CMP_EQ_OQ);

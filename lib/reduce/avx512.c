@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels for AVX-512 F, BW, DQ and VL. The compiler vectorises the loops; 16- and 8-bit floats take
- * intrinsics. AVX512_BF16's conversion would flush denormals, so bfloat16 uses integer arithmetic.
+ * Kernels for AVX-512 F, BW, DQ and VL. The compiler vectorises the loops; 16- and 8-bit floats use intrinsics.
+ * The conversion of AVX512_BF16 flushes denormals, so bfloat16 uses integer arithmetic.
  */
 #include "ops.h"
 
@@ -31,7 +31,7 @@ static inline __m512 prod_f32x16(__m512 a, __m512 b)
     return _mm512_mul_ps(a, b);
 }
 
-/* As min_f32: MINPS gives b when either is a NaN or both are zero. */
+/* Same result as min_f32(): MINPS returns b when either operand is a NaN or both are zero. */
 static inline __m512 min_f32x16(__m512 a, __m512 b)
 {
     const __mmask16 equal = _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
@@ -153,7 +153,7 @@ static inline __attribute__((always_inline)) void put_f8(uint8_t *p, __m512 v, s
         _mm_mask_storeu_epi8(p, (__mmask16)((1u << k) - 1), bytes);
 }
 
-/* As squares() adds them up. */
+/* Adds the 16 running sums in the order of squares(). */
 static inline double sum_of_lanes(__m512d low, __m512d high)
 {
     const __m512d eight = _mm512_add_pd(low, high);
@@ -163,7 +163,7 @@ static inline double sum_of_lanes(__m512d low, __m512d high)
     return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
-/* A fused multiplication and addition is one of each here: the square of a float is exact. */
+/* FMA gives the same bits as multiply and add, since the square of a float is exact in double. */
 #define LOOK(name, T, get)                                                                         \
     static double name(float *dst, const void *from, size_t count, float factor, bool past)        \
     {                                                                                              \
@@ -193,7 +193,7 @@ LOOK(look_bf16, uint16_t, get_bf16)
     {                                                                                        \
         [PLAIT_FLOAT32] = look_f32, [PLAIT_FLOAT16] = look_f16, [PLAIT_BFLOAT16] = look_bf16 \
     }
-/* A line of two halves. */
+/* Each iteration stores one cache line, made of two 32-byte halves. */
 #define PACK(name, to)                                                                                                 \
     static void name(void *dst, const float *src, size_t count, float factor)                                          \
     {                                                                                                                  \

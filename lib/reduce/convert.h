@@ -11,8 +11,8 @@ PLAIT_DEVICE static inline uint32_t choose(uint32_t mask, uint32_t a, uint32_t b
 }
 
 /*
- * Conversions of float16 with masks and no branches, so that they vectorise. A denormal half, put
- * behind the point of 2^-14, is found by subtracting 2^-14; other numbers get another exponent bias.
+ * float16 conversions use masks instead of branches, so that they vectorise. A denormal's fraction is placed in the
+ * fraction of 2^-14; subtracting 2^-14 then normalises it. Other numbers only get another exponent bias.
  */
 PLAIT_DEVICE static inline float from_f16(uint16_t half)
 {
@@ -27,9 +27,9 @@ PLAIT_DEVICE static inline float from_f16(uint16_t half)
 }
 
 /*
- * Round to nearest even. Below 2^-14 the unit of a half is 2^-24, which is also the last bit of 0.5f:
- * adding 0.5f rounds there. Others are rounded by an integer addition, whose carry may reach
- * infinity, as do all from 2^16 on.
+ * Rounds to nearest even. Below 2^-14 the unit of a float16 is 2^-24, which is also the last bit of 0.5f, so adding
+ * 0.5f rounds there. An integer addition rounds other numbers. Its carry may reach infinity; all from 2^16 on become
+ * infinity.
  */
 PLAIT_DEVICE static inline uint16_t to_f16(float v)
 {
@@ -50,7 +50,7 @@ PLAIT_DEVICE static inline float from_bf16(uint16_t half)
     return from_bits_f32((uint32_t)half << 16);
 }
 
-/* The only NaN that comes here is the clean one, which the rounding leaves as it is. */
+/* v is never a NaN other than the canonical one, which rounding leaves unchanged. */
 PLAIT_DEVICE static inline uint16_t to_bf16(float v)
 {
     const uint32_t u = bits_f32(v);

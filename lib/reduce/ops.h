@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arithmetic on one element: what sum, prod, min and max mean. All kernel sets are made of these
- * or give the same bits. Include it after the file's own instruction set is fixed: every function
- * is static, so that no set can borrow another's code.
+ * Arithmetic on one element: the definitions of sum, prod, min and max. All kernel sets use these functions or give
+ * the same bits. Include this header after the file's own instruction set is fixed. Every function is static, so that
+ * no set uses another set's code.
  *
  * quotient  the sum divided by the number of ranks
- * clean     any NaN becomes the quiet one without payload; applied to every result
+ * clean     turns any NaN into the quiet NaN without payload; applied to every result
  */
 #ifndef PLAIT_LIB_REDUCE_OPS_H
 #define PLAIT_LIB_REDUCE_OPS_H
@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Device code (cuda/kernels/) has the same arithmetic. */
+/* Device code (cuda/kernels/) uses the same arithmetic. */
 #ifdef __CUDACC__
 #define PLAIT_DEVICE __device__
 #else
@@ -24,7 +24,7 @@
 _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double must not have excess precision");
 #endif
 
-/* In float, which vectorises: of 8-bit numbers the quotient is at least 2^-8 away from the next integer. */
+/* Exact in float, which vectorises: an 8-bit quotient is equal to or at least 2^-8 below the next integer. */
 #define T              int8_t
 #define U              uint8_t
 #define FN(name)       name##_i8
@@ -40,7 +40,7 @@ _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double 
 #define T        int32_t
 #define U        uint32_t
 #define FN(name) name##_i32
-/* In double, which vectorises: the quotient is at least 2^-32 away from the next integer, so it is exact. */
+/* Exact in double, which vectorises: the quotient is equal to or at least 2^-32 below the next integer. */
 #define QUOTIENT(v, n) (int32_t)((double)(v) / (double)(n))
 #include "ops_int.h"
 
@@ -75,16 +75,16 @@ _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double 
 #include "ops_float.h"
 
 /*
- * The 8-bit floats (OFP8) beside fp32, for conversions with masks and no branches. A denormal put behind the point of
- * `least` is found by subtracting `least`; other numbers get another exponent bias. The other way round, adding `unit`,
- * whose last bit in fp32 is the smallest denormal, rounds there; others are rounded by an integer addition. Limiting to
- * `most` first is the saturation.
+ * Parameters of the 8-bit floats (OFP8), for conversions with masks instead of branches. To fp32: a denormal's fraction
+ * is placed in the fraction of `least`; subtracting `least` then normalises it. Other numbers get another exponent
+ * bias. From fp32: the last bit of `unit` is the smallest denormal, so adding `unit` rounds denormals. An integer
+ * addition rounds other numbers. Values are first limited to `most` (saturation).
  */
 struct f8_format {
-    float most, least, unit; /* largest finite number, smallest normal one */
-    uint32_t bias;           /* difference of the exponents' biases, in place */
-    int shift;               /* between the last bits of the fractions */
-    uint32_t special, nan;   /* from here on: infinity and NaN; the canonical NaN */
+    float most, least, unit; /* largest finite number, smallest normal one, rounding constant */
+    uint32_t bias;           /* difference of the exponent biases, at the exponent's place in fp32 */
+    int shift;               /* fraction bits of fp32 beyond those of this type */
+    uint32_t special, nan;   /* lowest encoding of infinity or NaN; the canonical NaN */
 };
 PLAIT_DEVICE static const struct f8_format e4m3 = { 448, 0x1p-6f, 0x1p14f, 0x3c000000, 20, 0x7f, 0x7f };
 PLAIT_DEVICE static const struct f8_format e5m2 = { 57344, 0x1p-14f, 0x1p7f, 0x38000000, 21, 0x7c, 0x7e };

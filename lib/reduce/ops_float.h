@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arithmetic of one IEEE type. Needs T, the unsigned U of its size, FN(x), its functions' names, and QUIET, the
- * bits of the canonical NaN; undefines them.
+ * Arithmetic of one IEEE type. Parameters, undefined at the end: T, the unsigned type U of the same size, FN(x) for the
+ * functions' names, and QUIET, the bits of the canonical NaN.
  *
- * min and max take b when the operands are equal or one is a NaN. Equal operands have equal bits but for
- * zeros, where "or" gives -0 and "and" gives +0; a NaN in a must win. Written with masks, which compilers turn into
+ * In min and max, the comparison selects b when the operands are equal or one is a NaN. Equal operands have equal bits,
+ * except zeros: there "or" gives -0 (min) and "and" gives +0 (max). A NaN in a must win. Compilers turn the masks into
  * MINPS and two compares.
  */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arithmetic of one integer type. Needs T, the unsigned U of its size, FN(x), its functions' names, and
- * QUOTIENT(v, n); undefines them. Overflow wraps, so sums and products are taken unsigned.
+ * Arithmetic of one integer type. Parameters, undefined at the end: T, the unsigned type U of the same size, FN(x) for
+ * the functions' names, and QUOTIENT(v, n). Overflow wraps, so sums and products are computed unsigned.
  */
 
 PLAIT_DEVICE static inline T FN(sum)(T a, T b)

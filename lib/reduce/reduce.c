@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which kernels, user functions, the combinations of mixed width, and the floating point environment. */
+/* Choice of kernels, user functions, reductions of mixed width, and the floating point environment. */
 #include "reduce.h"
 
 #include "sets.h"
@@ -13,7 +13,7 @@
 #if PLAIT_HAVE_SIMD
 #include <cpuid.h>
 
-/* The compiler's test asks the operating system too. It has no name for F16C everywhere. */
+/* __builtin_cpu_supports() also checks the operating system. Not every compiler knows "f16c", hence CPUID. */
 static bool has_avx2(void)
 {
     unsigned a, b, c, d;
@@ -34,7 +34,7 @@ static bool always(void)
     return true;
 }
 
-/* Best first. */
+/* Fastest first. */
 static const struct {
     const struct plait_kernels *kernels;
     bool (*supported)(void);
@@ -56,9 +56,9 @@ const struct plait_kernels *plait_kernels_find(const char *isa)
 
 /* ---- User functions -------------------------------------------------------------------------------- */
 
-enum { PIECE = 4096 }; /* bytes combined at a time: partial results stay in the first-level cache */
+enum { PIECE = 4096 }; /* bytes combined at a time, so that partial results stay in L1 */
 
-/* out = the canonical combination of `bytes` <= PIECE of src[0 .. n-1] from byte `at` on. out may be src[0]'s only. */
+/* out = the canonical combination of `bytes` <= PIECE of src[0 .. n-1] from byte `at` on. out may alias src[0] only. */
 static void combine_pieces(const struct plait_how *how, char *out, const void *const *src, uint32_t n, size_t at,
                            size_t bytes)
 {
@@ -86,7 +86,7 @@ static void reduce_user(void *dst, const void *const *src, uint32_t nsrc, size_t
 {
     const size_t bytes = count * plait_dtype_size(how->type);
     _Alignas(64) char piece[PIECE];
-    bool taken = false; /* does dst hold an operand that is read later? */
+    bool taken = false; /* dst is also a source other than src[0] */
 
     for (uint32_t i = 1; i < nsrc; i++)
         taken |= src[i] == dst;
@@ -108,14 +108,14 @@ plait_reduce_fn plait_reduce_find(const struct plait_kernels *k, enum plait_dtyp
 
 /* ---- Mixed widths ---------------------------------------------------------------------------------- */
 
-/* Up to SOURCES operands are widened side by side, CHUNK elements at a time: 12 KiB of the stack. */
+/* Up to SOURCES operands are widened side by side, CHUNK elements at a time. This takes 12 KiB of stack. */
 enum { SOURCES = 16, CHUNK = 192 };
 
 struct mixed {
     const struct plait_kernels *k;
     enum plait_dtype type;
-    plait_reduce_fn reduce; /* of fp32 */
-    size_t size;            /* of an element of `type` */
+    plait_reduce_fn reduce; /* for fp32 */
+    size_t size;            /* bytes of an element of `type` */
     uint64_t wide_src;
 };
 
@@ -139,7 +139,7 @@ static void combine_few(const struct mixed *m, float *out, const void *const *sr
     m->reduce(out, part, n, count, how);
 }
 
-/* As combine_few for any n. There out may be one of the sources; here it may not. */
+/* Same as combine_few() for any n, except that out must not be one of the sources. */
 static void combine(const struct mixed *m, float *out, const void *const *src, uint32_t first, uint32_t n, size_t at,
                     size_t count, const struct plait_how *how)
 {
@@ -170,7 +170,7 @@ void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, en
         plait_reduce_find(k, type, op)(dst, src, nsrc, count, how);
         return;
     }
-    /* Where dst is a source of the other width, a wide dst is written from the end, a narrow one from the start. */
+    /* dst may be a source of the other width: write a wide dst from the end, a narrow dst from the start. */
     const size_t nchunk = (count + CHUNK - 1) / CHUNK;
     for (size_t i = 0; i < nchunk; i++) {
         const size_t at = (wide_dst ? nchunk - 1 - i : i) * CHUNK;
@@ -192,8 +192,8 @@ void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, en
 /* ---- Floating point environment -------------------------------------------------------------------- */
 
 /*
- * x86: MXCSR's bits 0-5 are sticky flags, left alone; 0x1f80 is round to nearest, no flushing, all
- * exceptions masked. ARM: FPCR holds no flags, and 0 means the same.
+ * x86: bits 0-5 of MXCSR are sticky flags and stay unchanged. 0x1f80 means round to nearest, no flushing of denormals,
+ * all exceptions masked. ARM: FPCR holds no flags, and 0 means the same.
  */
 uint32_t plait_fpenv_enter(void)
 {

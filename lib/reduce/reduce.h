@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room reduce: kernels that combine, convert and copy.
+ * The room reduce: kernels that reduce, convert and copy.
  *
- * There is one set of kernels per instruction set (scalar C, AVX2, AVX-512). A process chooses its set once, by what
- * the processor has or PLAIT_ISA asks for. Each kernel is one loop, compiled once per type (tmpl.h).
+ * There is one set of kernels per instruction set (scalar C, AVX2, AVX-512). A process chooses its set once, from the
+ * processor's features or PLAIT_ISA. Each kernel is one loop, compiled once per type (tmpl.h).
  *
  * The room promises: every kernel of a set gives the same bits as the scalar one. Results are rounded to nearest,
- * ties to even. NaNs are the library's own (docs/types.md).
+ * ties to even. NaN results are canonical (docs/types.md).
  *
- * Kernels expect the default floating point environment; plait_fpenv_enter() makes it so. They allocate nothing and
+ * Kernels expect the default floating point environment, which plait_fpenv_enter() sets. They allocate nothing and
  * know neither ranks nor plans.
  */
 #ifndef PLAIT_LIB_REDUCE_REDUCE_H
@@ -20,11 +20,11 @@
 #include <stdint.h>
 #include <string.h>
 
-/* How elements are combined, beside type and operator. */
+/* Parameters of a reduction besides type and operator. */
 struct plait_how {
     uint32_t
-        divisor; /* avg: the number the sum is divided by before it is rounded; 0: not yet, and with any other op */
-    /* Of a user function: */
+        divisor; /* avg: divides the sum before rounding; 0: partial sum of an average, or any other op */
+    /* For a user function: */
     enum plait_dtype type;
     void (*combine)(void *inout, const void *in, size_t count, enum plait_dtype type, void *context);
     void *context;
@@ -35,9 +35,9 @@ struct plait_how {
  * src[0][i] .. src[n-1][i], for `count` elements.
  *
  * dst      may equal any src exactly; no other overlap
- * nsrc     1 .. 1024; 1 copies (and divides)
- * 16- and 8-bit floats: operands are widened, all n are combined in fp32, rounded once. Any NaN result of
- * a combination is the quiet NaN without payload; with n == 1 and divisor 0 the bits are copied.
+ * nsrc     n: 1 .. 1024; 1 copies (and divides)
+ * 16- and 8-bit floats: all n operands are widened and combined in fp32; the result is rounded once. Any NaN result is
+ * the quiet NaN without payload. With n == 1 and divisor 0 the bits are copied.
  */
 typedef void (*plait_reduce_fn)(void *dst, const void *const *src, uint32_t nsrc, size_t count,
                                 const struct plait_how *how);
@@ -54,38 +54,38 @@ struct plait_update {
 
 struct plait_kernels {
     const char *isa;                                 /* "scalar", "avx2", "avx512" */
-    plait_reduce_fn reduce[PLAIT_NDTYPE][PLAIT_NOP]; /* all but premulsum and user */
+    plait_reduce_fn reduce[PLAIT_NDTYPE][PLAIT_NOP]; /* except premulsum and user */
     /* dst[i] = src[i] * *scalar, rounded to the type; dst may equal src. */
     void (*scale[PLAIT_NDTYPE])(void *dst, const void *src, size_t count, const void *scalar);
     /* 16- and 8-bit float types only: to and from fp32, round to nearest even, NaN becomes the quiet NaN. */
     void (*widen[PLAIT_NDTYPE])(float *dst, const void *src, size_t count);
     void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count);
-    /* The same, multiplied by a factor in fp32. */
+    /* widen, multiplied by a factor in fp32. narrow_by: likewise. */
     void (*widen_by[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor);
     /*
-     * dst[i] = src[i] * factor in one loop with squares() of dst; past: past the caches, whole lines to the beginning
-     * of one, without stream_end(). May be NULL: there is no such loop for the type.
+     * dst[i] = src[i] * factor; returns squares() of dst, in the same loop. past: streaming stores of whole cache
+     * lines to an aligned dst, without stream_end(). NULL: no such loop for the type.
      */
     double (*look[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor, bool past);
     void (*narrow_by[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
     /*
-     * The same of whole lines, past the caches to the beginning of one, without stream_end(). May be NULL, as `look`.
+     * narrow_by with streaming stores of whole cache lines to an aligned dst, without stream_end(). NULL as in `look`.
      */
     void (*pack[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
-    /* As memcpy(), a line at a time; see plait_copy(). */
+    /* memcpy(), one cache line at a time; see plait_copy(). */
     void (*copy)(void *dst, const void *src, size_t bytes);
-    /* Copy past the caches; the data is visible to others after a later release store. */
+    /* Copies with streaming stores. A later release store publishes the data. */
     void (*stream)(void *dst, const void *src, size_t bytes);
-    /* The same in parts: visible so after stream_end(). */
+    /* The same in parts; stream_end() must precede the release store. */
     void (*stream_some)(void *dst, const void *src, size_t bytes);
     void (*stream_end)(void);
-    /* The sum of the squares of `count` floats; not finite exactly when one of them is not. */
+    /* The sum of the squares of `count` floats. It is finite exactly when all of them are. */
     double (*squares)(const float *src, size_t count);
     /* The arrays do not overlap. */
     void (*update)(float *w, float *v, const float *g, size_t count, const struct plait_update *u);
 };
 
-/* The set for this processor, or the one named by `isa` ("": best). NULL: unknown name or not supported here. */
+/* The set named by `isa`; "": the best for this processor. NULL: unknown name or not supported here. */
 const struct plait_kernels *plait_kernels_find(const char *isa);
 
 static inline bool plait_copies_slowly(const void *dst, const void *src)
@@ -94,14 +94,13 @@ static inline bool plait_copies_slowly(const void *dst, const void *src)
     return further > 0 && further < 64;
 }
 
-#define PLAIT_COPY_MEMCPY 2048  /* bytes to which glibc's memcpy() is a loop of vectors; */
-#define PLAIT_COPY_LOOP   16384 /* to which ours is at least as fast as what comes then */
+#define PLAIT_COPY_MEMCPY 2048  /* bytes up to which glibc's memcpy() is a loop over vectors */
+#define PLAIT_COPY_LOOP   16384 /* bytes up to which `copy` is at least as fast as glibc's `rep movsb` */
 
 /*
- * memcpy() without its slow places: glibc copies more than 2 KiB by `rep movsb`, which begins slowly, and which AMD's
- * Zen 3 and Zen 4 do at a sixteenth of their rate where the copy begins up to 15 bytes further in its page than the
- * original does in its own (https://sourceware.org/bugzilla/show_bug.cgi?id=30994), and at three quarters up to 63.
- * Parts of v-forms lie so.
+ * memcpy() without its slow cases. Above 2 KiB, glibc copies by `rep movsb`, which starts slowly. On AMD Zen 3 and
+ * Zen 4 it runs at 1/16 of its rate if dst's offset in the page is 1 to 15 bytes above src's, and at 3/4 up to 63 bytes
+ * (https://sourceware.org/bugzilla/show_bug.cgi?id=30994). Such offsets occur in v-forms.
  */
 static inline void plait_copy(const struct plait_kernels *k, void *dst, const void *src, size_t bytes)
 {
@@ -112,22 +111,21 @@ static inline void plait_copy(const struct plait_kernels *k, void *dst, const vo
 }
 
 /*
- * What combines elements of `type` with `op`: premulsum sums what has been multiplied; user functions are called piece
- * by piece. NULL: there is none.
+ * The kernel that reduces elements of `type` with `op`; NULL: none. For premulsum it sums operands that are already
+ * multiplied. A user function is called piece by piece.
  */
 plait_reduce_fn plait_reduce_find(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op);
 
 /*
- * Combinations whose operands or result may be fp32 stand-ins of a 16- or 8-bit type (round=once over
- * several steps). Bit i of wide_src: src[i] is float[count]. wide_dst: dst is float[count], not rounded.
- * dst may start where any src starts, also one of the other width.
- * For other types, and where nothing is wide, the same as plait_reduce_find()'s.
+ * Reduction whose operands or result may be fp32 in place of a 16- or 8-bit type (round=once over several steps).
+ * Bit i of wide_src: src[i] is float[count]. wide_dst: dst is float[count], not rounded. dst may start at the address
+ * of any src, also of one of the other width. For other types, or if nothing is wide, it calls plait_reduce_find()'s.
  */
 void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op, void *dst,
                         bool wide_dst, const void *const *src, uint64_t wide_src, uint32_t nsrc, size_t count,
                         const struct plait_how *how);
 
-/* Default rounding, no flushing of denormals, no traps; leave() restores what the caller had. */
+/* enter() sets default rounding, no flushing of denormals, no traps. leave() restores the caller's settings. */
 uint32_t plait_fpenv_enter(void);
 void plait_fpenv_leave(uint32_t saved);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One set of kernels. A file per instruction set defines how 16- and 8-bit floats are loaded and stored (HALF_V and so
- * on: the template's parameters for them) and, where it can, how a line of 64 bytes is stored past the caches
- * (STREAM_LINE(d, s) and STREAM_FENCE()), and kernels that only it has (LOOKS), then includes this. The scalar file is
- * the reference.
+ * One set of kernels. Each instruction set has a file that defines macros and then includes this header:
+ * HALF_V and so on, the template's parameters for 16- and 8-bit floats; optionally STREAM_LINE(d, s), which stores a
+ * cache line of 64 bytes with streaming stores, and STREAM_FENCE(); optionally its own kernels (LOOKS, PACKS).
+ * The scalar file is the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
 #define PLAIT_LIB_REDUCE_SET_H
@@ -136,7 +136,7 @@ static void copy(void *dst, const void *src, size_t bytes)
     const unsigned char *s = src;
 
     for (; bytes >= LINE; d += LINE, s += LINE, bytes -= LINE) {
-        memcpy(line, s, LINE); /* of this size a few moves */
+        memcpy(line, s, LINE); /* a constant size, so a few vector moves */
         memcpy(d, line, LINE);
     }
     memcpy(d, s, bytes);
@@ -173,7 +173,7 @@ static void stream(void *dst, const void *src, size_t bytes)
     stream_end();
 }
 
-/* Sixteen running sums, added in pairs: the same bits whatever a register holds. A square of floats is exact. */
+/* 16 running sums, added in pairs, give the same bits for any vector width. Squares of floats are exact in double. */
 static double squares(const float *src, size_t count)
 {
     double sum[16] = { 0 };

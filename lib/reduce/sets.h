@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernel sets that may be built; lib/meson.build gives each its compiler flags. */
+/* The kernel sets; lib/meson.build gives each its compiler flags. */
 #ifndef PLAIT_LIB_REDUCE_SETS_H
 #define PLAIT_LIB_REDUCE_SETS_H
 

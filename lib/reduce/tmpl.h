@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The loops over one element type, included once per type and instruction set. Needs
+ * The loops over one element type, included once per type and instruction set. Parameters, undefined at the end:
  *
  *   T        the stored type
- *   V        a unit: what is computed with, one value or a vector register of values
+ *   V        a unit of computation: one value or a vector register of values
  *   LANES    elements per unit
  *   FN(x)    the name of this type's functions
- *   VN(x)    the name of the unit's arithmetic: sum, prod, min, max, quotient, clean
+ *   VN(x)    the names of the unit's arithmetic: sum, prod, min, max, quotient, clean
  *   GET(p, k), PUT(p, v, k)            load and store k <= LANES elements of a unit
- *   GET_WIDE(p, k), PUT_WIDE(p, v, k)  for 16- and 8-bit floats, the same for float: makes FN(widen) and FN(narrow)
+ *   GET_WIDE(p, k), PUT_WIDE(p, v, k)  16- and 8-bit floats only: the same for float; defines FN(widen), FN(narrow)
  *
- * and undefines them all. With LANES == 1 the compiler vectorises. dst may be one of the sources,
- * element for element, so there is no restrict; "omp simd" tells the compiler that no other overlap
- * exists. (Some compilers believe that of accesses written in the loop itself only: hence GET and PUT are macros.)
+ * With LANES == 1 the compiler vectorises. dst may equal one of the sources, element for element, so there is no
+ * restrict. "omp simd" tells the compiler that no other overlap exists. Some compilers apply it only to accesses
+ * written in the loop itself, hence GET and PUT are macros.
  *
- * Up to four sources are combined in registers. More go in blocks that stay in the first-level
- * cache: groups of four are pushed on a stack of partial results, merged like the digits of a binary
- * counter, which is the canonical order E(n). A merge waits for the next group, so that two partial
- * results are left for the loop that writes dst. Each source is read once and dst is written once.
+ * Up to four sources are combined in registers. More sources are combined block by block, each small enough for L1.
+ * Groups of four go onto a stack of partial results and merge like the digits of a binary counter, which gives the
+ * canonical order E(n). A merge waits for the next group, so that two partial results remain for the loop that writes
+ * dst. Each source is read once and dst is written once.
  */
 
 /* The canonical combination of the first g of four units. */
@@ -34,7 +34,7 @@ static inline __attribute__((always_inline)) V FN(leaf)(unsigned g, V a, V b, V 
 
 #define LEAF(i, k) FN(leaf)(g, GET(s[0] + (i), k), GET(s[1] + (i), k), GET(s[2] + (i), k), GET(s[3] + (i), k), op)
 
-/* d = the combination of g sources, from memory to memory. The others of s are valid but not used. */
+/* d = the combination of the first g of s, from memory to memory. The other pointers are valid but not read. */
 static inline __attribute__((always_inline)) void FN(direct)(T *d, const T *const s[4], unsigned g, size_t count,
                                                              V (*op)(V, V))
 {
@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) void FN(direct)(T *d, const T *cons
         PUT(d + full, VN(clean)(LEAF(full, count - full)), count - full);
 }
 
-/* acc = the combination of g sources, as units. */
+/* acc = the combination of the first g of s, as units. */
 static inline __attribute__((always_inline)) void FN(group)(V *restrict acc, const T *const s[4], unsigned g,
                                                             size_t count, V (*op)(V, V))
 {
@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) void FN(group)(V *restrict acc, con
 
 #undef LEAF
 
-/* As group, for g known when running only. */
+/* Same as group, for g known only at run time. */
 static inline __attribute__((always_inline)) void FN(push)(V *restrict acc, const void *const *src, unsigned g,
                                                            size_t offset, size_t count, V (*op)(V, V))
 {
@@ -156,7 +156,7 @@ static inline __attribute__((always_inline)) void FN(reduce)(void *dst, const vo
         memcpy(dst, src[0], count * sizeof(T));
 }
 
-/* Of averages too. */
+/* Also for averages. */
 static void FN(reduce_sum)(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
 {
     FN(reduce)(dst, src, nsrc, count, how->divisor, VN(sum));
@@ -221,7 +221,7 @@ static void FN(narrow)(void *restrict dst, const float *restrict src, size_t cou
         PUT(d + full, VN(clean)(GET_WIDE(src + full, count - full)), count - full);
 }
 
-/* As many factors as a unit has. */
+/* The factor in all lanes of a unit. */
 static inline __attribute__((always_inline)) V FN(wide_factor)(float factor)
 {
     float same[LANES];

@@ -2,11 +2,10 @@
 /*
  * The checker: proves a whole comm's plans before anything runs.
  *
- * Each check may rely on the ones before it. Shape makes every field safe to use; matching pairs the
- * messages; the deadlock check yields an order in which all steps can run; the race check shows that
- * every other order computes the same; so one symbolic run in that order (meaning.c) proves the
- * result for all of them. Nothing here trusts the builder: dependencies are read as given, and what
- * they should have been is derived again from the spans.
+ * Each check may rely on the checks before it. Shape makes every field safe to use. Matching pairs the messages. The
+ * deadlock check yields an order in which all steps can run. The race check shows that every other order computes the
+ * same. So one symbolic run in that order (meaning.c) proves the result for all orders. The checker does not trust the
+ * builder: it reads the dependencies as given and derives the required ones again from the spans.
  */
 #include "check.h"
 #include "base/status.h"
@@ -46,7 +45,7 @@ enum plait_status(plait_check_nomem)(const struct plait_checker *c)
     return plait_fail_memory("out of memory while checking %s for %u ranks", c->name, c->nrank);
 }
 
-/* All that proves a plan right; the figures come after. */
+/* All checks that prove the plans; the figures follow separately. */
 static enum plait_status prove(struct plait_checker *c)
 {
     enum plait_status status = plait_check_shape(c);
@@ -158,7 +157,7 @@ enum plait_status plait_check_deadlock(const char *name, const struct plait_plan
     return status;
 }
 
-/* An algorithm's flags are promises: selection relies on them. */
+/* Checks an algorithm's flags, on which selection relies. */
 static enum plait_status compare_flags(const struct plait_alg *alg, const struct plait_shape *shape,
                                        struct plait_report *report)
 {
@@ -171,7 +170,7 @@ static enum plait_status compare_flags(const struct plait_alg *alg, const struct
     return PLAIT_OK;
 }
 
-/* claim: NULL: whatever it costs */
+/* claim NULL: costs are not compared */
 static enum plait_status check_alg(const struct plait_alg *alg, const struct plait_shape *shape,
                                    const struct plait_claim *claim, struct plait_report *report)
 {
@@ -185,7 +184,7 @@ static enum plait_status check_alg(const struct plait_alg *alg, const struct pla
         status = plait_plan_emit(alg, shape, r, &plans[r]);
     if (status == PLAIT_OK) {
         status = plait_plan_check(alg->name, shape, (const struct plait_plan *const *)plans, claim, report);
-    } else { /* a rule of the builder is a rule of shape */
+    } else { /* an error of the builder counts as one of shape */
         report->failed = PLAIT_CHECK_SHAPE;
         snprintf(report->text, sizeof report->text, "%.500s", plait_last_error());
     }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Inside the checker: what its files share. check.c is the entry and says the order of the checks.
+ * Declarations that the files of the checker share. check.c is the entry point and fixes the order of the checks.
  *
- * Steps of all ranks are numbered in one sequence: step i of rank r is first[r] + i. In the graph a SEND
- * and its RECV are one node, done together: what a plan can still do when no send is buffered, it can
- * always do.
+ * Steps of all ranks are numbered in one sequence: step i of rank r is first[r] + i. In the graph a SEND and its RECV
+ * are one node, so every send is synchronous. A plan that completes without buffered sends also completes with them.
  */
 #ifndef PLAIT_LIB_PLAN_CHECK_CHECK_H
 #define PLAIT_LIB_PLAN_CHECK_CHECK_H
@@ -12,15 +11,15 @@
 #include "plan/plan_check.h"
 
 struct plait_graph {
-    uint32_t *first; /* [nrank + 1] number of the rank's step 0 */
-    uint32_t *rank;  /* [nstep] whose step it is */
+    uint32_t *first; /* [nrank + 1] number of step 0 of the rank */
+    uint32_t *rank;  /* [nstep] rank that owns the step */
     uint32_t *pair;  /* [nstep] the RECV of a SEND and the SEND of a RECV, else PLAIT_NONE */
-    uint32_t *succ0; /* [nstep + 1] where the step's successors start in succ */
+    uint32_t *succ0; /* [nstep + 1] index in succ of the step's first successor */
     uint32_t *succ;
-    uint32_t *node;    /* [nstep] the step that stands for all that are done together with this one */
-    uint32_t *mate;    /* [nstep] the next step of the same node, in a circle */
-    uint32_t *pending; /* [nstep] of a node: dependencies that are not done */
-    uint32_t *order;   /* [nnode] nodes in an order in which they can run */
+    uint32_t *node;    /* [nstep] the step that represents this step's node */
+    uint32_t *mate;    /* [nstep] the next step of the same node; a circular list */
+    uint32_t *pending; /* [nstep] of a node: unfinished dependencies */
+    uint32_t *order;   /* [nnode] nodes in a topological order */
     uint32_t nstep, nnode;
 };
 
@@ -28,15 +27,15 @@ struct plait_checker {
     const char *name;
     const struct plait_plan *const *plans;
     uint32_t nrank, root;
-    bool inplace; /* may plans be in place? */
+    bool inplace; /* plans may be in place */
     enum plait_coll coll;
     struct plait_report *report; /* never NULL */
     struct plait_graph graph;
-    unsigned char *const *kinds; /* [nrank][nstep] of values that steps move or make; NULL: not wanted */
-    uint32_t uneven;      /* number of a step with partial sums and other values in one span, or PLAIT_NONE */
+    unsigned char *const *kinds; /* [nrank][nstep] kinds of values; NULL: not wanted */
+    uint32_t uneven;      /* number of a step that mixes partial sums with other values in a span, or PLAIT_NONE */
 };
 
-/* Fill the report's `failed` and `text`: "<name>, <nrank> ranks: " and the message. Returns PLAIT_ERR_PLAN. */
+/* Sets the report's `failed` and `text` ("<name>, <nrank> ranks: " and the message). Returns PLAIT_ERR_PLAN. */
 enum plait_status plait_check_fail(struct plait_checker *c, enum plait_check check, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 enum plait_status plait_check_nomem(const struct plait_checker *c);
@@ -58,7 +57,7 @@ struct plait_block_text {
 };
 struct plait_block_text plait_block_text(const struct plait_step *step);
 
-/* Which spans a verb uses: one place for all who walk over steps. */
+/* The spans that a verb uses. */
 struct plait_uses {
     bool dst, a, b;
 };
@@ -72,33 +71,33 @@ static inline const struct plait_step *plait_graph_step(const struct plait_check
     return &c->plans[r]->step[number - c->graph.first[r]];
 }
 
-/* Of a rank whose plan has the right shape. */
+/* The geometry of a rank whose plan has passed the shape check. */
 static inline struct plait_geometry plait_geometry_at(const struct plait_checker *c, uint32_t rank)
 {
     return plait_geometry_of(c->coll, c->nrank, c->root, rank, c->plans[rank]->nblk);
 }
 
-/* The slot of OUT that is the same memory as slot `slot` of IN, or PLAIT_NONE. */
+/* The slot of OUT that shares memory with slot `slot` of IN, or PLAIT_NONE. */
 static inline uint32_t plait_alias(const struct plait_geometry *g, const struct plait_plan *plan, uint32_t slot)
 {
     return plan->inplace ? plait_side_slot(&g->out, g->in.blk + slot * g->in.stride) : PLAIT_NONE;
 }
 
-/* Step number inside its rank, for messages. */
+/* Index of the step within its rank. */
 static inline uint32_t plait_graph_index(const struct plait_graph *g, uint32_t number)
 {
     return number - g->first[g->rank[number]];
 }
 
-/* The checks, each in the file of its name; they return PLAIT_OK, PLAIT_ERR_PLAN or PLAIT_ERR_NOMEM. */
+/* The checks, in the order in which they run. They return PLAIT_OK, PLAIT_ERR_PLAN or PLAIT_ERR_NOMEM. */
 enum plait_status plait_check_shape(struct plait_checker *c);
-enum plait_status plait_check_matching(struct plait_checker *c); /* needs numbers, fills pair */
-enum plait_status plait_check_order(struct plait_checker *c, const uint32_t *const *fused);
+enum plait_status plait_check_matching(struct plait_checker *c); /* needs plait_graph_init(); fills pair */
+enum plait_status plait_check_order(struct plait_checker *c, const uint32_t *const *fused); /* deadlock: graph.c */
 enum plait_status plait_check_race(struct plait_checker *c);
-enum plait_status plait_check_meaning(struct plait_checker *c); /* and same bits */
+enum plait_status plait_check_meaning(struct plait_checker *c); /* also same bits */
 enum plait_status plait_check_figures(struct plait_checker *c); /* fills report->seen */
 
-/* Number the steps; all other arrays are filled by the checks. */
+/* Numbers the steps. The checks fill all other arrays. */
 enum plait_status plait_graph_init(struct plait_checker *c);
 void plait_graph_finish(struct plait_graph *g);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A plan's own figures, to compare with what its algorithm claims.
+ * The figures of the plans, for comparison with the algorithm's claim.
  *
- * Depth is the most messages on a path of the graph. Rounds are those of a greedy one-port schedule: in
- * each round the ranks, from 0 on, each start the first of their sends, in array order, whose
- * dependencies and whose receive's dependencies were done before the round and whose receiver takes
- * nothing else in this round. COPY and REDUCE take no time.
+ * Depth is the largest number of messages on a path of the graph. Rounds are those of a greedy one-port schedule. In
+ * each round, every rank, from rank 0 on, starts at most one send: its first in array order that can start. A send can
+ * start when all dependencies of the SEND and its RECV were done before the round and the receiver is still free in
+ * this round. COPY and REDUCE take no time.
  */
 #include "check.h"
 
@@ -15,7 +15,7 @@
 static bool find_depth(const struct plait_checker *c, uint64_t *out)
 {
     const struct plait_graph *g = &c->graph;
-    uint32_t *depth = calloc((size_t)g->nstep + 1, sizeof *depth); /* of a node, before it */
+    uint32_t *depth = calloc((size_t)g->nstep + 1, sizeof *depth); /* per node: messages before it */
 
     if (depth == NULL)
         return false;
@@ -36,10 +36,10 @@ static bool find_depth(const struct plait_checker *c, uint64_t *out)
     return true;
 }
 
-struct port {        /* of a rank */
+struct port {        /* one per rank */
     uint32_t nready; /* sends that can start */
-    uint32_t low;    /* all ready sends are steps of word `low` of the bits or later */
-    uint32_t word0;  /* where the rank's bits start */
+    uint32_t low;    /* words of the bitmap before this one contain no ready send */
+    uint32_t word0;  /* first word of the rank's part of the bitmap */
     uint64_t taken;  /* last round in which the rank receives */
 };
 
@@ -47,13 +47,13 @@ struct schedule {
     const struct plait_checker *c;
     struct plait_graph *g;
     struct port *port; /* [nrank] */
-    uint64_t *ready;   /* one bit for each step: a send that can start */
-    uint32_t *done;    /* nodes that are done and whose successors are not yet told */
+    uint64_t *ready;   /* bitmap over steps: sends that can start */
+    uint32_t *done;    /* nodes that are done and whose successors still count them as pending */
     uint32_t ndone;
-    uint32_t nmessage; /* not started yet */
+    uint32_t nmessage; /* messages not started yet */
 };
 
-/* All dependencies of a node are done: a message waits for a round, anything else is done at once. */
+/* All dependencies of the node are done. A message becomes ready for a round; any other node is done immediately. */
 static void make_ready(struct schedule *s, uint32_t node)
 {
     const struct plait_graph *g = s->g;
@@ -86,7 +86,7 @@ static void tell_successors(struct schedule *s)
     }
 }
 
-/* Start the first send of this rank that can start in this round, if any. */
+/* Starts the first send of this rank whose receiver is free in this round, if any. */
 static void start_send(struct schedule *s, uint32_t rank, uint64_t round)
 {
     struct port *p = &s->port[rank];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The graph of all ranks' steps, and the deadlock check: Kahn's algorithm over it.
+ * The graph of all ranks' steps and the deadlock check, which is Kahn's algorithm (topological sort) over this graph.
  *
- * Steps that are done together are one node: a SEND with its RECV, and what an engine fuses. A node
- * waits for the dependencies of all its steps. A dependency inside one fused step is no wait; one
- * between different steps of a node is a wait for itself, so such a node never starts.
+ * Steps that run together are one node: a SEND with its RECV, and the steps that the engine fuses. A node waits for the
+ * dependencies of all its steps. A dependency inside one fused step does not count. Any other dependency between two
+ * steps of a node makes the node wait for itself, so it never starts.
  */
 #include "check.h"
 
@@ -54,7 +54,7 @@ void plait_graph_finish(struct plait_graph *g)
     memset(g, 0, sizeof *g);
 }
 
-/* Turn the dependencies round: for each step the steps that wait for it, in ascending order. */
+/* Inverts the dependencies: for each step, its successors in ascending order. */
 static bool fill_successors(struct plait_checker *c)
 {
     struct plait_graph *g = &c->graph;
@@ -63,7 +63,7 @@ static bool fill_successors(struct plait_checker *c)
     g->succ0 = calloc((size_t)g->nstep + 2, sizeof *g->succ0);
     if (g->succ0 == NULL)
         return false;
-    uint32_t *end = g->succ0 + 1; /* counts are kept one place up: filling moves them down to the starts */
+    uint32_t *end = g->succ0 + 1; /* counting sort: filling moves each count down to its start */
     for (uint32_t r = 0; r < c->nrank; r++) {
         const uint32_t *deps = plait_plan_deps(c->plans[r]);
         for (uint32_t d = 0; d < c->plans[r]->ndep; d++)
@@ -99,7 +99,7 @@ static void join(struct plait_graph *g, uint32_t x, uint32_t y)
     if (a == b)
         return;
     g->node[a < b ? b : a] = a < b ? a : b;
-    g->mate[x] = g->mate[y]; /* two circles become one */
+    g->mate[x] = g->mate[y]; /* swapping two links joins two circular lists */
     g->mate[y] = mate;
 }
 
@@ -113,7 +113,7 @@ static void fill_nodes(struct plait_checker *c, const uint32_t *const *fused)
         if (g->pair[n] != PLAIT_NONE && n < g->pair[n])
             join(g, n, g->pair[n]);
     for (uint32_t r = 0; fused != NULL && r < c->nrank; r++) {
-        uint32_t *last = g->pending; /* last step seen with this fused number; pending is free until now */
+        uint32_t *last = g->pending; /* last step with this fused number; borrows `pending`, not yet in use */
         for (uint32_t i = 0; i < c->plans[r]->nstep; i++)
             last[i] = PLAIT_NONE;
         for (uint32_t i = 0; i < c->plans[r]->nstep; i++) {
@@ -126,7 +126,7 @@ static void fill_nodes(struct plait_checker *c, const uint32_t *const *fused)
         g->node[n] = find(g->node, n);
 }
 
-/* Is the dependency of step `to` on step `from` of the same rank inside one fused step? */
+/* Are `from` and `to`, steps of the same rank, in one fused step? */
 static bool inside(const struct plait_graph *g, const uint32_t *const *fused, uint32_t from, uint32_t to)
 {
     const uint32_t r = g->rank[from];
@@ -143,7 +143,7 @@ static void count_pending(struct plait_graph *g, const uint32_t *const *fused)
             g->pending[g->node[g->succ[s]]] += !inside(g, fused, n, g->succ[s]);
 }
 
-/* Do every node that can be done; their order is kept. */
+/* Kahn's algorithm: `order` gets every node that can run. pending stays above 0 for those that cannot. */
 static void sort_nodes(struct plait_graph *g, const uint32_t *const *fused)
 {
     uint32_t end = 0;
@@ -167,7 +167,7 @@ static void sort_nodes(struct plait_graph *g, const uint32_t *const *fused)
     }
 }
 
-/* A step of this stuck node that waits for another stuck node: the dependency, in *on. */
+/* Returns a step of this stuck node that depends on a stuck node; *on gets the dependency. */
 static uint32_t waiting_step(struct plait_checker *c, const uint32_t *const *fused, uint32_t node, uint32_t *on)
 {
     struct plait_graph *g = &c->graph;
@@ -186,7 +186,7 @@ static uint32_t waiting_step(struct plait_checker *c, const uint32_t *const *fus
     return PLAIT_NONE;
 }
 
-/* Walk from a stuck node to what it waits for until a node comes again, then tell that circle. */
+/* Follows dependencies from a stuck node until a node repeats, then reports that cycle. */
 static enum plait_status tell_circle(struct plait_checker *c, const uint32_t *const *fused)
 {
     struct plait_graph *g = &c->graph;
@@ -195,7 +195,7 @@ static enum plait_status tell_circle(struct plait_checker *c, const uint32_t *co
 
     while (g->node[node] != node || g->pending[node] == 0)
         node++;
-    uint32_t *seen = g->order; /* its content is of no use any more */
+    uint32_t *seen = g->order; /* `order` is no longer needed */
     for (uint32_t n = 0; n < g->nstep; n++)
         seen[n] = 0;
     while (!seen[node]) {

@@ -2,8 +2,8 @@
 /*
  * Matching: the k-th SEND from s to r on a lane belongs to the k-th RECV at r from s on that lane.
  *
- * All SENDs and all RECVs are sorted by (receiver, sender, lane, place in the array); then the two
- * lists must be the same, element by element. The sorts are counting sorts, so the cost is linear.
+ * All SENDs and all RECVs are sorted by (receiver, sender, lane, place in the array). Then the two lists must be equal,
+ * element by element. The sort is a radix sort of counting sorts, so the cost is linear.
  */
 #include "check.h"
 
@@ -20,7 +20,7 @@ static uint32_t key_of(const struct end *e, int by)
     return by == BY_LANE ? e->lane : by == BY_FROM ? e->from : e->to;
 }
 
-/* Stable; moves the n elements of `from` to `to`. count has room for `nkey` + 1 numbers. */
+/* Stable counting sort of n elements from `from` into `to`. count: room for nkey + 1 numbers. */
 static void sort_pass(const struct end *from, struct end *to, uint32_t n, int by, uint32_t *count, uint32_t nkey)
 {
     for (uint32_t k = 0; k <= nkey; k++)
@@ -33,7 +33,7 @@ static void sort_pass(const struct end *from, struct end *to, uint32_t n, int by
         to[count[key_of(&from[i], by)]++] = from[i];
 }
 
-/* Sort `ends`; `spare` is as long. Returns the array that holds the result. */
+/* Sorts `ends`; `spare` has the same length. Returns the array that holds the result. */
 static struct end *sort_ends(struct end *ends, struct end *spare, uint32_t n, uint32_t nrank, uint32_t *count)
 {
     sort_pass(ends, spare, n, BY_LANE, count, 256);
@@ -42,7 +42,7 @@ static struct end *sort_ends(struct end *ends, struct end *spare, uint32_t n, ui
     return spare;
 }
 
-/* All messages' ends on one side, in array order. Returns how many. */
+/* Collects the ends of all messages on one side (SEND or RECV), in array order. Returns their number. */
 static uint32_t collect(const struct plait_checker *c, enum plait_verb verb, struct end *ends)
 {
     uint32_t n = 0;

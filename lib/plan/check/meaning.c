@@ -2,13 +2,13 @@
 /*
  * Meaning and same bits: one symbolic run of all ranks.
  *
- * A slot holds a value: which block it is, which ranks have contributed, and a hash of the expression
- * that was evaluated. A message is done in one go, so values go from slot to slot and no message is
- * ever stored. What IN and OUT hold at the start and must hold at the end is the collective's geometry. Values share
- * their contributor sets; a step of many blocks usually makes one new set.
+ * A slot holds a value: its block, the set of contributing ranks, and a hash of the expression that was evaluated. A
+ * SEND and its RECV run as one step, so values go from slot to slot and messages need no storage. The geometry of the
+ * collective gives the contents of IN at the start and of OUT at the end. Values share their contributor sets; a step
+ * of many blocks usually makes one new set.
  *
- * The hash of a op b depends on the order of a and b: equal hashes mean equal bits even for operators
- * that are neither commutative nor associative, and for what a NaN carries.
+ * The hash of a op b depends on the order of a and b. So equal hashes mean equal bits, also for operators that are
+ * neither commutative nor associative, and for NaN payloads.
  */
 #include "check.h"
 #include "plan/plan_check.h"
@@ -19,10 +19,10 @@
 
 struct value {
     uint64_t expr; /* hash of the expression */
-    uint32_t set;  /* contributors; PLAIT_NONE: the slot was never written */
+    uint32_t set;  /* contributing ranks; PLAIT_NONE: the slot was never written */
     uint32_t blk;
-    uint32_t base; /* first slot of the span that was written together */
-    uint32_t step; /* who wrote it */
+    uint32_t base; /* first slot of the span in which it was written */
+    uint32_t step; /* step that wrote it */
 };
 
 struct meaning {
@@ -65,7 +65,7 @@ static uint32_t block_of(const struct plait_side *side, uint32_t slot)
     return side->blk + slot * side->stride;
 }
 
-/* The value that block i of the step reads from `span`; the input is what it always was unless it is the output. */
+/* The value of slot i of `span`. IN never changes, except where it aliases OUT. */
 static struct value value_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
 {
     const struct plait_geometry *g = &m->geometry[rank];
@@ -90,7 +90,7 @@ static enum plait_status read_fault(struct meaning *m, uint32_t n, struct plait_
                             s->blk + i, fault, number);
 }
 
-/* May step n read block i of its blocks from `span`? */
+/* May step n read its i-th block from `span`? */
 static enum plait_status check_read(struct meaning *m, uint32_t n, struct plait_span span, uint32_t i)
 {
     const uint32_t rank = m->c->graph.rank[n], first = plait_graph_step(m->c, n)->blk;
@@ -117,7 +117,7 @@ static unsigned kind_of(const struct meaning *m, struct value v)
     return size == m->c->nrank ? PLAIT_VALUE_FINAL : size == 1 ? PLAIT_VALUE_SINGLE : PLAIT_VALUE_PARTIAL;
 }
 
-/* Step n has values of these kinds in one span. */
+/* Notes step n as `uneven` if these kinds, of one span, mix partial sums with others. */
 static void note_kinds(const struct meaning *m, uint32_t n, unsigned kinds)
 {
     struct plait_checker *c = m->c;
@@ -126,7 +126,7 @@ static void note_kinds(const struct meaning *m, uint32_t n, unsigned kinds)
         c->uneven = n;
 }
 
-/* They are what the step moves or makes. */
+/* Records the kinds of the values that step n moves or computes. */
 static void note_result(const struct meaning *m, uint32_t n, unsigned kinds)
 {
     note_kinds(m, n, kinds);
@@ -150,7 +150,7 @@ static enum plait_status check_reads(struct meaning *m, uint32_t n, struct plait
     return status;
 }
 
-/* In OUT each block has its own place, which has the size of that block. */
+/* Each slot of OUT belongs to one block, since blocks may differ in size. */
 static enum plait_status check_write(struct meaning *m, uint32_t n)
 {
     const struct plait_step *s = plait_graph_step(m->c, n);
@@ -165,7 +165,7 @@ static enum plait_status check_write(struct meaning *m, uint32_t n)
     return PLAIT_OK;
 }
 
-/* Step n writes v into block i of its destination. The reference on v's set goes over to the slot. */
+/* Step n writes v into block i of its destination. The slot takes over the reference to v.set. */
 static void write_value(struct meaning *m, uint32_t n, uint32_t i, struct value v)
 {
     const struct plait_step *s = plait_graph_step(m->c, n);
@@ -178,7 +178,7 @@ static void write_value(struct meaning *m, uint32_t n, uint32_t i, struct value 
     *slot = v;
 }
 
-/* Step `to` writes what step `from`, of another rank for a message, reads. */
+/* Step `to` writes the blocks that step `from` reads: a SEND and its RECV, or a COPY (from == to). */
 static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
 {
     const struct plait_step *s = plait_graph_step(m->c, from);
@@ -266,7 +266,7 @@ static enum plait_status run(struct meaning *m)
     return status;
 }
 
-/* A block that is only moved is its source's contribution alone. Its number is right, as the input has no others. */
+/* Without reduction, a slot must hold exactly the contribution of the block's source rank. */
 static enum plait_status check_moved(struct meaning *m, uint32_t rank, uint32_t slot, uint32_t blk)
 {
     const struct value *v = &m->slots[rank][slot];
@@ -279,7 +279,7 @@ static enum plait_status check_moved(struct meaning *m, uint32_t rank, uint32_t 
                             rank, slot, v->step, blk, source);
 }
 
-/* OUT[slot] of a rank against what the collective promises. */
+/* Compares OUT[slot] of a rank with the result that the collective requires. */
 static enum plait_status check_result(struct meaning *m, uint32_t rank, uint32_t slot)
 {
     const struct value *v = &m->slots[rank][slot];
@@ -313,13 +313,13 @@ static enum plait_status check_results(struct meaning *m)
     return status;
 }
 
-/* Every rank that has a block at the end against the first one that has it. */
+/* Compares each block of OUT with the same block at the first rank that has it. */
 static enum plait_status check_same_bits(struct meaning *m)
 {
     const uint32_t nblk = m->c->plans[0]->nblk;
     const uint64_t order = canonical(0, m->c->nrank);
     struct value *first = malloc(nblk * sizeof *first);
-    uint32_t *owner = malloc(nblk * sizeof *owner); /* the rank that has `first` */
+    uint32_t *owner = malloc(nblk * sizeof *owner); /* the rank that `first` comes from */
     enum plait_status status = first != NULL && owner != NULL ? PLAIT_OK : plait_check_nomem(m->c);
 
     for (uint32_t b = 0; status == PLAIT_OK && b < nblk; b++)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Race: two steps of a rank that touch the same slot, at least one of them writing, are ordered by the
- * rank's own dependencies, directly or through other steps.
+ * Race: if two steps of a rank access the same slot and at least one writes it, the rank's own dependencies must order
+ * them, directly or through other steps.
  *
- * It is enough to order each access after the last write of the slot and each write also after the
- * reads since then: every other pair follows through these. Nearly always the needed order is a direct
- * dependency; only when one is not are the step's ancestors searched, once, down to the earliest needed.
+ * It is enough that each access comes after the last write of the slot, and each write also after the reads since then.
+ * Every other pair follows by transitivity. The required order is nearly always a direct dependency. Otherwise one
+ * search visits the ancestors of the step, down to the earliest one required.
  */
 #include "check.h"
 
 #include <stdlib.h>
 
-struct touch { /* what happened to a slot: numbers of steps */
-    uint32_t writer;
-    uint32_t reads; /* newest read since then: a place in the list of reads */
+struct touch { /* the last accesses to a slot */
+    uint32_t writer; /* step, or PLAIT_NONE */
+    uint32_t reads; /* index of the newest read since that write, or PLAIT_NONE */
 };
 
 struct read {
@@ -23,7 +23,7 @@ struct read {
 struct need { /* the current step must come after this one */
     uint32_t step;
     struct plait_span slot;
-    bool wrote, writes; /* what the earlier step did, what the current one does */
+    bool wrote, writes; /* does the earlier step write the slot? does the current one? */
 };
 
 struct race {
@@ -35,11 +35,11 @@ struct race {
     struct read *reads;
     struct need *needs;
     uint32_t nread, cread, nneed, cneed;
-    uint32_t *mark;  /* [nstep] mark[i] == s + 1: step i is known as an ancestor of step s */
+    uint32_t *mark;  /* [nstep] mark[i] == s + 1: step i is a known ancestor of step s */
     uint32_t *stack; /* [nstep] */
 };
 
-/* Make room for one more element. */
+/* Makes room for one more element. */
 static bool reserve(void **array, uint32_t n, uint32_t *capacity, size_t size)
 {
     if (n < *capacity)
@@ -61,7 +61,7 @@ static bool need(struct race *x, uint32_t step, struct plait_span span, uint32_t
     return true;
 }
 
-/* The input is never written, so it is of interest only as an alias of the output. */
+/* NULL for a slot of IN that does not alias OUT: it is never written, so it cannot race. */
 static struct touch *touch_at(const struct race *x, struct plait_span span, uint32_t i)
 {
     uint32_t slot = span.slot + i;
@@ -93,7 +93,7 @@ static bool write_span(struct race *x, uint32_t step, struct plait_span span, ui
         struct touch *t = touch_at(x, span, i);
         if (t->writer != PLAIT_NONE && !need(x, t->writer, span, i, true, true))
             return false;
-        for (uint32_t r = t->reads; r < x->nread; r = x->reads[r].older) /* not PLAIT_NONE */
+        for (uint32_t r = t->reads; r < x->nread; r = x->reads[r].older) /* ends at PLAIT_NONE */
             if (x->reads[r].step != step && !need(x, x->reads[r].step, span, i, false, true))
                 return false;
         *t = (struct touch){ step, PLAIT_NONE };
@@ -101,7 +101,7 @@ static bool write_span(struct race *x, uint32_t step, struct plait_span span, ui
     return true;
 }
 
-/* Mark the step's dependencies that are not marked; with a stack, put those from `floor` on there. */
+/* Marks the dependencies of step `of` as ancestors of `step`; pushes newly marked ones after `floor` on the stack. */
 static uint32_t mark_deps(struct race *x, uint32_t step, uint32_t of, uint32_t floor, uint32_t depth)
 {
     const struct plait_step *s = &x->plan->step[of];
@@ -117,7 +117,7 @@ static uint32_t mark_deps(struct race *x, uint32_t step, uint32_t of, uint32_t f
     return depth;
 }
 
-/* The first needed step that the current one does not wait for, or NULL. */
+/* The first required step that `step` does not wait for, or NULL. */
 static const struct need *unordered(struct race *x, uint32_t step)
 {
     uint32_t floor = PLAIT_NONE, depth;
@@ -147,7 +147,7 @@ static enum plait_status race_found(struct race *x, uint32_t i, const struct nee
                             plait_block_text(&x->plan->step[i]).s, n->step, n->wrote ? "writes" : "reads");
 }
 
-/* A step may write what it reads only in a REDUCE, and then exactly the same slots. */
+/* Does s overwrite its own source? Allowed only for a REDUCE whose destination equals the source slot by slot. */
 static bool overlaps_itself(const struct race *x, const struct plait_step *s, struct plait_span from)
 {
     const struct touch *to = touch_at(x, s->dst, 0);

@@ -72,7 +72,7 @@ uint32_t plait_sets_unite(struct plait_sets *s, uint32_t x, uint32_t y)
     uint64_t *to = words(s, set);
     const uint64_t *a = words(s, x), *b = words(s, y);
     for (uint32_t w = 0; w < s->nword; w++)
-        to[w] = a[w] + b[w]; /* of disjoint bits the sum is the union */
+        to[w] = a[w] + b[w]; /* the union, as the sets are disjoint */
     s->ref[set] = 1;
     s->size[set] = s->size[x] + s->size[y];
     return set;

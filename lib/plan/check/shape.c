@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shape: after this check every field of every plan can be used without looking. */
+/* Shape: after this check every field of every plan is safe to use without further checks. */
 #include "check.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ struct plait_block_text plait_block_text(const struct plait_step *step)
     return t;
 }
 
-/* What is wrong with a span, or NULL. Unused spans are 0, so that equal plans have equal bytes. */
+/* Describes the error in a span, or NULL. Unused spans are 0, so that equal plans have equal bytes. */
 static const char *span_fault(const struct plait_plan *p, const struct plait_geometry *g, struct plait_span s,
                               uint32_t nblk, bool used)
 {
@@ -137,7 +137,7 @@ static const char *plan_fault(const struct plait_checker *c, const struct plait_
     return NULL;
 }
 
-/* The dependencies follow one another without a gap; so they end with the last step's. */
+/* Dependencies are contiguous, so those of the last step must be the plan's last. */
 static bool has_more_deps(const struct plait_plan *p)
 {
     return p->nstep == 0 ? p->ndep != 0 : p->step[p->nstep - 1].dep0 + p->step[p->nstep - 1].ndep != p->ndep;
