@@ -14,8 +14,8 @@
  *
  * Bootstrap does not know communicators or collectives.
  */
-#ifndef PLAIT_LIB_BOOTSTRAP_H
-#define PLAIT_LIB_BOOTSTRAP_H
+#ifndef PLAIT_LIB_BOOTSTRAP_BOOTSTRAP_H
+#define PLAIT_LIB_BOOTSTRAP_BOOTSTRAP_H
 
 #include "hosts.h"
 #include "origin.h"

@@ -10,8 +10,8 @@
  * Who awaits a rank that is reached over a network sleeps on that network's descriptor instead, and misses the
  * doorbells.
  */
-#ifndef PLAIT_LIB_COMM_BELLS_H
-#define PLAIT_LIB_COMM_BELLS_H
+#ifndef PLAIT_LIB_COMM_DOORBELLS_H
+#define PLAIT_LIB_COMM_DOORBELLS_H
 
 #include "comm.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Asynchronous creation: a helper thread runs the rendezvous with the other ranks. */
-#ifndef PLAIT_LIB_LIFECYCLE_BIRTH_H
-#define PLAIT_LIB_LIFECYCLE_BIRTH_H
+#ifndef PLAIT_LIB_LIFECYCLE_ASYNC_CREATION_H
+#define PLAIT_LIB_LIFECYCLE_ASYNC_CREATION_H
 
 #include "life.h"
 

@@ -4,8 +4,8 @@
  * updates until every other rank has left or died: until then a peer may read them. Each creation and destruction of a
  * comm frees the comms that no peer reads any more.
  */
-#ifndef PLAIT_LIB_LIFECYCLE_RETIRE_H
-#define PLAIT_LIB_LIFECYCLE_RETIRE_H
+#ifndef PLAIT_LIB_LIFECYCLE_TEARDOWN_H
+#define PLAIT_LIB_LIFECYCLE_TEARDOWN_H
 
 #include "comm/comm.h"
 

@@ -6,8 +6,8 @@
  * ranks need not know on which host they are. News say what is so, not what has changed: any may be left out when later
  * ones come, and none is waited for.
  */
-#ifndef PLAIT_LIB_FAILURE_REMOTE_NEWS_H
-#define PLAIT_LIB_FAILURE_REMOTE_NEWS_H
+#ifndef PLAIT_LIB_FAILURE_REMOTE_UPDATE_H
+#define PLAIT_LIB_FAILURE_REMOTE_UPDATE_H
 
 #include "comm/comm.h"
 
