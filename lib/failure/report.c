@@ -6,13 +6,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define LISTED 4 /* collectives and messages of each rank that a failure shows; plait-info --dump shows more */
+#define LISTED 4 /* last collectives, and messages, of a rank that a failure logs; plait-info --dump shows more */
 
 static bool last_operation(const struct plait_comm *comm, uint32_t rank, uint64_t *out)
 {
     const struct plait_control *c = comm->peers != NULL ? comm->peers[rank].control : NULL;
 
-    if (c == NULL || atomic_load_explicit(&c->id, memory_order_relaxed) != comm->id) /* not yet met; left and freed */
+    if (c == NULL ||
+        atomic_load_explicit(&c->id, memory_order_relaxed) != comm->id) /* before the rendezvous ends; left and freed */
         return false;
     *out = atomic_load_explicit(&c->done, memory_order_acquire);
     return true;
@@ -110,7 +111,7 @@ void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t
     if (comm->told)
         return;
     comm->told = true;
-    /* The text names comm, operation and the rank that found out, which may be another one. */
+    /* The text names comm, operation and the rank that detected the failure, perhaps another one. */
     plait_log(comm->alarm, "comm '%s': rank %u of %u fails: %s", comm->name, comm->rank, comm->nrank, text);
     if (comm->alarm != PLAIT_LOG_ERROR)
         return;
