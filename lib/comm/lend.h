@@ -129,8 +129,8 @@ void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *t
                       struct plait_passed m);
 
 /*
- * Copy a staged block out, to memory that is not read again soon. Chooses the cheaper stores for blocks beyond the
- * caches, whose cost the sender sees. For smaller blocks trial.h decides, by whole operations; for messages nothing.
+ * Copy a staged block out, to memory that is not read again soon. Blocks beyond the caches use the cheaper stores; the
+ * sender sees their cost. For smaller blocks trial.h chooses the stores, by whole operations; for messages nothing.
  */
 void plait_lend_take(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_passed m);
 

@@ -75,9 +75,9 @@ enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status st
 }
 
 /*
- * Does the failure concern later operations only? So for an abort with a culprit, seen by a rank that has finished the
- * operation in progress: this rank needs nothing more from it, and the abort fails the next operation. A revoked comm
- * names no culprit: all operations end.
+ * Does c's failure concern later operations only? True for an abort, with a culprit, that rank c saw after it had
+ * finished the operation in progress here. This rank needs nothing more from rank c, and the next operation fails. A
+ * revoked comm has no culprit: all operations end.
  */
 static bool is_of_later(const struct plait_comm *comm, const struct plait_control *c, int32_t failed)
 {

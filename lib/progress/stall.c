@@ -89,7 +89,7 @@ static void name_unheard(const struct plait_comm *comm, const struct plait_wait 
         say_unheard(comm, ranks, n, now, v);
 }
 
-/* What a rank that has not called the operation does or lacks, as far as it publishes that. */
+/* The excuse of a rank that has not called the operation: what it does instead, or lacks; "" if not published. */
 static void says_instead(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now,
                          char text[INSTEAD])
 {
