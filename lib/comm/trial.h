@@ -29,11 +29,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum plait_way {
-    PLAIT_SHARED_PAST = 1,
-    PLAIT_RESULT_PAST = 2,
-    PLAIT_NWAY = 4
-}; /* bits: streaming stores for shared data, for results */
+/* Bits: streaming stores for shared data, for results. */
+enum plait_way { PLAIT_SHARED_PAST = 1, PLAIT_RESULT_PAST = 2, PLAIT_NWAY = 4 };
 
 #define PLAIT_TRIAL_PERIOD  128
 #define PLAIT_TRIAL_EARLY   32

@@ -12,8 +12,7 @@ static bool last_operation(const struct plait_comm *comm, uint32_t rank, uint64_
 {
     const struct plait_control *c = comm->peers != NULL ? comm->peers[rank].control : NULL;
 
-    if (c == NULL ||
-        atomic_load_explicit(&c->id, memory_order_relaxed) != comm->id) /* before the rendezvous ends; left and freed */
+    if (c == NULL || atomic_load_explicit(&c->id, memory_order_relaxed) != comm->id) /* not yet met; left and freed */
         return false;
     *out = atomic_load_explicit(&c->done, memory_order_acquire);
     return true;

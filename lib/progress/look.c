@@ -100,8 +100,7 @@ enum plait_status plait_look_at_calls(struct plait_comm *comm)
 
     if (other == comm->nrank)
         return status;
-    const enum plait_status earlier =
-        plait_look_at_past_calls(comm); /* the first difference is the cause of later ones */
+    const enum plait_status earlier = plait_look_at_past_calls(comm); /* the cause of later differences */
     return earlier != PLAIT_OK ? earlier : mismatch(comm, other, comm->sequence);
 }
 

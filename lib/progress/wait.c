@@ -85,8 +85,7 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
             plait_warn_of_full_table(now);
         w->check = now + (w->suspect ? 0 : DEATHS_EVERY);
     }
-    return status == PLAIT_OK && !w->suspect ? plait_look_at_clock(comm, w, now)
-                                             : status; /* a suspected death is no stall */
+    return status == PLAIT_OK && !w->suspect ? plait_look_at_clock(comm, w, now) : status; /* a death is no stall */
 }
 
 /* ---- Waiting --------------------------------------------------------------------------------------- */
