@@ -39,7 +39,7 @@ void plait_doorbells_add(struct plait_doorbells *doorbells, const _Atomic uint32
     doorbells->at[doorbells->n++].value = atomic_load(doorbell);
 }
 
-/* One that cannot be slept on is polled. */
+/* A network without a descriptor to sleep on is polled. */
 static void add_network(struct plait_doorbells *doorbells, struct plait_port *port)
 {
     const int fd = plait_port_descriptor(port);
@@ -64,7 +64,7 @@ void plait_doorbells_announce(struct plait_doorbells *doorbells, struct plait_co
         add_network(doorbells, comm->port);
 }
 
-static atomic_bool hears_one; /* the kernel has no futex_waitv(): before 5.16, or forbidden */
+static atomic_bool hears_one; /* futex_waitv() is missing (Linux before 5.16) or forbidden: one futex only */
 
 bool plait_doorbells_hear(const struct plait_doorbells *doorbells)
 {
@@ -72,7 +72,7 @@ bool plait_doorbells_hear(const struct plait_doorbells *doorbells)
            (doorbells->n == 1 || !atomic_load_explicit(&hears_one, memory_order_relaxed));
 }
 
-/* With all signals as they are. */
+/* Sleep with the signal mask unchanged. */
 static void sleep_on_networks(const struct plait_doorbells *doorbells, long ns)
 {
     const struct timespec most = { 0, ns };
@@ -88,7 +88,7 @@ void plait_doorbells_sleep(const struct plait_doorbells *doorbells, long ns)
     struct waitv list[PLAIT_DOORBELLS];
     const struct timespec most = { 0, ns };
     struct timespec until;
-    const int saved = errno; /* sleeps end with errors that are none */
+    const int saved = errno; /* a sleep that times out or is interrupted sets it */
 
     if (doorbells->n == 0 || doorbells->awake) {
         sched_yield();

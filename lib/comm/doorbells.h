@@ -1,70 +1,66 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sleeping until one of several ranks has news. A rank that has some for a sleeper rings: it adds to its doorbell, a
- * word in its control block that every process maps, and wakes who sleeps on it.
+ * Sleeping until one of several ranks has written something new. A rank's doorbell is a futex word in its control
+ * block, which every process maps. To ring, the rank increments its doorbell and wakes the sleepers.
  *
- * Announce and read the doorbells; poll once more; sleep. A rank that has news after that poll sees the announcement
- * and rings, which changes its doorbell, so the sleep ends at once. A ring that is missed, as no fence keeps that poll
- * and the announcement in order, costs a sleep; so the first ones are at most a millisecond long.
+ * The sleeper announces itself and reads the doorbells, polls once more, then sleeps. A rank that writes after that
+ * poll sees the announcement and rings: the doorbell has changed, so the sleep ends at once. No fence orders the
+ * announcement before the poll, so a ring can be missed. That costs one sleep: the first ones last at most 1 ms.
  *
- * Who awaits a rank that is reached over a network sleeps on that network's descriptor instead, and misses the
- * doorbells.
+ * A rank that awaits another over a network sleeps on the network's descriptor instead and does not hear doorbells.
  */
 #ifndef PLAIT_LIB_COMM_DOORBELLS_H
 #define PLAIT_LIB_COMM_DOORBELLS_H
 
 #include "comm.h"
 
-#define PLAIT_DOORBELLS          16 /* that a sleeper waits on */
+#define PLAIT_DOORBELLS          16 /* doorbells of one sleep */
 #define PLAIT_DOORBELLS_NETWORKS 4
 
 struct plait_doorbells {
     uint32_t n, nnetwork;
     int network[PLAIT_DOORBELLS_NETWORKS]; /* descriptors */
-    bool awake;                            /* a network has something to do already */
+    bool awake;                            /* do not sleep: a network has work already, or no descriptor */
     struct {
         const _Atomic uint32_t *doorbell;
         uint32_t value;
     } at[PLAIT_DOORBELLS];
 };
 
-/* Nothing. */
 static inline void plait_doorbells_init(struct plait_doorbells *doorbells)
 {
     doorbells->n = doorbells->nnetwork = 0;
     doorbells->awake = false;
 }
 
-/* What a sleeper waits on: a word of this process or of another. What does not fit is left out. */
+/* Add a doorbell of this process or another. More than PLAIT_DOORBELLS are ignored. */
 void plait_doorbells_add(struct plait_doorbells *doorbells, const _Atomic uint32_t *doorbell);
 
-/* Say that this rank sleeps until one of these ranks rings. */
+/* Announce that this rank sleeps, and add the doorbells of these ranks, or their network's descriptor. */
 void plait_doorbells_announce(struct plait_doorbells *doorbells, struct plait_comm *comm, const uint32_t *ranks,
                               uint32_t n);
 
-/* Until one of them has changed, or `ns` nanoseconds (below a second) have passed. With none: let others run. Keeps
+/* Sleep until a doorbell changes or `ns` nanoseconds (below a second) have passed. Without doorbells: yield. Keeps
  * errno. */
 void plait_doorbells_sleep(const struct plait_doorbells *doorbells, long ns);
 
-/*
- * Does each of them end such a sleep? Not if there are too many, beside a network, or on a kernel that waits for one.
- */
+/* Does every doorbell end such a sleep? Not if there are too many, beside a network, or without futex_waitv(). */
 bool plait_doorbells_hear(const struct plait_doorbells *doorbells);
 
-/* Change a doorbell and wake who sleeps on it. */
+/* Change a doorbell and wake the threads that sleep on it. */
 void plait_doorbells_ring(_Atomic uint32_t *doorbell);
 
-/* This rank's. */
+/* Ring this rank's doorbell. */
 void plait_ring(struct plait_comm *comm);
 
-/* Wake `peer` if it sleeps; after news for it was written. */
+/* Wake `peer` if it sleeps. Called after data for it was written. */
 static inline void plait_wake(struct plait_comm *comm, uint32_t peer)
 {
     if (__builtin_expect(atomic_load_explicit(&comm->peers[peer].control->asleep, memory_order_relaxed), 0))
         plait_ring(comm);
 }
 
-/* This rank is awake. */
+/* Withdraw the announcement. */
 static inline void plait_awake(struct plait_comm *comm)
 {
     atomic_store_explicit(&comm->own->asleep, 0, memory_order_relaxed);

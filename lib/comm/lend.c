@@ -6,23 +6,21 @@
 #include <string.h>
 
 /*
- * Of a cost that was less than the last one; one that was more counts for half. What is slow now and then is mostly
- * something else: a dozen copies in a row that find nothing in their caches, after another program's turn, are not to
- * change the way.
+ * Weight of the old average when a new cost is higher; a lower one counts for half. Occasional slow copies have other
+ * causes: a dozen copies in a row with cold caches, after another program ran, should not change the copy mode.
  */
 #define KEPT 0.94F
-/* No copy counts for more than so many times the last cost: one that loses its processor would rule its way out. */
+/* A new cost is capped at this multiple of the average: one preempted copy would rule its copy mode out. */
 #define MOST 2
 /*
- * Of a staged block of several slices sender and receiver wait for each other (but see plait_passed.others), and it
- * drives others out of the caches; no copy's time has that in it. See RATIONALE for where the two are that it was
- * measured at.
+ * Factor on the cost of staging a block of several slices, which no copy's time contains: sender and receiver wait for
+ * each other (but see plait_passed.others), and staging evicts other data from caches. RATIONALE has the measurement.
  */
 #define WAITS 1.4F
-/* Times what the best way costs: what costs more is dear, see lend.h. */
+/* A copy mode that costs more than this multiple of the best is dear, see lend.h. */
 #define DEAR 1.5F
 
-/* The same copy, written past the caches; itself: there is no other. */
+/* The variant of this copy with streaming stores; the copy itself if there is none. */
 static enum plait_copying out_of(enum plait_copying which)
 {
     return which == PLAIT_TAKING_STAGED ? PLAIT_TAKING_STAGED_OUT
@@ -30,7 +28,7 @@ static enum plait_copying out_of(enum plait_copying which)
                                         : which;
 }
 
-/* Of the better way to write; 0: not known. */
+/* Cost with the better kind of stores; 0: not known. */
 static float best_of(const struct plait_copies *c, enum plait_copying which)
 {
     const float x = atomic_load_explicit(&c->cost[which], memory_order_relaxed);
@@ -39,7 +37,7 @@ static float best_of(const struct plait_copies *c, enum plait_copying which)
     return y > 0 && (x == 0 || y < x) ? y : x;
 }
 
-/* Of both ranks, or of the one that knows it. */
+/* Mean cost of both ranks, or the cost of the only rank that knows it. */
 static float mean(const struct plait_copies *a, const struct plait_copies *b, enum plait_copying which)
 {
     const float x = best_of(a, which), y = best_of(b, which);
@@ -47,7 +45,7 @@ static float mean(const struct plait_copies *a, const struct plait_copies *b, en
     return x == 0 || y == 0 ? x + y : (x + y) / 2;
 }
 
-/* Seconds per byte of both ranks; 0: not known. */
+/* Seconds per byte of one copy mode, over both ranks; 0: not known. */
 static float cost_of(const struct plait_copies *own, const struct plait_copies *other, enum plait_passing way,
                      struct plait_passed m, bool combined)
 {
@@ -61,12 +59,12 @@ static float cost_of(const struct plait_copies *own, const struct plait_copies *
     return way == PLAIT_PASS_LENT ? x + y : (x / (float)(1 + m.others) + y) * (m.waits ? WAITS : 1);
 }
 
-/* The ways that a block could go, and what they cost. */
+/* The copy modes that a block may use, and their costs. */
 struct choice {
     enum plait_passing way[PLAIT_NPASSING];
     float cost[PLAIT_NPASSING]; /* 0: not known */
     uint32_t n, best;
-    bool known; /* all costs */
+    bool known; /* all costs are known */
 };
 
 static struct choice choice_of(const struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
@@ -99,7 +97,7 @@ static bool is_first(const struct choice *c, uint32_t n)
     return !c->known || n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * c->n;
 }
 
-/* Leave a first round whose way has turned out dear. */
+/* End a first round whose copy mode has proved dear. */
 static void skip_dear(const struct choice *c, uint16_t *n)
 {
     const uint32_t place = *n % PLAIT_LEND_ROUND;
@@ -108,7 +106,7 @@ static void skip_dear(const struct choice *c, uint16_t *n)
         *n = (uint16_t)(*n - place + PLAIT_LEND_ROUND);
 }
 
-/* Of the n-th block. */
+/* The copy mode of the n-th block, after the first rounds. */
 static uint32_t later_round(const struct choice *c, uint32_t n)
 {
     uint32_t from = PLAIT_LEND_AT;
@@ -166,7 +164,7 @@ void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct
     if (start == 0)
         return;
     _Atomic float *cost = &comm->own->copies[m.row].cost[which];
-    atomic_thread_fence(memory_order_seq_cst); /* what is stored has to get away: half of a small copy's time */
+    atomic_thread_fence(memory_order_seq_cst); /* wait for the stores to drain: half of a small copy's time */
     const float now = (float)((plait_clock() - start) / (double)m.bytes);
     const float last = atomic_load_explicit(cost, memory_order_relaxed);
     const float most = MOST * last;

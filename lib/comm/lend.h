@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a block, or a message, passes from memory that the receiver does not map: lent, that is, read by it through the
- * kernel, once; or staged, that is, copied by its sender into shared memory, through the caches or past them, and by
- * the receiver out of it.
+ * Choosing the copy mode of a block or message whose memory the receiver does not map. Single copy (LENT): the
+ * receiver reads it by process_vm_readv. Staged: the sender copies it into shared memory, with cached or streaming
+ * stores, and the receiver copies it out.
  *
- * Which takes less time is a matter of the machine (how much a call costs, whether the two share a cache: if not, a
- * line that the receiver has read last costs its writer as much as ten that go past the caches) and changes while a
- * virtual one runs. So all are measured as messages go: each rank says in its control block what its copies cost, and
- * now and then a way that is not in use is tried. The sender decides alone, for each block, whose slices all go one
- * way, and nothing is agreed; but two that send to each other had better go the same way, so it is the mean of both
- * ranks' costs that counts, which both see alike. A cost is of one collective, or of messages alone, and of blocks of
- * one size, to within a factor of two: where both ranks copy at the same time a line costs more than where one does,
- * and a slice of what fits a cache half of one of what does not.
+ * The fastest mode depends on the machine, and changes while a virtual one runs: on the cost of a system call, and on
+ * shared caches. Without a shared cache, writing a line that the receiver read last costs as much as ten streaming
+ * stores. So copies are timed online: each rank publishes its costs in its control block, and unused modes are tried
+ * now and then. The sender decides alone, once per block. It uses the mean of both ranks' costs, so that two ranks that
+ * send to each other choose the same mode. Costs are kept per collective (or messages alone) and block size, to within
+ * a factor of two: a cache line costs more where both ranks copy at the same time, and a slice of a block that fits a
+ * cache costs half of one of a block that does not.
  *
- * Vectors that go without the engine (eager.c) are staged one way or the other by the same costs, those of the first
- * who takes them.
+ * The eager path (eager.c) chooses its stores by the same costs, those of the first reader.
  *
- * The first blocks of a collective and a size go all ways in turn, PLAIT_LEND_ROUND of them by each, or one of
- * PLAIT_LEND_WHOLE bytes, until all costs are known and each was tried PLAIT_LEND_FIRST times: the kernel's first copy
- * of a block finds its own books of the pages in no cache, and what was staged before drove the block out of them. So
- * lent comes first, and a round of a way that is dear, costs more than one and a half times the best, ends after
- * PLAIT_LEND_CHANCE blocks. Then the cheapest is taken, but for a round of each other in every PLAIT_LEND_EVERY, of
- * what is dear every fourth time.
+ * The first blocks of a collective and size use all modes in turn, in rounds of PLAIT_LEND_ROUND blocks (or one of
+ * PLAIT_LEND_WHOLE bytes), until all costs are known and each mode had PLAIT_LEND_FIRST rounds. The kernel's first copy
+ * finds its page structures in no cache, and staging evicts the block; so LENT comes first. A round of a dear mode
+ * (above 1.5 times the best) ends after PLAIT_LEND_CHANCE blocks. Then the cheapest mode is used, except for one round
+ * of each other mode per PLAIT_LEND_EVERY blocks (of a dear one every fourth time).
  */
 #ifndef PLAIT_LIB_COMM_LEND_H
 #define PLAIT_LIB_COMM_LEND_H
@@ -34,20 +31,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEAST_ONCE  ((size_t)8 << 10) /* bytes of a message below which a copy by the kernel costs more: 2 us */
-#define PLAIT_LEND_ROUND  8                 /* blocks in a row, as the first ones find their memory in no cache */
-#define PLAIT_LEND_CHANCE 1                 /* of them, in a first round of what is dear */
-#define PLAIT_LEND_FIRST  2                 /* rounds of each */
-#define PLAIT_LEND_WHOLE  ((size_t)2 << 20) /* bytes of a block that is a first round by itself */
-#define PLAIT_LEND_EVERY  1024
-#define PLAIT_LEND_AT     192 /* where in them: trial.h asks how to write at multiples of 128 */
-#define PLAIT_LEND_DEAR   4   /* times PLAIT_LEND_EVERY, for what is dear */
-#define PLAIT_LEND_SIZES  14  /* of blocks, from PLAIT_LEAST_ONCE, by powers of two; the last one has all above */
-#define PLAIT_LEND_ROWS   ((PLAIT_NCOLL + 1) * PLAIT_LEND_SIZES) /* of costs */
+#define PLAIT_LEAST_ONCE  ((size_t)8 << 10) /* least bytes of a single copy: its call costs 2 us */
+#define PLAIT_LEND_ROUND  8                 /* blocks in a round: the first ones meet cold caches */
+#define PLAIT_LEND_CHANCE 1                 /* blocks in the first round of a dear mode */
+#define PLAIT_LEND_FIRST  2                 /* first rounds of each mode */
+#define PLAIT_LEND_WHOLE  ((size_t)2 << 20) /* bytes of a block that counts as a first round */
+#define PLAIT_LEND_EVERY  1024              /* blocks between later rounds of a mode that is not in use */
+#define PLAIT_LEND_AT     192               /* offset of those rounds: trial.h begins its own at multiples of 128 */
+#define PLAIT_LEND_DEAR   4                 /* times PLAIT_LEND_EVERY, for dear modes */
+#define PLAIT_LEND_SIZES  14 /* block sizes, by powers of two from PLAIT_LEAST_ONCE; the last has all above */
+#define PLAIT_LEND_ROWS   ((PLAIT_NCOLL + 1) * PLAIT_LEND_SIZES) /* of the cost table */
 
 /*
- * Of shorter copies the first FIRST and one of TIMED are timed; after so many rounds only in one round of SPARED: the
- * clock, and the wait for what was stored to leave, take as long as the smallest copy.
+ * Of copies below LONG bytes the first FIRST and one of TIMED are timed; after SURE rounds, only in one round of
+ * SPARED. Reading the clock and draining the stores take as long as the smallest copy.
  */
 #define PLAIT_LEND_LONG   ((size_t)128 << 10)
 #define PLAIT_LEND_TIMED  3
@@ -55,20 +52,21 @@
 #define PLAIT_LEND_SPARED 4
 
 /*
- * What was staged of blocks of this size, or above, may be written past the caches; one of so many copies tries what is
- * not in use.
+ * From this block size on, the copy-out may use streaming stores; one of OUT copies tries the kind of store that is not
+ * in use.
  */
-#define PLAIT_LEND_BEYOND 7 /* of the rows of a collective: 1 MiB, about a core's cache */
+#define PLAIT_LEND_BEYOND 7 /* row within a collective: 1 MiB, about a core's cache */
 #define PLAIT_LEND_OUT    32
 
 struct plait_comm;
 
-/* In the order in which they are tried. */
+/* Copy modes, in the order in which they are tried. PAST: staged with streaming stores. */
 enum plait_passing { PLAIT_PASS_LENT, PLAIT_PASS_STAGED, PLAIT_PASS_PAST, PLAIT_NPASSING };
 
 /*
- * PAST: staged past the caches; OUT: to where it belongs past them, of what is longer than they are. What a receiver
- * reduces it takes from the stage by that, or copies by TAKING_LENT and then reduces by COMBINING.
+ * Kinds of copies. STAGING: copy-in; TAKING: copy-out or single copy. PAST: staged with streaming stores. OUT: copied
+ * out with streaming stores, of blocks larger than the caches. A receiver that reduces
+ * does so by TAKING of a staged block, or copies by TAKING_LENT and then reduces by COMBINING.
  */
 enum plait_copying {
     PLAIT_STAGING,
@@ -84,25 +82,25 @@ enum plait_copying {
 
 struct plait_passed { /* a slice */
     size_t bytes;
-    uint32_t row;    /* of its block's costs */
-    size_t whole;    /* bytes of that block */
-    uint32_t others; /* at most so many more take the same staged copy, while a root stages the next slice; else 0 */
-    bool waits;      /* cut into slices at which, if it is staged, its sender and its receiver wait for each other */
+    uint32_t row;    /* of the cost table, for its block */
+    size_t whole;    /* bytes of its block */
+    uint32_t others; /* further readers of the same staged copy, at most, while a root stages the next slice; else 0 */
+    bool waits;      /* if it is staged, sender and receiver wait for each other at every slice */
 };
 
-struct plait_copies { /* a row: seconds per byte; 0: not known */
+struct plait_copies { /* a row of the cost table: seconds per byte; 0: not known */
     _Atomic float cost[PLAIT_NCOPYING];
 };
 
 struct plait_lending { /* to one rank */
-    /* Blocks that were asked for, long first ones as a round; when it wraps, all ways are tried again. */
+    /* Blocks decided so far; long first ones count as a round. When it wraps, all modes are tried again. */
     uint16_t n[PLAIT_LEND_ROWS];
-    uint64_t sequence;      /* the latest operation, */
-    uint32_t row;           /* the row of its block, */
-    enum plait_passing way; /* and how that goes */
+    uint64_t sequence;      /* of the last operation */
+    uint32_t row;           /* of its block */
+    enum plait_passing way; /* copy mode of that block */
 };
 
-/* Of a collective, or of messages alone (PLAIT_NCOLL). whole: bytes of all slices of the block. */
+/* The row of the cost table. coll: PLAIT_NCOLL for messages. whole: bytes of all slices of the block. */
 static inline uint32_t plait_lend_row(uint32_t coll, size_t whole)
 {
     const uint32_t k = 63 - (uint32_t)__builtin_clzll(whole / PLAIT_LEAST_ONCE | 1);
@@ -110,29 +108,29 @@ static inline uint32_t plait_lend_row(uint32_t coll, size_t whole)
 }
 
 /*
- * How this block goes to rank `peer`. may: the ways that it could go, one at least (1 << way); combined: its receiver
- * reduces it. Asked once for each.
+ * The copy mode of a block to rank `peer`. may: the modes allowed, at least one (1 << mode); combined: the receiver
+ * reduces the block. Called once per block.
  */
 enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
                               bool combined);
 
-/* The same of a block of operation `sequence`, asked for each of its slices, which all go one way if they may. */
+/* The same, called for each slice of a block of operation `sequence`; all slices get one mode if it is allowed. */
 enum plait_passing plait_lend_slice(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
                                     bool combined, uint64_t sequence);
 
-/* The clock before a copy that is to be timed, or 0. Of less than PLAIT_LEAST_ONCE bytes none is. */
+/* The clock before a copy that is to be timed, or 0. Copies below PLAIT_LEAST_ONCE bytes are not timed. */
 double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, struct plait_passed m);
 
-/* A copy was made. start: plait_lend_clock()'s; 0: nothing happens. */
+/* Record the cost of a copy. start: from plait_lend_clock(); 0: not timed, nothing is recorded. */
 void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct plait_passed m, double start);
 
-/* memcpy(), or past the caches, and both. */
+/* Copy with cached or streaming stores, as `which` says, and record the cost. */
 void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
                       struct plait_passed m);
 
 /*
- * What was staged, to where it belongs and is not read again meanwhile. The sender sees what the better way to write
- * costs. Of blocks that are not beyond caches trial.h decides that, by whole operations; of messages alone nothing.
+ * Copy a staged block out, to memory that is not read again soon. Blocks beyond the caches use the cheaper stores; the
+ * sender sees their cost. For smaller blocks trial.h chooses the stores, by whole operations; for messages nothing.
  */
 void plait_lend_take(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_passed m);
 

@@ -3,7 +3,7 @@
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
 
-/* Copy the record of `place`. False when the ring does not have it or it is being written. */
+/* Copy the record of `place`. False if the ring does not have it or its owner is writing it. */
 static bool read_record(const struct plait_message_ring *ring, uint64_t place, bool failed, struct plait_operation *out)
 {
     const struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
@@ -41,7 +41,7 @@ static uint64_t newest(const struct plait_message_ring *ring)
     return most;
 }
 
-/* Of the messages that have ended, or have not: how many there are; shown, but the oldest `skip` of them, if asked. */
+/* Count the messages that have ended, or those that have not; visit all but the oldest `skip` of them. */
 static uint32_t walk(const struct plait_message_ring *ring, bool failed, bool ended, uint32_t skip,
                      void (*visit)(void *context, const struct plait_operation *o), void *context)
 {

@@ -26,8 +26,7 @@ void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t n
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
 
-/* The owner may write meanwhile: the caller finds out by the word. That race is meant, so thread sanitizer is not told.
- */
+/* The owner may write meanwhile; the caller detects that by the word. The race is intended: hidden from TSan. */
 __attribute__((no_sanitize("thread"))) static void copy_what(struct plait_what *to, const struct plait_what *from)
 {
     const volatile char *source = (const volatile char *)from;
@@ -79,7 +78,7 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
 
 /* ---- Text ---------------------------------------------------------------------------------------- */
 
-/* Append; what does not fit is cut. */
+/* Append; text that does not fit is cut. */
 __attribute__((format(printf, 3, 4))) static void add(char *text, size_t room, const char *format, ...)
 {
     const size_t n = strlen(text);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ring of a rank's last collectives, in its arena: what each was, when it began, how far it is. Sends and receives
- * have another (message_ring.h).
+ * The ring of a rank's last collectives, in its arena: arguments, start and progress of each. Sends and receives have
+ * another ring (message_ring.h).
  *
- * Two parts. The *record* says what was called; every operation writes one, with plain stores and no clock, as an eager
- * all-reduce takes less time than reading the clock three times. The *progress* says when and how far; the engine
- * stamps it at the start of each operation, an eager operation only when it waits longer than the spin. A record whose
- * progress carries another sequence number was therefore shorter than the spin, and its neighbours bracket its time.
+ * It has two parts. The *record* has the arguments. Every operation writes one with plain stores and reads no clock: an
+ * eager all-reduce takes less time than three clock reads. The *progress* has times and steps. The engine writes it at
+ * the start of each operation, the eager path only after a wait longer than the spin. So an operation whose progress
+ * has another sequence number was shorter than the spin, and its neighbours bracket its time.
  *
- * Other ranks and plait-info --dump read the ring while it is written, of processes that run, hang or are stopped. So
- * the word (or sequence) of an entry is zeroed first and written last, and readers look at it before and after.
+ * Other ranks and plait-info --dump read the ring concurrently; the process may run, hang or be stopped. It is a
+ * seqlock: the word (or sequence) of an entry is zeroed first and written last; readers check it before and after.
  */
 #ifndef PLAIT_LIB_COMM_RECORD_H
 #define PLAIT_LIB_COMM_RECORD_H
@@ -25,30 +25,30 @@
 
 struct plait_what { /* an operation as a rank called it */
     uint64_t count;
-    uint32_t settings, plans; /* hashes: of what is chosen for it, and of all ranks' plans */
+    uint32_t settings, plans; /* hashes of the selection, and of all ranks' plans */
     uint8_t coll, type, op, inplace;
-    uint8_t wanted;  /* another trial of the ways to write (trial.h) */
-    uint8_t ordered; /* a user function that is not commutative */
+    uint8_t wanted;  /* this rank wants another round of trials (trial.h) */
+    uint8_t ordered; /* the user's reduction is not commutative */
     uint16_t root;
-    float factor;  /* of a fusion's sums (plait_fusion_set_scale()); 0: no fusion's bucket */
-    uint8_t sized; /* blocks differ in size; count: in the largest, where all ranks know that; else 0 */
+    float factor;  /* scale of a fusion's sums (plait_fusion_set_scale()); 0: not from a fusion */
+    uint8_t sized; /* variable block sizes; count is then the largest block's, if all ranks know it, else 0 */
     char algorithm[22];
-    uint8_t device; /* its buffers are in a device's memory */
-    uint32_t mark;  /* the caller's */
+    uint8_t device; /* its buffers are in device memory */
+    uint32_t mark;  /* call->mark */
 };
 
-/* Also what mismatches are found and named by. */
+/* Mismatches between ranks are found and named by these records. */
 struct plait_record {
     _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
     struct plait_what what;
 };
 
 struct plait_progress {
-    _Alignas(64) _Atomic uint64_t sequence; /* of the operation that this is about; written last */
-    _Atomic uint64_t began, looked;         /* nanoseconds of CLOCK_MONOTONIC: at the start; last during a long wait */
-    _Atomic uint64_t steps, nstep;          /* of all slices; written when a wait is long, and at a failure */
-    _Atomic uint32_t slices, nslice;        /* written as each ends */
-    _Atomic uint32_t waiting_for, waited_for; /* rank + 1: now in a long wait for it; of the last long wait. 0: none */
+    _Alignas(64) _Atomic uint64_t sequence;   /* of this operation; written last */
+    _Atomic uint64_t began, looked;           /* ns of CLOCK_MONOTONIC: start; last probe in a long wait */
+    _Atomic uint64_t steps, nstep;            /* over all slices; written in long waits and at a failure */
+    _Atomic uint32_t slices, nslice;          /* written as each slice ends */
+    _Atomic uint32_t waiting_for, waited_for; /* rank + 1, of the current, and the last, long wait; 0: none */
 };
 _Static_assert(sizeof(struct plait_record) == 64 && sizeof(struct plait_progress) == 64, "one line each");
 
@@ -67,8 +67,8 @@ static inline struct plait_progress *plait_ring_progress(const struct plait_ring
     return (struct plait_progress *)(uintptr_t)&ring->progress[sequence % PLAIT_NRECORD];
 }
 
-/* Say what this rank calls, so that the others can compare and name it. `order` of the word: release, or stronger;
- * a constant, as compilers take any other for the strongest. */
+/* Publish this rank's call, so that others can compare and name it. `order` of the word: release or stronger; it must
+ * be a constant, as compilers treat a variable order as the strongest. */
 static inline __attribute__((always_inline)) void plait_ring_add(struct plait_ring *ring, uint64_t sequence,
                                                                  uint64_t word, const struct plait_what *what,
                                                                  memory_order order)
@@ -82,15 +82,15 @@ static inline __attribute__((always_inline)) void plait_ring_add(struct plait_ri
 }
 
 /*
- * Fetch the line that operation `sequence` will write. What it sends is stored after its record and stores happen in
- * order, so a record that had to wait for its line would hold up the data.
+ * Prefetch the cache line of operation `sequence`'s record. Stores retire in order and the data are stored after the
+ * record, so a miss on the record would delay the data.
  */
 static inline void plait_ring_expect(struct plait_ring *ring, uint64_t sequence)
 {
     __builtin_prefetch(plait_ring_record(ring, sequence), 1);
 }
 
-/* From now on the operation has a time and a progress: of `nslice` slices, `nstep` steps in all. */
+/* Start the progress entry of an operation of `nslice` slices, `nstep` steps in all. */
 void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t now, uint64_t nslice, uint64_t nstep);
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
@@ -98,33 +98,33 @@ void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t n
 enum plait_state { PLAIT_DONE, PLAIT_RUNNING, PLAIT_FAILED };
 
 struct plait_operation { /* a copy of an entry of a ring */
-    uint64_t sequence;   /* of a message: among those to, or from, `peer` */
-    bool message, send;  /* of `what` it has count and type */
+    uint64_t sequence;   /* of a message: counts those to, or from, `peer` */
+    bool message, send;  /* a message: `what` has count and type only */
     uint32_t peer;
     struct plait_what what;
     enum plait_state state;
-    bool has_progress; /* the rest is known */
+    bool has_progress; /* the fields below are valid */
     uint64_t began, looked, steps, nstep;
     uint32_t slices, nslice, waiting_for, waited_for;
 };
 
 /*
- * Copy operation `sequence` of a rank that has completed `done` operations. False when the ring does not have it or it
- * is being written. Nothing that is read is trusted.
+ * Copy operation `sequence` of a rank that has completed `done` operations. False if the ring does not have it or its
+ * owner is writing it. Nothing that is read is trusted.
  */
 bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t done, bool failed,
                      struct plait_operation *out);
 
-/* ", 1 of 4 slices, 23 of 72 steps"; "" where it is not known. */
+/* ", 1 of 4 slices, 23 of 72 steps"; "" if not known. */
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room);
 
 /*
- * "allreduce #12 (1048576 float32 sum, ring)" or "recv #3 from rank 2 (1000 float32)", and how far it is while it runs.
+ * "allreduce #12 (1048576 float32 sum, ring)" or "recv #3 from rank 2 (1000 float32)", with the progress while it runs.
  * For errors and warnings.
  */
 void plait_operation_name(const struct plait_operation *o, char *text, size_t room);
 
-/* The same with bytes, state, time before `now` and whom it waits for: a line of a listing. */
+/* The same with bytes, state, seconds from its start to `now` and the awaited rank: a line of a listing. */
 void plait_operation_text(const struct plait_operation *o, uint64_t now, char *text, size_t room);
 
 #endif

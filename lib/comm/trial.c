@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "trial.h"
 
-#define GAIN       0.9 /* of the cost: less is worth a change */
-#define CLEAR_GAIN 0.7 /* less tells how cores share caches */
-#define LIKE       1.5 /* times more or less: not what was expected */
-#define LEAST_HOLD 16
+#define GAIN       0.9 /* a change must cut the cost below this fraction */
+#define CLEAR_GAIN 0.7 /* a cost below this fraction shows whether cores share caches */
+#define LIKE       1.5 /* a cost above, or below 1 / LIKE, times the expected one is odd */
+#define LEAST_HOLD 16  /* operations after a round; see plait_trial.hold */
 #define MOST_HOLD  (8 * PLAIT_TRIAL_PERIOD)
 
 #define SHORT_PLACES  5
@@ -26,7 +26,7 @@ static bool begins_round(const struct plait_trials *all, const struct plait_tria
     return n == first_round(all) || ((n == PLAIT_TRIAL_EARLY || n % PLAIT_TRIAL_PERIOD == 0) && !in_round(t, n));
 }
 
-/* Of a round: for the first of a size it may be enough to ask less. */
+/* Length of a round; the first of a size may be short once another size is known. */
 static uint32_t places_of(const struct plait_trials *all, bool first)
 {
     return all->results_alone ? RESULT_PLACES : first && all->known ? SHORT_PLACES : PLAIT_TRIAL_PLACES;
@@ -54,8 +54,8 @@ static unsigned cheapest(const struct plait_trial *t)
 }
 
 /*
- * A full round has every way in turn. Others try the ways to write results twice (there and back: operations of two
- * kinds may alternate); a short one whether the other way to share is better still, once.
+ * A full round tries every combination in turn. Other rounds try each kind of store for results twice (in the order
+ * A B B A, as operations of two kinds may alternate). A short one also tries the other store for shared data, once.
  */
 static unsigned way_at(const struct plait_trial *t, uint32_t place)
 {
@@ -88,7 +88,7 @@ static double least(const struct plait_trial *t, unsigned bit, unsigned value)
     return cost;
 }
 
-/* How this round found that cores share caches holds for every size. */
+/* Tell all sizes whether cores share caches, if this round shows that clearly. */
 static void tell_others(struct plait_trials *all, const struct plait_trial *t)
 {
     const unsigned shared = t->way & PLAIT_SHARED_PAST;
@@ -119,7 +119,7 @@ static void decide(struct plait_trial *t)
     t->expected = t->cost[t->way];
 }
 
-/* One slow operation says nothing; two do. */
+/* Two odd operations in a row ask for a round; one says nothing. */
 static void watch(struct plait_trial *t, double seconds)
 {
     if (t->expected == 0)
@@ -132,7 +132,7 @@ void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds)
 {
     struct plait_trial *t = plait_trial_of(all, bytes);
 
-    seconds /= (double)bytes; /* sizes in one trial may differ by two */
+    seconds /= (double)bytes; /* sizes in one trial differ by up to a factor of two */
     if (!in_round(t, t->n - 1)) {
         watch(t, seconds);
         return;
@@ -142,7 +142,7 @@ void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds)
     if (in_round(t, t->n))
         return;
     decide(t);
-    all->known = true; /* the first round of all is a full one, but of results alone, which tell the others nothing */
+    all->known = true; /* the very first round is full, unless results_alone, which tells other sizes nothing */
     tell_others(all, t);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading an arena from outside. Its process may write while this reads, or may never have been Plait's: every offset
- * is checked before it is followed, every number before it is used, every text is copied and made printable.
+ * Reading another process's arena. The process may write meanwhile, and the bytes may be no arena at all: every offset
+ * and number is checked before use, every text is copied and made printable.
  */
 #include "dump.h"
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What this file reads; a change of it is a new layout. */
+/* The layout that this file reads; any change needs a new layout number. */
 _Static_assert(PLAIT_ARENA_LAYOUT == 2 && sizeof(struct plait_arena_header) == 64 &&
                    offsetof(struct plait_control, nrank) == 20 && offsetof(struct plait_control, name) == 28 &&
                    offsetof(struct plait_control, done) == 128 && offsetof(struct plait_control, failed) == 320 &&
@@ -24,7 +24,7 @@ _Static_assert(PLAIT_ARENA_LAYOUT == 2 && sizeof(struct plait_arena_header) == 6
                    sizeof(struct plait_message_ring) == 64 * PLAIT_NMESSAGE_RECORD,
                "raise PLAIT_ARENA_LAYOUT and these figures");
 
-/* Copy `n` bytes that may change meanwhile, ended and printable. */
+/* Copy a text of at most `n` bytes that may change meanwhile; the copy is terminated and printable. */
 static void copy_text(char *to, const char *from, size_t n)
 {
     const volatile char *source = from;
@@ -59,7 +59,7 @@ __attribute__((format(printf, 3, 4))) static enum plait_status refuse(struct pla
     return status;
 }
 
-/* The header, copied; false: this is no arena. */
+/* Copy the header; false: this is no arena. */
 static bool read_header(const void *base, size_t size, struct plait_arena_header *out)
 {
     if ((uintptr_t)base % PLAIT_LINE != 0 || size < sizeof *out)
@@ -137,7 +137,7 @@ static enum plait_status show_comms(const char *base, size_t size, uint64_t at, 
         if (nrank > PLAIT_MAX_RANKS || rank >= nrank)
             return refuse(how, PLAIT_ERR_SYSTEM, "the list of comms is damaged: rank %" PRIu32 " of %" PRIu32, rank,
                           nrank);
-        if (n == next_mark) { /* a list in a circle comes back to a mark; marks lie ever farther apart */
+        if (n == next_mark) { /* Brent's cycle detection: marks at powers of two */
             mark = at;
             next_mark *= 2;
         }

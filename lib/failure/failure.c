@@ -16,28 +16,28 @@ void plait_announce_failure(struct plait_comm *comm, enum plait_status status, c
 {
     uint32_t none = 0;
 
-    /* The first failure stays; abort may come from another thread at the same time. */
+    /* The first failure stays. An abort may come from another thread at the same time. */
     if (atomic_compare_exchange_strong(&comm->own->failing, &none, 1)) {
         snprintf(comm->own->failure, sizeof comm->own->failure, "%s", text);
         comm->own->culprit = culprit;
-        atomic_store(&comm->own->failed, status); /* before the looks of wait_for_insiders (comm.c) */
+        atomic_store(&comm->own->failed, status); /* before the loads of wait_for_insiders (lifecycle/life.c) */
     } else {
         for (unsigned i = 0; i < MOST_YIELDS && atomic_load(&comm->own->failed) == PLAIT_OK; i++)
-            sched_yield(); /* the other writes its text; this may be a signal's handler in its thread */
+            sched_yield(); /* another thread writes its text; bounded, as this may be a signal handler in that thread */
     }
     plait_ring(comm);
     plait_remote_tell(comm->remote);
 }
 
-/* Fail on this rank with this text, and let the others know. */
+/* Fail on this rank with this text, and tell the others. */
 static enum plait_status poison(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit)
 {
-    char copy[sizeof comm->own->failure]; /* it may be this rank's own failure that is passed on */
+    char copy[sizeof comm->own->failure]; /* the text may be own->failure itself */
 
     snprintf(copy, sizeof copy, "%s", text);
     comm->failed = status;
     plait_announce_failure(comm, status, copy, culprit);
-    atomic_store(&comm->own->noticed, 1); /* before the log's callback, which may take its time */
+    atomic_store(&comm->own->noticed, 1); /* before the log's callback, which may be slow */
     plait_comm_tell_failure(comm, copy, culprit);
     return plait_fail(status, "%s", copy);
 }
@@ -75,9 +75,9 @@ enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status st
 }
 
 /*
- * An abort, which the culprit named, of which a rank heard that has done its part of the operation in progress: this
- * one needs nothing more of it. It fails the next operation. A comm that is revoked names no culprit: all operations
- * end.
+ * Does c's failure concern later operations only? True for an abort, with a culprit, that rank c saw after it had
+ * finished the operation in progress here. This rank needs nothing more from rank c, and the next operation fails. A
+ * revoked comm has no culprit: all operations end.
  */
 static bool is_of_later(const struct plait_comm *comm, const struct plait_control *c, int32_t failed)
 {
@@ -89,8 +89,8 @@ static bool is_of_later(const struct plait_comm *comm, const struct plait_contro
 enum plait_status plait_look_for_failures(struct plait_comm *comm)
 {
     /*
-     * What was read before was read before these flags. The fence orders loads only: no data is passed by it, so that
-     * tools which do not know fences (thread sanitizers) miss nothing.
+     * Orders earlier loads before the loads of these flags. The fence publishes no data, so tools that ignore fences
+     * (thread sanitizers) miss nothing.
      */
     atomic_thread_fence(memory_order_acquire);
     for (uint32_t r = 0; r < comm->nrank; r++) {

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define LISTED 4 /* collectives and messages of each rank that a failure shows; plait-info --dump shows more */
+#define LISTED 4 /* last collectives, and messages, of a rank that a failure logs; plait-info --dump shows more */
 
 static bool last_operation(const struct plait_comm *comm, uint32_t rank, uint64_t *out)
 {
@@ -110,7 +110,7 @@ void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t
     if (comm->told)
         return;
     comm->told = true;
-    /* The text names comm, operation and the rank that found out, which may be another one. */
+    /* The text names comm, operation and the rank that detected the failure, perhaps another one. */
     plait_log(comm->alarm, "comm '%s': rank %u of %u fails: %s", comm->name, comm->rank, comm->nrank, text);
     if (comm->alarm != PLAIT_LOG_ERROR)
         return;

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #define MOST_PATH 512
-#define SPARE     8 /* descriptors that a process should have left */
+#define SPARE     8 /* free descriptors below which a process warns */
 
-/* The first line. */
+/* Read the first line of a file. */
 static bool read_line(const char *path, char *out, int room)
 {
     FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
@@ -33,7 +33,7 @@ static bool read_line(const char *path, char *out, int room)
     return ok;
 }
 
-/* No names: each container has its own. The file of a virtual host has a second line (tools/host.c). */
+/* By the boot ID, as each container has its own host name. A virtual host's file has a second line (tools/host.c). */
 struct plait_where plait_where_am_i(void)
 {
     static const char *const file = "/proc/sys/kernel/random/boot_id";
@@ -83,7 +83,7 @@ void plait_warn_of_full_table(double now)
 
 /* ---- Devices --------------------------------------------------------------------------------------------- */
 
-/* InfiniBand and RoCE. */
+/* Is this port, InfiniBand or RoCE, unused? */
 static bool port_is_missed(const char *sys, const char *device, const char *port, const char *ways, char *text,
                            size_t room)
 {
@@ -136,7 +136,7 @@ static bool infiniband_is_missed(const char *sys, const char *ways, char *text, 
     return missed;
 }
 
-/* Bridges of containers have addresses and are down while there are no containers. */
+/* Container bridges have an address and are down while no container runs: no reason to warn. */
 static bool is_bridge(const char *sys, const char *name)
 {
     char path[MOST_PATH];
@@ -145,7 +145,7 @@ static bool is_bridge(const char *sys, const char *name)
            access(path, F_OK) == 0;
 }
 
-/* Who gave it an address meant it to be used. */
+/* An interface with an address is meant to be used. */
 static bool interface_is_missed(const char *sys, const char *ways, char *text, size_t room)
 {
     struct ifaddrs *all;
@@ -169,7 +169,7 @@ static bool interface_is_missed(const char *sys, const char *ways, char *text, s
     return missed;
 }
 
-/* Over anything but TCP between hosts, the fast device has been found. */
+/* Is TCP the only network between hosts? Any other is the fast device already. */
 static bool is_slow(const char *ways)
 {
     return strstr(ways, "tcp/") != NULL && strstr(ways, "rc_") == NULL && strstr(ways, "dc_") == NULL &&

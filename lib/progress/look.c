@@ -15,14 +15,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DYING 1.0 /* seconds from the loss of a process's memory to its end */
+#define MOST_DYING 1.0 /* seconds, at most, from the loss of a process's memory until its death shows */
 
 static const struct plait_record *record_of(const struct plait_comm *comm, uint32_t rank, uint64_t sequence)
 {
     return plait_ring_record(&comm->peers[rank].control->ring, sequence);
 }
 
-/* They differ in an operation: the one in progress, or an earlier one, which is named. */
+/* Fail the comm: `rank` called operation `sequence` differently. An earlier operation is named in the text. */
 static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64_t sequence)
 {
     const struct plait_what *a = &record_of(comm, comm->rank, sequence)->what;
@@ -74,7 +74,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
     return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s%s on rank %u%s", earlier, what, rank, remedy);
 }
 
-/* A rank that called this operation with other arguments, or nrank. *all: the others have called it. */
+/* A rank that called this operation with other arguments, or nrank. *all: all ranks have called it. */
 static uint32_t find_difference(const struct plait_comm *comm, uint64_t sequence, bool *all)
 {
     const uint64_t own = atomic_load_explicit(&record_of(comm, comm->rank, sequence)->word, memory_order_relaxed);
@@ -84,7 +84,7 @@ static uint32_t find_difference(const struct plait_comm *comm, uint64_t sequence
         const uint64_t word = atomic_load_explicit(&record_of(comm, r, sequence)->word, memory_order_acquire);
         if ((uint32_t)word == (uint32_t)own && word != own)
             return r;
-        /* Or later ones, in the same place of the ring; of other hosts' ranks not all records come. */
+        /* A later operation may have taken the entry; not all records of ranks on other hosts arrive. */
         const struct plait_replica *m = comm->peers[r].replica;
         *all &= (int32_t)((uint32_t)word - (uint32_t)own) >= 0 ||
                 (m != NULL && sequence < atomic_load_explicit(&m->from, memory_order_acquire));
@@ -100,7 +100,7 @@ enum plait_status plait_look_at_calls(struct plait_comm *comm)
 
     if (other == comm->nrank)
         return status;
-    const enum plait_status earlier = plait_look_at_past_calls(comm); /* the first that differs says the most */
+    const enum plait_status earlier = plait_look_at_past_calls(comm); /* the cause of later differences */
     return earlier != PLAIT_OK ? earlier : mismatch(comm, other, comm->sequence);
 }
 
@@ -110,7 +110,7 @@ enum plait_status plait_look_at_past_calls(struct plait_comm *comm)
     bool all = true;
 
     while (PLAIT_GUARDS && s > 0 && all) {
-        if (s + PLAIT_NRECORD <= comm->sequence) /* the ring has forgotten it */
+        if (s + PLAIT_NRECORD <= comm->sequence) /* its record is overwritten */
             s = comm->sequence - PLAIT_NRECORD + 1;
         const uint32_t other = find_difference(comm, s, &all);
         if (other < comm->nrank)
@@ -127,7 +127,7 @@ bool plait_peer_finished(const struct plait_comm *comm, uint32_t rank)
     return atomic_load_explicit(&comm->peers[rank].control->done, memory_order_acquire) >= comm->sequence;
 }
 
-/* Its block is no longer there: it did not get through creation, which somebody's death may have cut short. */
+/* Its control block is gone: creation failed on that rank, perhaps because another rank died. */
 static bool unborn(const struct plait_comm *comm, uint32_t rank)
 {
     return atomic_load_explicit(&comm->peers[rank].control->id, memory_order_relaxed) != comm->id;
@@ -149,7 +149,7 @@ int plait_peer_pid(const struct plait_peer *p)
     return p->replica != NULL ? p->replica->pid : p->process->pid;
 }
 
-/* The lowest rank that is gone and needed, or NONE: one that left, else died, else was never there. */
+/* The lowest needed rank that has left; else one that died; else one whose creation failed; else UINT32_MAX. */
 static uint32_t find_gone(const struct plait_comm *comm, const struct plait_wait *w)
 {
     for (uint32_t r = 0; r < comm->nrank; r++)
@@ -166,7 +166,7 @@ static uint32_t find_gone(const struct plait_comm *comm, const struct plait_wait
     return UINT32_MAX;
 }
 
-/* The program may have closed them: then deaths, or other hosts' news, are no longer seen. */
+/* If the program has closed the library's descriptors, deaths or updates from other hosts would go unseen. */
 static enum plait_status look_at_descriptors(struct plait_comm *comm)
 {
     enum plait_status status = plait_remote_check(comm->remote);
@@ -187,11 +187,11 @@ enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait
         return status;
     const uint32_t gone = find_gone(comm, w);
 
-    if (gone == UINT32_MAX || plait_progress_expects()) { /* or what it sent is still on its way */
+    if (gone == UINT32_MAX || plait_progress_expects()) { /* or its data are still in flight */
         w->suspect = 0;
         return PLAIT_OK;
     }
-    if (w->suspect != gone + 1) { /* once more around: its last messages may have arrived */
+    if (w->suspect != gone + 1) { /* poll once more: its last messages may have arrived */
         w->suspect = gone + 1;
         w->suspected = now;
         return PLAIT_OK;
@@ -204,8 +204,8 @@ enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait
     if (p->replica != NULL)
         return plait_comm_blame(comm, PLAIT_ERR_PEER, gone,
                                 "rank %u (process %d on %s) died after operation #%llu or a later one", gone,
-                                p->replica->pid, p->replica->host, done); /* it may not have told of its last */
-    if (unborn(comm, gone) && !plait_process_dead(p->process)) /* a death that is the reason is about to be known */
+                                p->replica->pid, p->replica->host, done); /* its last update may be missing */
+    if (unborn(comm, gone) && !plait_process_dead(p->process))            /* a death that caused this shows soon */
         return now - w->suspected < MOST_DYING && now - w->start < plait_deadline_of(comm, w)
                    ? PLAIT_OK
                    : plait_comm_blame(comm, PLAIT_ERR_PEER, gone, "rank %u gave up while the comm was made", gone);
@@ -224,7 +224,7 @@ enum plait_status plait_look_at_claim(struct plait_comm *comm, double now)
     return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(comm, status, "%s", plait_last_error());
 }
 
-/* A message is there, but the kernel does not copy it. If its sender is dying, its death is waited for. */
+/* A single copy failed. If the sender is dying, wait until its death shows. */
 enum plait_status plait_look_at_unread(struct plait_comm *comm, const struct plait_wait *w, double now)
 {
     const struct plait_unread *u = &comm->unread;
@@ -238,7 +238,7 @@ enum plait_status plait_look_at_unread(struct plait_comm *comm, const struct pla
                             strerror(u->error));
 }
 
-/* The lowest rank that is needed and cannot be reached any more, and why; or UINT32_MAX. */
+/* The lowest needed rank with a broken link, and the reason; or UINT32_MAX. */
 static uint32_t find_cut_off(const struct plait_comm *comm, const struct plait_wait *w, const char **why)
 {
     for (uint32_t i = 0; comm->port != NULL && i < comm->nrank * PLAIT_NCHANNEL; i++) {
@@ -261,8 +261,8 @@ static uint32_t find_dead(const struct plait_comm *comm)
 }
 
 /*
- * If it has left or died, that is about to be known: the news take another way. Unless who relays them died: then it
- * has left for that.
+ * If the rank has left or died, control-plane updates will tell soon: they use other connections. If the relay of
+ * updates (rank 0) died, that death made the rank leave, and the text names the dead rank.
  */
 enum plait_status plait_look_at_links(struct plait_comm *comm, struct plait_wait *w, double now)
 {

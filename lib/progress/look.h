@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank that waits looks at: what the others have called, whether they are there, whether their data can be
- * reached. Each look finds nothing, or fails the comm and names who is at fault.
+ * The probes of a waiting rank: have the others made the same calls, are they alive, are their data reachable? A probe
+ * finds nothing, or fails the comm and names the culprit.
  */
 #ifndef PLAIT_LIB_PROGRESS_LOOK_H
 #define PLAIT_LIB_PROGRESS_LOOK_H
@@ -12,30 +12,30 @@
 enum plait_status plait_look_at_calls(struct plait_comm *comm);
 
 /*
- * Did a rank call one of the operations since own->unheard with other arguments? Where ranks do not hear of each other
- * (rooted collectives) and messages are small, all may have returned from it.
+ * Did a rank call one of the operations since own->unheard with other arguments? All ranks may have returned from such
+ * an operation: in rooted collectives with small messages not every rank waits for every other.
  */
 enum plait_status plait_look_at_past_calls(struct plait_comm *comm);
 
-/* Has a rank left or died without which this wait cannot end? Sets w->suspect a look before it fails. */
+/* Has a needed rank left or died? The first probe sets w->suspect, the second one fails the comm. */
 enum plait_status plait_look_for_gone(struct plait_comm *comm, struct plait_wait *w, double now);
 
-/* Does another process claim this rank? Then ranks of two jobs may be in the comm. Asked once a second. */
+/* Does another process claim this rank? The comm may then have ranks of two jobs. Checked once a second. */
 enum plait_status plait_look_at_claim(struct plait_comm *comm, double now);
 
-/* Is there a message that the kernel does not copy? */
+/* Has a single copy of a message failed? */
 enum plait_status plait_look_at_unread(struct plait_comm *comm, const struct plait_wait *w, double now);
 
-/* Is the way to a rank broken without which this wait cannot end? */
+/* Is the link to a needed rank broken? */
 enum plait_status plait_look_at_links(struct plait_comm *comm, struct plait_wait *w, double now);
 
-/* Can this wait not end without that rank? Messages are awaited from some ranks, a collective from all. */
+/* Is `rank` needed to end this wait? Messages need some ranks, a collective needs all. */
 bool plait_wait_needs(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank);
 
-/* Has a rank finished the operation in progress? One that has left or died cannot, unless it has done so already. */
+/* Has a rank finished the operation in progress? One that has left or died may have done so before. */
 bool plait_peer_finished(const struct plait_comm *comm, uint32_t rank);
 
-/* Has the process of another rank ended (threads of this one do not, alone)? And its number. */
+/* Has the process of another rank ended? Ranks that are threads of this process never count. And the process's ID. */
 bool plait_peer_died(const struct plait_peer *peer);
 int plait_peer_pid(const struct plait_peer *peer);
 

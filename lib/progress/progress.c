@@ -16,16 +16,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define YIELD_FOR 2e-3      /* seconds without progress before sleeping */
-#define LATE      1e-4      /* seconds of a yield: others ran meanwhile */
-#define SLEEP_NS  1000000   /* longest sleep of who waits for other ranks; */
-#define DOUBLINGS 3         /* of it, when it was in vain */
-#define IDLE_NS   100000000 /* of who waits for this process only */
-#define TURN_NS   100000    /* of the progress thread on a processor that others want; the least that Linux gives */
+#define YIELD_FOR 2e-3      /* seconds of yields without progress, before sleeps */
+#define LATE      1e-4      /* seconds of a yield after which others are taken to have run */
+#define SLEEP_NS  1000000   /* longest sleep while other ranks are awaited */
+#define DOUBLINGS 3         /* of that limit, after sleeps without progress */
+#define IDLE_NS   100000000 /* longest sleep while only this process is awaited */
+#define TURN_NS   100000    /* time slice of the progress thread; the shortest that Linux allows */
 
 /* ---- The list ---------------------------------------------------------------------------------------- */
 
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* inside a comm's lock */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* taken while a comm's lock is held */
 static struct plait_comm *first;
 _Atomic uint32_t plait_nactive;
 
@@ -58,7 +58,7 @@ static void unlink_active(const struct plait_comm *comm)
     atomic_fetch_sub(&plait_nactive, 1);
 }
 
-/* Who adds counts what is pending first, then looks whether it is listed; this does it the other way round. */
+/* Callers of plait_progress_add() count pending first, then read listed; this reads them in the opposite order. */
 void plait_progress_remove(struct plait_comm *comm, uint32_t n)
 {
     pthread_mutex_lock(&list_lock);
@@ -72,7 +72,7 @@ void plait_progress_remove(struct plait_comm *comm, uint32_t n)
     pthread_mutex_unlock(&list_lock);
 }
 
-/* The k-th active comm, locked; NULL: another thread is at it. False: there are no more. */
+/* The k-th active comm, locked; NULL: another thread holds its lock. False: there are no more. */
 static bool take(uint32_t k, struct plait_comm **out)
 {
     struct plait_comm *c;
@@ -109,7 +109,7 @@ bool plait_progress(void)
 
 /* ---- Waiting ----------------------------------------------------------------------------------------- */
 
-/* Both sides write one word and then read the other's, so a sleeper is woken or does not fall asleep. */
+/* Dekker's pattern: each side writes its word, then reads the other's. A sleeper is woken or does not fall asleep. */
 void plait_progress_news(void)
 {
     atomic_fetch_add(&news_doorbell, 1);
@@ -119,7 +119,7 @@ void plait_progress_news(void)
         plait_doorbells_ring(&rest_doorbell);
 }
 
-static _Atomic uint64_t alarm_at; /* a missed one costs what a missed ring does */
+static _Atomic uint64_t alarm_at; /* written without a lock; a lost alarm costs one sleep */
 
 void plait_progress_alarm(uint64_t when)
 {
@@ -168,15 +168,15 @@ void plait_progress_announce(struct plait_doorbells *doorbells)
         }
 }
 
-struct idle { /* a thread without progress */
+struct idle { /* state of a thread without progress */
     uint32_t turns;
-    double since;    /* clock when it had spun enough */
-    uint32_t sleeps; /* since then */
+    double since;    /* clock at the end of the spin; 0: it still spins */
+    uint32_t sleeps; /* since the end of the spin */
     bool announced;
     struct plait_doorbells doorbells;
 };
 
-/* Announce; the next time, which is after another poll, sleep: so long at most. */
+/* Announce at the first call; sleep at the next, after another poll, for at most `most` ns. */
 static void doze(struct idle *idle, long most)
 {
     if (idle->announced) {
@@ -218,7 +218,7 @@ void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self
 
     if (over(self))
         return;
-    const uint32_t environment = plait_fpenv_enter(); /* who idles computes times */
+    const uint32_t environment = plait_fpenv_enter(); /* idling uses floating point for times */
     atomic_fetch_add(&drivers, 1);
     while (!over(self))
         if (plait_progress())
@@ -234,16 +234,15 @@ void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self
 
 /* ---- The thread -------------------------------------------------------------------------------------- */
 
-static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER; /* before any other */
+static pthread_mutex_t thread_lock = PTHREAD_MUTEX_INITIALIZER; /* taken before any other lock */
 static pthread_t thread;
 static unsigned nstart;
 static atomic_bool stop;
 
 /*
- * The thread waits beside somebody who may compute. Where the processor is idle a yield returns at once and sees news
- * sooner than a sleeper is woken. Where it is not, each yield hands it over for a time slice, while who sleeps runs
- * soon after it is woken. A yield that comes back late tells which it is. Sleeps that are in vain get longer: a look
- * around takes some 20 us of the processor from who computes.
+ * Idle beside threads that may compute. On an idle processor a yield returns at once, and polling reacts sooner than a
+ * sleeper wakes. On a busy one a yield costs a time slice, while a sleeper runs soon after it is woken. A yield that
+ * returns late shows a busy processor. Sleeps without progress get longer: a turn takes some 20 us from computation.
  */
 static void idle_beside(struct idle *idle, uint32_t *crowded)
 {
@@ -262,7 +261,7 @@ static void idle_beside(struct idle *idle, uint32_t *crowded)
     doze(idle, (long)SLEEP_NS << (idle->sleeps < DOUBLINGS ? idle->sleeps : DOUBLINGS));
 }
 
-/* Others drive: this thread would only be in their way. The last of them rings, unless it leaves nothing to drive. */
+/* Sleep while other threads drive progress. The last of them rings, unless no comm is active any more. */
 static void rest(void)
 {
     struct plait_doorbells doorbells = { 0 };
@@ -275,13 +274,12 @@ static void rest(void)
 }
 
 /*
- * Beside computing threads: who asks for short turns gets as large a share, and gets it sooner after it is woken. A
- * link that waits for this thread's next slice stands still for a turn of the others, 3 ms, else. Linux 6.12; older
- * ones take no notice.
+ * Ask for short time slices: beside computing threads this one then keeps its share and runs sooner once woken. Else a
+ * link that needs this thread stands still for another thread's slice, 3 ms. Needs Linux 6.12; older ones ignore it.
  */
 static void take_short_turns(void)
 {
-    struct { /* the kernel's sched_attr, which glibc has no name for */
+    struct { /* the kernel's sched_attr; glibc lacks it */
         uint32_t size, policy;
         uint64_t flags;
         int32_t nice;
@@ -300,13 +298,13 @@ static void *run_thread(void *arg)
     struct idle idle = { 0 };
 
     take_short_turns();
-    uint32_t crowded = 0; /* sleeps until it yields again */
+    uint32_t crowded = 0; /* sleeps left before it yields again */
 
     (void)arg;
     while (!atomic_load_explicit(&stop, memory_order_relaxed))
         if (atomic_load_explicit(&drivers, memory_order_relaxed) > 0)
             rest();
-        else if (drive(idle.sleeps > 1)) /* after a long sleep it looks around at once */
+        else if (drive(idle.sleeps > 1)) /* after long sleeps, probe at once */
             idle_over(&idle);
         else
             idle_beside(&idle, &crowded);
@@ -321,7 +319,7 @@ enum plait_status plait_progress_thread_start(void)
     pthread_mutex_lock(&thread_lock);
     if (nstart++ == 0) {
         atomic_store(&stop, false);
-        sigfillset(&all); /* the caller's signals arrive as before */
+        sigfillset(&all); /* the new thread takes none of the program's signals */
         pthread_sigmask(SIG_SETMASK, &all, &saved);
         error = pthread_create(&thread, NULL, run_thread, NULL);
         pthread_sigmask(SIG_SETMASK, &saved, NULL);
@@ -350,7 +348,7 @@ void plait_progress_fork(enum plait_fork when)
         pthread_mutex_lock(&list_lock);
         return;
     }
-    if (when == PLAIT_FORK_CHILD) { /* which has neither the thread nor the comms */
+    if (when == PLAIT_FORK_CHILD) { /* the child has neither the thread nor the comms */
         first = NULL;
         nstart = 0;
         plait_nactive = 0;

@@ -11,22 +11,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LISTED     3   /* ranks of which nothing has been heard; different things that ranks lack */
-#define MOST_NAMED 16  /* ranks */
-#define INSTEAD    320 /* bytes of text on what a rank does that has not called an operation */
+#define LISTED     3   /* most unheard ranks, and most different excuses, in a text */
+#define MOST_NAMED 16  /* most ranks in a text */
+#define INSTEAD    320 /* bytes of an excuse: what a rank does instead of the call */
 
-/* Neither done nor looking around, as ranks do that wait: since the middle of this wait. */
+/* Not finished, and no probe since the middle of this wait; ranks that wait do probe. */
 static bool idle(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
 {
     const struct plait_peer *p = &comm->peers[rank];
     const double seen = atomic_load_explicit(&p->control->seen, memory_order_relaxed), middle = (w->start + now) / 2;
 
     if (p->replica != NULL && rank != 0 && plait_remote_heard(comm->remote, 0) < middle)
-        return false; /* nobody tells */
+        return false; /* rank 0, which relays updates, is silent */
     return !plait_peer_finished(comm, rank) && seen < middle;
 }
 
-/* Since then nothing came from its process on another host, which says something also while the rank computes. */
+/* No update from its process on another host since then; heartbeats come even while the rank computes. */
 static bool unheard(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
 {
     const double heard = comm->peers[rank].replica != NULL ? plait_remote_heard(comm->remote, rank) : now;
@@ -34,7 +34,7 @@ static bool unheard(const struct plait_comm *comm, const struct plait_wait *w, u
     return heard < (w->start + now) / 2 && now - heard >= PLAIT_REMOTE_SILENCE;
 }
 
-/* What such a rank shows is so now. */
+/* Idle, but heard: the rank's published state is current. */
 static bool silent(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now)
 {
     return idle(comm, w, rank, now) && !unheard(comm, w, rank, now);
@@ -47,7 +47,7 @@ static bool called(const struct plait_comm *comm, uint32_t rank)
 }
 
 struct verdict {
-    uint32_t culprit; /* rank + 1; 0: nobody in particular */
+    uint32_t culprit; /* rank + 1; 0: no single rank */
     char text[INSTEAD + 128];
 };
 
@@ -61,7 +61,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct verdict *v, const c
     va_end(args);
 }
 
-/* Nothing has been heard of these: what they said last is not told, as it need not be so now. */
+/* Name unheard ranks. Their last published state is omitted, as it may be stale. */
 static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, uint32_t n, double now, struct verdict *v)
 {
     double least = now;
@@ -89,7 +89,7 @@ static void name_unheard(const struct plait_comm *comm, const struct plait_wait 
         say_unheard(comm, ranks, n, now, v);
 }
 
-/* What a rank does that has not called the operation, or lacks, as far as it shows. */
+/* The excuse of a rank that has not called the operation: what it does instead, or lacks; "" if not published. */
 static void says_instead(const struct plait_comm *comm, const struct plait_wait *w, uint32_t rank, double now,
                          char text[INSTEAD])
 {
@@ -106,7 +106,7 @@ static void name(struct verdict *v, uint32_t rank, bool first)
     v->culprit = v->culprit > 0 ? v->culprit : rank + 1;
 }
 
-/* The silent ranks that have not called this operation; together those that say the same instead. */
+/* Name the silent ranks that have not called this operation, grouped by equal excuses. */
 static void name_absent(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
     char said[INSTEAD] = "", instead[INSTEAD];
@@ -127,7 +127,7 @@ static void name_absent(const struct plait_comm *comm, const struct plait_wait *
         add(v, " has not called it%s", said);
 }
 
-/* The silent ranks that have. */
+/* Name the silent ranks that have called it. */
 static void name_silent(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
     struct plait_operation o;
@@ -144,7 +144,7 @@ static void name_silent(const struct plait_comm *comm, const struct plait_wait *
         add(v, " is in it%s%s and does not answer", found == 1 ? progress : "", found == 1 && progress[0] ? "," : "");
 }
 
-/* Whom does `rank` wait for in this operation? rank + 1; 0: nobody. */
+/* The rank that `rank` awaits in this operation, + 1; 0: none. */
 static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
 {
     struct plait_operation o;
@@ -154,10 +154,7 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
     return o.waiting_for;
 }
 
-/*
- * It is in the operation and nothing has ever come from it over the network, while news of it does: what carries data
- * leads nowhere.
- */
+/* In the operation by its updates, but no data ever arrived from it: the network's data path is broken. */
 static bool is_walled_off(const struct plait_comm *comm, uint32_t rank)
 {
     return comm->port != NULL && plait_port_leads(comm->port, rank) && !plait_port_has_heard(comm->port, rank) &&
@@ -177,7 +174,7 @@ static void say_walled_off(const struct plait_comm *comm, uint32_t rank, struct 
     v->culprit = rank + 1;
 }
 
-/* Whom is everyone waiting for? Ranks that show no life; else the end of the chain of waits. */
+/* Find the culprit of a stalled collective: ranks that show no life; else the end of the chain of waits. */
 static void blame(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
     char instead[INSTEAD];
@@ -204,13 +201,13 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
             say_walled_off(comm, first, v);
             return;
         }
-        if (i == comm->nrank) { /* the chain never ends */
+        if (i == comm->nrank) { /* the chain is a cycle */
             snprintf(v->text, sizeof v->text,
                      "ranks wait for each other, rank %u among them: a fault in the plan or the library", at);
             return;
         }
     }
-    if (unheard(comm, w, 0, now)) /* who tells of all others */
+    if (unheard(comm, w, 0, now)) /* rank 0 relays the updates of all others */
         at = 0;
     v->culprit = at + 1;
     if (unheard(comm, w, at, now)) {
@@ -225,7 +222,7 @@ static void blame(const struct plait_comm *comm, const struct plait_wait *w, dou
     }
 }
 
-/* The rank without which a wait for messages, or for this rank's own tensors, cannot do. */
+/* Find the culprit of a wait for messages, or for this rank's own tensors. */
 static void blame_one(const struct plait_comm *comm, const struct plait_wait *w, double now, struct verdict *v)
 {
     char text[sizeof v->text];
@@ -246,9 +243,7 @@ double plait_deadline_of(const struct plait_comm *comm, const struct plait_wait 
     return own > 0 ? own : comm->deadline;
 }
 
-/*
- * In a wait without an end: a rank without which it cannot end, and of which nothing was heard for the comm's deadline.
- */
+/* In a wait without a deadline: fail if a needed rank of another host is unheard for the comm's deadline. */
 static enum plait_status look_for_cut_off(struct plait_comm *comm, const struct plait_wait *w, double now)
 {
     struct verdict v = { 0 };
@@ -265,7 +260,7 @@ static enum plait_status look_for_cut_off(struct plait_comm *comm, const struct 
     return PLAIT_OK;
 }
 
-/* Among servers (comm->patience): one that is needed and was not seen in all the time in which this rank looked. */
+/* Among replicated servers: warn, then fail, if the awaited rank does not probe for comm->patience seconds. */
 static enum plait_status look_for_silent(struct plait_comm *comm, struct plait_wait *w)
 {
     double patience = atomic_load_explicit(&comm->patience, memory_order_relaxed);
@@ -282,7 +277,7 @@ static enum plait_status look_for_silent(struct plait_comm *comm, struct plait_w
         w->warned = false;
         return PLAIT_OK;
     }
-    patience += p->replica != NULL ? PLAIT_REMOTE_SILENCE : 0; /* it is told of less often */
+    patience += p->replica != NULL ? PLAIT_REMOTE_SILENCE : 0; /* its updates come less often */
     if (w->silence < patience && (w->silence < comm->warn || w->warned))
         return PLAIT_OK;
     snprintf(text, sizeof text,
@@ -296,7 +291,7 @@ static enum plait_status look_for_silent(struct plait_comm *comm, struct plait_w
     return PLAIT_OK;
 }
 
-/* The warning and the error say the same, at different times. */
+/* Text of both the warning and the error. */
 #define STALLED "no progress for %g s: %s"
 
 enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait *w, double now)
@@ -310,7 +305,7 @@ enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait
         if (status == PLAIT_OK)
             status = look_for_silent(comm, w);
         if (status != PLAIT_OK || atomic_load_explicit(&comm->patience, memory_order_relaxed) > 0)
-            return status; /* servers wait for workers as long as they like, and say nothing of it */
+            return status; /* servers wait for workers without a limit or a warning */
     }
     if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;

@@ -12,18 +12,18 @@
 #include <errno.h>
 #include <sched.h>
 
-#define LOOK_EVERY   8    /* long turns between looks at the others and the clock */
-#define YIELD_FOR    2e-3 /* seconds without progress before sleeping */
-#define DEATHS_EVERY 0.05 /* seconds between looks for dead processes */
-#define LATE         5e-6 /* seconds of a yield: others ran meanwhile */
-#define COUNTED      0.05 /* seconds between looks count as silence of others, at most: who does not run sees nobody run */
-#define PAUSES       50 /* that are timed together */
+#define LOOK_EVERY   8    /* turns after the spin between probes */
+#define YIELD_FOR    2e-3 /* seconds without progress before it sleeps */
+#define DEATHS_EVERY 0.05 /* seconds between probes for dead processes */
+#define LATE         5e-6 /* seconds of a yield after which others are taken to have run */
+#define COUNTED      0.05 /* most seconds between probes that count as others' silence: this rank may not have run */
+#define PAUSES       50   /* pauses that are timed together */
 #define STOPPED \
-    2.0 /* seconds between looks: this process did not run, perhaps all ranks were stopped: more is no wait */
+    2.0 /* seconds between probes above which this process, perhaps the job, was stopped: not all counts as wait */
 
 /* ---- Looking around ------------------------------------------------------------------------------- */
 
-/* Write down that this rank waits and for whom, where everybody can read it: it may be stopped at any moment. */
+/* Publish that this rank waits, and for which rank, in its ring: the process may be stopped at any moment. */
 static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint64_t now)
 {
     struct plait_progress *p;
@@ -37,12 +37,12 @@ static void note_wait(struct plait_comm *comm, const struct plait_wait *w, uint6
         return;
     }
     if (atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
-        return; /* in destroy */
+        return; /* waits in destroy, not in an operation */
     if (w->steps != NULL)
         steps = w->steps(w->context, &nstep);
     p = plait_ring_progress(&comm->own->ring, comm->sequence);
     if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
-        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, nstep); /* an eager operation */
+        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, nstep); /* an eager operation has no entry yet */
     atomic_store_explicit(&p->steps, steps, memory_order_relaxed);
     if (w->awaited(w->context, &rank, 1) > 0) {
         atomic_store_explicit(&p->waiting_for, rank + 1, memory_order_relaxed);
@@ -90,12 +90,12 @@ static enum plait_status look(struct plait_comm *comm, struct plait_wait *w, dou
 
 /* ---- Waiting --------------------------------------------------------------------------------------- */
 
-/* What another wait of this process's needs is done meanwhile; then sleep, on what it waits for too. */
+/* Announce at the first call, sleep at the next; on the doorbells of the process's other pending operations, too. */
 static void doze(struct plait_comm *comm, struct plait_wait *w)
 {
     uint32_t ranks[PLAIT_DOORBELLS];
 
-    if (w->away) /* who sleeps leaves the processor to others */
+    if (w->away) /* a sleeper leaves the processor anyway */
         plait_is_back(comm);
     w->away = 0;
     if (w->announced) {
@@ -109,7 +109,8 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
 }
 
 /*
- * Of a stop of the process, or of a long time between two tests: so a job that was stopped goes on, and polling ends.
+ * Seconds that count as wait out of a stop of the process, or of a long time between two tests. Few, so that a stopped
+ * job can go on; not none, so that rare polling still reaches the deadline.
  */
 static double counted_of_a_stop(const struct plait_comm *comm, const struct plait_wait *w)
 {
@@ -118,7 +119,7 @@ static double counted_of_a_stop(const struct plait_comm *comm, const struct plai
     return quarter < STOPPED ? quarter : STOPPED;
 }
 
-/* Note where this rank is, and look at the others. */
+/* Publish this rank's state and probe the others. */
 static enum plait_status look_around(struct plait_comm *comm, struct plait_wait *w)
 {
     const double now = plait_clock();
@@ -160,7 +161,7 @@ uint32_t plait_spins_in(double seconds)
 {
     double least = 1;
 
-    for (int try = 0; try < 5; try++) { /* during one of them others may run here */
+    for (int try = 0; try < 5; try++) { /* the least of five: others may run during one */
         const double before = plait_clock();
         for (int i = 0; i < PAUSES; i++)
             plait_pause();
@@ -197,7 +198,7 @@ void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *
 
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
 {
-    const bool moved = plait_progress(); /* the other rank may wait for another comm of this thread's */
+    const bool moved = plait_progress(); /* the awaited rank may wait for another comm of this process */
 
     if (w->turns < plait_wait_spins(comm, w)) {
         w->turns++;
@@ -221,7 +222,7 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
 
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
 {
-    const int saved = errno; /* of looks that find nothing: the caller's stays */
+    const int saved = errno; /* probes must not change the caller's errno */
     const enum plait_status status = long_turn(comm, w);
 
     errno = saved;
@@ -232,7 +233,7 @@ enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *
 {
     const int saved = errno;
     const bool watched = atomic_load_explicit(&comm->patience, memory_order_relaxed) > 0;
-    const uint32_t spins = watched ? 0 : plait_spins(comm); /* not of the wait: a turn may sleep a millisecond here */
+    const uint32_t spins = watched ? 0 : plait_spins(comm); /* without w->more: a turn may sleep 1 ms here */
     enum plait_status status = PLAIT_OK;
 
     if (rarely || (w->turns++ >= spins && w->turns % LOOK_EVERY == 0))

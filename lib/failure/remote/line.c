@@ -90,6 +90,6 @@ void plait_line_write(struct plait_line *line)
         if (n >= 0)
             line->sent += (size_t)n;
         else if (errno != EINTR)
-            return; /* it is full; a failure shows when it is read */
+            return; /* the socket is full; a failure shows at the next read */
     }
 }

@@ -18,44 +18,42 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TICK      0.1 /* seconds between looks at what the ranks of this process show */
-#define HEARTBEAT 0.5 /* seconds after which news are sent although they are old */
-#define LAST_WORD 1.0 /* seconds that a rank's last news may take */
+#define TICK      0.1 /* seconds between turns of the thread */
+#define HEARTBEAT 0.5 /* seconds after which an unchanged update is sent again */
+#define LAST_WORD 1.0 /* seconds, at most, to send a rank's last update */
 
 struct plait_remote {
     struct plait_remote *next;
     struct plait_comm *comm;
-    struct plait_line *lines; /* rank 0: [nrank], to itself none; else one */
+    struct plait_line *lines; /* rank 0: [nrank], its own unused; else one, to rank 0 */
     uint32_t nline;
     atomic_bool leaving;
     atomic_bool over; /* the connection to rank 0 has ended */
-    atomic_bool lost; /* a descriptor is no longer ours; `loss` says which */
+    atomic_bool lost; /* the program has closed a descriptor; `loss` says which */
     char loss[256];
     bool begun;
-    bool left;            /* the last news are sent, or nobody takes them */
-    double seen, sent;    /* the rank's last look around; clock of its last news */
-    _Atomic double heard; /* and of rank 0's */
+    bool left;            /* the last update is sent, or no connection is left */
+    double seen, sent;    /* clock of the rank's last probe; of its last update */
+    _Atomic double heard; /* clock of the last update that arrived; from rank 0, but on rank 0 itself */
     uint32_t looks;
-    uint64_t newest;     /* version of the last news of anyone */
-    struct plait_known { /* rank 0: of each rank; else of this one */
+    uint64_t newest;     /* version of the last update of any rank */
+    struct plait_known { /* the last update; rank 0: of each rank; else of this one */
         uint64_t version;
-        double heard; /* rank 0: when anything last came from it */
-        bool silent;  /* so long ago that the others are told */
+        double heard; /* rank 0: clock of the last update from the rank */
+        bool silent;  /* the others were told of the rank's silence */
         char news[PLAIT_CONTROL_UPDATE_MOST];
     } * known;
 };
 
-static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* of the thread; outside the other */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all that follows, and of the remotes */
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* start and stop of the thread; taken before `lock` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all variables below, and of the remotes */
 static pthread_cond_t gone = PTHREAD_COND_INITIALIZER;   /* a remote has left */
 static struct plait_remote *remotes;
 static pthread_t thread;
 static bool running;
-static atomic_int doorbell[2] = { -1, -1 }; /* two ends of a connection, to be heard and to be rung */
+static atomic_int doorbell[2] = { -1, -1 }; /* a socket pair: receiving end, ringing end */
 
-/*
- * An empty message, which does no harm to a socket that the program has put in its place. In handlers of signals too.
- */
+/* Send an empty message: harmless if the program has reused the descriptor for its own socket. Signal-safe. */
 static void ring(void)
 {
     send(atomic_load(&doorbell[1]), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -66,7 +64,7 @@ static bool is_root(const struct plait_remote *r)
     return r->comm->rank == 0;
 }
 
-/* ---- News ------------------------------------------------------------------------------------------------ */
+/* ---- Updates --------------------------------------------------------------------------------------------- */
 
 static uint32_t bytes_of(const char *news)
 {
@@ -76,7 +74,7 @@ static uint32_t bytes_of(const char *news)
     return bytes;
 }
 
-/* But for the clock in them. */
+/* Are two updates equal but for their clocks? */
 static bool same(const char *a, const char *b)
 {
     struct plait_control_update x, y;
@@ -92,7 +90,7 @@ static struct plait_known *known_of(struct plait_remote *r, uint32_t rank)
     return is_root(r) ? &r->known[rank] : r->known;
 }
 
-/* The first operation that some rank of another host has not compared with this one's, as far as is known. */
+/* The first operation that some rank of another host has yet to compare with this rank's, by its last update. */
 static uint64_t wanted(const struct plait_remote *r)
 {
     uint64_t least = UINT64_MAX;
@@ -105,7 +103,7 @@ static uint64_t wanted(const struct plait_remote *r)
     return least > 0 ? least : 1;
 }
 
-/* This rank's own. */
+/* Make a new update of this rank if its state has changed or a heartbeat is due. */
 static void look_at_own(struct plait_remote *r, double now)
 {
     const struct plait_control *own = r->comm->own;
@@ -123,7 +121,7 @@ static void look_at_own(struct plait_remote *r, double now)
     r->sent = now;
 }
 
-/* Of another rank: kept to be passed on, and shown to this one if it cannot see for itself. */
+/* Take an update of another rank: apply it to the replica, if there is one; rank 0 keeps it to relay it. */
 static void learn(struct plait_remote *r, const char *news, double now)
 {
     struct plait_control_update head;
@@ -141,7 +139,7 @@ static void learn(struct plait_remote *r, const char *news, double now)
     memcpy(k->news, news, head.bytes);
 }
 
-/* What is said of a rank, not by it: the last that is known with the clock of today, and this. Not of one that left. */
+/* Rank 0 reports a rank as dead or silent: the rank's last update, with the current clock. Not after a departure. */
 static void add(struct plait_remote *r, uint32_t rank, bool dead, double now)
 {
     const struct plait_known *k = &r->known[rank];
@@ -182,7 +180,7 @@ static uint32_t rank_at(const struct plait_remote *r, uint32_t line)
     return is_root(r) ? line : 0;
 }
 
-/* All that came; news of others only from rank 0. False: the line has ended. */
+/* Take all updates that arrived; only rank 0 may send those of others. False: the line is closed. */
 static bool hear(struct plait_remote *r, uint32_t line, double now)
 {
     struct plait_line *l = &r->lines[line];
@@ -203,7 +201,7 @@ static bool hear(struct plait_remote *r, uint32_t line, double now)
     return open && l->fd >= 0;
 }
 
-/* A rank's process says something at every heartbeat, also while the rank computes. */
+/* Rank 0: find ranks that missed their heartbeats, which come even while a rank computes. */
 static void miss(struct plait_remote *r, double now)
 {
     for (uint32_t rank = 1; is_root(r) && rank < r->nline; rank++) {
@@ -215,7 +213,7 @@ static void miss(struct plait_remote *r, double now)
     }
 }
 
-/* What the other end of an idle line has not been told. */
+/* Add the updates that the other end of an idle line lacks. */
 static void speak(struct plait_remote *r, uint32_t line)
 {
     struct plait_line *l = &r->lines[line];
@@ -226,13 +224,13 @@ static void speak(struct plait_remote *r, uint32_t line)
     for (uint32_t k = 0; k < n; k++)
         if (r->known[k].version > l->told && (!is_root(r) || k != line) &&
             !plait_line_add(l, r->known[k].news, bytes_of(r->known[k].news)))
-            return; /* memory is short: again the next time */
+            return; /* out of memory: retry at the next turn */
     l->told = r->newest;
 }
 
 /*
- * Rank 0, which leaves when all have finished: has it heard so from everyone, to pass it on? Of ranks of its own host
- * it knows from their memory, perhaps earlier.
+ * Rank 0 leaves when all have finished. Have updates from all of them said so, for it to relay? It may know of ranks on
+ * its own host earlier, from their control blocks.
  */
 static bool has_heard_all(const struct plait_remote *r)
 {
@@ -247,7 +245,7 @@ static bool has_heard_all(const struct plait_remote *r)
     return true;
 }
 
-/* The program has closed this descriptor of the remote's. */
+/* The program has closed a descriptor of the remote: keep the last error as the reason. */
 static void note_loss(struct plait_remote *r)
 {
     if (atomic_load(&r->lost))
@@ -256,7 +254,7 @@ static void note_loss(struct plait_remote *r)
     atomic_store(&r->lost, true);
 }
 
-/* Is it still there? What the program has put in its place is left alone. */
+/* Is the line's descriptor still ours? One that the program has reused is left open. */
 static bool look_at_line(struct plait_remote *r, uint32_t line)
 {
     if (plait_descriptor_check(r->lines[line].fd) == PLAIT_OK)
@@ -298,7 +296,7 @@ static void serve(struct plait_remote *r, double now)
 
 /* ---- The thread -------------------------------------------------------------------------------------------- */
 
-/* What to wait for: [*n], in memory that grows. */
+/* The descriptors to poll, [*n]; the list grows as needed. */
 static struct pollfd *gather(struct pollfd *list, nfds_t *capacity, nfds_t *n)
 {
     nfds_t need = 1, at = 0;
@@ -307,14 +305,14 @@ static struct pollfd *gather(struct pollfd *list, nfds_t *capacity, nfds_t *n)
         need += r->nline;
     if (need > *capacity) {
         struct pollfd *more = realloc(list, need * sizeof *list);
-        if (more == NULL) { /* then at every tick */
+        if (more == NULL) { /* poll none: a turn at every tick still serves all lines */
             *n = 0;
             return list;
         }
         list = more;
         *capacity = need;
     }
-    PLAIT_KNOWN(list != NULL); /* there is room for one at least */
+    PLAIT_KNOWN(list != NULL); /* capacity is at least 1 here */
     list[at++] = (struct pollfd){ .fd = doorbell[0], .events = POLLIN };
     for (const struct plait_remote *r = remotes; r != NULL; r = r->next)
         for (uint32_t i = 0; i < r->nline; i++)
@@ -347,7 +345,7 @@ static bool open_doorbell(void)
     return false;
 }
 
-/* Take all that was rung. Without its doorbell the thread looks around at every tick. */
+/* Drain the doorbell. If the program has closed it, the thread only runs at every tick. */
 static void look_at_doorbell(void)
 {
     char none;
@@ -393,9 +391,9 @@ static enum plait_status start_thread(void)
         return PLAIT_OK;
     if (!open_doorbell())
         return plait_fail_errno(errno, "no descriptor for the thread that hears of other hosts");
-    if (running) /* it had lost its doorbell */
+    if (running) /* the thread runs, but had lost its doorbell */
         return PLAIT_OK;
-    sigfillset(&all); /* the caller's signals arrive as before */
+    sigfillset(&all); /* the new thread takes none of the program's signals */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     running = true;
     error = pthread_create(&thread, NULL, run, NULL);
@@ -407,7 +405,7 @@ static enum plait_status start_thread(void)
     return plait_fail_errno(error, "cannot start the thread that hears of other hosts");
 }
 
-/* With both locks held; of the inner one it lets go meanwhile. */
+/* With both locks held; releases `lock` while it joins the thread. */
 static void stop_thread(void)
 {
     const pthread_t last = thread;
@@ -538,7 +536,7 @@ void plait_remote_destroy(struct plait_remote *r)
     discard(r);
 }
 
-/* The child has neither the thread nor the comms, and must not keep connections open whose end others wait for. */
+/* The child has neither thread nor comms. It closes its copies of the connections, whose end means a death. */
 void plait_remotes_fork(enum plait_fork when)
 {
     if (when == PLAIT_FORK_BEFORE) {

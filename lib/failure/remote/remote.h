@@ -1,53 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control blocks of ranks on other hosts: one thread of this process keeps the mirrors of them (update.h).
+ * Control-plane updates between hosts: one thread per process maintains the replicas of control blocks (update.h).
  *
- * The ranks of a comm that spans hosts keep the connections by which they met: every rank has one to rank 0. Each sends
- * its news when they change, at most 10 times a second unless they are urgent, and rank 0 passes everyone's on to
- * everyone. So rank 0 sends ranks^2 news of some 300 bytes in each tenth of a second in which all of them wait; nothing
- * is sent for operations that end sooner.
+ * The ranks of a comm that spans hosts keep the rendezvous connections: every rank has one to rank 0. A rank sends an
+ * update when its state changes, at most 10 times a second unless it is urgent; rank 0 relays it to all others. While
+ * all ranks wait, rank 0 sends ranks^2 updates of some 300 bytes per 0.1 s. Operations that end sooner send nothing.
  *
  * A connection that closes is a death, unless its rank has departed. A host that is cut off, down or stopped closes
- * none: so every process says its old news again twice a second, also while its rank computes. Rank 0 does not pass
- * such news on; it tells the others when a rank falls silent, and when it is heard again. Where rank 0 itself says
- * nothing, nothing is known of the others, so they are not taken for silent (plait_remote_heard()). The thread never
- * waits for a host: what a connection does not take is left out, as later news say the same and more.
+ * none. So every process repeats its last update twice a second as a heartbeat, even while its rank computes. Rank 0
+ * does not relay heartbeats; it tells the others when a rank falls silent and when that rank is heard again. While rank
+ * 0 itself is silent, the others' state is unknown, and they do not count as silent (plait_remote_heard()). The thread
+ * never blocks on a host: an update that a connection does not accept is dropped, as later ones supersede it.
  */
 #ifndef PLAIT_LIB_FAILURE_REMOTE_REMOTE_H
 #define PLAIT_LIB_FAILURE_REMOTE_REMOTE_H
 
 #include "update.h"
 
-#define PLAIT_REMOTE_SILENCE 1.5 /* seconds in which nothing is heard of a rank: three of its heartbeats */
+#define PLAIT_REMOTE_SILENCE 1.5 /* seconds without an update after which a rank is silent: three heartbeats */
 
 struct plait_remote; /* one comm of this process that spans hosts */
 
-/* Of a comm whose peers on other hosts have mirrors. Nothing is said or heard yet. */
+/* Create it for a comm whose peers on other hosts have replicas. Nothing is sent or received yet. */
 enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remote **out);
 
 /*
- * sockets  [nrank] of rank 0: one to each other rank; else the first, to rank 0. They are the remote's
+ * Start to exchange updates.
+ *
+ * sockets  on rank 0 [nrank], one to each other rank; else [1], to rank 0. The remote takes ownership
  */
 void plait_remote_begin(struct plait_remote *remote, const int *sockets);
 
 /*
- * Until when a rank of another host, or rank 0, was heard of: now, or some PLAIT_REMOTE_SILENCE ago at least, as rank 0
- * tells. Of nobody later than of rank 0 itself, to whom all others listen.
+ * Clock at which a rank of another host, or rank 0, was last heard. For a rank that rank 0 reports as silent: at least
+ * PLAIT_REMOTE_SILENCE ago; else as of the last update from rank 0, which relays all others.
  */
 double plait_remote_heard(const struct plait_remote *remote, uint32_t rank);
 
-/* An error when the program has closed a descriptor that news need. NULL is allowed. */
+/* An error if the program has closed a descriptor of the remote. NULL is allowed. */
 enum plait_status plait_remote_check(const struct plait_remote *remote);
 
-/* Will nothing more be heard of other hosts, as rank 0 is gone? NULL is allowed: no. */
+/* Is the connection to rank 0 lost, so that no more updates arrive? NULL is allowed: no. */
 bool plait_remote_is_over(const struct plait_remote *remote);
 
-/* What this rank shows has changed, and others should hear of it now. Any thread; NULL is allowed. */
+/* Send this rank's changed state now (urgent). Any thread; NULL is allowed. */
 void plait_remote_tell(struct plait_remote *remote);
 
 /*
- * Tell the last news, that this rank departs among them: for at most a second. What others say is heard, and passed on,
- * until destroy. NULL is allowed.
+ * Send the last update, which says that this rank departs; waits at most 1 s. Until destroy, others' updates are still
+ * received and relayed. NULL is allowed.
  */
 void plait_remote_depart(struct plait_remote *remote);
 void plait_remote_destroy(struct plait_remote *remote); /* NULL is allowed */

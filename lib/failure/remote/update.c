@@ -15,7 +15,7 @@ size_t plait_replica_bytes(void)
     return offsetof(struct plait_replica, control) + offsetof(struct plait_control, small);
 }
 
-/* Fresh pages, of which only those that are written take memory: a ring is much longer than what most comms use. */
+/* On demand-zero pages: only written ones take memory, and most comms use a small part of the ring. */
 struct plait_replica *plait_replica_create(uint64_t id, uint32_t rank, uint32_t nrank, const char *name)
 {
     struct plait_replica *m;
@@ -39,7 +39,7 @@ void plait_replica_destroy(struct plait_replica *replica)
 
 /* ---- Writing --------------------------------------------------------------------------------------------- */
 
-/* The rank may write it meanwhile: then it has no record yet, and the next news bring it. */
+/* False if the rank writes the record meanwhile; then the next update has it. */
 static bool copy_record(const struct plait_ring *ring, uint64_t sequence, struct plait_record *out)
 {
     const struct plait_record *r = plait_ring_record(ring, sequence);
@@ -70,8 +70,8 @@ static void copy_progress(const struct plait_operation *o, struct plait_progress
 }
 
 /*
- * Those from `from` on, which others see first; and the last ones, of which the newest is `*newest`. A rank may be many
- * operations ahead of another that hangs in one that the two have called differently.
+ * Copy the records from `from` on, which others compare first, then the last ones; `*newest` is the newest. The last
+ * ones do not suffice: a rank may be many operations ahead of another that hangs in a mismatched one.
  */
 static uint32_t copy_records(const struct plait_ring *ring, uint64_t done, uint64_t from, struct plait_record *out,
                              uint64_t *newest)
@@ -89,7 +89,7 @@ static uint32_t copy_records(const struct plait_ring *ring, uint64_t done, uint6
 uint32_t plait_control_update_write(const struct plait_control *own, uint64_t wanted, uint32_t looks, uint64_t now,
                                     bool departs, void *out)
 {
-    enum { KEPT = PLAIT_NRECORD / 2 }; /* later ones are not about to be forgotten */
+    enum { KEPT = PLAIT_NRECORD / 2 }; /* newest half of the ring: these are not overwritten soon */
     struct plait_control_update news = { .rank = own->rank, .looks = looks, .now = now };
     struct plait_record records[PLAIT_CONTROL_UPDATE_RECORDS];
     struct plait_progress progress;
@@ -103,7 +103,7 @@ uint32_t plait_control_update_write(const struct plait_control *own, uint64_t wa
     news.receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
     news.culprit = news.failed != PLAIT_OK ? own->culprit : 0;
     news.done = atomic_load_explicit(&own->done, memory_order_acquire);
-    news.wanted = atomic_load_explicit(&own->unheard, memory_order_acquire); /* after done (lib/run.c) */
+    news.wanted = atomic_load_explicit(&own->unheard, memory_order_acquire); /* read after done: written before it */
     if (news.wanted == 0)
         news.wanted = news.done + 1;
     news.from = news.done > KEPT && wanted <= news.done - KEPT ? news.done - KEPT + 1 : wanted;
@@ -139,7 +139,7 @@ bool plait_control_update_check(const void *bytes, size_t n, uint32_t nrank)
            sizeof news + news.nrecord * sizeof(struct plait_record) + sizeof(struct plait_progress) + text;
 }
 
-/* As the replica's readers have it: what changes is zeroed first and written last. */
+/* As readers of rings expect: `sequence` is zeroed first and written last. */
 static void apply_progress(struct plait_ring *ring, const struct plait_progress *from, uint64_t ahead)
 {
     const uint64_t sequence = atomic_load_explicit(&from->sequence, memory_order_relaxed);

@@ -1,70 +1,70 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a rank's control block shows, as bytes for hosts that cannot map it, and the replica of it there.
+ * A control-plane update has the state of a rank's control block as bytes, for hosts that cannot map the block. These
+ * hosts apply it to a replica of the block.
  *
- * A replica is a control block that one thread of this process fills (remote.h): what reads the control blocks of other
- * ranks need not know on which host they are. News say what is so, not what has changed: any may be left out when later
- * ones come, and none is waited for.
+ * A replica is a control block that one thread of this process fills (remote.h): readers of control blocks need not
+ * know on which host a rank is. An update has the full state, no difference: any may be dropped if a later one comes.
  */
 #ifndef PLAIT_LIB_FAILURE_REMOTE_UPDATE_H
 #define PLAIT_LIB_FAILURE_REMOTE_UPDATE_H
 
 #include "comm/comm.h"
 
-/* Operations of a rank that its news tell of: the last, and those that others have yet to compare. */
+/* Records in an update: the LAST ones, and up to RECORDS in all with those that others have yet to compare. */
 #define PLAIT_CONTROL_UPDATE_LAST    4
 #define PLAIT_CONTROL_UPDATE_RECORDS 20
 
-struct plait_control_update { /* the beginning; the records, the progress of the newest, and a failure's text follow */
-    uint32_t bytes;           /* of all of it */
+struct plait_control_update { /* the head; records, the progress of the newest, and a failure's text follow */
+    uint32_t bytes;           /* of the whole update */
     uint32_t rank;
     uint64_t done;
     uint64_t now;     /* the rank's clock, ns */
-    uint32_t looks;   /* grows while the rank waits and looks around */
+    uint32_t looks;   /* grows while the rank waits and probes */
     uint32_t culprit; /* rank + 1 */
-    int32_t failed;   /* its status; 0: no text follows */
+    int32_t failed;   /* status of the comm; 0: no text follows */
     uint32_t nrecord;
     uint8_t departed, noticed, receiving;
-    uint8_t dead;     /* said of it, not by it */
-    uint32_t silence; /* too: ms in which rank 0 has heard nothing of it; 0: it does */
+    uint8_t dead;     /* set by rank 0, not by the rank itself */
+    uint32_t silence; /* set by rank 0: ms without an update from the rank; 0: not silent */
     uint64_t wanted;  /* the first operation that the rank has not compared with everyone's */
-    uint64_t from;    /* operations before this one it tells no more of, unless they are its last */
+    uint64_t from;    /* records of operations before this one are left out, except the last ones */
 };
 
 #define PLAIT_CONTROL_UPDATE_MOST                                                                       \
     (sizeof(struct plait_control_update) + PLAIT_CONTROL_UPDATE_RECORDS * sizeof(struct plait_record) + \
      sizeof(struct plait_progress) + sizeof((struct plait_control *)0)->failure)
 
-/* A control block that is not mapped: only what every rank reads of another is there. */
+/* Holds only the part of a control block that every rank reads from every other. */
 struct plait_replica {
     _Atomic uint32_t dead;
-    uint32_t looks;        /* the last that came */
-    _Atomic double silent; /* since when rank 0 hears nothing of it; 0: it does */
-    uint64_t wanted;       /* as in its news */
-    _Atomic uint64_t from; /* too */
+    uint32_t looks;        /* of the last update */
+    _Atomic double silent; /* clock since which rank 0 hears nothing from the rank; 0: not silent */
+    uint64_t wanted;       /* as in the update */
+    _Atomic uint64_t from; /* as in the update */
     char host[64];
     int pid;
-    struct plait_control control; /* up to `small` */
+    struct plait_control control; /* the fields before `small` */
 };
 struct plait_replica *plait_replica_create(uint64_t id, uint32_t rank, uint32_t nrank, const char *name);
 void plait_replica_destroy(struct plait_replica *replica);
-size_t plait_replica_bytes(void); /* of address space; of memory what is used of the ring, at most as much */
+size_t plait_replica_bytes(void); /* of address space; memory only for the used part of the ring */
 
 /*
- * What `own` shows now.
+ * Write an update of `own`. Returns its bytes.
  *
- * wanted the first operation that some other rank wants to compare
- * looks  of these news
- * departs  it does so now
- * out    [PLAIT_CONTROL_UPDATE_MOST]; returns how many bytes
+ * wanted   the first operation that some other rank has yet to compare
+ * looks    for the update's field
+ * departs  this rank departs now
+ * out      [PLAIT_CONTROL_UPDATE_MOST]
  */
 uint32_t plait_control_update_write(const struct plait_control *own, uint64_t wanted, uint32_t looks, uint64_t now,
                                     bool departs, void *out);
 
-/* Are these bytes news of a rank of a comm of so many? They come from other hosts: nothing in them is used before. */
+/* Are these bytes a valid update of a comm of nrank ranks? They come from another host: check before any use. */
 bool plait_control_update_check(const void *bytes, size_t n, uint32_t nrank);
 
-/* Bring a replica up to date. `now`: this process's clock, ns. */
+/* Apply a checked update to a replica. `now`: this process's clock, ns. */
 void plait_control_update_apply(const void *news, struct plait_replica *replica, uint64_t now);
 
 #endif
