@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Decomposition: the ranks form a grid; reduce-scatter along each dimension in turn, then all-gather back. One
- *         dimension is the ring, two are the torus, log2 p dimensions of 2 are halving-doubling.
+ * dimension is the ring, two are the torus, log2 p dimensions of 2 are halving-doubling.
  *
  * Ranks count through the first dimension fastest, blocks slowest. So each dimension splits a contiguous range, and
  * neighbours reduce first.
@@ -91,8 +91,8 @@ static uint64_t fold_moved(const struct fold *f, uint32_t nblk)
  * Depth: group i is `level` messages from group 0, both ways.
  *
  * Rounds: exact for a grid of all ranks. Folding adds the rounds in which an owner sends up to the owners before it,
- *         one after the other. It also adds at most one more gather, and two for each group in the chain, in which
- *         gathers that could start early delay pieces that still come up.
+ * one after the other. It also adds at most one more gather, and two for each group in the chain, in which gathers that
+ * could start early delay pieces that still come up.
  */
 static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Hierarchy: every node reduces to its master, its lowest rank; the masters all-reduce with any of the other
- *         algorithms; every master broadcasts inside its node. Nodes may differ in size and have any numbers. Members
- *         go in rank order, masters in descending order. Then a master receives its node's data, in rank order, before
- *         the data of another master, and the rounds of Jia et al.'s ring are 4(k-1) + 2(p/k-1). inside.c has the
- *         phases inside a node.
+ * algorithms; every master broadcasts inside its node. Nodes may differ in size and have any numbers. Members go in
+ * rank order, masters in descending order. Then a master receives its node's data, in rank order, before the data of
+ * another master, and the rounds of Jia et al.'s ring are 4(k-1) + 2(p/k-1). inside.c has the phases inside a node.
  */
 #include "algorithms.h"
 #include "emit.h"

@@ -58,7 +58,7 @@ static void jia_broadcast(struct plait_builder *b, const struct job *j)
 
 /*
  * Sent: in ring, gather and scatter all parts but part 0; in the ring back all but the next member's. Received: in ring
- *       and gather all but its own and the last member's.
+ * and gather all but its own and the last member's.
  */
 static struct inside_cost jia_cost(uint32_t k, uint32_t nblk)
 {

@@ -61,7 +61,7 @@ static uint32_t most_children(uint32_t n, uint32_t root)
 
 /*
  * Binomial: a reduction to a root in the first, larger half takes as long as one to rank 0; to another root it takes
- *           one message more when the halves differ.
+ * one message more when the halves differ.
  */
 static struct plait_claim binomial_claim(const struct plait_shape *s)
 {

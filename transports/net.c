@@ -26,9 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* messages released and not acknowledged; half a window, so that the sender need not wait */
-#define ACK_AFTER  (PLAIT_WINDOW / 2)
-#define LEAST_ROOM 4096 /* bytes of the smallest landing buffer of a port */
+#define ACK_AFTER  (PLAIT_WINDOW / 2) /* releases not yet acknowledged */
+#define LEAST_ROOM 4096               /* bytes of the smallest landing buffer of a port */
 
 static struct net_link *net(const struct plait_link *link)
 {

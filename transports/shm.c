@@ -190,7 +190,7 @@ static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *f
     const struct plait_mailbox *mailbox = &shm(link)->in[number % PLAIT_WINDOW];
     const uint64_t word = atomic_load_explicit(&mailbox->word, memory_order_acquire);
 
-    if ((uint32_t)word != number + 1) /* else its mailbox may be written at this moment */
+    if ((uint32_t)word != number + 1) /* the mailbox may be written at this moment */
         return false;
     *fingerprint = (uint32_t)(word >> 32);
     *note = mailbox->note & ~PAST;

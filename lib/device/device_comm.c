@@ -384,8 +384,8 @@ enum plait_status plait_device_broke(struct plait_comm *comm)
 }
 
 /*
- * Streams that a failed rank released may still read and write other ranks' memory. A rank that is dead, stopped or
- * broken is not waited for longer than MOST_PATIENCE: the memory that it uses then leaks until the process ends.
+ * Streams that a failed rank released may still read and write other ranks' memory. A dead rank is not waited for, a
+ * stopped or broken one at most MOST_PATIENCE: the memory that it uses then leaks until the process ends.
  */
 static bool others_are_quiet(const struct plait_comm *comm)
 {
