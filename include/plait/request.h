@@ -87,7 +87,8 @@ PLAIT_API enum plait_status plait_wait_all(struct plait_request **requests, size
 PLAIT_API enum plait_status plait_start(struct plait_request *request);
 
 /**
- * Start a persistent operation and wait for its end: the fastest way to repeat an operation. It waits also in a group.
+ * Start a persistent operation and wait for its end: the fastest way to repeat an operation. In a group the
+ * group's end waits.
  *
  * Order, Thread, Errors: as the call it stands for
  */
