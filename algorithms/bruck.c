@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bruck et al.: all-gather and all-to-all in ceil(log2 p) messages per rank, for small blocks. In step k everyone sends
- * to the rank 2^k away. Blocks go through TMP as they lie, as they are not consecutive.
+ * Bruck et al.: all-gather and all-to-all in ceil(log2 p) messages per rank, for small blocks. In step k every rank
+ * sends to the rank 2^k away. Blocks go through TMP with PLAIT_AS_LIES, as they are not consecutive.
  */
 #include "algorithms.h"
 #include "emit.h"
 
-/* Slot i has the block of rank me + i; a step doubles what a rank has, from the rank 2^k after it. */
+/* Slot i holds the block of rank me + i. Each step doubles the blocks of a rank, from the rank 2^k after it. */
 static void all_gather(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     const uint32_t n = s->nrank;
@@ -26,14 +26,14 @@ static void all_gather(const struct plait_alg *self, struct plait_builder *b, co
         plait_emit_copy(b, out_at(&j, (me + i) % n), plait_tmp(tmp + i), (me + i) % n, 1);
 }
 
-/* Numbers below n with bit k. */
+/* The count of numbers below n with bit k. */
 static uint32_t count_with(uint32_t n, uint32_t k)
 {
     const uint32_t bit = 1u << k, rest = n & (2 * bit - 1);
     return (n - rest) / 2 + (rest > bit ? rest - bit : 0);
 }
 
-/* Where block i lies after the steps of the bits of `done`: with the last one came all numbers that have its bit. */
+/* The slot of block i after the steps of the bits of `done`: the last step brought all numbers with its bit. */
 static struct plait_span came_slot(const uint32_t *came, uint32_t i, uint32_t done)
 {
     const uint32_t k = log2_floor(done);
@@ -41,13 +41,13 @@ static struct plait_span came_slot(const uint32_t *came, uint32_t i, uint32_t do
 }
 
 /*
- * A block that goes i ranks on takes the steps of i's bits, the lowest first. It leaves IN, or the slot in which it
- * came with the last step, for one next to the others of this step.
+ * A block that travels i ranks takes the steps of i's bits, the lowest first. It leaves IN, or the slot of its last
+ * arrival, for a slot next to the other blocks of this step.
  */
 static void all_to_all(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     const uint32_t n = s->nrank;
-    uint32_t came[32]; /* first slot of what came with each step */
+    uint32_t came[32]; /* first slot of the blocks that came with each step */
 
     (void)self;
     plait_blocks(b, plait_block_count(s->coll, n), 0);
@@ -72,7 +72,7 @@ static void all_to_all(const struct plait_alg *self, struct plait_builder *b, co
     }
 }
 
-/* A step waits for those before it whose blocks it passes on; the last one has only numbers from 2^k on. */
+/* A step depends on earlier steps whose blocks it passes on; the last one has only numbers from 2^k on. */
 static uint64_t depth_of(uint32_t n)
 {
     const uint32_t last = log2_ceil(n); /* steps */

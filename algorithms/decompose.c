@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Decomposition: the ranks form a grid; reduce-scatter along each dimension in turn, then all-gather
- * back. One dimension is the ring, two are the torus, log2 p dimensions of 2 are halving-doubling.
+ * Decomposition: the ranks form a grid; reduce-scatter along each dimension in turn, then all-gather back. One
+ * dimension is the ring, two are the torus, log2 p dimensions of 2 are halving-doubling.
  *
- * Ranks count through the first dimension fastest; blocks count through it slowest, so that each
- * dimension splits a contiguous range, and neighbours combine first.
+ * Ranks count through the first dimension fastest, blocks slowest. So each dimension splits a contiguous range, and
+ * neighbours reduce first.
  *
- * Any rank count: the first m0 = f0 x f1 x ... ranks form group 0. The ranks left over form group 1 of
- * m1 ranks, the largest divisor of m0 that fits, and so on; each group combines its own members first.
- * Then, from the last group up, the owners of a group send their pieces to the owners in the group
- * before: a piece of the smaller group is a union of pieces of the larger. Results go back the same way.
- * For powers of two that is binary blocks, whose expression is E(n) = E(m) + E(n-m), m the largest power
- * of two below n: the canonical one, as lower ranks are left operands throughout.
+ * Any rank count: the first m0 = f0 x f1 x ... ranks form group 0. The remaining ranks form group 1 of m1 ranks, the
+ * largest divisor of m0 that fits, and so on. Each group first reduces among its own members. Then, from the last group
+ * up, the owners of a group send their pieces to the owners in the group before: a piece of the smaller group is a
+ * union of pieces of the larger. Results go back the same way. For powers of two these are binary blocks, whose
+ * expression is E(n) = E(m) + E(n-m), m the largest power of two below n: the canonical one, as lower ranks are left
+ * operands throughout.
  */
 #include "algorithms.h"
 #include "emit.h"
@@ -47,8 +47,8 @@ static void decompose(struct plait_builder *b, const struct grid *g, const struc
     in.me -= f.first;
     const uint32_t piece = piece_of(&f.grid, in.me);
     const struct range own = part(in.range, f.n, piece);
-    struct job held = in; /* what this rank has of the piece */
-    uint32_t smaller = 0; /* the owner in the group after that holds this piece */
+    struct job held = in; /* this rank's share of the piece */
+    uint32_t smaller = 0; /* the owner of this piece in the next group */
 
     if (j->group.n == 1)
         keep(b, &in, own.blk, own.nblk);
@@ -80,7 +80,7 @@ static void decompose(struct plait_builder *b, const struct grid *g, const struc
 
 /* ---- Cost -------------------------------------------------------------------------------------- */
 
-/* Blocks that a rank of this group sends: all but its own piece twice, and that once to each neighbour group. */
+/* Blocks that a rank of this group sends: all but its own piece twice, and its piece once to each neighbour group. */
 static uint64_t fold_moved(const struct fold *f, uint32_t nblk)
 {
     const uint64_t piece = nblk / f->n;
@@ -90,9 +90,9 @@ static uint64_t fold_moved(const struct fold *f, uint32_t nblk)
 /*
  * Depth: group i is `level` messages from group 0, both ways.
  *
- * Rounds: exact for a grid of all ranks. Folding adds those that an owner spends on sending up to
- * the owners before it, one after the other, and at most one more gather and two for each group in the chain,
- * in which gathers that could start early hold up what still comes up.
+ * Rounds: exact for a grid of all ranks. Folding adds the rounds in which an owner sends up to the owners before it,
+ * one after the other. It also adds at most one more gather, and two for each group in the chain, in which gathers that
+ * could start early delay pieces that still come up.
  */
 static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
 {
@@ -116,8 +116,8 @@ static struct plait_claim decompose_claim(struct grid g, uint32_t nrank)
 #define DIRECT 0x80000000u /* in shape->param: exchange directly inside this dimension */
 
 /*
- * Without parameters: a node's ranks by nodes, directly inside a node, where all nodes are equal; else of all X with Y
- * = p / X rounded down, the one of fewest rounds, the squarest of these.
+ * Default grid, without parameters. If all nodes are equal: ranks of a node by nodes, directly inside a node. Else,
+ * among all X with Y = p / X rounded down, the one of fewest rounds, and of these the squarest.
  */
 static struct grid torus_grid(const struct plait_shape *s)
 {
@@ -144,7 +144,7 @@ static struct grid torus_grid(const struct plait_shape *s)
     return g;
 }
 
-/* "4x8", "2x2x3"; a 'd' behind a size exchanges directly inside that dimension instead of round a ring. */
+/* "4x8", "2x2x3"; a 'd' after a size means direct exchange inside that dimension instead of a ring. */
 static bool torus_parse(const struct plait_alg *self, const char *text, struct plait_shape *s)
 {
     (void)self;
@@ -172,7 +172,7 @@ static bool torus_applies(const struct plait_alg *self, const struct plait_shape
     return s->nrank >= 1 && (s->nparam == 0 || 2 * size > s->nrank);
 }
 
-/* Ring: one dimension of all ranks. Halving-doubling: as many dimensions of 2 as fit. Torus: its parameters say. */
+/* Ring: one dimension of all ranks. Halving-doubling: as many dimensions of 2 as fit. Torus: the parameters. */
 static struct grid grid_of(const struct plait_alg *self, const struct plait_shape *s)
 {
     const uint32_t *each = self->preset;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Direct exchange, for small vectors and for ranks that can read each other's memory: every block goes straight from
- * where it is to where it is wanted, one message deep. Among any group of ranks, and as collectives; the all-reduces
- * made of it are in shots.c.
+ * its source to its destination, one message deep. Here it works among any group of ranks, and as collectives; the
+ * all-reduces made of it are in shots.c.
  *
- * Sources are combined in the canonical order and only single contributions and results travel. Sends start at the
- * next rank to spread the load.
+ * Sources are reduced in the canonical order; only single contributions and results travel. Sends start at the next
+ * rank to spread the load.
  */
 #include "algorithms.h"
 #include "emit.h"
@@ -15,7 +15,7 @@ struct plait_span receive_slot(const struct job *j, uint32_t first, uint32_t i)
     return plait_tmp(first + (i < j->me ? i : i - 1) * j->range.nblk);
 }
 
-/* Combine members from .. from+n-1. */
+/* Reduce members from .. from+n-1. */
 static struct plait_span combine_part(struct plait_builder *b, const struct job *j, uint32_t first, uint32_t from,
                                       uint32_t n, const struct plait_span *to)
 {
@@ -175,7 +175,7 @@ static void all_to_all(const struct plait_alg *self, struct plait_builder *b, co
     plait_emit_copy(b, plait_out(me), plait_in(me), me * n + me, 1);
 }
 
-/* What the root of a rooted collective moves, and what each other rank does. */
+/* Traffic of a rooted collective: of the root, and of each other rank. */
 static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
 {
     const uint64_t n = s->nrank - 1;

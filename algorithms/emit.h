@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What emitters share: groups of ranks, ranges of blocks, and the moves that families build on. A
- * helper works for any group and any range, so that an algorithm over nodes is a few calls.
+ * Shared by emitters: groups of ranks, ranges of blocks, and the moves that families build on. A helper works for any
+ * group and any range, so that an algorithm over nodes is a few calls.
  */
 #ifndef PLAIT_ALGORITHMS_EMIT_H
 #define PLAIT_ALGORITHMS_EMIT_H
@@ -18,15 +18,15 @@ struct range { /* of blocks */
     uint32_t blk, nblk;
 };
 
-/* One collective among a group, as one member sees it. Results are in OUT. Blocks of a rank lie in slots in a row. */
+/* One collective among a group, as one member sees it. Results are in OUT. A rank's blocks lie in consecutive slots. */
 struct job {
     struct group group;
     uint32_t me; /* position in the group, not a rank */
     struct range range;
-    enum plait_buf src; /* holds this rank's own contribution: IN, or OUT once something was combined */
+    enum plait_buf src; /* holds this rank's own contribution: IN, or OUT after the first reduction */
     /*
-     * TMP slots that partial results pass through in turn. Two are enough. EVERY_SLOT reuses none: then
-     * nothing waits but for data, and the depth can be told even if members start at different depths.
+     * TMP slots that partial results use in turn. Two are enough. EVERY_SLOT reuses none: then only data dependencies
+     * remain, and the depth is known even if members start at different depths.
      */
     uint32_t window;
     uint32_t in0, out0; /* the blocks in slot 0 of IN and OUT */
@@ -114,24 +114,24 @@ static inline bool any_count(const struct plait_alg *self, const struct plait_sh
     return s->nrank >= 1;
 }
 
-/* Combine member by member, part by part: part i of the range ends in OUT of member i. */
+/* Reduce member by member, part by part: part i of the range ends in OUT of member i. */
 void ring_reduce_scatter(struct plait_builder *b, const struct job *j);
 void direct_reduce_scatter(struct plait_builder *b, const struct job *j);
 
-/* Part i of the range, which is member i's own, to everyone. */
+/* Part i of the range, which is member i's own, to all members. */
 void ring_all_gather(struct plait_builder *b, const struct job *j);
 void direct_all_gather(struct plait_builder *b, const struct job *j);
 
 /*
- * The canonical combination of the members' contributions as REDUCE steps, E(n) = E(m) + E(n-m). The
- * member's own lies in src; that of member i in receive_slot(j, first, i), which one RECV filled, of the n-1
- * times nblk TMP slots from `first` on. Each slot is written once and read once, so that an engine can run the
- * whole tree as one pass over n sources. The result goes to *to, or with NULL to fresh TMP slots; returns where it is.
+ * The canonical reduction of the members' contributions as REDUCE steps, E(n) = E(m) + E(n-m). The member's own
+ * contribution lies in src. That of member i lies in receive_slot(j, first, i), filled by one RECV; these are n-1 times
+ * nblk TMP slots from `first` on. Each slot is written once and read once, so that an engine can run the whole tree as
+ * one n-source reduction. The result goes to *to, or with NULL to new TMP slots; returns its place.
  */
 struct plait_span combine(struct plait_builder *b, const struct job *j, uint32_t first, const struct plait_span *to);
 struct plait_span receive_slot(const struct job *j, uint32_t first, uint32_t i);
 
-/* Everyone with the root: reduce the range to it in the canonical order, broadcast what it has. */
+/* All members with the root: reduce the range to the root in the canonical order, broadcast the root's range. */
 void direct_reduce(struct plait_builder *b, const struct job *j, uint32_t root);
 void direct_broadcast(struct plait_builder *b, const struct job *j, uint32_t root);
 
@@ -140,16 +140,16 @@ void binomial_reduce(struct plait_builder *b, const struct job *j);
 void binomial_broadcast(struct plait_builder *b, const struct job *j);
 
 /*
- * What a family of algorithms does on any group of ranks, for use inside others. `s` is a shape of the
- * group's size; the job's range holds a multiple of claim(s).nblk blocks.
+ * A family of algorithms on any group of ranks, for use inside others. `s` is a shape of the group's size; the job's
+ * range holds a multiple of claim(s).nblk blocks.
  */
 struct family {
     void (*emit)(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
                  const struct job *j);
     uint64_t (*moved)(const struct plait_alg *self, const struct plait_shape *s, uint32_t me); /* blocks, each way */
     /*
-     * Messages on the longest path for block `piece` of claim(s).nblk from member `from`'s contribution to member
-     * `to`'s result, with EVERY_SLOT; and the blocks that its first and its last message carry.
+     * The longest path for block `piece` of claim(s).nblk, with EVERY_SLOT: messages from member `from`'s contribution
+     * to member `to`'s result; and the blocks of its first and its last message.
      */
     uint64_t (*path)(const struct plait_alg *self, const struct plait_shape *s, uint32_t from, uint32_t to,
                      uint32_t piece, struct range *first, struct range *last);
@@ -157,7 +157,7 @@ struct family {
 
 extern const struct family grid_family, forest_family, direct_family;
 
-/* Cut what the collective moves into blocks: the job of all ranks of the comm. */
+/* Cut the collective's data into blocks; returns the job of all ranks of the comm. */
 static inline struct job whole_comm(struct plait_builder *b, const struct plait_shape *s, uint32_t me, uint32_t nblk)
 {
     const struct plait_geometry g = plait_geometry_of(s->coll, s->nrank, s->root, me, nblk);
@@ -173,7 +173,7 @@ static inline struct job whole_comm(struct plait_builder *b, const struct plait_
                          .sums_in_tmp = g.out.nslot < nblk };
 }
 
-/* This rank's own part of a result is what it has. */
+/* This rank's own part of a result is a copy of its contribution. */
 static inline void keep(struct plait_builder *b, const struct job *j, uint32_t blk, uint32_t nblk)
 {
     plait_emit_copy(b, out_at(j, blk), own_at(j, blk), blk, nblk);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gather and scatter along a binomial tree from the root: a rank passes on what it has for, or from, its whole subtree
- * as one message. Positions count from the root. Blocks travel through TMP as they lie: those of a subtree are
- * consecutive but for the step from the last rank to rank 0.
+ * Gather and scatter along a binomial tree from the root: a rank passes on all blocks of its subtree as one message.
+ * Positions count from the root. Blocks travel through TMP with PLAIT_AS_LIES: those of a subtree are consecutive but
+ * for the step from the last rank to rank 0.
  */
 #include "algorithms.h"
 #include "emit.h"
@@ -18,7 +18,7 @@ static uint32_t rank_at(const struct plait_shape *s, uint32_t pos)
     return (s->root + pos) % s->nrank;
 }
 
-/* One block is named, several go as they lie. */
+/* One block is named; several use PLAIT_AS_LIES. */
 static uint32_t first_block(const struct plait_shape *s, uint32_t pos, uint32_t nblk)
 {
     return nblk == 1 ? rank_at(s, pos) : PLAIT_AS_LIES;
@@ -52,7 +52,7 @@ static void give_at_root(struct plait_builder *b, const struct plait_shape *s, c
     plait_emit_send(b, to, plait_tmp(tmp), PLAIT_AS_LIES, n);
 }
 
-/* The largest subtree comes last. */
+/* The largest subtree arrives last. */
 static void gather(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     const struct job j = whole_comm(b, s, me, s->nrank);
@@ -74,7 +74,7 @@ static void gather(const struct plait_alg *self, struct plait_builder *b, const 
         plait_emit_send(b, up, plait_tmp(tmp), PLAIT_AS_LIES, n);
 }
 
-/* And leaves first. */
+/* The largest subtree leaves first. */
 static void scatter(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
     const struct job j = whole_comm(b, s, me, s->nrank);
@@ -96,7 +96,7 @@ static void scatter(const struct plait_alg *self, struct plait_builder *b, const
     plait_emit_copy(b, out_at(&j, me), pos > 0 ? plait_tmp(tmp) : own_at(&j, me), me, 1);
 }
 
-/* The root moves all blocks but its own; of the others the one with the largest subtree moves the most. */
+/* The root moves all blocks but its own. Of the others, the rank with the largest subtree moves most. */
 static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
 {
     const uint32_t n = s->nrank, half = n > 1 ? 1u << log2_floor(n - 1) : 0;

@@ -14,7 +14,7 @@ struct fold first_fold(const struct grid *g, uint32_t nrank)
     return (struct fold){ .n = g->size, .above = largest_divisor(g->size, nrank - g->size), .grid = *g };
 }
 
-/* As much of each dimension as divides what is left of the group's size. */
+/* Each dimension is cut to its greatest common divisor with the rest of the group's size. */
 struct fold next_fold(const struct fold *last, uint32_t nrank)
 {
     struct fold f = *last;
@@ -111,13 +111,13 @@ static uint64_t line_path(const struct grid *g, uint32_t from, uint32_t to)
     return n;
 }
 
-/* The part of `nblk` blocks around a piece that n equal parts make. */
+/* The part around a piece, of `nblk` blocks cut into n equal parts. */
 static struct range around(uint32_t nblk, uint32_t n, uint32_t piece)
 {
     return (struct range){ piece / (nblk / n) * (nblk / n), nblk / n };
 }
 
-/* What a member's first message about a piece carries: a part of its first dimension, else of the group before. */
+/* Blocks of a member's first message about a piece: a part of its first dimension, else of the group before. */
 static struct range first_carried(const struct fold *f, uint32_t nblk, uint32_t piece)
 {
     for (uint32_t d = 0; d < f->grid.ndim; d++)
@@ -126,7 +126,7 @@ static struct range first_carried(const struct fold *f, uint32_t nblk, uint32_t 
     return around(nblk, f->above > 0 ? 1 : f->below, piece);
 }
 
-/* And the last one to a member: a part of the first dimension in which it differs from the piece's owner. */
+/* Blocks of the last message to a member: a part of the first dimension in which it differs from the piece's owner. */
 static struct range last_carried(const struct fold *f, uint32_t nblk, uint32_t piece, uint32_t owner, uint32_t me)
 {
     uint32_t parts = 1;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hierarchy: every node reduces to its master, its lowest rank; the masters all-reduce with any of the
- * other algorithms; every master broadcasts inside its node. Nodes may differ in size and be numbered
- * in any way. Members go in rank order, masters in descending order: then what a master receives from its
- * node comes, in rank order, before what another master sends, and the rounds of Jia et al.'s ring are
- * 4(k-1) + 2(p/k-1). inside.c has what goes on in a node.
+ * Hierarchy: every node reduces to its master, its lowest rank; the masters all-reduce with any of the other
+ * algorithms; every master broadcasts inside its node. Nodes may differ in size and have any numbers. Members go in
+ * rank order, masters in descending order. Then a master receives its node's data, in rank order, before the data of
+ * another master, and the rounds of Jia et al.'s ring are 4(k-1) + 2(p/k-1). inside.c has the phases inside a node.
  */
 #include "algorithms.h"
 #include "emit.h"
@@ -15,14 +14,14 @@
 #include <string.h>
 
 #define MAX_NODES  4096 /* nodes, and ranks of a node */
-#define MAX_BLOCKS 4096 /* no more for the sake of equal parts */
+#define MAX_BLOCKS 4096 /* limit for the search for equal parts */
 
 struct nodes {
     uint32_t n, largest, smallest;
     uint32_t *master, *size; /* [ranks] by ascending master */
-    uint32_t *at;            /* [MAX_NODES] node number -> place in these, plus 1 */
-    uint32_t *list;          /* [ranks] for one node's */
-    uint32_t *memory;        /* all of these: too much for a small stack */
+    uint32_t *at;            /* [MAX_NODES] node number -> index in these arrays, plus 1 */
+    uint32_t *list;          /* [ranks] members of one node */
+    uint32_t *memory;        /* the allocation of all of these: too large for a small stack */
 };
 
 static bool find_nodes(const struct plait_shape *s, struct nodes *out)
@@ -68,7 +67,7 @@ static const struct among {
 };
 #define NAMONG (sizeof amongs / sizeof *amongs)
 
-/* A shape's parameters are: which of `insides`, which of `amongs`, the latter's own. */
+/* The parameters of a shape: index in `insides`, index in `amongs`, then the latter's own parameters. */
 #define OWN_PARAM  2
 #define DESCENDING UINT32_MAX /* stride of -1 */
 
@@ -77,19 +76,19 @@ struct plan_of_nodes {
     const struct inside *in;
     const struct among *among;
     struct plait_shape masters;    /* the masters' shape */
-    struct plait_claim all_reduce; /* and what theirs costs */
+    struct plait_claim all_reduce; /* and the cost of their all-reduce */
     uint32_t nblk;
 };
 
-/* Ranks of the node whose master is at this position among the masters. */
+/* Ranks of the node whose master has this position among the masters. */
 static uint32_t size_at(const struct plan_of_nodes *p, uint32_t position)
 {
     return p->nodes.size[p->nodes.n - 1 - position];
 }
 
 /*
- * A multiple of the masters' blocks, at least one for each rank of a node, and if it can be done with few a
- * multiple of the nodes' sizes, the largest first; nodes of other sizes cut it into parts that differ by one.
+ * A multiple of the masters' blocks, at least one for each rank of a node. If few blocks suffice, also a multiple of
+ * the nodes' sizes, the largest first; nodes of other sizes get parts that differ by one block.
  */
 static uint32_t count_blocks(const struct plan_of_nodes *p)
 {
@@ -105,7 +104,7 @@ static uint32_t count_blocks(const struct plan_of_nodes *p)
     return nblk;
 }
 
-/* Afterwards, whatever it says, free(p->nodes.memory). */
+/* The caller then frees p->nodes.memory, whatever the result. */
 static bool look_up(const struct plait_shape *s, struct plan_of_nodes *p)
 {
     p->nodes.memory = NULL;
@@ -158,8 +157,8 @@ static void emit(const struct plait_alg *self, struct plait_builder *b, const st
 /* ---- Cost -------------------------------------------------------------------------------------- */
 
 /*
- * From contributions at one master's node to results at another's. Which blocks the first and the last
- * message among the masters carry decides how deep it is on their nodes' side.
+ * Depth from contributions at one master's node to results at another's. It depends on the blocks of the first and the
+ * last message among the masters, which the nodes reduce and broadcast.
  */
 static uint64_t pair_depth(const struct plan_of_nodes *p, uint32_t from, uint32_t to)
 {
@@ -176,7 +175,9 @@ static uint64_t pair_depth(const struct plan_of_nodes *p, uint32_t from, uint32_
     return deepest;
 }
 
-/* If all of the vector went the longest way: exact when nodes have one size, as they all start and end alike. */
+/*
+ * Depth if all of the vector took the longest path: exact if all nodes have one size, as they all start and end alike.
+ */
 static uint64_t depth_bound(const struct plan_of_nodes *p, uint32_t k_from, uint32_t k_to)
 {
     const struct range all = { 0, p->nblk };
@@ -208,7 +209,7 @@ static struct plait_claim claim(const struct plait_alg *self, const struct plait
     struct plait_claim c = { .nblk = p.nblk, .depth = whole_depth(&p) };
     const uint64_t scale = p.nblk / p.all_reduce.nblk;
 
-    /* A master that starts early can hold up what others still gather or already scatter. */
+    /* A master that starts early can delay blocks that others still gather or already scatter. */
     const bool together = p.nodes.largest == p.nodes.smallest && (!p.in->splits || p.among->alg == &plait_alg_ring);
     c.rounds = 2 * p.in->cost(p.nodes.largest, p.nblk).rounds + (together ? 1 : 2) * p.all_reduce.rounds;
     for (uint32_t i = 0; i < p.nodes.n; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tree     a binomial tree
- * jia      ring reduce-scatter and gather to the master, then scatter and ring all-gather back, in which the
- *          master, who has everything, only sends
- * direct   the master takes every vector and combines them at once
+ * jia      ring reduce-scatter and gather to the master, then scatter and ring all-gather back; the master has
+ *          everything, so it only sends in the last ring
+ * direct   the master receives every vector and reduces them in one step
  */
 #include "inside.h"
 
@@ -57,8 +57,8 @@ static void jia_broadcast(struct plait_builder *b, const struct job *j)
 }
 
 /*
- * Sent: in ring, gather and scatter all but part 0; in the ring back all but the next member's. Received: in
- * ring and gather all but its own and the last member's.
+ * Sent: in ring, gather and scatter all parts but part 0; in the ring back all but the next member's. Received: in ring
+ * and gather all but its own and the last member's.
  */
 static struct inside_cost jia_cost(uint32_t k, uint32_t nblk)
 {
@@ -72,19 +72,19 @@ static struct inside_cost jia_cost(uint32_t k, uint32_t nblk)
     return c;
 }
 
-/* The part of k that a block is in. */
+/* The part, of k, that holds a block. */
 static uint32_t part_of(uint32_t k, uint32_t nblk, uint32_t blk)
 {
     return (uint32_t)((((uint64_t)blk + 1) * k - 1) / nblk);
 }
 
-/* Part 0 is reduced where it stays; the others come with one message more. */
+/* Part 0 is reduced at the master; the other parts need one message more. */
 static uint64_t jia_up(uint32_t k, uint32_t nblk, struct range r)
 {
     return k == 1 ? 0 : k - (part_of(k, nblk, r.blk + r.nblk - 1) == 0);
 }
 
-/* Part i goes from its member to the last, and from the master to the member before. */
+/* Part i goes from member i on to the last member, and from the master on to member i-1. */
 static uint64_t jia_down(uint32_t k, uint32_t nblk, struct range r)
 {
     const uint64_t first = part_of(k, nblk, r.blk), last = part_of(k, nblk, r.blk + r.nblk - 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside a node: ways to reduce to its master, member 0, and to broadcast from there; for hierarchies. */
+/* Inside a node: forms of reducing to its master, member 0, and of broadcasting from there; for hierarchies. */
 #ifndef PLAIT_ALGORITHMS_INSIDE_H
 #define PLAIT_ALGORITHMS_INSIDE_H
 
@@ -15,10 +15,10 @@ struct inside {
     bool splits; /* works on parts of the vector, one for each rank of the node */
     void (*reduce)(struct plait_builder *b, const struct job *j);
     void (*broadcast)(struct plait_builder *b, const struct job *j);
-    /* Of a node of k ranks and a vector of `nblk` blocks. */
+    /* For a node of k ranks and a vector of `nblk` blocks. */
     struct inside_cost (*cost)(uint32_t k, uint32_t nblk);
     uint64_t (*up)(uint32_t k, uint32_t nblk, struct range r);   /* depth of these blocks at the master */
-    uint64_t (*down)(uint32_t k, uint32_t nblk, struct range r); /* and from there at the last member */
+    uint64_t (*down)(uint32_t k, uint32_t nblk, struct range r); /* depth from there to the last member */
 };
 
 #define NINSIDE 3

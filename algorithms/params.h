@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading the text behind an algorithm's name, piece by piece: each function takes one from the front of
- * *text, or leaves *text alone and returns false.
+ * Parsing the text after an algorithm's name, piece by piece. Each function takes one piece from the front of *text, or
+ * leaves *text alone and returns false.
  */
 #ifndef PLAIT_ALGORITHMS_PARAMS_H
 #define PLAIT_ALGORITHMS_PARAMS_H
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Exactly these characters. */
+/* Exactly this text. */
 static inline bool take(const char **text, const char *what)
 {
     const size_t n = strlen(what);
@@ -20,7 +20,7 @@ static inline bool take(const char **text, const char *what)
     return found;
 }
 
-/* This word, and the ':' behind it if more follows. */
+/* This word, and the ':' after it if more follows. */
 static inline bool take_word(const char **text, const char *word)
 {
     const char *rest = *text;

@@ -6,7 +6,7 @@
 #include "algorithms.h"
 #include "emit.h"
 
-/* Every step hands the part that was just combined to the next member; after n-1 steps part i is whole at member i. */
+/* Every step passes the part that was just reduced to the next member; after n-1 steps member i has all of part i. */
 void ring_reduce_scatter(struct plait_builder *b, const struct job *j)
 {
     const uint32_t n = j->group.n, window = least(j->window, n - 1);

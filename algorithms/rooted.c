@@ -2,10 +2,11 @@
 /*
  * Broadcast and reduce along trees (tree.h), for any root.
  *
- * binomial   broadcast: positions count from the root. reduce: the canonical expression, of which the root combines
- *            every half that it is in, so that the order is canonical for every root and nothing is sent on
- * others     one block and one tree for each colour, over all ranks but the root, which is above all of them: so it
- *            moves the vector once, and every other rank is inner in one colour at most
+ * binomial   broadcast: positions count from the root. reduce: the canonical expression; the root itself combines every
+ *            half that contains it. So the order is canonical for every root, and no final message to the root is
+ *            needed
+ * others     one block and one tree for each colour, over all ranks but the root, which is above all trees: the root
+ *            moves the vector once, and every other rank is an inner position in one colour at most
  */
 #include "algorithms.h"
 #include "params.h"
@@ -49,8 +50,9 @@ static void emit(const struct plait_alg *self, struct plait_builder *b, const st
         keep(b, &all, 0, f.colours);
 }
 
-/* Children of the rank that has the most in the canonical reduction to `root`: the root, or rank 0 if it has half of
- * all. */
+/*
+ * Most children of a rank in the canonical reduction to `root`: those of the root, or of rank 0 if it has half of all.
+ */
 static uint32_t most_children(uint32_t n, uint32_t root)
 {
     const struct tree t = { .n = n, .top = root };
@@ -58,8 +60,8 @@ static uint32_t most_children(uint32_t n, uint32_t root)
 }
 
 /*
- * Binomial: a reduction to a root in the first, larger half takes as long as one to rank 0, else one message more
- * when the halves differ.
+ * Binomial: a reduction to a root in the first, larger half takes as long as one to rank 0; to another root it takes
+ * one message more when the halves differ.
  */
 static struct plait_claim binomial_claim(const struct plait_shape *s)
 {
@@ -75,7 +77,7 @@ static struct plait_claim binomial_claim(const struct plait_shape *s)
                                  .rounds_exact = true };
 }
 
-/* Rounds: as in trees.c, and what the root moves. */
+/* Rounds: as in trees.c, plus the blocks that the root moves. */
 static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
 {
     const struct forest f = forest_of(self, s);

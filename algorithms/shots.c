@@ -2,17 +2,17 @@
 /*
  * All-reduce by direct exchange, for small vectors and for ranks that can read each other's memory.
  *
- * one-shot   everyone sends its vector to everyone; everyone combines all of them
- * two-shot   everyone sends block j to owner j, who combines it and sends the result to everyone
+ * one-shot   every rank sends its vector to all; every rank reduces all of them
+ * two-shot   every rank sends block j to owner j, which reduces it and sends the result to all
  *
- * The bits do not depend on which of the two runs.
+ * The bits do not depend on the form.
  */
 #include "algorithms.h"
 #include "emit.h"
 
 /*
- * When the others read this rank's contribution from OUT, the result waits in TMP until they have: a
- * REDUCE straight into OUT would not let reading them and being read go on at the same time.
+ * If the others read this rank's contribution from OUT, the result stays in TMP until they have read it. A REDUCE
+ * straight into OUT would serialise reading and being read.
  */
 static void one_shot(struct plait_builder *b, const struct plait_shape *s, const struct job *j)
 {
@@ -48,7 +48,7 @@ static uint32_t shots(const struct plait_alg *self)
     return *(const uint32_t *)self->preset;
 }
 
-/* A shot is one message to everyone. */
+/* A shot is one message to every other member. */
 static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
 {
     const uint64_t m = shots(self) * ((uint64_t)s->nrank - 1);
@@ -80,7 +80,7 @@ static uint64_t moved(const struct plait_alg *self, const struct plait_shape *s,
     return claim(self, s).sent;
 }
 
-/* In one shot a member's own result waits until the others have read its contribution. */
+/* With one shot a member's own result waits until the others have read its contribution. */
 static uint64_t path(const struct plait_alg *self, const struct plait_shape *s, uint32_t from, uint32_t to,
                      uint32_t piece, struct range *first, struct range *last)
 {

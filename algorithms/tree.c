@@ -4,8 +4,8 @@
 /* ---- Shapes ------------------------------------------------------------------------------------ */
 
 /*
- * What `pos` does in a binomial tree, from the whole down to it alone: each time two halves are put together, the one
- * who combines them takes the other half's value from the one who has it.
+ * The role of `pos` in a binomial tree, from the whole range down to `pos` alone. Where two halves are joined, the
+ * position that combines them receives the other half's value from the position that has it.
  */
 struct kin {
     uint32_t parent, nchild, child[32];
@@ -52,7 +52,7 @@ static uint32_t first_child(const struct tree *t, uint32_t pos)
     return 1 + pos * t->fan + least(pos, t->extra);
 }
 
-/* A binomial tree's child with the fewest below it first. */
+/* A binomial tree's children: the child with the fewest positions below it first. */
 static uint32_t child(const struct tree *t, uint32_t pos, uint32_t i)
 {
     if (t->fan > 0)
@@ -81,7 +81,7 @@ uint32_t tree_depth(const struct tree *t, uint32_t pos)
 
 /* ---- Members ----------------------------------------------------------------------------------- */
 
-/* With a top apart, the others count from the one after it. */
+/* With `apart`, the other members count from the one after top. */
 uint32_t tree_position(const struct tree *t, uint32_t me)
 {
     const uint32_t other = t->apart ? (me + t->n - t->top) % (t->n + 1) : me;
@@ -119,7 +119,7 @@ static uint32_t parent_of(const struct tree *t, uint32_t me)
 
 /* ---- Moves ------------------------------------------------------------------------------------- */
 
-/* A binomial tree's children come one after the other, so that few TMP slots serve them all. */
+/* Serve a binomial tree's children one after the other, so that few TMP slots suffice. */
 void reduce_up(struct plait_builder *b, const struct tree *t, const struct job *j)
 {
     const struct range r = j->range;
@@ -140,7 +140,7 @@ void reduce_up(struct plait_builder *b, const struct tree *t, const struct job *
         plait_emit_send(b, member(&j->group, up), held, r.blk, r.nblk);
 }
 
-/* The last child first: in a binomial tree it has the most below it. */
+/* The last child first: in a binomial tree it has the most positions below it. */
 void broadcast_down(struct plait_builder *b, const struct tree *t, const struct job *j)
 {
     const struct range r = j->range;
@@ -190,9 +190,9 @@ struct tree tree_of(const struct forest *f, uint32_t colour)
 }
 
 /*
- * A member passes one block up in every colour but those it is the root of, and gets one from each child. Member m
- * is at position m mod inner of colour m / inner and, while colours overlap, so is N + m: those are the
- * members that are inner twice. Among the others a root or the position after it has the most children.
+ * A member passes one block up in every colour in which it is not the root, and receives one from each child. Member m
+ * is at position m mod inner of colour m / inner. If colours overlap, member m is also at the position of N + m: these
+ * members are inner twice. Among the others, a root or the position after it has the most children.
  */
 uint64_t forest_most(const struct forest *f, bool both)
 {

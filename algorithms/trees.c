@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce along trees (tree.h): the vector is cut into one block for each colour; a colour reduces its block up its
- * own tree and broadcasts it down again. Pipelining comes from the slices of whoever runs the plan.
+ * All-reduce along trees (tree.h): the vector is cut into one block for each colour. Each colour reduces its block up
+ * its own tree and broadcasts it down again. Pipelining comes from the engine's slices.
  */
 #include "algorithms.h"
 #include "params.h"
 #include "tree.h"
 
-/* A preset is the fan-out k, 0 for a binomial tree; parameters may replace it. */
+/* A preset is the fan-out k, 0 for a binomial tree; a parameter overrides it. */
 static struct forest forest_of(const struct plait_alg *self, const struct plait_shape *s)
 {
     const uint32_t *preset = self->preset;
@@ -43,7 +43,7 @@ static void emit(const struct plait_alg *self, struct plait_builder *b, const st
 
 /* ---- Cost -------------------------------------------------------------------------------------- */
 
-/* Rounds: on every level an inner rank serves one child a round; other colours hold it up by what it sends in all. */
+/* Rounds: on every level an inner rank serves one child a round; other colours delay it by all their sends. */
 static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
 {
     const struct forest f = forest_of(self, s);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a device: a message of the host's says where the data lies, a flag of the device's when it is there.
+ * Device memory of ranks on one host: a host message carries the data's address, a device flag says that the data is
+ * there.
  *
- * Both ranks put what they do on a queue: the sender gives the receiver's flag "arrived" and then offers a message with
- * the address; the receiver, when it has that message, takes the flag on its own queue, after which it may read. Its
- * release() gives the sender's flag "read" and releases the message; the sender takes that flag when it sees that. So
- * "sent" and "arrived" mean here: from this place of the queue on.
+ * Both ranks put operations on a queue. The sender gives the receiver's flag "arrived", then offers a message with the
+ * address. The receiver gets that message and takes the flag on its own queue; later operations of that queue may read.
+ * release() gives the sender's flag "read" and releases the message; the sender sees the release and takes that flag.
+ * So "sent" and "arrived" mean here: from this place of the queue on.
  *
- * Addresses of another process are mapped through a handle of their allocation, which the sender shows in its arena,
- * and stay mapped (lib/device/device_maps.h).
+ * Addresses of another process are mapped through a handle of their allocation, which the sender shows in its arena.
+ * The mappings are kept (lib/device/device_maps.h).
  */
 #include "../lib/device/device_comm.h"
 #include "../lib/device/device_maps.h"
@@ -17,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_MAPPED 64 /* that no graph uses */
+#define MOST_MAPPED 64 /* mappings that no graph uses */
 
 enum { OFFERED, COME }; /* messages to the peer, and from it */
 
 struct held { /* a share of an allocation of the peer's process */
     struct plait_mapped *mapped;
-    bool captured; /* a graph has its address */
+    bool captured; /* a graph uses the address */
 };
 
 extern const struct plait_transport plait_transport_device;
@@ -36,19 +37,19 @@ struct device_link {
     struct plait_link *inner;               /* NULL: the peer has not used its device yet */
     const struct plait_device_shown *shown; /* the peer's */
     bool one_process;
-    uint64_t flags; /* the peer's, as they are here */
+    uint64_t flags; /* the peer's, at their address in this process */
     struct plait_mapped *flags_mapped;
-    bool unread[PLAIT_WINDOW];      /* offered, and the queue does not wait yet until it was read */
-    bool captured[2][PLAIT_WINDOW]; /* what was offered, and what has come: it goes into a graph */
-    struct held *held;              /* [nheld], of room */
+    bool unread[PLAIT_WINDOW];      /* offered; the queue does not wait yet for the receiver's read */
+    bool captured[2][PLAIT_WINDOW]; /* [OFFERED, COME]: the message goes into a graph */
+    struct held *held;              /* [nheld], of `room` */
     uint32_t nheld, room;
 };
 
-struct letter { /* the message */
+struct letter { /* the content of the message */
     uint64_t address, bytes;
-    uint64_t lent;     /* number of the allocation; 0: the address is good here */
+    uint64_t lent;     /* number of the allocation; 0: the address is valid here */
     uint64_t base;     /* of the allocation */
-    uint64_t captured; /* 1: the sender's is part of a graph */
+    uint64_t captured; /* 1: the sender's operation is part of a graph */
 };
 _Static_assert(sizeof(struct letter) <= PLAIT_MAILBOX_DATA, "travels in a line");
 
@@ -86,7 +87,7 @@ static void device_disconnect(struct plait_link *link)
     free(l);
 }
 
-/* What is on the comm's queues has happened. Of what goes into a graph nothing has begun. */
+/* Wait until the operations on the comm's queues have completed. Operations of a capture have not begun. */
 static void settle(const struct device_link *l)
 {
     struct plait_queue *queue = plait_device_here(l->comm);
@@ -127,9 +128,9 @@ static void drop(struct device_link *l, bool (*which)(const struct held *))
 }
 
 /*
- * For one more. What the peer's process has freed goes, and all that no graph uses when that is much, at once: it is
- * not worth knowing which is the oldest. What goes into a graph stays until the comm is left, as nobody says when it
- * goes.
+ * Make room for one more mapping. Mappings whose memory the peer's process has freed go first. If MOST_MAPPED or more
+ * are used by no graph, all of these go at once: finding the oldest one is not worth the effort. A graph's mappings
+ * stay until the comm is left, as nobody tells when the graph is destroyed.
  */
 static bool make_room(struct device_link *l)
 {
@@ -156,7 +157,7 @@ static void note_unmapped(const struct device_link *l, const char *why)
     plait_device_note(l->comm, why);
 }
 
-/* What the peer has shown under this number, unless something else has taken its place. */
+/* Read the allocation that the peer has shown under this number, unless another one has taken its place. */
 static const char *read_lent(const struct device_link *l, uint64_t number, struct plait_lent *out)
 {
     const struct plait_lent *lent = &l->shown->lent[number % PLAIT_NLENT];
@@ -174,7 +175,7 @@ static const char *read_lent(const struct device_link *l, uint64_t number, struc
            "the other";
 }
 
-/* NULL, and a note: it cannot be mapped. */
+/* NULL: the allocation cannot be mapped, which is noted. */
 static struct plait_mapped *share(const struct device_link *l, const struct plait_lent *lent)
 {
     const struct plait_device_comm *d = l->comm->device;
@@ -188,7 +189,7 @@ static struct plait_mapped *share(const struct device_link *l, const struct plai
     return m;
 }
 
-/* Where the peer's allocation is here; NULL, and a note. */
+/* The address of the peer's allocation in this process; NULL: an error, which is noted. */
 static char *map(struct device_link *l, uint64_t number)
 {
     const bool captures = l->comm->device->capture != 0;
@@ -212,7 +213,7 @@ static char *map(struct device_link *l, uint64_t number)
     return new->at;
 }
 
-/* Where the peer's flags are, once it has some. */
+/* Find the peer's flags, once the peer has some. */
 static bool find_flags(struct device_link *l)
 {
     const struct plait_device_comm *d = l->comm->device;
@@ -234,7 +235,8 @@ static bool has_left(const struct device_link *l)
 }
 
 /*
- * One that leaves a failed comm is quiet first, and then waits for those whose device it sees: for this rank, or not.
+ * A rank that leaves a failed comm first sets `quiet`, then waits for the ranks whose device state it sees. So this
+ * rank shows its state before it reads the peer's `quiet`.
  */
 static bool is_there(struct device_link *l)
 {
@@ -264,7 +266,10 @@ static bool device_ready(const struct plait_link *link, uint32_t number)
            l->inner->transport->ready(l->inner, number);
 }
 
-/* Is the peer's flag there to be given? What is counted it waits for, or it does not free its flags. */
+/*
+ * May this rank give the peer's flag? The flag is counted first: a peer that leaves waits for counted flags before it
+ * frees its flags.
+ */
 static bool may_give(const struct device_link *l)
 {
     const struct plait_device_comm *d = l->comm->device;
@@ -280,7 +285,7 @@ static bool may_give(const struct device_link *l)
     return plait_device_works(l->comm);
 }
 
-/* ARRIVED of what this rank has offered, READ of what has come to it. */
+/* Give ARRIVED for a message that this rank has offered, READ for one that it has received. */
 static void give(struct device_link *l, enum plait_flag which, uint32_t number)
 {
     const bool captured = l->captured[which == PLAIT_FLAG_READ ? COME : OFFERED][number % PLAIT_WINDOW];
@@ -291,7 +296,7 @@ static void give(struct device_link *l, enum plait_flag which, uint32_t number)
         plait_device_note(l->comm, l->comm->device->plugin->give(queue, flag));
 }
 
-/* ARRIVED of what has come to this rank, READ of what it has offered. */
+/* Take ARRIVED for a message that this rank receives, READ for one that it has offered. */
 static void take(struct device_link *l, enum plait_flag which, uint32_t number)
 {
     const struct plait_device_comm *d = l->comm->device;
@@ -319,7 +324,7 @@ static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fing
     plait_device_note(l->comm, why);
     l->captured[OFFERED][number % PLAIT_WINDOW] = captures;
     give(l, PLAIT_FLAG_ARRIVED, number);
-    if (!plait_device_works(l->comm)) /* the peer must not wait for what was not given */
+    if (!plait_device_works(l->comm)) /* the peer must not wait for a flag that was not given */
         return false;
     l->inner->transport->offer(l->inner, number, fingerprint, note, &letter, sizeof letter, true);
     l->unread[number % PLAIT_WINDOW] = true;
@@ -373,7 +378,7 @@ static const void *device_arrived(struct plait_link *link, uint32_t number, uint
     }
     if (!wrong)
         take(l, PLAIT_FLAG_ARRIVED, number);
-    return data != NULL ? data : (const void *)letter; /* an empty one has an address too */
+    return data != NULL ? data : (const void *)letter; /* an empty message has an address too */
 }
 
 static void device_release(struct plait_link *link, uint32_t number)

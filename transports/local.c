@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The oracle is written to be obviously right, not fast: partners and successors are searched for, and
- * every field is looked at before it is used, so that it may be given wrong plans.
+ * The oracle is written to be obviously right, not fast. It searches for partners and successors. It checks every field
+ * before use, so that tests may give it wrong plans.
  */
 #include "local.h"
 
@@ -20,7 +20,7 @@ struct rank {
     unsigned char *in, *out, *tmp;
 };
 
-struct event { /* a step that can be done; of a message, the SEND */
+struct event { /* a step that can run; for a message, the SEND */
     uint32_t rank, step;
 };
 
@@ -47,7 +47,7 @@ static bool equal_blocks(const struct local *l)
     return l->ranks[0].geometry.kind != PLAIT_KIND_VECTOR;
 }
 
-/* Where block `blk` of a vector, or slot `blk` of blocks of one size, starts. */
+/* Where block `blk` of a vector starts; with blocks of equal size, where slot `blk` starts. */
 static size_t start_of(const struct local *l, uint32_t blk)
 {
     return equal_blocks(l) ? blk * l->job->count : plait_block_start(l->job->count, l->ranks[0].plan->nblk, blk);
@@ -127,7 +127,7 @@ static void find_partner(struct local *l, uint32_t rank, uint32_t i)
         l->job->plans[s->peer], s->verb == PLAIT_STEP_SEND ? PLAIT_STEP_RECV : PLAIT_STEP_SEND, rank, s->lane, k);
 }
 
-/* Memory for one rank. TMP starts as garbage, so that reading it too early shows. */
+/* Allocate one rank's memory. TMP starts as garbage, so that a read before the first write shows. */
 static bool init_rank(struct local *l, uint32_t r)
 {
     struct rank *rank = &l->ranks[r];
@@ -146,7 +146,7 @@ static bool init_rank(struct local *l, uint32_t r)
     return true;
 }
 
-/* A step whose dependencies are done is ready; a message when both its ends are. */
+/* A step is ready when its dependencies are done; a message when both its ends are ready. */
 static void make_ready(struct local *l, uint32_t rank, uint32_t i)
 {
     const struct rank *r = &l->ranks[rank];
@@ -238,7 +238,7 @@ static enum plait_status run(struct local *l)
     for (uint32_t r = 0; r < l->job->nrank; r++)
         for (uint32_t i = 0; i < l->ranks[r].plan->nstep; i++)
             if (l->ranks[r].pending[i] == 0 && l->ranks[r].plan->step[i].verb != PLAIT_STEP_RECV)
-                make_ready(l, r, i); /* messages once, from their SEND */
+                make_ready(l, r, i); /* each message once, from its SEND */
     while (l->nready > 0 && l->status == PLAIT_OK) {
         const uint32_t i = random_below(l, l->nready);
         const struct event e = l->ready[i];

@@ -13,7 +13,7 @@
 struct plait_local_job {
     const struct plait_plan *const *plans; /* [nrank] */
     uint32_t nrank;
-    size_t count; /* elements of the vector; where blocks all have one size, of a block */
+    size_t count; /* elements of the vector, or of one block where all blocks have the same size */
     size_t size;  /* bytes of an element */
     /* dst[i] = x[i] op y[i]; dst may equal x or y. */
     void (*combine)(void *dst, const void *x, const void *y, size_t count, void *arg);
@@ -24,8 +24,8 @@ struct plait_local_job {
 };
 
 /*
- * Run to the end. PLAIT_ERR_PLAN when no step is ready before all are done, or a message has other
- * blocks than its receive (plait_last_error() says where); PLAIT_ERR_NOMEM.
+ * Run to the end. PLAIT_ERR_PLAN: no step is ready before all are done, or a message has other blocks than its receive
+ * (plait_last_error() says where). PLAIT_ERR_NOMEM.
  */
 enum plait_status plait_local_run(const struct plait_local_job *job);
 

@@ -2,19 +2,19 @@
 /*
  * Links over a network (lib/plugin/net.h): numbered messages that may arrive in any order.
  *
- * Message `number` of a link has slot `number % PLAIT_WINDOW` at both ends. A slot is used again when the receiver
- * has released what was in it, so that no more than a window is ever on the way or held. The receiver tells what it
- * has released in every header that goes the other way: a bit for each slot, which changes with each release of that
- * slot, and how many releases that is in all; when none goes, in a header alone. Of such news, which may overtake
- * each other, only later counts.
+ * Message `number` of a link has slot `number % PLAIT_WINDOW` at both ends. A slot is reused after the receiver has
+ * released its message, so at most one window of messages is on the way or held. Every header in the other direction
+ * acknowledges releases: it has one bit for each slot, which flips with each release of that slot, and the total number
+ * of releases. If no message goes that way, a header alone carries the acknowledgement. Headers may overtake each
+ * other; one with an older total is ignored.
  *
- * Small data lies in the network's memory until release(). Large data stays with its sender until the receiver asks
- * for the message: it is then fetched into the receiver's landing, or, where it is read in place, into memory of the
- * port, which is kept for the next. A message with another fingerprint or size is not fetched.
+ * Small data lies in the network's memory until release(). Large data stays with the sender until the receiver asks for
+ * the message (rendezvous). The receiver then fetches it into its landing, or, to read it in place, into a buffer of
+ * the port, which keeps the buffer for later messages. A message with another fingerprint or size is not fetched.
  *
- * A message may come before its link is connected here: the first that comes from a rank makes the link's state. The
- * window bounds what waits. What is not for this comm and rank, or beyond the window, is dropped; the former is no
- * rank's of this comm and is logged, the latter breaks the link.
+ * A message may come before its link is connected here: the first message from a rank creates the link's state. The
+ * window bounds the number of waiting messages. A message for another comm or rank is dropped and logged. A message
+ * beyond the window is dropped and breaks the link.
  */
 #include "net_link.h"
 
@@ -26,8 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ACK_AFTER  (PLAIT_WINDOW / 2) /* messages released and not acknowledged */
-#define LEAST_ROOM 4096               /* bytes of a landing of the port's */
+#define ACK_AFTER  (PLAIT_WINDOW / 2) /* releases not yet acknowledged */
+#define LEAST_ROOM 4096               /* bytes of the smallest landing buffer of a port */
 
 static struct net_link *net(const struct plait_link *link)
 {
@@ -113,13 +113,13 @@ static struct net_link *link_of(struct plait_port *port, uint32_t peer, enum pla
     l->peer = peer;
     l->channel = channel;
     for (uint32_t i = 0; i < PLAIT_WINDOW; i++) {
-        l->out[i].header.number = i - PLAIT_WINDOW; /* as if a window had been sent and released */
+        l->out[i].header.number = i - PLAIT_WINDOW; /* as if one window had been sent and released */
         l->in[i].number = i;
     }
     return l;
 }
 
-/* Describing takes its time: the first of a port is enough to see whether a device is missing. */
+/* Describing takes time. The first connection of a port is enough to see whether a network device is missing. */
 static void look_at_way(struct plait_port *port, uint32_t peer)
 {
     char ways[256];
@@ -131,7 +131,7 @@ static void look_at_way(struct plait_port *port, uint32_t peer)
     plait_warn_of_device(ways);
 }
 
-/* Endpoints are made at the first use; who cannot be reached stays so. */
+/* Endpoints are made at the first use. A rank that cannot be reached stays unreachable. */
 static bool is_connected(struct net_link *l)
 {
     struct way *w = way_of(l);
@@ -148,7 +148,7 @@ static bool is_connected(struct net_link *l)
     return w->endpoint != NULL;
 }
 
-/* Both ends connect at once, as the network may need both to get through. */
+/* Both ends connect at once: the network may need both ends to make progress. */
 static struct plait_link *net_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
 {
     struct net_link *l;
@@ -162,7 +162,7 @@ static struct plait_link *net_connect(struct plait_comm *comm, uint32_t peer, en
     return &l->link;
 }
 
-/* The port has them, and what is on the way. */
+/* The port owns the links and the messages on the way. */
 static void net_disconnect(struct plait_link *link)
 {
     (void)link;
@@ -219,10 +219,10 @@ static bool net_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
                                                                            &o->state);
     else
         o->state = PLAIT_NET_FAILED;
-    return take && o->state != PLAIT_NET_BUSY; /* what has not gone yet needs more turns */
+    return take && o->state != PLAIT_NET_BUSY; /* a message that has not gone yet needs more turns */
 }
 
-/* One that is not the slot's last went before it. */
+/* A message older than the slot's last one has been sent: the slot was free for the last one. */
 static bool net_sent(const struct plait_link *link, uint32_t number)
 {
     const struct outgoing *o = &net(link)->out[number % PLAIT_WINDOW];
@@ -231,7 +231,7 @@ static bool net_sent(const struct plait_link *link, uint32_t number)
     return later > 0 || (later == 0 && o->state != PLAIT_NET_BUSY);
 }
 
-/* ---- Landings of the port's ------------------------------------------------------------------------------ */
+/* ---- Landing buffers of the port ------------------------------------------------------------------------ */
 
 static struct room *take_room(struct plait_port *port, size_t bytes)
 {
@@ -289,7 +289,7 @@ static bool is_for(const struct plait_port *port, const struct header *h)
            h->channel < PLAIT_NCHANNEL && h->kind <= ACKNOWLEDGEMENT;
 }
 
-/* Into its slot, which is free for this number, as the sender knows. */
+/* Put a message into its slot, which the sender knows to be free for this number. */
 static bool put(struct net_link *l, const struct header *h, const struct plait_net_arrival *a)
 {
     struct incoming *in = &l->in[h->number % PLAIT_WINDOW];
@@ -327,7 +327,7 @@ void plait_net_arrive(void *context, const struct plait_net_arrival *a)
         port->plugin->release(port->net, a->held);
 }
 
-/* False: it cannot be. */
+/* False: the fetch cannot be started. */
 static bool start_fetch(struct net_link *l, struct incoming *in, void *landing)
 {
     if (landing == NULL) {
@@ -356,7 +356,7 @@ static const void *net_arrived(struct plait_link *link, uint32_t number, uint32_
         return NULL;
     if (in->bytes != *bytes) {
         *bytes = in->bytes;
-        return in; /* only its size is said */
+        return in; /* only the size is told */
     }
     if (in->stage == ASKED && !start_fetch(l, in, landing))
         return NULL;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Another transport, slowed down: what a network would do to the same messages, seen on one machine. For tests.
+ * A transport slowed down, for tests: the delays of a network on one machine.
  *
- * The receiver keeps a message back. When the inner link shows it first, it has to pass the link, after those before
- * it, which takes bytes / bandwidth, and then arrives after the latency. Once its size is known the inner link is asked
- * once: it may have had to copy the message. Time counts from when the receiver looks, so one that looks late sees it
- * later than a network would deliver it. Acknowledgements, and what ranks read of each other to find differences and
- * deaths, are as fast as ever.
+ * The receiver delays each message. When the inner link first shows a message, the message passes the simulated link
+ * behind earlier ones, which takes bytes / bandwidth. It arrives one latency later. The inner link is asked only once
+ * after the size is known, as it may have had to copy the message. Time counts from when the receiver looks, so a
+ * receiver that looks late sees the message later than on a network. Acknowledgements are not delayed, nor is what
+ * ranks read of each other to detect mismatches and deaths.
  */
 #include "paced.h"
 
@@ -21,14 +21,14 @@ struct held { /* a message that the inner link has shown */
     uint32_t number;
     const void *data;
     size_t bytes;
-    uint64_t due; /* ns */
+    uint64_t due; /* ns: when the message arrives */
 };
 
 struct paced_link {
     struct plait_link link;
     struct plait_link *inner;
     struct plait_pace pace;
-    uint64_t busy; /* ns: until then messages pass */
+    uint64_t busy; /* ns: the simulated link is busy until then */
     struct held held[PLAIT_WINDOW];
 };
 
@@ -51,7 +51,7 @@ struct plait_link *plait_paced_link(struct plait_link *inner, const struct plait
     return &p->link;
 }
 
-/* By one of the transports behind this one. */
+/* The inner link is made by one of the transports after this one. */
 static struct plait_link *paced_connect(struct plait_comm *comm, uint32_t peer, enum plait_channel channel)
 {
     struct plait_link *inner;
@@ -100,7 +100,7 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Let it pass the link. */
+/* Let the message pass the simulated link. */
 static void hold(struct paced_link *p, struct held *h)
 {
     const double passing = p->pace.bandwidth > 0 ? 1e9 * (double)h->bytes / (double)p->pace.bandwidth : 0;
@@ -122,7 +122,8 @@ static const void *paced_arrived(struct plait_link *link, uint32_t number, uint3
         h->data = p->inner->transport->arrived(p->inner, number, fingerprint, landing, &h->bytes);
         if (h->data == NULL)
             return NULL;
-        if (h->bytes != *bytes) { /* only its size is said: it passes the link when it is asked for with that */
+        /* only the size is told: the message passes the link when it is asked for with that size */
+        if (h->bytes != *bytes) {
             *bytes = h->bytes;
             return h->data;
         }
@@ -131,7 +132,7 @@ static const void *paced_arrived(struct plait_link *link, uint32_t number, uint3
         hold(p, h);
     }
     link->past_in = h->past;
-    if (h->number != number) /* that one cannot come before this one, a window earlier, is released */
+    if (h->number != number) /* that message cannot arrive before this one, a window earlier, is released */
         return NULL;
     if (plait_clock_ns() < h->due) {
         plait_progress_alarm(h->due);
@@ -149,7 +150,7 @@ static void paced_release(struct plait_link *link, uint32_t number)
     p->inner->transport->release(p->inner, number);
 }
 
-/* At once: it is asked to find that the peer sends something else. */
+/* Not delayed: peek is used to find that the peer sends another message. */
 static bool paced_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
 {
     const struct plait_link *inner = paced(link)->inner;

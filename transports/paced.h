@@ -8,7 +8,7 @@
 
 extern const struct plait_transport plait_transport_paced;
 
-/* `inner` slowed down, which then belongs to the new link. NULL: memory is short, and inner is disconnected. */
+/* Slow `inner` down; it then belongs to the new link. NULL: out of memory, and `inner` is disconnected. */
 struct plait_link *plait_paced_link(struct plait_link *inner, const struct plait_pace *pace);
 
 #endif

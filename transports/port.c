@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUIET_TURNS 16 /* without news: then acknowledge what there is */
+#define QUIET_TURNS 16 /* turns without an arrival, after which releases are acknowledged */
 
 enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_net_plugin *plugin, const char *devices)
 {
@@ -36,7 +36,7 @@ enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_ne
     return PLAIT_OK;
 }
 
-/* Their senders may still wait for it. */
+/* Release held messages: their senders may still wait for that. */
 static void drop_held(struct plait_port *port, const struct way *w)
 {
     for (unsigned c = 0; c < PLAIT_NCHANNEL; c++)
@@ -61,7 +61,7 @@ void plait_port_close(struct plait_port *port)
         return;
     for (uint32_t r = 0; r < port->comm->nrank; r++)
         drop_held(port, &port->ways[r]);
-    port->plugin->close(port->net); /* from here on it writes to no landing */
+    port->plugin->close(port->net); /* from here on the network writes to no landing buffer */
     for (uint32_t r = 0; r < port->comm->nrank; r++)
         free_way(&port->ways[r]);
     while (port->rooms != NULL) {

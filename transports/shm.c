@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Shared memory: a message is a mailbox, cache lines in the sender's arena that say where the data lies.
+ * Shared memory: a message is a mailbox, cache lines in the sender's arena that hold the data's address.
  *
- * Each rank has PLAIT_WINDOW mailboxes for every peer, which it alone writes, and as many acknowledgement
- * words, which it alone writes too. Post `number % PLAIT_WINDOW` holds message `number`: address
- * first, then the word with fingerprint and number. The receiver reads the data where it lies and
- * then sets its word of that slot to number + 1. Between threads of one process addresses are plain
- * pointers; between processes they are offsets in the sender's arena. Messages of up to
+ * Each rank has PLAIT_WINDOW mailboxes for every peer, and as many acknowledgement words; it alone writes both. Mailbox
+ * `number % PLAIT_WINDOW` holds message `number`: the address is written first, then the word with fingerprint and
+ * number. The receiver reads the data in place, then sets its word of that slot to number + 1. Between threads of one
+ * process addresses are plain pointers; between processes they are offsets in the sender's arena. Messages of up to
  * PLAIT_MAILBOX_DATA bytes travel in the mailbox itself.
  *
- * An offset beyond the sender's arena is other memory of its process, not mapped here: the receiver copies it to where
- * it belongs through the kernel (process_vm_readv), once, where staging copies twice. Who can do that says so in its
- * control block when the comm is made; to others, and for receives that read in place and land nowhere, such memory is
- * staged.
+ * An offset beyond the sender's arena is other memory of its process, not mapped here. The receiver copies it into the
+ * landing through the kernel (process_vm_readv): a single copy, where staging needs two. A rank that can do so says it
+ * in its control block when the comm is made. For other receivers, and for receives that read in place and have no
+ * landing, such memory goes through a staging buffer.
  */
 #include "../lib/comm/comm.h"
 #include "../lib/device/device_comm.h"
@@ -25,31 +24,31 @@ struct shm_link {
     struct plait_link link;
     struct plait_comm *comm;
     uint32_t peer;
-    uint32_t room, end; /* messages from the one number to before the other have room, as was once seen */
+    uint32_t room, end; /* messages from `room` to before `end` were seen to have room */
     bool one_process;
-    bool lends; /* the peer reads memory of this process that is not mapped there */
+    bool lends; /* single copy: the peer reads memory of this process that is not mapped there */
     const struct plait_process *process;
     const char *base;               /* of the peer's addresses */
     const char *own_base;           /* of this rank's addresses */
-    struct plait_mailbox *out;      /* this rank's lines for the peer */
-    _Atomic uint32_t *out_ack;      /* the peer's words for them */
-    const struct plait_mailbox *in; /* the peer's lines for this rank */
-    _Atomic uint32_t *in_ack;       /* this rank's words for them */
+    struct plait_mailbox *out;      /* this rank's mailboxes for the peer */
+    _Atomic uint32_t *out_ack;      /* the peer's acknowledgement words for them */
+    const struct plait_mailbox *in; /* the peer's mailboxes for this rank */
+    _Atomic uint32_t *in_ack;       /* this rank's acknowledgement words for them */
 };
 
-#define PAST ((uint64_t)1 << 63) /* of a note: what it goes with was staged past the caches */
+#define PAST ((uint64_t)1 << 63) /* bit of `note`: the message was staged with streaming stores */
 
 static struct shm_link *shm(const struct plait_link *link)
 {
     return (struct shm_link *)(uintptr_t)link;
 }
 
-/* The lines of a rank whose arena begins at `base`; NULL: it has made none for this channel yet. */
+/* The mailboxes of a rank whose arena begins at `base`; NULL: it has made none for this channel yet. */
 static struct plait_mailbox *lines_of(const struct plait_control *c, const char *base, enum plait_channel channel,
                                       uint32_t nrank, uint32_t to, _Atomic uint32_t **acks)
 {
     const uint64_t at = channel >= PLAIT_NMAILBOX ? atomic_load_explicit(&c->device, memory_order_acquire) : 0;
-    const size_t line = ((size_t)(channel - PLAIT_NMAILBOX) * nrank + to) * PLAIT_WINDOW; /* of a device's */
+    const size_t line = ((size_t)(channel - PLAIT_NMAILBOX) * nrank + to) * PLAIT_WINDOW; /* of a device's channel */
 
     if (channel < PLAIT_NMAILBOX) {
         *acks = plait_control_ack(c, channel, nrank, to);
@@ -103,7 +102,7 @@ static bool shm_sent(const struct plait_link *link, uint32_t number)
     return (int32_t)(ack - (number + 1)) >= 0;
 }
 
-/* One look at the peer's words, which are in a line that it keeps writing, usually covers several messages. */
+/* The peer keeps writing the cache line of its words. So one read of them usually checks several messages. */
 static bool shm_ready(const struct plait_link *link, uint32_t number)
 {
     struct shm_link *s = shm(link);
@@ -134,13 +133,16 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
     mailbox->note = note | (link->past_out ? PAST : 0);
     mailbox->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
     atomic_store_explicit(&mailbox->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
-    /* Sizes repeat: the lines of the next message come while the caller works. */
+    /* Prefetch the next mailbox's cache lines while the caller works; sizes repeat. */
     plait_expect(&s->out[(number + 1) % PLAIT_WINDOW], offsetof(struct plait_mailbox, data) + (taken ? bytes : 0));
     plait_wake(s->comm, s->peer);
     return taken;
 }
 
-/* Copy what lies outside the peer's arena; false, and a note, when that fails. Equal fingerprints, so a landing. */
+/*
+ * Single copy of a message outside the peer's arena. False: it failed, which is noted. Fingerprints are equal, so there
+ * is a landing.
+ */
 static bool copy_over(struct shm_link *s, const struct plait_mailbox *mailbox, void *landing)
 {
     const struct plait_arena_header *h = (const void *)s->base;
@@ -188,7 +190,7 @@ static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *f
     const struct plait_mailbox *mailbox = &shm(link)->in[number % PLAIT_WINDOW];
     const uint64_t word = atomic_load_explicit(&mailbox->word, memory_order_acquire);
 
-    if ((uint32_t)word != number + 1) /* then its line may be written at this moment */
+    if ((uint32_t)word != number + 1) /* the mailbox may be written at this moment */
         return false;
     *fingerprint = (uint32_t)(word >> 32);
     *note = mailbox->note & ~PAST;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a device, between hosts: by pinned memory of both hosts and the network that leads there.
+ * Device memory between hosts: through pinned staging buffers of both hosts and the network that connects them.
  *
- *     sender      its queue copies the data to a stage; when that has happened, the stage is offered to the network
- *     receiver    the network lands the message in a stage, which the queue reads; behind that it is marked
+ *     sender      its queue copies the data to a staging buffer; the completed buffer is offered to the network
+ *     receiver    the network lands the message in a staging buffer, which the queue reads; a mark follows the read
  *
- * Where the network reads and writes devices' memory itself, long messages need no stage, each end for itself: the data
- * is offered when what is before it on the queue has happened, and landed where it belongs when what is before that
- * has.
+ * If the network itself reads and writes device memory, long messages need no staging buffer, at each end
+ * independently. The sender offers the data when earlier operations of its queue have completed. The receiver lands it
+ * in place when earlier operations of its queue have completed.
  *
- * What an engine or a queue of messages sees is what transports/device.c shows it: what has "arrived" may be read by
- * what is put on the queue next, and memory that was "sent" may be written by it. But here the host takes part in each
- * message, so that a call lasts until the data has gone and come; nothing on a queue ever waits for another host, and
- * whatever happens there, streams pass. For the same reason none of it can be in a graph (plait_device_may_capture()).
+ * The engine and the message queues see the same as with transports/device.c. The next operation on the queue may read
+ * a message that has "arrived", and may write memory that was "sent". But here the host takes part in each message, so
+ * a call lasts until the data has gone and come. Nothing on a queue ever waits for another host: streams pass whatever
+ * happens there. For the same reason these messages cannot be in a graph (plait_device_may_capture()).
  *
- * A mark is set behind each use of a stage by a queue. What is sent is marked in the order in which it was offered, so
- * only the first mark that has not passed is asked. The stage of what has come is given back when somebody asks for the
- * message that has its slot next.
+ * A mark follows each use of a staging buffer by a queue. Marks of sent messages are set in the order of the offers, so
+ * only the first mark that has not passed is queried. A receive buffer is given back when the next message of its slot
+ * is asked for.
  */
 #include "../lib/comm/port.h"
 #include "../lib/device/device_stage.h"
@@ -24,16 +24,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_DIRECT ((size_t)16 << 10) /* bytes; shorter ones the network would copy too */
+#define LEAST_DIRECT ((size_t)16 << 10) /* bytes; the network would copy shorter messages too */
 
 extern const struct plait_transport plait_transport_staged;
 
 struct slot {
     enum {
         FREE,
-        COPIED, /* once its mark has passed */
-        SENT,   /* it was offered to the network */
-        AHEAD,  /* where it lands is used by what is before its mark */
+        COPIED, /* to the staging buffer, once its mark has passed */
+        SENT,   /* offered to the network */
+        AHEAD,  /* operations before its mark still use the landing */
         COMING,
         HERE,
         READ /* once its mark has passed */
@@ -41,8 +41,8 @@ struct slot {
     uint32_t number, fingerprint;
     uint64_t note;
     size_t bytes;
-    void *direct;              /* a device's memory, which the network itself reads or writes; NULL: it goes by */
-    struct plait_stage *stage; /* NULL: it is empty */
+    void *direct;              /* device memory that the network reads or writes itself; NULL: staged */
+    struct plait_stage *stage; /* NULL: the message is empty or direct */
     struct plait_mark *mark;   /* made at the first use */
 };
 
@@ -50,9 +50,9 @@ struct staged_link {
     struct plait_link link;
     struct plait_comm *comm;
     struct plait_link *inner;
-    bool direct; /* the network can do without stages */
+    bool direct; /* the network needs no staging buffers */
     struct slot out[PLAIT_WINDOW], in[PLAIT_WINDOW];
-    struct slot *copied[PLAIT_WINDOW]; /* those of `out` that are, in this order */
+    struct slot *copied[PLAIT_WINDOW]; /* slots of `out` in state COPIED, in the order of the offers */
     uint32_t first, end;
 };
 
@@ -70,7 +70,7 @@ static struct plait_link *staged_connect(struct plait_comm *comm, uint32_t peer,
         return NULL;
     l->comm = comm;
     for (uint32_t i = 0; i < PLAIT_WINDOW; i++)
-        l->out[i].number = i - PLAIT_WINDOW; /* as if a window had been sent */
+        l->out[i].number = i - PLAIT_WINDOW; /* as if one window had been sent */
     l->inner = plait_connect_behind(&plait_transport_staged, comm, peer, channel);
     if (l->inner == NULL) {
         free(l);
@@ -80,7 +80,7 @@ static struct plait_link *staged_connect(struct plait_comm *comm, uint32_t peer,
     return &l->link;
 }
 
-/* Stages are the comm's: the network may still read them. */
+/* Staging buffers belong to the comm: the network may still read them. */
 static void staged_disconnect(struct plait_link *link)
 {
     struct staged_link *l = staged(link);
@@ -103,7 +103,7 @@ static bool staged_reaches(const struct plait_link *link, const void *data, size
 
 /* ---- Marks ---------------------------------------------------------------------------------------------- */
 
-/* Behind what was put on the queue; *copy is put there before. */
+/* Put *copy, if any, on the queue and then the slot's mark. */
 static bool put(struct staged_link *l, struct slot *s, const struct plait_copy *copy)
 {
     struct plait_device_comm *d = l->comm->device;
@@ -185,7 +185,7 @@ static bool staged_offer(struct plait_link *link, uint32_t number, uint32_t fing
     return false;
 }
 
-/* One that is not the slot's last went before it. */
+/* A message older than the slot's last one has been sent: the slot was free for the last one. */
 static bool staged_sent(const struct plait_link *link, uint32_t number)
 {
     struct staged_link *l = staged(link);
@@ -197,7 +197,7 @@ static bool staged_sent(const struct plait_link *link, uint32_t number)
 
 /* ---- Receiving ------------------------------------------------------------------------------------------ */
 
-/* Something has come for this slot: is there room for it? */
+/* Has a message come for this slot, and is there room for it? */
 static bool begin(struct staged_link *l, struct slot *s, uint32_t number, uint32_t fingerprint, void *landing,
                   size_t bytes)
 {
@@ -220,7 +220,7 @@ static bool begin(struct staged_link *l, struct slot *s, uint32_t number, uint32
     return true;
 }
 
-/* What has come where it is not to stay: to a stage. */
+/* Keep a message that must not stay where it is in a staging buffer. */
 static const void *keep(struct staged_link *l, struct slot *s, const void *data)
 {
     if (s->stage == NULL && (s->stage = plait_device_stage(l->comm, s->bytes)) == NULL)
@@ -241,7 +241,7 @@ static const void *staged_arrived(struct plait_link *link, uint32_t number, uint
     if (s->state < AHEAD || s->state == READ)
         if (!begin(l, s, number, fingerprint, landing, *bytes))
             return NULL;
-    if (s->number != number) /* that one cannot come before this one, a window earlier, is released */
+    if (s->number != number) /* that message cannot arrive before this one, a window earlier, is released */
         return NULL;
     if (s->state == HERE)
         return s->stage != NULL ? s->stage->memory : s->direct;
@@ -251,7 +251,7 @@ static const void *staged_arrived(struct plait_link *link, uint32_t number, uint
     plait_net_set_device(l->inner, s->direct != NULL);
     const void *data = l->inner->transport->arrived(l->inner, number, fingerprint,
                                                     s->stage != NULL ? s->stage->memory : s->direct, &sent);
-    if (data == NULL || sent != *bytes || sent == 0) { /* an empty one has an address too */
+    if (data == NULL || sent != *bytes || sent == 0) { /* an empty message has an address too */
         *bytes = sent;
         return data;
     }

@@ -7,10 +7,10 @@ extern const struct plait_transport plait_transport_shm, plait_transport_net, pl
     plait_transport_staged;
 
 const struct plait_transport *const plait_transports[] = {
-    &plait_transport_paced,  /* for tests: any of those below */
-    &plait_transport_device, /* of their channel only: over one of those below */
+    &plait_transport_paced,  /* for tests: over any of those below */
+    &plait_transport_device, /* only for device channels: over one of those below */
     &plait_transport_staged, /* the same, to other hosts */
-    &plait_transport_net,    /* to ranks for which the comm has been given an address */
+    &plait_transport_net,    /* to ranks whose network address the comm knows */
     &plait_transport_shm,    NULL,
 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives: what is exchanged, the element types and the operators.
+ * Collectives: the operations, the element types and the operators.
  *
  *     float in[1000], out[1000];
  *     plait_allreduce(comm, in, out, 1000, PLAIT_FLOAT32, PLAIT_SUM, NULL);
  *
- * Every collective is called by every rank of the comm, in the same order, with the same count,
- * type, operator and options. A rank that differs is named in the error that every rank gets.
+ * Every rank of the comm calls every collective, in the same order, with the same count, type, operator and options. If
+ * a rank differs, the error that every rank gets names it.
  */
 #ifndef PLAIT_COLL_H
 #define PLAIT_COLL_H
@@ -43,7 +43,7 @@ enum plait_coll {
         PLAIT_NCOLL
 };
 
-/* symbol, value (NCCL's), bytes, name. A build that lacks a type's kernels answers PLAIT_ERR_UNSUPPORTED. */
+/* symbol, value (NCCL's), bytes, name. A build without a type's kernels answers PLAIT_ERR_UNSUPPORTED. */
 #define PLAIT_DTYPE_LIST(X)                  \
     X(PLAIT_INT8, 0, 1, "int8")              \
     X(PLAIT_UINT8, 1, 1, "uint8")            \
@@ -66,19 +66,19 @@ enum plait_dtype {
 };
 
 /*
- * symbol, value (NCCL's up to avg), name. docs/types.md: which exist for which type.
+ * symbol, value (NCCL's up to avg), name. docs/types.md: the operators of each type.
  * Integers wrap.
- * min and max: a NaN in any operand gives NaN, and -0 is below +0. Any NaN result is the quiet NaN
- * with an empty payload, so results do not depend on operand order or instruction set.
- * avg: the sum, divided once by the number of ranks; integers divide towards zero, after they have wrapped. Of float16
- * and 8-bit floats that are rounded at every hop, every rank's input is divided before it is summed: no sum leaves the
- * type (enum plait_round). Sums of bfloat16, float32 and float64 may: the average is infinite where they do.
+ * min and max: a NaN in any operand gives NaN, and -0 is below +0. Any NaN result is the quiet NaN with an empty
+ * payload, so results do not depend on operand order or instruction set.
+ * avg: the sum, divided once by the number of ranks; integers divide towards zero, after they have wrapped. For float16
+ * and 8-bit floats that are rounded at every hop (enum plait_round), every rank's input is divided before the sum: no
+ * sum overflows the type. Sums of bfloat16, float32 and float64 may overflow; the average is then infinite.
  * premulsum: the sum of inputs that each rank has multiplied by its own call->scale.
  * user: call->user.
- * 8-bit floats: results are rounded to the nearest, ties to even, and what is larger than the largest finite
- * number (448 of e4m3, 57344 of e5m2), infinities included, becomes that number with its sign, as in NCCL. NaN
- * stays NaN: 0x7f of e4m3, which has one, 0x7e of e5m2. Only where nothing is combined (one rank, not premulsum) do
- * infinities and NaNs keep their bits.
+ * 8-bit floats: results are rounded to the nearest, ties to even. As in NCCL they saturate: a result above the largest
+ * finite number (448 of e4m3, 57344 of e5m2), infinities included, becomes that number with its sign. NaN stays NaN:
+ * 0x7f of e4m3, which has one, 0x7e of e5m2. Infinities and NaNs keep their bits only where nothing is reduced (one
+ * rank, not premulsum).
  */
 #define PLAIT_OP_LIST(X)               \
     X(PLAIT_SUM, 0, "sum")             \
@@ -97,51 +97,53 @@ enum plait_op {
 };
 
 /*
- * Where sums of 16- and 8-bit floats are rounded (others ignore it, and so do user functions). How far a sum of p
- * inputs x may be from the exact s, with u = 2^-11 (float16), 2^-8 (bfloat16), 2^-4 (float8e4m3) or 2^-3 (float8e5m2),
- * to first order:
+ * Where sums of 16- and 8-bit floats are rounded. Other types and user functions ignore this. The error bound of a sum
+ * s of p inputs x, to first order, with u = 2^-11 (float16), 2^-8 (bfloat16), 2^-4 (float8e4m3) or 2^-3 (float8e5m2):
  *
  *   once   u |s| + (p-1) 2^-24 sum |x|
  *   hop    (p-1) (u + 2^-24) sum |x|
  *
- * Where p u is not small, as with 8-bit floats of many ranks, hop's factor is (1 + u + 2^-24)^(p-1) - 1. avg divides s,
- * the inputs and so the bound by p, after one more rounding (p for p-1). With hop, of all but bfloat16, the inputs are
- * divided first: an average of numbers up to the type's largest / (1 + u)^p is finite. For prod put |s| for sum |x|.
- * Results below the smallest normal number are off by half its spacing more, of prod and avg at every hop. For
- * premulsum x are the products, each rounded to the type first. None of it holds where 8-bit floats saturate.
+ * If p u is not small, as with 8-bit floats of many ranks, hop's factor is (1 + u + 2^-24)^(p-1) - 1. avg divides s,
+ * the inputs and so the bound by p, after one more rounding (p for p-1). With hop, for all types but bfloat16, the
+ * inputs are divided first: an average of numbers up to the type's largest / (1 + u)^p is finite. For prod put |s| for
+ * sum |x|. Results below the smallest normal number are off by half its spacing more; with prod and avg, at every hop.
+ * For premulsum x are the products, each first rounded to the type. The bounds do not hold where 8-bit floats saturate.
  */
 enum plait_round {
     PLAIT_ROUND_DEFAULT, /* once where that costs no bytes on the wire, else hop */
     PLAIT_ROUND_ONCE,    /* partial results travel and stay in fp32; one rounding at the end */
-    PLAIT_ROUND_HOP      /* every combination rounds to the element type */
+    PLAIT_ROUND_HOP      /* every reduction rounds to the element type */
 };
 
 /*
- * When the scalar of a pre-multiplied sum is read (NCCL's ncclScalarHostImmediate and ncclScalarDevice). A call that
- * returns when the operation has ended does both.
+ * When the scalar of a pre-multiplied sum is read (NCCL's ncclScalarHostImmediate and ncclScalarDevice). For a call
+ * that returns when the operation has ended, both are the same.
  */
 enum plait_scale_when {
-    PLAIT_SCALE_NOW, /* before anything else; the memory is the caller's again when the call returns */
-    PLAIT_SCALE_LATE /* once, when the operation begins on this rank: in the call, unless a stream, a group's end or an
-                        operation before it is waited for; the memory must stay until it has ended */
+    PLAIT_SCALE_NOW, /* before anything else; the caller may reuse the memory when the call returns */
+    /*
+     * once, when the operation begins on this rank: in the call, unless it waits for a stream, the end of a group or an
+     * earlier operation. The memory must stay until the operation has ended
+     */
+    PLAIT_SCALE_LATE
 };
 
 /*
  * A function of the caller's for PLAIT_USER.
  *
- * combine      inout[i] = inout[i] op in[i] for `count` elements of `type`: on the left what comes from the lower
+ * combine      inout[i] = inout[i] op in[i] for `count` elements of `type`; the left operand comes from the lower
  *              ranks. Called any number of times, for any part of the vector (count is 1 or more); elements are
- *              independent of each other. `inout` and `in` do not overlap and are aligned as the caller's buffers are
- *              to elements. Runs, with the default floating point environment, in the thread that drives the
- *              operation: the caller of a blocking one; of others any thread that waits or tests, or is the library's,
- *              one at a time for an operation. May not call this library, nor leave by longjmp() or an exception. It
- *              must be associative as far as the caller cares: the result is that of in[rank 0] op in[rank 1] op ...
- *              with parentheses.
- * context      handed to it; may differ between ranks
- * commutative  the promise that a op b is b op a. 0: the ranks' elements are combined in rank order, with the
- *              parentheses of the canonical order (plan.h), so only algorithms that have it are eligible, as with
- *              `reproducible`; another one asked for is PLAIT_ERR_CONFIG. The promise must be equal on all ranks; that
- *              the functions are is the caller's care.
+ *              independent of each other. `inout` and `in` do not overlap; they are aligned to elements as the caller's
+ *              buffers are. Runs with the default floating point environment in the thread that drives the operation.
+ *              That is the caller of a blocking operation; for others any thread that waits or tests, or the library's,
+ *              one at a time for an operation. May not call this library, nor leave by longjmp() or an exception. Must
+ *              be associative as far as the caller cares: the result is that of in[rank 0] op in[rank 1] op ... with
+ *              some parentheses.
+ * context      passed to combine; may differ between ranks
+ * commutative  1 promises that a op b is b op a. 0: the ranks' elements are combined in rank order, with the
+ *              parentheses of the canonical order (plan.h). Then only algorithms with that order are eligible, as with
+ *              `reproducible`; asking for another one is PLAIT_ERR_CONFIG. The promise must be equal on all ranks; the
+ *              caller ensures that the functions are, too.
  * The result has the same bits on all ranks if the function gives the same bits on all.
  */
 struct plait_user_op {
@@ -157,16 +159,19 @@ struct plait_call {
     const char *algorithm; /* e.g. "ring", "torus:4x8"; NULL: chosen by size (plait-info --explain) */
     size_t slice;          /* bytes of the vector in one pipeline slice; 0: chosen */
     enum plait_round round;
-    int reproducible;  /* 1: only algorithms with the canonical order; 0: as the comm; nothing else */
+    int reproducible;  /* 1: only algorithms with the canonical order; 0: as the comm says; no other value */
     double deadline;   /* seconds until a stall is an error; 0: the comm's */
     const void *scale; /* PLAIT_PREMULSUM: one element of the type, this rank's; else NULL */
     enum plait_scale_when scale_when;
     const struct plait_user_op *user; /* PLAIT_USER; else NULL. Not kept after the call */
-    struct plait_request **request;   /* return at once; *request is what to wait for (request.h). NULL: wait */
+    struct plait_request **request;   /* return at once; wait for *request (request.h). NULL: the call waits */
     int persistent;                   /* 1: do not begin; *request can be started again and again */
     struct plait_stream *stream;      /* return at once; begin in the order of this stream (stream.h) */
-    uint32_t mark; /* of collectives: what else is to be equal on all ranks, such as a hash of a tensor's name. Compared
-                    * as count and type are, at no cost; a comm remembers 256 operations, this included */
+    /*
+     * of collectives: a number that must be equal on all ranks, such as a hash of a tensor's name. Compared as count
+     * and type are, at no cost; a comm remembers 256 operations, this included
+     */
+    uint32_t mark;
 };
 #define PLAIT_CALL_DEFAULT                                                                                             \
     {                                                                                                                  \
@@ -182,7 +187,7 @@ PLAIT_API const char *plait_dtype_name(enum plait_dtype type);
 PLAIT_API const char *plait_op_name(enum plait_op op);
 
 /**
- * The value with this name (nccl-tests' "float", "half", "f8e4m3", "mulsum", ... too); -1 when there is none, as of NULL.
+ * The value with this name (also nccl-tests' "float", "half", "f8e4m3", "mulsum", ...); -1 for an unknown name or NULL.
  *
  * Thread: any.
  */
@@ -191,26 +196,24 @@ PLAIT_API int plait_dtype_find(const char *name);
 PLAIT_API int plait_op_find(const char *name);
 
 /**
- * Combine `count` elements over all ranks with `op`; every rank gets the result.
+ * Reduce `count` elements over all ranks with `op`; every rank gets the result.
  *
  * in     [count] elements of `type`; may equal `out` (in place), may not overlap it otherwise
  * out    [count] elements; valid only when the call returns PLAIT_OK
- * count  elements, not bytes; 0 is allowed: the ranks meet and nothing moves
+ * count  elements, not bytes; 0 is allowed: the ranks synchronise and nothing moves
  * call   options of this call, or NULL
- * In place: each rank as it likes, as in NCCL. A program's own algorithm (plait_comm_options.algorithms) needs it on all
- *         ranks or on none. premulsum puts in * scale into out and combines that in place.
- * Ownership: both buffers stay the caller's. After an error other than PLAIT_ERR_ARG,
- *         PLAIT_ERR_UNSUPPORTED or PLAIT_ERR_CONFIG they belong to the library until
- *         plait_comm_destroy() returns.
+ * In place: each rank decides for itself, as in NCCL. A program's own algorithm (plait_comm_options.algorithms) needs
+ *           it on all ranks or on none. premulsum puts in * scale into out and reduces that in place.
+ * Ownership: both buffers stay the caller's. After an error other than PLAIT_ERR_ARG, PLAIT_ERR_UNSUPPORTED or
+ *         PLAIT_ERR_CONFIG they belong to the library until plait_comm_destroy() returns.
  * Order:  collective; every rank of the comm calls it, in the same order.
- * Thread: one thread per rank at a time. Another one that calls meanwhile gets PLAIT_ERR_ARG, and the first goes on; of
- *         two that enter within a few nanoseconds that may be missed.
- * Result: same bits on all ranks and from run to run on the same shape; with `reproducible`
- *         also independent of algorithm, slices and placement.
- * Errors: PLAIT_ERR_ARG, PLAIT_ERR_UNSUPPORTED, PLAIT_ERR_CONFIG (nothing happened);
- *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT, PLAIT_ERR_MISMATCH, PLAIT_ERR_FAILED,
- *         PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM (memory short on one rank, which all are told) (the comm has
- *         failed; plait_last_error() names rank, operation and field). A rank that finished
+ * Thread: one thread per rank at a time. A second thread that calls meanwhile gets PLAIT_ERR_ARG, and the first goes
+ *         on. Two threads that enter within a few nanoseconds may go undetected.
+ * Result: same bits on all ranks and from run to run on the same shape; with `reproducible` also independent of
+ *         algorithm, slices and placement.
+ * Errors: PLAIT_ERR_ARG, PLAIT_ERR_UNSUPPORTED, PLAIT_ERR_CONFIG (nothing happened). PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT,
+ *         PLAIT_ERR_MISMATCH, PLAIT_ERR_FAILED, PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM (memory short on one rank, which all
+ *         are told): the comm has failed; plait_last_error() names rank, operation and field. A rank that finished
  *         before another one failed gets the error at its next call or at destroy.
  * Cost:   see plait-info --explain; ring: 2(P-1) messages and 2(P-1)/P * bytes sent by a rank.
  * Source: Patarasuk & Yuan 2009 (ring); Rabenseifner 2004 (halving-doubling); docs/algorithms.md.
@@ -219,22 +222,23 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
                                             enum plait_dtype type, enum plait_op op, const struct plait_call *call);
 
 /*
- * The other collectives. Ownership, Order, Thread, Result, Errors: as plait_allreduce(); what differs is said.
+ * The other collectives. Ownership, Order, Thread, Result, Errors: as plait_allreduce(), unless said otherwise.
  *
- * count  elements that one rank gives to or gets from another (of the whole vector for broadcast and reduce): in the
- *        buffers marked [nrank][count] part r is rank r's
- * In place is as in NCCL: where a rank has both buffers, the part of IN that stays with it may lie where it belongs in
- * OUT, in reduce-scatter the result where this rank's part of IN is; then `in` and `out` are in one buffer. Otherwise
- * they must not overlap. Each rank does as it likes; in a rooted collective only the root's buffers tell. A program's
- * own algorithm needs it on all ranks or on none. All-to-all has no form in place.
- * root   rank that gives or gets everything; must be equal on all ranks
+ * count  elements that one rank sends to or receives from another (of the whole vector for broadcast and reduce); in
+ *        buffers marked [nrank][count] part r belongs to rank r
+ * root   rank that sends or receives everything; must be equal on all ranks
+ * In place: as in NCCL. On a rank with both buffers, the part of IN that stays with the rank may lie at its place in
+ *           OUT; in reduce-scatter the result may lie where this rank's part of IN is. Then `in` and `out` are in one
+ *           buffer; otherwise they must not overlap. Each rank decides for itself; in a rooted collective only the
+ *           root's buffers count. A program's own algorithm needs it on all ranks or on none. All-to-all has no form in
+ *           place.
  *
- * In a rooted collective not every rank hears of every other: one that differs may be named only in a later call that
- * waits, or by plait_comm_destroy(). No message of one call is taken for that of another.
+ * In a rooted collective a rank does not hear of every other rank. So a rank that differs may be named only in a later
+ * call that waits, or by plait_comm_destroy(). No message of one call is taken for that of another.
  */
 
 /**
- * Combine, and give every rank its part of the result.
+ * Reduce, and give every rank its part of the result.
  *
  * in   [nrank][count]
  * out  [count]; in place: `in` + rank * count elements
@@ -255,17 +259,17 @@ PLAIT_API enum plait_status plait_allgather(struct plait_comm *comm, const void 
 /**
  * Give every rank the root's vector.
  *
- * in   [count] at the root, elsewhere not looked at (may be NULL)
+ * in   [count] at the root; ignored elsewhere (may be NULL)
  * out  [count] at every rank; may equal `in` at the root
  */
 PLAIT_API enum plait_status plait_broadcast(struct plait_comm *comm, const void *in, void *out, size_t count,
                                             enum plait_dtype type, uint32_t root, const struct plait_call *call);
 
 /**
- * Combine; the root gets the result.
+ * Reduce; the root gets the result.
  *
  * in   [count]
- * out  [count] at the root, may equal `in` there; elsewhere not looked at (may be NULL)
+ * out  [count] at the root, may equal `in` there; ignored elsewhere (may be NULL)
  */
 PLAIT_API enum plait_status plait_reduce(struct plait_comm *comm, const void *in, void *out, size_t count,
                                          enum plait_dtype type, enum plait_op op, uint32_t root,
@@ -275,7 +279,7 @@ PLAIT_API enum plait_status plait_reduce(struct plait_comm *comm, const void *in
  * Give the root every rank's part.
  *
  * in   [count]; in place at the root: `out` + root * count elements
- * out  [nrank][count] at the root; elsewhere not looked at (may be NULL)
+ * out  [nrank][count] at the root; ignored elsewhere (may be NULL)
  */
 PLAIT_API enum plait_status plait_gather(struct plait_comm *comm, const void *in, void *out, size_t count,
                                          enum plait_dtype type, uint32_t root, const struct plait_call *call);
@@ -283,14 +287,14 @@ PLAIT_API enum plait_status plait_gather(struct plait_comm *comm, const void *in
 /**
  * Give every rank its part of the root's buffer.
  *
- * in   [nrank][count] at the root; elsewhere not looked at (may be NULL)
+ * in   [nrank][count] at the root; ignored elsewhere (may be NULL)
  * out  [count]; in place at the root: `in` + root * count elements
  */
 PLAIT_API enum plait_status plait_scatter(struct plait_comm *comm, const void *in, void *out, size_t count,
                                           enum plait_dtype type, uint32_t root, const struct plait_call *call);
 
 /**
- * Give every rank a part of one's own for each.
+ * Every rank sends a different part to each rank.
  *
  * in   [nrank][count]: part r goes to rank r
  * out  [nrank][count]: part r comes from rank r; there is no form in place
@@ -299,14 +303,14 @@ PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *
                                            enum plait_dtype type, const struct plait_call *call);
 
 /*
- * The same with blocks of different sizes. Thread, Errors: as plait_allreduce().
+ * The v-forms: variable block sizes. Thread, Errors: as plait_allreduce().
  *
- * counts  [nrank] elements of each rank's part; where one rank alone has an array, the others give their own `count`
- * starts  [nrank] where the parts begin, in elements from the start of the buffer; NULL: one behind the other. Parts of
+ * counts  [nrank] elements of each rank's part; if only one rank has an array, the others pass their own `count`
+ * starts  [nrank] start of each part, in elements from the start of the buffer; NULL: parts are contiguous. Parts of
  *         OUT must not overlap (PLAIT_ERR_ARG names two that do)
- * In place a rank with an empty part may give any pointer. What two ranks say of a part must agree; when it does not,
- * the one that gets it fails the comm with both sizes (PLAIT_ERR_MISMATCH).
- * Cost:   one message for each slice of a part that is not a rank's own; over hosts one for each part.
+ * In place: a rank with an empty part may pass any pointer.
+ * Two ranks must agree on the size of a part; else its receiver fails the comm with both sizes (PLAIT_ERR_MISMATCH).
+ * Cost:   one message for each slice of a part that is not a rank's own; between hosts one for each part.
  */
 PLAIT_API enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out,
                                                   const size_t *counts, const size_t *starts, enum plait_dtype type,

@@ -19,8 +19,8 @@ extern "C" {
 struct plait_setting {
     const char *name; /* "PLAIT_DEADLINE" */
     const char *text; /* what it does, with its unit */
-    char value[256];  /* as it applies */
-    char origin[256]; /* "default", "environment", "FILE:LINE" or what plait_config_set() was told */
+    char value[256];  /* the value in force */
+    char origin[256]; /* "default", "environment", "FILE:LINE" or the origin given to plait_config_set() */
 };
 
 /**
@@ -32,14 +32,14 @@ struct plait_setting {
 PLAIT_API enum plait_status plait_config_get(size_t i, struct plait_setting *out);
 
 /**
- * Give a setting a value where the environment has none. Comms and ids that are made from now on have it.
+ * Set a value that the environment does not set. It applies to comms and ids made from now on.
  *
  * name    "PLAIT_LOG"
- * value   as in the environment; "": the default; NULL: what was set so is forgotten
+ * value   as in the environment; "": the default; NULL: remove the value set here
  * origin  where the value comes from, for error texts and plait_setting.origin: "--log of the program"
  * Ownership: copied.
  * Thread: any
- * Errors: PLAIT_ERR_ARG (no such setting, no origin), PLAIT_ERR_CONFIG (says what is allowed); the setting is as it was
+ * Errors: PLAIT_ERR_ARG (no such setting, no origin), PLAIT_ERR_CONFIG (says what is allowed); the setting is unchanged
  */
 PLAIT_API enum plait_status plait_config_set(const char *name, const char *value, const char *origin);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Elastic averaging: ranks that train on their own, each with its own weights, and are pulled together by a centre
- * (EASGD: Zhang, Choromanska, LeCun 2015; the modes: You, Buluc, Demmel 2017, arXiv 1708.02983).
+ * Elastic averaging: each rank trains its own weights; a centre pulls the ranks together (EASGD: Zhang, Choromanska,
+ * LeCun 2015; the modes: You, Buluc, Demmel 2017, arXiv 1708.02983).
  *
  *     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
  *     o.mode = PLAIT_ELASTIC_SYNC3; o.weights = w; o.count = n;     w: all layers, from plait_mem_alloc() at best
@@ -13,62 +13,63 @@
  *         plait_elastic_finish(elastic);                w = w - a (w - centre)
  *         the optimiser's step on w                     w = w - lr g; or plait_elastic_step(elastic, g)
  *
- *     plait_elastic_centre(elastic, w);                 what was trained
+ *     plait_elastic_centre(elastic, w);                 the trained weights
  *     plait_elastic_destroy(elastic);
  *
  * plait_elastic_exchange() is start and finish in one. Called between the backward pass and the optimiser's step it
  * gives the same bits, only later.
  *
- * What an exchange does, for worker i of P with weights W_i, the centre C, and the pull a:
+ * An exchange, for worker i of P with weights W_i, the centre C, and the pull a:
  *
  *     D_i = W_i - C                 rounded to the payload's type
  *     W_i = W_i - a D_i             then the optimiser's step: together (1) of the paper, with momentum (5) and (6)
  *     C   = C + a sum over i of D_i     (2) of the paper
- *     a   = lr rho, or beta / P, P being the workers that are alive: with servers as server 0 knows it when the worker
- *           asks, over a network when it last answered
+ *     a   = lr rho, or beta / P with P living workers; with servers P is what server 0 knows when the worker asks, over
+ *           a network when it last answered
  *
- * All in float32, rounded after every operation. Which D_i there are, and which C they see:
+ * All in float32, rounded after every operation. The modes differ in the D_i that are summed and the C that they see:
  *
- *     original         Round robin. Servers take the workers' exchanges in the order of their ranks, one after the
- *                      other: worker i sees what 0 to i-1 gave in this round. Deterministic while no worker goes.
+ *     original         Round robin. Servers take the workers' exchanges one after the other, in the order of their
+ *                      ranks: worker i sees the updates of 0 to i-1 in this round. Deterministic while no worker
+ *                      leaves.
  *     async            Servers take exchanges one at a time as they come: C = C + a D_i, with the C of that moment.
  *     async-momentum   The same for workers whose step has momentum (options.momentum, 0.9 if it is 0): (5) and (6).
- *                      With an optimiser of the caller's that has momentum, `async` is the same.
+ *                      With the caller's own optimiser with momentum, `async` is the same.
  *     hogwild          As async, with several serving threads that update C without a lock: a relaxed load and a
- *                      relaxed store for each element. What two threads add to one element at once may be lost; how
- *                      much was lost is counted.
- *     sync1            All workers at once with one C. The master (rank 0) has it: a tree broadcast of C, a tree
- *                      reduction of all W_i, all in the call that finishes. The paper's; here to be compared with.
+ *                      relaxed store for each element. If two threads add to one element at once, one update may be
+ *                      lost; the loss is counted.
+ *     sync1            All workers at once with one C at the master (rank 0): a tree broadcast of C and a tree
+ *                      reduction of all W_i, all in the call that finishes. The paper's form, here for comparison.
  *     sync2            The same equations without a master: one all-reduce, and every rank updates its own copy of C;
  *                      or, sharded, a reduce-scatter, each rank updates its shard, and an all-gather of C.
  *     sync3            As sync2; the exchange goes on, on the library's progress thread, from start to finish, and
  *                      sharded the all-gather until the next finish.
  *
- * With a payload of float16 a difference beyond 65504 travels as that, in the sync modes beyond 2^15 / P (P rounded up
- * to a power of two, and more than 1): the pull is then a smaller one.
+ * With a payload of float16 a difference is clamped to 65504, in the sync modes to 2^15 / P (P rounded up to a power of
+ * two, and more than 1); the pull is then smaller.
  *
- * With a payload of float32 the sync modes form sum D_i as sum W_i - P C: nothing but the weights travels, from where
- * they lie. So C = C + a (S - P C), S the sum of coll.h.
+ * With a payload of float32 the sync modes form sum D_i as sum W_i - P C: only the weights travel, from where they lie.
+ * So C = C + a (S - P C), S the sum of coll.h.
  *
  * The sync modes give the same bits on all ranks and in every run. With options.reproducible sync1, sync2 and sync3
- * have the same, for each payload, whatever algorithm, slices and place of the centre.
+ * give the same bits as each other, for each payload, whatever algorithm, slices and place of the centre.
  *
- * Modes with servers: the last `nserver` ranks of the comm are no workers but call plait_elastic_serve(); a rank may be
- * a thread of a worker's process. Each has an equal part of the centre. Each worker and each server have a comm of
- * their own, so nobody waits for a worker that is late or stopped, but in `original` for its turn, and one that dies or
- * leaves only lowers P. Its last exchange is applied wholly or not at all. A worker that gives up (its exchange took
- * longer than the deadline) counts as dead; what it had offered is withdrawn from servers that have not all of it.
- * Inside a node the servers read the weights where they lie and answer in a slot for each worker; over a network
- * weights and answers are messages. Several servers apply an exchange when all of them have it: server 0 hears so from
- * the others and tells them, which takes two small messages longer. Where a server dies, its part of the centre is
- * lost: an error on all workers and all other servers. So is one that does not answer, to workers that ask it and to
- * servers that need it, for as long as the comm's deadline. Where all workers die the servers still have the centre:
- * plait_elastic_centre().
+ * Modes with servers: the last `nserver` ranks of the comm are servers: they call plait_elastic_serve() instead of
+ * working. A rank may be a thread of a worker's process. Each server has an equal part of the centre. Each pair of
+ * worker and server has a comm of its own, so nobody waits for a worker that is late or stopped, except in `original`
+ * for its turn. A worker that dies or leaves only lowers P. Its last exchange is applied wholly or not at all. A worker
+ * that gives up (its exchange took longer than the deadline) counts as dead; its offer is withdrawn from servers that
+ * have not received all of it. Inside a node the servers read the weights in place and answer in a slot for each
+ * worker; over a network weights and answers are messages. Several servers apply an exchange when all of them have it:
+ * the others report to server 0, which tells them, and that takes two small messages more. If a server dies, its part
+ * of the centre is lost: an error on all workers and all other servers. A server that does not answer for the comm's
+ * deadline is an error, too, for workers that ask it and servers that need it. If all workers die the servers still
+ * have the centre: plait_elastic_centre().
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing
  * happens.
  *
- * Thread: each object by one thread at a time; creation, restore and what is marked so are collective.
+ * Thread: each object by one thread at a time. Creation, restore and calls so marked are collective.
  */
 #ifndef PLAIT_ELASTIC_H
 #define PLAIT_ELASTIC_H
@@ -81,7 +82,7 @@ extern "C" {
 
 struct plait_elastic;
 
-/* symbol, name, has it servers */
+/* symbol, name, 1: it has servers */
 #define PLAIT_ELASTIC_LIST(X)                            \
     X(PLAIT_ELASTIC_ORIGINAL, "original", 1)             \
     X(PLAIT_ELASTIC_ASYNC, "async", 1)                   \
@@ -101,22 +102,22 @@ enum plait_elastic_mode {
 /* Where the centre is. */
 enum plait_centre {
     PLAIT_CENTRE_DEFAULT,    /* sync1: master; sync2, sync3: replicated; else the servers */
-    PLAIT_CENTRE_MASTER,     /* rank 0: sync1. The one server: the modes with servers */
+    PLAIT_CENTRE_MASTER,     /* rank 0 (sync1), or the one server */
     PLAIT_CENTRE_REPLICATED, /* every rank has all of it: sync2, sync3 */
     PLAIT_CENTRE_SHARDED     /* equal parts: sync2, sync3, with a payload of float32; the servers */
 };
 
-/* Start from PLAIT_ELASTIC_OPTIONS_DEFAULT. All must be equal on all ranks but weights. */
+/* Start from PLAIT_ELASTIC_OPTIONS_DEFAULT. All but weights must be equal on all ranks. */
 struct plait_elastic_options {
     size_t size;      /* sizeof (struct plait_elastic_options) */
     const char *name; /* for messages; NULL: "elastic" */
     enum plait_elastic_mode mode;
-    float *weights; /* [count] of this worker; servers: not looked at. It stays where it is until destruction */
+    float *weights; /* [count] of this worker; ignored on servers. Must stay there until destruction */
     size_t count;
-    uint32_t period;          /* of `period` exchanges that are called the first is made, the others do nothing */
-    double beta;              /* P times the pull; 0.9 is what the authors of EASGD recommend. 0: rho is given */
-    double rho;               /* elasticity: the pull is lr rho. 0: beta is given */
-    double lr;                /* learning rate, see plait_elastic_set_lr(); 0 where nothing needs it */
+    uint32_t period;          /* the first of every `period` exchanges is made, the others do nothing */
+    double beta;              /* P times the pull; the authors of EASGD recommend 0.9. 0: use rho */
+    double rho;               /* elasticity: the pull is lr rho. 0: use beta */
+    double lr;                /* learning rate, see plait_elastic_set_lr(); 0 if unused */
     double momentum;          /* of plait_elastic_step(): 0 to below 1 */
     enum plait_dtype payload; /* of D_i: PLAIT_FLOAT32, PLAIT_FLOAT16 or PLAIT_BFLOAT16 */
     enum plait_centre centre;
@@ -137,50 +138,50 @@ PLAIT_API const char *plait_elastic_name(enum plait_elastic_mode mode);
 PLAIT_API int plait_elastic_find(const char *name);
 
 /**
- * Make the centre, which begins as the weights of rank 0.
+ * Make the centre; it starts as the weights of rank 0.
  *
- * comm    of which a duplicate is made; modes with servers also make a comm of each worker and server. It must live as
- *         long as the object
+ * comm    duplicated; modes with servers also make a comm for each pair of worker and server. It must live as long as
+ *         the object
  * options copied
  * out     written only on success; free it with plait_elastic_destroy()
- * Memory: in this process's arena, n being 4 count bytes: sync1: n, rank 0 2 n; replicated: 2 n; sharded: n
- *         and n / P; a worker of servers: n where weights are not library memory; a server: its part and one slot of
- *         that size for each worker. Momentum is n of other memory, from the first plait_elastic_step() on
+ * Memory: in this process's arena, n being 4 count bytes: sync1: n, rank 0 2 n; replicated: 2 n; sharded: n and n / P;
+ *         a worker of servers: n if weights are not library memory; a server: its part and one slot of that size for
+ *         each worker. Momentum takes n of other memory, from the first plait_elastic_step() on
  * Order:  collective, servers too
  * Thread: as the comm's calls
  * Errors: PLAIT_ERR_ARG; PLAIT_ERR_MISMATCH on every rank: names an option that differs, both ranks and values (of a
- *         text its own); those of plait_comm_split()
+ *         text this rank's own); those of plait_comm_split()
  */
 PLAIT_API enum plait_status plait_elastic_create(struct plait_comm *comm, const struct plait_elastic_options *options,
                                                  struct plait_elastic **out);
 
 /**
- * Leave. NULL is allowed. An exchange that was started is waited for. With servers the other workers go on.
+ * Leave. NULL is allowed. Waits for an exchange that was started. With servers the other workers go on.
  *
  * Thread: one, while no other is in a call with it
- * Errors: the error with which it failed; it is freed in any case, but in a group
+ * Errors: the error with which the object failed; it is freed in any case, except in a group
  */
 PLAIT_API enum plait_status plait_elastic_destroy(struct plait_elastic *elastic);
 
 /**
- * Begin an exchange of the weights as they are. sync3 and the modes with servers go on while the caller computes (over
- * a network on the library's progress thread); sync1 and sync2 only remember it. The weights may be read, and not
+ * Begin an exchange of the current weights. sync3 and the modes with servers go on while the caller computes (over a
+ * network on the library's progress thread); sync1 and sync2 only remember the call. The weights may be read, but not
  * written, until plait_elastic_finish() returns.
  *
- * Order:  sync modes: every rank as often
+ * Order:  sync modes: every rank equally often
  * Thread: one at a time
  * Errors: PLAIT_ERR_ARG (one was started already; a server), those of the exchange
  */
 PLAIT_API enum plait_status plait_elastic_start(struct plait_elastic *elastic);
 
 /**
- * Wait for its end; the weights are pulled.
+ * Wait for the exchange to end; the weights are pulled.
  *
  * Order:  as plait_elastic_start()
  * Thread: one at a time
  * Errors: PLAIT_ERR_ARG (none was started); sync modes: those of the collectives, on every rank; with servers:
- *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name the server. After an error of the exchange the object has failed; the
- *         weights may be pulled, in part or not, and are the library's until plait_elastic_destroy() returns.
+ *         PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name the server. After an error of the exchange the object has failed. The
+ *         weights may be pulled, in part or not, and belong to the library until plait_elastic_destroy() returns.
  */
 PLAIT_API enum plait_status plait_elastic_finish(struct plait_elastic *elastic);
 
@@ -188,7 +189,8 @@ PLAIT_API enum plait_status plait_elastic_finish(struct plait_elastic *elastic);
 PLAIT_API enum plait_status plait_elastic_exchange(struct plait_elastic *elastic);
 
 /**
- * The local step, for who has no optimiser: w = w - lr g, or, with options.momentum, v = momentum v - lr g, w = w + v.
+ * The local step, for programs without an optimiser: w = w - lr g, or, with options.momentum, v = momentum v - lr g, w
+ * = w + v.
  *
  * gradient [count]
  * Thread:  one at a time
@@ -197,34 +199,33 @@ PLAIT_API enum plait_status plait_elastic_exchange(struct plait_elastic *elastic
 PLAIT_API enum plait_status plait_elastic_step(struct plait_elastic *elastic, const float *gradient);
 
 /**
- * Another learning rate from now on: of the step, and with rho of the pull.
+ * Set the learning rate from now on: of the step, and with rho of the pull.
  *
  * Order:  sync modes with rho: collective, and equal on all ranks; else this rank's own
  * Thread: one at a time
  * Errors: PLAIT_ERR_ARG (not finite or not above 0; an exchange is under way), PLAIT_ERR_MISMATCH (both ranks and
- *         rates, 0 for one that is not possible); the rate is then as it was
+ *         rates, 0 for an invalid one); the rate is then unchanged
  */
 PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, double lr);
 
 /**
- * A server: take exchanges until every worker has left or died, at all servers. A worker on another host of which
- * nothing is heard for as long as the comm's deadline counts as dead: a link is cut, its host is down, or its process is
- * stopped.
+ * Run a server: take exchanges until every worker has left or died, at all servers. A worker on another host that is
+ * silent for the comm's deadline counts as dead: a link is cut, its host is down, or its process is stopped.
  *
  * Thread: one; hogwild starts options.threads - 1 more for the time of the call
- * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread); PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name another server
- *         that has died or left, or has shown no life for 3/4 of the comm's deadline while an exchange or the end
- *         depended on it: all workers are told, and are gone. Deaths of workers are no errors: see plait_elastic_counts
+ * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name another server
+ *         that has died or left, or was silent for 3/4 of the comm's deadline while an exchange or the end depended on
+ *         it: all workers are told, and are gone. Deaths of workers are no errors: see plait_elastic_counts
  */
 PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
 
 /**
- * Copy the centre. A server copies its part to where that lies in `out` and leaves the rest: server k of S has `n`
- * elements from k n on, n being count / S rounded up to a multiple of 16.
+ * Copy the centre. A server copies its part to its place in `out` and leaves the rest: server k of S has `n` elements
+ * from k n on, n being count / S rounded up to a multiple of 16.
  *
  * out     [count]; may be the weights
- * Order:  sync modes: collective; a worker of servers: at any time between exchanges; a server: while it does not serve,
- *         also after an error of plait_elastic_serve()
+ * Order:  sync modes: collective; a worker of servers: at any time between exchanges; a server: while it does not
+ *         serve, also after an error of plait_elastic_serve()
  * Thread: one at a time
  * Errors: PLAIT_ERR_ARG (an exchange is under way), those of the exchange
  */
@@ -234,41 +235,42 @@ PLAIT_API enum plait_status plait_elastic_centre(struct plait_elastic *elastic, 
 PLAIT_API size_t plait_elastic_state(const struct plait_elastic *elastic);
 
 /**
- * Write what a later object needs to go on: the centre, the momenta, the place in the period, the learning rate. Not
- * the weights.
+ * Save the state from which a later object continues: the centre, the momenta, the place in the period, the learning
+ * rate. Not the weights.
  *
  * state   [plait_elastic_state()] bytes, of this machine's byte order
  * Order, Thread: as plait_elastic_centre()
- * Errors: its, and PLAIT_ERR_ARG (a server: with its centre as rank 0's weights a new object begins)
+ * Errors: its, and PLAIT_ERR_ARG (a server: a new object begins with the centre as rank 0's weights)
  */
 PLAIT_API enum plait_status plait_elastic_save(struct plait_elastic *elastic, void *state);
 
 /**
- * Go on from there: with the weights of that time the sync modes give the same bits as if nothing had happened. The
- * centre is that of rank 0's state. Mode and number of ranks may be others than at the time.
+ * Continue from a saved state: with the weights of that time the sync modes give the same bits as an uninterrupted run.
+ * The centre is that of rank 0's state. Mode and number of ranks may have changed.
  *
  * state   of plait_elastic_save(), of any object with this count; NULL on a server
  * bytes   of it
- * Order:  collective, servers too, before the first exchange and before plait_elastic_serve(); a later one replaces it
+ * Order:  collective, servers too, before the first exchange and before plait_elastic_serve(); a later call replaces
+ *         the state
  * Thread: one at a time
- * Errors: PLAIT_ERR_ARG (what is wrong with it), PLAIT_ERR_MISMATCH (another rank's is wrong; sync modes: it has another
- *         number of calls, or with rho another lr; both ranks and values); nothing has changed then
+ * Errors: PLAIT_ERR_ARG (what is wrong with the state), PLAIT_ERR_MISMATCH (another rank's state is wrong; sync modes:
+ *         it has another number of calls, or with rho another lr; both ranks and values); nothing has changed then
  */
 PLAIT_API enum plait_status plait_elastic_restore(struct plait_elastic *elastic, const void *state, size_t bytes);
 
-/* What has happened on this rank. */
+/* Counters of this rank. */
 struct plait_elastic_counts {
     uint32_t workers;    /* alive; of a worker with servers: at its last exchange */
-    uint32_t left;       /* a server: that have left, */
-    uint32_t died;       /* and died, gave up or were dropped */
+    uint32_t left;       /* a server: workers that have left, */
+    uint32_t died;       /* that died, gave up or were dropped */
     uint64_t exchanges;  /* made by this worker, or applied by this server */
-    double pull;         /* of the last one */
-    uint64_t behind;     /* updates of the centre by others between two exchanges of this worker: the sum, */
-    uint64_t behind_max; /* and the most. A server: of all its workers */
+    double pull;         /* of the last exchange */
+    uint64_t behind;     /* others' updates of the centre between two exchanges of this worker: the sum, */
+    uint64_t behind_max; /* and the maximum. A server: over all its workers */
     double forces;       /* hogwild, a server, after plait_elastic_serve(): sum of all a D_i of all elements, */
-    double movement;     /* and by how much the sum of its centre has grown: the difference is lost (and rounding) */
+    double movement;     /* growth of the sum of its centre: the difference is lost updates (and rounding) */
     size_t slots;        /* a server: bytes of the slots of all its workers */
-    uint64_t staged;     /* bytes copied as others cannot read them where they lie */
+    uint64_t staged;     /* bytes copied into staging buffers, as others cannot read them in place */
 };
 
 /** Thread: one at a time, between exchanges; on a server also while another serves. */

@@ -9,10 +9,11 @@
  *     }
  *     plait_group_end();
  *
- * Collectives, sends and receives of any comms, and creations of comms, between start and end return at once and run
- * at the end, all together: in whatever order ranks call them, they do not wait for each other, but for the
- * collectives of one comm, whose order must be the same on all ranks as always. One thread may so hold several ranks of
- * a comm. A comm that is created in a group is there when that has ended; what its options point to must stay so long.
+ * A group takes collectives, sends and receives of any comms, and creations of comms. Between start and end these calls
+ * return at once; at the end they all run together. They do not wait for each other, in whatever order ranks call them.
+ * Only the collectives of one comm must have the same order on all ranks, as always. So one thread may hold several
+ * ranks of a comm. A comm created in a group exists when the group has ended; what its options point to must live that
+ * long.
  */
 #ifndef PLAIT_GROUP_H
 #define PLAIT_GROUP_H
@@ -24,7 +25,7 @@ extern "C" {
 #endif
 
 /**
- * Begin a group of this thread. Groups may be nested: the outermost counts.
+ * Begin a group of this thread. Groups may be nested: only the outermost counts.
  *
  * Thread: any; the group is the thread's
  * Errors: none
@@ -32,29 +33,28 @@ extern "C" {
 PLAIT_API enum plait_status plait_group_start(void);
 
 /**
- * End it: begin all its calls; wait for those that are neither requests nor on a stream.
+ * End the group: begin all its calls; wait for those that are neither requests nor on a stream.
  *
- * Result: PLAIT_OK when all succeeded, else the first error; plait_last_error() has a line for each cause. When calls of
- *         the group were refused (wrong argument, failed comm), nothing of it is begun, and its requests end with the
- *         first one's error. When a comm of it cannot be made its other calls are begun all the same, as on the ranks
- *         that may not know.
+ * Result: PLAIT_OK when all succeeded, else the first error; plait_last_error() has a line for each cause. If calls
+ *         were refused (wrong argument, failed comm), nothing of the group is begun, and its requests end with the
+ *         first call's error. If a comm cannot be made, the group's other calls are begun all the same, as on ranks
+ *         that may not know of the failure.
  * Thread: the one that began it
  * Errors: PLAIT_ERR_ARG when no group was begun; those of the calls
  */
 PLAIT_API enum plait_status plait_group_end(void);
 
 /**
- * End it without beginning anything, and say how long it would take by the algorithms' claims (plan.h): of each
- * collective the messages on its longest path, one more for every further slice, and the bytes of the rank that sends
- * or receives most. Collectives of a comm follow each other, those of different comms overlap; sends and receives come
- * on top, those of the comm with the most bytes. Ranks of a comm that this thread holds are comms here. Combining costs
- * nothing here. Its requests end with PLAIT_ERR_ARG.
+ * End the group without beginning its calls, and estimate its time from the algorithms' claims (plan.h). A collective
+ * costs the messages on its longest path, one more for every further slice, and the bytes of the rank that sends or
+ * receives most. Collectives of one comm follow each other, those of different comms overlap. Sends and receives come
+ * on top, those of the comm with the most bytes. Ranks of a comm that this thread holds count as comms. Reduction costs
+ * nothing here. The group's requests end with PLAIT_ERR_ARG.
  *
  * latency    seconds of a message
  * bandwidth  bytes per second that a rank sends or receives; plait-perf measures both
  * Thread:    the one that began it
- * Errors:    PLAIT_ERR_ARG (no group, a nested one, no positive number); what plait_group_end() would say of calls that
- *            were refused
+ * Errors:    PLAIT_ERR_ARG (no group, a nested one, no positive number); plait_group_end()'s errors for refused calls
  */
 PLAIT_API enum plait_status plait_group_estimate(double latency, double bandwidth, double *seconds);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which rank this process is, and where the ranks meet, as its launcher has told it in the environment.
+ * This process's rank, and the rendezvous of the ranks, from the launcher's environment variables.
  *
  *     struct plait_launch launch;
  *     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
@@ -14,7 +14,7 @@
  *
  * mpirun passes an id around, secret included (PMIx). Other launchers pass no secret, so over several hosts it comes
  * from PLAIT_SECRET (16 to 79 characters, the same on all hosts) or from ~/.plait-secret, a file of mode 0600 that
- * `plait-info --make-secret` writes. Without either the ranks meet unprotected, which one warning says;
+ * `plait-info --make-secret` writes. Without either the ranks connect unprotected, with one warning;
  * PLAIT_REQUIRE_SECRET=1 makes that an error.
  */
 #ifndef PLAIT_LAUNCH_H
@@ -30,51 +30,53 @@ struct plait_launch {
     char launcher[16]; /* "torchrun", "slurm", "openmpi"; "none": this is the only rank */
     uint32_t rank;     /* of all */
     uint32_t nrank;
-    uint32_t local_rank;       /* of those on this host, as the launcher counts; */
-    uint32_t local_nrank;      /* 0: it does not say */
-    struct plait_unique_id id; /* the ranks' bytes may differ: each has the addresses that it knows of rank 0 */
+    uint32_t local_rank;       /* among the ranks on this host, as the launcher counts; */
+    uint32_t local_nrank;      /* 0: the launcher does not say */
+    struct plait_unique_id id; /* the bytes may differ between ranks: each has the addresses of rank 0 that it knows */
 };
 
 /**
- * Look at the environment. PLAIT_LAUNCHER says which launcher's variables count; else those that are there: torchrun's
- * (RANK, WORLD_SIZE), Open MPI's (OMPI_COMM_WORLD_RANK), Slurm's (SLURM_PROCID, SLURM_STEP_ID), in this order; the first that
- * speaks of more than one rank.
+ * Read the environment. PLAIT_LAUNCHER selects the launcher whose variables count. Else the first of these whose
+ * variables name more than one rank: torchrun (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm (SLURM_PROCID,
+ * SLURM_STEP_ID).
  *
  * MASTER_ADDR, which torchrun sets, names rank 0's host; without it Slurm's list of nodes does. With MASTER_PORT rank 0
- * listens at the first free one of the 8 ports after it (the port itself is torchrun's own); else, and under mpirun, which
- * hands the variable on only when told to, at one of PLAIT_PORTS. Where there is PMIx
- * (mpirun, srun --mpi=pmix) and the plug-in for it, rank 0 makes an id that PMIx takes to the others, whatever MASTER_ADDR is:
- * they wait for it, PLAIT_TIMEOUT at most, and all ranks call this equally often. A host name that has no address yet, as a
- * container's that starts, is asked for as long.
- * When all ranks are on one host they meet there, without a port and without a secret.
+ * listens at the first free one of the 8 ports after it (the port itself is torchrun's own). Without it, and under
+ * mpirun, which hands the variable on only when told to, rank 0 listens at one of PLAIT_PORTS. With PMIx (mpirun, srun
+ * --mpi=pmix) and the plug-in for it, rank 0 makes an id that PMIx takes to the others, whatever MASTER_ADDR is: they
+ * wait for it, PLAIT_TIMEOUT at most, and all ranks call this equally often. A host name that has no address yet, as of
+ * a container that starts, is looked up again for as long. If all ranks are on one host they meet there, without a port
+ * and without a secret.
  *
- * Jobs are told apart by every name that the environment has of them: TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PMIX_NAMESPACE,
- * PBS_JOBID, LSB_JOBID and others, whichever launcher counts. Where torchrun's variables come without a TORCHELASTIC_RUN_ID,
- * ranks of one host must have been started by one process, and each rank is good for one process at a time: else all ranks
- * that come fail with PLAIT_ERR_MISMATCH. So does a comm that lives when another process comes with one of its ranks, unless all of
- * its ranks are on one host and a process started them that did not start the other: then only the other fails. A wrapper of a rank
- * that started with a launcher's variables of it (RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK and others) does not count as
- * who started it, and who started them is not compared where another launcher started exactly these ranks and names what it started
- * (SLURM_STEP_ID, PMIX_NAMESPACE and others). Ranks that are started one by one, in several terminals, need a TORCHELASTIC_RUN_ID.
+ * Jobs are told apart by every name that the environment has for them: TORCHELASTIC_RUN_ID, SLURM_JOB_ID,
+ * PMIX_NAMESPACE, PBS_JOBID, LSB_JOBID and others, whichever launcher counts.
+ * Without TORCHELASTIC_RUN_ID, torchrun's variables alone do not identify a job. Then ranks of one host must have been
+ * started by one process, and each rank is good for one process at a time: else all ranks that come fail with
+ * PLAIT_ERR_MISMATCH. A living comm fails, too, if another process comes with one of its ranks. Exception: if all its
+ * ranks are on one host and were started by a process that did not start the other, only the other process fails.
+ * A rank's own wrapper, itself started with a launcher's variables of the rank (RANK, SLURM_PROCID,
+ * OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK and others), does not count as the starting process. Starting processes are
+ * not compared if another launcher started exactly these ranks and names the job (SLURM_STEP_ID, PMIX_NAMESPACE and
+ * others). Ranks started one by one, in several terminals, need a TORCHELASTIC_RUN_ID.
  *
- * out     written only on success. The id is good for one comm at a time; comms made of it have their own
+ * out     written only on success. The id is good for one comm at a time; comms made of that comm have their own
  * Thread: any, while none changes the environment
- * Errors: PLAIT_ERR_CONFIG (a variable that is missing or nonsense, as RANK where WORLD_SIZE is 2, a host name that has no address, a secret that others
- *         may read, or none where PLAIT_REQUIRE_SECRET is 1, a launcher that is not followed, as MPICH's
- *         PMI_RANK and PMI_SIZE), PLAIT_ERR_UNSUPPORTED (several hosts, and this build has no
- *         libsodium), PLAIT_ERR_SYSTEM (PMIx fails)
+ * Errors: PLAIT_ERR_CONFIG (a variable that is missing or wrong, as RANK where WORLD_SIZE is 2; a host name that has no
+ *         address; a secret that others may read, or none with PLAIT_REQUIRE_SECRET=1; an unsupported launcher, as
+ *         MPICH's PMI_RANK and PMI_SIZE), PLAIT_ERR_UNSUPPORTED (several hosts, and this build has no libsodium),
+ *         PLAIT_ERR_SYSTEM (PMIx fails)
  */
 PLAIT_API enum plait_status plait_launch_find(struct plait_launch *out);
 
 /**
  * Give all ranks an id over TCP that rank 0 makes, by the caller's own means: MPI, a key-value store, a file. The bytes
- * are secret: whoever reads them on their way may join.
+ * are secret: anyone who reads them on their way may join.
  *
- * allgather  all[r * bytes ..] = rank r's `mine`, on every rank; anything but PLAIT_OK ends the call with that status.
- *            Called once
- * context    handed on
+ * allgather  all[r * bytes ..] = rank r's `mine`, on every rank; any status but PLAIT_OK ends the call with that
+ *            status. Called once
+ * context    passed to allgather
  * out        equal on all ranks, for one comm of these ranks
- * Order:  collective; what fails on rank 0 is every rank's error
+ * Order:  collective; an error on rank 0 is every rank's error
  * Thread: any, while none changes the environment
  * Errors: as plait_unique_id_create_tcp(), and what allgather returns
  */
@@ -85,7 +87,7 @@ PLAIT_API enum plait_status plait_unique_id_exchange(uint32_t rank, uint32_t nra
 
 /**
  * Write a new secret to ~/.plait-secret, with mode 0600, for launchers over several hosts; copy it to hosts that do not
- * share the home directory. A file that is there already stays.
+ * share the home directory. An existing file stays.
  *
  * path    [room] its name
  * Thread: any

@@ -2,12 +2,12 @@
 /*
  * Library memory: buffers that other processes read in place.
  *
- * A collective over memory from plait_mem_alloc() copies nothing into staging buffers. Memory of any other allocator
- * works too. Between processes it is staged in slices that stay in cache, except blocks of 8 KiB and more of messages,
- * of what collectives in which a rank gives more than 16 KiB move without combining (a gather up to 2 MiB in all, an
- * all-gather up to 4), and of a reduce up to 512 KiB: where the kernel permits it (plait-info says whether; PLAIT_CMA=0
- * forbids it) the receiver may read them from where they lie, if that takes less time than staging as measured
- * meanwhile (PLAIT_CMA=1: it always does).
+ * A collective over memory from plait_mem_alloc() needs no staging buffers. Memory of any other allocator works too.
+ * Between processes it is copied through staging buffers in slices that stay in cache, or read by the receiver through
+ * the kernel (single copy). Single copy applies to blocks of 8 KiB and more of: messages; collectives in which a rank
+ * sends more than 16 KiB and which move data without reducing (a gather up to 2 MiB in all, an all-gather up to 4 MiB);
+ * and a reduce up to 512 KiB. It needs the kernel's permission (plait-info says whether; PLAIT_CMA=0 forbids it). It is
+ * used if it takes less time than staging, as measured at run time (PLAIT_CMA=1: always).
  */
 #ifndef PLAIT_MEMORY_H
 #define PLAIT_MEMORY_H
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* Where memory lies. symbol, name */
+/* Kinds of memory. symbol, name */
 #define PLAIT_MEMORY_LIST(X)                                                          \
     X(PLAIT_MEMORY_HOST, "host")       /* of any allocator of the processor's */      \
     X(PLAIT_MEMORY_PINNED, "pinned")   /* the processor's; a GPU's driver knows it */ \
@@ -37,28 +37,27 @@ enum plait_memory {
 /**
  * Allocate `bytes` of library memory, zeroed, aligned to 4096 bytes.
  *
- * out    the memory, readable and writable by this process, readable by its peers; free it with
- *        plait_mem_free()
+ * out    the memory, readable and writable by this process, readable by its peers; free it with plait_mem_free()
  * Ownership: the caller's. It may outlive every comm. A forked child shares it, and cannot free it for the parent.
  * Thread: any
- * Errors: PLAIT_ERR_ARG (0 bytes), PLAIT_ERR_CONFIG (a variable, named), PLAIT_ERR_NOMEM (the arena, PLAIT_ARENA
- *         bytes, is full; or the machine or the control group has no more memory: never a signal later)
+ * Errors: PLAIT_ERR_ARG (0 bytes), PLAIT_ERR_CONFIG (a variable, named), PLAIT_ERR_NOMEM (the arena of PLAIT_ARENA
+ *         bytes is full, or the machine or the control group has no more memory: never a signal later)
  */
 PLAIT_API enum plait_status plait_mem_alloc(size_t bytes, void **out);
 
 /**
- * Allocate memory of some kind, zeroed: of the calling thread's current GPU, or of the first.
+ * Allocate memory of a kind, zeroed: of the calling thread's current GPU, or of the first.
  *
  * kind   PLAIT_MEMORY_HOST: as plait_mem_alloc()
  * out    free it with plait_mem_free()
- * Ownership: the caller's. Collectives that are not over need it.
+ * Ownership: the caller's. It must live until its collectives have ended.
  * Thread: any
  * Errors: PLAIT_ERR_ARG, PLAIT_ERR_NOMEM; PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in)
  */
 PLAIT_API enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out);
 
 /**
- * The same of a GPU that the caller names.
+ * Allocate memory of a given GPU, as plait_mem_alloc_as().
  *
  * device  its number, 0 or more
  * Thread: any
@@ -67,34 +66,34 @@ PLAIT_API enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t by
 PLAIT_API enum plait_status plait_mem_alloc_on(int device, size_t bytes, void **out);
 
 /**
- * Which GPU is the calling thread's current one; the first, where it has none.
+ * The calling thread's current GPU, or the first GPU if the thread has none.
  *
- * out    its number; -1: this process has not loaded a driver, or it cannot be used here, and all memory is the host's
+ * out    its number; -1: this process has not loaded a driver or cannot use it, and all memory is host memory
  * Thread: any
  * Errors: PLAIT_ERR_ARG (out is NULL)
  */
 PLAIT_API enum plait_status plait_device_now(int *out);
 
 /**
- * What kind of memory is at an address, whoever allocated it. Before this process has used a GPU: host.
+ * The kind of memory at an address, whoever allocated it. Before this process has used a GPU: host.
  *
  * Thread: any
  * Errors: PLAIT_ERR_ARG (out is NULL)
  */
 PLAIT_API enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out);
 
-/** Of which GPU memory of kind device is; -1: memory of any other kind. Thread, Errors: as plait_mem_kind(). */
+/** The GPU of memory of kind device; -1: memory of any other kind. Thread, Errors: as plait_mem_kind(). */
 PLAIT_API enum plait_status plait_mem_device(const void *memory, int *out);
 
 /** The name in the list above; "?" for an unknown value. Thread: any. */
 PLAIT_API const char *plait_memory_name(enum plait_memory kind);
 
 /**
- * Keep library memory until it is freed once more: after plait_mem_free(), after the fusion in whose buckets it lies was
- * destroyed or has got another layout.
+ * Add a reference to library memory: it stays until one more plait_mem_free(), even after the fusion in whose buckets
+ * it lies was destroyed or has got another layout.
  *
  * inside an address in it
- * out    its beginning; give it to plait_mem_free() when it is needed no longer
+ * out    its beginning; pass it to plait_mem_free() when it is no longer needed
  * Thread: any
  * Errors: PLAIT_ERR_ARG (no memory of this process's is allocated there; in a forked child: its parent's)
  */
@@ -110,9 +109,9 @@ PLAIT_API enum plait_status plait_mem_share(const void *inside, void **out);
 PLAIT_API enum plait_status plait_mem_free(void *memory);
 
 /**
- * Not there: memory of other allocators cannot be mapped by other processes after the fact. Where they
- * can copy from it through the kernel they do so without being asked; what is to be read in place, as where it is
- * combined, allocate with plait_mem_alloc().
+ * Always refused: other processes cannot map memory of other allocators after the fact. They copy from it through the
+ * kernel by themselves where they can. Memory that is to be read in place, as for reductions, must come from
+ * plait_mem_alloc().
  *
  * Thread: any
  * Errors: PLAIT_ERR_UNSUPPORTED, always

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The optimiser's step that goes with gradients of all ranks: SGD with momentum and LARS on fp32 master weights, loss
- * scaling, and schedules of the learning rate.
+ * The optimiser step for gradients of all ranks: SGD with momentum and LARS on fp32 master weights, loss scaling, and
+ * learning rate schedules.
  *
  *     for every tensor t (or, of a sharded fusion, every piece):
  *         parts[t] = (struct plait_optim_part){ t, count, gradient, PLAIT_FLOAT16, master, weight, PLAIT_FLOAT16,
@@ -28,36 +28,36 @@
  *     trust = 1                               SGD, and with PLAIT_OPTIM_NO_TRUST
  *     trust = eta |w| / (|g| + norm_decay |w| + eps)     LARS; 1 where |w| or |g| is 0
  *
- * |w| and |g| are of the whole tensor. Sums of squares and the trust are double precision; the rest is fp32, rounded
- * after every operation; trust times factor, and times decay, are at most the largest float32.
+ * |w| and |g| are norms of the whole tensor. Sums of squares and the trust are double precision; the rest is fp32,
+ * rounded after every operation. Trust times factor, and trust times decay, are at most the largest float32.
  *
  * A step that could make a weight or a momentum too large for float32 is skipped on all ranks, and result.finite is 0.
- * What it could is taken from norms, as no element is larger: |v| becomes momentum |v| + the norms of all d, which
- * count factor, decay and trust, and |w| grows by that (lr_in_momentum 0: by lr times that). So a finite step leaves
- * finite weights and momenta, provided that
+ * The bound comes from norms, as no element is larger: |v| becomes momentum |v| + the norms of all d, which include
+ * factor, decay and trust; |w| grows by that (lr_in_momentum 0: by lr times that). So a finite step leaves finite
+ * weights and momenta, on two conditions:
  *
- *     check is 1: without it gradients of SGD and of parts with NO_TRUST are not looked at, and nothing is promised;
- *     what the caller writes is seen: masters and momenta are read for this in the first step, in the step after
- *     plait_optim_momentum(), and while they are above about 1e30. In other steps the norms are carried on from step to
- *     step, which costs nothing. A caller that writes larger weights or momenta than there were asks for
- *     plait_optim_momentum() before the next step. Weights of tensors with a trust are read in every step.
+ *     check is 1. Without it gradients of SGD and of parts with NO_TRUST are not checked, and nothing is promised.
+ *     The caller's own writes are seen. Masters and momenta are read for this in the first step, in the step after
+ *     plait_optim_momentum(), and while they are above about 1e30. Other steps carry the norms on, at no cost. A caller
+ *     that writes larger weights or momenta than before calls plait_optim_momentum() before the next step. Weights of
+ *     tensors with a trust are read in every step.
  *
- * How it goes: three passes over all tensors together, none with atomics. The first adds up squares; the second, a few
- * numbers for each tensor, makes the trusts; the third reads gradient, master and momentum once and writes master,
+ * A step makes three passes over all tensors together, without atomics. The first adds up squares. The second computes
+ * the trusts from a few numbers for each tensor. The third reads gradient, master and momentum once and writes master,
  * momentum and copy once. Sums are formed in a fixed order: the bits are the same in every run and with every
  * instruction set.
  *
  * Forms of LARS: lr_in_momentum 1 and norm_decay as decay: You, Gitman, Ginsburg 2017 (arXiv 1708.03888), and
- * TensorFlow's. decay in the norm or not: norm_decay. lr_in_momentum 0: a change of lr acts on old gradients too, as
- * PyTorch's SGD. Yamazaki et al. 2019 (arXiv 1903.12650) as released: norm_decay is decay times the base rate, and
+ * TensorFlow's. norm_decay 0 leaves decay out of the norm. lr_in_momentum 0: a change of lr acts on old gradients too,
+ * as PyTorch's SGD. Yamazaki et al. 2019 (arXiv 1903.12650) as released: norm_decay is decay times the base rate, and
  * step.decay lets the decay follow a schedule of its own.
- * GPUs: with options.stream, which lives as long as the optimiser, all parts are memory of its GPU, aligned to its
- *         elements, and a step is put on the stream: it reads what the stream has written, and what comes behind it
- *         finds the new weights. It returns when it is on its way there, but waits for the stream where a result is
- *         asked for. In graphs that are captured it has the numbers (step) of the capture. The bits are those of the
- *         host but where norms differ in the last digits of a double. Sharded (comm): each rank has parts of the
- *         tensors; one all-reduce of 2 ntensor + 5 doubles (SGD: 5) brings norms, the verdict on infinities, and
- *         whether all ranks make the same step.
+ * GPUs:   with options.stream, which lives as long as the optimiser, all parts are memory of its GPU, aligned to their
+ *         elements. A step is queued on the stream: it reads data that the stream has written, and later operations
+ *         find the new weights. The call returns when the step is queued, but waits for the stream if a result is asked
+ *         for. A captured graph keeps the step's numbers of the capture. The bits are those of the host unless norms
+ *         differ in the last digits of a double.
+ * Sharded (comm): each rank has parts of the tensors; one all-reduce of 2 ntensor + 5 doubles (SGD: 5) brings norms,
+ * the verdict on infinities, and whether all ranks make the same step.
  */
 #ifndef PLAIT_OPTIM_H
 #define PLAIT_OPTIM_H
@@ -72,18 +72,18 @@ struct plait_optim;
 
 enum plait_optim_method { PLAIT_OPTIM_SGD, PLAIT_OPTIM_LARS };
 
-/* Of a part; all parts of a tensor have the same. */
+/* Flags of a part; all parts of a tensor have the same. */
 #define PLAIT_OPTIM_NO_DECAY 1u
 #define PLAIT_OPTIM_NO_TRUST 2u
 #define PLAIT_OPTIM_PLAIN    (PLAIT_OPTIM_NO_DECAY | PLAIT_OPTIM_NO_TRUST) /* biases, batch norm: Jia et al. 2018 */
 
-struct plait_optim_part {  /* a tensor, or a part of one; their masters do not overlap */
+struct plait_optim_part {  /* a tensor, or a part of one; masters must not overlap */
     uint32_t tensor;       /* below options.ntensor */
     size_t count;          /* elements, 1 or more */
     const void *gradient;  /* [count] */
     enum plait_dtype type; /* of the gradient: float32, or a float of 16 or 8 bits */
     float *master;         /* [count] the weights; the caller may change them between steps */
-    void *copy; /* [count] written in every step, past the caches: the weights for the next pass; NULL: none */
+    void *copy; /* [count] written in every step with streaming stores: the weights for the next pass; NULL: none */
     enum plait_dtype copy_type; /* as `type`: rounded to nearest even */
     unsigned flags;
 };
@@ -97,14 +97,14 @@ struct plait_optim_options {
     enum plait_optim_method method;
     double momentum; /* 0 to below 1 */
     int nesterov;
-    int lr_in_momentum; /* 1: the momentum holds steps; 0: gradients */
-    double decay;       /* of weights, 0 or more */
-    double eta;         /* LARS: the trust coefficient, above 0 */
-    double eps;         /* LARS: 0 or more */
-    double norm_decay;  /* LARS: of |w| in the denominator, 0 or more; below 0: what decay is in the step */
-    int check;          /* 1: look for infinities and NaNs in all gradients; 0: only in those whose norm is needed */
-    struct plait_comm *comm;     /* sharded; it must live as long as the optimiser. NULL: parts are whole tensors */
-    struct plait_stream *stream; /* of CUDA's, there on all ranks or on none, see above. NULL: parts are the host's */
+    int lr_in_momentum;      /* 1: the momentum holds steps; 0: gradients */
+    double decay;            /* of weights, 0 or more */
+    double eta;              /* LARS: the trust coefficient, above 0 */
+    double eps;              /* LARS: 0 or more */
+    double norm_decay;       /* LARS: of |w| in the denominator, 0 or more; below 0: the step's decay */
+    int check;               /* 1: check all gradients for infinities and NaNs; 0: only those whose norm is needed */
+    struct plait_comm *comm; /* sharded; it must live as long as the optimiser. NULL: parts are whole tensors */
+    struct plait_stream *stream; /* a CUDA stream, on all ranks or on none, see above. NULL: parts are host memory */
 };
 #define PLAIT_OPTIM_OPTIONS_DEFAULT                                                                                   \
     {                                                                                                                 \
@@ -119,35 +119,36 @@ struct plait_optim_options {
  * Order:   with comm collective
  * Thread:  one for an optimiser; with comm also as for plait_allreduce()
  * Errors:  PLAIT_ERR_ARG (with comm also: a group is open; memory that is not where options.stream says, named),
- *          PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (PLAIT_ISA); with comm
- *          PLAIT_ERR_MISMATCH on every rank: names the option that differs, or the rank whose arguments were wrong and
- *          what was; those of plait_allgather()
+ *          PLAIT_ERR_NOMEM, PLAIT_ERR_CONFIG (PLAIT_ISA); with comm PLAIT_ERR_MISMATCH on every rank: names the option
+ *          that differs, or the rank with wrong arguments and its error; those of plait_allgather()
  * Cost:    4 bytes for every element, and 8 for every tensor
  */
 PLAIT_API enum plait_status plait_optim_create(const struct plait_optim_options *options, struct plait_optim **out);
 
-/** Free it, on a GPU when all on options.stream has happened. NULL is allowed. Thread: one for an optimiser. */
+/** Free it; on a GPU after all operations on options.stream. NULL is allowed. Thread: one for an optimiser. */
 PLAIT_API void plait_optim_destroy(struct plait_optim *optim);
 
 /**
- * The momentum of the part-th part: [count] floats of the optimiser's, aligned to 64 bytes, to be saved and restored
- * between steps: ask again before a step that follows a change. On a GPU its memory, in the order of options.stream.
+ * The momentum of part `part`: [count] floats of the optimiser's, aligned to 64 bytes, to be saved and restored between
+ * steps. Call again before a step that follows a change. On a GPU it is GPU memory, in the order of options.stream.
  * NULL: no such part.
  *
- * Thread: any; nobody may write it during a step
+ * Thread: any; no thread may write it during a step
  * Cost:   the next step reads masters and momenta once more
  */
 PLAIT_API float *plait_optim_momentum(struct plait_optim *optim, uint32_t part);
 
 /* Start from PLAIT_OPTIM_STEP_DEFAULT. With comm all but squares must be equal on all ranks. */
 struct plait_optim_step {
-    size_t size;           /* sizeof (struct plait_optim_step) */
-    double lr;             /* 0 or more */
-    double factor;         /* of gradients, before anything else: 1 / loss scale, 1 / ranks. Above 0 */
-    double decay;          /* of the options' decay, 0 or more */
-    const double *squares; /* [npart] sums of the squares of each part's gradient as it lies, where they are known
-                            * (plait_piece.square, of a fusion with options.check); NULL: the first pass reads it.
-                            * On a GPU NULL */
+    size_t size;   /* sizeof (struct plait_optim_step) */
+    double lr;     /* 0 or more */
+    double factor; /* of gradients, applied first: 1 / loss scale, 1 / ranks. Above 0 */
+    double decay;  /* multiplies the options' decay, 0 or more */
+    /*
+     * [npart] sums of squares of each part's gradient before `factor`, if known (plait_piece.square, of a fusion with
+     * options.check); NULL: the first pass reads it. On a GPU NULL
+     */
+    const double *squares;
 };
 #define PLAIT_OPTIM_STEP_DEFAULT                             \
     {                                                        \
@@ -155,9 +156,12 @@ struct plait_optim_step {
     }
 
 struct plait_optim_result {
-    int finite;  /* 0: a norm was infinite or NaN, or the step could have made a weight or a momentum too large for
-                  * float32 (see above); nothing was changed, on any rank */
-    double norm; /* of all gradients that were looked at, times factor */
+    /*
+     * 0: a norm was infinite or NaN, or the step could have made a weight or a momentum too large for float32 (see
+     * above); nothing was changed, on any rank
+     */
+    int finite;
+    double norm; /* of all checked gradients, times factor */
 };
 
 /**
@@ -167,13 +171,13 @@ struct plait_optim_result {
  * Order:  with comm collective
  * Thread: one for an optimiser; with comm also as for plait_allreduce()
  * Result: with comm the ranks have the same norms, bit for bit. A tensor that lies whole on one rank, and any tensor
- *         with SGD, gets the bits that it gets without comm; the norm of one in parts is a sum of sums, which
- *         may differ from the whole's in the last digits of a double.
+ *         with SGD, gets the same bits as without comm. The norm of a tensor in parts is a sum of sums, which may
+ *         differ from the whole's in the last digits of a double.
  * Errors: PLAIT_ERR_ARG (with comm also: a group is open; nothing was changed); with comm PLAIT_ERR_MISMATCH on every
  *         rank (lr, factor or decay differ; nothing was changed) and those of plait_allreduce(). On a GPU
  *         PLAIT_ERR_UNSUPPORTED (a result is asked for, and the stream is captured), PLAIT_ERR_SYSTEM (the driver; with
- *         comm it has failed); without a result a mismatch is told by a later step, when that step has happened. Where
- *         the comm fails while a step is on the stream, the weights are lost
+ *         comm it has failed). Without a result a later step reports a mismatch, when the mismatching step has
+ *         completed. If the comm fails while a step is on the stream, the weights are lost
  * Cost:   reads gradient (twice, without squares), master (twice, for LARS) and momentum, writes master, momentum and
  *         copy
  */
@@ -186,9 +190,9 @@ PLAIT_API enum plait_status plait_optim_step(struct plait_optim *optim, const st
  */
 struct plait_loss_scale {
     double scale;   /* now */
-    double growth;  /* times this, after `interval` finite steps in succession; 1 or more */
-    double backoff; /* times this, after a step that was skipped; above 0, at most 1 */
-    double least;   /* scale stays between them; above 0 */
+    double growth;  /* multiplies scale after `interval` finite steps in succession; 1 or more */
+    double backoff; /* multiplies scale after a skipped step; above 0, at most 1 */
+    double least;   /* scale stays between least and most; above 0 */
     double most;
     uint32_t interval; /* 0: static, nothing changes */
     uint32_t good;     /* finite steps since the last change */
@@ -203,7 +207,7 @@ struct plait_loss_scale {
     }
 
 /**
- * After a step: grow or back off. Ranks that pass the step's result.finite keep the same scale.
+ * Call after a step: the scale grows or backs off. Ranks that pass the step's result.finite keep the same scale.
  *
  * Thread: one for a scale
  * Errors: PLAIT_ERR_ARG (names the member); nothing was changed
@@ -213,19 +217,19 @@ PLAIT_API enum plait_status plait_loss_scale_update(struct plait_loss_scale *sca
 enum plait_decay_rule {
     PLAIT_DECAY_NONE,
     PLAIT_DECAY_POLYNOMIAL, /* (1 - end) (1 - t / steps)^power + end */
-    PLAIT_DECAY_STEPS,      /* gamma for each of the milestones that step has reached, multiplied */
+    PLAIT_DECAY_STEPS,      /* product of one gamma for each milestone that step has reached */
     PLAIT_DECAY_COSINE      /* (1 - end) (1 + cos(pi t / steps)) / 2 + end */
 };
 
 /*
- * The learning rate (or a factor) over the steps: a linear warm-up, then `base` times what the rule says, where
- * t = step - warmup; from t = steps on it is base times end. Start from PLAIT_SCHEDULE_DEFAULT.
+ * The learning rate (or a factor) over the steps: a linear warm-up, then `base` times the rule's value at t = step -
+ * warmup; from t = steps on base times end. Start from PLAIT_SCHEDULE_DEFAULT.
  */
 struct plait_schedule {
     size_t size; /* sizeof (struct plait_schedule) */
     double base;
     double warmup; /* steps; 0: none */
-    double start;  /* step 0 of the warm-up has base times this */
+    double start;  /* step 0 of the warm-up has base times start */
     enum plait_decay_rule rule;
     double steps;             /* of the decay, after the warm-up; above 0 */
     double power;             /* above 0 */
@@ -240,8 +244,8 @@ struct plait_schedule {
     }
 
 /**
- * Its value at a step, which may be a fraction; NaN when the schedule or the step is wrong: plait_last_error() says
- * what.
+ * The schedule's value at a step, which may be a fraction. NaN: the schedule or the step is wrong; plait_last_error()
+ * says what is wrong.
  *
  * Thread: any
  * Source: warm-up: Goyal et al. 2017 (arXiv 1706.02677). Yamazaki et al. 2019 as released: warmup 540, polynomial of

@@ -2,16 +2,15 @@
 /*
  * Plans: every collective as data.
  *
- * An algorithm is a pure function that writes one rank's steps with a builder. A step names blocks
- * of the vector in three buffers; it holds no pointers, bytes, types or tags. The same plan is
- * checked (plait_plan_check), printed, simulated and run.
+ * An algorithm is a pure function that writes one rank's steps with a builder. A step names blocks of the vector in
+ * three buffers; it holds no pointers, bytes, types or tags. The same plan is checked (plait_plan_check), printed,
+ * simulated and run.
  *
  * Thread: any function here in any thread; no two at once with the same builder, and none with a plan that is being
  *         destroyed.
  *
- * Writing an algorithm: fill a `struct plait_alg` and emit moves in program order; the builder
- * derives what must wait for what. algorithms/decompose.c is the model, docs/CONTRIBUTING.md the
- * recipe.
+ * Writing an algorithm: fill a `struct plait_alg` and emit moves in program order; the builder derives the
+ * dependencies. algorithms/decompose.c is the model, docs/CONTRIBUTING.md the recipe.
  *
  *     static void emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
  *                      uint32_t me)
@@ -40,39 +39,38 @@ enum plait_verb { PLAIT_STEP_SEND, PLAIT_STEP_RECV, PLAIT_STEP_COPY, PLAIT_STEP_
 enum plait_buf { PLAIT_IN, PLAIT_OUT, PLAIT_TMP, PLAIT_NBUF };
 
 /*
- * Where: slot counts blocks of that buffer. Which block a slot of IN or OUT holds is the collective's geometry
- * (plait_geometry_of); in an all-reduce slot b holds block b. A step of n blocks uses slots slot .. slot+n-1. A TMP
- * slot has room for the largest block; where blocks may differ in size (PLAIT_KIND_VECTOR), those that were written
- * into TMP by one step are read from the same first slot with the same first block.
+ * A place in a buffer; `slot` counts blocks. The collective's geometry (plait_geometry_of) says which block a slot of
+ * IN or OUT holds; in an all-reduce slot b holds block b. A step of n blocks uses slots slot .. slot+n-1. A TMP slot
+ * has room for the largest block. Where blocks may differ in size (PLAIT_KIND_VECTOR), blocks written into TMP by one
+ * step are read from the same first slot with the same first block.
  */
 struct plait_span {
     uint32_t buf : 2, slot : 30;
 };
 
-struct plait_step { /* what one rank does once */
+struct plait_step { /* one step of one rank */
     uint8_t verb;
     uint8_t lane; /* 0 .. nlane-1: rail, thread block or stream */
     uint16_t ndep;
     int32_t peer;                /* SEND, RECV: rank in the comm, else -1 */
-    uint32_t blk, nblk;          /* which logical blocks: gives the size. blk may be PLAIT_AS_LIES */
+    uint32_t blk, nblk;          /* the logical blocks, which give the size. blk may be PLAIT_AS_LIES */
     struct plait_span dst, a, b; /* SEND reads a; RECV writes dst; COPY dst <- a; REDUCE dst <- a op b */
     uint32_t dep0;               /* first of ndep entries in the dependency array */
 };
 
 /*
- * Instead of a first block: whatever the slots of TMP hold, which need not be consecutive blocks. For SEND, RECV and
+ * Instead of a first block: the contents of the TMP slots, which need not be consecutive blocks. For SEND, RECV and
  * COPY from TMP to TMP, in collectives whose blocks all have the same size.
  */
 #define PLAIT_AS_LIES UINT32_MAX
 
 /*
- * One allocation without pointers: memcpy it anywhere. The array order is topological: a
- * dependency is an earlier step. The k-th SEND from s to r on a lane pairs with the k-th RECV at r
- * from s on that lane.
+ * One allocation without pointers: memcpy it anywhere. The array order is topological: a dependency is an earlier step.
+ * The k-th SEND from s to r on a lane pairs with the k-th RECV at r from s on that lane.
  *
- * At most 16 messages are on the way from one rank to another; further ones wait until the receiver has taken
- * the one 16 before, counted lane by lane. A plan in which that leads to deadlock, because lanes are taken in
- * quite another order than sent, is refused at its first use (checked up to 64 ranks).
+ * At most 16 messages are on the way from one rank to another (the window). A further one waits until the receiver has
+ * taken the one 16 before, counted lane by lane. If that leads to deadlock, because lanes are taken in quite another
+ * order than sent, the plan is refused at its first use (checked up to 64 ranks).
  */
 struct plait_plan {
     uint32_t nrank, rank;
@@ -92,20 +90,20 @@ struct plait_plan {
 #define PLAIT_MOST_SLOTS   (1u << 22) /* of TMP; a vector has no more blocks either */
 #define PLAIT_MAX_SPEC     64         /* bytes of an algorithm's spec such as "torus:4x8", with the final 0 */
 
-/* What an algorithm may know. Equal on all ranks of a collective. */
+/* The inputs of an algorithm. Equal on all ranks of a collective. */
 struct plait_shape {
     enum plait_coll coll;
     uint32_t nrank;
     uint32_t root;        /* rooted collectives; else 0 */
-    bool inplace;         /* IN is an alias of OUT on this rank; of plait_plan_check(): each plan may be so or not */
+    bool inplace;         /* IN aliases OUT on this rank; in plait_plan_check() each plan may be so or not */
     const uint32_t *node; /* [nrank] node of each rank, any numbers; NULL: all on one node */
     uint32_t nparam;
     uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
-    bool sized;                      /* blocks differ in size: of interest to plait_choose() only */
+    bool sized;                      /* v-forms: block sizes vary; read by plait_choose() only */
 };
 
 /*
- * How a collective cuts what it moves into blocks.
+ * How a collective cuts its data into blocks.
  *
  * VECTOR  a vector, into as many blocks as the algorithm likes; they differ in size by one element at most
  * PART    one block for each rank; all have the same size
@@ -120,51 +118,51 @@ struct plait_side {       /* IN or OUT of one rank */
 
 struct plait_geometry {
     enum plait_kind kind;
-    bool combines; /* an output block holds every rank's contribution; else it is its source's block, untouched */
+    bool combines; /* an output block reduces every rank's contribution; else it is its source's block, unchanged */
     bool rooted;
     struct plait_side in, out;
 };
 
 /**
- * What the slots of a rank's IN and OUT hold.
+ * The blocks in the slots of a rank's IN and OUT.
  *
  * In place, a slot of IN and a slot of OUT with the same block are the same memory (as in NCCL); PLAIT_KIND_PAIR has no
  * form in place.
  *
  * root  of a rooted collective
- * nblk  what plait_blocks() was given; PART and PAIR leave no choice and do not look at it: plait_block_count()
+ * nblk  as given to plait_blocks(); ignored for PART and PAIR, where plait_block_count() fixes it
  */
 PLAIT_API struct plait_geometry plait_geometry_of(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank,
                                                   uint32_t nblk);
 
 /**
- * The number of nodes, where the ranks of each are neighbours, as most launchers place them; else 0.
+ * The number of nodes, if the ranks of each node are consecutive, as most launchers place them; else 0.
  *
- * each  written: how many ranks every node has; 0: not all have as many
+ * each  written: ranks of every node; 0: nodes differ
  * Thread: any
  */
 PLAIT_API uint32_t plait_nodes_of(const struct plait_shape *shape, uint32_t *each);
 
-/** The blocks of a collective over `nrank` ranks; 0: the algorithm chooses, or 2^30 blocks are too few. */
+/** Blocks of a collective over `nrank` ranks; 0: the algorithm chooses, or there would be more than 2^30. */
 PLAIT_API uint32_t plait_block_count(enum plait_coll coll, uint32_t nrank);
 
-/** The rank whose IN a block comes from, in a collective that does not combine. */
+/** The rank whose IN a block comes from, in a collective that does not reduce. */
 PLAIT_API uint32_t plait_block_source(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk);
 
-/** The slot of this side that holds the block; UINT32_MAX when none does. */
+/** The slot of this side that holds the block; UINT32_MAX: none does. */
 static inline uint32_t plait_side_slot(const struct plait_side *side, uint32_t blk)
 {
     const uint32_t from = blk - side->blk;
 
     if (side->nslot == 0 || blk < side->blk)
         return UINT32_MAX;
-    const uint32_t i = side->stride == 1 ? from : from / side->stride; /* which takes as long as a short copy */
+    const uint32_t i = side->stride == 1 ? from : from / side->stride; /* a division takes as long as a short copy */
     return i < side->nslot && i * side->stride == from ? i : UINT32_MAX;
 }
 
 /*
- * What an algorithm costs, as closed formulas over the shape. depth, sent and received are equal to
- * the plan's figures for every rank count; rounds is equal when rounds_exact, else an upper bound.
+ * The cost of an algorithm, as closed formulas over the shape. depth, sent and received equal the plan's figures for
+ * every rank count; rounds is equal when rounds_exact, else an upper bound.
  */
 struct plait_claim {
     uint64_t depth;    /* most messages on a dependency path */
@@ -181,26 +179,29 @@ struct plait_builder; /* opaque; errors are sticky: the first is recorded, later
 struct plait_alg {
     const char *name; /* "torus" */
     enum plait_coll coll;
-    const char *params; /* syntax of what may follow the name, e.g. ":XxY[xZ]"; "" when nothing may */
+    const char *params; /* syntax of the text after the name, e.g. ":XxY[xZ]"; "": none allowed */
     const char *text;   /* one line */
     const char *source; /* paper or code it comes from */
     /*
-     * Every block of every rank is combined in the canonical order E(n) = E(m) + E(n-m), m the
-     * largest power of two below n, over ranks 0 .. n-1 (checked, not trusted).
+     * Every block of every rank is reduced in the canonical order E(n) = E(m) + E(n-m), m the largest power of two
+     * below n, over ranks 0 .. n-1 (checked, not trusted).
      */
     bool canonical;
     /* Only single contributions and final results travel, never partial sums (checked). */
     bool no_partials;
-    /* The functions below get the algorithm itself, so that one of each serves a family; here it says what differs. */
+    /*
+     * The functions below get the algorithm itself, so that one function serves a family; preset tells the members
+     * apart.
+     */
     const void *preset;
-    /* Fill shape->param from the text behind the first ':' ("" when there is none). NULL: no parameters. */
+    /* Fill shape->param from the text after the first ':' ("" when there is none). NULL: no parameters. */
     bool (*parse)(const struct plait_alg *self, const char *text, struct plait_shape *shape);
     /* Can it run on this shape at all? */
     bool (*applies)(const struct plait_alg *self, const struct plait_shape *shape);
     /* One rank's steps. Pure: no globals, clock, environment, allocation. */
     void (*emit)(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *shape, uint32_t rank);
     struct plait_claim (*claim)(const struct plait_alg *self, const struct plait_shape *shape);
-    /* What `applies` asks for, behind "does not fit 6 ranks; "; NULL: nothing is known. */
+    /* The condition of `applies`, to follow "does not fit 6 ranks; "; NULL: unknown. */
     const char *remedy;
 };
 
@@ -226,20 +227,20 @@ static inline struct plait_span plait_tmp(uint32_t slot)
 }
 
 /**
- * Cut the vector into `nblk` blocks and reserve `ntmp` TMP slots. Called once, before any move. At most PLAIT_MOST_SLOTS:
- * more fails the plan, by name and number, before memory is taken.
+ * Cut the vector into `nblk` blocks and reserve `ntmp` TMP slots. Called once, before any move. At most
+ * PLAIT_MOST_SLOTS: more fails the plan, by name and number, before memory is allocated.
  */
 PLAIT_API void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp);
 
 /**
- * Reserve `n` more TMP slots in a row, at most PLAIT_MOST_SLOTS in all; returns the first. For emitters made of parts, each
- * with slots of its own.
+ * Reserve `n` more TMP slots in a row, at most PLAIT_MOST_SLOTS in all; returns the first. For emitters made of parts
+ * with their own slots.
  */
 PLAIT_API uint32_t plait_slots(struct plait_builder *b, uint32_t n);
 
 /**
- * Send, receive, copy or combine the `nblk` logical blocks from `blk` on, or with PLAIT_AS_LIES (not `reduce`) move
- * what `nblk` slots of TMP hold. `reduce` is dst <- x op y, in this order.
+ * Send, receive, copy or reduce the `nblk` logical blocks from `blk` on, or with PLAIT_AS_LIES (not `reduce`) move the
+ * contents of `nblk` TMP slots. `reduce` is dst <- x op y, in this order.
  */
 PLAIT_API void plait_emit_send(struct plait_builder *b, uint32_t peer, struct plait_span from, uint32_t blk,
                                uint32_t nblk);
@@ -281,8 +282,8 @@ PLAIT_API void plait_plan_destroy(struct plait_plan *plan);
 PLAIT_API const uint32_t *plait_plan_deps(const struct plait_plan *plan);
 
 /**
- * Can long operations run this plan over slices of every block? With PART and PAIR a slice of several blocks is not in
- * one piece in IN and OUT, but it is in TMP: so there steps that touch IN or OUT must move one block each.
+ * Can long operations run this plan slice by slice over every block? With PART and PAIR a slice of several blocks is
+ * contiguous in TMP, but not in IN and OUT. So steps that touch IN or OUT must move one block each.
  */
 PLAIT_API bool plait_plan_sliceable(const struct plait_plan *plan);
 
@@ -319,14 +320,14 @@ struct plait_report {
     enum plait_check failed; /* valid after PLAIT_ERR_PLAN */
     char text[512];          /* "ring, 7 ranks: rank 3 step 12 reads out[4], which was never written" */
     struct plait_claim seen; /* the plan's own figures */
-    bool canonical;          /* every block is combined, and in the canonical order */
-    bool no_partials;        /* blocks are combined, but no partial result travels */
+    bool canonical;          /* every block is reduced, and in the canonical order */
+    bool no_partials;        /* blocks are reduced, but no partial result travels */
     bool sliceable;          /* plait_plan_sliceable(), of all ranks' plans */
     bool probabilistic;      /* contributor sets were random-weight sums (more than 1,024 ranks) */
 };
 
 /**
- * Prove a whole comm's plans, or say what is wrong and where.
+ * Prove the plans of all ranks of a comm, or say what is wrong and where.
  *
  * name   for the messages
  * plans  [shape->nrank], plans[r] is rank r's
@@ -340,7 +341,7 @@ PLAIT_API enum plait_status plait_plan_check(const char *name, const struct plai
                                              struct plait_report *report);
 
 /**
- * Emit all ranks' plans of an algorithm, check them, its claim and its `canonical` and `no_partials`. Errors: as
+ * Emit all ranks' plans of an algorithm; check them against its claim and its `canonical` and `no_partials`. Errors: as
  * plait_plan_emit() and plait_plan_check().
  */
 PLAIT_API enum plait_status plait_alg_check(const struct plait_alg *alg, const struct plait_shape *shape,
@@ -356,8 +357,10 @@ PLAIT_API enum plait_status plait_alg_check(const struct plait_alg *alg, const s
  */
 PLAIT_API enum plait_status plait_plan_print(const struct plait_plan *plan, char **out);
 
-/** Read what plait_plan_print wrote; print and parse are inverse. Errors: PLAIT_ERR_PLAN names
- * the line; PLAIT_ERR_NOMEM. */
+/**
+ * Read the text of plait_plan_print(); print and parse are inverse. Errors: PLAIT_ERR_PLAN names the line;
+ * PLAIT_ERR_NOMEM.
+ */
 PLAIT_API enum plait_status plait_plan_parse(const char *text, struct plait_plan **out);
 
 #ifdef __cplusplus

@@ -2,10 +2,9 @@
 /*
  * Status codes and the text of the last error.
  *
- * Every function that can fail returns an `enum plait_status`: 0 is success,
- * a negative value an error, grouped by what is broken; only plait_comm_status() answers "not yet". The function that
- * decides an error records its exact cause once; read it with
- * plait_last_error() on the thread that got the status.
+ * Every function that can fail returns an `enum plait_status`: 0 is success, a negative value an error, grouped by what
+ * is broken; only plait_comm_status() answers "not yet". The function that decides an error records its exact cause
+ * once; read it with plait_last_error() on the thread that got the status.
  */
 #ifndef PLAIT_STATUS_H
 #define PLAIT_STATUS_H
@@ -52,8 +51,8 @@ PLAIT_API const char *plait_status_name(enum plait_status status);
 PLAIT_API const char *plait_status_text(enum plait_status status);
 
 /**
- * Exact cause of the last error of the calling thread: argument, value and remedy,
- * or the rank, operation and step that failed.
+ * Exact cause of the last error of the calling thread: argument, value and remedy, or the rank, operation and step that
+ * failed.
  *
  * Ownership: the library's; valid until the next Plait call of this thread.
  * Thread: per thread. Never NULL; "" when no call of this thread failed yet.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host streams: a queue of work that a thread does in order.
+ * Host streams: queues of work that a thread runs in order.
  *
- * A call with call->stream returns at once; its operation begins when everything before it on the stream has ended,
- * and what comes after it begins when it has ended. What a GPU's stream is to kernels, this is to functions on the
- * host.
+ * A call with call->stream returns at once. Its operation begins when everything before it on the stream has ended, and
+ * everything after it begins when it has ended. A host stream is to functions on the host what a GPU's stream is to
+ * kernels.
  *
  * A forked child has none of its parent's streams: every call with one is PLAIT_ERR_ARG, but for
  * plait_stream_destroy(), which does nothing.
@@ -34,27 +34,28 @@ struct plait_stream;
 PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
 
 /**
- * Take a stream of CUDA's (a CUstream or cudaStream_t, NULL for the default one) as a stream: calls with it are on memory
- * of its GPU, and what they do is put on it.
+ * Wrap a CUDA stream (a CUstream or cudaStream_t, NULL for the default one): calls with it use memory of its GPU, and
+ * their operations are queued on it.
  *
  * cuda     stays the caller's, who destroys it after this one
- * A call with it (call->stream) returns when its steps are on the stream, for which the ranks it exchanges data with must
- *          have called too: who drives several ranks from one thread begins their calls in a group. Where the stream is
- *          being captured, the operation becomes part of the graph, on all ranks of the comm or on none; it runs with
- *          every launch. Operations on several streams of one capture follow each other. A graph may run beside other
- *          operations of the comm, but not beside its other graphs: whoever launches those on several streams orders
- *          them with events, on all ranks in the same way. Where ranks are threads of a process, none may put
- *          a copy to malloc's memory behind an operation that another rank is to launch yet: it waits in the driver,
- *          which may keep the other from launching. Synchronize the stream first, or copy to pinned memory (docs/gpu.md).
+ * A call with it (call->stream) returns when its steps are on the stream, for which the ranks it exchanges data with
+ * must have called too. So one thread that drives several ranks begins their calls in a group.
+ * If the stream is being captured, the operation becomes part of the graph, on all ranks of the comm or on none; it
+ * runs with every launch. Operations on several streams of one capture follow each other. A graph may run beside other
+ * operations of the comm, but not beside its other graphs. A program that launches those on several streams orders them
+ * with events, in the same way on all ranks.
+ * Ranks that are threads of a process: none may queue a copy to malloc's memory behind an operation that another rank
+ * is yet to launch. The copy waits in the driver, which may keep the other rank from launching. Synchronize the stream
+ * first, or copy to pinned memory (docs/gpu.md).
  * plait_stream_destroy() of it waits for nothing.
  * Thread:  any
- * Errors:  PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in), PLAIT_ERR_ARG (the stream is of another context than the
- *          primary one of its GPU)
+ * Errors:  PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in), PLAIT_ERR_ARG (the stream is of another context than
+ *          the primary one of its GPU)
  */
 PLAIT_API enum plait_status plait_stream_create_cuda(void *cuda, struct plait_stream **out);
 
 /**
- * The same of a GPU that the caller names: NULL is that GPU's default stream, whichever the thread's current one is.
+ * The same on a given GPU: NULL is that GPU's default stream, whatever the thread's current GPU is.
  *
  * device  the GPU's number, 0 or more
  * Thread: any
@@ -63,20 +64,20 @@ PLAIT_API enum plait_status plait_stream_create_cuda(void *cuda, struct plait_st
 PLAIT_API enum plait_status plait_stream_create_cuda_on(int device, void *cuda, struct plait_stream **out);
 
 /**
- * What comes on `stream` from now on waits for what is on `other` now. Both are CUDA's. Where `other` is being captured,
- * `stream` becomes part of its graph.
+ * Later operations on `stream` wait for all operations now on `other`. Both are CUDA streams. If `other` is being
+ * captured, `stream` becomes part of its graph.
  *
  * Thread: any
- * Errors: PLAIT_ERR_ARG (one is a host's), PLAIT_ERR_SYSTEM (what the driver said)
+ * Errors: PLAIT_ERR_ARG (one is a host's), PLAIT_ERR_SYSTEM (the driver's error)
  */
 PLAIT_API enum plait_status plait_stream_follow(struct plait_stream *stream, struct plait_stream *other);
 
 /**
- * Does what is put on it now happen (*capture 0), or go into a graph? Then which: streams with the same number are part of
- * one capture, and no two captures of a process have the same. A host's stream is never captured.
+ * Is the stream being captured into a graph? *capture is 0 if not, else the number of the capture: streams with the
+ * same number are part of one capture, and no two captures of a process have the same. A host stream is never captured.
  *
  * Thread: any
- * Errors: PLAIT_ERR_ARG (NULL), PLAIT_ERR_SYSTEM (what the driver said)
+ * Errors: PLAIT_ERR_ARG (NULL), PLAIT_ERR_SYSTEM (the driver's error)
  */
 PLAIT_API enum plait_status plait_stream_captures(struct plait_stream *stream, uint64_t *capture);
 
@@ -87,11 +88,11 @@ struct plait_copy {
 };
 
 /**
- * Copy memory of this rank's GPU, in the order of the comm's operations: behind those that are on streams, whichever these
- * are, and before those that are called later. So memory may be used for one operation after the other.
+ * Copy memory of this rank's GPU, in the order of the comm's operations: after those on any stream now, before later
+ * ones. So the same memory may be used for one operation after the other.
  *
  * copies  [n], none of which may overlap another; done in no order, in one launch if they are few hundred. Not kept
- * stream  CUDA's, on which they are put; at once, also where a group is open
+ * stream  the CUDA stream for the copies; they are queued at once, also while a group is open
  * Thread: as a collective of the comm
  * Errors: PLAIT_ERR_ARG; after any other the comm has failed
  */
@@ -99,13 +100,14 @@ PLAIT_API enum plait_status plait_comm_copy(struct plait_comm *comm, const struc
                                             struct plait_stream *stream);
 
 /**
- * Do something in its turn.
+ * Call a function in the order of the stream.
  *
- * function  called with `context` by the stream's thread; may call this library, but not wait for this stream; on a
- *           stream of CUDA's: may call neither this library nor CUDA, and is to wait for nothing, as one function of a
- *           process runs at a time there
- * Thread:   any; the order of calls from several threads is theirs to settle
- * Errors:   PLAIT_ERR_ARG (NULL, or a stream of the process that this one was forked from), PLAIT_ERR_NOMEM; the driver's
+ * function  called with `context` by the stream's thread; may call this library, but not wait for this stream. On a
+ *           CUDA stream it may call neither this library nor CUDA, and must wait for nothing, as there one function of
+ *           a process runs at a time
+ * Thread:   any; callers in several threads settle their order themselves
+ * Errors:   PLAIT_ERR_ARG (NULL, or a stream of the process that this one was forked from), PLAIT_ERR_NOMEM; the
+ *           driver's
  */
 PLAIT_API enum plait_status plait_stream_call(struct plait_stream *stream, void (*function)(void *context),
                                               void *context);
@@ -119,10 +121,10 @@ PLAIT_API enum plait_status plait_stream_call(struct plait_stream *stream, void 
 PLAIT_API enum plait_status plait_stream_synchronize(struct plait_stream *stream);
 
 /**
- * Has everything ended?
+ * Test whether everything on the stream has ended.
  *
  * Thread: any
- * Errors: PLAIT_ERR_ARG; those of the operations are left to plait_stream_synchronize()
+ * Errors: PLAIT_ERR_ARG; errors of the operations are left to plait_stream_synchronize()
  */
 PLAIT_API enum plait_status plait_stream_query(struct plait_stream *stream, int *done);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the library knows of this machine, as it chooses slices and waiting by it. */
+/* The machine as the library sees it: it chooses slices and the form of waiting accordingly. */
 #ifndef PLAIT_TOPOLOGY_H
 #define PLAIT_TOPOLOGY_H
 

@@ -18,10 +18,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_PATIENCE     2.0 /* seconds, as of plait_comm_destroy() */
-#define MOST_ERRORS       3   /* until a device that does not say how far it is is broken */
-#define MOST_DYING        0.5 /* seconds, until a process is dead whose memory is gone */
-#define QUEUES_BY_DEFAULT 8   /* of a GPU and process, unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise */
+#define MOST_PATIENCE     2.0 /* seconds, as in plait_comm_destroy() */
+#define MOST_ERRORS       3   /* failed queries of progress until the device counts as broken */
+#define MOST_DYING        0.5 /* seconds that a process may take to die after its memory is gone */
+#define QUEUES_BY_DEFAULT 8   /* hardware queues per GPU and process, unless CUDA_DEVICE_MAX_CONNECTIONS is set */
 
 void plait_device_note(struct plait_comm *comm, const char *why)
 {
@@ -31,7 +31,7 @@ void plait_device_note(struct plait_comm *comm, const char *why)
         snprintf(d->why, sizeof d->why, "%s", why);
 }
 
-/* What it had shown goes before the process is seen to be dead. */
+/* A dying process loses its shown memory before it is seen to be dead. */
 static bool is_dying(const struct plait_peer *peer)
 {
     const double until = plait_clock() + MOST_DYING;
@@ -41,7 +41,7 @@ static bool is_dying(const struct plait_peer *peer)
     return plait_peer_died(peer);
 }
 
-/* What the device refused; or, if that was to map the memory of a rank that died, its death. */
+/* Fail with the device's error; if that was mapping the memory of a rank that died, with its death. */
 static enum plait_status broke(struct plait_comm *comm)
 {
     const struct plait_device_comm *d = comm->device;
@@ -84,7 +84,7 @@ uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *
         *why = d->plugin->lend(&place, &handle);
     if (*why != NULL)
         return 0;
-    atomic_store(&l->number, 0); /* who still looks for the one that was there sees that it is gone */
+    atomic_store(&l->number, 0); /* a reader of the old entry sees that it is gone */
     l->handle = handle;
     l->id = place.id;
     l->base = *base = place.base;
@@ -179,7 +179,7 @@ static enum plait_status create(struct plait_comm *comm, int device)
     return status;
 }
 
-/* How what is in its memory goes to other hosts: transports/staged.c. */
+/* Log how GPU memory goes to other hosts: transports/staged.c. */
 static void tell_way(const struct plait_comm *comm)
 {
     const bool direct = comm->remote != NULL && plait_port_takes_devices(comm->port);
@@ -197,7 +197,7 @@ enum plait_status plait_device_open(struct plait_comm *comm, int device)
     pthread_mutex_lock(&comm->lock);
     if (comm->device == NULL) {
         status = create(comm, device);
-        if (status != PLAIT_OK) /* the others must not wait for this rank */
+        if (status != PLAIT_OK) /* other ranks must not wait for this rank */
             status = plait_comm_fail(comm, status, "%s", plait_last_error());
         else
             tell_way(comm);
@@ -282,7 +282,7 @@ void plait_device_retire(struct plait_comm *comm, void *memory)
     struct plait_device_comm *d = comm->device;
     void **more = memory != NULL ? realloc(d->retired, (d->nretired + 1) * sizeof *more) : NULL;
 
-    if (more == NULL) /* or it is lost, until the process ends */
+    if (more == NULL) /* then the memory leaks until the process ends */
         return;
     d->retired = more;
     d->retired[d->nretired++] = memory;
@@ -291,19 +291,20 @@ void plait_device_retire(struct plait_comm *comm, void *memory)
 /* ---- Operations ------------------------------------------------------------------------------------ */
 
 /*
- * A graph's operations wait for those of graphs that are launched later. Streams that share a hardware queue wait for
- * each other; without graphs that is no matter (device_comm.h).
+ * The operations of a graph wait for those of graphs that are launched later. If their streams share a hardware queue,
+ * they wait for ever. Without graphs streams cannot wait in a circle (device_comm.h).
  */
 static enum plait_status check_queues(const struct plait_comm *comm)
 {
-    const char *setting = getenv("CUDA_DEVICE_MAX_CONNECTIONS"); /* the driver's */
+    const char *setting = getenv("CUDA_DEVICE_MAX_CONNECTIONS"); /* the CUDA driver's */
     const long most = setting != NULL && atol(setting) > 0 ? atol(setting) : QUEUES_BY_DEFAULT;
     uint32_t n = 0;
 
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const bool here = comm->peers[r].process != NULL && comm->peers[r].process->base == NULL;
         const struct plait_device_shown *shown = here ? plait_device_shown_by(comm, r) : NULL;
-        n += here && (shown == NULL || shown->device == (uint32_t)comm->device->device); /* not known yet: it may be */
+        /* an unknown device may be this one */
+        n += here && (shown == NULL || shown->device == (uint32_t)comm->device->device);
     }
     if ((long)n <= most)
         return PLAIT_OK;
@@ -338,11 +339,11 @@ static void rest(struct plait_comm *comm, struct plait_trail *t)
     if (!t->ahead)
         return;
     why = d->plugin->set_mark(t->last, t->end);
-    if (why != NULL) /* it may have been the error of an earlier call */
+    if (why != NULL) /* the error may be that of an earlier call */
         why = d->plugin->set_mark(t->last, t->end);
     t->called |= why == NULL;
     t->ahead = false;
-    d->lost |= why != NULL && t->capture == 0; /* nobody will know when it has passed */
+    d->lost |= why != NULL && t->capture == 0; /* nobody can tell when the operation has completed */
     if (why == NULL)
         return;
     snprintf(text, sizeof text, "the end of an operation cannot be marked: %s", why);
@@ -383,8 +384,8 @@ enum plait_status plait_device_broke(struct plait_comm *comm)
 }
 
 /*
- * What a failed rank's streams were made to pass may still read and write the others' memory. Those that are dead,
- * stopped or broken are not waited for long: what they use stays theirs then, until the process ends.
+ * Streams that a failed rank released may still read and write other ranks' memory. A dead rank is not waited for, a
+ * stopped or broken one at most MOST_PATIENCE: the memory that it uses then leaks until the process ends.
  */
 static bool others_are_quiet(const struct plait_comm *comm)
 {
@@ -398,8 +399,8 @@ static bool others_are_quiet(const struct plait_comm *comm)
 }
 
 /*
- * Nobody knows of a graph whether it runs. Where the comm has failed it may wait for a flag, which the watch gives it:
- * until all on the device has happened, for which the freeing of any memory waits.
+ * Nobody knows whether a graph runs. If the comm has failed, the graph may wait for a flag, which the watch gives.
+ * Trick: freeing device memory waits until everything on the device has completed.
  */
 static void end_graphs(const struct plait_device_comm *d)
 {
@@ -427,14 +428,14 @@ void plait_device_settle(struct plait_comm *comm)
     const double until = plait_clock() + MOST_PATIENCE;
     atomic_store(&comm->own->quiet, 1);
     while (!others_are_quiet(comm) && plait_clock() < until)
-        if (!plait_progress()) /* it may be a rank of this thread's */
+        if (!plait_progress()) /* the other rank may be driven by this thread */
             usleep(200);
     d->lost |= !others_are_quiet(comm);
 }
 
 /*
- * The stream of one that has called an operation that this rank has not, or sends what it does not receive, gives its
- * flags.
+ * Did or will another rank give flags that this rank has not taken? Its stream does so if it called an operation that
+ * this rank did not call, or sends a message that this rank does not receive.
  */
 static bool flags_are_to_come(const struct plait_comm *comm)
 {
@@ -452,7 +453,8 @@ bool plait_device_leaves_some(struct plait_comm *comm)
 
     if (comm->device == NULL)
         return false;
-    atomic_store(&comm->own->quiet, 1); /* from here on nobody gives this rank a flag that it does not see below */
+    /* from here on nobody gives this rank a flag that flags_are_to_come() does not see */
+    atomic_store(&comm->own->quiet, 1);
     if (!flags_are_to_come(comm))
         return false;
     snprintf(text, sizeof text, "comm '%s': rank %u left the comm after operation #%llu", comm->name, comm->rank,

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room device: what a communicator has on a GPU, made when it is first called with memory of one. device_maps.c
- * maps other processes' memory, device_stage.c pins memory for other hosts, device_watch.c sees to streams of a
- * communicator that has failed. The room knows nothing of CUDA, which is a plug-in (plugin/device.h).
+ * The room device: the state of a communicator on a GPU, made at the first call with memory of that GPU. device_maps.c
+ * maps other processes' memory, device_stage.c pins staging buffers for other hosts, device_watch.c releases the
+ * streams of a communicator that has failed. The room does not know CUDA, which is a plug-in (plugin/device.h).
  *
- * What a comm has on a device, made when it is first called with memory of one.
+ * The engine (engine.h) runs the plan of such a call as it runs any other plan. But the steps that it starts go onto
+ * the call's queue, and ranks exchange addresses (transports/device.c). So a rank's plan becomes operations of its
+ * stream: take a flag, copy, reduce, give a flag. A queue takes a flag only after another queue was told to give it:
+ * the message that carries the data's address is offered after the flag was given. So streams cannot wait for each
+ * other in a circle, whatever the plan, even if several ranks share one stream.
  *
- * The engine (engine.h) runs the plan of such a call as it runs every other; but what it starts is put on the call's
- * queue, and what it passes between ranks are addresses (transports/device.c). So a rank's plan becomes operations of
- * its stream: take a flag, copy, combine, give a flag. A flag is taken on a queue only after it was given on another,
- * as the message that says where the data lies is offered after it was: whatever the plan, the streams cannot wait for
- * each other in a circle, not even where several of them are one.
+ * A rank's flags are in its own memory. It has two for each message that may be on the way from or to each other rank:
+ * "the data has arrived", and "the data that this rank sent was read". The other rank gives the flag, this rank takes
+ * it. So all flags are 0 when nothing is under way, and a captured graph can be replayed any number of times.
  *
- * A rank's flags are in its own memory, two for each message that may be on the way from or to each other rank: the
- * data has arrived; what this rank gave was read. The other rank gives them and this one takes them, so that all are 0
- * when nothing is under way: what a graph captured can be replayed as often as one likes.
- *
- * What goes into graphs has flags and memory of its own. So a graph may run beside the comm's other operations, on
+ * Operations in graphs have flags and memory of their own. So a graph may run beside the comm's other operations, on
  * another stream and in no order with them; two graphs may not run beside each other.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_COMM_H
@@ -39,24 +37,24 @@ struct plait_device_shown {
     uint32_t device;
     uint64_t flags;               /* address of the flags, [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
     struct plait_lent flags_lent; /* their allocation */
-    struct plait_lent lent[PLAIT_NLENT]; /* number n, from 1, in place n % PLAIT_NLENT */
+    struct plait_lent lent[PLAIT_NLENT]; /* allocation number n, from 1, is in place n % PLAIT_NLENT */
     /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block; then */
     struct plait_mailbox mailbox[];
-}; /* how many flags it has given to each rank: [nrank] of 64 bits */
+}; /* [nrank] of 64 bits: flags that this rank has given to each rank */
 
 enum { PLAIT_NFLAGGED = PLAIT_NCHANNEL - PLAIT_NMAILBOX }; /* channels */
 
 enum plait_flag { PLAIT_FLAG_ARRIVED, PLAIT_FLAG_READ };
 
-/* Those of what goes into graphs come behind as many others. */
+/* Words of the flags outside graphs; as many flags of graphs follow them. */
 static inline size_t plait_flag_words(uint32_t nrank)
 {
     return (size_t)PLAIT_NFLAGGED * nrank * 2 * PLAIT_WINDOW;
 }
 
 /*
- * Where, in the flags of the rank that takes it, the flag of message `number` from or to `rank` is; of a graph's, or
- * not.
+ * Address of the flag of message `number` from or to `rank`, in the flags of the rank that takes it. `captured`: the
+ * message is part of a graph.
  */
 static inline uint64_t plait_flag(uint64_t flags, uint32_t nrank, enum plait_channel channel, uint32_t rank,
                                   bool captured, enum plait_flag which, uint32_t number)
@@ -72,7 +70,7 @@ static inline _Atomic uint64_t *plait_device_given(const struct plait_device_sho
     return (_Atomic uint64_t *)(uintptr_t)(acks + lines * sizeof(uint32_t)) + to;
 }
 
-/* Where it is, once the rank has used its device and until it leaves; else NULL. It stays as the control block does. */
+/* NULL before the rank has used its device and after it has left. The memory lives as long as the control block. */
 const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *comm, uint32_t rank);
 
 struct plait_device_scaled { /* as comm->scaled */
@@ -80,12 +78,12 @@ struct plait_device_scaled { /* as comm->scaled */
     size_t bytes;
 };
 
-/* What was put on queues, of which each was made to wait for the one before. */
+/* Operations on several queues in one order: each queue was made to wait for the one before. */
 struct plait_trail {
-    struct plait_queue *last; /* on it something was put, of which the mark does not know if it is `ahead`; */
-    uint64_t stream, capture; /* of it */
+    struct plait_queue *last; /* a queue with operations that the mark may not cover yet (`ahead`); */
+    uint64_t stream, capture; /* of that queue */
     bool ahead;
-    struct plait_mark *end; /* behind all else; once there was something: `called` */
+    struct plait_mark *end; /* behind all operations; set at least once: `called` */
     _Atomic bool called;
 };
 
@@ -94,43 +92,43 @@ struct plait_device_comm {
     int device;
     struct plait_device_shown *shown;
     void *flags;
-    uint64_t *taken; /* [nrank] flags of each rank that this one's queues wait for, or have waited */
+    uint64_t *taken; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
     uint64_t nlent;
-    struct plait_flight *flights[2];            /* [1]: of what goes into graphs */
-    struct plait_device_scaled scaled[2];       /* the same */
-    struct plait_queue *rescue;                 /* on it flags are given when the comm has failed */
-    struct plait_queue *queue;                  /* on it what comes next is put, see plait_device_aim(); */
-    uint64_t capture;                           /* of a graph that that goes into; 0: none */
-    struct plait_trail trails[2];               /* [1]: of what goes into graphs */
-    _Atomic bool captured;                      /* an operation is in a graph: who knows when it runs */
-    uint32_t ncapture;                          /* messages that are going into one, by */
+    struct plait_flight *flights[2];            /* [1]: for operations in graphs */
+    struct plait_device_scaled scaled[2];       /* [1]: likewise */
+    struct plait_queue *rescue;                 /* gives flags when the comm has failed */
+    struct plait_queue *queue;                  /* gets the next operations, see plait_device_aim(); */
+    uint64_t capture;                           /* the graph that they go into; 0: none */
+    struct plait_trail trails[2];               /* [1]: of operations in graphs */
+    _Atomic bool captured;                      /* an operation is in a graph: nobody knows when it runs */
+    uint32_t ncapture;                          /* messages that are being captured, by */
     uint64_t capturing;                         /* this capture */
-    struct plait_request *marked, **marked_end; /* on a queue, and not all of them have happened (device_request.h) */
+    struct plait_request *marked, **marked_end; /* on a queue, not all have completed (device_request.h) */
     struct plait_wait wait;                     /* for the first of them */
-    bool lost;                                  /* others may still use its memory */
-    char why[256];                              /* what the device refused: the comm fails with it; "": nothing */
-    uint32_t unmapped;                          /* 1 + the rank whose memory could not be mapped; 0: why is another */
-    void **retired; /* [nretired] memory that what is on a queue, or in a graph, may still use */
+    bool lost;                                  /* others may still use this rank's device memory */
+    char why[256];                              /* the device's error, with which the comm fails; "": none */
+    uint32_t unmapped;                          /* 1 + the rank whose memory could not be mapped; 0: another cause */
+    void **retired; /* [nretired] memory that operations on a queue or in a graph may still use */
     size_t nretired;
     struct plait_stage *stages; /* device_stage.h */
-    uint32_t nstaging; /* messages for other hosts that wait for this rank's own queues (transports/staged.c) */
+    uint32_t nstaging;          /* messages to other hosts that wait for this rank's own queues (transports/staged.c) */
 
     struct plait_comm *comm; /* for the watch (device_watch.h) */
     struct plait_device_comm *next;
 };
 
-/* Make what the comm needs on its device, at the first call with memory of it. An error has failed the comm. */
+/* Make the comm's state on its device, at the first call with memory of that device. An error has failed the comm. */
 enum plait_status plait_device_open(struct plait_comm *comm, int device);
 
-/* Of an operation that begins: the capture of a graph that what is put on this queue now goes into; 0: none. */
+/* *capture: the graph that an operation put on this queue now becomes part of; 0: none. */
 enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, uint64_t *capture);
 
-/* Why a comm whose ranks are on several hosts puts nothing into a graph. */
+/* Error text: a comm whose ranks are on several hosts cannot be captured into a graph. */
 extern const char plait_device_no_graph[];
 
 /*
- * What is put on the device next goes to this queue. An operation has its queue, and others of the comm, with queues of
- * their own, go on between its turns: so each aims again in its turn.
+ * The next operations go to this queue. Operations of one comm have their own queues and take turns, so each operation
+ * aims again in its turn.
  */
 static inline void plait_device_aim(const struct plait_comm *comm, struct plait_queue *queue, uint64_t capture)
 {
@@ -139,39 +137,40 @@ static inline void plait_device_aim(const struct plait_comm *comm, struct plait_
 }
 
 /*
- * That queue, which has been made to wait for all that was put on others, or on others of the same capture: all use the
- * comm's flags and memory. NULL:
- * the device has refused something, and nothing more is put on its queues.
+ * The aimed queue, after it was made to wait for all operations on other queues (of the same capture): they share the
+ * comm's flags and memory. NULL: the device has reported an error, and nothing more is put on its queues.
  */
 struct plait_queue *plait_device_here(struct plait_comm *comm);
 
-/* All of an operation is on its queue, which is the caller's again. */
+/* All of an operation is on its queue; the caller may use the queue again. */
 void plait_device_rest(struct plait_comm *comm);
 
-/* What was noted (plait_device_note()) fails the comm; or the death of the rank whose memory could not be mapped. */
+/*
+ * Fail the comm with the error of plait_device_note(), or with the death of the rank whose memory could not be mapped.
+ */
 enum plait_status plait_device_broke(struct plait_comm *comm);
 
-/* Wait until what is on the queues has happened, in a failed comm after its flags were given. */
+/* Wait until the operations on the queues have completed; in a failed comm the watch gives their flags. */
 void plait_device_settle(struct plait_comm *comm);
 
 /*
- * Of a comm that has not failed, and that this rank leaves: do others' streams still wait for this one? Then it fails,
- * so that they end, and can be waited for.
+ * This rank leaves a comm that has not failed: do other ranks' streams still wait for it? Then the comm fails, so that
+ * those streams end and can be waited for.
  */
 bool plait_device_leaves_some(struct plait_comm *comm);
 void plait_device_comm_destroy(struct plait_comm *comm);
 
-/* Of a GPU's memory, and pinned: what the comm has there. */
+/* Bytes that the comm holds in GPU memory and in pinned memory. */
 size_t plait_device_bytes(const struct plait_comm *comm);
 
-/* Memory for the comm's slices; given back when the comm is left. */
+/* Device memory for the comm's slices; freed when the rank leaves the comm. */
 enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out);
 void plait_device_retire(struct plait_comm *comm, void *memory);
 
-/* Note why something cannot be put on the queue; NULL: it was. The first stays. */
+/* Record why an operation cannot be put on the queue (NULL: it was put there). The first error stays. */
 void plait_device_note(struct plait_comm *comm, const char *why);
 
-/* Does this comm's device still do what it is told? Once it has refused something nothing more is put on its queues. */
+/* Has the device reported no error? After the first error nothing more is put on its queues. */
 static inline bool plait_device_works(const struct plait_comm *comm)
 {
     return comm->device->why[0] == '\0';
@@ -183,8 +182,8 @@ static inline enum plait_status plait_device_status(struct plait_comm *comm)
 }
 
 /*
- * The number under which other processes find the allocation with this address. 0: it cannot be shown to them, *why
- * not: it may be of an allocator that gives what the driver has no handle for.
+ * The number under which other processes find the allocation that holds `data`. 0: the allocation cannot be shown to
+ * them, and *why tells the cause, such as an allocator for whose memory the driver has no handle.
  */
 uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why);
 

@@ -4,12 +4,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define BLOCK ((uint64_t)2 << 20) /* bytes: a driver's own allocations, of which it cuts small ones */
+#define BLOCK ((uint64_t)2 << 20) /* bytes: the driver's own allocation unit, which it cuts into small allocations */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_mapped *all;
 
-/* The child has none of the parent's, and must not close them. */
+/* The child has none of the parent's mappings and must not close them. */
 void plait_device_maps_fork(enum plait_fork when)
 {
     if (when == PLAIT_FORK_BEFORE)
@@ -26,7 +26,7 @@ static bool is_of(const struct plait_mapped *m, const struct plait_mappable *wha
            m->device == what->device;
 }
 
-/* In whole units. */
+/* Compared in whole units of `unit` bytes. */
 static bool overlaps(const struct plait_mapped *m, const struct plait_lent *lent, uint64_t unit)
 {
     return m->base / unit <= (lent->base + lent->bytes - 1) / unit &&
@@ -49,7 +49,7 @@ bool plait_device_is_taken(const struct plait_mappable *what)
     return taken;
 }
 
-/* All that overlap; who has a share still gives that back. */
+/* Close all mappings that overlap; their users still give their shares back. */
 static const char *close_stale(const struct plait_mappable *what, uint64_t unit)
 {
     const char *why = NULL;
@@ -77,7 +77,7 @@ static const char *map_new(const struct plait_mappable *what, struct plait_mappe
         why = what->plugin->map(&lent->handle, what->device, &m->at, &taken);
     if (why == NULL || !taken)
         return why;
-    why = close_stale(what, BLOCK); /* a block of several small ones was freed */
+    why = close_stale(what, BLOCK); /* the driver freed a block of several small allocations */
     return why != NULL ? why : what->plugin->map(&lent->handle, what->device, &m->at, &taken);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of other processes' devices, as it is mapped in this one: each allocation once for each device, whichever
- * comms and ranks of this process use it. A driver maps no allocation into a place where one that was freed meanwhile
- * is still mapped; so what lay where a new one lies is closed first, for all who have it.
+ * Memory of other processes' devices, mapped into this process: each allocation once per device, for all comms and
+ * ranks of this process. A driver refuses to map an allocation over the stale mapping of a freed one. So the stale
+ * mapping at that address is closed first, for all its users.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_MAPS_H
 #define PLAIT_LIB_DEVICE_DEVICE_MAPS_H
@@ -13,26 +13,26 @@ struct plait_mapped { /* an allocation of another process */
     struct plait_mapped *next;
     const struct plait_device_plugin *plugin;
     struct plait_token process;
-    int device;               /* that reaches it */
-    uint64_t id, base, bytes; /* the other process's */
+    int device;               /* that accesses the memory */
+    uint64_t id, base, bytes; /* in the other process */
     void *at;
     uint32_t users;
-    _Atomic bool closed; /* the process has freed it: its address is good for nothing */
+    _Atomic bool closed; /* the process has freed the allocation: `at` is invalid */
 };
 
-struct plait_mappable { /* what another process has shown */
+struct plait_mappable { /* an allocation that another process has shown */
     const struct plait_device_plugin *plugin;
     struct plait_token process;
     int device;
-    const struct plait_lent *lent; /* which does not change */
+    const struct plait_lent *lent; /* a copy: it does not change */
 };
 
-/* Is something mapped where that lies, which must have been freed? */
+/* Is a stale mapping (its allocation must have been freed) in the way? */
 bool plait_device_is_taken(const struct plait_mappable *what);
 
 /*
- * Map it, or take a share of what is mapped already, and close what lies there and was freed: nothing on a queue may
- * use that any more. NULL, or why it cannot be mapped.
+ * Map the allocation, or take a share of an existing mapping, and close stale mappings in its place. No operation on a
+ * queue may use those any more. Returns NULL, or why the allocation cannot be mapped.
  */
 const char *plait_device_map(const struct plait_mappable *what, struct plait_mapped **out);
 

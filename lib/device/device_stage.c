@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define LEAST ((size_t)4 << 10)
-#define WHOLE ((size_t)1 << 20) /* from here on multiples of it; below powers of two */
+#define WHOLE ((size_t)1 << 20) /* larger sizes are multiples of it, smaller ones powers of two */
 
 static size_t rounded(size_t bytes)
 {
@@ -64,7 +64,7 @@ void plait_device_free_stages(struct plait_device_comm *d)
 {
     while (d->stages != NULL) {
         struct plait_stage *next = d->stages->next;
-        if (!d->lost) /* else a queue may still use it, until the process ends */
+        if (!d->lost) /* else a queue may still use the buffer: it leaks until the process ends */
             d->plugin->free(PLAIT_MEMORY_PINNED, d->stages->memory);
         free(d->stages);
         d->stages = next;

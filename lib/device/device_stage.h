@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pinned memory of the host's, through which a device's data goes to other hosts and comes from there
- * (transports/staged.c). A comm keeps what it has once needed until it is left.
+ * Pinned host memory: staging buffers for a device's data to and from other hosts (transports/staged.c). A comm keeps
+ * its buffers until it is left.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_STAGE_H
 #define PLAIT_LIB_DEVICE_DEVICE_STAGE_H
@@ -15,13 +15,13 @@ struct plait_stage {
     bool used;
 };
 
-/* One of at least so many bytes that nobody uses. NULL, and a note: there is none, and no memory for another. */
+/* An unused buffer of at least `bytes` bytes. NULL: no memory, which is noted (plait_device_note()). */
 struct plait_stage *plait_device_stage(struct plait_comm *comm, size_t bytes);
 
-/* No queue and no network uses it any more. NULL is allowed. */
+/* No queue and no network uses the buffer any more. NULL is allowed. */
 void plait_device_unstage(struct plait_stage *stage);
 
-/* All of them: the comm is left. */
+/* Free all buffers when the comm is left. */
 void plait_device_free_stages(struct plait_device_comm *d);
 
 #endif

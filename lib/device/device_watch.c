@@ -16,8 +16,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 static struct plait_device_comm *watched;
 static pthread_t thread;
-static uint32_t running;  /* the generation whose thread runs; 0: none does */
-static uintptr_t current; /* threads before this one end */
+static uint32_t running;  /* the generation whose thread runs; 0: no thread runs */
+static uintptr_t current; /* threads started with a smaller number end */
 
 void plait_device_watch_fork(enum plait_fork when)
 {
@@ -29,7 +29,7 @@ void plait_device_watch_fork(enum plait_fork when)
         watched = NULL;
 }
 
-/* Is something of it on a stream, as far as is known? */
+/* May an operation of the comm still be on a stream? */
 static bool is_under_way(const struct plait_device_comm *d)
 {
     bool passed = true;
@@ -37,11 +37,11 @@ static bool is_under_way(const struct plait_device_comm *d)
     if (d->captured)
         return true;
     if (d->trails[0].called && d->plugin->passed(d->trails[0].end, &passed) != NULL)
-        passed = true; /* the device is broken: nothing is to be done here */
+        passed = true; /* the device is broken: the watch cannot help */
     return !passed;
 }
 
-/* Another rank that will not give what this one's streams wait for. */
+/* Find a rank that will never give the flags that this rank's streams wait for. */
 static void look_at_others(struct plait_comm *comm)
 {
     char text[256];
@@ -53,7 +53,7 @@ static void look_at_others(struct plait_comm *comm)
             plait_announce_failure(comm, (enum plait_status)failed, c->failure, c->culprit);
             return;
         }
-        /* In this order: who has ended without having died has departed before. */
+        /* Check in this order: a rank that ended normally set `departed` before. */
         if (r == comm->rank || !plait_peer_died(&comm->peers[r]) || atomic_load(&c->departed))
             continue;
         snprintf(text, sizeof text,
@@ -69,7 +69,7 @@ static void look(struct plait_device_comm *d)
 {
     struct plait_comm *comm = d->comm;
     const size_t words = plait_flag_words(comm->nrank) * (d->captured ? 2 : 1);
-    bool given; /* those of the last time: more than it can do would keep the device busy for ever */
+    bool given; /* the last round's flags were given: more rounds at once would keep the device busy for ever */
 
     if (!is_under_way(d) && atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
@@ -102,7 +102,7 @@ static enum plait_status start(void)
 {
     sigset_t all, saved;
 
-    sigfillset(&all); /* the caller's signals arrive as before */
+    sigfillset(&all); /* signals are delivered to the caller's threads, as before */
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     const int error = pthread_create(&thread, NULL, work, (void *)current);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);

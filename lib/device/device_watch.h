@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams that wait for a rank that will never come: while operations are on a device nobody on the host waits for
- * them, so a thread of this process looks whether their comms fail, or ranks die, and then gives the comm's own flags,
- * again and again, until the streams have passed. Their data is lost; the comm says why.
+ * The watch releases streams that wait for a rank that will never come. While operations are on a device, no thread on
+ * the host waits for them. So one thread of this process checks every millisecond whether a comm has failed or a rank
+ * has died. Then it gives the comm's own flags, again and again, until the streams have passed. The data of those
+ * operations is lost; the comm reports the error.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_WATCH_H
 #define PLAIT_LIB_DEVICE_DEVICE_WATCH_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * UCX wants to know when memory is given back, and to this end writes new code over that of brk, mmap, munmap and
- * others in libc while it is loaded. A thread that is in one of them just then (waiting in the system call for a page,
- * say) goes on in the middle of an instruction and dies. What UCX wants it for is its cache of registered memory, which
- * only devices need that register memory. Where there are none, nothing is rewritten: the function below, which is
- * found before libucm's of that name, turns it off.
+ * UCX wants to know when memory is freed. To this end it overwrites the code of brk, mmap, munmap and others in libc
+ * when it is loaded. A thread inside one of them at that moment (waiting in the system call for a page, say) resumes in
+ * the middle of an instruction and dies. UCX needs these events for its cache of registered memory, which only devices
+ * that register memory use. Where there are none, this file prevents the overwriting: the linker finds the function
+ * below before libucm's function of that name, and it turns memory events off.
  */
 #include "../../lib/base/descriptor.h"
 
@@ -29,7 +29,7 @@ static bool has_entries(const char *folder)
     return some;
 }
 
-/* InfiniBand and RoCE; GPUs of NVIDIA and AMD; XPMEM and KNEM. Or the user has an opinion. */
+/* InfiniBand and RoCE; GPUs of NVIDIA and AMD; XPMEM and KNEM. Or the user has set a variable about it. */
 static bool registers_memory(void)
 {
     return has_entries("/sys/class/infiniband") || access("/dev/nvidiactl", F_OK) == 0 ||
@@ -37,7 +37,7 @@ static bool registers_memory(void)
            getenv("UCX_MEM_EVENTS") != NULL || getenv("UCX_MEM_MMAP_HOOK_MODE") != NULL;
 }
 
-/* Of UCX while it is loaded, with what it has read from the environment. */
+/* UCX calls this while it is loaded, with the settings that it has read from the environment. */
 __attribute__((visibility("default"))) void ucm_set_global_opts(const ucm_global_config_t *options)
 {
     void (*const of_ucm)(const ucm_global_config_t *) =

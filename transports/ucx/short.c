@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define ROOM    (PLAIT_NET_HEADER + PLAIT_SHORT)
-#define NPOSTED 8 /* more that come in one turn UCX copies once more */
+#define NPOSTED 8 /* posted receives; UCX copies further messages of one turn once more */
 #define ALIGNED 64
 
 struct slot {
@@ -17,7 +17,7 @@ struct slot {
     char message[ROOM];
 };
 
-/* With tags and sleeping UCX takes only transports that tell of what they have sent. Its way to itself does not. */
+/* With tags and wake-up UCX takes only transports that report completed sends. Its "self" transport does not. */
 bool plait_short_possible(void)
 {
     const char *transports = getenv("UCX_TLS");
@@ -62,7 +62,7 @@ bool plait_short_send(ucp_ep_h ep, const void *header, const void *data, size_t 
 
 /* ---- Slots ---------------------------------------------------------------------------------------------- */
 
-/* What UCX gives to hold is aligned. */
+/* UCX's own handles are aligned: an odd address marks a slot of ours. */
 static void *hold(struct slot *s)
 {
     return (char *)s + 1;
@@ -105,7 +105,8 @@ static void on_message(void *request, ucs_status_t status, const ucp_tag_recv_in
 {
     struct slot *s = arg;
     struct inbox *b = s->inbox;
-    const bool whole = status == UCS_OK && info->length >= PLAIT_NET_HEADER; /* else nobody of ours, or the end */
+    /* else a foreign message, or a cancelled receive */
+    const bool whole = status == UCS_OK && info->length >= PLAIT_NET_HEADER;
     const size_t bytes = whole ? info->length - PLAIT_NET_HEADER : 0;
     const struct plait_net_arrival a = {
         .header = s->message, .data = s->message + PLAIT_NET_HEADER, .bytes = bytes, .held = bytes > 0 ? hold(s) : NULL
@@ -120,13 +121,13 @@ static void on_message(void *request, ucs_status_t status, const ucp_tag_recv_in
         give(s);
 }
 
-/* False: not now. */
+/* False: try again later. */
 static bool post(struct inbox *b)
 {
     struct slot *s = take(b);
     const ucp_request_param_t p = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
-                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL, /* UCX 1.13 tells the length to the callback only */
+                        UCP_OP_ATTR_FLAG_NO_IMM_CMPL, /* UCX 1.13 reports the length only to the callback */
         .cb.recv = on_message,
         .user_data = s,
         .memory_type = UCS_MEMORY_TYPE_HOST,

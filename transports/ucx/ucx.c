@@ -2,15 +2,14 @@
 /*
  * UCX as a network (lib/plugin/net.h): everything that calls UCX is in this folder.
  *
- * A network is a context and a worker of its own. Messages are active messages; UCX decides which are sent at once
- * and which wait until they are fetched (its rendezvous). Short ones go by tag (short.h). Endpoints are in error mode
- * PEER, so that a dead process ends what is on the way to it; UCX then leaves out its shared memory unless that is told
- * to notice errors, too. UCX 1.13 knows that setting, when it comes from a program, only as MM_ERROR_HANDLING, the name
- * of both kinds of shared memory; and it warns of it where the user's UCX_TLS leaves both out. What the user has set in
- * the environment stays as it is.
+ * A network has its own context and worker. Messages are active messages; UCX decides which go eagerly and which by
+ * rendezvous. Short ones go by tag (short.h). Endpoints use error mode PEER, so that the death of a process ends the
+ * messages to it. In that mode UCX leaves out its shared memory unless its error handling is switched on. UCX 1.13
+ * takes that setting from a program only as MM_ERROR_HANDLING, for both kinds of shared memory, and warns of it if the
+ * user's UCX_TLS leaves both out. The user's own environment variables stay in force.
  *
- * The address holds every transport: one of devices of the network only would be shorter, but empty where UCX_TLS is
- * shared memory, and processes in containers of one machine may have nothing else that is as fast.
+ * The address holds every transport. An address of network devices alone would be shorter. But it is empty if UCX_TLS
+ * is shared memory, and for processes in containers of one machine shared memory may be the only fast transport.
  */
 #include "short.h"
 
@@ -28,17 +27,18 @@
 #define ALIGNED 64
 
 /*
- * TCP has no rendezvous of its own: each message would first ask and be answered, and both words wait behind the data
- * of other messages. With that a link of 1 Gbit/s carried 65 to 83 MB/s in each direction, without it 110 to 116. So
- * what goes by TCP is sent at once, unless UCX_RNDV_THRESH says otherwise; receivers keep at most a window of such
- * messages.
+ * TCP has no rendezvous of its own: each message would first send a request and wait for the answer, and both wait
+ * behind the data of other messages. On a link of 1 Gbit/s rendezvous carried 65 to 83 MB/s in each direction, eager
+ * sending 110 to 116. So large messages over TCP go eagerly, unless UCX_RNDV_THRESH is set. Receivers keep at most one
+ * window of such messages.
  */
-#define LEAST_LARGE  ((size_t)4 << 10) /* bytes; smaller messages are sent at once by any transport */
+#define LEAST_LARGE  ((size_t)4 << 10) /* bytes; any transport sends smaller messages eagerly */
 #define MOST_AT_ONCE ((size_t)2 << 20)
 
 /*
- * What goes at once is cut into segments, each of which costs system calls at both ends. UCX's 8 KiB make 256 KiB to 4
- * MiB take twice as long; longer than this gains no more. It holds 128 KiB with the headers.
+ * Eager messages are cut into segments, each of which costs system calls at both ends. With UCX's default of 8 KiB,
+ * messages of 256 KiB to 4 MiB take twice as long; more than this value gains nothing. It holds 128 KiB with the
+ * headers.
  */
 #define TCP_SEGMENT "132K"
 
@@ -51,7 +51,7 @@ struct plait_net {
     size_t address_bytes;
     struct plait_net_options options;
     struct plait_net_endpoint *endpoints;
-    void *arriving; /* while arrive() is called: what it is shown, NULL once that is released */
+    void *arriving; /* the message that arrive() is shown; NULL after its release */
     int descriptor;
     struct inbox inbox;
 };
@@ -60,8 +60,8 @@ struct plait_net_endpoint {
     struct plait_net *net;
     struct plait_net_endpoint *next;
     ucp_ep_h ep;
-    enum { UNKNOWN, AT_ONCE, AS_UCX_LIKES } large; /* how large messages go */
-    char failed[128];                              /* "": it has not */
+    enum { UNKNOWN, AT_ONCE, AS_UCX_LIKES } large; /* how large messages are sent */
+    char failed[128];                              /* "": it has not failed */
 };
 
 __attribute__((format(printf, 3, 4))) static bool fail(char *why, size_t room, const char *format, ...)
@@ -84,14 +84,14 @@ static bool is_set(const char *name)
     return getenv(variable) != NULL;
 }
 
-/* Unless the user has an opinion. A name that this UCX does not know changes nothing. */
+/* Set an option that the user has not set. A name that this UCX version does not know changes nothing. */
 static void prefer(ucp_config_t *config, const char *name, const char *value)
 {
     if (!is_set(name))
         ucp_config_modify(config, name, value);
 }
 
-/* TRANSPORT_NAME: a program calls it so since UCX 1.17, and just NAME before. */
+/* TRANSPORT_NAME: programs use this form since UCX 1.17, and NAME alone before. */
 static void prefer_of_transport(ucp_config_t *config, const char *name, const char *value)
 {
     if (is_set(name))
@@ -100,7 +100,9 @@ static void prefer_of_transport(ucp_config_t *config, const char *name, const ch
     ucp_config_modify(config, strchr(name, '_') + 1, value);
 }
 
-/* "eth0,eth1" and each port of InfiniBand and RoCE, "mlx5_0:1": those are not the meeting's to judge. */
+/*
+ * Adds each port of InfiniBand and RoCE, such as "mlx5_0:1", to "eth0,eth1": creation chooses among IP interfaces only.
+ */
 static void add_ports(char *devices, size_t room)
 {
     glob_t found;
@@ -117,8 +119,8 @@ static void add_ports(char *devices, size_t room)
 }
 
 /*
- * UCX takes the device that claims the most bandwidth, whether the other hosts reach it or not: a bridge of containers,
- * for one, which has the same address on all hosts.
+ * UCX takes the device that claims the most bandwidth, whether the other hosts reach it or not. A bridge of containers
+ * is an example: it has the same address on all hosts.
  */
 static void prefer_devices(ucp_config_t *config, const char *interfaces)
 {
@@ -137,7 +139,7 @@ static const char *setting(const char *variable)
     return value != NULL ? value : "";
 }
 
-/* "No such device" is all that UCX says where its variables, perhaps of another machine, leave nothing of this one. */
+/* UCX says only "No such device" if its variables, perhaps meant for another machine, match nothing on this one. */
 static bool cannot_open(const char *what, ucs_status_t status, char *why, size_t room)
 {
     const char *transports = setting("UCX_TLS"), *devices = setting("UCX_NET_DEVICES");
@@ -167,7 +169,7 @@ static bool read_settings(const char *devices, ucp_config_t **out, char *why, si
     return true;
 }
 
-/* That a setting of ours was not needed is no news. */
+/* Suppress the message that one of our settings was not used. */
 static ucs_log_func_rc_t leave_out(const char *file, unsigned line, const char *function, ucs_log_level_t level,
                                    const ucs_log_component_config_t *component, const char *message, va_list args)
 {
@@ -192,7 +194,7 @@ static ucs_status_t on_message(void *context, const void *header, size_t header_
                                          .bytes = bytes,
                                          .held = kept ? data : NULL };
 
-    if (header_bytes != PLAIT_NET_HEADER) /* nobody of ours */
+    if (header_bytes != PLAIT_NET_HEADER) /* not a message of ours */
         return UCS_OK;
     net->arriving = a.held;
     net->options.arrive(net->options.context, &a);
@@ -213,7 +215,7 @@ static void end_fetch(void *request, ucs_status_t status, size_t bytes, void *st
     end(request, status, state);
 }
 
-/* What UCX returns for an operation that has begun: it has ended, in vain perhaps, or its callback will tell. */
+/* UCX's return value of a started operation: it has succeeded or failed already, or its callback will tell. */
 static void begun(ucs_status_ptr_t request, enum plait_net_state *state)
 {
     if (!UCS_PTR_IS_PTR(request))
@@ -286,7 +288,10 @@ static void ucx_fetch(struct plait_net *net, void *held, void *to, size_t bytes,
     fetch_to(UCS_MEMORY_TYPE_HOST, net, held, to, bytes, state);
 }
 
-/* As UCX found when it was opened: built with CUDA, its modules there, and not left out by UCX_TLS. */
+/*
+ * Found by UCX when it was opened: it is built with CUDA, its CUDA modules are there, and UCX_TLS does not exclude
+ * them.
+ */
 static bool ucx_devices(const struct plait_net *net)
 {
     ucp_context_attr_t a = { .field_mask = UCP_ATTR_FIELD_MEMORY_TYPES };
@@ -305,7 +310,7 @@ static void ucx_fetch_device(struct plait_net *net, void *held, void *to, size_t
     fetch_to(UCS_MEMORY_TYPE_CUDA, net, held, to, bytes, state);
 }
 
-/* What is just arriving is let go by the callback's result. */
+/* The callback's result releases the message that is just arriving. */
 static void ucx_release(struct plait_net *net, void *held)
 {
     const int saved = errno;
@@ -352,7 +357,7 @@ static void on_failure(void *context, ucp_ep_h ep, ucs_status_t status)
     snprintf(e->failed, sizeof e->failed, "UCX: %s", ucs_status_string(status));
 }
 
-/* To itself a network cannot fail, and UCX's way there knows no other mode. */
+/* A loop-back connection cannot fail, and UCX's "self" transport supports no other mode. */
 static bool is_own(const struct plait_net *net, const void *address, size_t bytes)
 {
     return bytes == net->address_bytes && memcmp(address, net->address, bytes) == 0;
@@ -478,7 +483,7 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Until it has ended, for so many seconds. */
+/* Wait until the request has completed, at most so many seconds. */
 static void wait_for(struct plait_net *net, ucs_status_ptr_t request, double most)
 {
     const double end = seconds() + most;
@@ -488,9 +493,9 @@ static void wait_for(struct plait_net *net, ucs_status_ptr_t request, double mos
 }
 
 /*
- * Until all that was sent has left, for a while: the last word may be what another rank waits for. And UCX before 1.14
- * ends the process where an endpoint ends, or its peer's does, while a message about their connection still waits to be
- * sent. What is returned ends with the endpoints at the latest.
+ * Wait until all sent messages have left, at most LEAVE_MOST: another rank may wait for the last one. Also, UCX before
+ * 1.14 ends the process if an endpoint closes at either side while a connection message still waits to be sent. The
+ * returned request completes with the endpoints at the latest.
  */
 static ucs_status_ptr_t let_all_leave(struct plait_net *net)
 {
@@ -503,7 +508,7 @@ static ucs_status_ptr_t let_all_leave(struct plait_net *net)
     return request;
 }
 
-/* Now: what is on its way ends. */
+/* Close at once: messages on the way are cancelled. */
 static void force_to_end(struct plait_net_endpoint *e)
 {
     const ucp_request_param_t p = { .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE };
