@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    6 /* changes with the declarations below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    7 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_spot { /* location of memory */
