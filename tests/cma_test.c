@@ -5,10 +5,10 @@
  */
 #include "collective.h"
 #include "comm/comm.h"
-#include "engine/flight.h"
+#include "engine/select.h"
+#include "engine/slice.h"
 #include "p2p/message.h"
 #include "ranks.h"
-#include "engine/select.h"
 #include "tier.h"
 
 #include <plait/log.h>
@@ -497,8 +497,8 @@ static int land(struct plait_comm **comm, uint32_t rank, void *arg)
         for (size_t i = 0; rank == 0 && i < n; i++)
             CHECK(v[n + i] == (float)(i % 1009 + (i + 1) % 1009 + (i + 2) % 1009));
         size_t sum = 0;
-        for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
-            sum += (*comm)->flights[d].land_bytes;
+        for (uint32_t d = 0; d < PLAIT_NSLICE; d++)
+            sum += (*comm)->slices[d].land_bytes;
         CHECK(sum == (rank == 0 ? slices[k] * (bytes / 2) : 0));
     }
     free(v);
@@ -508,7 +508,7 @@ static int land(struct plait_comm **comm, uint32_t rank, void *arg)
 /* Where slices do not follow each other all landed in one of four; and in threads nothing lands. */
 static void memory_to_land_in_is_what_is_used(void **state)
 {
-    size_t slices[2] = { 2, 2 + PLAIT_NFLIGHT - 1 };
+    size_t slices[2] = { 2, 2 + PLAIT_NSLICE - 1 };
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = land, .arg = slices };
 
     (void)state;
@@ -589,7 +589,7 @@ static int keep_and_lend(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK((i == 0   ? plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, &call)
                : i == 1 ? plait_allgather(*comm, out + rank * BLOCK, out, BLOCK, PLAIT_UINT8, &call)
                         : plait_alltoall(*comm, in, out, BLOCK, PLAIT_UINT8, &call)) == PLAIT_OK);
-        CHECK(flow.given == NSLICE && flow.taken == NSLICE && flow.ahead == (i == 0 ? 1 : PLAIT_NFLIGHT));
+        CHECK(flow.given == NSLICE && flow.taken == NSLICE && flow.ahead == (i == 0 ? 1 : PLAIT_NSLICE));
     }
     link->transport = flow.real;
     free(in);

@@ -7,7 +7,7 @@
 #include "values.h"
 
 #include "comm/comm.h"
-#include "engine/flight.h"
+#include "engine/slice.h"
 
 #include <plait/memory.h>
 
@@ -97,9 +97,9 @@ static void jump(struct plait_comm *comm, uint32_t rank, uint32_t target)
         link->next_in += in;
         for (unsigned slot = 0; slot < PLAIT_WINDOW; slot++)
             acks[slot] += in;
-        for (unsigned d = 0; d < PLAIT_NFLIGHT; d++) {
-            comm->flights[d].late[r].first += out;
-            comm->flights[d].late[r].end += out;
+        for (unsigned d = 0; d < PLAIT_NSLICE; d++) {
+            comm->slices[d].late[r].first += out;
+            comm->slices[d].late[r].end += out;
         }
     }
     (void)rank;
@@ -439,8 +439,8 @@ static int all_at_once(struct plait_comm **unused, uint32_t rank, void *arg)
             CHECK(sum(comms[(k * 37) % ALIVE], rank, (k + round) % 3 ? 10 : COUNT, NULL) == 0);
     used = usage_now(heap);
     for (uint32_t k = 0; k < ALIVE; k++)
-        for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
-            slices += pages(comms[k]->flights[d].bytes);
+        for (unsigned d = 0; d < PLAIT_NSLICE; d++)
+            slices += pages(comms[k]->slices[d].bytes);
     for (uint32_t k = 0; k < ALIVE; k++)
         CHECK(plait_comm_destroy(comms[(k * 61) % ALIVE]) == PLAIT_OK);
     CHECK(settle(m, rank, &after) == 0);

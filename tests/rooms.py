@@ -85,6 +85,11 @@ class Rooms(unittest.TestCase):
             self.assertEqual(len(heads), 1, f'lib/{room}: one file begins with "The room {room}: ..."')
             self.assertTrue(HEAD[0] <= heads[0].count('\n') <= HEAD[1], f'lib/{room}: {heads[0].count(chr(10))} lines')
 
+    def test_no_line_is_longer_than_120_columns(self):
+        for f in self.files + sorted(sources('algorithms', 'include', 'transports')):
+            for number, line in enumerate(read(f).split('\n'), 1):
+                self.assertLessEqual(len(line), 120, f'{f}:{number}')
+
 
 if __name__ == '__main__':
     sys.exit(not unittest.main(exit=False).result.wasSuccessful())

@@ -4,7 +4,7 @@
  * those that no cache holds any more too.
  */
 #include "comm/comm.h"
-#include "engine/flight.h"
+#include "engine/slice.h"
 #include "p2p/message.h"
 #include "ranks.h"
 
@@ -33,14 +33,14 @@ static bool is_all(const char *p, char byte, size_t bytes)
 /* ---- After a long slice -------------------------------------------------------------------------------- */
 
 /* Of each flight, how much of its memory slices of 20,000 numbers use in 200 operations. */
-static int use_flights(struct plait_comm *comm, uint32_t rank, float *v, size_t used[PLAIT_NFLIGHT])
+static int use_flights(struct plait_comm *comm, uint32_t rank, float *v, size_t used[PLAIT_NSLICE])
 {
-    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
+    for (unsigned d = 0; d < PLAIT_NSLICE; d++)
         used[d] = 0;
     for (unsigned i = 0; i < 200; i++) {
         CHECK(plait_allreduce(comm, v, v, 20000, PLAIT_FLOAT32, PLAIT_MAX, NULL) == PLAIT_OK);
-        for (unsigned d = 0; i >= PLAIT_NFLIGHT && d < PLAIT_NFLIGHT; d++) { /* all have been launched by then */
-            const struct plait_flight *f = &comm->flights[d];
+        for (unsigned d = 0; i >= PLAIT_NSLICE && d < PLAIT_NSLICE; d++) { /* all have been launched by then */
+            const struct plait_slice *f = &comm->slices[d];
             used[d] = used[d] < f->used ? f->used : used[d];
         }
     }
@@ -52,17 +52,17 @@ static int run_after_a_long_one(struct plait_comm **comm, uint32_t rank, void *a
     const size_t count = 4 * SOME;
     struct plait_call uncut = PLAIT_CALL_DEFAULT;
     float *v = calloc(count, sizeof *v);
-    size_t before[PLAIT_NFLIGHT], after[PLAIT_NFLIGHT];
+    size_t before[PLAIT_NSLICE], after[PLAIT_NSLICE];
 
     (void)arg;
-    (*comm)->flight_bytes = SOME;
+    (*comm)->slice_bytes = SOME;
     uncut.slice = count;
     uncut.algorithm = "two-shot";
     CHECK(v != NULL && use_flights(*comm, rank, v, before) == 0);
     CHECK(plait_allreduce(*comm, v, v, count, PLAIT_FLOAT32, PLAIT_MAX, &uncut) == PLAIT_OK);
-    CHECK((*comm)->flights[0].bytes > 2 * (*comm)->flight_bytes);
+    CHECK((*comm)->slices[0].bytes > 2 * (*comm)->slice_bytes);
     CHECK(use_flights(*comm, rank, v, after) == 0);
-    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
+    for (unsigned d = 0; d < PLAIT_NSLICE; d++)
         CHECK(after[d] > 0 && after[d] == before[d]);
     free(v);
     return 0;
@@ -107,14 +107,14 @@ static int exchange(struct plait_comm *comm, uint32_t rank, char *v, char byte)
 static int exchange_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     char *v = malloc(2 * (size_t)BYTES);
-    struct plait_flight *f = (*comm)->flights;
-    size_t nplace[PLAIT_NFLIGHT] = { 0 };
+    struct plait_slice *f = (*comm)->slices;
+    size_t nplace[PLAIT_NSLICE] = { 0 };
 
     (void)arg;
-    (*comm)->flight_bytes = SOME;
+    (*comm)->slice_bytes = SOME;
     CHECK(v != NULL && exchange(*comm, rank, v, -1) == 0 && f->bytes == SOME);
     CHECK(stage(*comm, rank, PLAIT_ALLTOALL, true) == 0);
-    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++)
+    for (unsigned d = 0; d < PLAIT_NSLICE; d++)
         memset(f[d].memory, 'r', f[d].bytes);
     struct plait_comm_stats before, after;
     plait_comm_stats(*comm, &before);
@@ -123,20 +123,20 @@ static int exchange_both_ways(struct plait_comm **comm, uint32_t rank, void *arg
         CHECK(exchange(*comm, rank, v, i) == 0);
     plait_comm_stats(*comm, &after);
     CHECK(after.bytes_staged - before.bytes_staged == (size_t)NTIME * BYTES);
-    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++) {
-        CHECK(f[d].memory[0] >= NTIME - PLAIT_NFLIGHT && f[d].memory[0] < NTIME &&
+    for (unsigned d = 0; d < PLAIT_NSLICE; d++) {
+        CHECK(f[d].memory[0] >= NTIME - PLAIT_NSLICE && f[d].memory[0] < NTIME &&
               is_all(f[d].memory, f[d].memory[0], BYTES));
         CHECK(is_all(f[d].memory + PART, 'r', f[d].bytes - PART));
     }
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK && stage(*comm, rank, PLAIT_ALLTOALL, false) == 0);
-    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++) {
+    for (unsigned d = 0; d < PLAIT_NSLICE; d++) {
         memset(f[d].memory, 'p', f[d].bytes);
         f[d].used = 0; /* as after a shorter slice */
     }
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     for (char i = 0; i < NTIME; i++)
         CHECK(exchange(*comm, rank, v, i) == 0);
-    for (unsigned d = 0; d < PLAIT_NFLIGHT; d++) {
+    for (unsigned d = 0; d < PLAIT_NSLICE; d++) {
         CHECK(is_all(f[d].memory, 'p', PART));
         for (size_t at = PART; at + PART <= f[d].bytes; at += PART)
             nplace[d] += is_all(f[d].memory + at, f[d].memory[at], BYTES) && f[d].memory[at] != 'p';

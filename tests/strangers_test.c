@@ -3,10 +3,10 @@
  * Whoever connects to rank 0 without the secret of the id is refused, counted and named once, and the meeting goes on as
  * if nobody had come. Strangers come from 127.0.0.2, ranks from 127.0.0.1.
  */
-#include "bootstrap/bootstrap.h"
-#include "bootstrap/tcp.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/tcp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -207,7 +207,7 @@ static void release(void)
 
 static void stay_silent(const struct scene *s)
 {
-    for (int i = 0; i < 3 * PLAIT_MOST_GUESTS; i++)
+    for (int i = 0; i < 3 * PLAIT_MOST_CLIENTS; i++)
         kept[i] = come(s);
 }
 

@@ -3,7 +3,7 @@
  * The room bootstrap: how ranks find each other before they can communicate.
  *
  * The room has unique ids, connections over Unix sockets and TCP, small allgathers, and the exchange of descriptors on
- * one host. meeting.c is the rendezvous: rank 0 is the server and the others are its clients. machine.c and tcp.c
+ * one host. rendezvous.c is the rendezvous: rank 0 is the server and the others are its clients. machine.c and tcp.c
  * connect them, over Unix sockets and over TCP. origin.c tells the jobs on one host apart; crypto.c and secret.c
  * authenticate ranks.
  *

@@ -20,7 +20,7 @@
 #define TAKEN       'T'         /* rank 0's acknowledgement of a rank */
 #define COMES_AGAIN 2.0         /* seconds that a rank tries again after rank 0 closed its connection */
 #define SILENT_TURN 0.02        /* seconds that a silent connection keeps its slot when all are taken */
-#define OF_LISTENER UINT32_MAX  /* event data of the listener; a guest's is its index */
+#define OF_LISTENER UINT32_MAX  /* event data of the listener; a client's is its index */
 
 socklen_t plait_abstract_address(const char *name, size_t n, struct sockaddr_un *out)
 {
@@ -50,7 +50,7 @@ static void watch(int door, int fd, uint32_t of, int how)
     epoll_ctl(door, how, fd, &e);
 }
 
-static void send_away(struct plait_machine_place *p, struct plait_local_guest *g)
+static void send_away(struct plait_machine_place *p, struct plait_local_client *g)
 {
     p->refused++;
     p->stranger = g->pid;
@@ -62,7 +62,7 @@ static void send_away(struct plait_machine_place *p, struct plait_local_guest *g
  * Read the bytes that have arrived. PLAIT_IN_PROGRESS: more are to come; PLAIT_OK: a rank; PLAIT_ERR_PEER: no rank, or
  * it has left.
  */
-static enum plait_status hear(struct plait_local_guest *g)
+static enum plait_status hear(struct plait_local_client *g)
 {
     for (;;) {
         const bool known = g->got >= sizeof g->said;
@@ -90,12 +90,12 @@ static enum plait_status hear(struct plait_local_guest *g)
  * A free slot, else that of the oldest connection, once SILENT_TURN old. NULL: none yet. full: no descriptor is left,
  * so a free slot does not help.
  */
-static struct plait_local_guest *make_room(struct plait_machine_place *p, bool full)
+static struct plait_local_client *make_room(struct plait_machine_place *p, bool full)
 {
-    struct plait_local_guest *oldest = NULL;
+    struct plait_local_client *oldest = NULL;
 
-    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++) {
-        struct plait_local_guest *g = &p->guests[i];
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_CLIENTS; i++) {
+        struct plait_local_client *g = &p->clients[i];
         if (g->fd < 0 && !full)
             return g;
         if (g->fd >= 0 && (oldest == NULL || g->since < oldest->since))
@@ -107,23 +107,23 @@ static struct plait_local_guest *make_room(struct plait_machine_place *p, bool f
     return oldest;
 }
 
-static bool has_guests(const struct plait_machine_place *p)
+static bool has_clients(const struct plait_machine_place *p)
 {
-    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++)
-        if (p->guests[i].fd >= 0)
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_CLIENTS; i++)
+        if (p->clients[i].fd >= 0)
             return true;
     return false;
 }
 
 static enum plait_status welcome(struct plait_machine_place *p, int door)
 {
-    struct plait_local_guest *g = make_room(p, false);
+    struct plait_local_client *g = make_room(p, false);
     int pid;
 
     if (g == NULL) /* the connection waits in the backlog */
         return PLAIT_OK;
     const int fd = plait_descriptor_keep(accept4(p->listener, NULL, NULL, SOCK_CLOEXEC), PLAIT_FOR_RANKS);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && has_guests(p)) {
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && has_clients(p)) {
         make_room(p, true);
         return PLAIT_OK;
     }
@@ -135,9 +135,9 @@ static enum plait_status welcome(struct plait_machine_place *p, int door)
         plait_descriptor_close(fd);
         return PLAIT_OK;
     }
-    *g = (struct plait_local_guest){ .fd = fd, .pid = pid, .since = plait_clock() };
+    *g = (struct plait_local_client){ .fd = fd, .pid = pid, .since = plait_clock() };
     if (door >= 0)
-        watch(door, fd, (uint32_t)(g - p->guests), EPOLL_CTL_ADD);
+        watch(door, fd, (uint32_t)(g - p->clients), EPOLL_CTL_ADD);
     return PLAIT_OK;
 }
 
@@ -174,7 +174,7 @@ static int open_door(struct plait_place *place, const struct plait_bootstrap *b,
 }
 
 /* True once the client has named its rank and is acknowledged. */
-static bool listen_to(struct plait_machine_place *p, int door, struct plait_local_guest *g)
+static bool listen_to(struct plait_machine_place *p, int door, struct plait_local_client *g)
 {
     const char taken = TAKEN;
     const enum plait_status status = hear(g);
@@ -190,8 +190,8 @@ static bool listen_to(struct plait_machine_place *p, int door, struct plait_loca
     return true;
 }
 
-/* Move the connection from the guests to the ranks. */
-static void hand_over(struct plait_local_guest *g, struct plait_hello *hello, struct plait_error *verdict, int *out)
+/* Move the connection from the clients to the ranks. */
+static void hand_over(struct plait_local_client *g, struct plait_hello *hello, struct plait_error *verdict, int *out)
 {
     *hello = g->said.hello;
     verdict->status = (enum plait_status)g->said.status;
@@ -207,8 +207,8 @@ static enum plait_status check_open(const struct plait_machine_place *p, int doo
 
     if (status == PLAIT_OK)
         status = plait_descriptor_check(p->listener);
-    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS && status == PLAIT_OK; i++)
-        status = p->guests[i].fd >= 0 ? plait_descriptor_check(p->guests[i].fd) : PLAIT_OK;
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_CLIENTS && status == PLAIT_OK; i++)
+        status = p->clients[i].fd >= 0 ? plait_descriptor_check(p->clients[i].fd) : PLAIT_OK;
     return status;
 }
 
@@ -226,16 +226,16 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
     enum plait_status status = alone ? welcome(p, -1) : PLAIT_OK;
 
     (void)until; /* waits PLAIT_TELL at most */
-    if (alone && status == PLAIT_OK && p->guests[0].fd >= 0) {
-        plait_frame_wait(p->guests[0].fd, POLLIN, plait_clock() + PLAIT_TELL);
-        if (listen_to(p, -1, &p->guests[0]))
-            hand_over(&p->guests[0], hello, verdict, out);
-        else if (p->guests[0].fd >= 0)
-            send_away(p, &p->guests[0]);
+    if (alone && status == PLAIT_OK && p->clients[0].fd >= 0) {
+        plait_frame_wait(p->clients[0].fd, POLLIN, plait_clock() + PLAIT_TELL);
+        if (listen_to(p, -1, &p->clients[0]))
+            hand_over(&p->clients[0], hello, verdict, out);
+        else if (p->clients[0].fd >= 0)
+            send_away(p, &p->clients[0]);
     }
     for (int i = 0; i < n && status == PLAIT_OK && *out < 0; i++) { /* epoll reports the remaining events again */
         const uint32_t of = events[i].data.u32;
-        struct plait_local_guest *g = of < PLAIT_MOST_LOCAL_GUESTS ? &p->guests[of] : NULL;
+        struct plait_local_client *g = of < PLAIT_MOST_LOCAL_CLIENTS ? &p->clients[of] : NULL;
         if (g == NULL)
             status = welcome(p, door);
         else if (g->fd >= 0 && listen_to(p, door, g))
@@ -248,9 +248,9 @@ static void close_door(struct plait_place *place, int door)
 {
     struct plait_machine_place *p = (struct plait_machine_place *)place;
 
-    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++)
-        if (p->guests[i].fd >= 0)
-            send_away(p, &p->guests[i]);
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_CLIENTS; i++)
+        if (p->clients[i].fd >= 0)
+            send_away(p, &p->clients[i]);
     if (p->refused > 0)
         plait_log(PLAIT_LOG_INFO,
                   "comm creation: refused %u connections of this user, which named no rank; the last "
@@ -265,9 +265,9 @@ static void explain(const struct plait_place *place, char *text, size_t size)
 {
     const struct plait_machine_place *p = (const struct plait_machine_place *)place;
 
-    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++)
-        if (p->guests[i].fd >= 0) {
-            snprintf(text, size, "; process %d has connected and not said which rank it is", p->guests[i].pid);
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_CLIENTS; i++)
+        if (p->clients[i].fd >= 0) {
+            snprintf(text, size, "; process %d has connected and not said which rank it is", p->clients[i].pid);
             return;
         }
     if (p->refused > 0)
@@ -279,8 +279,8 @@ static bool keeps(const struct plait_place *place, int door, int fd)
     const struct plait_machine_place *p = (const struct plait_machine_place *)place;
     bool kept = fd == door || fd == p->listener;
 
-    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++) /* connected ranks, which are still to be told */
-        kept |= fd == p->guests[i].fd;
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_CLIENTS; i++) /* connected ranks, which are still to be told */
+        kept |= fd == p->clients[i].fd;
     return kept;
 }
 
@@ -363,7 +363,7 @@ void plait_machine_place_init(struct plait_machine_place *place, const char *nam
 {
     *place =
         (struct plait_machine_place){ .place = { open_door, take, close_door, explain, join, keeps }, .listener = -1 };
-    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_GUESTS; i++)
-        place->guests[i].fd = -1;
+    for (unsigned i = 0; i < PLAIT_MOST_LOCAL_CLIENTS; i++)
+        place->clients[i].fd = -1;
     place->length = plait_abstract_address(name, n, &place->address);
 }

@@ -3,7 +3,7 @@
  * Rendezvous of processes and threads of one machine, over a Unix socket in the abstract namespace.
  *
  * Every process of this user can connect, so rank 0 never waits for one connection. A connection counts only once it
- * has named its rank; at most PLAIT_MOST_LOCAL_GUESTS others are open. If a connection closes before rank 0 has
+ * has named its rank; at most PLAIT_MOST_LOCAL_CLIENTS others are open. If a connection closes before rank 0 has
  * acknowledged it, the rank connects again.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_MACHINE_H
@@ -14,10 +14,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define PLAIT_MOST_LOCAL_GUESTS 16
+#define PLAIT_MOST_LOCAL_CLIENTS 16
 
-struct plait_local_guest { /* a connection that has not yet named its rank */
-    int fd;                /* -1: none */
+struct plait_local_client { /* a connection that has not yet named its rank */
+    int fd;                 /* -1: none */
     int pid;
     double since;
     size_t got; /* bytes received of `said` and `text` */
@@ -35,7 +35,7 @@ struct plait_machine_place {
     int listener;
     unsigned refused; /* connections */
     int stranger;     /* process of the last refused connection */
-    struct plait_local_guest guests[PLAIT_MOST_LOCAL_GUESTS];
+    struct plait_local_client clients[PLAIT_MOST_LOCAL_CLIENTS];
     struct sockaddr_un address;
     socklen_t length;
 };

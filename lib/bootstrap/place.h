@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rendezvous place: how rank 0 listens and how the others connect. meeting.c does the rest, for all places alike. */
+/*
+ * A rendezvous place: how rank 0 listens and how the others connect. rendezvous.c does the rest, for all places alike.
+ */
 #ifndef PLAIT_LIB_BOOTSTRAP_PLACE_H
 #define PLAIT_LIB_BOOTSTRAP_PLACE_H
 

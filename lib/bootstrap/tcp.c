@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rank 0's end of the rendezvous over TCP. The door is an epoll descriptor over its listeners, guests and a timer. */
+/* Rank 0's end of the rendezvous over TCP. The door is an epoll descriptor over its listeners, clients and a timer. */
 #include "tcp.h"
 
 #include "base/clock.h"
@@ -15,16 +15,16 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define GUEST_LIMIT 5.0  /* seconds for a guest to prove to be a rank */
-#define SILENT_TURN 0.02 /* seconds that a guest keeps its slot while others wait, before its hail */
-#define TURN        0.25 /* the same after its hail */
-#define SWEEP_NS    100000000
-#define BUSY_PAUSE  0.02 /* seconds between searches for a free port */
-#define PROBE       1.0  /* seconds for another rank 0 to answer */
+#define CLIENT_LIMIT 5.0  /* seconds for a client to prove to be a rank */
+#define SILENT_TURN  0.02 /* seconds that a client keeps its slot while others wait, before its hail */
+#define TURN         0.25 /* the same after its hail */
+#define SWEEP_NS     100000000
+#define BUSY_PAUSE   0.02 /* seconds between searches for a free port */
+#define PROBE        1.0  /* seconds for another rank 0 to answer */
 
 /* Data of the events of the epoll descriptor. */
 #define OF_TIMER    UINT32_MAX
-#define OF_LISTENER 0x1000u /* + its index; smaller: a guest's index */
+#define OF_LISTENER 0x1000u /* + its index; smaller: a client's index */
 
 /* ---- Refused connections ------------------------------------------------------------------------------------ */
 
@@ -62,7 +62,7 @@ static bool may_be_ours(enum plait_refusal why)
     return why == PLAIT_REFUSED_NOTHING || why == PLAIT_REFUSED_LEFT || why == PLAIT_REFUSED_CROWD;
 }
 
-static void count_refusal(struct plait_tcp_place *p, const struct plait_guest *g, enum plait_refusal why)
+static void count_refusal(struct plait_tcp_place *p, const struct plait_client *g, enum plait_refusal why)
 {
     struct plait_source *s = source_of(p, &g->from);
 
@@ -115,7 +115,7 @@ static void explain(const struct plait_place *place, char *text, size_t size)
         }
 }
 
-/* ---- Guests ------------------------------------------------------------------------------------------------- */
+/* ---- Clients ------------------------------------------------------------------------------------------------- */
 
 static void watch(int door, int fd, uint32_t events, uint32_t of, int how)
 {
@@ -132,8 +132,8 @@ static void close_to_others(struct plait_tcp_place *p, int door, bool closed)
     p->closed = closed;
 }
 
-/* Free the guest's slot. Its socket stays open. */
-static void let_go(struct plait_tcp_place *p, int door, struct plait_guest *g)
+/* Free the client's slot. Its socket stays open. */
+static void let_go(struct plait_tcp_place *p, int door, struct plait_client *g)
 {
     watch(door, g->fd, 0, 0, EPOLL_CTL_DEL);
     g->fd = -1;
@@ -141,7 +141,7 @@ static void let_go(struct plait_tcp_place *p, int door, struct plait_guest *g)
     close_to_others(p, door, false);
 }
 
-static void send_away(struct plait_tcp_place *p, int door, struct plait_guest *g, enum plait_refusal why)
+static void send_away(struct plait_tcp_place *p, int door, struct plait_client *g, enum plait_refusal why)
 {
     const int fd = g->fd;
 
@@ -150,17 +150,17 @@ static void send_away(struct plait_tcp_place *p, int door, struct plait_guest *g
     plait_descriptor_close(fd);
 }
 
-/* A free slot, or that of the oldest guest whose turn is over. NULL: none yet. */
-static struct plait_guest *make_room(struct plait_tcp_place *p, int door)
+/* A free slot, or that of the oldest client whose turn is over. NULL: none yet. */
+static struct plait_client *make_room(struct plait_tcp_place *p, int door)
 {
     const double now = plait_clock();
-    struct plait_guest *oldest = NULL;
+    struct plait_client *oldest = NULL;
 
-    for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++) {
-        struct plait_guest *g = &p->guests[i];
+    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++) {
+        struct plait_client *g = &p->clients[i];
         if (g->fd < 0)
             return g;
-        if (now - g->since > (g->state == PLAIT_GUEST_HAILS ? SILENT_TURN : TURN) &&
+        if (now - g->since > (g->state == PLAIT_CLIENT_HAILS ? SILENT_TURN : TURN) &&
             (oldest == NULL || g->since < oldest->since))
             oldest = g;
     }
@@ -171,7 +171,7 @@ static struct plait_guest *make_room(struct plait_tcp_place *p, int door)
 
 static enum plait_status welcome(struct plait_tcp_place *p, int door, int listener)
 {
-    struct plait_guest *g = make_room(p, door);
+    struct plait_client *g = make_room(p, door);
     union plait_address from;
     socklen_t length = sizeof from;
     const int one = 1;
@@ -184,7 +184,7 @@ static enum plait_status welcome(struct plait_tcp_place *p, int door, int listen
     const int fd =
         plait_descriptor_keep(accept4(listener, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && p->nguest > 0) {
-        close_to_others(p, door, true); /* guests hold descriptors and will release them */
+        close_to_others(p, door, true); /* clients hold descriptors and will release them */
         return PLAIT_OK;
     }
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
@@ -192,19 +192,19 @@ static enum plait_status welcome(struct plait_tcp_place *p, int door, int listen
     if (fd < 0) /* the client has left, or a network is down */
         return PLAIT_OK;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    *g = (struct plait_guest){ .fd = fd, .since = plait_clock(), .from = from };
+    *g = (struct plait_client){ .fd = fd, .since = plait_clock(), .from = from };
     p->nguest++;
-    watch(door, fd, EPOLLIN, (uint32_t)(g - p->guests), EPOLL_CTL_ADD);
+    watch(door, fd, EPOLLIN, (uint32_t)(g - p->clients), EPOLL_CTL_ADD);
     return PLAIT_OK;
 }
 
-/* *out is the guest's socket once it has proved to be a rank. */
-static void listen_to(struct plait_tcp_place *p, int door, struct plait_guest *g, int *out)
+/* *out is the client's socket once it has proved to be a rank. */
+static void listen_to(struct plait_tcp_place *p, int door, struct plait_client *g, int *out)
 {
     enum plait_refusal why = PLAIT_REFUSED_SLOW;
-    enum plait_status status = plait_guest_advance(g, p->id.secret, &why);
+    enum plait_status status = plait_client_advance(g, p->id.secret, &why);
 
-    if (status == PLAIT_IN_PROGRESS && plait_clock() - g->since < GUEST_LIMIT)
+    if (status == PLAIT_IN_PROGRESS && plait_clock() - g->since < CLIENT_LIMIT)
         return;
     if (status != PLAIT_OK) {
         send_away(p, door, g, why);
@@ -217,7 +217,7 @@ static void listen_to(struct plait_tcp_place *p, int door, struct plait_guest *g
     let_go(p, door, g);
 }
 
-/* Refuse guests that are silent after GUEST_LIMIT. */
+/* Refuse clients that are silent after CLIENT_LIMIT. */
 static void sweep(struct plait_tcp_place *p, int door)
 {
     uint64_t ticks;
@@ -225,11 +225,11 @@ static void sweep(struct plait_tcp_place *p, int door)
 
     if (read(p->timer, &ticks, sizeof ticks) < 0)
         return;
-    for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++)
-        if (p->guests[i].fd >= 0 && plait_clock() - p->guests[i].since >= GUEST_LIMIT) {
+    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
+        if (p->clients[i].fd >= 0 && plait_clock() - p->clients[i].since >= CLIENT_LIMIT) {
             char peek; /* bytes that have arrived are an event of their own */
-            if (recv(p->guests[i].fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT) < 0)
-                listen_to(p, door, &p->guests[i], &out);
+            if (recv(p->clients[i].fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT) < 0)
+                listen_to(p, door, &p->clients[i], &out);
         }
     close_to_others(p, door, false);
 }
@@ -250,11 +250,11 @@ static enum plait_status take(struct plait_place *place, int door, struct plait_
             sweep(p, door);
         else if (of >= OF_LISTENER)
             status = welcome(p, door, p->listeners[of - OF_LISTENER]);
-        else if (p->guests[of].fd >= 0)
-            listen_to(p, door, &p->guests[of], out);
+        else if (p->clients[of].fd >= 0)
+            listen_to(p, door, &p->clients[of], out);
         if (*out < 0)
             continue;
-        const struct plait_guest *g = &p->guests[of];
+        const struct plait_client *g = &p->clients[of];
         *hello = (struct plait_hello){ g->claim.nrank, g->claim.rank, g->claim.origin };
         verdict->status = (enum plait_status)g->claim.status;
         memcpy(verdict->text, g->text, sizeof verdict->text);
@@ -364,10 +364,10 @@ static void close_door(struct plait_place *place, int door)
 {
     struct plait_tcp_place *p = (struct plait_tcp_place *)place;
 
-    for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++)
-        if (p->guests[i].fd >= 0)
-            send_away(p, door, &p->guests[i],
-                      p->guests[i].state == PLAIT_GUEST_HAILS ? PLAIT_REFUSED_NOTHING : PLAIT_REFUSED_LEFT);
+    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
+        if (p->clients[i].fd >= 0)
+            send_away(p, door, &p->clients[i],
+                      p->clients[i].state == PLAIT_CLIENT_HAILS ? PLAIT_REFUSED_NOTHING : PLAIT_REFUSED_LEFT);
     log_refusals(p);
     close_listeners(p);
     plait_descriptor_close(p->timer);
@@ -398,7 +398,7 @@ enum plait_status plait_tcp_place_init(struct plait_tcp_place *place, const stru
     place->place = functions;
     place->id = *id;
     place->timer = -1;
-    for (unsigned i = 0; i < PLAIT_MOST_GUESTS; i++)
-        place->guests[i].fd = -1;
+    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
+        place->clients[i].fd = -1;
     return plait_crypto_ready();
 }

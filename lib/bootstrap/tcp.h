@@ -3,9 +3,9 @@
  * Rendezvous over TCP. Rank 0 listens on the addresses of the id, on the first free one of its ports. The others try
  * all addresses and ports until one gives the right answer (handshake.h).
  *
- * Anybody can connect, so rank 0 never waits for one connection. It talks to PLAIT_MOST_GUESTS clients at a time. Each
- * client has GUEST_LIMIT seconds to send a fixed number of bytes. When more connect, the oldest is evicted. A rank that
- * was evicted connects again: a rank counts only once rank 0 has acknowledged it.
+ * Anybody can connect, so rank 0 never waits for one connection. It talks to PLAIT_MOST_CLIENTS clients at a time. Each
+ * client has CLIENT_LIMIT seconds to send a fixed number of bytes. When more connect, the oldest is evicted. A rank
+ * that was evicted connects again: a rank counts only once rank 0 has acknowledged it.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_TCP_H
 #define PLAIT_LIB_BOOTSTRAP_TCP_H
@@ -14,12 +14,12 @@
 #include "id.h"
 #include "place.h"
 
-#define PLAIT_MOST_GUESTS  32
+#define PLAIT_MOST_CLIENTS 32
 #define PLAIT_MOST_SOURCES 32  /* hosts whose refused connections are counted apart */
 #define PLAIT_TAKEN        'T' /* rank 0's acknowledgement of a claim */
 
-/* A guest's next message, and why it may be refused. */
-enum plait_guest_state { PLAIT_GUEST_HAILS, PLAIT_GUEST_CLAIMS, PLAIT_GUEST_EXPLAINS };
+/* A client's next message, and why it may be refused. */
+enum plait_client_state { PLAIT_CLIENT_HAILS, PLAIT_CLIENT_CLAIMS, PLAIT_CLIENT_EXPLAINS };
 enum plait_refusal {
     PLAIT_REFUSED_NOTHING,  /* it left without a word */
     PLAIT_REFUSED_STRANGER, /* it speaks another protocol */
@@ -30,9 +30,9 @@ enum plait_refusal {
 };
 
 /* A client that has not yet proved to be a rank. */
-struct plait_guest {
+struct plait_client {
     int fd; /* -1: none */
-    enum plait_guest_state state;
+    enum plait_client_state state;
     double since;
     size_t got; /* bytes received of its next message */
     union plait_address from;
@@ -43,9 +43,10 @@ struct plait_guest {
 };
 
 /* Read the bytes that have arrived. PLAIT_IN_PROGRESS: more are to come; PLAIT_OK: a rank; else *why it is refused. */
-enum plait_status plait_guest_advance(struct plait_guest *guest, const unsigned char *secret, enum plait_refusal *why);
+enum plait_status plait_client_advance(struct plait_client *client, const unsigned char *secret,
+                                       enum plait_refusal *why);
 
-struct plait_source { /* a host from which guests came */
+struct plait_source { /* a host from which clients came */
     union plait_address from;
     unsigned refused, taken;
     enum plait_refusal worst; /* the most suspicious reason; see count_refusal() */
@@ -57,9 +58,9 @@ struct plait_tcp_place {
     int listeners[PLAIT_MOST_ADDRESSES], timer;
     unsigned nlistener, nguest, nsource;
     bool full;            /* all ports of the id are in use */
-    bool closed;          /* for a moment: no room for more guests */
+    bool closed;          /* for a moment: no room for more clients */
     unsigned unspecified; /* connections refused from hosts beyond `sources` */
-    struct plait_guest guests[PLAIT_MOST_GUESTS];
+    struct plait_client clients[PLAIT_MOST_CLIENTS];
     struct plait_source sources[PLAIT_MOST_SOURCES];
 };
 

@@ -42,7 +42,7 @@
 #define PLAIT_MAILBOX_DATA 352   /* bytes of payload in the mailbox itself */
 #define PLAIT_EAGER_MAX    32768 /* bytes that a rank can send on the eager path */
 #define PLAIT_EAGER_RANKS  64    /* most ranks that all read each other */
-#define PLAIT_NFLIGHT      4     /* slices in flight */
+#define PLAIT_NSLICE       4     /* slices in flight */
 
 /* Prefetch cache lines that are about to be written. */
 static inline void plait_expect(const void *data, size_t bytes)
@@ -176,7 +176,7 @@ struct plait_unread { /* a message that process_vm_readv could not read */
 
 struct plait_op_plan;
 struct plait_prog;
-struct plait_flight;
+struct plait_slice;
 struct plait_run;
 
 /* Hash of the arguments that must be equal on all ranks of a call. */
@@ -260,7 +260,7 @@ struct plait_comm {
     bool leaves;                   /* teardown waits for pending operations */
     double limit;                  /* deadline of the operation in progress, seconds; 0: the comm's */
     size_t cache, last_level;      /* bytes of rank 0's L2, and of the larger of L2 and L3 */
-    size_t flight_bytes;           /* least library memory of a slice in flight */
+    size_t slice_bytes;            /* least library memory of a slice in flight */
     struct plait_trials trials[2]; /* [1]: of collectives that reduce; [0]: of the others */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
@@ -282,9 +282,9 @@ struct plait_comm {
     struct plait_prog *progs;
     struct plait_tally *tallies, **tallies_end;
 
-    struct plait_run *run;        /* the operation in progress, or the last */
-    struct plait_flight *flights; /* [PLAIT_NFLIGHT] */
-    uint64_t next_flight;
+    struct plait_run *run;      /* the operation in progress, or the last */
+    struct plait_slice *slices; /* [PLAIT_NSLICE] */
+    uint64_t next_slice_in_flight;
 
     struct plait_device_comm *device; /* its state on a device; NULL: none yet */
     struct plait_device_shown *shown; /* part of that state that others may read after teardown */

@@ -169,7 +169,7 @@ static enum plait_status create(struct plait_comm *comm, int device)
         why = plugin->open_queue(PLAIT_QUEUE_URGENT, NULL, device, &d->rescue);
     status = why != NULL ? plait_device_fail("a comm cannot use its GPU", why) : PLAIT_OK;
     for (int i = 0; i < 2 && status == PLAIT_OK; i++)
-        status = plait_flights_create(comm->nrank, &d->flights[i]);
+        status = plait_slices_create(comm->nrank, &d->slices[i]);
     if (status == PLAIT_OK)
         status = show(comm);
     if (status == PLAIT_OK)
@@ -212,13 +212,13 @@ static void give_back(const struct plait_device_comm *d, void *memory)
         d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
 }
 
-static void give_back_flights(const struct plait_device_comm *d, struct plait_flight *flights)
+static void give_back_slices(const struct plait_device_comm *d, struct plait_slice *slices)
 {
-    for (uint32_t i = 0; flights != NULL && i < PLAIT_NFLIGHT; i++) {
-        give_back(d, flights[i].memory);
-        flights[i].memory = NULL;
+    for (uint32_t i = 0; slices != NULL && i < PLAIT_NSLICE; i++) {
+        give_back(d, slices[i].memory);
+        slices[i].memory = NULL;
     }
-    plait_flights_destroy(flights);
+    plait_slices_destroy(slices);
 }
 
 void plait_device_comm_destroy(struct plait_comm *comm)
@@ -235,7 +235,7 @@ void plait_device_comm_destroy(struct plait_comm *comm)
         d->plugin->drain(d->rescue);
     atomic_store_explicit(&comm->own->device, 0, memory_order_relaxed);
     for (int i = 0; i < 2; i++) {
-        give_back_flights(d, d->flights[i]);
+        give_back_slices(d, d->slices[i]);
         give_back(d, d->scaled[i].memory);
     }
     for (size_t i = 0; i < d->nretired; i++)
@@ -260,7 +260,7 @@ size_t plait_device_bytes(const struct plait_comm *comm)
         return 0;
     size_t bytes = 2 * plait_flag_words(comm->nrank) * 4;
     for (int i = 0; i < 2; i++)
-        bytes += plait_flights_bytes(d->flights[i]) + d->scaled[i].bytes;
+        bytes += plait_slices_bytes(d->slices[i]) + d->scaled[i].bytes;
     for (const struct plait_stage *s = d->stages; s != NULL; s = s->next)
         bytes += s->bytes;
     return bytes;

@@ -94,7 +94,7 @@ struct plait_device_comm {
     void *flags;
     uint64_t *taken; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
     uint64_t nlent;
-    struct plait_flight *flights[2];            /* [1]: for operations in graphs */
+    struct plait_slice *slices[2];              /* [1]: for operations in graphs */
     struct plait_device_scaled scaled[2];       /* [1]: likewise */
     struct plait_queue *rescue;                 /* gives flags when the comm has failed */
     struct plait_queue *queue;                  /* gets the next operations, see plait_device_aim(); */

@@ -9,7 +9,7 @@ static inline const struct plait_how *how_of(const struct plait_run *run, const 
     return in->final ? &run->o->last : &run->o->inner;
 }
 
-static void reduce_mixed(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in,
+static void reduce_mixed(const struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
                          const void *const *from, size_t n)
 {
     uint64_t wide = 0;
@@ -38,7 +38,7 @@ static bool is_staged(const struct plait_run *run, const struct plait_instr *in,
  * Reduce into a piece of 4 KiB, which stays in the L1 cache, and write each piece with streaming stores. The staged
  * copy is filled from the same piece. Advances from[].
  */
-static void reduce_past_caches(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in,
+static void reduce_past_caches(struct plait_run *run, struct plait_slice *f, const struct plait_instr *in,
                                const void **from, size_t n, bool staged)
 {
     _Alignas(PLAIT_LINE) char piece[4096];
@@ -81,9 +81,9 @@ static const struct plait_instr *first_borrowed(const struct plait_run *run, con
     return NULL;
 }
 
-char *plait_combine_landing(const struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in)
+char *plait_combine_landing(const struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in)
 {
-    const struct plait_flight *where = run->nslice == 1 ? run->flights : f; /* one landing stays in this rank's cache */
+    const struct plait_slice *where = run->nslice == 1 ? run->slices : f; /* one landing stays in this rank's cache */
 
     if (!run->lands)
         return NULL;
@@ -91,21 +91,21 @@ char *plait_combine_landing(const struct plait_run *run, const struct plait_flig
                                     : plait_step_address(run, f, in->dst, false);
 }
 
-bool plait_combine_landed(const struct plait_run *run, const struct plait_flight *f, uint32_t i)
+bool plait_combine_landed(const struct plait_run *run, const struct plait_slice *f, uint32_t i)
 {
     const char *at = plait_combine_landing(run, f, &run->prog->instrs[i]);
     return at != NULL && f->message[i] == at;
 }
 
 /* The kind of copy, for the cost table, when this rank reduces a message. */
-static inline enum plait_copying combining_of(const struct plait_run *run, const struct plait_flight *f,
+static inline enum plait_copying combining_of(const struct plait_run *run, const struct plait_slice *f,
                                               const struct plait_instr *recv)
 {
     return plait_combine_landed(run, f, (uint32_t)(recv - run->prog->instrs)) ? PLAIT_COMBINING
                                                                               : plait_step_taking(run, recv);
 }
 
-void plait_combine(struct plait_run *run, struct plait_flight *f, uint32_t i)
+void plait_combine(struct plait_run *run, struct plait_slice *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
     const struct plait_source *s = run->prog->sources + in->source;

@@ -15,7 +15,7 @@
 
 /* ---- Steps --------------------------------------------------------------------------------------- */
 
-static inline void complete(const struct plait_run *run, struct plait_flight *f, uint32_t i)
+static inline void complete(const struct plait_run *run, struct plait_slice *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
     const uint32_t *s = run->prog->successors + in->successor;
@@ -26,14 +26,14 @@ static inline void complete(const struct plait_run *run, struct plait_flight *f,
             f->ready[f->end_ready++] = s[k];
 }
 
-static inline uint32_t out_number(const struct plait_run *run, const struct plait_flight *f,
+static inline uint32_t out_number(const struct plait_run *run, const struct plait_slice *f,
                                   const struct plait_instr *in)
 {
     return plait_step_link(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
 /* Copy-in: the staged copy of a SEND's data, made once for all its readers. */
-static const char *stage(struct plait_run *run, struct plait_flight *f, const struct plait_instr *in, const char *data,
+static const char *stage(struct plait_run *run, struct plait_slice *f, const struct plait_instr *in, const char *data,
                          size_t bytes, enum plait_passing way)
 {
     unsigned char *staged = &f->staged[in->stage];
@@ -61,7 +61,7 @@ static const char *stage(struct plait_run *run, struct plait_flight *f, const st
 }
 
 /* Offer a message; false when the window is full. */
-static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i)
+static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
     struct plait_link *link = plait_step_link(run, in->peer);
@@ -84,7 +84,7 @@ static bool start_send(struct plait_run *run, struct plait_flight *f, uint32_t i
             run->at_once = 1; /* peers read a slice while it is cached for this rank's own copy */
     } else {
         run->stages = true; /* some staging buffers fill while peers read others */
-        run->at_once = PLAIT_NFLIGHT;
+        run->at_once = PLAIT_NSLICE;
         data = stage(run, f, in, data, bytes, way);
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = run->queue == NULL; /* on a device the queue waits for the readers, not the host */
@@ -116,7 +116,7 @@ static void copy(struct plait_run *run, void *to, const void *from, size_t bytes
     run->comm->stats.bytes_copied += bytes;
 }
 
-static void start(struct plait_run *run, struct plait_flight *f, uint32_t i)
+static void start(struct plait_run *run, struct plait_slice *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
 
@@ -149,7 +149,7 @@ static void start(struct plait_run *run, struct plait_flight *f, uint32_t i)
 
 /* ---- One turn ------------------------------------------------------------------------------------ */
 
-static bool poll_receives(struct plait_run *run, struct plait_flight *f)
+static bool poll_receives(struct plait_run *run, struct plait_slice *f)
 {
     uint32_t kept = 0;
     const uint32_t n = f->nreceiving;
@@ -196,7 +196,7 @@ static bool poll_receives(struct plait_run *run, struct plait_flight *f)
     return kept < n;
 }
 
-static bool poll_sends(struct plait_run *run, struct plait_flight *f)
+static bool poll_sends(struct plait_run *run, struct plait_slice *f)
 {
     uint32_t kept = 0, n = f->nsending;
 
@@ -219,7 +219,7 @@ static bool poll_sends(struct plait_run *run, struct plait_flight *f)
 }
 
 /* Poll, mark steps done, release successors, start ready steps. False: nothing moved. */
-static bool turn(struct plait_run *run, struct plait_flight *f)
+static bool turn(struct plait_run *run, struct plait_slice *f)
 {
     bool moved = poll_receives(run, f);
 
@@ -257,8 +257,8 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
         n = plait_eager_awaited(run, ranks, 1);
     if (run->queue != NULL && run->comm->device->nstaging > 0 && most > 0) /* its own queue, before any peer */
         ranks[n++] = run->comm->rank;
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
-        const struct plait_flight *f = &run->flights[d];
+    for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
+        const struct plait_slice *f = &run->slices[d];
         n = add_peers(run, f->receiving, f->nreceiving, ranks, n, most);
         n = add_peers(run, f->sending, f->nsending, ranks, n, most);
         n = add_peers(run, f->blocked, f->nblocked, ranks, n, most);
@@ -274,15 +274,15 @@ static uint64_t steps_done(const void *context, uint64_t *of)
     const struct plait_run *run = context;
     uint64_t n = run->done_slices * run->prog->ninstr;
 
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
-        if (run->flights[d].done < run->prog->ninstr)
-            n += run->flights[d].done;
+    for (uint32_t d = 0; d < PLAIT_NSLICE; d++)
+        if (run->slices[d].done < run->prog->ninstr)
+            n += run->slices[d].done;
     *of = run->nslice * run->prog->ninstr;
     return n;
 }
 
 /* Count a finished slice: every step of it is done. */
-static void note_slice(struct plait_run *run, const struct plait_flight *f)
+static void note_slice(struct plait_run *run, const struct plait_slice *f)
 {
     struct plait_progress *p;
 
@@ -328,27 +328,27 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->out = job->out;
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
-    run->at_once = PLAIT_NFLIGHT;
+    run->at_once = PLAIT_NSLICE;
     run->stages = false;
     run->fits = false;
     run->lands = job->queue == NULL && run->comm->cma && run->comm->nprocess > 0 && run->o->geometry.combines &&
                  run->o->selection.once;
     run->queue = job->queue;
     run->channel = job->queue != NULL ? PLAIT_CHANNEL_DEVICE : PLAIT_CHANNEL_COLLECTIVES;
-    run->flights = comm->flights;
+    run->slices = comm->slices;
     if (job->queue != NULL) {
         enum plait_status status = plait_device_captures(comm, job->queue, &run->capture);
         if (status == PLAIT_OK && run->capture != 0 && comm->remote != NULL)
             status = plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
         if (status != PLAIT_OK)
             return fail_all(comm, status);
-        run->flights = comm->device->flights[run->capture != 0];
+        run->slices = comm->device->slices[run->capture != 0];
     }
     plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.steps = steps_done;
     plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
-        struct plait_flight *f = &run->flights[d];
+    for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
+        struct plait_slice *f = &run->slices[d];
         f->done = run->prog->ninstr;
         f->nreceiving = f->nsending = f->nblocked = 0;
     }
@@ -358,26 +358,26 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
 
 static enum plait_status make_room(struct plait_run *run)
 {
-    run->need = plait_flight_need(run);
-    return fail_all(run->comm, plait_flights_fit(run, &run->fits));
+    run->need = plait_slice_need(run);
+    return fail_all(run->comm, plait_slices_fit(run, &run->fits));
 }
 
-/* One turn of each slice in flight. Idle flights take the next slices in round-robin order. */
+/* One turn of each slice in flight. Idle slices take the next slices in round-robin order. */
 static bool turn_flights(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
-    const uint64_t depth = run->nslice < PLAIT_NFLIGHT ? run->nslice : PLAIT_NFLIGHT;
-    const uint64_t first = run->queue == NULL ? comm->next_flight : 0;
+    const uint64_t depth = run->nslice < PLAIT_NSLICE ? run->nslice : PLAIT_NSLICE;
+    const uint64_t first = run->queue == NULL ? comm->next_slice_in_flight : 0;
     bool moved = false;
 
     for (uint64_t d = 0; d < depth; d++) {
-        const uint64_t place = (first + d) % PLAIT_NFLIGHT;
-        struct plait_flight *f = &run->flights[place];
+        const uint64_t place = (first + d) % PLAIT_NSLICE;
+        struct plait_slice *f = &run->slices[place];
         if (f->done == run->prog->ninstr) {
-            if ((first + run->next_slice) % PLAIT_NFLIGHT != place || run->next_slice == run->nslice ||
-                run->next_slice - run->done_slices >= run->at_once || !plait_flight_idle(comm, f))
+            if ((first + run->next_slice) % PLAIT_NSLICE != place || run->next_slice == run->nslice ||
+                run->next_slice - run->done_slices >= run->at_once || !plait_slice_idle(comm, f))
                 continue;
-            plait_flight_launch(run, f);
+            plait_slice_launch(run, f);
             moved = true;
         }
         moved |= turn(run, f);
@@ -400,7 +400,7 @@ static void pass_numbers(struct plait_run *run)
         }
     }
     if (run->queue == NULL)
-        run->comm->next_flight = (run->comm->next_flight + run->nslice) % PLAIT_NFLIGHT;
+        run->comm->next_slice_in_flight = (run->comm->next_slice_in_flight + run->nslice) % PLAIT_NSLICE;
 }
 
 /*

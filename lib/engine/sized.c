@@ -6,7 +6,7 @@ static struct plait_link *link_of(const struct plait_run *run, const struct plai
     return run->comm->peers[in->peer].link[run->channel];
 }
 
-bool plait_sized_wrong(struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in,
+bool plait_sized_wrong(struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
                        uint32_t number, size_t sent, size_t expected)
 {
     const struct plait_link *link = link_of(run, in);

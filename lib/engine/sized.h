@@ -8,7 +8,7 @@
 #ifndef PLAIT_LIB_ENGINE_SIZED_H
 #define PLAIT_LIB_ENGINE_SIZED_H
 
-#include "flight.h"
+#include "slice.h"
 
 /* Does each pair of ranks cut its block by itself? */
 static inline bool plait_sized_by_pairs(const struct plait_run *run)
@@ -40,7 +40,7 @@ static inline size_t plait_sized_taken(const struct plait_run *run, uint32_t blk
 }
 
 /* Elements of this slice of the block. */
-static inline size_t plait_sized_elements(const struct plait_run *run, const struct plait_flight *f, uint32_t blk)
+static inline size_t plait_sized_elements(const struct plait_run *run, const struct plait_slice *f, uint32_t blk)
 {
     const size_t all = plait_sized_block(run, blk), left = all > f->start ? all - f->start : 0;
 
@@ -54,7 +54,7 @@ static inline bool plait_sized_small(const struct plait_run *run, uint32_t blk)
 }
 
 /* Is there no message, because the block is eager or ends before this slice? */
-static inline bool plait_sized_over(const struct plait_run *run, const struct plait_flight *f,
+static inline bool plait_sized_over(const struct plait_run *run, const struct plait_slice *f,
                                     const struct plait_instr *in)
 {
     return plait_sized_by_pairs(run) &&
@@ -81,7 +81,7 @@ static inline uint32_t plait_sized_slices(const struct plait_run *run, const str
  * Has this message, or the block that it is a slice of, another size than expected? Then run->wrong tells. For any
  * operation, v-form or not.
  */
-bool plait_sized_wrong(struct plait_run *run, const struct plait_flight *f, const struct plait_instr *in,
+bool plait_sized_wrong(struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
                        uint32_t number, size_t sent, size_t expected);
 
 /* If plait_sized_by_pairs(): advance the message numbers, so that the next operation's follow this one's. */

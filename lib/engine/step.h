@@ -4,17 +4,17 @@
 #define PLAIT_LIB_ENGINE_STEP_H
 
 #include "base/clock.h"
-#include "flight.h"
 #include "sized.h"
+#include "slice.h"
 #include "way.h"
 
 /* First element of a slot of IN or OUT. In a vector, slot b holds block b. */
-static inline size_t plait_step_slot(const struct plait_flight *f, uint32_t slot)
+static inline size_t plait_step_slot(const struct plait_slice *f, uint32_t slot)
 {
     return slot * f->q + (slot < f->r ? slot : f->r);
 }
 
-static inline size_t plait_step_elements(const struct plait_run *run, const struct plait_flight *f,
+static inline size_t plait_step_elements(const struct plait_run *run, const struct plait_slice *f,
                                          const struct plait_instr *in)
 {
     if (run->o->sized)
@@ -23,7 +23,7 @@ static inline size_t plait_step_elements(const struct plait_run *run, const stru
 }
 
 /* Bytes that an instruction moves or makes. */
-static inline size_t plait_step_bytes(const struct plait_run *run, const struct plait_flight *f,
+static inline size_t plait_step_bytes(const struct plait_run *run, const struct plait_slice *f,
                                       const struct plait_instr *in)
 {
     return plait_step_elements(run, f, in) * (in->wide ? sizeof(float) : run->o->size);
@@ -33,7 +33,7 @@ static inline size_t plait_step_bytes(const struct plait_run *run, const struct 
  * Wide values have slots of their own: the caller's OUT has no room for them, and adjacent slots of TMP are read as one
  * piece, so all its slots have one width.
  */
-static inline char *plait_step_address(const struct plait_run *run, const struct plait_flight *f, struct plait_span s,
+static inline char *plait_step_address(const struct plait_run *run, const struct plait_slice *f, struct plait_span s,
                                        bool wide)
 {
     if (s.buf == PLAIT_TMP)
@@ -51,13 +51,13 @@ static inline struct plait_link *plait_step_link(const struct plait_run *run, in
     return run->comm->peers[peer].link[run->channel];
 }
 
-static inline uint32_t plait_step_number_in(const struct plait_run *run, const struct plait_flight *f,
+static inline uint32_t plait_step_number_in(const struct plait_run *run, const struct plait_slice *f,
                                             const struct plait_instr *in)
 {
     return plait_step_link(run, in->peer)->next_in + (uint32_t)f->slice * run->prog->nrecv[in->peer] + in->message;
 }
 
-static inline void plait_step_release(const struct plait_run *run, const struct plait_flight *f,
+static inline void plait_step_release(const struct plait_run *run, const struct plait_slice *f,
                                       const struct plait_instr *in)
 {
     struct plait_link *link = plait_step_link(run, in->peer);

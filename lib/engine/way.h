@@ -3,7 +3,7 @@
 #ifndef PLAIT_LIB_ENGINE_WAY_H
 #define PLAIT_LIB_ENGINE_WAY_H
 
-#include "flight.h"
+#include "slice.h"
 
 /*
  * Does trial.h tune how this operation writes? If the operation reduces: only if all ranks begin it with the same

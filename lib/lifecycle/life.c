@@ -169,7 +169,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
         memcpy(comm->node, o->node, comm->nrank * sizeof *comm->node);
     if (o->id != NULL)
         comm->id_bytes = *o->id;
-    status = plait_flights_create(comm->nrank, &comm->flights);
+    status = plait_slices_create(comm->nrank, &comm->slices);
     if (status == PLAIT_OK && (o->progress || comm->config.progress)) {
         status = plait_progress_thread_start();
         comm->progress = status == PLAIT_OK;

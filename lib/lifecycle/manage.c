@@ -73,7 +73,7 @@ enum plait_status plait_comm_suspend(struct plait_comm *comm)
     if (status == PLAIT_OK)
         status = plait_comm_settle(comm);
     if (status == PLAIT_OK) {
-        plait_flights_empty(comm);
+        plait_slices_empty(comm);
         plait_messages_empty(comm);
         plait_arena_free(comm->scaled);
         comm->scaled = NULL;
@@ -150,7 +150,7 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
         return;
     const bool locked = plait_comm_look(comm);
     out->control = plait_control_bytes(comm->nrank);
-    out->staging = plait_flights_bytes(comm->flights) + plait_messages_bytes(comm) + comm->scaled_bytes;
+    out->staging = plait_slices_bytes(comm->slices) + plait_messages_bytes(comm) + comm->scaled_bytes;
     out->device = plait_device_bytes(comm);
     plait_comm_looked(comm, locked);
 }

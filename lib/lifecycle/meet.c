@@ -465,9 +465,9 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
      * of the L2 use it in rotation, less the part for streaming stores. So the cache lines of a part have left the
      * readers' caches before it is written again. Limit: half the last-level cache for all ranks together.
      */
-    comm->flight_bytes = comm->last_level / (2 * PLAIT_NFLIGHT * comm->nrank);
-    if (comm->flight_bytes > comm->cache / 4 * 3)
-        comm->flight_bytes = comm->cache / 4 * 3;
+    comm->slice_bytes = comm->last_level / (2 * PLAIT_NSLICE * comm->nrank);
+    if (comm->slice_bytes > comm->cache / 4 * 3)
+        comm->slice_bytes = comm->cache / 4 * 3;
     status = share_arenas(comm, boot, m);
     if (status != PLAIT_OK)
         return status;

@@ -25,7 +25,7 @@ void plait_comm_release(struct plait_comm *comm)
     }
     free(comm->peers);
     plait_port_close(comm->port);
-    plait_flights_destroy(comm->flights);
+    plait_slices_destroy(comm->slices);
     plait_messages_destroy(comm);
     if (comm->own != NULL)
         plait_arena_hide(&comm->own->shown);

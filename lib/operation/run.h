@@ -31,12 +31,12 @@ struct plait_slice_work {
 };
 
 /*
- * The element of OUT at which the slice that begins at `start` is stored. With scratch, slices reuse PLAIT_NFLIGHT
+ * The element of OUT at which the slice that begins at `start` is stored. With scratch, slices reuse PLAIT_NSLICE
  * places; slices in flight have different ones, as they take turns.
  */
 static inline size_t plait_slice_place(const struct plait_op_plan *o, const struct plait_slice_work *w, size_t start)
 {
-    return w->scratch ? start / o->selection.slice % PLAIT_NFLIGHT * o->selection.slice : start;
+    return w->scratch ? start / o->selection.slice % PLAIT_NSLICE * o->selection.slice : start;
 }
 
 struct plait_job { /* a bound operation and the data of one call */
@@ -95,11 +95,11 @@ struct plait_run {
 
     /* For the engine. */
     const struct plait_prog *prog;
-    enum plait_channel channel;   /* of the messages */
-    struct plait_flight *flights; /* [PLAIT_NFLIGHT] slices in flight; the comm's, or those on a device */
-    struct plait_queue *queue;    /* of a device (device_run.h); NULL: the host runs the operation */
-    uint64_t capture;             /* id of the graph capture that records work on the queue; 0: none */
-    uint32_t fingerprint;         /* of the messages */
+    enum plait_channel channel; /* of the messages */
+    struct plait_slice *slices; /* [PLAIT_NSLICE] slices in flight; the comm's, or those on a device */
+    struct plait_queue *queue;  /* of a device (device_run.h); NULL: the host runs the operation */
+    uint64_t capture;           /* id of the graph capture that records work on the queue; 0: none */
+    uint32_t fingerprint;       /* of the messages */
     uint64_t nslice, next_slice, done_slices;
     uint64_t at_once; /* most slices in flight */
     bool stages;      /* some message of this run was staged */

@@ -5,52 +5,52 @@
 
 #include <stdlib.h>
 
-enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out)
+enum plait_status plait_slices_create(uint32_t nrank, struct plait_slice **out)
 {
-    struct plait_flight *flights = calloc(PLAIT_NFLIGHT, sizeof *flights);
+    struct plait_slice *slices = calloc(PLAIT_NSLICE, sizeof *slices);
 
-    for (uint32_t d = 0; flights != NULL && d < PLAIT_NFLIGHT; d++) {
-        flights[d].late = calloc(nrank, sizeof *flights[d].late);
-        if (flights[d].late == NULL) {
-            plait_flights_destroy(flights);
-            flights = NULL;
+    for (uint32_t d = 0; slices != NULL && d < PLAIT_NSLICE; d++) {
+        slices[d].late = calloc(nrank, sizeof *slices[d].late);
+        if (slices[d].late == NULL) {
+            plait_slices_destroy(slices);
+            slices = NULL;
         }
     }
-    if (flights == NULL)
+    if (slices == NULL)
         return plait_fail_memory("out of memory for the comm's slices");
-    *out = flights;
+    *out = slices;
     return PLAIT_OK;
 }
 
-void plait_flights_destroy(struct plait_flight *flights)
+void plait_slices_destroy(struct plait_slice *slices)
 {
-    if (flights == NULL)
+    if (slices == NULL)
         return;
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
-        plait_arena_free(flights[d].memory);
-        free(flights[d].land);
-        free(flights[d].pending);
-        free(flights[d].message);
-        free(flights[d].ready);
-        free(flights[d].staged);
-        free(flights[d].late);
+    for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
+        plait_arena_free(slices[d].memory);
+        free(slices[d].land);
+        free(slices[d].pending);
+        free(slices[d].message);
+        free(slices[d].ready);
+        free(slices[d].staged);
+        free(slices[d].late);
     }
-    free(flights);
+    free(slices);
 }
 
-size_t plait_flights_bytes(const struct plait_flight *flights)
+size_t plait_slices_bytes(const struct plait_slice *slices)
 {
     size_t bytes = 0;
 
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++)
-        bytes += flights[d].bytes + flights[d].land_bytes;
+    for (uint32_t d = 0; d < PLAIT_NSLICE; d++)
+        bytes += slices[d].bytes + slices[d].land_bytes;
     return bytes;
 }
 
-void plait_flights_empty(struct plait_comm *comm)
+void plait_slices_empty(struct plait_comm *comm)
 {
-    for (uint32_t d = 0; d < PLAIT_NFLIGHT; d++) {
-        struct plait_flight *f = &comm->flights[d];
+    for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
+        struct plait_slice *f = &comm->slices[d];
         plait_arena_free(f->memory);
         free(f->land);
         f->memory = f->land = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A slice in flight: its place in the vector, its library memory, the state of its steps. A comm has PLAIT_NFLIGHT
+ * A slice in flight: its place in the vector, its library memory, the state of its steps. A comm has PLAIT_NSLICE
  * and reuses them for every operation.
  */
 #ifndef PLAIT_LIB_OPERATION_SLICES_H
@@ -14,7 +14,7 @@ struct plait_late { /* messages whose staging buffers one peer may still read */
     uint32_t first, end;
 };
 
-struct plait_flight {
+struct plait_slice {
     /* Place in the vector. */
     uint64_t slice;
     size_t start;   /* first element, in the vector or in each block */
@@ -52,11 +52,11 @@ struct plait_flight {
     struct plait_late *late; /* [nrank] from the last use of this flight */
 };
 
-enum plait_status plait_flights_create(uint32_t nrank, struct plait_flight **out);
-void plait_flights_destroy(struct plait_flight *flights);
+enum plait_status plait_slices_create(uint32_t nrank, struct plait_slice **out);
+void plait_slices_destroy(struct plait_slice *slices);
 
-/* Bytes of library memory of all flights; and freeing this memory, when no peer reads it any more. */
-size_t plait_flights_bytes(const struct plait_flight *flights);
-void plait_flights_empty(struct plait_comm *comm);
+/* Bytes of library memory of all slices; and freeing this memory, when no peer reads it any more. */
+size_t plait_slices_bytes(const struct plait_slice *slices);
+void plait_slices_empty(struct plait_comm *comm);
 
 #endif

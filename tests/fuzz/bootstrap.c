@@ -8,7 +8,7 @@
 #include "fuzz.h"
 
 #include "../../lib/bootstrap/machine.c"
-#include "../../lib/bootstrap/meeting.c"
+#include "../../lib/bootstrap/rendezvous.c"
 
 #include <fcntl.h>
 
@@ -54,7 +54,7 @@ static void exchange(struct plait_bootstrap *b)
 
 static enum plait_status join_with(struct plait_bootstrap *b, int fd, uint32_t *joined)
 {
-    struct plait_local_guest g = { .fd = fd };
+    struct plait_local_client g = { .fd = fd };
     struct plait_error verdict;
     enum plait_status status;
 

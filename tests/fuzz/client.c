@@ -22,15 +22,15 @@ static int socket_with(int ends[2], const uint8_t *data, size_t size)
 
 static void at_the_door(const uint8_t *data, size_t size)
 {
-    struct plait_guest g = { .fd = -1 };
+    struct plait_client g = { .fd = -1 };
     enum plait_refusal why = PLAIT_REFUSED_SLOW;
     int ends[2];
 
     g.fd = socket_with(ends, data, size);
-    MUST(plait_guest_advance(&g, secret, &why) != PLAIT_OK);
-    MUST(g.state != PLAIT_GUEST_EXPLAINS);
+    MUST(plait_client_advance(&g, secret, &why) != PLAIT_OK);
+    MUST(g.state != PLAIT_CLIENT_EXPLAINS);
     shutdown(ends[1], SHUT_WR);
-    MUST(plait_guest_advance(&g, secret, &why) != PLAIT_OK);
+    MUST(plait_client_advance(&g, secret, &why) != PLAIT_OK);
     MUST(why <= PLAIT_REFUSED_CROWD);
     close(ends[0]);
     close(ends[1]);
@@ -39,7 +39,7 @@ static void at_the_door(const uint8_t *data, size_t size)
 /* The input is the claim, but for its hash, and the text. */
 static void with_the_secret(const uint8_t *data, size_t size)
 {
-    struct plait_guest g = { .fd = -1 };
+    struct plait_client g = { .fd = -1 };
     struct plait_hail hail;
     struct plait_answer answer;
     struct plait_tcp_claim claim = { 0 };
@@ -49,14 +49,14 @@ static void with_the_secret(const uint8_t *data, size_t size)
 
     MUST(plait_hail_make(&hail) == PLAIT_OK);
     g.fd = socket_with(ends, (const uint8_t *)&hail, sizeof hail);
-    MUST(plait_guest_advance(&g, secret, &why) == PLAIT_IN_PROGRESS);
+    MUST(plait_client_advance(&g, secret, &why) == PLAIT_IN_PROGRESS);
     MUST(recv(ends[1], &answer, sizeof answer, MSG_DONTWAIT) == sizeof answer);
     MUST(plait_answer_is_right(secret, &hail, &answer));
     memcpy(&claim, data, fields);
     plait_tcp_claim_sign(secret, &hail, &answer, &claim);
     MUST(send(ends[1], &claim, sizeof claim, MSG_NOSIGNAL) == sizeof claim);
     MUST(size == fields || send(ends[1], data + fields, size - fields, MSG_NOSIGNAL) == (ssize_t)(size - fields));
-    const enum plait_status status = plait_guest_advance(&g, secret, &why);
+    const enum plait_status status = plait_client_advance(&g, secret, &why);
     if (status == PLAIT_OK) {
         MUST(claim.status == PLAIT_OK ? claim.bytes == 0 : plait_is_error(claim.status));
         MUST(claim.bytes < sizeof g.text && claim.bytes <= size - fields && g.text[claim.bytes] == '\0');

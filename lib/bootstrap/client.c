@@ -9,16 +9,16 @@
 #include <sys/socket.h>
 
 /* Where the client's next message goes. */
-static void *due(struct plait_guest *g, size_t *bytes)
+static void *due(struct plait_client *g, size_t *bytes)
 {
     switch (g->state) {
-    case PLAIT_GUEST_HAILS:
+    case PLAIT_CLIENT_HAILS:
         *bytes = sizeof g->hail;
         return &g->hail;
-    case PLAIT_GUEST_CLAIMS:
+    case PLAIT_CLIENT_CLAIMS:
         *bytes = sizeof g->claim;
         return &g->claim;
-    case PLAIT_GUEST_EXPLAINS:
+    case PLAIT_CLIENT_EXPLAINS:
         break;
     }
     *bytes = g->claim.bytes;
@@ -37,24 +37,24 @@ static bool says_more(const struct plait_tcp_claim *claim)
 }
 
 /* A complete message has arrived. */
-static enum plait_status understand(struct plait_guest *g, const unsigned char *secret, enum plait_refusal *why)
+static enum plait_status understand(struct plait_client *g, const unsigned char *secret, enum plait_refusal *why)
 {
     g->got = 0;
-    if (g->state == PLAIT_GUEST_HAILS) {
+    if (g->state == PLAIT_CLIENT_HAILS) {
         *why = PLAIT_REFUSED_STRANGER;
         if (!plait_hail_is_one(&g->hail) || plait_answer_make(secret, &g->hail, &g->answer) != PLAIT_OK)
             return PLAIT_ERR_PEER;
         *why = PLAIT_REFUSED_LEFT;
-        g->state = PLAIT_GUEST_CLAIMS;
+        g->state = PLAIT_CLIENT_CLAIMS;
         return send_at_once(g->fd, &g->answer, sizeof g->answer) ? PLAIT_IN_PROGRESS : PLAIT_ERR_PEER;
     }
-    if (g->state == PLAIT_GUEST_CLAIMS) {
+    if (g->state == PLAIT_CLIENT_CLAIMS) {
         const struct plait_tcp_claim *c = &g->claim;
         *why = PLAIT_REFUSED_SECRET;
         if (!plait_tcp_claim_is_right(secret, &g->hail, &g->answer, c) || c->bytes >= sizeof g->text ||
             (says_more(c) ? !plait_is_error(c->status) : c->bytes != 0))
             return PLAIT_ERR_PEER;
-        g->state = PLAIT_GUEST_EXPLAINS;
+        g->state = PLAIT_CLIENT_EXPLAINS;
         if (says_more(c) && c->bytes > 0)
             return PLAIT_IN_PROGRESS;
     }
@@ -64,7 +64,7 @@ static enum plait_status understand(struct plait_guest *g, const unsigned char *
     return send_at_once(g->fd, &taken, 1) ? PLAIT_OK : PLAIT_ERR_PEER;
 }
 
-enum plait_status plait_guest_advance(struct plait_guest *g, const unsigned char *secret, enum plait_refusal *why)
+enum plait_status plait_client_advance(struct plait_client *g, const unsigned char *secret, enum plait_refusal *why)
 {
     for (;;) {
         size_t bytes;
@@ -76,9 +76,9 @@ enum plait_status plait_guest_advance(struct plait_guest *g, const unsigned char
         if (n < 0 && errno == EAGAIN)
             return PLAIT_IN_PROGRESS;
         if (n <= 0) {
-            *why = g->state != PLAIT_GUEST_HAILS ? PLAIT_REFUSED_LEFT
-                   : g->got > 0                  ? PLAIT_REFUSED_STRANGER
-                                                 : PLAIT_REFUSED_NOTHING;
+            *why = g->state != PLAIT_CLIENT_HAILS ? PLAIT_REFUSED_LEFT
+                   : g->got > 0                   ? PLAIT_REFUSED_STRANGER
+                                                  : PLAIT_REFUSED_NOTHING;
             return PLAIT_ERR_PEER;
         }
         g->got += (size_t)n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "flight.h"
+#include "slice.h"
 
 #include "base/status.h"
 #include "device/device_comm.h"
@@ -37,7 +37,7 @@ static size_t tmp_bytes(const struct plait_op_plan *o, size_t n)
     return PLAIT_ROUND_UP(stride_of(o, n, o->size) * o->prog->ntmp);
 }
 
-size_t plait_flight_need(const struct plait_run *run)
+size_t plait_slice_need(const struct plait_run *run)
 {
     const struct plait_op_plan *o = run->o;
     const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
@@ -65,7 +65,7 @@ void plait_read_later(struct plait_late *late, uint32_t number)
         late->end = number + 1;
 }
 
-bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
+bool plait_slice_idle(const struct plait_comm *comm, struct plait_slice *f)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
         struct plait_late *late = &f->late[r];
@@ -79,14 +79,14 @@ bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f)
 }
 
 /* Bytes that slices use in rotation. A longer operation may have left more, which would not fit a cache. */
-static size_t turn_of(const struct plait_run *run, const struct plait_flight *f)
+static size_t turn_of(const struct plait_run *run, const struct plait_slice *f)
 {
-    const size_t turn = run->need > run->comm->flight_bytes ? run->need : run->comm->flight_bytes;
+    const size_t turn = run->need > run->comm->slice_bytes ? run->need : run->comm->slice_bytes;
 
     return turn < f->bytes ? turn : f->bytes;
 }
 
-void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
+void plait_slice_launch(struct plait_run *run, struct plait_slice *f)
 {
     const struct plait_prog *p = run->prog;
     const size_t start_at = run->next_slice * run->o->selection.slice, n = plait_run_slice(run, start_at);
@@ -121,7 +121,7 @@ void plait_flight_launch(struct plait_run *run, struct plait_flight *f)
         run->work.prologue(run->work.arg, f->start, n);
 }
 
-static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight *f, const struct plait_prog *p)
+static enum plait_status grow_lists(struct plait_comm *comm, struct plait_slice *f, const struct plait_prog *p)
 {
     const uint32_t n = p->ninstr < f->capacity ? f->capacity : p->ninstr + 1;
     const uint32_t nstage = p->nstage < f->nstage ? f->nstage : p->nstage + 1;
@@ -157,7 +157,7 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_flight
     return PLAIT_OK;
 }
 
-static enum plait_status grow_land(struct plait_comm *comm, struct plait_flight *f, size_t bytes)
+static enum plait_status grow_land(struct plait_comm *comm, struct plait_slice *f, size_t bytes)
 {
     if (bytes <= f->land_bytes)
         return PLAIT_OK;
@@ -171,16 +171,16 @@ static enum plait_status grow_land(struct plait_comm *comm, struct plait_flight 
     return PLAIT_OK;
 }
 
-static enum plait_status grow_memory(struct plait_comm *comm, struct plait_flight *f, size_t bytes, bool *fits)
+static enum plait_status grow_memory(struct plait_comm *comm, struct plait_slice *f, size_t bytes, bool *fits)
 {
     enum plait_status status;
     void *memory;
 
     if (bytes <= f->bytes)
         return PLAIT_OK;
-    if (bytes < comm->flight_bytes && comm->run->queue == NULL)
-        bytes = comm->flight_bytes;
-    if (!plait_flight_idle(comm, f)) {
+    if (bytes < comm->slice_bytes && comm->run->queue == NULL)
+        bytes = comm->slice_bytes;
+    if (!plait_slice_idle(comm, f)) {
         *fits = false;
         return PLAIT_OK;
     }
@@ -202,20 +202,20 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_fligh
     return PLAIT_OK;
 }
 
-enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits)
+enum plait_status plait_slices_fit(const struct plait_run *run, bool *fits)
 {
     enum plait_status status = PLAIT_OK;
 
     /* An operation on a device is one slice, except across hosts. */
-    const uint32_t n = run->queue != NULL && run->nslice < PLAIT_NFLIGHT ? (uint32_t)run->nslice : PLAIT_NFLIGHT;
+    const uint32_t n = run->queue != NULL && run->nslice < PLAIT_NSLICE ? (uint32_t)run->nslice : PLAIT_NSLICE;
 
     *fits = true;
     for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {
-        status = grow_lists(run->comm, &run->flights[d], run->prog);
+        status = grow_lists(run->comm, &run->slices[d], run->prog);
         if (status == PLAIT_OK && (d == 0 || run->nslice > 1))
-            status = grow_land(run->comm, &run->flights[d], land_need(run));
+            status = grow_land(run->comm, &run->slices[d], land_need(run));
         if (status == PLAIT_OK)
-            status = grow_memory(run->comm, &run->flights[d], run->need, fits);
+            status = grow_memory(run->comm, &run->slices[d], run->need, fits);
     }
     return status;
 }

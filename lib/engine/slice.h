@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Slices in flight: making room for an operation's slices, and launching one. */
-#ifndef PLAIT_LIB_ENGINE_FLIGHT_H
-#define PLAIT_LIB_ENGINE_FLIGHT_H
+#ifndef PLAIT_LIB_ENGINE_SLICE_H
+#define PLAIT_LIB_ENGINE_SLICE_H
 
 #include "operation/slices.h"
 #include "prog.h"
 
 /* Bytes of library memory for the largest slice of this operation. */
-size_t plait_flight_need(const struct plait_run *run);
+size_t plait_slice_need(const struct plait_run *run);
 
 /* Remember that the peer may still read the staged message `number`. */
 void plait_read_later(struct plait_late *late, uint32_t number);
 
 /* Have all peers read the data staged for the last slice in `f`? */
-bool plait_flight_idle(const struct plait_comm *comm, struct plait_flight *f);
+bool plait_slice_idle(const struct plait_comm *comm, struct plait_slice *f);
 
 /* Put the next slice into `f`, which is idle. Steps without dependencies become ready. */
-void plait_flight_launch(struct plait_run *run, struct plait_flight *f);
+void plait_slice_launch(struct plait_run *run, struct plait_slice *f);
 
-/* Make room in the flights of the comm for this operation; may allocate. *fits false: peers still read the old memory,
+/* Make room in the slices of the comm for this operation; may allocate. *fits false: peers still read the old memory,
  * call again. */
-enum plait_status plait_flights_fit(const struct plait_run *run, bool *fits);
+enum plait_status plait_slices_fit(const struct plait_run *run, bool *fits);
 
 #endif
