@@ -252,7 +252,7 @@ static void blocks_of_an_all_gather_that_differ_go_one_way(void **state)
 /* Blocks of many slices, of which the last is short, that try one way after the other: each goes one of them. */
 static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    enum { BLOCK = PLAIT_LEND_WHOLE + 5 * 4096, TIMES = 3 * PLAIT_LEND_FIRST + 2 };
+    enum { BLOCK = PLAIT_COPY_WHOLE + 5 * 4096, TIMES = 3 * PLAIT_COPY_FIRST + 2 };
     unsigned lent = 0, staged = 0;
     char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
 
@@ -272,7 +272,7 @@ static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *ar
         lent += now == 0;
         staged += now == BLOCK;
     }
-    CHECK(rank != 0 || (lent >= 2 * PLAIT_LEND_FIRST && staged >= 4 * PLAIT_LEND_FIRST));
+    CHECK(rank != 0 || (lent >= 2 * PLAIT_COPY_FIRST && staged >= 4 * PLAIT_COPY_FIRST));
     free(in);
     free(out);
     return 0;
@@ -289,14 +289,14 @@ static void slices_of_a_block_go_one_way_the_last_one_too(void **state)
 
 static void set_costs(struct plait_comm *comm, enum plait_coll coll, size_t bytes, float lent)
 {
-    const uint32_t row = plait_lend_row(coll, bytes);
+    const uint32_t row = plait_copy_row(coll, bytes);
     _Atomic float *cost = comm->own->copies[row].cost;
 
     cost[PLAIT_TAKING_LENT] = lent;
     cost[PLAIT_STAGING] = cost[PLAIT_TAKING_STAGED] = 6e-10F; /* 16.8 to one rank, 9 to two */
     cost[PLAIT_STAGING_PAST] = cost[PLAIT_TAKING_PAST] = 8e-10F;
     for (uint32_t r = 0; r < comm->nrank; r++)
-        comm->peers[r].lending.n[row] = PLAIT_LEND_EVERY; /* no way is tried */
+        comm->peers[r].lending.n[row] = PLAIT_COPY_EVERY; /* no way is tried */
 }
 
 /* Bytes that rank 0 stages for both others, to whom it gives the same, or each its own. */
@@ -388,20 +388,20 @@ static void ranks_that_share_a_processor_lend_to_a_root_and_cut_less(void **stat
 /* Were results written both ways, and nothing of it told to what combines? Then that is forgotten. */
 static int try_results(struct plait_comm *comm, uint32_t rank, size_t bytes)
 {
-    struct plait_trial *moves = plait_trial_of(&comm->trials[false], bytes);
+    struct plait_autotune *moves = plait_autotune_of(&comm->trials[false], bytes);
 
     for (unsigned w = 0; w < PLAIT_NWAY; w++) {
         CHECK((moves->cost[w] < 1) == (w == 0 || w == PLAIT_RESULT_PAST));
-        CHECK(plait_trial_of(&comm->trials[true], bytes)->n == 0);
+        CHECK(plait_autotune_of(&comm->trials[true], bytes)->n == 0);
     }
-    *moves = (struct plait_trial){ 0 };
+    *moves = (struct plait_autotune){ 0 };
     return 0;
 }
 
 static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    enum { BLOCK = PLAIT_TRIAL_ALONE / 2, LONG = PLAIT_TRIAL_ALONE, SHORT = PLAIT_TRIAL_ALONE / 4 };
-    _Static_assert((int)LONG < PLAIT_TRIAL_WATCHED, "no other round begins before it is looked at");
+    enum { BLOCK = PLAIT_AUTOTUNE_ALONE / 2, LONG = PLAIT_AUTOTUNE_ALONE, SHORT = PLAIT_AUTOTUNE_ALONE / 4 };
+    _Static_assert((int)LONG < PLAIT_AUTOTUNE_WATCHED, "no other round begins before it is looked at");
     const size_t counts[2] = { LONG, LONG };
     char *in = calloc(1, LONG), *out = calloc(2, LONG);
 
@@ -411,21 +411,21 @@ static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
         return 0;
     }
     CHECK(in != NULL && out != NULL);
-    for (int i = 0; i < PLAIT_TRIAL_LENT + PLAIT_TRIAL_PLACES; i++)
+    for (int i = 0; i < PLAIT_AUTOTUNE_LENT + PLAIT_AUTOTUNE_PLACES; i++)
         CHECK(plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, NULL) == PLAIT_OK);
     CHECK(try_results(*comm, rank, BLOCK) == 0);
-    for (int i = 0; i < PLAIT_TRIAL_LENT + PLAIT_TRIAL_PLACES; i++)
+    for (int i = 0; i < PLAIT_AUTOTUNE_LENT + PLAIT_AUTOTUNE_PLACES; i++)
         CHECK(plait_allgather(*comm, in, out, SHORT, PLAIT_UINT8, NULL) == PLAIT_OK);
-    CHECK(plait_trial_of(&(*comm)->trials[false], SHORT)->n == 0);  /* in caches: there is nothing to try */
-    for (int i = 0; i < PLAIT_TRIAL_LENT + PLAIT_TRIAL_PLACES; i++) /* blocks that may differ */
+    CHECK(plait_autotune_of(&(*comm)->trials[false], SHORT)->n == 0);     /* in caches: there is nothing to try */
+    for (int i = 0; i < PLAIT_AUTOTUNE_LENT + PLAIT_AUTOTUNE_PLACES; i++) /* blocks that may differ */
         CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_UINT8, NULL) == PLAIT_OK);
     CHECK(try_results(*comm, rank, LONG) == 0);
-    for (int i = 0; i < PLAIT_TRIAL_LENT + PLAIT_TRIAL_PLACES; i++) /* to a root */
+    for (int i = 0; i < PLAIT_AUTOTUNE_LENT + PLAIT_AUTOTUNE_PLACES; i++) /* to a root */
         CHECK(plait_gather(*comm, in, out, 2 * BLOCK, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
     if (rank == 0)
         CHECK(try_results(*comm, rank, 2 * BLOCK) == 0);
     else
-        CHECK(plait_trial_of(&(*comm)->trials[false], 2 * BLOCK)->n == 0); /* it has none */
+        CHECK(plait_autotune_of(&(*comm)->trials[false], 2 * BLOCK)->n == 0); /* it has none */
     free(in);
     free(out);
     return 0;
@@ -443,24 +443,24 @@ static void how_to_write_results_is_tried_where_the_kernel_reads_too(void **stat
 /* Copies of `bytes` that are timed, of the next n. */
 static unsigned timed_copies(struct plait_comm *comm, size_t bytes, unsigned n)
 {
-    const struct plait_passed m = { bytes, plait_lend_row(PLAIT_NCOLL, bytes), bytes };
+    const struct plait_copied m = { bytes, plait_copy_row(PLAIT_NCOLL, bytes), bytes };
     unsigned timed = 0;
 
     for (unsigned i = 0; i < n; i++)
-        timed += plait_lend_clock(comm, PLAIT_STAGING, m) != 0;
+        timed += plait_copy_clock(comm, PLAIT_STAGING, m) != 0;
     return timed;
 }
 
 static int time_copies(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    enum { SURE = PLAIT_LEND_SURE * PLAIT_LEND_ROUND, LATER = PLAIT_LEND_TIMED * PLAIT_LEND_SPARED * PLAIT_LEND_ROUND };
+    enum { SURE = PLAIT_COPY_SURE * PLAIT_COPY_ROUND, LATER = PLAIT_COPY_TIMED * PLAIT_COPY_SPARED * PLAIT_COPY_ROUND };
 
     (void)arg;
-    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, SURE) == (SURE + PLAIT_LEND_TIMED - 1) / PLAIT_LEND_TIMED +
-                                                             PLAIT_LEND_FIRST -
+    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, SURE) == (SURE + PLAIT_COPY_TIMED - 1) / PLAIT_COPY_TIMED +
+                                                             PLAIT_COPY_FIRST -
                                                              1); /* the first ones, and every third */
-    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, LATER) == PLAIT_LEND_ROUND);
-    CHECK(timed_copies(*comm, PLAIT_LEND_LONG, LATER) == LATER);
+    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, LATER) == PLAIT_COPY_ROUND);
+    CHECK(timed_copies(*comm, PLAIT_COPY_LONG, LATER) == LATER);
     CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE - 1, LATER) == 0);
     return 0;
 }
@@ -636,20 +636,20 @@ static void short_and_interrupted_reads_go_on(void **state)
 
 /* ---- Where it takes less time -------------------------------------------------------------------------- */
 
-enum { BYTES = 100000, NMESSAGE = 2 * PLAIT_LEND_EVERY };
-enum { FIRST = 2 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND };        /* messages, where there are two ways */
-enum { FIRST_OF_ALL = 3 * PLAIT_LEND_FIRST * PLAIT_LEND_ROUND }; /* three */
+enum { BYTES = 100000, NMESSAGE = 2 * PLAIT_COPY_EVERY };
+enum { FIRST = 2 * PLAIT_COPY_FIRST * PLAIT_COPY_ROUND };        /* messages, where there are two ways */
+enum { FIRST_OF_ALL = 3 * PLAIT_COPY_FIRST * PLAIT_COPY_ROUND }; /* three */
 
-#define ROW_OF(coll, k) ((coll)*PLAIT_LEND_SIZES + (k))
+#define ROW_OF(coll, k) ((coll)*PLAIT_COPY_SIZES + (k))
 #define ROW             ROW_OF(PLAIT_NCOLL, 3) /* of messages of BYTES */
-#define PASSED          ((struct plait_passed){ .bytes = BYTES, .row = plait_lend_row(PLAIT_NCOLL, BYTES), .whole = BYTES })
+#define PASSED          ((struct plait_copied){ .bytes = BYTES, .row = plait_copy_row(PLAIT_NCOLL, BYTES), .whole = BYTES })
 
-#define TWO (1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_LENT)
-#define ALL (TWO | 1U << PLAIT_PASS_PAST)
+#define TWO (1U << PLAIT_COPY_STAGED | 1U << PLAIT_COPY_SINGLE)
+#define ALL (TWO | 1U << PLAIT_COPY_STREAMED)
 
 static bool lends(struct plait_comm *comm)
 {
-    return plait_lend(comm, 1, PASSED, TWO, false) == PLAIT_PASS_LENT;
+    return plait_copy_mode_of(comm, 1, PASSED, TWO, false) == PLAIT_COPY_SINGLE;
 }
 
 static unsigned lent_of(struct plait_comm *comm, unsigned n)
@@ -661,45 +661,46 @@ static unsigned lent_of(struct plait_comm *comm, unsigned n)
     return lent;
 }
 
-/* Of PLAIT_LEND_EVERY messages, which may go any way: how many go each. */
-static void count_ways(struct plait_comm *comm, unsigned n[PLAIT_NPASSING])
+/* Of PLAIT_COPY_EVERY messages, which may go any way: how many go each. */
+static void count_ways(struct plait_comm *comm, unsigned n[PLAIT_NCOPY_MODE])
 {
-    memset(n, 0, PLAIT_NPASSING * sizeof *n);
-    for (unsigned i = 0; i < PLAIT_LEND_EVERY; i++)
-        n[plait_lend(comm, 1, PASSED, ALL, false)]++;
+    memset(n, 0, PLAIT_NCOPY_MODE * sizeof *n);
+    for (unsigned i = 0; i < PLAIT_COPY_EVERY; i++)
+        n[plait_copy_mode_of(comm, 1, PASSED, ALL, false)]++;
 }
 
 /* Past the caches costs less; through them a little more, then much more: then it is tried less often. */
 static int choose_among_all(struct plait_comm *comm, uint32_t rank, _Atomic float *own, _Atomic float *other)
 {
-    unsigned n[PLAIT_NPASSING], tried = 0;
+    unsigned n[PLAIT_NCOPY_MODE], tried = 0;
 
     own[PLAIT_STAGING] = 1.5e-10F;
     other[PLAIT_TAKING_STAGED] = 1e-10F;
     own[PLAIT_STAGING_PAST] = 1e-10F;
     other[PLAIT_TAKING_PAST] = 1e-10F;
     own[PLAIT_TAKING_LENT] = other[PLAIT_TAKING_LENT] = 2.5e-10F;
-    comm->peers[1].lending.n[ROW] = PLAIT_LEND_EVERY;
+    comm->peers[1].lending.n[ROW] = PLAIT_COPY_EVERY;
     count_ways(comm, n);
-    CHECK(n[PLAIT_PASS_STAGED] == PLAIT_LEND_ROUND && n[PLAIT_PASS_LENT] == PLAIT_LEND_ROUND);
+    CHECK(n[PLAIT_COPY_STAGED] == PLAIT_COPY_ROUND && n[PLAIT_COPY_SINGLE] == PLAIT_COPY_ROUND);
     own[PLAIT_STAGING] = 20e-10F;
-    for (unsigned i = 0; i < 2 * PLAIT_LEND_DEAR; i++) {
+    for (unsigned i = 0; i < 2 * PLAIT_COPY_DEAR; i++) {
         count_ways(comm, n);
-        CHECK(n[PLAIT_PASS_STAGED] % PLAIT_LEND_ROUND == 0 && n[PLAIT_PASS_LENT] == PLAIT_LEND_ROUND);
-        tried += n[PLAIT_PASS_STAGED] / PLAIT_LEND_ROUND;
+        CHECK(n[PLAIT_COPY_STAGED] % PLAIT_COPY_ROUND == 0 && n[PLAIT_COPY_SINGLE] == PLAIT_COPY_ROUND);
+        tried += n[PLAIT_COPY_STAGED] / PLAIT_COPY_ROUND;
     }
     CHECK(tried == 2);
     comm->peers[1].lending.n[ROW] = 0; /* of what is dear first rounds end soon */
     memset(n, 0, sizeof n);
     while (comm->peers[1].lending.n[ROW] < FIRST_OF_ALL)
-        n[plait_lend(comm, 1, PASSED, ALL, false)]++;
-    CHECK(n[PLAIT_PASS_STAGED] == PLAIT_LEND_FIRST * PLAIT_LEND_CHANCE);
-    CHECK(n[PLAIT_PASS_LENT] == PLAIT_LEND_FIRST * PLAIT_LEND_ROUND && n[PLAIT_PASS_PAST] == n[PLAIT_PASS_LENT]);
-    comm->peers[1].lending.n[ROW] = PLAIT_LEND_EVERY;
+        n[plait_copy_mode_of(comm, 1, PASSED, ALL, false)]++;
+    CHECK(n[PLAIT_COPY_STAGED] == PLAIT_COPY_FIRST * PLAIT_COPY_CHANCE);
+    CHECK(n[PLAIT_COPY_SINGLE] == PLAIT_COPY_FIRST * PLAIT_COPY_ROUND &&
+          n[PLAIT_COPY_STREAMED] == n[PLAIT_COPY_SINGLE]);
+    comm->peers[1].lending.n[ROW] = PLAIT_COPY_EVERY;
     own[PLAIT_STAGING] = 1e-10F;
     own[PLAIT_STAGING_PAST] = 1.8e-10F; /* the lines are near now */
     count_ways(comm, n);
-    CHECK(n[PLAIT_PASS_STAGED] == PLAIT_LEND_EVERY - 2 * PLAIT_LEND_ROUND);
+    CHECK(n[PLAIT_COPY_STAGED] == PLAIT_COPY_EVERY - 2 * PLAIT_COPY_ROUND);
     return 0;
 }
 
@@ -707,28 +708,28 @@ static int choose_among_all(struct plait_comm *comm, uint32_t rank, _Atomic floa
 static int choose_for_blocks(struct plait_comm *comm, uint32_t rank, _Atomic float *own, _Atomic float *other)
 {
     enum { NSLICE = 100, SEQUENCE = 1000000 };
-    const struct plait_passed slice = { .bytes = BYTES, .row = ROW, .whole = NSLICE * BYTES, .waits = true };
+    const struct plait_copied slice = { .bytes = BYTES, .row = ROW, .whole = NSLICE * BYTES, .waits = true };
     uint16_t *n = &comm->peers[1].lending.n[ROW];
 
     own[PLAIT_STAGING] = own[PLAIT_TAKING_STAGED] = other[PLAIT_STAGING] = other[PLAIT_TAKING_STAGED] = 1e-10F;
     own[PLAIT_TAKING_LENT] = other[PLAIT_TAKING_LENT] = 2.1e-10F;
-    *n = PLAIT_LEND_EVERY;
+    *n = PLAIT_COPY_EVERY;
     CHECK(!lends(comm));
-    CHECK(plait_lend(comm, 1, slice, TWO, false) == PLAIT_PASS_LENT);
+    CHECK(plait_copy_mode_of(comm, 1, slice, TWO, false) == PLAIT_COPY_SINGLE);
     own[PLAIT_TAKING_LENT] = other[PLAIT_TAKING_LENT] = 3e-10F;
-    CHECK(plait_lend(comm, 1, slice, TWO, false) == PLAIT_PASS_STAGED);
+    CHECK(plait_copy_mode_of(comm, 1, slice, TWO, false) == PLAIT_COPY_STAGED);
     *n = 0;
     unsigned lent = 0;
-    for (unsigned b = 0; *n < 2 * PLAIT_LEND_EVERY; b++) {
+    for (unsigned b = 0; *n < 2 * PLAIT_COPY_EVERY; b++) {
         const unsigned before = *n;
-        const enum plait_passing way = plait_lend_slice(comm, 1, slice, TWO, false, SEQUENCE + b);
+        const enum plait_copy_mode way = plait_copy_mode_of_slice(comm, 1, slice, TWO, false, SEQUENCE + b);
         for (unsigned k = 1; k < NSLICE; k++)
-            CHECK(plait_lend_slice(comm, 1, slice, TWO, false, SEQUENCE + b) == way);
-        CHECK(b >= FIRST / PLAIT_LEND_ROUND || (way == PLAIT_PASS_LENT) == (b % 2 == 0));
-        CHECK(*n - before == (b < FIRST / PLAIT_LEND_ROUND ? PLAIT_LEND_ROUND : 1));
-        lent += way == PLAIT_PASS_LENT;
+            CHECK(plait_copy_mode_of_slice(comm, 1, slice, TWO, false, SEQUENCE + b) == way);
+        CHECK(b >= FIRST / PLAIT_COPY_ROUND || (way == PLAIT_COPY_SINGLE) == (b % 2 == 0));
+        CHECK(*n - before == (b < FIRST / PLAIT_COPY_ROUND ? PLAIT_COPY_ROUND : 1));
+        lent += way == PLAIT_COPY_SINGLE;
     }
-    CHECK(lent == PLAIT_LEND_FIRST + 2 * PLAIT_LEND_ROUND);
+    CHECK(lent == PLAIT_COPY_FIRST + 2 * PLAIT_COPY_ROUND);
     return 0;
 }
 
@@ -743,37 +744,37 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     if (rank != 0)
         return 0;
     CHECK(lent_of(*comm, FIRST) == FIRST / 2 && (*comm)->peers[1].lending.n[ROW] == FIRST);
-    CHECK(lent_of(*comm, PLAIT_LEND_EVERY - FIRST) == (PLAIT_LEND_EVERY - FIRST) / 2); /* not known */
+    CHECK(lent_of(*comm, PLAIT_COPY_EVERY - FIRST) == (PLAIT_COPY_EVERY - FIRST) / 2); /* not known */
     own[PLAIT_STAGING] = 1e-10F;
     other[PLAIT_TAKING_STAGED] = 2e-10F;
     other[PLAIT_TAKING_LENT] = 4e-10F;
-    CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_ROUND);
+    CHECK(lent_of(*comm, PLAIT_COPY_EVERY) == PLAIT_COPY_ROUND);
     own[PLAIT_TAKING_LENT] = 1e-10F; /* 2.5 in the mean */
-    CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY - PLAIT_LEND_ROUND);
+    CHECK(lent_of(*comm, PLAIT_COPY_EVERY) == PLAIT_COPY_EVERY - PLAIT_COPY_ROUND);
     other[PLAIT_TAKING_LENT] = 10e-10F;
-    /* While trial.h asks how to write results, everything is staged: see there. */
-    (*comm)->peers[1].lending.n[ROW] = PLAIT_TRIAL_LENT;
-    for (uint32_t n = PLAIT_TRIAL_LENT; n < 4 * PLAIT_TRIAL_PERIOD; n++) {
-        const uint32_t since = n < PLAIT_TRIAL_EARLY    ? PLAIT_TRIAL_LENT
-                               : n < PLAIT_TRIAL_PERIOD ? PLAIT_TRIAL_EARLY
-                                                        : n / PLAIT_TRIAL_PERIOD * PLAIT_TRIAL_PERIOD;
-        CHECK(!lends(*comm) || n - since >= PLAIT_TRIAL_PLACES);
+    /* While autotune.h asks how to write results, everything is staged: see there. */
+    (*comm)->peers[1].lending.n[ROW] = PLAIT_AUTOTUNE_LENT;
+    for (uint32_t n = PLAIT_AUTOTUNE_LENT; n < 4 * PLAIT_AUTOTUNE_PERIOD; n++) {
+        const uint32_t since = n < PLAIT_AUTOTUNE_EARLY    ? PLAIT_AUTOTUNE_LENT
+                               : n < PLAIT_AUTOTUNE_PERIOD ? PLAIT_AUTOTUNE_EARLY
+                                                           : n / PLAIT_AUTOTUNE_PERIOD * PLAIT_AUTOTUNE_PERIOD;
+        CHECK(!lends(*comm) || n - since >= PLAIT_AUTOTUNE_PLACES);
     }
-    plait_lend_copied(*comm, PLAIT_STAGING, PASSED, plait_clock() - 10); /* it lost its processor */
+    plait_copy_timed(*comm, PLAIT_STAGING, PASSED, plait_clock() - 10); /* it lost its processor */
     CHECK(own[PLAIT_STAGING] > 1e-10F && own[PLAIT_STAGING] < 1.1e-10F);
     for (uint32_t n = 0; n < 5;
          n++) /* copies that are slow for once do not change the way, if they stay slow they do */
-        plait_lend_copied(*comm, PLAIT_STAGING, PASSED, plait_clock() - 100 * 1e-10 * BYTES);
+        plait_copy_timed(*comm, PLAIT_STAGING, PASSED, plait_clock() - 100 * 1e-10 * BYTES);
     CHECK(own[PLAIT_STAGING] > 1e-10F && own[PLAIT_STAGING] < 35e-10F);
     for (uint32_t n = 0; n < 200; n++)
-        plait_lend_copied(*comm, PLAIT_STAGING, PASSED, plait_clock() - 100 * 1e-10 * BYTES);
+        plait_copy_timed(*comm, PLAIT_STAGING, PASSED, plait_clock() - 100 * 1e-10 * BYTES);
     CHECK(own[PLAIT_STAGING] > 95e-10F && lends(*comm));
-    plait_lend_copied(*comm, PLAIT_STAGING, PASSED, plait_clock() - 1e-10 * BYTES);
+    plait_copy_timed(*comm, PLAIT_STAGING, PASSED, plait_clock() - 1e-10 * BYTES);
     CHECK(own[PLAIT_STAGING] > 45e-10F && own[PLAIT_STAGING] < 55e-10F); /* a fast one counts by half */
     CHECK(choose_for_blocks(*comm, rank, own, other) == 0);
     CHECK(choose_among_all(*comm, rank, own, other) == 0);
     (*comm)->config.cma = PLAIT_CMA_ALWAYS;
-    CHECK(lent_of(*comm, PLAIT_LEND_EVERY) == PLAIT_LEND_EVERY);
+    CHECK(lent_of(*comm, PLAIT_COPY_EVERY) == PLAIT_COPY_EVERY);
     return 0;
 }
 
@@ -792,7 +793,7 @@ static void the_cheaper_way_is_taken_and_the_other_tried_now_and_then(void **sta
 static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { NSLICE = 16, KIB = 1024 };
-    static const size_t sizes[] = { 32 * KIB, 128 * KIB, 512 * KIB }; /* lend.h's third, fifth and seventh */
+    static const size_t sizes[] = { 32 * KIB, 128 * KIB, 512 * KIB }; /* copy_mode.h's third, fifth and seventh */
     char *v = calloc(NSLICE, PLAIT_MESSAGE_SLICE);
 
     (void)arg;
@@ -801,12 +802,12 @@ static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
         *skipped = true;
         return 0;
     }
-    (*comm)->peers[1 - rank].lending.n[ROW_OF(PLAIT_NCOLL, 10)] = PLAIT_LEND_ROUND; /* it is staged */
+    (*comm)->peers[1 - rank].lending.n[ROW_OF(PLAIT_NCOLL, 10)] = PLAIT_COPY_ROUND; /* it is staged */
     usleep(rank == 1 ? 50000 : 0);
     CHECK(rank == 1 || plait_send(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
     CHECK(rank == 0 || plait_recv(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
     CHECK(rank == 1 ||
-          (*comm)->peers[1].lending.n[ROW_OF(PLAIT_NCOLL, 10)] == 2 * PLAIT_LEND_ROUND); /* of 8 MiB, asked for once */
+          (*comm)->peers[1].lending.n[ROW_OF(PLAIT_NCOLL, 10)] == 2 * PLAIT_COPY_ROUND); /* of 8 MiB, asked for once */
     for (int i = 0; i < 2 * FIRST_OF_ALL; i++)
         for (int k = 0; k < 3; k++)
             CHECK(plait_broadcast(*comm, v, v, sizes[k], PLAIT_UINT8, 0, NULL) == PLAIT_OK);
@@ -843,7 +844,7 @@ static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
             CHECK((uint8_t)v[k] == (uint8_t)i);
         const uint64_t staged = stats_of(*comm).bytes_staged - before;
         const int nth = i % (NMESSAGE / 2);
-        CHECK(rank == 1 || nth > PLAIT_LEND_ROUND || staged == (nth < PLAIT_LEND_ROUND ? 0 : BYTES));
+        CHECK(rank == 1 || nth > PLAIT_COPY_ROUND || staged == (nth < PLAIT_COPY_ROUND ? 0 : BYTES));
     }
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     for (int k = 0; k < 2; k++) {

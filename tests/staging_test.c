@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-enum { BYTES = 40000, NTIME = 100 }; /* fewer than PLAIT_LEND_AT: no other way is tried */
+enum { BYTES = 40000, NTIME = 100 }; /* fewer than PLAIT_COPY_AT: no other way is tried */
 enum { SOME = 512 << 10 };           /* bytes of a flight, whatever the processor's caches are */
 
 #define PART PLAIT_ROUND_UP((size_t)BYTES)
@@ -82,13 +82,13 @@ static void a_long_slice_does_not_send_short_ones_through_all_its_memory(void **
 /* From the next message on BYTES of a collective, or of messages alone, are staged so. Every rank calls it. */
 static int stage(struct plait_comm *comm, uint32_t rank, uint32_t coll, bool past)
 {
-    const uint32_t row = plait_lend_row(coll, BYTES), peer = 1 - rank;
+    const uint32_t row = plait_copy_row(coll, BYTES), peer = 1 - rank;
 
     for (unsigned k = 0; k < PLAIT_NCOPYING; k++)
         comm->own->copies[row].cost[k] = 1;
     comm->own->copies[row].cost[past ? PLAIT_STAGING_PAST : PLAIT_STAGING] = 1e-20F;
     comm->own->copies[row].cost[past ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED] = 1e-20F;
-    comm->peers[peer].lending.n[row] = PLAIT_LEND_EVERY;
+    comm->peers[peer].lending.n[row] = PLAIT_COPY_EVERY;
     CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
     return 0;
 }
@@ -194,22 +194,22 @@ static void what_is_staged_past_the_caches_has_memory_of_its_own(void **state)
 
 /* ---- To where it belongs ------------------------------------------------------------------------------- */
 
-/* Of 4 * PLAIT_LEND_OUT copies, how many are written past the caches. */
-static unsigned count_out(struct plait_comm *comm, char *to, const char *from, struct plait_passed m)
+/* Of 4 * PLAIT_COPY_OUT copies, how many are written past the caches. */
+static unsigned count_out(struct plait_comm *comm, char *to, const char *from, struct plait_copied m)
 {
     const uint8_t before = comm->ncopy[m.row][PLAIT_TAKING_STAGED_OUT];
 
-    for (unsigned i = 0; i < 4 * PLAIT_LEND_OUT; i++) {
+    for (unsigned i = 0; i < 4 * PLAIT_COPY_OUT; i++) {
         to[i] = 0;
-        plait_lend_take(comm, false, to, from, m);
+        plait_copy_out(comm, false, to, from, m);
     }
     return (uint8_t)(comm->ncopy[m.row][PLAIT_TAKING_STAGED_OUT] - before);
 }
 
 static int take_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_passed m = { BYTES, plait_lend_row(PLAIT_NCOLL, 1 << 20), 1 };
-    const struct plait_passed shorter = { BYTES, m.row - 1, 1 };
+    const struct plait_copied m = { BYTES, plait_copy_row(PLAIT_NCOLL, 1 << 20), 1 };
+    const struct plait_copied shorter = { BYTES, m.row - 1, 1 };
     _Atomic float *own = (*comm)->own->copies[m.row].cost;
     char *v = malloc(2 * (size_t)BYTES);
 
@@ -217,13 +217,13 @@ static int take_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(v != NULL);
     memset(v, 'v', BYTES);
     for (unsigned i = 0; i < 2; i++) /* in turn, until both are known */
-        plait_lend_take(*comm, false, v + BYTES, v, m);
+        plait_copy_out(*comm, false, v + BYTES, v, m);
     CHECK(own[PLAIT_TAKING_STAGED] > 0 && own[PLAIT_TAKING_STAGED_OUT] > 0 && own[PLAIT_TAKING_PAST] == 0);
     own[PLAIT_TAKING_STAGED] = 1e-20F;
     CHECK(count_out(*comm, v + BYTES, v, m) == 4);
     own[PLAIT_TAKING_STAGED] = 1;
     own[PLAIT_TAKING_STAGED_OUT] = 1e-20F;
-    CHECK(count_out(*comm, v + BYTES, v, m) == 4 * PLAIT_LEND_OUT - 4);
+    CHECK(count_out(*comm, v + BYTES, v, m) == 4 * PLAIT_COPY_OUT - 4);
     CHECK(count_out(*comm, v + BYTES, v, shorter) == 0);
     CHECK(is_all(v + BYTES, 'v', BYTES));
     free(v);

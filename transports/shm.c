@@ -148,8 +148,8 @@ static bool copy_over(struct shm_link *s, const struct plait_mailbox *mailbox, v
     const struct plait_arena_header *h = (const void *)s->base;
     struct plait_unread *unread = &s->comm->unread;
     const uint64_t address = h->base + mailbox->address;
-    const struct plait_passed m = { mailbox->bytes, s->link.row, 1 };
-    const double start = plait_lend_clock(s->comm, PLAIT_TAKING_LENT, m);
+    const struct plait_copied m = { mailbox->bytes, s->link.row, 1 };
+    const double start = plait_copy_clock(s->comm, PLAIT_TAKING_LENT, m);
     const int error = plait_process_read(s->process, address, landing, mailbox->bytes);
 
     if (error != 0)
@@ -157,7 +157,7 @@ static bool copy_over(struct shm_link *s, const struct plait_mailbox *mailbox, v
     else if (unread->error != 0 && unread->rank == s->peer)
         unread->error = 0;
     if (error == 0)
-        plait_lend_copied(s->comm, PLAIT_TAKING_LENT, m, start);
+        plait_copy_timed(s->comm, PLAIT_TAKING_LENT, m, start);
     return error == 0;
 }
 

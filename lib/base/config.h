@@ -28,7 +28,7 @@ struct plait_ports {
     uint16_t first, n;
 };
 
-enum plait_cma { PLAIT_CMA_NEVER, PLAIT_CMA_ALWAYS, PLAIT_CMA_MEASURED }; /* whether to use CMA; see lend.h */
+enum plait_cma { PLAIT_CMA_NEVER, PLAIT_CMA_ALWAYS, PLAIT_CMA_MEASURED }; /* whether to use CMA; see copy_mode.h */
 
 struct plait_config {
     char algo[64];         /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */

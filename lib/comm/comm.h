@@ -20,17 +20,17 @@
 #include <plait/log.h>
 #include <plait/plan.h>
 
+#include "autotune.h"
 #include "base/config.h"
 #include "base/fork.h"
 #include "base/hash.h"
 #include "bootstrap/bootstrap.h"
-#include "lend.h"
+#include "copy_mode.h"
 #include "memory/arena.h"
 #include "message_ring.h"
 #include "record.h"
 #include "reduce/reduce.h"
 #include "transport/transport.h"
-#include "trial.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -130,7 +130,7 @@ struct plait_control {
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     struct plait_message_ring messages;
     struct plait_given small[PLAIT_EAGER_SMALL], large[PLAIT_EAGER_LARGE];
-    _Alignas(PLAIT_LINE) struct plait_copies copies[PLAIT_LEND_ROWS];
+    _Alignas(PLAIT_LINE) struct plait_copy_costs copies[PLAIT_COPY_ROWS];
     _Alignas(PLAIT_LINE) uint8_t small_data[PLAIT_EAGER_SMALL][PLAIT_EAGER_SOME];
     uint8_t large_data[PLAIT_EAGER_LARGE][PLAIT_EAGER_MAX];
     struct plait_mailbox mailbox[];
@@ -161,7 +161,7 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
     struct plait_process *process;           /* NULL: on another host */
     struct plait_replica *replica;           /* of a rank on another host: `control` is part of it; else NULL */
     struct plait_link *link[PLAIT_NCHANNEL]; /* created at the first message; NULL for this rank */
-    struct plait_lending lending;
+    struct plait_copy_choice lending;
     double waited;     /* seconds of long waits for this rank */
     uint64_t finished; /* operations completed, as eager.c last read it */
 };
@@ -257,18 +257,19 @@ struct plait_comm {
     size_t nown_algorithms;          /* the caller's among `algorithms` */
     bool progress;                   /* it holds a start of the progress thread */
     bool suspended, finalized;
-    bool leaves;                   /* teardown waits for pending operations */
-    double limit;                  /* deadline of the operation in progress, seconds; 0: the comm's */
-    size_t cache, last_level;      /* bytes of rank 0's L2, and of the larger of L2 and L3 */
-    size_t slice_bytes;            /* least library memory of a slice in flight */
-    struct plait_trials trials[2]; /* [1]: of collectives that reduce; [0]: of the others */
+    bool leaves;                      /* teardown waits for pending operations */
+    double limit;                     /* deadline of the operation in progress, seconds; 0: the comm's */
+    size_t cache, last_level;         /* bytes of rank 0's L2, and of the larger of L2 and L3 */
+    size_t slice_bytes;               /* least library memory of a slice in flight */
+    struct plait_autotunes trials[2]; /* [1]: of collectives that reduce; [0]: of the others */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
     uint32_t apart;      /* turns of PLAIT_APART_SECONDS if a processor has two ranks and none has more; else 0 */
     uint32_t crowded;    /* over a network: yields left before long spins resume, see wait.h */
     bool cma;            /* all ranks can use single copy */
     struct plait_unread unread;
-    uint8_t ncopy[PLAIT_LEND_ROWS][PLAIT_NCOPYING]; /* copies so far, modulo 256; selects those to time, see lend.h */
+    uint8_t ncopy[PLAIT_COPY_ROWS]
+                 [PLAIT_NCOPYING]; /* copies so far, modulo 256; selects those to time, see copy_mode.h */
     enum plait_round round;
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */

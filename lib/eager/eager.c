@@ -24,7 +24,7 @@
  *
  * Long data in library memory is not copied into the slot (single copy). `lies` says where the data is. Readers read
  * it there and publish this in `took`; only then do they wait until their own readers have done so. Other long data is
- * written with cached or streaming stores, by the costs that lend.h measures.
+ * written with cached or streaming stores, by the costs that copy_mode.h measures.
  *
  * No deadlock: let m be the lowest operation that some rank has not finished. A rank in m waits for words of m; no
  * word is overwritten before the rank has read the data. Or it waits for readers of operations before m, which have all
@@ -209,9 +209,9 @@ static inline uint32_t own_part(const struct plait_comm *comm, const struct plai
     return t->parts ? comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1 : 0;
 }
 
-#define LENT (1U << PLAIT_PASS_LENT) /* single copy, in `ways` */
+#define LENT (1U << PLAIT_COPY_SINGLE) /* single copy, in `ways` */
 
-/* The published data of `rank` for this rank. Adds its copy mode to *ways (1 << enum plait_passing). */
+/* The published data of `rank` for this rank. Adds its copy mode to *ways (1 << enum plait_copy_mode). */
 static inline const void *given_by(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t rank,
                                    size_t slot, unsigned *ways)
 {
@@ -222,7 +222,7 @@ static inline const void *given_by(const struct plait_comm *comm, const struct p
         *ways |= LENT;
         return (const uint8_t *)((uintptr_t)c + (uintptr_t)at) + (t->parts ? comm->rank * t->room : 0);
     }
-    *ways |= at == PLAIT_LIES_PAST ? 1U << PLAIT_PASS_PAST : 1U << PLAIT_PASS_STAGED;
+    *ways |= at == PLAIT_LIES_PAST ? 1U << PLAIT_COPY_STREAMED : 1U << PLAIT_COPY_STAGED;
     return data_at(comm->peers[rank].control, t, slot) + own_part(comm, t, rank) * t->part + t->head;
 }
 
@@ -299,21 +299,21 @@ static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *
 
 static enum plait_copying taking(unsigned ways)
 {
-    return ways == 1U << PLAIT_PASS_PAST ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
+    return ways == 1U << PLAIT_COPY_STREAMED ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
 }
 
 /* Samples the clock for writers that choose cached or streaming stores, if all used the same; 0: not timed. */
 static inline double clock_taking(struct plait_comm *comm, const struct plait_op_plan *o, unsigned ways)
 {
-    const bool one = ways == 1U << PLAIT_PASS_PAST || ways == 1U << PLAIT_PASS_STAGED;
+    const bool one = ways == 1U << PLAIT_COPY_STREAMED || ways == 1U << PLAIT_COPY_STAGED;
 
-    return o->eager.timed && one ? plait_lend_clock(comm, taking(ways), plait_eager_passed(o, o->eager.room)) : 0;
+    return o->eager.timed && one ? plait_copy_clock(comm, taking(ways), plait_eager_copied(o, o->eager.room)) : 0;
 }
 
 static inline void end_taking(struct plait_comm *comm, const struct plait_op_plan *o, unsigned ways, double start)
 {
     if (start != 0)
-        plait_lend_copied(comm, taking(ways), plait_eager_passed(o, o->eager.room), start);
+        plait_copy_timed(comm, taking(ways), plait_eager_copied(o, o->eager.room), start);
 }
 
 /* The data of `rank` has arrived. A block that is only copied is copied now, while the next one arrives. */

@@ -58,15 +58,15 @@ void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_pla
                      const uint8_t *in);
 
 /*
- * The same for a timed plan, with cached or streaming stores, whichever costs less to the first reader (lend.h).
+ * The same for a timed plan, with cached or streaming stores, whichever costs less to the first reader (copy_mode.h).
  * Returns the value for plait_given.lies.
  */
 int64_t plait_eager_put_long(struct plait_comm *comm, const struct plait_op_plan *o, uint8_t *to, const uint8_t *in);
 
 /* For a timed plan: the row of its costs. A reduction counts as copy-out. */
-static inline struct plait_passed plait_eager_passed(const struct plait_op_plan *o, size_t bytes)
+static inline struct plait_copied plait_eager_copied(const struct plait_op_plan *o, size_t bytes)
 {
-    return (struct plait_passed){ .bytes = bytes, .row = plait_lend_row(o->coll, o->eager.room), .whole = bytes };
+    return (struct plait_copied){ .bytes = bytes, .row = plait_copy_row(o->coll, o->eager.room), .whole = bytes };
 }
 
 /* Nonblocking: the rank that this rank waits for, in ranks[0]; returns how many (0 or 1). most: at least 1. */

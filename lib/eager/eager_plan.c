@@ -130,13 +130,13 @@ void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_pla
 int64_t plait_eager_put_long(struct plait_comm *comm, const struct plait_op_plan *o, uint8_t *to, const uint8_t *in)
 {
     const struct plait_eager_plan *t = &o->eager;
-    const struct plait_passed m = plait_eager_passed(o, t->bytes);
-    const unsigned may = 1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST;
-    const bool past = plait_lend(comm, t->to.first, m, may, false) == PLAIT_PASS_PAST;
+    const struct plait_copied m = plait_eager_copied(o, t->bytes);
+    const unsigned may = 1U << PLAIT_COPY_STAGED | 1U << PLAIT_COPY_STREAMED;
+    const bool past = plait_copy_mode_of(comm, t->to.first, m, may, false) == PLAIT_COPY_STREAMED;
     const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
-    const double start = plait_lend_clock(comm, which, m);
+    const double start = plait_copy_clock(comm, which, m);
 
     plait_eager_put(comm, t, past, to, in);
-    plait_lend_copied(comm, which, m, start);
+    plait_copy_timed(comm, which, m, start);
     return past ? PLAIT_LIES_PAST : PLAIT_LIES_HERE;
 }

@@ -113,10 +113,10 @@ void plait_combine(struct plait_run *run, struct plait_slice *f, uint32_t i)
     const void *from[PLAIT_MOST_SOURCES];
     const double start = plait_step_clock(run);
     const struct plait_instr *recv = first_borrowed(run, in);
-    const struct plait_passed m =
-        recv != NULL ? plait_step_passed(run, recv, plait_step_bytes(run, f, recv)) : (struct plait_passed){ 0 };
+    const struct plait_copied m =
+        recv != NULL ? plait_step_passed(run, recv, plait_step_bytes(run, f, recv)) : (struct plait_copied){ 0 };
     const enum plait_copying which = recv != NULL ? combining_of(run, f, recv) : PLAIT_COMBINING;
-    const double alone = plait_lend_clock(run->comm, which, m);
+    const double alone = plait_copy_clock(run->comm, which, m);
 
     for (uint32_t k = 0; k < in->nsource; k++)
         from[k] =
@@ -132,7 +132,7 @@ void plait_combine(struct plait_run *run, struct plait_slice *f, uint32_t i)
     else if (n > 0)
         run->o->reduce(plait_step_address(run, f, in->dst, false), from, in->nsource, n, how_of(run, in));
     plait_step_busy(run, start);
-    plait_lend_copied(run->comm, which, m, alone);
+    plait_copy_timed(run->comm, which, m, alone);
     run->comm->stats.bytes_reduced += plait_step_bytes(run, f, in);
     for (uint32_t k = 0; k < in->nsource; k++)
         if (s[k].borrowed != PLAIT_NONE && !plait_combine_landed(run, f, s[k].borrowed))

@@ -34,17 +34,17 @@ static inline uint32_t out_number(const struct plait_run *run, const struct plai
 
 /* Copy-in: the staged copy of a SEND's data, made once for all its readers. */
 static const char *stage(struct plait_run *run, struct plait_slice *f, const struct plait_instr *in, const char *data,
-                         size_t bytes, enum plait_passing way)
+                         size_t bytes, enum plait_copy_mode way)
 {
     unsigned char *staged = &f->staged[in->stage];
-    const bool past = *staged ? *staged == PLAIT_STAGED_PAST : way == PLAIT_PASS_PAST;
+    const bool past = *staged ? *staged == PLAIT_STAGED_PAST : way == PLAIT_COPY_STREAMED;
     char *copy = (past ? f->past : f->stage) + in->stage * f->stride;
 
     if (!*staged) {
         const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
         const double start = plait_step_clock(run);
-        const struct plait_passed m = plait_step_passed(run, in, bytes);
-        const double alone = plait_lend_clock(run->comm, which, m);
+        const struct plait_copied m = plait_step_passed(run, in, bytes);
+        const double alone = plait_copy_clock(run->comm, which, m);
         if (run->queue != NULL)
             plait_device_copy(run, copy, data, bytes);
         else if (past)
@@ -52,7 +52,7 @@ static const char *stage(struct plait_run *run, struct plait_slice *f, const str
         else
             plait_copy(run->comm->kernels, copy, data, bytes);
         plait_step_busy(run, start);
-        plait_lend_copied(run->comm, which, m, alone);
+        plait_copy_timed(run->comm, which, m, alone);
         *staged = past ? PLAIT_STAGED_PAST : PLAIT_STAGED_THROUGH;
         run->comm->stats.bytes_staged += bytes;
     }
@@ -69,7 +69,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     const char *data = plait_step_address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = plait_step_bytes(run, f, in);
     const uint64_t note = plait_sized_note(run, in);
-    enum plait_passing way;
+    enum plait_copy_mode way;
     bool free_at_once = true;
 
     if (!link->transport->ready(link, number))
@@ -77,7 +77,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     link->past_out = false;
     if (bytes <= PLAIT_MAILBOX_DATA && run->queue == NULL) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, note, data, bytes, true);
-    } else if ((way = plait_way_of_message(run, link, in, data, bytes)) == PLAIT_PASS_LENT) {
+    } else if ((way = plait_store_mode_of_message(run, link, in, data, bytes)) == PLAIT_COPY_SINGLE) {
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = false;
         if (run->prog->keeps && !run->stages && run->comm->remote == NULL)
@@ -160,7 +160,7 @@ static bool poll_receives(struct plait_run *run, struct plait_slice *f)
         const size_t bytes = plait_step_bytes(run, f, in);
         size_t sent = bytes;
         char *to = in->borrowed ? plait_combine_landing(run, f, in) : plait_step_address(run, f, in->dst, in->wide);
-        link->row = plait_way_passed(run, in, bytes).row;
+        link->row = plait_store_mode_passed(run, in, bytes).row;
         const void *data =
             link->transport->arrived(link, plait_step_number_in(run, f, in), run->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL &&
@@ -175,15 +175,15 @@ static bool poll_receives(struct plait_run *run, struct plait_slice *f)
         if (!in->borrowed) {
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
             const enum plait_copying which = plait_step_taking(run, in);
-            const struct plait_passed m = data != to ? plait_step_passed(run, in, bytes) : (struct plait_passed){ 0 };
-            if (plait_lend_is_beyond(m) && in->nsuccessor == 0 &&
+            const struct plait_copied m = data != to ? plait_step_passed(run, in, bytes) : (struct plait_copied){ 0 };
+            if (plait_copy_is_beyond_caches(m) && in->nsuccessor == 0 &&
                 !run->work.scratch) { /* no step of this rank reads it again */
-                plait_lend_take(run->comm, link->past_in, to, data, m);
+                plait_copy_out(run->comm, link->past_in, to, data, m);
                 run->comm->stats.bytes_copied += bytes;
             } else {
-                const double start = plait_lend_clock(run->comm, which, m);
+                const double start = plait_copy_clock(run->comm, which, m);
                 copy(run, to, data, bytes);
-                plait_lend_copied(run->comm, which, m, start);
+                plait_copy_timed(run->comm, which, m, start);
             }
             plait_step_release(run, f, in);
         } else if (plait_combine_landed(run, f, i)) {
@@ -352,7 +352,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
         f->done = run->prog->ninstr;
         f->nreceiving = f->nsending = f->nblocked = 0;
     }
-    plait_way_choose(run);
+    plait_store_mode_choose(run);
     return fail_all(comm, connect_links(run));
 }
 
@@ -431,7 +431,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);
-    plait_way_report(run);
+    plait_store_mode_report(run);
     *ended = true;
     return plait_look_for_failures(comm);
 }

@@ -8,7 +8,7 @@
 /*
  * Single copy: the receiver reads a message in unshared memory through the kernel, instead of copy-in and copy-out. A
  * root that reduces reads it into its result or a landing. Below PLAIT_LEAST_ONCE the system call costs more. Above,
- * lend.h measures which copy mode costs sender and receiver less.
+ * copy_mode.h measures which copy mode costs sender and receiver less.
  *
  * The limits are bytes that one rank receives in all, in a reduce from each rank. Above them staging wins. In a
  * gather the senders do part of the root's copying. In an all-gather several ranks read one staged copy from a cache.

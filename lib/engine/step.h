@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "sized.h"
 #include "slice.h"
-#include "way.h"
+#include "store_mode.h"
 
 /* First element of a slot of IN or OUT. In a vector, slot b holds block b. */
 static inline size_t plait_step_slot(const struct plait_slice *f, uint32_t slot)
@@ -82,10 +82,11 @@ static inline void plait_step_busy(struct plait_run *run, double start)
 }
 
 /* The costs that a copy of this message updates; empty if there is no choice of copy modes. */
-static inline struct plait_passed plait_step_passed(const struct plait_run *run, const struct plait_instr *in,
+static inline struct plait_copied plait_step_passed(const struct plait_run *run, const struct plait_instr *in,
                                                     size_t bytes)
 {
-    return plait_ways_of_message(run, in, bytes) > 0 ? plait_way_passed(run, in, bytes) : (struct plait_passed){ 0 };
+    return plait_ways_of_message(run, in, bytes) > 0 ? plait_store_mode_passed(run, in, bytes)
+                                                     : (struct plait_copied){ 0 };
 }
 
 #endif

@@ -49,7 +49,7 @@ struct plait_eager_plan {
     bool takes;                  /* this rank has an OUT */
     bool keeps;                  /* part of OUT is a copy from this rank's IN */
     bool lends;                  /* single copy: long enough that readers read library memory in place */
-    bool timed;                  /* without single copy, measure cached against streaming stores (lend.h) */
+    bool timed;                  /* without single copy, measure cached against streaming stores (copy_mode.h) */
     uint32_t turn;               /* number of slots of this size, minus 1 */
     size_t given;                /* offset of the first slot (plait_given) in a control block */
     size_t data, apart;          /* offset of the first slot's data; distance to the next slot's */
@@ -84,8 +84,8 @@ struct plait_op_plan {
     struct plait_eager_plan eager; /* if eager or split */
     size_t size;                   /* bytes of an element */
     size_t in_bytes, out_bytes;    /* of this rank's IN and OUT */
-    ptrdiff_t place;              /* offset of IN from OUT in place, in bytes; PTRDIFF_MIN: no form in place */
-    struct plait_how inner, last; /* for reductions to a partial result; for the last reduction */
+    ptrdiff_t place;               /* offset of IN from OUT in place, in bytes; PTRDIFF_MIN: no form in place */
+    struct plait_how inner, last;  /* for reductions to a partial result; for the last reduction */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when eager */
     struct plait_claim claim;

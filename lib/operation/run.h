@@ -106,7 +106,7 @@ struct plait_run {
     size_t need;      /* bytes of library memory for the largest slice */
     bool fits;        /* `need` bytes are available */
     bool lands;       /* senders may pass REDUCE operands by single copy */
-    unsigned way;     /* cached or streaming stores: enum plait_way */
+    unsigned way;     /* cached or streaming stores: enum plait_store_mode */
     bool timed;       /* measure `busy` */
     double busy;      /* seconds spent copying and reducing before the first message came */
     double began;     /* clock at the first message; from then on waiting counts too, as the peers' stores cause it */

@@ -27,7 +27,7 @@ struct plait_slice {
      * Library memory, [bytes], and the part in use: TMP slots, fp32 slots of TMP and OUT, staging buffers. Small slices
      * rotate through the memory: a peer's cache still holds the cache lines that it has just read, and writing to
      * these would wait for the peer. If two parts fit, the first (`past`) is for copy-in with streaming stores. In
-     * the shared memory these would evict cache lines and distort the measured cost of cached stores (lend.h).
+     * the shared memory these would evict cache lines and distort the measured cost of cached stores (copy_mode.h).
      */
     char *memory, *tmp, *wide_tmp, *wide_out, *stage, *past;
     size_t bytes, used;

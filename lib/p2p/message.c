@@ -98,7 +98,7 @@ void plait_message_enter(struct plait_request *r)
 
     r->letter.slice = 0;
     r->letter.lent = false;
-    r->letter.way = PLAIT_NPASSING;
+    r->letter.way = PLAIT_NCOPY_MODE;
     r->letter.place = r->letter.began = 0;
     r->letter.number = (r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs)->n++;
     r->letter.nslice = count_slices(r->comm, &r->letter);
@@ -184,27 +184,27 @@ static uint64_t slices_of(const struct plait_letter *m, size_t bytes)
     return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
-/* Copy-in to and copy-out of a staging buffer. Short slices are not timed (lend.h). */
-static inline void stage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_passed m)
+/* Copy-in to and copy-out of a staging buffer. Short slices are not timed (copy_mode.h). */
+static inline void stage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_copied m)
 {
     if (m.bytes < PLAIT_LEAST_ONCE)
         plait_copy(comm->kernels, to, from, m.bytes);
     else
-        plait_lend_copy(comm, past ? PLAIT_STAGING_PAST : PLAIT_STAGING, to, from, m);
+        plait_copy_now(comm, past ? PLAIT_STAGING_PAST : PLAIT_STAGING, to, from, m);
 }
 
-static inline void unstage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_passed m)
+static inline void unstage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_copied m)
 {
     if (m.bytes < PLAIT_LEAST_ONCE)
         plait_copy(comm->kernels, to, from, m.bytes);
     else
-        plait_lend_take(comm, past, to, from, m);
+        plait_copy_out(comm, past, to, from, m);
 }
 
-static inline struct plait_passed passed_of(const struct plait_letter *m, size_t bytes)
+static inline struct plait_copied passed_of(const struct plait_letter *m, size_t bytes)
 {
-    return (struct plait_passed){
-        .bytes = bytes, .row = plait_lend_row(PLAIT_NCOLL, m->bytes), .whole = m->bytes, .waits = m->nslice > 1
+    return (struct plait_copied){
+        .bytes = bytes, .row = plait_copy_row(PLAIT_NCOLL, m->bytes), .whole = m->bytes, .waits = m->nslice > 1
     };
 }
 
@@ -223,13 +223,14 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     link->past_out = false;
     if (bytes >= PLAIT_LEAST_ONCE && !lend) {
         const unsigned reads = link->transport->reaches(link, data, bytes, true);
-        if (m->way == PLAIT_NPASSING)
-            m->way = plait_lend(comm, m->peer, passed_of(m, bytes),
-                                1U << PLAIT_PASS_STAGED | 1U << PLAIT_PASS_PAST | reads << PLAIT_PASS_LENT, false);
-        lend = m->way == PLAIT_PASS_LENT;
+        if (m->way == PLAIT_NCOPY_MODE)
+            m->way = plait_copy_mode_of(
+                comm, m->peer, passed_of(m, bytes),
+                1U << PLAIT_COPY_STAGED | 1U << PLAIT_COPY_STREAMED | reads << PLAIT_COPY_SINGLE, false);
+        lend = m->way == PLAIT_COPY_SINGLE;
         if (lend)
             bytes = next_bytes(m, PLAIT_MESSAGE_TOGETHER);
-        link->past_out = m->way == PLAIT_PASS_PAST;
+        link->past_out = m->way == PLAIT_COPY_STREAMED;
     }
     if (!small && !lend) {
         char *copy = plait_message_find_stage(comm, pair, link, bytes, link->past_out, status);

@@ -22,26 +22,27 @@
  *
  * Collectives that do not reduce try only the stores of results, each rank at its own operations: see results_alone.
  */
-#ifndef PLAIT_LIB_COMM_TRIAL_H
-#define PLAIT_LIB_COMM_TRIAL_H
+#ifndef PLAIT_LIB_COMM_AUTOTUNE_H
+#define PLAIT_LIB_COMM_AUTOTUNE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Bits: streaming stores for shared data, for results. */
-enum plait_way { PLAIT_SHARED_PAST = 1, PLAIT_RESULT_PAST = 2, PLAIT_NWAY = 4 };
+enum plait_store_mode { PLAIT_SHARED_PAST = 1, PLAIT_RESULT_PAST = 2, PLAIT_NWAY = 4 };
 
-#define PLAIT_TRIAL_PERIOD  128
-#define PLAIT_TRIAL_EARLY   32
-#define PLAIT_TRIAL_LENT    8 /* operations, mostly single copy (lend.h), before the first round of results alone */
-#define PLAIT_TRIAL_PLACES  (2 * PLAIT_NWAY) /* operations of a full round: every combination in turn, twice */
-#define PLAIT_TRIAL_LEAST   8192             /* bytes; blocks of smaller vectors have too few cache lines to tell */
-#define PLAIT_TRIAL_ALONE   (512 << 10)      /* least bytes for results alone: shorter ones stay in caches */
-#define PLAIT_TRIAL_SIZES   28               /* sizes, by powers of two from LEAST; the last has all above */
-#define PLAIT_TRIAL_WATCHED (1 << 20)        /* bytes from which every operation is timed, at 0.2 us each */
+#define PLAIT_AUTOTUNE_PERIOD 128
+#define PLAIT_AUTOTUNE_EARLY  32
+#define PLAIT_AUTOTUNE_LENT \
+    8 /* operations, mostly single copy (copy_mode.h), before the first round of results alone */
+#define PLAIT_AUTOTUNE_PLACES  (2 * PLAIT_NWAY) /* operations of a full round: every combination in turn, twice */
+#define PLAIT_AUTOTUNE_LEAST   8192             /* bytes; blocks of smaller vectors have too few cache lines to tell */
+#define PLAIT_AUTOTUNE_ALONE   (512 << 10)      /* least bytes for results alone: shorter ones stay in caches */
+#define PLAIT_AUTOTUNE_SIZES   28               /* sizes, by powers of two from LEAST; the last has all above */
+#define PLAIT_AUTOTUNE_WATCHED (1 << 20)        /* bytes from which every operation is timed, at 0.2 us each */
 
-struct plait_trial {         /* for vectors of one size; all 0: none yet */
+struct plait_autotune {      /* for vectors of one size; all 0: none yet */
     uint32_t n;              /* operations so far */
     uint32_t start, places;  /* first operation and length of the last round */
     bool called;             /* ranks wanted the last round */
@@ -53,26 +54,26 @@ struct plait_trial {         /* for vectors of one size; all 0: none yet */
     double expected;         /* seconds per byte; 0: not known */
 };
 
-struct plait_trials { /* of a comm, indexed by the logarithm of the vector's bytes */
-    struct plait_trial of[PLAIT_TRIAL_SIZES];
+struct plait_autotunes { /* of a comm, indexed by the logarithm of the vector's bytes */
+    struct plait_autotune of[PLAIT_AUTOTUNE_SIZES];
     bool known;         /* a size has tried every combination */
-    bool results_alone; /* without a reduction each rank tries stores for results only; lend.h measures staging */
+    bool results_alone; /* without a reduction each rank tries stores for results only; copy_mode.h measures staging */
 };
 
-static inline struct plait_trial *plait_trial_of(struct plait_trials *all, size_t bytes)
+static inline struct plait_autotune *plait_autotune_of(struct plait_autotunes *all, size_t bytes)
 {
-    const int k = 63 - __builtin_clzll(bytes / PLAIT_TRIAL_LEAST | 1);
-    return &all->of[k < PLAIT_TRIAL_SIZES ? k : PLAIT_TRIAL_SIZES - 1];
+    const int k = 63 - __builtin_clzll(bytes / PLAIT_AUTOTUNE_LEAST | 1);
+    return &all->of[k < PLAIT_AUTOTUNE_SIZES ? k : PLAIT_AUTOTUNE_SIZES - 1];
 }
 
 /* The combination for an operation of `bytes`. *timed: its cost is to be reported. */
-unsigned plait_trial_start(struct plait_trials *all, size_t bytes, bool *timed);
+unsigned plait_autotune_start(struct plait_autotunes *all, size_t bytes, bool *timed);
 
 /* Report the cost of a timed operation. */
-void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds);
+void plait_autotune_report(struct plait_autotunes *all, size_t bytes, double seconds);
 
 /* Begin a round with the next operation. Most ranks wanted one in the last operation, as all can see; fewer may just
  * have been delayed. Results alone: this rank wants one. */
-void plait_trial_again(struct plait_trials *all, size_t bytes);
+void plait_autotune_again(struct plait_autotunes *all, size_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lend.h"
+#include "copy_mode.h"
 
 #include "comm.h"
 
@@ -14,10 +14,10 @@
 #define MOST 2
 /*
  * Factor on the cost of staging a block of several slices, which no copy's time contains: sender and receiver wait for
- * each other (but see plait_passed.others), and staging evicts other data from caches. RATIONALE has the measurement.
+ * each other (but see plait_copied.others), and staging evicts other data from caches. RATIONALE has the measurement.
  */
 #define WAITS 1.4F
-/* A copy mode that costs more than this multiple of the best is dear, see lend.h. */
+/* A copy mode that costs more than this multiple of the best is dear, see copy_mode.h. */
 #define DEAR 1.5F
 
 /* The variant of this copy with streaming stores; the copy itself if there is none. */
@@ -29,7 +29,7 @@ static enum plait_copying out_of(enum plait_copying which)
 }
 
 /* Cost with the better kind of stores; 0: not known. */
-static float best_of(const struct plait_copies *c, enum plait_copying which)
+static float best_of(const struct plait_copy_costs *c, enum plait_copying which)
 {
     const float x = atomic_load_explicit(&c->cost[which], memory_order_relaxed);
     const float y = atomic_load_explicit(&c->cost[out_of(which)], memory_order_relaxed);
@@ -38,7 +38,7 @@ static float best_of(const struct plait_copies *c, enum plait_copying which)
 }
 
 /* Mean cost of both ranks, or the cost of the only rank that knows it. */
-static float mean(const struct plait_copies *a, const struct plait_copies *b, enum plait_copying which)
+static float mean(const struct plait_copy_costs *a, const struct plait_copy_costs *b, enum plait_copying which)
 {
     const float x = best_of(a, which), y = best_of(b, which);
 
@@ -46,38 +46,38 @@ static float mean(const struct plait_copies *a, const struct plait_copies *b, en
 }
 
 /* Seconds per byte of one copy mode, over both ranks; 0: not known. */
-static float cost_of(const struct plait_copies *own, const struct plait_copies *other, enum plait_passing way,
-                     struct plait_passed m, bool combined)
+static float cost_of(const struct plait_copy_costs *own, const struct plait_copy_costs *other, enum plait_copy_mode way,
+                     struct plait_copied m, bool combined)
 {
     static const enum plait_copying first[] = { PLAIT_TAKING_LENT, PLAIT_STAGING, PLAIT_STAGING_PAST };
     static const enum plait_copying then[] = { PLAIT_COMBINING, PLAIT_TAKING_STAGED, PLAIT_TAKING_PAST };
-    const bool two = way != PLAIT_PASS_LENT || combined;
+    const bool two = way != PLAIT_COPY_SINGLE || combined;
     const float x = mean(own, other, first[way]), y = two ? mean(own, other, then[way]) : 0;
 
     if (x == 0 || (two && y == 0))
         return 0;
-    return way == PLAIT_PASS_LENT ? x + y : (x / (float)(1 + m.others) + y) * (m.waits ? WAITS : 1);
+    return way == PLAIT_COPY_SINGLE ? x + y : (x / (float)(1 + m.others) + y) * (m.waits ? WAITS : 1);
 }
 
 /* The copy modes that a block may use, and their costs. */
 struct choice {
-    enum plait_passing way[PLAIT_NPASSING];
-    float cost[PLAIT_NPASSING]; /* 0: not known */
+    enum plait_copy_mode way[PLAIT_NCOPY_MODE];
+    float cost[PLAIT_NCOPY_MODE]; /* 0: not known */
     uint32_t n, best;
     bool known; /* all costs are known */
 };
 
-static struct choice choice_of(const struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
+static struct choice choice_of(const struct plait_comm *comm, uint32_t peer, struct plait_copied m, unsigned may,
                                bool combined)
 {
-    const struct plait_copies *own = &comm->own->copies[m.row], *other = &comm->peers[peer].control->copies[m.row];
+    const struct plait_copy_costs *own = &comm->own->copies[m.row], *other = &comm->peers[peer].control->copies[m.row];
     struct choice c = { .known = true };
 
-    for (unsigned w = 0; w < PLAIT_NPASSING; w++) {
+    for (unsigned w = 0; w < PLAIT_NCOPY_MODE; w++) {
         if ((may & 1U << w) == 0)
             continue;
-        const float cost = cost_of(own, other, (enum plait_passing)w, m, combined);
-        c.way[c.n] = (enum plait_passing)w;
+        const float cost = cost_of(own, other, (enum plait_copy_mode)w, m, combined);
+        c.way[c.n] = (enum plait_copy_mode)w;
         c.cost[c.n] = cost;
         c.known &= cost > 0;
         if (cost > 0 && (c.cost[c.best] == 0 || cost < c.cost[c.best]))
@@ -94,72 +94,72 @@ static bool is_dear(const struct choice *c, uint32_t i)
 
 static bool is_first(const struct choice *c, uint32_t n)
 {
-    return !c->known || n < PLAIT_LEND_FIRST * PLAIT_LEND_ROUND * c->n;
+    return !c->known || n < PLAIT_COPY_FIRST * PLAIT_COPY_ROUND * c->n;
 }
 
 /* End a first round whose copy mode has proved dear. */
 static void skip_dear(const struct choice *c, uint16_t *n)
 {
-    const uint32_t place = *n % PLAIT_LEND_ROUND;
+    const uint32_t place = *n % PLAIT_COPY_ROUND;
 
-    if (is_first(c, *n) && place >= PLAIT_LEND_CHANCE && is_dear(c, *n / PLAIT_LEND_ROUND % c->n))
-        *n = (uint16_t)(*n - place + PLAIT_LEND_ROUND);
+    if (is_first(c, *n) && place >= PLAIT_COPY_CHANCE && is_dear(c, *n / PLAIT_COPY_ROUND % c->n))
+        *n = (uint16_t)(*n - place + PLAIT_COPY_ROUND);
 }
 
 /* The copy mode of the n-th block, after the first rounds. */
 static uint32_t later_round(const struct choice *c, uint32_t n)
 {
-    uint32_t from = PLAIT_LEND_AT;
+    uint32_t from = PLAIT_COPY_AT;
 
     for (uint32_t i = 0; i < c->n; i++) {
-        if (i == c->best || (is_dear(c, i) && n / PLAIT_LEND_EVERY % PLAIT_LEND_DEAR != 0))
+        if (i == c->best || (is_dear(c, i) && n / PLAIT_COPY_EVERY % PLAIT_COPY_DEAR != 0))
             continue;
-        if (n % PLAIT_LEND_EVERY - from < PLAIT_LEND_ROUND)
+        if (n % PLAIT_COPY_EVERY - from < PLAIT_COPY_ROUND)
             return i;
-        from += PLAIT_LEND_ROUND;
+        from += PLAIT_COPY_ROUND;
     }
     return c->best;
 }
 
-enum plait_passing plait_lend(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
-                              bool combined)
+enum plait_copy_mode plait_copy_mode_of(struct plait_comm *comm, uint32_t peer, struct plait_copied m, unsigned may,
+                                        bool combined)
 {
     uint16_t *n = &comm->peers[peer].lending.n[m.row];
 
-    if (comm->config.cma != PLAIT_CMA_MEASURED && (may & 1U << PLAIT_PASS_LENT))
-        return PLAIT_PASS_LENT;
+    if (comm->config.cma != PLAIT_CMA_MEASURED && (may & 1U << PLAIT_COPY_SINGLE))
+        return PLAIT_COPY_SINGLE;
     const struct choice c = choice_of(comm, peer, m, may, combined);
     skip_dear(&c, n);
     const uint32_t at = *n;
     const bool first = is_first(&c, at);
-    *n = (uint16_t)(at + (first && m.whole >= PLAIT_LEND_WHOLE ? PLAIT_LEND_ROUND : 1));
-    return c.way[first ? at / PLAIT_LEND_ROUND % c.n : later_round(&c, at)];
+    *n = (uint16_t)(at + (first && m.whole >= PLAIT_COPY_WHOLE ? PLAIT_COPY_ROUND : 1));
+    return c.way[first ? at / PLAIT_COPY_ROUND % c.n : later_round(&c, at)];
 }
 
-enum plait_passing plait_lend_slice(struct plait_comm *comm, uint32_t peer, struct plait_passed m, unsigned may,
-                                    bool combined, uint64_t sequence)
+enum plait_copy_mode plait_copy_mode_of_slice(struct plait_comm *comm, uint32_t peer, struct plait_copied m,
+                                              unsigned may, bool combined, uint64_t sequence)
 {
-    struct plait_lending *l = &comm->peers[peer].lending;
+    struct plait_copy_choice *l = &comm->peers[peer].lending;
 
     if (l->sequence != sequence || l->row != m.row || (may & 1U << l->way) == 0) {
         l->sequence = sequence;
         l->row = m.row;
-        l->way = plait_lend(comm, peer, m, may, combined);
+        l->way = plait_copy_mode_of(comm, peer, m, may, combined);
     }
     return l->way;
 }
 
-double plait_lend_clock(struct plait_comm *comm, enum plait_copying which, struct plait_passed m)
+double plait_copy_clock(struct plait_comm *comm, enum plait_copying which, struct plait_copied m)
 {
     if (m.bytes < PLAIT_LEAST_ONCE)
         return 0;
-    const uint32_t n = comm->ncopy[m.row][which]++, round = n / PLAIT_LEND_ROUND;
-    const bool timed = (n < PLAIT_LEND_FIRST || n % PLAIT_LEND_TIMED == 0) &&
-                       (round < PLAIT_LEND_SURE || round % PLAIT_LEND_SPARED == 0);
-    return m.bytes >= PLAIT_LEND_LONG || timed ? plait_clock() : 0;
+    const uint32_t n = comm->ncopy[m.row][which]++, round = n / PLAIT_COPY_ROUND;
+    const bool timed = (n < PLAIT_COPY_FIRST || n % PLAIT_COPY_TIMED == 0) &&
+                       (round < PLAIT_COPY_SURE || round % PLAIT_COPY_SPARED == 0);
+    return m.bytes >= PLAIT_COPY_LONG || timed ? plait_clock() : 0;
 }
 
-void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct plait_passed m, double start)
+void plait_copy_timed(struct plait_comm *comm, enum plait_copying which, struct plait_copied m, double start)
 {
     if (start == 0)
         return;
@@ -172,27 +172,27 @@ void plait_lend_copied(struct plait_comm *comm, enum plait_copying which, struct
     atomic_store_explicit(cost, last == 0 ? now : now < last ? (last + now) / 2 : risen, memory_order_relaxed);
 }
 
-void *plait_lend_copy(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
-                      struct plait_passed m)
+void *plait_copy_now(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
+                     struct plait_copied m)
 {
-    const double start = plait_lend_clock(comm, which, m);
+    const double start = plait_copy_clock(comm, which, m);
 
     if (which == PLAIT_STAGING_PAST || which == PLAIT_TAKING_STAGED_OUT || which == PLAIT_TAKING_PAST_OUT)
         comm->kernels->stream(to, from, m.bytes);
     else
         plait_copy(comm->kernels, to, from, m.bytes);
-    plait_lend_copied(comm, which, m, start);
+    plait_copy_timed(comm, which, m, start);
     return to;
 }
 
-void plait_lend_take(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_passed m)
+void plait_copy_out(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_copied m)
 {
     const enum plait_copying through = past ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED, out = out_of(through);
-    const struct plait_copies *own = &comm->own->copies[m.row];
+    const struct plait_copy_costs *own = &comm->own->copies[m.row];
     const uint32_t n = comm->ncopy[m.row][through] + comm->ncopy[m.row][out];
     const float x = atomic_load_explicit(&own->cost[through], memory_order_relaxed);
     const float y = atomic_load_explicit(&own->cost[out], memory_order_relaxed);
-    const bool tried = x > 0 && y > 0, other = tried ? n % PLAIT_LEND_OUT == 0 : n % 2 == 1;
+    const bool tried = x > 0 && y > 0, other = tried ? n % PLAIT_COPY_OUT == 0 : n % 2 == 1;
 
-    plait_lend_copy(comm, plait_lend_is_beyond(m) && (tried && y < x) != other ? out : through, to, from, m);
+    plait_copy_now(comm, plait_copy_is_beyond_caches(m) && (tried && y < x) != other ? out : through, to, from, m);
 }

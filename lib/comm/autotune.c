@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "trial.h"
+#include "autotune.h"
 
 #define GAIN       0.9 /* a change must cut the cost below this fraction */
 #define CLEAR_GAIN 0.7 /* a cost below this fraction shows whether cores share caches */
 #define LIKE       1.5 /* a cost above, or below 1 / LIKE, times the expected one is odd */
-#define LEAST_HOLD 16  /* operations after a round; see plait_trial.hold */
-#define MOST_HOLD  (8 * PLAIT_TRIAL_PERIOD)
+#define LEAST_HOLD 16  /* operations after a round; see plait_autotune.hold */
+#define MOST_HOLD  (8 * PLAIT_AUTOTUNE_PERIOD)
 
 #define SHORT_PLACES  5
 #define RESULT_PLACES 4
 #define UNTRIED       1e9
 
-static bool in_round(const struct plait_trial *t, uint32_t n)
+static bool in_round(const struct plait_autotune *t, uint32_t n)
 {
     return n - t->start < t->places;
 }
 
-static uint32_t first_round(const struct plait_trials *all)
+static uint32_t first_round(const struct plait_autotunes *all)
 {
-    return all->results_alone ? PLAIT_TRIAL_LENT : 1;
+    return all->results_alone ? PLAIT_AUTOTUNE_LENT : 1;
 }
 
-static bool begins_round(const struct plait_trials *all, const struct plait_trial *t, uint32_t n)
+static bool begins_round(const struct plait_autotunes *all, const struct plait_autotune *t, uint32_t n)
 {
-    return n == first_round(all) || ((n == PLAIT_TRIAL_EARLY || n % PLAIT_TRIAL_PERIOD == 0) && !in_round(t, n));
+    return n == first_round(all) || ((n == PLAIT_AUTOTUNE_EARLY || n % PLAIT_AUTOTUNE_PERIOD == 0) && !in_round(t, n));
 }
 
 /* Length of a round; the first of a size may be short once another size is known. */
-static uint32_t places_of(const struct plait_trials *all, bool first)
+static uint32_t places_of(const struct plait_autotunes *all, bool first)
 {
-    return all->results_alone ? RESULT_PLACES : first && all->known ? SHORT_PLACES : PLAIT_TRIAL_PLACES;
+    return all->results_alone ? RESULT_PLACES : first && all->known ? SHORT_PLACES : PLAIT_AUTOTUNE_PLACES;
 }
 
-static void begin_round(struct plait_trial *t, uint32_t n, uint32_t places, bool called)
+static void begin_round(struct plait_autotune *t, uint32_t n, uint32_t places, bool called)
 {
     t->start = n;
     t->places = places;
@@ -43,7 +43,7 @@ static void begin_round(struct plait_trial *t, uint32_t n, uint32_t places, bool
         t->cost[w] = UNTRIED;
 }
 
-static unsigned cheapest(const struct plait_trial *t)
+static unsigned cheapest(const struct plait_autotune *t)
 {
     unsigned best = t->way;
 
@@ -57,28 +57,28 @@ static unsigned cheapest(const struct plait_trial *t)
  * A full round tries every combination in turn. Other rounds try each kind of store for results twice (in the order
  * A B B A, as operations of two kinds may alternate). A short one also tries the other store for shared data, once.
  */
-static unsigned way_at(const struct plait_trial *t, uint32_t place)
+static unsigned way_at(const struct plait_autotune *t, uint32_t place)
 {
-    if (t->places == PLAIT_TRIAL_PLACES)
+    if (t->places == PLAIT_AUTOTUNE_PLACES)
         return place % PLAIT_NWAY;
     if (place == SHORT_PLACES - 1)
         return cheapest(t) ^ PLAIT_SHARED_PAST;
     return (t->way & PLAIT_SHARED_PAST) | ((place + 1) / 2 % 2 ? PLAIT_RESULT_PAST : 0);
 }
 
-unsigned plait_trial_start(struct plait_trials *all, size_t bytes, bool *timed)
+unsigned plait_autotune_start(struct plait_autotunes *all, size_t bytes, bool *timed)
 {
-    struct plait_trial *t = plait_trial_of(all, bytes);
+    struct plait_autotune *t = plait_autotune_of(all, bytes);
     const uint32_t n = t->n++;
 
     if (n > 0 && begins_round(all, t, n))
         begin_round(t, n, places_of(all, n == first_round(all)), false);
-    *timed = in_round(t, n) || (n >= first_round(all) && bytes >= PLAIT_TRIAL_WATCHED);
+    *timed = in_round(t, n) || (n >= first_round(all) && bytes >= PLAIT_AUTOTUNE_WATCHED);
     t->trying = in_round(t, n) ? way_at(t, n - t->start) : t->way;
     return t->trying;
 }
 
-static double least(const struct plait_trial *t, unsigned bit, unsigned value)
+static double least(const struct plait_autotune *t, unsigned bit, unsigned value)
 {
     double cost = UNTRIED;
 
@@ -89,7 +89,7 @@ static double least(const struct plait_trial *t, unsigned bit, unsigned value)
 }
 
 /* Tell all sizes whether cores share caches, if this round shows that clearly. */
-static void tell_others(struct plait_trials *all, const struct plait_trial *t)
+static void tell_others(struct plait_autotunes *all, const struct plait_autotune *t)
 {
     const unsigned shared = t->way & PLAIT_SHARED_PAST;
     const double other_cost = least(t, PLAIT_SHARED_PAST, shared ^ PLAIT_SHARED_PAST);
@@ -97,7 +97,7 @@ static void tell_others(struct plait_trials *all, const struct plait_trial *t)
     if (other_cost == UNTRIED || least(t, PLAIT_SHARED_PAST, shared) > CLEAR_GAIN * other_cost)
         return;
     for (size_t i = 0; i < sizeof all->of / sizeof *all->of; i++) {
-        struct plait_trial *other = &all->of[i];
+        struct plait_autotune *other = &all->of[i];
         if ((other->way & PLAIT_SHARED_PAST) != shared) {
             other->way ^= PLAIT_SHARED_PAST;
             other->expected = 0;
@@ -105,7 +105,7 @@ static void tell_others(struct plait_trials *all, const struct plait_trial *t)
     }
 }
 
-static void decide(struct plait_trial *t)
+static void decide(struct plait_autotune *t)
 {
     const unsigned best = cheapest(t);
     const bool better = t->cost[best] < GAIN * t->cost[t->way];
@@ -120,7 +120,7 @@ static void decide(struct plait_trial *t)
 }
 
 /* Two odd operations in a row ask for a round; one says nothing. */
-static void watch(struct plait_trial *t, double seconds)
+static void watch(struct plait_autotune *t, double seconds)
 {
     if (t->expected == 0)
         t->expected = seconds;
@@ -128,9 +128,9 @@ static void watch(struct plait_trial *t, double seconds)
     t->wanted = t->odd >= 2 && t->n - t->start > t->places + t->hold;
 }
 
-void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds)
+void plait_autotune_report(struct plait_autotunes *all, size_t bytes, double seconds)
 {
-    struct plait_trial *t = plait_trial_of(all, bytes);
+    struct plait_autotune *t = plait_autotune_of(all, bytes);
 
     seconds /= (double)bytes; /* sizes in one trial differ by up to a factor of two */
     if (!in_round(t, t->n - 1)) {
@@ -146,9 +146,9 @@ void plait_trial_report(struct plait_trials *all, size_t bytes, double seconds)
     tell_others(all, t);
 }
 
-void plait_trial_again(struct plait_trials *all, size_t bytes)
+void plait_autotune_again(struct plait_autotunes *all, size_t bytes)
 {
-    struct plait_trial *t = plait_trial_of(all, bytes);
+    struct plait_autotune *t = plait_autotune_of(all, bytes);
 
     if (!in_round(t, t->n))
         begin_round(t, t->n, places_of(all, false), true);
