@@ -2,9 +2,9 @@
 /*
  * The room lifecycle: creation, division and end of communicators.
  *
- * life.c creates and destroys. meet.c compares the ranks' options and settings and maps their arenas; async_creation.c
- * creates asynchronously. split.c makes communicators from others (split, duplicate, shrink), manage.c suspends,
- * finalizes and revokes. teardown.c frees a communicator's memory when nobody reads it any more.
+ * life.c creates, destroy.c destroys. meet.c compares the ranks' options and settings and maps their arenas;
+ * async_creation.c creates asynchronously. split.c makes communicators from others (split, duplicate, shrink), manage.c
+ * suspends, finalizes and revokes. teardown.c frees a communicator's memory when nobody reads it any more.
  *
  * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one
  * error that names the culprit. Destroying waits for ranks that still read, never for dead ones.
@@ -42,6 +42,9 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o);
 enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
                                        const struct plait_watch *watch);
 void plait_comm_discard(struct plait_comm *comm);
+
+/* Free what no other rank reads: plans, requests, messages, the slices' lists. */
+void plait_comm_free_private(struct plait_comm *comm);
 
 /* plait_comm_revoke() without the checks of its argument. */
 void plait_comm_stop(struct plait_comm *comm);
