@@ -385,6 +385,25 @@ static void blocks_in_a_row_are_as_close_as_their_width_says(void **state)
     run_all_ways(&b);
 }
 
+/* In place a partial sum in OUT may be read as the input that lay there. Kept in fp32 it lies elsewhere, at OUT's slot. */
+static void a_partial_sum_may_be_read_by_the_name_of_the_input_that_it_has_replaced(void **state)
+{
+    struct batch b;
+    struct random_plan *p = begin(&b, PLAIT_REDUCE_SCATTER, 3, true);
+
+    (void)state;
+    for (uint32_t r = 0; r < 3; r++) {
+        const int32_t next = ((int32_t)r + 1) % 3, before = ((int32_t)r + 2) % 3;
+        add(p, r, (struct plait_step)SEND_STEP(next, plait_in((uint32_t)next), (uint32_t)next, 1));
+        add(p, r, (struct plait_step)SEND_STEP(before, plait_in((uint32_t)before), (uint32_t)before, 1));
+        add(p, r, (struct plait_step)RECV_STEP(before, plait_tmp(0), r, 1));
+        add(p, r, (struct plait_step)RECV_STEP(next, plait_tmp(1), r, 1));
+        add(p, r, (struct plait_step)REDUCE_STEP(plait_out(0), plait_in(r), plait_tmp(0), r, 1));
+        add(p, r, (struct plait_step)REDUCE_STEP(plait_out(0), plait_in(r), plait_tmp(1), r, 1));
+    }
+    run_all_ways(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +411,7 @@ int main(void)
         cmocka_unit_test(two_messages_may_be_received_into_one_slot),
         cmocka_unit_test(a_root_that_works_in_place_is_proved_too),
         cmocka_unit_test(a_sum_may_be_changed_in_part_before_it_is_sent),
+        cmocka_unit_test(a_partial_sum_may_be_read_by_the_name_of_the_input_that_it_has_replaced),
         cmocka_unit_test(blocks_in_a_row_are_as_close_as_their_width_says),
         cmocka_unit_test(random_plans_that_are_right_run_right),
         cmocka_unit_test(changed_plans_that_are_accepted_run_right),

@@ -74,8 +74,11 @@ static uint32_t writer_of(const struct binder *b, struct plait_span span, uint32
     return *written_at(b, span, k) - 1; /* 0 wraps around to NONE */
 }
 
+/* A wide value that is read by its name in IN has replaced the input there, in place. It lies at the slot of OUT. */
 static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed, bool wide)
 {
+    if (wide && span.buf == PLAIT_IN)
+        span = plait_out(plait_place(b->plan, &b->geometry, span, 0));
     b->prog->sources[b->nsource++] = (struct plait_source){ span, borrowed, wide };
     in->nsource++;
     in->mixed |= wide;
