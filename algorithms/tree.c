@@ -4,8 +4,8 @@
 /* ---- Shapes ------------------------------------------------------------------------------------ */
 
 /*
- * The role of `pos` in a binomial tree, from the whole range down to `pos` alone. Where two halves are joined, the
- * position that combines them receives the other half's value from the position that has it.
+ * The role of `pos` in a binomial tree, from the whole range down to `pos` alone. When two halves are joined, the
+ * position that reduces them receives the other half's value from the position that has it.
  */
 struct kin {
     uint32_t parent, nchild, child[32];

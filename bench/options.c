@@ -2,8 +2,8 @@
 #include "options.h"
 
 #include "base/bytes.h"
-#include "message.h"
 #include "base/nearest.h"
+#include "message.h"
 #include "options_values.h"
 
 #include <getopt.h>

@@ -2,9 +2,9 @@
 #include "options_values.h"
 
 #include "base/ascii.h"
+#include "base/nearest.h"
 #include "launch_openmpi.h"
 #include "message.h"
-#include "base/nearest.h"
 
 #include <plait/plan.h>
 

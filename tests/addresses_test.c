@@ -3,12 +3,12 @@
  * Ranks on several hosts, which are network name spaces on one bridge: who shares a node, descriptors inside each, which
  * address is taken where some lead nowhere. Needs the right to make them (root); else skipped.
  */
-#include "bootstrap/bootstrap.h"
-#include "bootstrap/hosts.h"
-#include "bootstrap/id.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/hosts.h"
+#include "bootstrap/id.h"
 
 #include <plait/config.h>
 #include <plait/launch.h>

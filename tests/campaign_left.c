@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a process has, measured so that two measurements can be compared to the byte. */
-#include "memory/arena.h"
 #include "campaign.h"
+#include "memory/arena.h"
 
 #include <dirent.h>
 #include <malloc.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a process of the campaign does: its ranks' calls, the faults they make themselves, and what is left behind. */
-#include "campaign.h"
 #include "base/clock.h"
+#include "campaign.h"
 #include "values.h"
 
 #include <plait/memory.h>

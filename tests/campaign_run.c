@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Run one injection: start its processes, kill or stop the culprits, and end what hangs. */
-#include "campaign.h"
 #include "base/clock.h"
+#include "campaign.h"
 #include "values.h"
 
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two ranks a processor: who waits for a few bytes keeps it for ranks on another, and gives way to the one on its own. */
 #include "comm/comm.h"
-#include "ranks.h"
 #include "progress/wait.h"
+#include "ranks.h"
 
 #include <sched.h>
 #include <setjmp.h>

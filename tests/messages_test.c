@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages between ranks, alone and in groups: right, in order, with what is wrong told on both ends. */
 #include "base/clock.h"
+#include "failure/remote/remote.h"
 #include "p2p/message.h"
 #include "pending.h"
 #include "random.h"
-#include "failure/remote/remote.h"
 
 #include "../transports/net_link.h"
 

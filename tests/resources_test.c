@@ -4,8 +4,8 @@
  * error with the rank's number.
  */
 #include "base/clock.h"
-#include "ranks.h"
 #include "base/system_limits.h"
+#include "ranks.h"
 #include "values.h"
 
 #include <plait/memory.h>
@@ -381,7 +381,8 @@ static int small_arena(struct plait_comm **comm, uint32_t rank, void *arg)
     (void)comm;
     (void)arg;
     setenv("PLAIT_ARENA", "64M", 1);
-    CHECK(plait_mem_alloc(65 << 20, &memory) == PLAIT_ERR_NOMEM && strstr(plait_last_error(), "; raise PLAIT_ARENA to at least 13") != NULL);
+    CHECK(plait_mem_alloc(65 << 20, &memory) == PLAIT_ERR_NOMEM &&
+          strstr(plait_last_error(), "; raise PLAIT_ARENA to at least 13") != NULL);
     CHECK(plait_mem_alloc(64 << 20, &memory) == PLAIT_OK && plait_mem_free(memory) == PLAIT_OK);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ranks did last, seen from outside, in warnings, errors and the log. Usage: ring_test PLAIT_INFO */
-#include "memory/arena.h"
 #include "base/clock.h"
+#include "memory/arena.h"
 #include "ranks.h"
 #include "watch.h"
 

@@ -85,6 +85,12 @@ class Rooms(unittest.TestCase):
             self.assertEqual(len(heads), 1, f'lib/{room}: one file begins with "The room {room}: ..."')
             self.assertTrue(HEAD[0] <= heads[0].count('\n') <= HEAD[1], f'lib/{room}: {heads[0].count(chr(10))} lines')
 
+    def test_pages_and_comments_name_files_that_are_there(self):
+        pages = ['README.md'] + [f'docs/{f}' for f in os.listdir(os.path.join(ROOT, 'docs')) if f.endswith('.md')]
+        for page in pages + self.files + self.outside:
+            for path in re.findall(r'(?<![\w./-])lib/[a-z_]+(?:/[a-z_]+)*\.[ch]\b', read(page)):
+                self.assertTrue(os.path.exists(os.path.join(ROOT, path)), f'{page} names {path}')
+
     def test_no_line_is_longer_than_120_columns(self):
         for f in self.files + sorted(sources('algorithms', 'include', 'transports')):
             for number, line in enumerate(read(f).split('\n'), 1):

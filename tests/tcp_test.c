@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Comms over TCP: they work, those made of them too, and nobody who lacks the secret gets in or in the way. */
-#include "bootstrap/tcp.h"
 #include "base/clock.h"
+#include "base/status.h"
+#include "bootstrap/tcp.h"
 #include "comm/comm.h"
 #include "ranks.h"
-#include "base/status.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "net_link.h"
 
-#include "../lib/plugin/plugin.h"
 #include "../lib/base/status.h"
+#include "../lib/plugin/plugin.h"
 
 #include <stdlib.h>
 #include <string.h>

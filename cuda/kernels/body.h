@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the bodies of the kernels are made of. A body is compiled by nvcc for the device and by a host compiler for
+ * Helpers of kernel bodies. A body is compiled by nvcc for the device and by a host compiler for
  * tests:
  *
  *     BODY void NAME(const struct ARGS *a, uint32_t phase, const struct plait_where *at, double *shared)

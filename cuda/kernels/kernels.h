@@ -214,8 +214,8 @@ enum {
  *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST
  *   plait_optim_update   masters, momenta and copies; nothing where result->finite is 0. Grid as the first
  *
- * call      what tells this step from others: 18 bits. Where the sums in the places CALL and CALL_SQUARE are not those
- *           of nrank times the same, nothing is changed, as where the result is not finite
+ * call      the step's number, 18 bits. The update changes nothing if the sums at CALL and CALL_SQUARE show that ranks
+ *           have different numbers, or if the result is not finite
  * bounds    of weights and momenta, kept from step to step (lib/optim/bounds.h); first infinite and 0
  * look      form the squares of all weights and momenta, whatever the bounds are
  * known     gradient_squares are there already (of plait_unpack with the same pieces)

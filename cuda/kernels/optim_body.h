@@ -205,9 +205,7 @@ BODY void plait_make_updates(const struct plait_cuda_optim *a, uint32_t thread)
     }
 }
 
-/*
- * What was read takes the place of the bounds: the last sum changes them, when no thread asks plait_looks() any more.
- */
+/* Norms that were read replace the bounds. The last sum does so: after it no thread calls plait_looks(). */
 BODY void plait_add_bounds(const struct plait_cuda_optim *a, uint32_t which, double read)
 {
     const double w = a->bounds->weights, v = a->bounds->momenta;

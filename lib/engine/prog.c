@@ -5,8 +5,8 @@
 #include "base/status.h"
 #include "plan/plan_check.h"
 #include "prove.h"
-#include "waits.h"
 #include "select.h"
+#include "waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -345,7 +345,7 @@ static enum plait_status reverse_deps(struct binder *b)
 }
 
 static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t *node, const unsigned char *kinds,
-                              bool wide, struct plait_prog *p)
+                                   bool wide, struct plait_prog *p)
 {
     struct binder b = { .plan = plan,
                         .deps = plait_plan_deps(plan),

@@ -43,9 +43,8 @@ struct plait_net_arrival {
 };
 
 struct plait_net_options {
-    uint32_t nendpoint; /* expected number of connect() calls */
-    const char
-        *devices; /* IP interfaces to the other hosts, "eth0,eth1"; NULL or "": unknown. Valid only in open() */
+    uint32_t nendpoint;  /* expected number of connect() calls */
+    const char *devices; /* IP interfaces to the other hosts, "eth0,eth1"; NULL or "": unknown. Valid only in open() */
     void *context;
     /* A message has arrived. Called inside progress() and send(); of this interface it may only call release(). */
     void (*arrive)(void *context, const struct plait_net_arrival *a);

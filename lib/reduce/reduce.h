@@ -22,8 +22,7 @@
 
 /* Parameters of a reduction besides type and operator. */
 struct plait_how {
-    uint32_t
-        divisor; /* avg: divides the sum before rounding; 0: partial sum of an average, or any other op */
+    uint32_t divisor; /* avg: divides the sum before rounding; 0: partial sum of an average, or any other op */
     /* For a user function: */
     enum plait_dtype type;
     void (*combine)(void *inout, const void *in, size_t count, enum plait_dtype type, void *context);

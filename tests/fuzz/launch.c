@@ -5,10 +5,10 @@
  */
 #include "fuzz.h"
 
-#include "bootstrap/hosts.h"
 #include "base/config.h"
-#include "launch/launcher.h"
+#include "bootstrap/hosts.h"
 #include "bootstrap/secret.h"
+#include "launch/launcher.h"
 
 #include <plait/comm.h>
 

@@ -111,7 +111,10 @@ bool move(struct soak *s, struct place *place)
     if (!collective_right(&c, place->nrank, place->rank, b.out, s->scratch[1])) {
         fprintf(stderr, "soak: %s%s of %zu %s, %s, on %u ranks, %s%s is wrong\n", plait_coll_name(c.coll),
                 c.sizes != 0 ? "v" : "", c.count, plait_dtype_name(c.type), plait_op_name(c.op), place->nrank,
-                c.spec[0] != '\0' ? c.spec : "default", !c.inplace ? "" : c.mixed ? ", in place on even ranks" : ", in place");
+                c.spec[0] != '\0' ? c.spec : "default",
+                !c.inplace ? ""
+                : c.mixed  ? ", in place on even ranks"
+                           : ", in place");
         return complain(s, "wrong results");
     }
     if (place->rank == 0) {

@@ -32,7 +32,7 @@ struct plait_checker {
     struct plait_report *report; /* never NULL */
     struct plait_graph graph;
     unsigned char *const *kinds; /* [nrank][nstep] kinds of values; NULL: not wanted */
-    uint32_t uneven;      /* number of a step that mixes partial sums with other values in a span, or PLAIT_NONE */
+    uint32_t uneven; /* number of a step that mixes partial sums with other values in a span, or PLAIT_NONE */
 };
 
 /* Sets the report's `failed` and `text` ("<name>, <nrank> ranks: " and the message). Returns PLAIT_ERR_PLAN. */

@@ -11,9 +11,9 @@
 
 #include <stdlib.h>
 
-struct touch { /* the last accesses to a slot */
+struct touch {       /* the last accesses to a slot */
     uint32_t writer; /* step, or PLAIT_NONE */
-    uint32_t reads; /* index of the newest read since that write, or PLAIT_NONE */
+    uint32_t reads;  /* index of the newest read since that write, or PLAIT_NONE */
 };
 
 struct read {
