@@ -22,6 +22,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -887,6 +889,55 @@ static void an_abort_of_a_creation_is_every_ranks_error(void **state)
     run_aborts(&r, 20261127);
 }
 
+static _Atomic useconds_t slow; /* us that each send() of this process takes */
+
+ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+    usleep(slow);
+    return syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
+}
+
+/*
+ * Rank 0's answers take longer than rank 1 waits until it looks whether it is aborted. So rank 0 creates the comm, and
+ * rank 1, which was aborted before the last answer came, does not. Rank 0 believed in its comm for ever.
+ */
+static int abort_before_the_last_answer(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct aborts *a = arg;
+
+    (void)comm;
+    plait_log_callback(ignore, NULL);
+    for (unsigned t = 0; t < 12; t++) {
+        struct plait_comm_options o = ranks_options(a->ranks, rank);
+        struct plait_comm *c;
+        enum plait_status status = PLAIT_OK;
+        o.id = &a->ids[t];
+        o.background = 1;
+        slow = rank == 0 ? 120000 : 0;
+        CHECK(plait_comm_create(&o, &c) == PLAIT_OK);
+        if (rank == 1) {
+            usleep(60000 + 100000 * t);
+            CHECK(plait_comm_abort(c, "too late") == PLAIT_OK);
+        }
+        const double until = plait_clock() + 15;
+        while ((status == PLAIT_IN_PROGRESS || status == PLAIT_OK) && plait_clock() < until) {
+            usleep(1000);
+            status = plait_comm_status(c);
+        }
+        CHECK(status == PLAIT_ERR_FAILED || status == PLAIT_ERR_PEER);
+        plait_comm_destroy(c);
+    }
+    return 0;
+}
+
+static void an_abort_before_the_last_answer_of_a_creation_is_every_ranks_error(void **state)
+{
+    struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 100, .body = abort_before_the_last_answer, .no_comm = true };
+
+    (void)state;
+    run_aborts(&r, 1);
+}
+
 /* Rank 1 comes to a creation that rank 0 has aborted a while ago. */
 static int come_to_an_aborted_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -1138,6 +1189,7 @@ int main(void)
         cmocka_unit_test(the_status_of_a_comm_tells_other_ranks_failures),
         cmocka_unit_test(an_abort_from_any_thread_ends_every_operation),
         cmocka_unit_test(an_abort_of_a_creation_is_every_ranks_error),
+        cmocka_unit_test(an_abort_before_the_last_answer_of_a_creation_is_every_ranks_error),
         cmocka_unit_test(who_comes_late_to_an_aborted_creation_is_told),
         cmocka_unit_test(a_comm_tells_how_each_rank_is_reached),
         cmocka_unit_test(waiting_is_counted_for_whom_it_is),

@@ -4,11 +4,13 @@
 
 #include "async_creation.h"
 #include "base/status.h"
+#include "bootstrap/frame.h"
 #include "call/creation.h"
 #include "call/drive.h"
 #include "comm/port.h"
 #include "device/device_comm.h"
 #include "engine/prog.h"
+#include "failure/failure.h"
 #include "failure/report.h"
 #include "meet.h"
 #include "memory/devices.h"
@@ -224,11 +226,27 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
     return comm;
 }
 
+/* Other ranks of this host may read the control block once the id is known: see fail_creation(). */
 void plait_comm_discard(struct plait_comm *comm)
 {
     plait_comm_free_private(comm);
-    plait_comm_release(comm);
+    if (comm->id != 0 && comm->remote == NULL)
+        plait_teardown(comm);
+    else
+        plait_comm_release(comm);
     plait_comms_alive--;
+}
+
+/*
+ * A creation that fails on this rank may succeed on another: that rank had this rank's last agreement before this rank
+ * was aborted or timed out. It finds the failure in this rank's control block, as that of any operation.
+ */
+static void fail_creation(struct plait_comm *comm, enum plait_status status)
+{
+    const struct plait_error why = plait_error_of(status);
+
+    if (comm->id != 0)
+        plait_announce_failure(comm, status, why.text, 0);
 }
 
 /* Once per process. */
@@ -260,6 +278,8 @@ enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct pla
         comm->open = plait_generation;
         plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
         warn_of_pace(comm);
+    } else {
+        fail_creation(comm, status);
     }
     return status;
 }
