@@ -3,10 +3,9 @@
 #include "call.h"
 
 #include "base/status.h"
-#include "device_call.h"
 #include "engine/operate.h"
-#include "memory/devices.h"
 #include "operation/run.h"
+#include "spaces.h"
 
 /* Another operation than the last one. */
 static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *comm, const struct plait_args *a,
@@ -60,30 +59,28 @@ static __attribute__((noinline)) enum plait_status later(struct plait_comm *comm
     return plait_request_collective(comm, &job, call, status);
 }
 
-/* The process uses a device: are the buffers in its memory? */
+/* The buffers may lie elsewhere than in the host's memory. */
 static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *comm, struct plait_args a,
                                                             const struct plait_call *call)
 {
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
     const size_t bytes = a.count * plait_dtype_size(a.type);
-    enum plait_status status = plait_device_find(
-        comm, plait_coll_name(a.coll), a.in, plait_side_bytes(&g, &g.in, bytes), a.out,
-        plait_side_bytes(&g, &g.out, bytes), g.combines ? plait_dtype_size(a.type) : 1, call, &a.queue);
+    enum plait_status status =
+        plait_space_find(comm, plait_coll_name(a.coll), plait_side_bytes(&g, &g.in, bytes),
+                         plait_side_bytes(&g, &g.out, bytes), g.combines ? plait_dtype_size(a.type) : 1, call, &a);
 
     if (status != PLAIT_OK)
-        return plait_refuse(plait_device_cannot(comm, status, &a));
-    if (a.queue == NULL)
-        return plait_must_queue(comm, call) ? later(comm, &a, call) : now(comm, &a, call);
-    if (plait_device_must_queue(comm, call))
+        return plait_refuse(plait_space_cannot(comm, status, &a));
+    if (plait_space_must_queue(comm, &a, call))
         return later(comm, &a, call);
     status = ready(comm, &a, call);
-    return status == PLAIT_OK ? plait_device_run(comm, &a, NULL, call) : status;
+    return status == PLAIT_OK ? plait_space_run(comm, &a, NULL, call) : status;
 }
 
 static inline __attribute__((always_inline)) enum plait_status
 collective(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
 {
-    if (__builtin_expect(plait_device_used() != NULL, 0))
+    if (plait_has_spaces())
         return anywhere(comm, *a, call);
     if (plait_must_queue(comm, call))
         return later(comm, a, call);
@@ -100,7 +97,8 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
                                   .alias = in == out,
                                   .count = count,
                                   .in = in,
-                                  .out = out };
+                                  .out = out,
+                                  .space = &plait_host_space };
     const enum plait_status status = plait_enter_alone(comm, "allreduce", op, call);
 
     return status == PLAIT_OK ? plait_leave(comm, collective(comm, &a, call)) : plait_refuse(status);
@@ -108,7 +106,7 @@ enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void 
 
 enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
 {
-    const struct plait_args a = { .coll = PLAIT_BARRIER, .type = PLAIT_INT32 };
+    const struct plait_args a = { .coll = PLAIT_BARRIER, .type = PLAIT_INT32, .space = &plait_host_space };
     const enum plait_status status = plait_enter_alone(comm, "barrier", PLAIT_SUM, call);
 
     return status == PLAIT_OK ? plait_leave(comm, collective(comm, &a, call)) : plait_refuse(status);
@@ -139,6 +137,7 @@ static inline __attribute__((always_inline)) enum plait_status moving(struct pla
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
+    a.space = &plait_host_space;
     a.alias = is_alias(comm, &a);
     a.inplace = plait_works_inplace(a.coll, a.alias, call);
     return plait_leave(comm, collective(comm, &a, call));

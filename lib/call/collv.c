@@ -3,10 +3,9 @@
 #include "call.h"
 
 #include "base/status.h"
-#include "device_call.h"
 #include "engine/operate.h"
-#include "memory/devices.h"
 #include "operation/run.h"
+#include "spaces.h"
 
 #include <stdlib.h>
 
@@ -209,7 +208,7 @@ static enum plait_status find(struct plait_comm *comm, const struct plait_args *
  */
 static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, const struct plait_call *call)
 {
-    if (a->queue != NULL || a->count * plait_dtype_size(a->type) > plait_most_eager_block(comm, a->coll))
+    if (!a->space->host || a->count * plait_dtype_size(a->type) > plait_most_eager_block(comm, a->coll))
         a->count = 0;
     const enum plait_status status = find(comm, a, call);
     if (status != PLAIT_OK || a->count == 0 || comm->last->selection.eager)
@@ -222,7 +221,7 @@ static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, c
 static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, struct plait_args *a,
                                                        const struct plait_call *call)
 {
-    const bool now = !(a->queue != NULL ? plait_device_must_queue(comm, call) : plait_must_queue(comm, call));
+    const bool now = !plait_space_must_queue(comm, a, call);
     const struct plait_sizes *sizes = &comm->slots->sizes;
 
     if (!now)
@@ -230,10 +229,8 @@ static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, 
     enum plait_status status = choose(comm, a, call);
     if (status != PLAIT_OK)
         status = plait_cannot_begin(comm, status, a);
-    if (now && a->queue != NULL)
-        return status == PLAIT_OK ? plait_device_run(comm, a, sizes, call) : status;
     if (now)
-        return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, sizes, call) : status;
+        return status == PLAIT_OK ? plait_space_run(comm, a, sizes, call) : status;
     const struct plait_job job = { .o = comm->last, .in = a->in, .out = a->out, .sizes = *sizes, .queue = a->queue };
     return plait_request_collective(comm, &job, call, status);
 }
@@ -267,6 +264,7 @@ static inline __attribute__((always_inline)) enum plait_status sized_inside(stru
     struct plait_geometry room;
 
     a.sized = true;
+    a.space = &plait_host_space;
     const bool again = comm->last != NULL && plait_resembles(comm->last, &a, call);
     if (!again)
         status = check(comm, name, &a, call);
@@ -291,13 +289,12 @@ static inline __attribute__((always_inline)) enum plait_status sized_inside(stru
     /* A rank with an empty block cannot tell whether it is in place. So where all ranks must agree the plan is out of
      * place: it reads this rank's block before it writes it. */
     a.inplace = g->rooted && plait_works_inplace(a.coll, a.alias, call);
-    if (plait_device_used() != NULL)
-        status =
-            plait_device_find(comm, name, a.in, in_bytes, a.out, out_bytes, g->combines ? s->size : 1, call, &a.queue);
+    if (plait_has_spaces())
+        status = plait_space_find(comm, name, in_bytes, out_bytes, g->combines ? s->size : 1, call, &a);
     if (status != PLAIT_OK)
-        return plait_refuse(plait_device_cannot(comm, status, &a));
+        return plait_refuse(plait_space_cannot(comm, status, &a));
     a.count = s->sizes.known;
-    if (again && a.count > 0 && comm->last->selection.eager && plait_fits_too(comm->last, &a) && a.queue == NULL &&
+    if (again && a.count > 0 && comm->last->selection.eager && plait_fits_too(comm->last, &a) && a.space->host &&
         !plait_must_queue(comm, call))
         return plait_run(comm, comm->last, a.in, a.out, &s->sizes, call);
     return run(comm, &a, call);

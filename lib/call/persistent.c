@@ -2,7 +2,7 @@
 /* Persistent requests: the same operation again and again. */
 #include "base/status.h"
 #include "call.h"
-#include "device_call.h"
+#include "spaces.h"
 #include "engine/bind.h"
 #include "engine/operate.h"
 #include "request/device_request.h"
@@ -27,7 +27,7 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
         return plait_fail(PLAIT_ERR_ARG, "%s: the request is %s", name,
                           r->grouped ? "started in this group already" : "pending; wait for it first");
     const enum plait_status status = plait_enter(r->comm, name, PLAIT_SUM, NULL);
-    return status == PLAIT_OK && r->queue != NULL ? plait_device_check_capture(r->comm, name, r->queue) : status;
+    return status == PLAIT_OK && r->queue != NULL ? plait_gpu_check_capture(r->comm, name, r->queue) : status;
 }
 
 /* waits: the call, or the open group, waits for its end. */

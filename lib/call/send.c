@@ -3,11 +3,11 @@
 #include "base/status.h"
 #include "call.h"
 #include "device/device_comm.h"
-#include "device_call.h"
 #include "failure/failure.h"
 #include "memory/devices.h"
 #include "p2p/exchange.h"
 #include "p2p/message.h"
+#include "spaces.h"
 
 #include <string.h>
 
@@ -40,12 +40,11 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
 static enum plait_status find_queue(struct plait_comm *comm, const void *data, size_t bytes, bool send,
                                     const struct plait_call *call, struct plait_queue **queue)
 {
-    struct plait_queue *found = NULL;
+    struct plait_args a = { .in = send ? data : NULL, .out = send ? NULL : (void *)(uintptr_t)data };
     const enum plait_status status =
-        plait_device_find(comm, send ? "send" : "recv", send ? data : NULL, send ? bytes : 0, send ? NULL : data,
-                          send ? 0 : bytes, 1, call, &found);
+        plait_space_find(comm, send ? "send" : "recv", send ? bytes : 0, send ? 0 : bytes, 1, call, &a);
 
-    *queue = bytes > 0 ? found : NULL;
+    *queue = bytes > 0 ? a.queue : NULL;
     return status;
 }
 
@@ -101,7 +100,7 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     if (status != PLAIT_OK)
         return plait_refuse(status);
     struct plait_queue *queue = NULL;
-    if (plait_device_used() != NULL)
+    if (plait_has_spaces())
         status = find_queue(comm, data, bytes, kind == PLAIT_REQUEST_SEND, call, &queue);
     if (status != PLAIT_OK)
         return cannot(comm, status, name);

@@ -274,8 +274,10 @@ struct plait_comm {
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */
 
-    void *scaled; /* [scaled_bytes] library memory for inputs of pre-multiplied sums */
-    size_t scaled_bytes;
+    struct plait_scaled { /* library memory for inputs that are multiplied or divided before a sum */
+        void *memory;
+        size_t bytes;
+    } scaled;
     size_t most_eager[PLAIT_NCOLL]; /* bytes + 1: see plait_most_eager_block(); 0: not known yet */
     struct plait_slots *slots; /* of the last operation with variable block sizes (collv.c); NULL before the first */
 

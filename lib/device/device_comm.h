@@ -73,11 +73,6 @@ static inline _Atomic uint64_t *plait_device_given(const struct plait_device_sho
 /* NULL before the rank has used its device and after it has left. The memory lives as long as the control block. */
 const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *comm, uint32_t rank);
 
-struct plait_device_scaled { /* as comm->scaled */
-    void *memory;
-    size_t bytes;
-};
-
 /* Operations on several queues in one order: each queue was made to wait for the one before. */
 struct plait_trail {
     struct plait_queue *last; /* a queue with operations that the mark may not cover yet (`ahead`); */
@@ -95,7 +90,7 @@ struct plait_device_comm {
     uint64_t *taken; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
     uint64_t nlent;
     struct plait_slice *slices[2];              /* [1]: for operations in graphs */
-    struct plait_device_scaled scaled[2];       /* [1]: likewise */
+    struct plait_scaled scaled[2];              /* [1]: likewise */
     struct plait_queue *rescue;                 /* gives flags when the comm has failed */
     struct plait_queue *queue;                  /* gets the next operations, see plait_device_aim(); */
     uint64_t capture;                           /* the graph that they go into; 0: none */

@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void wish_of(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool sized, bool device,
-                    const struct plait_call *call, char spec[PLAIT_MAX_SPEC], struct plait_wish *out)
+static void wish_of(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool sized,
+                    const struct plait_space *space, const struct plait_call *call, char spec[PLAIT_MAX_SPEC],
+                    struct plait_wish *out)
 {
     plait_spec_for(comm->config.algo, coll, spec);
     *out = (struct plait_wish){
@@ -29,8 +30,8 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, enum pl
         .average = op == PLAIT_AVG,
         .user = call->user != NULL,
         .ordered = call->user != NULL && !call->user->commutative,
-        .oversubscribed = comm->oversubscribed && !device,
-        .device = device,
+        .oversubscribed = comm->oversubscribed && space->host,
+        .device = !space->host,
         .sized = sized,
         .cma = comm->cma,
         .far = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank),
@@ -46,7 +47,7 @@ static size_t find_most_eager(const struct plait_comm *comm, enum plait_coll col
     char spec[PLAIT_MAX_SPEC];
     struct plait_wish wish;
 
-    wish_of(comm, coll, PLAIT_SUM, true, false, &plait_no_wishes, spec, &wish);
+    wish_of(comm, coll, PLAIT_SUM, true, &plait_host_space, &plait_no_wishes, spec, &wish);
     while (may_not - may > 1) {
         const size_t bytes = (may + may_not) / 2;
         *(plait_fits_eager(coll, comm->nrank, bytes, &wish) ? &may : &may_not) = bytes;
@@ -117,7 +118,7 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
                                 o->selection.plan_hash,
                                 o->prog != NULL ? o->prog->hash : 0,
                                 o->what.ordered,
-                                o->device,
+                                o->space->id,
                                 o->call.mark,
                                 bits_of(o->factor) };
 
@@ -138,7 +139,7 @@ static void describe(const struct plait_comm *comm, const struct plait_op_plan *
         .inplace = plait_common_shape(o->selection.alg, &shape).inplace,
         .root = (uint16_t)o->root,
         .sized = o->sized,
-        .device = o->device,
+        .device = (uint8_t)o->space->id,
         .mark = o->call.mark,
         .ordered = o->call.user != NULL && !o->call.user->commutative,
     };
@@ -195,7 +196,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     char spec[PLAIT_MAX_SPEC];
     enum plait_status status;
 
-    wish_of(comm, o->coll, o->op, o->sized, o->device, &o->call, spec, &wish);
+    wish_of(comm, o->coll, o->op, o->sized, o->space, &o->call, spec, &wish);
     status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
     if (status == PLAIT_OK && !o->selection.eager)
         status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG && !o->selection.divides, &o->prog);
@@ -204,7 +205,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     if (o->sized && o->prog != NULL && !o->prog->single)
         return plait_cannot_differ(o->selection.spec);
     o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
-    if (o->prog != NULL && ((o->device && comm->remote == NULL) || !o->prog->sliceable)) {
+    if (o->prog != NULL && ((!o->space->host && comm->remote == NULL) || !o->prog->sliceable)) {
         o->selection.slice = o->sized ? SIZE_MAX : o->count;
         o->selection.nslice = 1;
     }
@@ -233,8 +234,8 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
 {
     const struct plait_call *call = options != NULL ? options : &plait_no_wishes;
     const uint64_t key = a->count << 16 ^ (uint64_t)a->root << 12 ^ (uint64_t)a->coll << 8 ^ (uint64_t)a->type << 4 ^
-                         (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15 ^
-                         (uint64_t)(a->queue != NULL) << 14 ^ (uint64_t)call->mark << 24;
+                         (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15 ^ (uint64_t)a->space->id << 14 ^
+                         (uint64_t)call->mark << 24;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
     enum plait_status status;
 
@@ -248,7 +249,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
                                    .root = a->root,
                                    .inplace = a->inplace,
                                    .sized = a->sized,
-                                   .device = a->queue != NULL,
+                                   .space = a->space,
                                    .key = plait_key(a),
                                    .count = a->count,
                                    .plain = options == NULL,
@@ -307,7 +308,7 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
     if (status != PLAIT_OK)
         return status;
     shape = shape_of(comm, coll, 0, plait_works_inplace(coll, inplace != 0, call));
-    wish_of(comm, coll, op, false, false, call != NULL ? call : &plait_no_wishes, spec, &wish);
+    wish_of(comm, coll, op, false, &plait_host_space, call != NULL ? call : &plait_no_wishes, spec, &wish);
     status = plait_select(&shape, count, type, &wish, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, plait_dtype_size(type), out);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "combine.h"
 
-#include "device_steps.h"
 #include "step.h"
 
 static inline const struct plait_how *how_of(const struct plait_run *run, const struct plait_instr *in)
@@ -9,15 +8,22 @@ static inline const struct plait_how *how_of(const struct plait_run *run, const 
     return in->final ? &run->o->last : &run->o->inner;
 }
 
-static void reduce_mixed(const struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
-                         const void *const *from, size_t n)
+static void reduce(const struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
+                   const void *const *from, size_t n)
 {
-    uint64_t wide = 0;
+    const struct plait_how *how = how_of(run, in);
+    struct plait_combine c = { .type = run->o->type,
+                               .op = run->o->op,
+                               .dst = plait_step_address(run, f, in->dst, in->wide),
+                               .src = from,
+                               .nsrc = in->nsource,
+                               .divisor = how->divisor,
+                               .wide_dst = in->wide,
+                               .count = n };
 
-    for (uint32_t k = 0; k < in->nsource; k++)
-        wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
-    plait_reduce_mixed(run->comm->kernels, run->o->type, run->o->op, plait_step_address(run, f, in->dst, in->wide),
-                       in->wide, from, wide, in->nsource, n, how_of(run, in));
+    for (uint32_t k = 0; in->mixed && k < in->nsource; k++)
+        c.wide |= (uint64_t)run->prog->sources[in->source + k].wide << k;
+    run->space->combine(run, &c, how);
 }
 
 /* Will a SEND copy this result into a staging buffer? */
@@ -123,14 +129,10 @@ void plait_combine(struct plait_run *run, struct plait_slice *f, uint32_t i)
             s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : plait_step_address(run, f, s[k].span, s[k].wide);
     const bool staged =
         run->way != 0 && !in->mixed && is_staged(run, in, plait_step_address(run, f, in->dst, false), n * run->o->size);
-    if (n > 0 && run->queue != NULL)
-        plait_device_combine(run, in, plait_step_address(run, f, in->dst, in->wide), from, n);
-    else if (n > 0 && in->mixed)
-        reduce_mixed(run, f, in, from, n);
-    else if (n > 0 && goes_past_caches(run, in, staged))
+    if (n > 0 && !in->mixed && goes_past_caches(run, in, staged))
         reduce_past_caches(run, f, in, from, n, staged);
     else if (n > 0)
-        run->o->reduce(plait_step_address(run, f, in->dst, false), from, in->nsource, n, how_of(run, in));
+        reduce(run, f, in, from, n);
     plait_step_busy(run, start);
     plait_copy_timed(run->comm, which, m, alone);
     run->comm->stats.bytes_reduced += plait_step_bytes(run, f, in);

@@ -3,8 +3,6 @@
 
 #include "base/status.h"
 #include "combine.h"
-#include "device/device_comm.h"
-#include "device_steps.h"
 #include "eager/eager.h"
 #include "failure/failure.h"
 #include "progress/wait.h"
@@ -45,12 +43,10 @@ static const char *stage(struct plait_run *run, struct plait_slice *f, const str
         const double start = plait_step_clock(run);
         const struct plait_copied m = plait_step_passed(run, in, bytes);
         const double alone = plait_copy_clock(run->comm, which, m);
-        if (run->queue != NULL)
-            plait_device_copy(run, copy, data, bytes);
-        else if (past)
+        if (past)
             run->comm->kernels->stream(copy, data, bytes);
         else
-            plait_copy(run->comm->kernels, copy, data, bytes);
+            run->space->copy(run, copy, data, bytes);
         plait_step_busy(run, start);
         plait_copy_timed(run->comm, which, m, alone);
         *staged = past ? PLAIT_STAGED_PAST : PLAIT_STAGED_THROUGH;
@@ -75,7 +71,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     if (!link->transport->ready(link, number))
         return false;
     link->past_out = false;
-    if (bytes <= PLAIT_MAILBOX_DATA && run->queue == NULL) {
+    if (bytes <= PLAIT_MAILBOX_DATA && run->space->host) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, note, data, bytes, true);
     } else if ((way = plait_store_mode_of_message(run, link, in, data, bytes)) == PLAIT_COPY_SINGLE) {
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
@@ -87,7 +83,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
         run->at_once = PLAIT_NSLICE;
         data = stage(run, f, in, data, bytes, way);
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
-        free_at_once = run->queue == NULL; /* on a device the queue waits for the readers, not the host */
+        free_at_once = !run->space->queued; /* the queue waits for the readers, not this thread */
         if (free_at_once)
             plait_read_later(&f->late[in->peer], number);
     }
@@ -106,12 +102,10 @@ static void copy(struct plait_run *run, void *to, const void *from, size_t bytes
 
     if (bytes == 0 || to == from) /* TMP may be NULL if bytes is 0, which memcpy forbids */
         return;
-    if (run->queue != NULL)
-        plait_device_copy(run, to, from, bytes);
-    else if (run->way & PLAIT_RESULT_PAST)
+    if (run->way & PLAIT_RESULT_PAST)
         run->comm->kernels->stream(to, from, bytes);
     else
-        plait_copy(run->comm->kernels, to, from, bytes);
+        run->space->copy(run, to, from, bytes);
     plait_step_busy(run, start);
     run->comm->stats.bytes_copied += bytes;
 }
@@ -255,7 +249,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 
     if (run->slots && run->fits && most > 0)
         n = plait_eager_awaited(run, ranks, 1);
-    if (run->queue != NULL && run->comm->device->nstaging > 0 && most > 0) /* its own queue, before any peer */
+    if (most > 0 && run->space->is_behind(run)) /* this rank's own work, before any peer */
         ranks[n++] = run->comm->rank;
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         const struct plait_slice *f = &run->slices[d];
@@ -331,19 +325,9 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->at_once = PLAIT_NSLICE;
     run->stages = false;
     run->fits = false;
-    run->lands = job->queue == NULL && run->comm->cma && run->comm->nprocess > 0 && run->o->geometry.combines &&
+    run->lands = run->space->host && run->comm->cma && run->comm->nprocess > 0 && run->o->geometry.combines &&
                  run->o->selection.once;
-    run->queue = job->queue;
-    run->channel = job->queue != NULL ? PLAIT_CHANNEL_DEVICE : PLAIT_CHANNEL_COLLECTIVES;
-    run->slices = comm->slices;
-    if (job->queue != NULL) {
-        enum plait_status status = plait_device_captures(comm, job->queue, &run->capture);
-        if (status == PLAIT_OK && run->capture != 0 && comm->remote != NULL)
-            status = plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
-        if (status != PLAIT_OK)
-            return fail_all(comm, status);
-        run->slices = comm->device->slices[run->capture != 0];
-    }
+    run->channel = run->space->channel;
     plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.steps = steps_done;
     plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
@@ -367,7 +351,7 @@ static bool turn_flights(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
     const uint64_t depth = run->nslice < PLAIT_NSLICE ? run->nslice : PLAIT_NSLICE;
-    const uint64_t first = run->queue == NULL ? comm->next_slice_in_flight : 0;
+    const uint64_t first = run->space->host ? comm->next_slice_in_flight : 0;
     bool moved = false;
 
     for (uint64_t d = 0; d < depth; d++) {
@@ -399,7 +383,7 @@ static void pass_numbers(struct plait_run *run)
             link->next_in += (uint32_t)run->nslice * run->prog->nrecv[r];
         }
     }
-    if (run->queue == NULL)
+    if (run->space->host)
         run->comm->next_slice_in_flight = (run->comm->next_slice_in_flight + run->nslice) % PLAIT_NSLICE;
 }
 
@@ -419,11 +403,11 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
         if (status != PLAIT_OK || !run->fits)
             return status;
     }
-    if (run->queue != NULL)
-        plait_device_aim(comm, run->queue, run->capture);
+    run->space->order(run);
     *moved = turn_flights(run);
-    if (run->queue != NULL && !plait_device_works(comm))
-        return plait_device_status(comm);
+    const enum plait_status status = run->space->poll(comm);
+    if (status != PLAIT_OK)
+        return status;
     if (run->wrong > 0) /* only now: peers that see this rank fail assume that it reads no more */
         return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong - 1,
                                 "rank %u sends %zu bytes where rank %u expects %zu", run->wrong - 1, run->wrong_bytes,

@@ -4,8 +4,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "comm/port.h"
-#include "device/device_comm.h"
-#include "device_steps.h"
 #include "eager/eager.h"
 #include "engine.h"
 #include "failure/failure.h"
@@ -53,31 +51,37 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
                                                                const void **in)
 {
     const struct plait_op_plan *o = job->o;
+    const struct plait_run *run = comm->run;
+    struct plait_scaled *s = run->scaled;
     const size_t n = o->sized ? job->sizes.in_end : o->in_bytes / o->size;
     void *to = job->out;
 
     if (n == 0)
         return PLAIT_OK;
-    if (job->queue != NULL) {
-        const enum plait_status status = plait_device_scale(comm, job, n, in);
-        return status == PLAIT_OK ? status : plait_cannot_run(comm, status, o);
-    }
     if (!plait_scales_inplace(o->coll)) {
-        if (comm->scaled_bytes < n * o->size) {
+        if (s->bytes < n * o->size) {
             comm->stats.allocations++;
-            const enum plait_status status = plait_arena_alloc(n * o->size, &to);
+            const enum plait_status status = run->space->allocate(comm, n * o->size, &to);
             if (status != PLAIT_OK)
                 return plait_cannot_run(comm, status, o);
-            plait_arena_free(comm->scaled);
-            comm->scaled = to;
-            comm->scaled_bytes = n * o->size;
+            run->space->free(comm, s->memory);
+            *s = (struct plait_scaled){ to, n * o->size };
         }
-        to = comm->scaled;
+        to = s->memory;
     }
+    run->space->order(comm->run);
     if (o->selection.divides)
-        o->reduce(to, &job->in, 1, n, &(struct plait_how){ .divisor = comm->nrank });
+        run->space->combine(run,
+                            &(struct plait_combine){ .type = o->type,
+                                                     .op = o->op,
+                                                     .dst = to,
+                                                     .src = &job->in,
+                                                     .nsrc = 1,
+                                                     .divisor = comm->nrank,
+                                                     .count = n },
+                            &(struct plait_how){ .divisor = comm->nrank });
     else
-        comm->kernels->scale[o->type](to, job->in, n, job->scale);
+        run->space->scale(run, to, job->in, n, job->scale, job->late);
     *in = to;
     return PLAIT_OK;
 }
@@ -171,13 +175,20 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     const void *in = job->in;
 
     comm->limit = job->deadline;
+    comm->run->o = o;
+    comm->run->space = o->space;
+    comm->run->queue = job->queue;
+    enum plait_status status = o->space->begin(comm->run);
+    if (status != PLAIT_OK) {
+        comm->sequence++; /* blame this operation, not the last one */
+        return plait_comm_fail(comm, status, "%s", plait_last_error());
+    }
     if (__builtin_expect(scales(job), 0)) {
-        const enum plait_status status = scale_input(comm, job, &in);
+        status = scale_input(comm, job, &in);
         if (status != PLAIT_OK)
             return status;
     }
     comm->run->work = job->work;
-    comm->run->queue = NULL;
     comm->run->slots = comm->run->rest = false;
     if (o->selection.eager) {
         if (job->work.prologue != NULL)
@@ -229,16 +240,11 @@ enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *end
                                : s->split > 0 ? turn_split(comm, moved, ended)
                                               : plait_engine_turn(comm, moved, ended);
 
-    if (status == PLAIT_OK && *ended && comm->run->queue != NULL) {
-        plait_device_rest(comm); /* that was the last use of the caller's queue */
-        status = plait_device_status(comm);
+    if (status == PLAIT_OK && *ended) {
+        comm->run->space->end(comm); /* that was the last use of the caller's queue */
+        status = comm->run->space->poll(comm);
     }
     return status == PLAIT_OK && *ended ? end(comm, comm->run->o) : status;
-}
-
-void plait_run_stop(struct plait_comm *comm)
-{
-    plait_device_rest(comm);
 }
 
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job)
@@ -256,7 +262,7 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
             plait_network_turn(comm);
     }
     if (status != PLAIT_OK)
-        plait_run_stop(comm);
+        comm->run->space->end(comm);
     plait_fpenv_leave(environment);
     return status;
 }

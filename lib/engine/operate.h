@@ -14,9 +14,6 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job);
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
-/* The operation failed: it enqueues nothing more on a device's queue. */
-void plait_run_stop(struct plait_comm *comm);
-
 /* Begin an eager operation, which cannot fail. in: the input after scaling. */
 void plait_run_begin_eager(struct plait_comm *comm, const struct plait_job *job, const void *in);
 

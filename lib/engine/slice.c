@@ -2,11 +2,9 @@
 #include "slice.h"
 
 #include "base/status.h"
-#include "device/device_comm.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* Bytes from slot to slot. Equal blocks have no padding, so adjacent slots are one piece, as in IN and OUT. */
 static size_t stride_of(const struct plait_op_plan *o, size_t n, size_t each)
@@ -178,24 +176,17 @@ static enum plait_status grow_memory(struct plait_comm *comm, struct plait_slice
 
     if (bytes <= f->bytes)
         return PLAIT_OK;
-    if (bytes < comm->slice_bytes && comm->run->queue == NULL)
+    if (bytes < comm->slice_bytes && comm->run->space->host)
         bytes = comm->slice_bytes;
     if (!plait_slice_idle(comm, f)) {
         *fits = false;
         return PLAIT_OK;
     }
     comm->stats.allocations++;
-    status = comm->run->queue != NULL ? plait_device_room(comm, bytes, &memory) : plait_arena_alloc(bytes, &memory);
+    status = comm->run->space->allocate(comm, bytes, &memory);
     if (status != PLAIT_OK)
         return status;
-#ifdef MADV_POPULATE_WRITE
-    if (comm->run->queue == NULL) /* prefault now; with older kernels the first operations fault page by page */
-        madvise(memory, bytes, MADV_POPULATE_WRITE);
-#endif
-    if (comm->run->queue != NULL)
-        plait_device_retire(comm, f->memory);
-    else
-        plait_arena_free(f->memory);
+    comm->run->space->free(comm, f->memory);
     f->memory = memory;
     f->bytes = bytes;
     f->used = 0;
@@ -206,8 +197,8 @@ enum plait_status plait_slices_fit(const struct plait_run *run, bool *fits)
 {
     enum plait_status status = PLAIT_OK;
 
-    /* An operation on a device is one slice, except across hosts. */
-    const uint32_t n = run->queue != NULL && run->nslice < PLAIT_NSLICE ? (uint32_t)run->nslice : PLAIT_NSLICE;
+    /* An operation on a GPU is one slice, except across hosts. */
+    const uint32_t n = !run->space->host && run->nslice < PLAIT_NSLICE ? (uint32_t)run->nslice : PLAIT_NSLICE;
 
     *fits = true;
     for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {

@@ -25,7 +25,7 @@ void plait_store_mode_choose(struct plait_run *run)
     run->busy = run->began = 0;
     run->way = 0;
     run->timed = false;
-    if (is_worth_a_trial(run->o, bytes) && comm->nrank > 1 && run->queue == NULL && comm->remote == NULL &&
+    if (is_worth_a_trial(run->o, bytes) && comm->nrank > 1 && run->space->host && comm->remote == NULL &&
         plait_store_mode_is_tried(run->o))
         run->way = plait_autotune_start(trials_of(run), bytes, &run->timed);
     if (run->work.scratch) /* only the epilogue reads it, from the cache */
@@ -74,7 +74,7 @@ unsigned plait_ways_of_message(const struct plait_run *run, const struct plait_i
 {
     const unsigned plain = 1U << PLAIT_COPY_STAGED, past = 1U << PLAIT_COPY_STREAMED, lent = 1U << PLAIT_COPY_SINGLE;
 
-    if (run->queue != NULL || bytes < PLAIT_LEAST_ONCE ||
+    if (!run->space->host || bytes < PLAIT_LEAST_ONCE ||
         (run->o->geometry.combines && plait_store_mode_is_tried(run->o)))
         return 0;
     return plain | past | (is_lendable(run, in, bytes) ? lent : 0);

@@ -147,6 +147,7 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
         comm->run == NULL || (o->node != NULL && comm->node == NULL))
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
     comm->run->comm = comm;
+    comm->run->space = &plait_host_space;
     plait_requests_prepare(comm);
     if (o->node != NULL)
         memcpy(comm->node, o->node, comm->nrank * sizeof *comm->node);
@@ -186,7 +187,7 @@ void plait_comm_free_private(struct plait_comm *comm)
     free(comm->op_plans);
     free(comm->slots);
     free(comm->run);
-    plait_arena_free(comm->scaled);
+    plait_arena_free(comm->scaled.memory);
     free(comm->algorithms);
     free(comm->node);
     plait_nodes_finish(&comm->nodes);

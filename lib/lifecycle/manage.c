@@ -75,9 +75,8 @@ enum plait_status plait_comm_suspend(struct plait_comm *comm)
     if (status == PLAIT_OK) {
         plait_slices_empty(comm);
         plait_messages_empty(comm);
-        plait_arena_free(comm->scaled);
-        comm->scaled = NULL;
-        comm->scaled_bytes = 0;
+        plait_arena_free(comm->scaled.memory);
+        comm->scaled = (struct plait_scaled){ 0 };
         comm->suspended = true;
         comm->open = 0;
     }
@@ -150,7 +149,7 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
         return;
     const bool locked = plait_comm_look(comm);
     out->control = plait_control_bytes(comm->nrank);
-    out->staging = plait_slices_bytes(comm->slices) + plait_messages_bytes(comm) + comm->scaled_bytes;
+    out->staging = plait_slices_bytes(comm->slices) + plait_messages_bytes(comm) + comm->scaled.bytes;
     out->device = plait_device_bytes(comm);
     plait_comm_looked(comm, locked);
 }

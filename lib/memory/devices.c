@@ -15,6 +15,7 @@
 #define DRIVER "libcuda.so.1"
 
 _Atomic(const struct plait_device_plugin *) plait_device;
+atomic_bool plait_other_spaces;
 
 struct given { /* an allocation of plait_mem_alloc_as() or plait_mem_alloc_on() */
     struct given *next;
@@ -54,6 +55,7 @@ static enum plait_status load(const struct plait_config *config)
     if (why != NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED, "no GPU can be used: %s", why);
     atomic_store_explicit(&plait_device, plugin, memory_order_release);
+    atomic_store_explicit(&plait_other_spaces, true, memory_order_release);
     return PLAIT_OK;
 }
 

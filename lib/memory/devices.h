@@ -13,6 +13,9 @@
 /* NULL: the process has used no device, so all memory is the host's. */
 extern _Atomic(const struct plait_device_plugin *) plait_device;
 
+/* May buffers lie elsewhere than in the host's memory: the process uses a device, or a test added a space? */
+extern atomic_bool plait_other_spaces;
+
 static inline const struct plait_device_plugin *plait_device_used(void)
 {
     return atomic_load_explicit(&plait_device, memory_order_acquire);

@@ -6,7 +6,7 @@
 #include <plait/plan.h>
 
 #include "base/bytes.h"
-#include "reduce/reduce.h"
+#include "space.h"
 
 struct plait_args {
     enum plait_coll coll;
@@ -17,26 +17,28 @@ struct plait_args {
     size_t count;
     const void *in;
     void *out;
-    bool alias;                /* IN and OUT overlap as in place */
-    struct plait_queue *queue; /* device queue that runs the call in stream order; NULL: the host runs it */
+    bool alias; /* IN and OUT overlap as in place */
     bool sized; /* variable block sizes (plait_sizes); count: the largest block if selection depends on it, else 0 */
+    const struct plait_space *space; /* of the buffers */
+    struct plait_queue *queue;       /* of a queued space, on which the work is put; else NULL */
 };
 
 /* Identifies an operation, apart from counts, buffers and options. The values are unchecked, so all bits count. */
 struct plait_key {
     uint64_t whose, what;
+    const struct plait_space *space;
 };
 
 static inline struct plait_key plait_key(const struct plait_args *a)
 {
     return (struct plait_key){ (uint64_t)a->root << 32 | (uint32_t)a->type,
-                               (uint64_t)(uint32_t)a->op << 32 | (uint32_t)a->coll << 2 | (uint32_t)a->sized << 1 |
-                                   (a->queue != NULL) };
+                               (uint64_t)(uint32_t)a->op << 32 | (uint32_t)a->coll << 1 | (uint32_t)a->sized,
+                               a->space };
 }
 
 static inline bool plait_same_key(struct plait_key a, struct plait_key b)
 {
-    return ((a.whose ^ b.whose) | (a.what ^ b.what)) == 0;
+    return ((a.whose ^ b.whose) | (a.what ^ b.what)) == 0 && a.space == b.space;
 }
 
 extern const struct plait_call plait_no_wishes; /* PLAIT_CALL_DEFAULT */

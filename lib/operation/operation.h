@@ -90,9 +90,9 @@ struct plait_op_plan {
     struct plait_prog *prog; /* NULL when eager */
     struct plait_claim claim;
     struct plait_tally *tally;
-    uint64_t runs;          /* runs not yet added to the tally */
-    struct plait_what what; /* record for the ring of recent operations */
-    bool device;            /* the buffers are in device memory */
+    uint64_t runs;                   /* runs not yet added to the tally */
+    struct plait_what what;          /* record for the ring of recent operations */
+    const struct plait_space *space; /* of the buffers */
 
     uint32_t users; /* requests that use this plan; it is freed only at 0 */
     bool forgotten; /* evicted from the cache: the last user frees it */

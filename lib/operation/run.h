@@ -44,11 +44,11 @@ struct plait_job { /* a bound operation and the data of one call */
     const void *in;
     void *out;
     const void *scale;        /* PLAIT_PREMULSUM: the scalar, read when the job begins; else NULL */
-    bool late;                /* device job: the device reads the scalar in stream order */
+    bool late;                /* the scalar is read in the queue's order */
     double deadline;          /* seconds; 0: the comm's deadline */
     struct plait_sizes sizes; /* if o->sized */
     struct plait_slice_work work;
-    struct plait_queue *queue; /* of the device that holds the buffers; NULL: host memory */
+    struct plait_queue *queue; /* of a queued space, on which the work is put; else NULL */
 };
 
 /*
@@ -95,11 +95,13 @@ struct plait_run {
 
     /* For the engine. */
     const struct plait_prog *prog;
-    enum plait_channel channel; /* of the messages */
-    struct plait_slice *slices; /* [PLAIT_NSLICE] slices in flight; the comm's, or those on a device */
-    struct plait_queue *queue;  /* of a device (device_run.h); NULL: the host runs the operation */
-    uint64_t capture;           /* id of the graph capture that records work on the queue; 0: none */
-    uint32_t fingerprint;       /* of the messages */
+    enum plait_channel channel;      /* of the messages */
+    const struct plait_space *space; /* of the buffers; the next four are its working state */
+    struct plait_slice *slices;      /* [PLAIT_NSLICE] slices in flight */
+    struct plait_scaled *scaled;     /* for inputs that are scaled elsewhere than in OUT */
+    struct plait_queue *queue;       /* on which the work is put; NULL: it is done at once */
+    uint64_t capture;                /* id of the graph capture that records work on the queue; 0: none */
+    uint32_t fingerprint;            /* of the messages */
     uint64_t nslice, next_slice, done_slices;
     uint64_t at_once; /* most slices in flight */
     bool stages;      /* some message of this run was staged */

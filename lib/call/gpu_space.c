@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "device_call.h"
-
+/* The memory space of GPUs: what an operation starts is put on the call's queue, which orders it after earlier work. */
 #include "base/status.h"
 #include "device/device_comm.h"
-#include "engine/operate.h"
-#include "memory/devices.h"
-#include "request/request.h"
 #include "request/stream.h"
+#include "spaces.h"
 
 #include <stdio.h>
 
-/* ---- Recognition ---------------------------------------------------------------------------------- */
+/* ---- Finding it ----------------------------------------------------------------------------------- */
 
 static enum plait_status find_place(const char *name, const char *which, const void *memory, size_t bytes,
                                     struct plait_spot *out)
@@ -23,7 +20,7 @@ static enum plait_status find_place(const char *name, const char *which, const v
     return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s: %s is %p: %s", name, which, memory, why);
 }
 
-enum plait_status plait_device_check_capture(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
+enum plait_status plait_gpu_check_capture(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
 {
     uint64_t capture = 0;
 
@@ -84,15 +81,17 @@ static enum plait_status own_queue(struct plait_comm *comm, int device, struct p
     return why == NULL ? PLAIT_OK : plait_device_fail("a comm cannot use its GPU", why);
 }
 
-enum plait_status plait_device_find(struct plait_comm *comm, const char *name, const void *in, size_t in_bytes,
-                                    const void *out, size_t out_bytes, size_t size, const struct plait_call *call,
-                                    struct plait_queue **queue)
+static enum plait_status find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
+                              const struct plait_call *call, struct plait_args *args)
 {
+    const void *in = args->in, *out = args->out;
     struct plait_queue *q = call != NULL && call->stream != NULL ? plait_stream_queue(call->stream) : NULL;
     struct plait_spot a, b;
-    enum plait_status status = find_place(name, "in", in, in_bytes, &a);
+    enum plait_status status;
 
-    *queue = NULL;
+    if (plait_device_used() == NULL)
+        return PLAIT_OK;
+    status = find_place(name, "in", in, in_bytes, &a);
     if (status == PLAIT_OK)
         status = find_place(name, "out", out, out_bytes, &b);
     if (status != PLAIT_OK)
@@ -122,7 +121,7 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
     if (status == PLAIT_OK && has_out)
         status = plait_device_aligned(name, ": out", out, size);
     if (status == PLAIT_OK && q != NULL)
-        status = plait_device_check_capture(comm, name, q);
+        status = plait_gpu_check_capture(comm, name, q);
     if (status == PLAIT_OK && q == NULL)
         status = own_queue(comm, device, &q);
     if (status == PLAIT_OK)
@@ -131,36 +130,75 @@ enum plait_status plait_device_find(struct plait_comm *comm, const char *name, c
         status = plait_device_open(comm, device);
     if (status != PLAIT_OK)
         return status;
-    *queue = q;
+    args->space = &plait_gpu_space;
+    args->queue = q;
+    return PLAIT_OK;
+}
+
+/* ---- Working in it --------------------------------------------------------------------------------- */
+
+static enum plait_status begin(struct plait_run *run)
+{
+    struct plait_comm *comm = run->comm;
+    enum plait_status status = plait_device_captures(comm, run->queue, &run->capture);
+
+    if (status == PLAIT_OK && run->capture != 0 && comm->remote != NULL)
+        status = plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
+    run->slices = comm->device->slices[run->capture != 0];
+    run->scaled = &comm->device->scaled[run->capture != 0];
     return status;
 }
 
-enum plait_status plait_device_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
+static void order(struct plait_run *run)
 {
-    pthread_mutex_lock(&comm->lock); /* its other operations may be in progress */
-    status = plait_cannot_begin(comm, status, a);
-    pthread_mutex_unlock(&comm->lock);
-    return status;
+    plait_device_aim(run->comm, run->queue, run->capture);
 }
 
-/* ---- Calls ---------------------------------------------------------------------------------------- */
-
-bool plait_device_must_queue(const struct plait_comm *comm, const struct plait_call *call)
+static bool is_behind(const struct plait_run *run)
 {
-    return call == NULL || call->stream == NULL || call->request != NULL || plait_must_queue(comm, NULL);
+    return run->comm->device->nstaging > 0;
 }
 
-enum plait_status plait_device_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
-                                   const struct plait_call *call)
+static void copy(const struct plait_run *run, void *to, const void *from, size_t bytes)
 {
-    struct plait_job job = { .o = comm->last, .in = a->in, .out = a->out, .queue = a->queue };
+    struct plait_queue *queue = plait_device_here(run->comm);
 
-    if (sizes != NULL)
-        job.sizes = *sizes;
-    if (call != NULL) {
-        job.scale = call->scale;
-        job.late = call->scale_when == PLAIT_SCALE_LATE;
-        job.deadline = call->deadline;
-    }
-    return plait_run_job(comm, &job);
+    if (queue != NULL)
+        plait_device_note(run->comm, run->comm->device->plugin->copy(queue, to, from, bytes));
 }
+
+static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)
+{
+    struct plait_queue *queue = plait_device_here(run->comm);
+
+    (void)how;
+    if (queue != NULL)
+        plait_device_note(run->comm, run->comm->device->plugin->combine(queue, c));
+}
+
+static void scale(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late)
+{
+    struct plait_queue *queue = plait_device_here(run->comm);
+
+    if (queue != NULL)
+        plait_device_note(run->comm,
+                          run->comm->device->plugin->scale(queue, run->o->type, to, from, count, scalar, late));
+}
+
+const struct plait_space plait_gpu_space = {
+    .name = "gpu",
+    .id = 1,
+    .queued = true,
+    .channel = PLAIT_CHANNEL_DEVICE,
+    .find = find,
+    .allocate = plait_device_room,
+    .free = plait_device_retire,
+    .begin = begin,
+    .order = order,
+    .end = plait_device_rest,
+    .poll = plait_device_status,
+    .is_behind = is_behind,
+    .copy = copy,
+    .combine = combine,
+    .scale = scale,
+};

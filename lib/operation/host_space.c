@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The memory space of the host: all work is done when its function returns. */
+#include "memory/arena.h"
+#include "run.h"
+
+#include <sys/mman.h>
+
+static enum plait_status allocate(struct plait_comm *comm, size_t bytes, void **out)
+{
+    const enum plait_status status = plait_arena_alloc(bytes, out);
+
+    (void)comm;
+#ifdef MADV_POPULATE_WRITE
+    if (status == PLAIT_OK) /* prefault now; with older kernels the first operations fault page by page */
+        madvise(*out, bytes, MADV_POPULATE_WRITE);
+#endif
+    return status;
+}
+
+static void free_memory(struct plait_comm *comm, void *memory)
+{
+    (void)comm;
+    plait_arena_free(memory);
+}
+
+static enum plait_status begin(struct plait_run *run)
+{
+    run->slices = run->comm->slices;
+    run->scaled = &run->comm->scaled;
+    return PLAIT_OK;
+}
+
+static void order(struct plait_run *run)
+{
+    (void)run;
+}
+
+static void end(struct plait_comm *comm)
+{
+    (void)comm;
+}
+
+static enum plait_status poll_work(struct plait_comm *comm)
+{
+    (void)comm;
+    return PLAIT_OK;
+}
+
+static bool is_behind(const struct plait_run *run)
+{
+    (void)run;
+    return false;
+}
+
+static void copy(const struct plait_run *run, void *to, const void *from, size_t bytes)
+{
+    plait_copy(run->comm->kernels, to, from, bytes);
+}
+
+static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)
+{
+    if (c->wide != 0 || c->wide_dst)
+        plait_reduce_mixed(run->comm->kernels, c->type, c->op, c->dst, c->wide_dst, c->src, c->wide, c->nsrc, c->count,
+                           how);
+    else
+        run->o->reduce(c->dst, c->src, c->nsrc, c->count, how);
+}
+
+static void scale(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late)
+{
+    (void)late;
+    run->comm->kernels->scale[run->o->type](to, from, count, scalar);
+}
+
+const struct plait_space plait_host_space = {
+    .name = "host",
+    .host = true,
+    .channel = PLAIT_CHANNEL_COLLECTIVES,
+    .allocate = allocate,
+    .free = free_memory,
+    .begin = begin,
+    .order = order,
+    .end = end,
+    .poll = poll_work,
+    .is_behind = is_behind,
+    .copy = copy,
+    .combine = combine,
+    .scale = scale,
+};

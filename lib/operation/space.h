@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A memory space: the kind of memory that holds an operation's buffers, and the functions that work on it. The engine
+ * and the calls know nothing else of where a buffer lies.
+ *
+ * Two spaces are built in: the host's (host_space.c), whose functions return when the work is done, and that of GPUs
+ * (lib/call/gpu_space.c), whose functions put the work on a queue, which does it later and in order.
+ */
+#ifndef PLAIT_LIB_OPERATION_SPACE_H
+#define PLAIT_LIB_OPERATION_SPACE_H
+
+#include "comm/comm.h"
+#include "plugin/device.h"
+#include "reduce/reduce.h"
+
+struct plait_args;
+struct plait_run;
+
+struct plait_space {
+    const char *name;
+    uint32_t id; /* part of an operation's key and fingerprint: the ranks' spaces must be the same */
+
+    /* The CPU may access the memory: the eager path, streaming stores and single copies by the kernel are allowed. */
+    bool host;
+    /* Work is done later, in the order of a queue: a blocking call becomes a request, and a copy is not there yet. */
+    bool queued;
+    enum plait_channel channel; /* of its collectives' messages */
+
+    /*
+     * Find: do the buffers of a call lie in this space? Then set a->space and a->queue, and check that the buffers fit
+     * the call. in_bytes, out_bytes: 0: not used. size: bytes of an element of a reduction; else 1. NULL: host.
+     */
+    enum plait_status (*find)(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
+                              const struct plait_call *call, struct plait_args *a);
+
+    /* Allocate memory that peers may map; free it once no operation uses it. */
+    enum plait_status (*allocate)(struct plait_comm *comm, size_t bytes, void **out);
+    void (*free)(struct plait_comm *comm, void *memory);
+
+    /* Begin: an operation of this space begins. Sets run->slices and run->scaled, the working memory to be used. */
+    enum plait_status (*begin)(struct plait_run *run);
+    /* Order: the next work is this operation's. Several operations of a comm may take turns. */
+    void (*order)(struct plait_run *run);
+    /* End: all work of the operation was started; the caller may use its queue again. */
+    void (*end)(struct plait_comm *comm);
+
+    /* Poll: has work that was started failed? An error has failed the comm. */
+    enum plait_status (*poll)(struct plait_comm *comm);
+    /* Does a message wait for this rank's own work, and for no peer? */
+    bool (*is_behind)(const struct plait_run *run);
+
+    void (*copy)(const struct plait_run *run, void *to, const void *from, size_t bytes);
+    /* how: of c->divisor and c->op; for the host's kernels. */
+    void (*combine)(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how);
+    /* to = from * scalar. late: the scalar is read in the order of the queue. */
+    void (*scale)(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late);
+};
+
+extern const struct plait_space plait_host_space;
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A third memory space beside the host's and that of GPUs: all bytes in it are stored inverted. Nothing else in the
+ * library knows of it. If the engine or a call touches such memory other than by the space's functions, sums are wrong.
+ */
+#include "call/spaces.h"
+#include "memory/arena.h"
+#include "operation/slices.h"
+#include "ranks.h"
+
+#include <plait/memory.h>
+#include <plait/request.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NRANK 4
+#define ROOM  ((size_t)4 << 20) /* bytes of a rank's buffers */
+
+static _Thread_local struct plait_slice *slices;
+static _Thread_local struct plait_scaled scaled;
+static _Thread_local const char *memory; /* [2 * ROOM], in and out */
+static _Thread_local size_t copies, combinations, allocations;
+
+static void invert(void *to, const void *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        ((unsigned char *)to)[i] = (unsigned char)~((const unsigned char *)from)[i];
+}
+
+static bool is_inverted(const void *p)
+{
+    return memory != NULL && (const char *)p >= memory && (const char *)p < memory + 2 * ROOM;
+}
+
+static const struct plait_space inverted;
+
+static enum plait_status find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
+                              const struct plait_call *call, struct plait_args *a)
+{
+    (void)comm, (void)name, (void)size, (void)call;
+    if ((in_bytes > 0 && is_inverted(a->in)) || (out_bytes > 0 && is_inverted(a->out)))
+        a->space = &inverted;
+    return PLAIT_OK;
+}
+
+static enum plait_status allocate(struct plait_comm *comm, size_t bytes, void **out)
+{
+    (void)comm;
+    allocations++;
+    return plait_arena_alloc(bytes, out);
+}
+
+static void give_back(struct plait_comm *comm, void *p)
+{
+    (void)comm;
+    plait_arena_free(p);
+}
+
+static enum plait_status begin(struct plait_run *run)
+{
+    run->slices = slices;
+    run->scaled = &scaled;
+    return PLAIT_OK;
+}
+
+static void order(struct plait_run *run)
+{
+    (void)run;
+}
+
+static void end(struct plait_comm *comm)
+{
+    (void)comm;
+}
+
+static enum plait_status poll_work(struct plait_comm *comm)
+{
+    (void)comm;
+    return PLAIT_OK;
+}
+
+static bool is_behind(const struct plait_run *run)
+{
+    (void)run;
+    return false;
+}
+
+static void copy(const struct plait_run *run, void *to, const void *from, size_t bytes)
+{
+    (void)run;
+    memcpy(to, from, bytes);
+    copies++;
+}
+
+static size_t bytes_of(const struct plait_combine *c, bool wide)
+{
+    return c->count * (wide ? sizeof(float) : plait_dtype_size(c->type));
+}
+
+static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)
+{
+    struct plait_combine plain = *c;
+    void *src[64];
+
+    for (uint32_t k = 0; k < c->nsrc; k++) {
+        const size_t bytes = bytes_of(c, c->wide >> k & 1);
+        src[k] = malloc(bytes);
+        invert(src[k], c->src[k], bytes);
+    }
+    plain.src = (const void *const *)src;
+    plain.dst = malloc(bytes_of(c, c->wide_dst));
+    plait_host_space.combine(run, &plain, how);
+    invert(c->dst, plain.dst, bytes_of(c, c->wide_dst));
+    for (uint32_t k = 0; k < c->nsrc; k++)
+        free(src[k]);
+    free(plain.dst);
+    combinations++;
+}
+
+static void scale(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late)
+{
+    const size_t bytes = count * plait_dtype_size(run->o->type);
+    void *plain = malloc(bytes);
+
+    invert(plain, from, bytes);
+    plait_host_space.scale(run, plain, plain, count, scalar, late);
+    invert(to, plain, bytes);
+    free(plain);
+}
+
+static const struct plait_space inverted = {
+    .name = "inverted",
+    .id = 2,
+    .channel = PLAIT_CHANNEL_COLLECTIVES,
+    .find = find,
+    .allocate = allocate,
+    .free = give_back,
+    .begin = begin,
+    .order = order,
+    .end = end,
+    .poll = poll_work,
+    .is_behind = is_behind,
+    .copy = copy,
+    .combine = combine,
+    .scale = scale,
+};
+
+/* ---- Operations in it ---------------------------------------------------------------------------------------- */
+
+static bool make(struct plait_comm *comm, void **out)
+{
+    const bool made =
+        plait_mem_alloc(2 * ROOM, out) == PLAIT_OK && plait_slices_create(plait_comm_nrank(comm), &slices) == PLAIT_OK;
+
+    memory = made ? *out : NULL;
+    return made;
+}
+
+static void finish(void *p)
+{
+    memory = NULL;
+    plait_slices_destroy(slices);
+    plait_arena_free(scaled.memory);
+    scaled = (struct plait_scaled){ 0 };
+    plait_mem_free(p);
+}
+
+/* Element i of the block from rank r to rank `to`. Small integers: sums are exact in every order. */
+static float value(uint32_t r, uint32_t to, size_t i)
+{
+    return (float)((r * 31 + to * 7 + i) % 64);
+}
+
+static void put(float *in, size_t i, float v)
+{
+    invert(&in[i], &v, sizeof v);
+}
+
+static float get(const float *out, size_t i)
+{
+    float v;
+
+    invert(&v, &out[i], sizeof v);
+    return v;
+}
+
+static enum plait_status call_coll(struct plait_comm *comm, enum plait_coll coll, const float *in, float *out, size_t n,
+                                   enum plait_op op, const struct plait_call *call)
+{
+    switch (coll) {
+    case PLAIT_ALLREDUCE:
+        return plait_allreduce(comm, in, out, n, PLAIT_FLOAT32, op, call);
+    case PLAIT_REDUCE_SCATTER:
+        return plait_reduce_scatter(comm, in, out, n, PLAIT_FLOAT32, op, call);
+    case PLAIT_REDUCE:
+        return plait_reduce(comm, in, out, n, PLAIT_FLOAT32, op, 1, call);
+    case PLAIT_ALLGATHER:
+        return plait_allgather(comm, in, out, n, PLAIT_FLOAT32, call);
+    case PLAIT_BROADCAST:
+        return plait_broadcast(comm, in, out, n, PLAIT_FLOAT32, 1, call);
+    case PLAIT_GATHER:
+        return plait_gather(comm, in, out, n, PLAIT_FLOAT32, 1, call);
+    case PLAIT_SCATTER:
+        return plait_scatter(comm, in, out, n, PLAIT_FLOAT32, 1, call);
+    case PLAIT_ALLTOALL:
+        return plait_alltoall(comm, in, out, n, PLAIT_FLOAT32, call);
+    case PLAIT_BARRIER:
+    case PLAIT_NCOLL:
+        break;
+    }
+    return plait_barrier(comm, call);
+}
+
+/* Element i of block b of this rank's OUT. */
+static float expected(enum plait_coll coll, uint32_t rank, uint32_t b, size_t i, enum plait_op op, float factor)
+{
+    float sum = 0;
+
+    for (uint32_t r = 0; r < NRANK; r++)
+        sum += factor * value(r, coll == PLAIT_REDUCE_SCATTER ? rank : 0, i);
+    switch (coll) {
+    case PLAIT_ALLREDUCE:
+    case PLAIT_REDUCE_SCATTER:
+    case PLAIT_REDUCE:
+        return op == PLAIT_AVG ? sum / NRANK : sum;
+    case PLAIT_BROADCAST:
+        return value(1, 0, i);
+    case PLAIT_SCATTER:
+        return value(1, rank, i);
+    case PLAIT_ALLTOALL:
+        return value(b, rank, i);
+    case PLAIT_ALLGATHER:
+    case PLAIT_GATHER:
+    case PLAIT_BARRIER:
+    case PLAIT_NCOLL:
+        break;
+    }
+    return value(b, 0, i);
+}
+
+static int check_coll(struct plait_comm *comm, uint32_t rank, float *buffers, enum plait_coll coll, size_t n,
+                      enum plait_op op, bool pending)
+{
+    const bool has_out = (coll != PLAIT_REDUCE && coll != PLAIT_GATHER) || rank == 1;
+    const uint32_t nblock = coll == PLAIT_ALLGATHER || coll == PLAIT_GATHER || coll == PLAIT_ALLTOALL ? NRANK : 1;
+    float *in = buffers, *out = buffers + ROOM / sizeof *buffers;
+    const float factor = 2;
+    struct plait_request *request = NULL;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    for (uint32_t b = 0; b < NRANK; b++)
+        for (size_t i = 0; i < n; i++) {
+            put(in, b * n + i, value(rank, b, i));
+            put(out, b * n + i, -1);
+        }
+    call.scale = op == PLAIT_PREMULSUM ? &factor : NULL;
+    call.request = pending ? &request : NULL;
+    CHECK(call_coll(comm, coll, in, out, n, op, &call) == PLAIT_OK);
+    CHECK(plait_wait(&request) == PLAIT_OK);
+    for (uint32_t b = 0; has_out && b < nblock; b++)
+        for (size_t i = 0; i < n; i++)
+            CHECK(get(out, b * n + i) == expected(coll, rank, b, i, op, op == PLAIT_PREMULSUM ? factor : 1));
+    return 0;
+}
+
+static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const size_t counts[] = { 1, 13, 4096, 100003 };
+    void *buffers;
+
+    (void)arg;
+    CHECK(make(*comm, &buffers));
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+        for (enum plait_coll coll = 0; coll < PLAIT_NCOLL; coll++)
+            for (int form = 0; form < 4; form++) {
+                static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_SUM, PLAIT_AVG, PLAIT_PREMULSUM };
+                const bool reduces = coll == PLAIT_ALLREDUCE || coll == PLAIT_REDUCE || coll == PLAIT_REDUCE_SCATTER;
+                if (coll == PLAIT_BARRIER || (form > 1 && !reduces))
+                    continue;
+                CHECK(check_coll(*comm, rank, buffers, coll, counts[k], ops[form], form == 1) == 0);
+            }
+    CHECK(copies > 0 && combinations > 0 && allocations > 0);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    finish(buffers);
+    return 0;
+}
+
+static void a_third_space_needs_no_change_elsewhere(void **state)
+{
+    struct ranks processes = { .nprocess = NRANK, .nthread = 1, .body = use_space };
+    struct ranks threads = { .nprocess = 1, .nthread = NRANK, .body = use_space };
+
+    (void)state;
+    plait_space_add(&inverted);
+    assert_int_equal(ranks_run(&processes), 0);
+    assert_int_equal(ranks_run(&threads), 0);
+}
+
+/* Rank 0's buffer lies in the space, the others' do not: an error on all that names the operation, and no wrong sum. */
+static int mix(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    float own[16] = { 0 };
+    void *buffers;
+
+    (void)arg;
+    CHECK(make(*comm, &buffers));
+    float *data = rank == 0 ? buffers : own;
+    CHECK(plait_allreduce(*comm, data, data, 16, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_MISMATCH);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    finish(buffers);
+    return 0;
+}
+
+static void ranks_of_different_spaces_are_told_so(void **state)
+{
+    struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = mix };
+
+    (void)state;
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_third_space_needs_no_change_elsewhere),
+        cmocka_unit_test(ranks_of_different_spaces_are_told_so),
+    };
+
+    return cmocka_run_group_tests_name("space", tests, NULL, NULL);
+}
