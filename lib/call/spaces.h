@@ -17,7 +17,7 @@ static inline bool plait_has_spaces(void)
     return __builtin_expect(atomic_load_explicit(&plait_other_spaces, memory_order_acquire), 0);
 }
 
-/* Set a->space and a->queue, and check that the buffers fit the call. The arguments are those of plait_space's find(). */
+/* Set a->space and a->queue, and check that the buffers fit the call. The arguments are those of find() in space.h. */
 enum plait_status plait_space_find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes,
                                    size_t size, const struct plait_call *call, struct plait_args *a);
 
