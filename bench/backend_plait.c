@@ -139,7 +139,7 @@ static enum plait_status barrier(struct plait_comm *comm, const struct operation
     return plait_barrier(comm, call);
 }
 
-static const call_fn calls[NCOLL] = COLL_TABLE();
+static const call_fn calls[NCOLL] = COLL_TABLE;
 
 static bool run(void *self, const struct operation *o)
 {

@@ -17,15 +17,14 @@
 #define COLL_ALLTOALLV       ((enum plait_coll)(PLAIT_NCOLL + 5))
 #define NCOLL                (PLAIT_NCOLL + 6)
 
-/* A backend's table of functions, which have these names behind `prefix`. */
-#define COLL_TABLE(prefix)                                                                                             \
-    {                                                                                                                  \
-        [PLAIT_ALLREDUCE] = prefix##allreduce, [PLAIT_REDUCE_SCATTER] = prefix##reduce_scatter,                        \
-        [PLAIT_ALLGATHER] = prefix##allgather, [PLAIT_BROADCAST] = prefix##broadcast, [PLAIT_REDUCE] = prefix##reduce, \
-        [PLAIT_GATHER] = prefix##gather, [PLAIT_SCATTER] = prefix##scatter, [PLAIT_ALLTOALL] = prefix##alltoall,       \
-        [COLL_SENDRECV] = prefix##sendrecv, [COLL_REDUCE_SCATTERV] = prefix##reduce_scatterv,                          \
-        [COLL_ALLGATHERV] = prefix##allgatherv, [COLL_GATHERV] = prefix##gatherv, [COLL_SCATTERV] = prefix##scatterv,  \
-        [COLL_ALLTOALLV] = prefix##alltoallv, [PLAIT_BARRIER] = prefix##barrier,                                       \
+/* A backend's table of functions, which have these names. */
+#define COLL_TABLE                                                                                                  \
+    {                                                                                                               \
+        [PLAIT_ALLREDUCE] = allreduce, [PLAIT_REDUCE_SCATTER] = reduce_scatter, [PLAIT_ALLGATHER] = allgather,      \
+        [PLAIT_BROADCAST] = broadcast, [PLAIT_REDUCE] = reduce, [PLAIT_GATHER] = gather, [PLAIT_SCATTER] = scatter, \
+        [PLAIT_ALLTOALL] = alltoall, [COLL_SENDRECV] = sendrecv, [COLL_REDUCE_SCATTERV] = reduce_scatterv,          \
+        [COLL_ALLGATHERV] = allgatherv, [COLL_GATHERV] = gatherv, [COLL_SCATTERV] = scatterv,                       \
+        [COLL_ALLTOALLV] = alltoallv, [PLAIT_BARRIER] = barrier,                                                    \
     }
 
 struct collective {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "elastic.h"
 
+#include "child.h"
 #include "message.h"
 #include "plot.h"
 #include "stats.h"
@@ -69,13 +70,11 @@ static bool await_all(pid_t *child, uint32_t n, double timeout)
 static bool run_ranks(const struct options *o, enum plait_elastic_mode mode, struct elastic_figures *f)
 {
     const uint32_t n = f->nworker + f->nserver;
-    pid_t child[MAX_RANKS] = { 0 }, parent = getpid();
+    pid_t child[MAX_RANKS] = { 0 };
 
-    fflush(stdout);
     for (uint32_t r = 0; r < n; r++) {
-        child[r] = fork();
+        child[r] = child_fork(SIGKILL);
         if (child[r] == 0) {
-            worker_follow(parent);
             signal(SIGINT, SIG_DFL);
             signal(SIGTERM, SIG_DFL);
             _exit(elastic_rank(o, mode, r, NULL, f));
@@ -243,17 +242,16 @@ struct table {
     size_t n;
 };
 
-static void write_plot(FILE *f, const void *what, const char *path)
+static bool write_plot(FILE *f, const void *what, const char *path)
 {
     const struct table *t = what;
-    const bool svg = strcmp(strrchr(path, '.'), ".svg") == 0;
 
+    plot_terminal(f, path, "1100,620", "");
     fprintf(f, "$data << EOD\n");
     for (size_t i = 0; i < t->n; i++)
         fprintf(f, "\"%s\" %g %g\n", plait_elastic_name(t->all[i].mode), 1e3 * t->o->compute,
                 1e3 * (t->all[i].round - t->o->compute));
-    fprintf(f, "EOD\nset terminal %s size 1100,620 font 'sans,13' background rgb 'white'\nset output '%s'\n",
-            svg ? "svg" : "pngcairo", path);
+    fprintf(f, "EOD\n");
     fprintf(f,
             "set title \"{/:Bold Elastic averaging: a round of %llu updates, %.4g MiB of weights}\\n"
             "{/*0.8 computing is a sleep of %g ms; links: %s; median of %llu turns}\"\n",
@@ -264,6 +262,7 @@ static void write_plot(FILE *f, const void *what, const char *path)
                "'#dddddd'\n");
     fprintf(f, "plot $data using 2:xtic(1) lc rgb '#b0b0b0' title 'computing', '' using 3 lc rgb '#c1272d' title "
                "'exchange that is not hidden'\n");
+    return true;
 }
 
 /* ---- Run --------------------------------------------------------------------------------------------------- */
@@ -295,5 +294,10 @@ int elastic_run(const struct options *o)
         return EXIT_RANKS;
     if (speaks)
         print_tail(o, all, t.n);
-    return o->plot == NULL || plot_script(o->plot, write_plot, &t) ? 0 : 1;
+    if (o->plot == NULL)
+        return 0;
+    if (!plot_script(o->plot, write_plot, &t))
+        return 1;
+    printf("# Plot                 : %s\n", o->plot);
+    return 0;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/clock.h"
 #include "elastic.h"
 
 #include "stats.h"
@@ -21,14 +22,6 @@ struct work { /* of a rank */
     struct plait_elastic *elastic;
     float *weights, *room; /* room: what an all-reduce gives */
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* The forward and backward pass, as far as this program goes. */
 static void sleep_for(double seconds)
@@ -103,13 +96,13 @@ static uint32_t rounds_of_turn(const struct options *o, double round)
 static enum plait_status run_turn(struct work *w, uint32_t n, double *seconds)
 {
     enum plait_status status = plait_barrier(w->workers, NULL);
-    const double start = now();
+    const double start = plait_clock();
 
     for (uint32_t i = 0; i < n && status == PLAIT_OK; i++)
         status = one_round(w);
     if (status == PLAIT_OK)
         status = plait_barrier(w->workers, NULL);
-    *seconds = (now() - start) / n;
+    *seconds = (plait_clock() - start) / n;
     return status;
 }
 
@@ -124,12 +117,12 @@ static enum plait_status measure_allreduce(struct work *w)
     call.reproducible = w->o->reproducible;
     for (uint32_t t = 0; t <= w->o->rounds && status == PLAIT_OK; t++) { /* the first is not counted */
         status = plait_barrier(w->workers, NULL);
-        const double start = now();
+        const double start = plait_clock();
         if (status == PLAIT_OK)
             status = plait_allreduce(w->workers, w->weights, w->room, count, PLAIT_FLOAT32, PLAIT_SUM, &call);
         if (status == PLAIT_OK)
             status = plait_barrier(w->workers, NULL);
-        times[t > 0 ? t - 1 : 0] = now() - start;
+        times[t > 0 ? t - 1 : 0] = plait_clock() - start;
     }
     if (w->rank == 0)
         w->f->allreduce = median_of(times, w->o->rounds);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "greet.h"
 
+#include "base/clock.h"
 #include "worker.h"
 
 #include <arpa/inet.h>
@@ -201,7 +202,7 @@ static void let_in(struct door *d)
         oldest = d->guest[i].until < d->guest[oldest].until ? i : oldest;
     if (d->n == d->most)
         turn_away(d, oldest);
-    d->guest[d->n++] = (struct guest){ .fd = fd, .until = now() + HELLO };
+    d->guest[d->n++] = (struct guest){ .fd = fd, .until = plait_clock() + HELLO };
 }
 
 /* What it has said so far. false: it is none of our ranks. */
@@ -232,7 +233,7 @@ static int welcome(struct door *d, uint32_t i, struct hello *out)
 int door_next(struct door *d, int ms, struct hello *out)
 {
     for (uint32_t i = d->n; i-- > 0;)
-        if (now() > d->guest[i].until)
+        if (plait_clock() > d->guest[i].until)
             turn_away(d, i);
     d->ready[0] = (struct pollfd){ .fd = d->listen_fd, .events = POLLIN };
     for (uint32_t i = 0; i < d->n; i++)

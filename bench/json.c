@@ -303,11 +303,9 @@ static json_t *document(const struct bench *b)
 {
     json_t *d = json_object(), *args = json_array(), *results = json_array(), *bounds = json_object();
     json_t *average = json_object();
-    const time_t clock = time(NULL);
     char ended[24];
-    struct tm local;
 
-    strftime(ended, sizeof ended, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
+    time_of_day(ended);
     for (int i = 0; i < b->argc; i++)
         json_array_append_new(args, json_string(b->argv[i]));
     for (size_t i = 0; i < b->ncell; i++)

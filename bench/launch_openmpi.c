@@ -2,6 +2,7 @@
 #include "launch_openmpi.h"
 
 #include "beside.h"
+#include "child.h"
 #include "message.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #define ARGUMENTS 48
@@ -130,13 +130,10 @@ static void forget_launcher(void)
     }
 }
 
-static void become_launcher(pid_t parent, struct ranks *r, const struct openmpi_config *config, const char **argument)
+static void become_launcher(struct ranks *r, const struct openmpi_config *config, const char **argument)
 {
     const int nothing = open("/dev/null", O_RDONLY);
 
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* mpirun ends its ranks on SIGTERM */
-    if (getppid() != parent)
-        _exit(1);
     setpgid(0, 0); /* Ctrl-C is for the coordinator, which ends the ranks in order */
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
@@ -168,12 +165,11 @@ bool openmpi_launch(struct ranks *r, const struct openmpi_config *config, const 
     fill_arguments(argument, config, o->launched ? is_crowded(plait) : o->nrank > worker_cpus(), hosts, count, worker);
     r->log_fd = memfd_create("openmpi-output", MFD_CLOEXEC);
     r->launcher = true;
-    fflush(NULL);
-    const pid_t parent = getpid(), child = fork();
+    const pid_t child = child_fork(SIGTERM); /* on which mpirun ends its ranks */
     if (child < 0)
         return complain("%s: cannot start mpirun: %s", r->name, strerror(errno));
     if (child == 0)
-        become_launcher(parent, r, config, argument);
+        become_launcher(r, config, argument);
     r->child[r->nchild++] = child;
     return true;
 }

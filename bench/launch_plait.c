@@ -2,6 +2,7 @@
 #include "launch_plait.h"
 
 #include "backend_plait.h"
+#include "child.h"
 #include "message.h"
 
 #include <plait/comm.h>
@@ -51,9 +52,8 @@ static int run_threads(const int *fd, const struct options *o, const struct plai
 }
 
 /* In the child: keep only the sockets fd[first .. first+n-1]. */
-static void become_worker(pid_t parent, struct ranks *r, const int *fd, uint32_t first, uint32_t n)
+static void become_worker(struct ranks *r, const int *fd, uint32_t first, uint32_t n)
 {
-    worker_follow(parent);
     signal(SIGINT, SIG_IGN); /* Ctrl-C reaches the whole terminal; the coordinator ends its ranks itself */
     signal(SIGTERM, SIG_DFL);
     for (uint32_t i = 0; i < r->nrank; i++) {
@@ -67,12 +67,12 @@ static void become_worker(pid_t parent, struct ranks *r, const int *fd, uint32_t
 static bool start_child(struct ranks *r, const struct options *o, const struct plait_unique_id *id, const int *fd,
                         uint32_t first, uint32_t n)
 {
-    const pid_t parent = getpid(), child = fork();
+    const pid_t child = child_fork(SIGKILL);
 
     if (child < 0)
         return complain("cannot start rank %u: %s", first, strerror(errno));
     if (child == 0) {
-        become_worker(parent, r, fd, first, n);
+        become_worker(r, fd, first, n);
         _exit(o->threads ? run_threads(fd, o, id) : !plait_worker(fd[first], first, o, id));
     }
     r->child[r->nchild++] = child;
@@ -82,16 +82,12 @@ static bool start_child(struct ranks *r, const struct options *o, const struct p
 /* Rank 0 is a child of the coordinator, since that must not be measured; the launcher has started the others. */
 static bool launch_rank_0(struct ranks *r, const struct options *o)
 {
-    const pid_t parent = getpid();
-
     if (!ranks_listen(r))
         return false;
-    fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_fork(SIGKILL);
     if (child < 0)
         return complain("cannot start rank 0: %s", strerror(errno));
     if (child == 0) {
-        worker_follow(parent);
         signal(SIGINT, SIG_IGN);
         signal(SIGTERM, SIG_DFL);
         _exit(!plait_worker_launched(r->where, o));

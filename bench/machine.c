@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "machine.h"
 
+#include "base/clock.h"
 #include "stats.h"
 #include "worker.h"
 
@@ -31,7 +32,7 @@ struct table {
 static void *player_one(void *argument)
 {
     struct table *t = argument;
-    const double begin = now();
+    const double begin = plait_clock();
     uint32_t turn = 0;
 
     worker_pin(0);
@@ -40,14 +41,14 @@ static void *player_one(void *argument)
         while (atomic_load_explicit(&t->ball, memory_order_acquire) != turn + 2)
             ;
     }
-    while (t->nsample < SAMPLES && (t->nsample < 3 || now() < begin + PATIENCE)) {
-        const double start = now();
+    while (t->nsample < SAMPLES && (t->nsample < 3 || plait_clock() < begin + PATIENCE)) {
+        const double start = plait_clock();
         for (int i = 0; i < TRIPS; i++, turn += 2) {
             atomic_store_explicit(&t->ball, turn + 1, memory_order_release);
             while (atomic_load_explicit(&t->ball, memory_order_acquire) != turn + 2)
                 ;
         }
-        t->sample[t->nsample++] = (now() - start) / (2 * TRIPS);
+        t->sample[t->nsample++] = (plait_clock() - start) / (2 * TRIPS);
     }
     atomic_store(&t->over, true);
     return NULL;
@@ -217,19 +218,19 @@ static void *hand_main(void *argument)
 
     worker_pin(h->index);
     memset(c->buffer[h->index], 0, buffers_of(c->kernel) * c->stride * sizeof(float));
-    const double begin = now();
+    const double begin = plait_clock();
     for (unsigned pass = 0;; pass++) {
         if (c->kernel == KERNEL_OTHERS)
             memset(c->buffer[h->index], 0, c->floats * sizeof(float));
         meet(&c->meeting, c->nthread);
-        const double start = now();
+        const double start = plait_clock();
         for (uint32_t i = 0; i < c->repeat; i++)
             one_pass(h, pass % 2 == 1);
         meet(&c->meeting, c->nthread);
         if (h->index == 0) {
-            const double took = (now() - start) / c->repeat;
+            const double took = (plait_clock() - start) / c->repeat;
             c->best = c->best == 0 || took < c->best ? took : c->best;
-            atomic_store(&c->enough, pass >= 3 && now() > begin + c->seconds);
+            atomic_store(&c->enough, pass >= 3 && plait_clock() > begin + c->seconds);
         }
         meet(&c->meeting, c->nthread);
         if (atomic_load(&c->enough))
@@ -284,10 +285,10 @@ double machine_clock_cost(void)
     double best = 1;
 
     for (int sample = 0; sample < 10; sample++) {
-        const double begin = now();
+        const double begin = plait_clock();
         for (int i = 0; i < 999; i++)
-            now();
-        const double took = (now() - begin) / 1000;
+            plait_clock();
+        const double took = (plait_clock() - begin) / 1000;
         best = took < best ? took : best;
     }
     return best;

@@ -2,6 +2,7 @@
 #include "measure.h"
 
 #include "message.h"
+#include "report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -237,25 +238,18 @@ static bool prepare(struct task *t, uint32_t backend)
     return true;
 }
 
-/* What is being measured, for who watches; large cells take long. */
 static void show_progress(const struct task *t, uint32_t backend, uint32_t round)
 {
     const struct bench *b = t->bench;
     const struct options *o = b->options;
+    char start[64] = "";
 
-    if (!isatty(STDERR_FILENO))
-        return;
-    fputs("\r\033[K", stderr);
     if (o->starts > 1)
-        fprintf(stderr, "start %llu of %llu, ", (unsigned long long)b->starts.begun, (unsigned long long)o->starts);
-    fprintf(stderr, "%s, cell %zu of %zu, round %u of %llu: %s", b->coll->title, (size_t)(t->cell - b->cell) + 1,
-            b->ncell, round + 1, (unsigned long long)o->rounds, b->ranks[backend].name);
-}
-
-static void clear_progress(void)
-{
-    if (isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr);
+        snprintf(start, sizeof start, "start %llu of %llu, ", (unsigned long long)b->starts.begun,
+                 (unsigned long long)o->starts);
+    report_progress("%s%s, cell %zu of %zu, round %u of %llu: %s", start, b->coll->title,
+                    (size_t)(t->cell - b->cell) + 1, b->ncell, round + 1, (unsigned long long)o->rounds,
+                    b->ranks[backend].name);
 }
 
 /* Of a large cell the first operations of a turn find their data in no cache: as many as are timed are not. */
@@ -320,7 +314,7 @@ static bool all_rounds(void *context)
         for (uint32_t k = 0; k < n; k++)
             if (!take_turn(t, (round + k) % n, round))
                 return false;
-    clear_progress();
+    report_progress("%s", "");
     compare(t);
     return true;
 }
@@ -345,12 +339,17 @@ static bool measure_half(struct bench *b, struct cell *c, enum place place)
     return guard_run(&b->guard, c->bytes >= LARGE_BUFFER, all_rounds, &t, &h->guarded);
 }
 
-bool measure_cell(struct bench *b, struct cell *c)
+void time_of_day(char out[24])
 {
     const time_t clock = time(NULL);
     struct tm local;
 
-    strftime(c->when, sizeof c->when, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
+    strftime(out, 24, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
+}
+
+bool measure_cell(struct bench *b, struct cell *c)
+{
+    time_of_day(c->when);
     for (int place = 0; place < NPLACE; place++)
         if (measure_wants(b, (enum place)place) && !measure_half(b, c, (enum place)place))
             return false;

@@ -109,6 +109,9 @@ uint32_t measure_iterations(const struct options *o, double seconds);
 /* Add to `times` the seconds of t->iterations[backend] single iterations, the slowest rank's. */
 bool measure_times(struct task *t, uint32_t backend, struct series *times);
 
+/* "2026-11-28 02:53:56" */
+void time_of_day(char out[24]);
+
 /* Measure and verify both halves. false: a rank failed or the run was interrupted. */
 bool measure_cell(struct bench *b, struct cell *c);
 

@@ -62,7 +62,8 @@ struct options {
     bool launched;              /* a launcher has started them all: this process is one */
     struct plait_launch launch; /* which */
     uint64_t nrank;
-    bool threads, library_memory, same_memory, guard;
+    int threads, guard; /* true or false */
+    bool library_memory, same_memory;
     const char *algorithm;
     size_t slice;
     enum plait_round round;
@@ -74,7 +75,6 @@ struct options {
     bool ddp; /* and PyTorch's DDP */
     /* Files; NULL: none. */
     const char *json, *plot, *tensors;
-    bool help;
 };
 
 /*
@@ -87,8 +87,6 @@ void options_finish(struct options *o);
 
 /* The last step of that: do they go together? Makes `node` from `nodes`. */
 bool options_check(struct options *o);
-
-void options_help(void);
 
 /* nccl-tests' spelling: "float", "half", ... */
 const char *dtype_label(enum plait_dtype type);

@@ -2,9 +2,10 @@
 /* Which options do not go together, and which the library would refuse. */
 #include "options.h"
 
-#include "cli.h"
+#include "memory.h"
 #include "message.h"
 #include "plot.h"
+#include "value.h"
 
 #include <plait/comm.h>
 #include <plait/plan.h>
@@ -18,14 +19,12 @@ static bool expand_nodes(struct options *o)
 {
     uint32_t node[MAX_RANKS], n;
 
-    if (!cli_nodes(o->nodes, node, MAX_RANKS, &n))
+    if (!nodes_parse(o->nodes, node, MAX_RANKS, &n))
         return complain("--nodes %s: expected NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
     if (n != o->nrank)
         return complain("--nodes %s describes %u ranks, --ranks is %llu; make them equal", o->nodes, n,
                         (unsigned long long)o->nrank);
-    o->node = malloc(n * sizeof *o->node);
-    if (o->node == NULL)
-        return complain("out of memory");
+    o->node = allocate(n, sizeof *o->node);
     memcpy(o->node, node, n * sizeof *node);
     return true;
 }

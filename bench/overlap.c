@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "overlap.h"
 
+#include "memory.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,17 +78,12 @@ static void add_row(const struct task *t, uint32_t backend, enum way way, const 
 {
     const uint64_t n = t->bench->options->rounds;
     struct cell *c = t->cell;
-    struct overlap *grown = realloc(c->overlap, (c->noverlap + 1) * sizeof *grown);
     double percent[MAX_ROUNDS];
 
-    if (grown == NULL) {
-        perror("plait-perf: out of memory");
-        exit(1);
-    }
     for (uint64_t i = 0; i < n; i++)
         percent[i] =
             overlap_percent(from->seconds[WAY_BLOCKING][i], from->seconds[WAY_COMPUTE][i], from->seconds[way][i]);
-    c->overlap = grown;
+    c->overlap = grow(c->overlap, c->noverlap + 1, sizeof *c->overlap);
     c->overlap[c->noverlap++] = (struct overlap){
         .place = t->place,
         .backend = backend,

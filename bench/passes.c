@@ -4,8 +4,9 @@
  * step, each beside copies that move as many bytes, and beside a reading and a copy that read and write as many each, in
  * turns: a core that reads more slowly than it copies shows in the second. Developers' tool; plait_internal is inside.
  */
-#include "cli.h"
 #include "fusion/pass.h"
+#include "option.h"
+#include "program.h"
 #include "stats.h"
 #include "tensors.h"
 #include "worker.h"
@@ -364,21 +365,25 @@ static void run_threads(uint32_t n, const struct plait_kernels *k, const struct 
     }
 }
 
-static const struct cli_option options[] = {
-    { "--bytes", "SIZE", "of all gradients in float32 (256M)", CLI_BYTES, &bytes },
-    { "--threads", "N", "measure 1 to N threads, each with its part (2)", CLI_NUMBER, &threads },
-    { "--rounds", "N", "turns of each (9)", CLI_NUMBER, &rounds },
-    { "--tensors", "FILE", "tensors of the optimiser, over and over (one)", CLI_TEXT, &tensors_file },
-    { "--only", "TEXT", "passes whose names contain it", CLI_TEXT, &only },
-    { "--isa", "NAME", "kernels: scalar, avx2, avx512 (the best)", CLI_TEXT, &isa },
-    { NULL, NULL, NULL, CLI_FLAG, NULL },
+static const struct option options[] = {
+    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "of all gradients in float32 (256M)"),
+    OPTION_TO(COUNT, "threads", "N", &threads, "measure 1 to N threads, each with its part (2)", .least = 1,
+              .most = MAX_THREADS),
+    OPTION_TO(COUNT, "rounds", "N", &rounds, "turns of each (9)", .least = 1, .most = 10000),
+    OPTION_TO(TEXT, "tensors", "FILE", &tensors_file, "tensors of the optimiser, over and over (one)"),
+    OPTION_TO(TEXT, "only", "TEXT", &only, "passes whose names contain it"),
+    OPTION_TO(TEXT, "isa", "NAME", &isa, "kernels: scalar, avx2, avx512 (the best)"),
+    OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
-static const struct cli_program program = {
-    "plait-perf-passes", "[OPTION ...]",
-    "Passes over gradients and weights beside a copy that moves as many bytes, and beside a reading and a copy that\n"
-    "read and write as many each: GB/s read and written, the best of the rounds; then the best's share of the best\n"
-    "copy's and the median of the rounds' shares, and the same of reading and copy.\n",
-    options
+
+static const struct option_table table = {
+    "Usage: plait-perf-passes [options]\n\n"
+    "Passes over gradients and weights, beside a copy that moves as many bytes, and beside a read and a copy that "
+    "read\n"
+    "and write as many each. Printed: GB/s read and written, the best of the rounds; then the pass's share of the "
+    "copy's\n"
+    "bandwidth, best and median of the rounds; then the same of read and copy.\n\nOptions:\n",
+    NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
 int main(int argc, char **argv)
@@ -387,14 +392,14 @@ int main(int argc, char **argv)
     struct tensors t = { 0 };
     int nrest;
 
-    cli_parse(&program, argc, argv, &nrest);
+    program_begin("plait-perf-passes");
+    if (!option_parse(&table, NULL, NULL, argc, argv, &nrest))
+        return 2;
     if (nrest > 0)
-        cli_fail(&program, "%s: no such argument", argv[1]);
+        option_misuse("unexpected argument '%s'", argv[1]);
     const struct plait_kernels *k = plait_kernels_find(isa);
     if (k == NULL)
-        cli_fail(&program, "--isa %s: this processor or build lacks it", isa);
-    if (threads > MAX_THREADS)
-        cli_fail(&program, "--threads %u: at most %d", threads, MAX_THREADS);
+        option_misuse("--isa %s: this processor or build lacks it", isa);
     if (tensors_file != NULL && !tensors_read(tensors_file, &t))
         return 2;
     setenv("PLAIT_ISA", isa, 1); /* the optimiser's */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ranks.h"
 
+#include "base/clock.h"
+#include "child.h"
 #include "message.h"
 
 #include <errno.h>
@@ -65,10 +67,8 @@ static bool reap_one(struct ranks *r, char *how, size_t room)
         if (r->child[i] == 0 || waitpid(r->child[i], &status, WNOHANG) != r->child[i])
             continue;
         r->child[i] = 0;
-        if (how != NULL && WIFSIGNALED(status))
-            snprintf(how, room, "killed by signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
-        else if (how != NULL)
-            snprintf(how, room, "exit status %d", WEXITSTATUS(status));
+        if (how != NULL)
+            child_end(status, how, room);
         return true;
     }
     return false;
@@ -121,7 +121,7 @@ static enum wait_result wait_for(int fd, double deadline)
     while (!interrupted) {
         if (poll(&p, 1, 100) > 0)
             return READABLE;
-        if (now() > deadline)
+        if (plait_clock() > deadline)
             return LATE;
     }
     return INTERRUPTED;
@@ -220,7 +220,7 @@ static bool accept_all(struct ranks *r, double deadline, double seconds)
         } else if (reap_one(r, how, sizeof how)) {
             read_tail(r, tail);
             ok = complain("%s did not start: %s\n%s", r->name, how, tail);
-        } else if (now() > deadline) {
+        } else if (plait_clock() > deadline) {
             ok = explain_absence(r, seconds);
         }
     }
@@ -230,7 +230,7 @@ static bool accept_all(struct ranks *r, double deadline, double seconds)
 
 bool ranks_greet(struct ranks *r, double seconds)
 {
-    const double deadline = now() + seconds;
+    const double deadline = plait_clock() + seconds;
     struct hello h;
     struct reply ready;
 
@@ -313,7 +313,7 @@ static bool explain_silence(struct ranks *r, const struct pollfd *p, double seco
 
 bool ranks_command(struct ranks *r, const struct command *c, struct reply *replies, double seconds)
 {
-    const double deadline = now() + seconds;
+    const double deadline = plait_clock() + seconds;
 
     for (uint32_t i = 0; i < r->nrank; i++)
         if (send(r->fd[i], c, sizeof *c, MSG_NOSIGNAL) != sizeof *c)
@@ -326,7 +326,7 @@ bool ranks_command(struct ranks *r, const struct command *c, struct reply *repli
     for (uint32_t left = r->nrank; ok && left > 0;) {
         if (interrupted) {
             ok = false;
-        } else if (poll(p, r->nrank, 100) <= 0 && now() > deadline) {
+        } else if (poll(p, r->nrank, 100) <= 0 && plait_clock() > deadline) {
             ok = explain_silence(r, p, seconds);
         }
         for (uint32_t i = 0; ok && i < r->nrank; i++) {
@@ -356,14 +356,14 @@ static bool all_gone(const struct ranks *r)
 
 static bool wait_gone(struct ranks *r, double seconds)
 {
-    const double deadline = now() + seconds;
+    const double deadline = plait_clock() + seconds;
 
     for (;;) {
         while (reap_one(r, NULL, 0))
             ;
         if (all_gone(r))
             return true;
-        if (now() > deadline)
+        if (plait_clock() > deadline)
             return false;
         pause_for(0.005);
     }
@@ -386,7 +386,7 @@ static void close_fd(int *fd)
 /* Ranks that are no children would take this process's end for its death before they have read that it is over. */
 static void hear_goodbye(struct ranks *r)
 {
-    const double deadline = now() + 10;
+    const double deadline = plait_clock() + 10;
     struct reply reply;
 
     for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++)
@@ -407,7 +407,7 @@ void ranks_stop(struct ranks *r, bool politely)
     if (!politely || !wait_gone(r, 10)) {
         signal_all(r, r->launcher ? SIGTERM : SIGKILL);
         if (!wait_gone(r, 5))
-            signal_all(r, SIGKILL); /* the ranks of a launcher follow it, see worker_follow() */
+            signal_all(r, SIGKILL); /* the ranks of a launcher end with it, see child_follow() */
         wait_gone(r, 5);
     }
     for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++)

@@ -6,10 +6,32 @@
 #include "overlap.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+void report_path(const char *path, const char *part, char *out, size_t room)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+
+    if (dot == NULL || (slash != NULL && dot < slash))
+        dot = path + strlen(path);
+    snprintf(out, room, "%.*s-%s%s", (int)(dot - path), path, part, dot);
+}
+
+void report_progress(const char *format, ...)
+{
+    va_list arguments;
+
+    if (!isatty(STDERR_FILENO))
+        return;
+    fputs("\r\033[K", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+}
 
 double algorithm_bandwidth(const struct cell *c, double seconds)
 {

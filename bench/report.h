@@ -11,6 +11,12 @@ void report_cell(const struct bench *b, const struct cell *c);
 /* What was measured, `complete` or not. false: NCCL_TESTS_MIN_BW was not reached. */
 bool report_end(const struct bench *b, bool complete);
 
+/* The path of one of several files: "sweep.png" and "allgather" give "sweep-allgather.png". */
+void report_path(const char *path, const char *part, char *out, size_t room);
+
+/* On a terminal, one line of standard error that the next call overwrites. */
+void report_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* A backend's name in a column: "plait", "ob1". */
 const char *report_peer(const struct bench *b, uint32_t backend);
 

@@ -50,12 +50,10 @@ bool stage_marked(struct stage *s, uint32_t rank);
 void stage_barrier(struct stage *s);
 
 /*
- * The same, but they return at one moment, each with its clock (now()): who comes last to a barrier is the first to leave
+ * The same, but they return at one moment, each with its clock (plait_clock()): who comes last to a barrier is the first to leave
  * it, by the time that a line takes, and so who has little to do in an operation would begin the next one late. Where ranks
  * share a processor, none can wait for a moment: then it is the barrier.
  */
 double stage_begin(struct stage *s);
-
-double now(void); /* seconds, CLOCK_MONOTONIC */
 
 #endif

@@ -2,6 +2,7 @@
 #include "starts.h"
 
 #include "measure.h"
+#include "memory.h"
 #include "report.h"
 
 #include <stdio.h>
@@ -24,15 +25,6 @@ struct starts_row { /* one half of a cell, of all starts */
 
 /* ---- adding ------------------------------------------------------------------------------------ */
 
-static void *must(void *memory)
-{
-    if (memory == NULL) {
-        perror("plait-perf: out of memory");
-        exit(1);
-    }
-    return memory;
-}
-
 void starts_begin(struct starts *s, const struct bench *b)
 {
     s->begun++;
@@ -40,7 +32,7 @@ void starts_begin(struct starts *s, const struct bench *b)
     if (s->name != NULL)
         return;
     s->nbackend = b->nbackend;
-    s->name = must(calloc(s->nbackend, sizeof *s->name));
+    s->name = allocate(s->nbackend, sizeof *s->name);
     for (uint32_t k = 0; k < s->nbackend; k++)
         snprintf(s->name[k], sizeof s->name[k], "%s", report_peer(b, k));
 }
@@ -49,7 +41,7 @@ void starts_begin(struct starts *s, const struct bench *b)
 static struct starts_row *row_of(struct starts *s, const struct bench *b, const struct cell *c, enum place place)
 {
     if (s->next == s->nrow) {
-        s->row = must(realloc(s->row, ++s->nrow * sizeof *s->row));
+        s->row = grow(s->row, ++s->nrow, sizeof *s->row);
         struct starts_row *r = &s->row[s->next];
         *r = (struct starts_row){ .coll = b->coll,
                                   .type = c->type,

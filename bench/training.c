@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "training.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,7 +118,7 @@ bool training_averages(const struct training *t)
 /* The computation is elsewhere: it goes on while this rank waits for an exchange. */
 bool training_step(struct training *t, const struct operation *o, uint32_t n)
 {
-    const double begin = t->step.seconds > 0 ? now() : 0;
+    const double begin = t->step.seconds > 0 ? plait_clock() : 0;
     uint64_t done = 0;
 
     if (t->step.scheme == SCHEME_FUSED && t->backend->fuser->step != NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "worker.h"
 
+#include "base/clock.h"
 #include "buffers.h"
 #include "collectives.h"
 #include "parts.h"
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,7 +56,7 @@ static bool meet_now(const struct worker *w, struct reply *r, double *begin)
 {
     if (!training_before(&w->training) || (w->stage->apart && !w->backend->meet(w->self)))
         return fail(r, w->backend->error(w->self));
-    *begin = w->stage->apart ? now() : stage_begin(w->stage);
+    *begin = w->stage->apart ? plait_clock() : stage_begin(w->stage);
     return true;
 }
 
@@ -319,7 +319,7 @@ static bool time_each(struct worker *w, const struct command *c, struct reply *r
         for (uint32_t k = 0; k < c->aggregate; k++)
             if (!one_pass(w, &c->work, r))
                 return false;
-        times[i] = (now() - begin) / c->aggregate;
+        times[i] = (plait_clock() - begin) / c->aggregate;
     }
     return true;
 }
@@ -338,11 +338,11 @@ static bool stream(struct worker *w, const struct command *c, struct reply *r)
 
     if (!meet(w, r))
         return false;
-    const double cpu = cpu_now(), begin = now();
+    const double cpu = cpu_now(), begin = plait_clock();
     for (uint64_t i = 0; i < (uint64_t)c->iterations * c->aggregate; i++)
         if (!one_pass(w, &c->work, r))
             return false;
-    r->seconds = (now() - begin) / operations;
+    r->seconds = (plait_clock() - begin) / operations;
     r->cpu = (cpu_now() - cpu) / operations;
     return true;
 }
@@ -541,13 +541,6 @@ void worker_pin(uint32_t rank)
             sched_setaffinity(0, sizeof mine, &mine);
             return;
         }
-}
-
-void worker_follow(pid_t parent)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
 }
 
 static void *watch(void *argument)

@@ -165,7 +165,4 @@ enum { EXIT_RANKS = 3 }; /* exit status: a rank or a peer failed */
  * VERB_QUIT. For processes of one rank. */
 void worker_watch(int fd);
 
-/* Kill this process when the one that started it dies. `parent` is who that was. */
-void worker_follow(pid_t parent);
-
 #endif

@@ -5,6 +5,9 @@
  */
 #include "dump.h"
 
+#include "base/clock.h"
+#include "message.h"
+
 #include "../lib/failure/dump.h"
 
 #include <dirent.h>
@@ -29,10 +32,9 @@ struct process {
     unsigned nseen, nshown;
 };
 
-static bool complain(const struct process *p, const char *text)
+static bool fail(const struct process *p, const char *text)
 {
-    fprintf(stderr, "plait-info: process %s: %s\n", p->pid, text);
-    return false;
+    return complain("process %s: %s", p->pid, text);
 }
 
 static bool read_status(struct process *p)
@@ -42,7 +44,7 @@ static bool read_status(struct process *p)
     snprintf(path, sizeof path, "/proc/%.20s/status", p->pid);
     FILE *f = fopen(path, "re");
     if (f == NULL)
-        return complain(p, "there is no such process on this machine (or /proc is missing)");
+        return fail(p, "there is no such process on this machine (or /proc is missing)");
     p->own_pid = atoi(p->pid);
     while (fgets(line, sizeof line, f) != NULL) {
         line[strcspn(line, "\n")] = '\0';
@@ -54,7 +56,7 @@ static bool read_status(struct process *p)
     }
     fclose(f);
     p->state = p->words[0];
-    return p->state == 'Z' || p->state == 'X' ? complain(p, "it has ended, and its memory is gone") : true;
+    return p->state == 'Z' || p->state == 'X' ? fail(p, "it has ended, and its memory is gone") : true;
 }
 
 static void print_line(void *context, const char *text)
@@ -67,7 +69,6 @@ static void print_line(void *context, const char *text)
 static bool show_arena(struct process *p, int fd, uint32_t last)
 {
     struct stat s;
-    struct timespec t;
 
     if (fstat(fd, &s) != 0 || s.st_size <= 0)
         return true;
@@ -79,16 +80,13 @@ static bool show_arena(struct process *p, int fd, uint32_t last)
     const size_t size = (size_t)s.st_size;
     void *base = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)
-        return complain(p, strerror(errno));
+        return fail(p, strerror(errno));
     bool ok = true;
     if (plait_dump_pid(base, size) == p->own_pid) {
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        struct plait_dump how = { .last = last,
-                                  .now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec,
-                                  .line = print_line };
+        struct plait_dump how = { .last = last, .now = plait_clock_ns(), .line = print_line };
         if (p->nshown++ == 0)
             printf("process %s, %s\n", p->pid, p->words);
-        ok = plait_dump(base, size, &how) == PLAIT_OK || complain(p, how.error);
+        ok = plait_dump(base, size, &how) == PLAIT_OK || fail(p, how.error);
     }
     munmap(base, size);
     return ok;
@@ -99,7 +97,7 @@ static bool refused(const struct process *p)
     char text[160];
 
     snprintf(text, sizeof text, "%s; run plait-info as the user of that process, or as root", strerror(errno));
-    return complain(p, text);
+    return fail(p, text);
 }
 
 bool dump_process(const char *pid, uint32_t last)
@@ -129,6 +127,6 @@ bool dump_process(const char *pid, uint32_t last)
     }
     closedir(d);
     if (ok && p.nshown == 0)
-        return complain(&p, "it has no arena of Plait: it does not use the library, or has made no comm yet");
+        return fail(&p, "it has no arena of Plait: it does not use the library, or has made no comm yet");
     return ok;
 }

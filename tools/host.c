@@ -2,6 +2,8 @@
 /* One host: its name, its file systems, its ranks. See hosts.h. */
 #include "hosts.h"
 
+#include "program.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -33,7 +35,8 @@ static void await(int channel, enum host_message_kind kind)
 static void mount_new(const char *type, const char *at, unsigned long flags, const char *data)
 {
     if (mount(type, at, type, flags, data) != 0)
-        hosts_fail("mounting a host's %s: %s. In a container, start it with --privileged", at, strerror(errno));
+        give_up(HOSTS_FAILED, "mounting a host's %s: %s. In a container, start it with --privileged", at,
+                strerror(errno));
 }
 
 static void show_at(int folder, const char *at)
@@ -42,7 +45,7 @@ static void show_at(int folder, const char *at)
 
     snprintf(from, sizeof from, "/proc/self/fd/%d", folder);
     if (mount(from, at, NULL, MS_BIND | MS_REC, NULL) != 0)
-        hosts_fail("mounting %s into a host: %s", at, strerror(errno));
+        give_up(HOSTS_FAILED, "mounting %s into a host: %s", at, strerror(errno));
 }
 
 /* Folder `text`, with those above it. */
@@ -62,7 +65,7 @@ static void find_self(char out[4096])
     const ssize_t n = readlink("/proc/self/exe", out, 4095);
 
     if (n <= 0)
-        hosts_fail("/proc/self/exe: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "/proc/self/exe: %s", strerror(errno));
     out[n] = '\0';
 }
 
@@ -99,7 +102,7 @@ static void name_hosts(const struct hosts_plan *plan)
     fclose(f);
     chmod(file, 0644);
     if (mount(file, "/etc/hosts", NULL, MS_BIND, NULL) != 0)
-        hosts_fail("mounting a host's /etc/hosts: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "mounting a host's /etc/hosts: %s", strerror(errno));
     unlink(file);
 }
 
@@ -118,10 +121,10 @@ static void name_boot(uint32_t h)
     if (in != NULL)
         fclose(in);
     if (out == NULL || fclose(out) != 0 || !made)
-        hosts_fail("a host's boot id: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "a host's boot id: %s", strerror(errno));
     chmod(file, 0444);
     if (mount(file, at, NULL, MS_BIND, NULL) != 0)
-        hosts_fail("mounting a host's %s: %s", at, strerror(errno));
+        give_up(HOSTS_FAILED, "mounting a host's %s: %s", at, strerror(errno));
     unlink(file);
 }
 
@@ -144,7 +147,7 @@ static void mount_all(const struct hosts_plan *plan, uint32_t h)
     uint32_t nkept = 0;
 
     if (getcwd(here, sizeof here) == NULL)
-        hosts_fail("the working directory: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "the working directory: %s", strerror(errno));
     nkept += keep(here, &kept[nkept]);
     find_self(own);
     *strrchr(own, '/') = '\0';
@@ -154,7 +157,7 @@ static void mount_all(const struct hosts_plan *plan, uint32_t h)
     free(shares);
 
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-        hosts_fail("making a host's mounts its own: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "making a host's mounts its own: %s", strerror(errno));
     mount_new("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
     mount_sys();
     mount_new("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV, "mode=1777");
@@ -168,7 +171,7 @@ static void mount_all(const struct hosts_plan *plan, uint32_t h)
         free(kept[i].path);
     }
     if (chdir(here) != 0) /* the same folder, below what is mounted now */
-        hosts_fail("the working directory %s: %s", here, strerror(errno));
+        give_up(HOSTS_FAILED, "the working directory %s: %s", here, strerror(errno));
 }
 
 /* ---- Ranks ------------------------------------------------------------------------------------- */
@@ -243,7 +246,7 @@ static void start_ranks(const struct hosts_plan *plan, uint32_t h, int (*outputs
     for (uint32_t i = 0; i < plan->first[h + 1] - plan->first[h]; i++) {
         pids[i] = fork();
         if (pids[i] < 0)
-            hosts_fail("host%u: starting a process: %s", h, strerror(errno));
+            give_up(HOSTS_FAILED, "host%u: starting a process: %s", h, strerror(errno));
         if (pids[i] == 0)
             run_rank(plan, h, plan->first[h] + i, outputs != NULL ? outputs[i] : NULL);
         setpgid(pids[i], pids[i]);
@@ -295,7 +298,7 @@ void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*out
     await(channel, HOST_WIRED);
     snprintf(name, sizeof name, "host%u", h);
     if (sethostname(name, strlen(name)) != 0 || ready[1].fd < 0)
-        hosts_fail("setting up %s: %s", name, strerror(errno));
+        give_up(HOSTS_FAILED, "setting up %s: %s", name, strerror(errno));
     mount_all(plan, h);
     wires_finish(plan, h);
     ready[2].fd = session_listen();

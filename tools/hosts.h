@@ -34,10 +34,6 @@ struct host {
     int channel; /* messages; -1 when the host has ended */
 };
 
-/* One line on stderr; hosts_fail() then exits with HOSTS_FAILED, from whichever process. */
-void hosts_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-_Noreturn void hosts_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
 /* ---- Between supervisor and host ------------------------------------------------------------------ */
 
 enum host_message_kind {

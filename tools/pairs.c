@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pairs.h"
 
+#include "base/clock.h"
+#include "stats.h"
+
 #include <plait/message.h>
 
 #include <inttypes.h>
@@ -24,14 +27,6 @@
 
 /* ---- One pair -------------------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* One end of a round trip. */
 static bool bounce(struct plait_comm *comm, void *memory, size_t bytes, uint32_t peer)
 {
@@ -42,18 +37,6 @@ static bool bounce(struct plait_comm *comm, void *memory, size_t bytes, uint32_t
            (!first || plait_recv(comm, memory, bytes, PLAIT_UINT8, peer, NULL) == PLAIT_OK);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-    return values[n / 2];
-}
-
 /* The time one way: the median, or that of the best quarter, which a busy processor does not change. */
 static bool measure(struct plait_comm *comm, void *memory, size_t bytes, uint32_t peer, uint32_t n, bool best,
                     double *out)
@@ -61,14 +44,13 @@ static bool measure(struct plait_comm *comm, void *memory, size_t bytes, uint32_
     double times[FEW];
 
     for (uint32_t i = 0; i < WARM_UP + n; i++) {
-        const double begin = now();
+        const double begin = plait_clock();
         if (!bounce(comm, memory, bytes, peer))
             return false;
         if (i >= WARM_UP)
-            times[i - WARM_UP] = (now() - begin) / 2;
+            times[i - WARM_UP] = (plait_clock() - begin) / 2;
     }
-    qsort(times, n, sizeof *times, by_value);
-    *out = times[n / (best ? 4 : 2)];
+    *out = best ? quartile_of(times, n) : median_of(times, n);
     return true;
 }
 
@@ -180,7 +162,7 @@ static uint32_t medians(const struct pairs *p, bool inside, struct figures *out)
                 bandwidth[n++] = p->table[a][b].bandwidth;
             }
     if (n > 0)
-        *out = (struct figures){ median(latency, n), median(bandwidth, n) };
+        *out = (struct figures){ median_of(latency, n), median_of(bandwidth, n) };
     return n;
 }
 

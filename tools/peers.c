@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "peers.h"
 
+#include "message.h"
 #include "pairs.h"
 
 #include <plait/comm.h>
@@ -104,10 +105,8 @@ bool peers_print(void)
     bool ok = plait_launch_find(&launch) == PLAIT_OK;
 
     if (ok && launch.nrank == 1) {
-        fprintf(stderr,
-                "plait-info: --peers: this is the only rank; start it as you start your program, with torchrun, srun "
-                "or mpirun: mpirun -n 4 plait-info --peers\n");
-        return false;
+        return complain("--peers: this is the only rank; start it as you start your program, with torchrun, srun or "
+                        "mpirun: mpirun -n 4 plait-info --peers");
     }
     o.rank = launch.rank;
     o.nrank = launch.nrank;
@@ -116,6 +115,6 @@ bool peers_print(void)
     o.warn = PATIENCE;
     ok = ok && plait_comm_create(&o, &comm) == PLAIT_OK && as_rank(comm);
     if (!ok)
-        fprintf(stderr, "plait-info: %s\n", plait_last_error());
+        complain("%s", plait_last_error());
     return plait_comm_destroy(comm) == PLAIT_OK && ok;
 }

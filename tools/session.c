@@ -6,6 +6,9 @@
  */
 #include "hosts.h"
 
+#include "message.h"
+#include "program.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -34,7 +37,7 @@ static socklen_t address(struct sockaddr_un *out)
 
 static _Noreturn void refuse(const char *text)
 {
-    hosts_say("on: %s", text);
+    tell("on: %s", text);
     exit(NO_SESSION);
 }
 
@@ -111,7 +114,7 @@ int session_listen(void)
     const socklen_t size = address(&here);
 
     if (s < 0 || bind(s, (struct sockaddr *)&here, size) != 0 || listen(s, HOSTS_MAX) != 0)
-        hosts_fail("a host's socket for commands: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "a host's socket for commands: %s", strerror(errno));
     return s;
 }
 
@@ -147,7 +150,7 @@ static _Noreturn void run_session(const struct host_request *request)
     for (int i = 0; i < 3; i++)
         dup2(request->fds[i], i);
     if (chdir(folder) != 0)
-        hosts_say("the working directory %s: %s", folder, strerror(errno));
+        tell("the working directory %s: %s", folder, strerror(errno));
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);

@@ -2,7 +2,10 @@
 /* Makes the hosts, shows what their ranks say, cuts links, and ends everything. See hosts.h. */
 #include "hosts.h"
 
-#include "output.h"
+#include "base/clock.h"
+#include "child.h"
+#include "message.h"
+#include "program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,22 +40,15 @@ static uint32_t running, nfailed;
 static int first_status; /* our exit status */
 static char first_text[128];
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- Namespaces -------------------------------------------------------------------------------- */
 
 static _Noreturn void no_namespaces(void)
 {
-    hosts_fail("making namespaces: %s. Run it as root, or permit user namespaces (sysctl user.max_user_namespaces, "
-               "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a container, start "
-               "that with --privileged",
-               strerror(errno));
+    give_up(HOSTS_FAILED,
+            "making namespaces: %s. Run it as root, or permit user namespaces (sysctl user.max_user_namespaces, "
+            "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a container, start "
+            "that with --privileged",
+            strerror(errno));
 }
 
 static void write_file(const char *path, const char *text)
@@ -60,7 +56,7 @@ static void write_file(const char *path, const char *text)
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
 
     if (fd < 0 || write(fd, text, strlen(text)) < 0)
-        hosts_fail("%s: %s", path, strerror(errno));
+        give_up(HOSTS_FAILED, "%s: %s", path, strerror(errno));
     close(fd);
 }
 
@@ -90,11 +86,12 @@ static void open_stream(struct stream *s, uint32_t h, uint32_t rank, int to, int
     int fds[2];
 
     if (pipe2(fds, O_CLOEXEC) != 0)
-        hosts_fail("pipes for the output of rank %u: %s (ulimit -n is a limit of them)", rank, strerror(errno));
+        give_up(HOSTS_FAILED, "pipes for the output of rank %u: %s (ulimit -n is a limit of them)", rank,
+                strerror(errno));
     snprintf(prefix, sizeof prefix, "[host%u %u] ", h, rank);
     s->line = malloc(sizeof prefix + LINE_MOST + 1);
     if (s->line == NULL)
-        hosts_fail("out of memory");
+        give_up(HOSTS_FAILED, "out of memory");
     s->fd = fds[0];
     s->to = to;
     s->prefix = s->used = strlen(prefix);
@@ -110,7 +107,7 @@ static void make_host(uint32_t h)
     int pair[2];
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
-        hosts_fail("a channel to host%u: %s", h, strerror(errno));
+        give_up(HOSTS_FAILED, "a channel to host%u: %s", h, strerror(errno));
     for (uint32_t i = 0; !plan->raw && i < nrank; i++)
         for (int k = 0; k < 2; k++)
             open_stream(&streams[2 * (first + i) + (uint32_t)k], h, first + i, k + 1, &outputs[i][k]);
@@ -224,12 +221,9 @@ static void end_rank(uint32_t h, uint32_t rank, int status)
     running--;
     if (status == 0)
         return;
-    if (WIFSIGNALED(status))
-        snprintf(how, sizeof how, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else
-        snprintf(how, sizeof how, "exit status %d", WEXITSTATUS(status));
+    child_end(status, how, sizeof how);
     snprintf(text, sizeof text, "host%u, rank %u: %s", h, rank, how);
-    hosts_say("%s", text);
+    tell("%s", text);
     if (nfailed++ == 0) {
         first_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         memcpy(first_text, text, sizeof first_text);
@@ -260,9 +254,9 @@ static void hear(uint32_t h)
 static void cut(const struct hosts_cut *c, double start)
 {
     if (!wires_set(c->host, c->up))
-        hosts_say("the link of host%u: %s", c->host, strerror(errno));
+        tell("the link of host%u: %s", c->host, strerror(errno));
     else
-        hosts_say("%.3f s: the link of host%u is %s", now() - start, c->host, c->up ? "up" : "down");
+        tell("%.3f s: the link of host%u is %s", plait_clock() - start, c->host, c->up ? "up" : "down");
 }
 
 /* The first time ranks are told and have GRACE seconds, the second time that is over. */
@@ -270,11 +264,11 @@ static double obey(int number, double deadline)
 {
     if (deadline >= 0)
         return 0;
-    hosts_say("%s: ranks are told, what is left after %g s is killed", strsignal(number), GRACE);
+    tell("%s: ranks are told, what is left after %g s is killed", strsignal(number), GRACE);
     for (uint32_t h = 0; h < plan->nhost; h++)
         if (hosts[h].channel >= 0)
             host_send(hosts[h].channel, HOST_SIGNAL, 0, number);
-    return now() + GRACE;
+    return plait_clock() + GRACE;
 }
 
 /*
@@ -286,14 +280,14 @@ static int run(int signals, const struct hosts_cut *cuts, uint32_t ncut)
     const uint32_t nstream = 2 * plan->first[plan->nhost];
     struct pollfd *ready = calloc(1 + plan->nhost + nstream, sizeof *ready);
     struct pollfd *channels = ready + 1, *outputs = channels + plan->nhost;
-    const double start = now();
+    const double start = plait_clock();
     double deadline = -1; /* none */
     int number = 0;
     uint32_t done = 0;
 
     if (ready == NULL)
-        hosts_fail("out of memory");
-    while (running > 0 && (deadline < 0 || now() < deadline)) {
+        give_up(HOSTS_FAILED, "out of memory");
+    while (running > 0 && (deadline < 0 || plait_clock() < deadline)) {
         double until = deadline;
 
         if (done < ncut && (until < 0 || start + cuts[done].when < until))
@@ -303,7 +297,7 @@ static int run(int signals, const struct hosts_cut *cuts, uint32_t ncut)
             channels[h] = (struct pollfd){ hosts[h].channel, POLLIN, 0 };
         for (uint32_t i = 0; i < nstream; i++)
             outputs[i] = (struct pollfd){ streams[i].fd, POLLIN, 0 };
-        until = until < 0 ? -1 : until > now() ? 1e3 * (until - now()) + 1 : 0;
+        until = until < 0 ? -1 : until > plait_clock() ? 1e3 * (until - plait_clock()) + 1 : 0;
         poll(ready, 1 + plan->nhost + nstream, until < 0 ? -1 : until > 1e9 ? 1000000000 : (int)until);
 
         for (uint32_t i = 0; i < nstream; i++)
@@ -319,7 +313,7 @@ static int run(int signals, const struct hosts_cut *cuts, uint32_t ncut)
                 deadline = obey(number, deadline);
             }
         }
-        for (; done < ncut && start + cuts[done].when <= now(); done++)
+        for (; done < ncut && start + cuts[done].when <= plait_clock(); done++)
             cut(&cuts[done], start);
     }
     free(ready);
@@ -345,8 +339,8 @@ static void greet(void)
 
     wires_address(plan->nhost - 1, last);
     if (!plan->raw)
-        hosts_say("process %d: %u ranks, %u hosts at 10.77.0.1 to %s", getpid(), plan->first[plan->nhost], plan->nhost,
-                  last);
+        tell("process %d: %u ranks, %u hosts at 10.77.0.1 to %s", getpid(), plan->first[plan->nhost], plan->nhost,
+             last);
 }
 
 /* A descriptor for signals that end us. What is ignored, as by nohup, stays so. */
@@ -374,7 +368,7 @@ int supervise(const struct hosts_plan *what, const struct hosts_cut *cuts, uint3
     streams = calloc(2 * (size_t)nrank, sizeof *streams);
     ended = calloc(nrank, sizeof *ended);
     if (streams == NULL || ended == NULL)
-        hosts_fail("out of memory");
+        give_up(HOSTS_FAILED, "out of memory");
     for (uint32_t i = 0; i < 2 * nrank; i++)
         streams[i].fd = -1;
     wires_find_tools(plan);
@@ -395,6 +389,6 @@ int supervise(const struct hosts_plan *what, const struct hosts_cut *cuts, uint3
     if (number != 0)
         end_by(number);
     if (nfailed > 1)
-        hosts_say("%u of %u ranks failed; the first was %s", nfailed, nrank, first_text);
+        tell("%u of %u ranks failed; the first was %s", nfailed, nrank, first_text);
     return first_status;
 }

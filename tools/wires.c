@@ -5,6 +5,10 @@
  */
 #include "hosts.h"
 
+#include "child.h"
+#include "message.h"
+#include "program.h"
+
 #include <errno.h>
 #include <linux/capability.h>
 #include <net/if.h>
@@ -26,19 +30,11 @@ void wires_address(uint32_t h, char *text)
     snprintf(text, HOSTS_ADDRESS_SIZE, "10.77.%u.%u", h / 250 % 250, h % 250 + 1);
 }
 
-/* In PATH, or where administrators have it, which the PATH of others may lack. */
+/* The PATH of users other than root may lack /usr/sbin. */
 static void find_tool(const char *name, char out[4096])
 {
-    const char *path = getenv("PATH");
-    char all[8192], *rest = all;
-
-    snprintf(all, sizeof all, "%s:/usr/sbin:/sbin", path != NULL ? path : "/usr/bin:/bin");
-    for (char *folder = strsep(&rest, ":"); folder != NULL; folder = strsep(&rest, ":")) {
-        snprintf(out, 4096, "%s/%s", folder, name);
-        if (*folder != '\0' && access(out, X_OK) == 0)
-            return;
-    }
-    hosts_fail("%s is missing: install the package iproute2 (tools/setup does)", name);
+    if (!child_find(name, "/usr/sbin:/sbin", out, 4096))
+        give_up(HOSTS_FAILED, "%s is missing: install the package iproute2 (tools/setup does)", name);
 }
 
 void wires_find_tools(const struct hosts_plan *plan)
@@ -87,16 +83,17 @@ static void batch(const char *path, const char *text, const char *what)
         return;
     }
     if (commands < 0 || write(commands, text, length) != (ssize_t)length || lseek(commands, 0, SEEK_SET) != 0)
-        hosts_fail("%s: %s", what, strerror(errno));
+        give_up(HOSTS_FAILED, "%s: %s", what, strerror(errno));
     pid = fork();
     if (pid == 0)
         run_tool(path, commands);
     close(commands);
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
-        hosts_fail("%s: %s", what, strerror(errno));
+        give_up(HOSTS_FAILED, "%s: %s", what, strerror(errno));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         char *first = strndup(text, 2000);
-        hosts_fail("%s failed: %s could not do all of\n%s%s", what, path, first, length > 2000 ? "...\n" : "");
+        give_up(HOSTS_FAILED, "%s failed: %s could not do all of\n%s%s", what, path, first,
+                length > 2000 ? "...\n" : "");
     }
 }
 
@@ -119,7 +116,7 @@ static FILE *begin(char **text, size_t *size)
     FILE *to = open_memstream(text, size);
 
     if (to == NULL)
-        hosts_fail("out of memory");
+        give_up(HOSTS_FAILED, "out of memory");
     return to;
 }
 
@@ -187,7 +184,7 @@ void wires_finish(const struct hosts_plan *plan, uint32_t h)
     free(links);
     free(limits);
     if (!runs("eth0"))
-        hosts_say("the link of host%u carries nothing after 10 s", h);
+        tell("the link of host%u carries nothing after 10 s", h);
 }
 
 bool wires_run(uint32_t h)

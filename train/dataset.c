@@ -8,7 +8,7 @@
 #include "random.h"
 #include "why.h"
 
-#include "../lib/base/ascii.h"
+#include "base/ascii.h"
 
 #include <plait/coll.h>
 #include <plait/comm.h>

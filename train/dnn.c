@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dnn.h"
 
+#include "memory.h"
+#include "program.h"
+
 #include <assert.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -61,22 +64,9 @@ static const int names[DNN_NARG] = {
 
 static void must(dnnl_status_t status, const char *what)
 {
-    if (status == dnnl_success)
-        return;
-    fprintf(stderr,
-            "plait-train: oneDNN %d.%d cannot make %s (status %d); ONEDNN_VERBOSE=2 shows what it was asked for\n",
-            dnnl_version()->major, dnnl_version()->minor, what, (int)status);
-    exit(1);
-}
-
-static void *allocate(size_t bytes)
-{
-    void *memory = calloc(1, bytes);
-
-    if (memory != NULL)
-        return memory;
-    fprintf(stderr, "plait-train: no memory for %zu bytes\n", bytes);
-    exit(1);
+    if (status != dnnl_success)
+        give_up(1, "oneDNN %d.%d cannot make %s (status %d); ONEDNN_VERBOSE=2 shows what it was asked for",
+                dnnl_version()->major, dnnl_version()->minor, what, (int)status);
 }
 
 bool dnn_bf16_fast(void)
@@ -96,7 +86,7 @@ uint32_t dnn_pooled(uint32_t size, uint32_t kernel, uint32_t stride, uint32_t pa
 /* desc: the layout's from now on */
 static const struct dnn_layout *layout_create(struct dnn *dnn, dnnl_memory_desc_t desc)
 {
-    struct dnn_layout *layout = allocate(sizeof *layout);
+    struct dnn_layout *layout = allocate(1, sizeof *layout);
 
     *layout = (struct dnn_layout){ desc, dnn->layouts };
     dnn->layouts = layout;
@@ -183,7 +173,7 @@ static void slot_init(struct dnn_op *op, enum dnn_arg arg)
 
 static struct dnn_op *op_create(struct dnn *dnn, dnnl_primitive_desc_t desc, const char *what)
 {
-    struct dnn_op *op = allocate(sizeof *op);
+    struct dnn_op *op = allocate(1, sizeof *op);
     const_dnnl_memory_desc_t scratch;
 
     op->dnn = dnn;
@@ -466,7 +456,7 @@ static dnnl_primitive_attr_t attributes(bool add)
 
 struct dnn *dnn_create(enum precision precision, unsigned threads)
 {
-    struct dnn *dnn = allocate(sizeof *dnn);
+    struct dnn *dnn = allocate(1, sizeof *dnn);
 
     dnn->threads = threads == 0 ? 1 : threads;
     dnn->type = data_type(precision);

@@ -3,8 +3,8 @@
  * What a run would be: memory, buckets, algorithms, and the share of communication that computing does not hide, from a
  * calibration: the passes are timed, with the moments at which gradients are ready, and each size of bucket is sent.
  */
+#include "base/clock.h"
 #include "ending.h"
-#include "now.h"
 #include "run.h"
 
 #include <math.h>
@@ -26,19 +26,19 @@ static void note_ready(void *context, uint32_t t)
 {
     struct calibration *c = context;
 
-    c->this_ready[t] = now() - c->begin;
+    c->this_ready[t] = plait_clock() - c->begin;
 }
 
 static void time_pass(struct calibration *c, const float *images, const int32_t *labels)
 {
     struct run *r = c->run;
     struct model_result result;
-    const double begin = now();
+    const double begin = plait_clock();
 
     model_forward(r->model, images, labels, true, r->o->smoothing, &result);
-    c->begin = now();
+    c->begin = plait_clock();
     model_backward(r->model, 1, r->gradient, false, note_ready, c);
-    const double backward = now() - c->begin;
+    const double backward = plait_clock() - c->begin;
     if (c->backward > 0 && c->backward <= backward)
         return;
     c->forward = c->begin - begin;
@@ -51,7 +51,7 @@ static void time_passes(struct calibration *c)
     const size_t micro = c->run->o->micro, pixels = c->run->o->pixels, n = micro * pixels * pixels * 3;
     float *images = allocate(n, sizeof *images);
     int32_t *labels = allocate(micro, sizeof *labels);
-    const double begin = now();
+    const double begin = plait_clock();
     double more; /* of any rank: synchronised batch norm makes a pass collective */
 
     for (size_t i = 0; i < n; i++)
@@ -59,7 +59,7 @@ static void time_passes(struct calibration *c)
     do {
         time_pass(c, images, labels);
         must(c->run->norms.status, "calibration");
-        more = now() - begin < seconds || c->backward <= 0;
+        more = plait_clock() - begin < seconds || c->backward <= 0;
         must(plait_allreduce(c->run->side, &more, &more, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL), "calibration");
     } while (more > 0);
     free(labels);
@@ -74,10 +74,10 @@ static double time_bucket(struct run *r, const struct plait_fusion_bucket *b, ui
 
     call.algorithm = r->o->algorithm;
     for (uint32_t k = 0; k < rounds; k++) {
-        const double begin = now();
+        const double begin = plait_clock();
         must(plait_allreduce(r->side, memory, memory, b->bytes / plait_dtype_size(b->type), b->type, PLAIT_SUM, &call),
              "calibration");
-        best = fmin(best, now() - begin);
+        best = fmin(best, plait_clock() - begin);
     }
     must(plait_allreduce(r->comm, &best, &best, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL), "calibration");
     return best;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "layers.h"
 
+#include "program.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
@@ -14,10 +16,8 @@ void *layer_memory(size_t bytes)
 {
     void *memory;
 
-    if (posix_memalign(&memory, DNN_ALIGNMENT, bytes > 0 ? bytes : 1) != 0) {
-        fprintf(stderr, "plait-train: no memory for %zu bytes of the model\n", bytes);
-        exit(1);
-    }
+    if (posix_memalign(&memory, DNN_ALIGNMENT, bytes > 0 ? bytes : 1) != 0)
+        give_up(1, "no memory for %zu bytes of the model", bytes);
     memset(memory, 0, bytes);
     return memory;
 }

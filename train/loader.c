@@ -4,9 +4,9 @@
  * image is begun until next() has given it out and is called again. A thread takes the next image of the epoch as soon as
  * the slot of its micro-batch is free, so images are begun in order, and micro-batches leave in order whoever decoded them.
  */
+#include "base/clock.h"
 #include "data.h"
 #include "ending.h"
-#include "now.h"
 
 #include <plait/coll.h>
 
@@ -283,11 +283,11 @@ void loader_begin(struct loader *l, uint32_t epoch, uint64_t step)
     pthread_mutex_lock(&l->lock);
     stop_epoch(l);
     pthread_mutex_unlock(&l->lock);
-    const double start = now();
+    const double start = plait_clock();
     if (l->options.store != NULL)
         store_wait(l->options.store, l->options.shuffle, l->options.seed, epoch, l->options.batch);
     pthread_mutex_lock(&l->lock);
-    l->waited += now() - start;
+    l->waited += plait_clock() - start;
     l->epoch = epoch;
     l->first = l->given = step * micros_of_step(l);
     l->begun = l->first * l->options.micro;
@@ -307,7 +307,7 @@ void loader_set_transform(struct loader *l, enum transform transform, bool shuff
 
 bool loader_next(struct loader *l, struct images *out)
 {
-    const double start = now();
+    const double start = plait_clock();
 
     pthread_mutex_lock(&l->lock);
     if (l->given >= l->end) {
@@ -319,7 +319,7 @@ bool loader_next(struct loader *l, struct images *out)
     pthread_cond_broadcast(&l->work);
     while (l->begun < l->given * l->options.micro || s->undone > 0)
         pthread_cond_wait(&l->done, &l->lock);
-    l->waited += now() - start;
+    l->waited += plait_clock() - start;
     pthread_mutex_unlock(&l->lock);
     *out = (struct images){ .n = l->options.micro, .images = s->images, .labels = s->labels };
     return true;

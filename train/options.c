@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
-#include "ending.h"
+#include "base/bytes.h"
+#include "message.h"
 #include "row.h"
 
 #include <plait/elastic.h>
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static bool parse_model(struct options *o, const char *flag, const char *value)
             o->model = *name;
             return true;
         }
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names != '\0' ? ", " : "", *name);
+        list_add(names, sizeof names, *name);
     }
     return complain("%s %s: expected one of %s", flag, value, names);
 }
@@ -36,22 +36,12 @@ static bool print_model(const struct options *o, char *out, size_t room)
 
 static bool parse_bucket(struct options *o, const char *flag, const char *value)
 {
-    static const char units[] = "KMG";
-    char *end;
-
     if (strcmp(value, "all") == 0) {
         o->bucket = SIZE_MAX;
         return true;
     }
-    errno = 0;
-    const unsigned long long n = strtoull(value, &end, 10);
-    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
-    if (*value < '0' || *value > '9' || errno != 0 || n > UINT32_MAX ||
-        (*end != '\0' && (unit == NULL || end[1] != '\0')))
-        return complain("%s %s: expected bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag,
-                        value);
-    o->bucket = (size_t)n << (unit != NULL ? 10 * (unit - units + 1) : 0);
-    return true;
+    return (plait_parse_bytes(value, &o->bucket) && o->bucket < BUCKET_CHOSEN) ||
+           complain("%s %s: expected bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag, value);
 }
 
 static bool print_bucket(const struct options *o, char *out, size_t room)
@@ -72,8 +62,7 @@ static bool parse_elastic(struct options *o, const char *flag, const char *value
     if (o->elastic >= 0)
         return true;
     for (int m = 0; m < PLAIT_NELASTIC; m++)
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", m > 0 ? ", " : "",
-                 plait_elastic_name((enum plait_elastic_mode)m));
+        list_add(names, sizeof names, plait_elastic_name((enum plait_elastic_mode)m));
     return complain("%s %s: expected one of %s", flag, value, names);
 }
 
@@ -117,13 +106,6 @@ static bool print_broken(const struct options *o, char *out, size_t room)
     return snprintf(out, room, "%s", broken[o->broken_fatal].name) > 0;
 }
 
-static bool parse_help(struct options *o, const char *flag, const char *value)
-{
-    (void)flag, (void)value;
-    o->help = true;
-    return true;
-}
-
 /* ---- where they have an effect ------------------------------------------------------------------ */
 
 #define NEED(name, words, condition)                \
@@ -160,38 +142,24 @@ static const struct choice payloads[] = {
     { "fp32", PLAIT_FLOAT32 }, { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { 0 }
 };
 static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "statistics", POLISH_STATISTICS }, { 0 } };
-#define AT(member) offsetof(struct options, member)
-#define GROUP(title)                 \
-    {                                \
-        .kind = TITLE, .text = title \
+#define GROUP(title)                                     \
+    {                                                    \
+        .option = {.kind = OPTION_TITLE, .text = title } \
     }
-#define SWITCHED(name_, member, text_, ...)                                             \
-    {                                                                                   \
-        .kind = SWITCH, .name = name_, .offset = AT(member), .text = text_, __VA_ARGS__ \
+#define ROW(option_, ...)              \
+    {                                  \
+        .option = option_, __VA_ARGS__ \
     }
-#define NUMBERED(name_, member, least_, most_, text_, ...)                                                    \
-    {                                                                                                         \
-        .kind = NUMBER, .name = name_, .argument = "N", .offset = AT(member), .least = least_, .most = most_, \
-        .text = text_, __VA_ARGS__                                                                            \
-    }
-#define REALS(name_, member, least_, most_, text_, ...)                                                     \
-    {                                                                                                       \
-        .kind = REAL, .name = name_, .argument = "X", .offset = AT(member), .least = least_, .most = most_, \
-        .text = text_, __VA_ARGS__                                                                          \
-    }
-#define TEXTS(name_, argument_, member, text_, ...)                                                          \
-    {                                                                                                        \
-        .kind = TEXT, .name = name_, .argument = argument_, .offset = AT(member), .text = text_, __VA_ARGS__ \
-    }
-#define CHOSEN(name_, member, choices_, text_, ...)                                                                   \
-    {                                                                                                                 \
-        .kind = CHOICE, .name = name_, .argument = "WHICH", .offset = AT(member), .choices = choices_, .text = text_, \
-        __VA_ARGS__                                                                                                   \
-    }
-#define OWN(name_, argument_, parse_, text_, ...)                                                         \
-    {                                                                                                     \
-        .kind = PARSED, .name = name_, .argument = argument_, .parse = parse_, .text = text_, __VA_ARGS__ \
-    }
+#define SWITCHED(name, member, text, ...) ROW(OPTION_IN(SWITCH, name, NULL, member, text), __VA_ARGS__)
+#define NUMBERED(name, member, least_, most_, text, ...) \
+    ROW(OPTION_IN(NUMBER, name, "N", member, text, .least = least_, .most = most_), __VA_ARGS__)
+#define REALS(name, member, least_, most_, text, ...) \
+    ROW(OPTION_IN(REAL, name, "X", member, text, .least = least_, .most = most_), __VA_ARGS__)
+#define TEXTS(name, argument, member, text, ...) ROW(OPTION_IN(TEXT, name, argument, member, text), __VA_ARGS__)
+#define CHOSEN(name, member, choices_, text, ...) \
+    ROW(OPTION_IN(CHOICE, name, "WHICH", member, text, .choices = choices_), __VA_ARGS__)
+#define OWN(name, argument, parse_, text, ...) \
+    ROW(OPTION_TO(PARSED, name, argument, NULL, text, .parse = parse_), __VA_ARGS__)
 
 static const struct row rows[] = {
     GROUP("Data"),
@@ -281,7 +249,7 @@ static const struct row rows[] = {
     TEXTS("trace", "FILE", trace, "write what the first steps did, for ui.perfetto.dev", .need = &synchronous),
     SWITCHED("evaluate-only", evaluate_only, "test the weights of --weights or --resume, and leave", .need = &tested),
     SWITCHED("dry-run", dry_run, "print memory, buckets, algorithms and the expected share of communication"),
-    OWN("help", NULL, parse_help, "this text"),
+    { .option = OPTION_TO(HELP, "help", NULL, NULL, "this text") },
 
     GROUP("make-data"),
     NUMBERED("classes", classes, 2, 100, "of images (10)", .need = &drawing),
@@ -290,8 +258,8 @@ static const struct row rows[] = {
 };
 #define NROW (sizeof rows / sizeof *rows)
 _Static_assert(NROW <= OPTIONS_MOST, "struct options tells of each whether it was given");
-#undef AT
 #undef GROUP
+#undef ROW
 #undef SWITCHED
 #undef NUMBERED
 #undef REALS
@@ -299,79 +267,23 @@ _Static_assert(NROW <= OPTIONS_MOST, "struct options tells of each whether it wa
 #undef CHOSEN
 #undef OWN
 
+static const struct option_table table = {
+    "Usage: plait-train DATA [options]\n"
+    "  or:  plait-train make-data FOLDER [options]\n"
+    "  or:  plait-train plot RUN... [--plot FILE]\n\n"
+    "Trains a residual network on the images in DATA/train/CLASS/*.jpg and tests it on DATA/val/CLASS/*.jpg.\n"
+    "make-data draws such a folder of images; plot draws runs (see docs/training.md).\n",
+    "\nExit status: 0 trained; 1 an error; 2 wrong arguments; 3 the loss is not finite; 4 a rank was lost;\n"
+    "128 plus the signal's number: a signal stopped the training, and a checkpoint was written.\n",
+    &rows[0].option, NROW, sizeof rows[0]
+};
+
 void options_help(void)
 {
-    printf("Usage: plait-train DATA [options]\n"
-           "  or:  plait-train make-data FOLDER [options]\n"
-           "  or:  plait-train plot RUN... [--plot FILE]\n\n"
-           "Trains a residual network on the images in DATA/train/CLASS/*.jpg and tests it on DATA/val/CLASS/*.jpg.\n"
-           "make-data draws such a folder of images; plot draws runs (see docs/training.md).\n");
-    for (size_t i = 0; i < NROW; i++) {
-        const struct row *r = &rows[i];
-        char flag[64];
-        if (r->kind == TITLE) {
-            printf("\n%s:\n", r->text);
-            continue;
-        }
-        snprintf(flag, sizeof flag, "--%s%s %s", r->kind == SWITCH ? "[no-]" : "", r->name,
-                 r->argument != NULL ? r->argument : "");
-        printf("  %-24s %s\n", flag, r->text);
-    }
-    printf("\nExit status: 0 trained; 1 an error; 2 wrong arguments; 3 the loss is not finite; 4 a rank was lost;\n"
-           "128 and the signal's number: a checkpoint was written because of a signal.\n");
+    option_help(&table);
 }
 
 /* ---- parsing ----------------------------------------------------------------------------------- */
-
-static bool unknown(const char *flag)
-{
-    const char *best = "help";
-    unsigned least = 4; /* farther is no misspelling */
-
-    for (size_t i = 0; i < NROW; i++) {
-        const unsigned d = rows[i].name != NULL ? value_distance(flag + 2, rows[i].name) : UINT32_MAX;
-        if (d < least) {
-            least = d;
-            best = rows[i].name;
-        }
-    }
-    return complain("unknown option %s; the nearest is --%s", flag, best);
-}
-
-static const struct row *find(const char *name, bool *negated)
-{
-    *negated = strncmp(name, "no-", 3) == 0;
-    for (size_t i = 0; i < NROW; i++)
-        if (rows[i].name != NULL && (strcmp(rows[i].name, name) == 0 ||
-                                     (*negated && rows[i].kind == SWITCH && strcmp(rows[i].name, name + 3) == 0)))
-            return &rows[i];
-    return NULL;
-}
-
-/* --name VALUE or --name=VALUE; *k moves over what is taken. */
-static bool parse_flag(struct options *o, char **argv, int argc, int *k)
-{
-    char flag[64];
-    const char *word = argv[*k], *equals = strchr(word, '=');
-    bool negated;
-
-    snprintf(flag, sizeof flag, "%.*s", equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
-    const struct row *r = strncmp(flag, "--", 2) == 0 ? find(flag + 2, &negated) : NULL;
-    if (r == NULL)
-        return strncmp(flag, "--", 2) == 0 ? unknown(flag) : complain("unknown flag %s; see --help", flag);
-    o->given[r - rows] = true;
-    if (r->kind == SWITCH || r->argument == NULL) {
-        if (equals != NULL)
-            return complain("%s takes no value; write %s or --no-%s", word, flag, r->name);
-        if (r->kind == PARSED)
-            return r->parse(o, flag, "");
-        *(bool *)((char *)o + r->offset) = !(negated && strcmp(r->name, flag + 2) != 0);
-        return true;
-    }
-    if (equals == NULL && *k + 1 >= argc)
-        return complain("%s needs a value; see --help", flag);
-    return row_set(r, o, flag, equals != NULL ? equals + 1 : argv[++*k]);
-}
 
 static void set_defaults(struct options *o)
 {
@@ -424,28 +336,29 @@ bool options_needed(const struct options *o)
 {
     for (size_t i = 0; i < NROW; i++)
         if (o->given[i] && rows[i].need != NULL && !rows[i].need->met(o))
-            return complain("--%s has an effect only %s; leave it out", rows[i].name, rows[i].need->text);
+            return complain("--%s has an effect only %s; leave it out", rows[i].option.name, rows[i].need->text);
     return true;
 }
 
 bool options_parse(int argc, char **argv, struct options *out)
 {
-    int k = 1;
+    const char *command = argc > 1 ? argv[1] : "";
+    int npath;
 
     set_defaults(out);
-    if (argc > 1 && strcmp(argv[1], "make-data") == 0)
-        out->command = COMMAND_MAKE_DATA, k++;
-    else if (argc > 1 && strcmp(argv[1], "plot") == 0)
-        out->command = COMMAND_PLOT, k++;
-    out->paths = allocate((size_t)argc, sizeof *out->paths);
-    for (; k < argc; k++)
-        if (argv[k][0] != '-')
-            out->paths[out->npath++] = argv[k];
-        else if (!parse_flag(out, argv, argc, &k))
-            return false;
-    if (!out->help && !(take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out)))
+    if (strcmp(command, "make-data") == 0)
+        out->command = COMMAND_MAKE_DATA;
+    else if (strcmp(command, "plot") == 0)
+        out->command = COMMAND_PLOT;
+    if (out->command != COMMAND_TRAIN) {
+        argc--;
+        argv++;
+    }
+    if (!option_parse(&table, out, out->given, argc, argv, &npath))
         return false;
-    return true;
+    out->paths = argv + 1;
+    out->npath = (uint32_t)npath;
+    return take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out);
 }
 
 /* ---- of a run that goes on --------------------------------------------------------------------- */
@@ -465,7 +378,7 @@ bool options_kept(const struct options *o, uint32_t k, struct note *out)
     *out = (struct note){ 0 };
     if (r == NULL)
         return false;
-    snprintf(out->name, sizeof out->name, "option.%s", r->name);
+    snprintf(out->name, sizeof out->name, "option.%s", r->option.name);
     if (!row_print(r, o, out->value, sizeof out->value))
         out->value[0] = '\0';
     return true;
@@ -481,8 +394,8 @@ static bool differs(const struct options *o, const struct row *r, const char *is
     was = *was != '\0' ? was : none;
     if (r->kept == FIXED)
         return complain("--%s %s: the run in %s has %s; leave --%s out, or begin anew with --run and --weights",
-                        r->name, is, o->resume, was, r->name);
-    complain("--%s is %s, and %s so far: not the bits of a run that never stopped", r->name, is, was);
+                        r->option.name, is, o->resume, was, r->option.name);
+    complain("--%s is %s, and %s so far: not the bits of a run that never stopped", r->option.name, is, was);
     return true;
 }
 
@@ -497,8 +410,8 @@ static bool recall(struct options *o, const struct row *r, const char *was, bool
     }
     if (*was == '\0' || (r->kept == PLACED && !same_ranks && !o->reproducible))
         return true;
-    snprintf(flag, sizeof flag, "%s: --%s", o->resume, r->name);
-    return row_set(r, o, flag, was);
+    snprintf(flag, sizeof flag, "%s: --%s", o->resume, r->option.name);
+    return option_set(&r->option, o, flag, was);
 }
 
 bool options_recall(struct options *o, const struct note *notes, bool same_ranks)

@@ -25,9 +25,8 @@ enum polish { POLISH_WEIGHTS, POLISH_STATISTICS };
 
 struct options {
     enum command command;
-    bool help;
     bool given[OPTIONS_MOST]; /* by the table's rows */
-    char **paths;             /* [npath] what stands without an option */
+    char **paths;             /* [npath] arguments that are no options */
     uint32_t npath;
     const char *data;
 

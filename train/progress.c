@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "progress.h"
 
+#include "base/clock.h"
 #include "ending.h"
-#include "now.h"
 
 #include <jansson.h>
 
@@ -66,7 +66,7 @@ static json_t *event(const struct progress *p, const struct run *r, const char *
     json_object_set_new(object, "epoch", json_integer(r->epoch));
     json_object_set_new(object, "step", json_integer((json_int_t)r->step));
     set(object, "position", (double)r->epoch + (double)r->at / (double)r->epoch_steps); /* in epochs */
-    set(object, "seconds", now() - p->begin);
+    set(object, "seconds", plait_clock() - p->begin);
     return object;
 }
 
@@ -151,13 +151,13 @@ static double steps_left(const struct run *r)
 static void show(struct progress *p, const struct run *r)
 {
     const struct totals *t = &p->recent;
-    const double seconds = now() - p->window_begin, waits = share(t, t->data);
+    const double seconds = plait_clock() - p->window_begin, waits = share(t, t->data);
     const double done = (double)(r->step - p->begin_step);
     char line[512] = "", left[40];
     size_t room = p->terminal ? width() : 200;
 
     room = room < sizeof line ? room : sizeof line;
-    duration((now() - p->begin) / fmax(done, 1) * steps_left(r), left, sizeof left);
+    duration((plait_clock() - p->begin) / fmax(done, 1) * steps_left(r), left, sizeof left);
     field(line, room, "epoch %u/%llu", r->epoch + 1, (unsigned long long)r->o->epochs);
     field(line, room, "step %llu/%llu", (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
     field(line, room, "%.0f images/s", t->images / seconds);
@@ -173,7 +173,7 @@ static void show(struct progress *p, const struct run *r)
     else
         printf("%s\n", line);
     fflush(stdout);
-    p->shown = p->window_begin = now();
+    p->shown = p->window_begin = plait_clock();
     p->recent = (struct totals){ 0 };
 }
 
@@ -211,7 +211,7 @@ struct progress *progress_create(const struct run *r)
     if (p->log == NULL)
         give_up(ENDING_ERROR, "%s: %m; choose another folder with --run", path);
     p->terminal = isatty(STDOUT_FILENO) && getenv("PMIX_RANK") == NULL; /* mpirun makes one, wherever its output goes */
-    p->begin = p->epoch_begin = p->shown = p->log_begin = p->window_begin = now();
+    p->begin = p->epoch_begin = p->shown = p->log_begin = p->window_begin = plait_clock();
     p->begin_step = p->log_step = r->step;
     log_start(p, r);
     return p;
@@ -229,7 +229,7 @@ void progress_destroy(struct progress *p)
 static void log_step(struct progress *p, const struct run *r)
 {
     const struct totals *t = &p->window;
-    const double seconds = now() - p->log_begin;
+    const double seconds = plait_clock() - p->log_begin;
     json_t *object = event(p, r, "step");
 
     set(object, "loss", t->loss / t->images);
@@ -242,7 +242,7 @@ static void log_step(struct progress *p, const struct run *r)
     set(object, "data_wait", share(t, t->data));
     write_line(p, object);
     p->window = (struct totals){ 0 };
-    p->log_begin = now();
+    p->log_begin = plait_clock();
     p->log_step = r->step;
 }
 
@@ -257,7 +257,7 @@ void progress_step(struct progress *p, const struct run *r, const struct totals 
     }
     if (r->step - p->log_step >= r->o->log_every)
         log_step(p, r);
-    if (now() - p->shown >= (p->terminal ? 0.1 : 10))
+    if (plait_clock() - p->shown >= (p->terminal ? 0.1 : 10))
         show(p, r);
 }
 
@@ -267,7 +267,7 @@ void progress_pause(struct progress *p, const struct run *r)
         return;
     if (r->step > p->log_step)
         log_step(p, r);
-    p->epoch_seconds = now() - p->epoch_begin;
+    p->epoch_seconds = plait_clock() - p->epoch_begin;
 }
 
 void progress_tested(const struct totals *tested, char *out, size_t room)
@@ -306,7 +306,7 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
     }
     write_line(p, object);
     progress_say(p, "epoch %3u/%llu | %s%s", r->epoch, (unsigned long long)r->o->epochs, test, training);
-    p->epoch_begin = p->log_begin = p->window_begin = now();
+    p->epoch_begin = p->log_begin = p->window_begin = plait_clock();
     p->recent = (struct totals){ 0 };
 }
 

@@ -5,7 +5,7 @@
 #include "share.h"
 #include "why.h"
 
-#include "../lib/base/ascii.h"
+#include "base/ascii.h"
 
 #include <errno.h>
 #include <inttypes.h>

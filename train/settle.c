@@ -2,19 +2,13 @@
 /* What the options are together: what excludes each other, and what was left open. */
 #include "ending.h"
 #include "options.h"
+#include "value.h"
 
 #include <plait/elastic.h>
 
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
-
-static bool ends_in(const char *path, const char *ending)
-{
-    const char *last = strrchr(path, '.');
-
-    return last != NULL && strcmp(last, ending) == 0;
-}
 
 bool options_check(const struct options *o)
 {
@@ -29,8 +23,8 @@ bool options_check(const struct options *o)
     if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
         return complain("--sync-batch-norm --elastic %s: its workers do not step together; leave one out",
                         plait_elastic_name((enum plait_elastic_mode)o->elastic));
-    if (o->plot != NULL && !ends_in(o->plot, ".png") && !ends_in(o->plot, ".svg"))
-        return complain("--plot %s: expected a name that ends in .png or .svg", o->plot);
+    if (o->plot != NULL && !value_picture("--plot", o->plot))
+        return false;
     if (o->resume != NULL && o->run != NULL)
         return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
     if (o->evaluate_only && o->dry_run)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "agree.h"
+#include "base/clock.h"
 #include "ending.h"
-#include "now.h"
 #include "processors.h"
 #include "progress.h"
 #include "run.h"
@@ -113,11 +113,11 @@ static void choose_folder(struct run *r)
 static void sum_norms(void *context, float *values, size_t n)
 {
     struct norms *norms = context;
-    const double begin = now();
+    const double begin = plait_clock();
 
     if (norms->status == PLAIT_OK)
         norms->status = plait_allreduce(norms->comm, values, values, n, PLAIT_FLOAT32, PLAIT_SUM, NULL);
-    norms->seconds += now() - begin;
+    norms->seconds += plait_clock() - begin;
 }
 
 /* bf16 that travels is written at once, in place of fp32 that would be packed, where nothing is added to it before. */

@@ -4,15 +4,13 @@
  * new weights; run.h lists the others.
  */
 #include "agree.h"
+#include "base/clock.h"
 #include "elementwise.h"
 #include "ending.h"
 #include "failure.h"
 #include "launch.h"
-#include "now.h"
 #include "progress.h"
 #include "run.h"
-
-#include "../tools/output.h"
 
 #include <plait/request.h>
 
@@ -95,14 +93,14 @@ static enum plait_status wait_for_gradients(struct run *r)
 /* For all that is on its way between ranks in this step. What it takes, and what passes waited for, is exposed. */
 static enum plait_status wait_for_others(struct run *r, struct plait_request **summing)
 {
-    const double begin = now();
+    const double begin = plait_clock();
     enum plait_status status = wait_for_gradients(r);
 
     if (status == PLAIT_OK)
         status = statistics_step(r->statistics);
     if (status == PLAIT_OK && *summing != NULL)
         status = plait_wait(summing);
-    r->exposed = r->norms.seconds + now() - begin;
+    r->exposed = r->norms.seconds + plait_clock() - begin;
     return status;
 }
 
@@ -166,7 +164,7 @@ static enum plait_status heard(struct run *r, const struct totals *totals)
 static enum plait_status step(struct run *r, struct totals *totals)
 {
     struct plait_request *summing = NULL;
-    const double begin = now(), waited = loader_waited(r->loader);
+    const double begin = plait_clock(), waited = loader_waited(r->loader);
     enum plait_status status = PLAIT_OK;
 
     *totals = (struct totals){ .seconds = r->seconds, .exposed = r->exposed, .data = r->waited };
@@ -188,7 +186,7 @@ static enum plait_status step(struct run *r, struct totals *totals)
     if (!r->frozen && isfinite(totals->loss))
         update(r);
     r->waited = loader_waited(r->loader) - waited;
-    r->seconds = now() - begin;
+    r->seconds = plait_clock() - begin;
     r->step++;
     r->at++;
     return heard(r, totals);
@@ -408,10 +406,6 @@ static int run_training(struct options *o)
 
 static int run_command(struct options *o)
 {
-    if (o->help) {
-        options_help();
-        return ENDING_GOOD;
-    }
     if (o->command == COMMAND_MAKE_DATA)
         return make_data(o->data, (uint32_t)o->classes, (uint32_t)o->train_images, (uint32_t)o->val_images,
                          o->pixels > 0 ? (uint32_t)o->pixels : 64, o->seed);
@@ -424,8 +418,6 @@ int main(int argc, char **argv)
 {
     struct options o;
 
-    output_begin("plait-train");
-    const int ending = options_parse(argc, argv, &o) ? run_command(&o) : ENDING_USAGE;
-    free(o.paths);
-    return output_end("plait-train", ending);
+    program_begin("plait-train");
+    return program_end(options_parse(argc, argv, &o) ? run_command(&o) : ENDING_USAGE);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Order statistics of a few thousand times. */
-#ifndef PLAIT_BENCH_STATS_H
-#define PLAIT_BENCH_STATS_H
+#ifndef PLAIT_COMMON_STATS_H
+#define PLAIT_COMMON_STATS_H
 
 #include <stddef.h>
 
 struct stats {
-    double min, median, midmean, mean, p95, p99, max, stdev;
+    double min, quartile, median, midmean, mean, p95, p99, max, stdev;
     size_t n;
 };
 
@@ -23,6 +23,9 @@ void series_finish(struct series *s);
 struct stats stats_of(const double *x, size_t n);
 
 double median_of(const double *x, size_t n);
+
+/* A quarter of x[0..n) is less than it. */
+double quartile_of(const double *x, size_t n);
 
 /*
  * The midmean (Tukey): the mean of the middle half. Outliers move it no more than the median, and it is finer than the
