@@ -19,11 +19,11 @@ static struct cell *add_cell(struct bench *b)
     return c;
 }
 
-/* The size after `bytes`; false: there is none. */
+/* Advance *bytes to the next size; false: there is none. */
 static bool next_size(const struct options *o, uint64_t width, uint64_t *bytes)
 {
     if (o->step_factor > 1 && *bytes == 0)
-        *bytes = width; /* 0 stays 0 however often it is multiplied */
+        *bytes = width; /* a multiple of 0 is 0 */
     else if (o->step_factor > 1)
         return !__builtin_mul_overflow(*bytes, o->step_factor, bytes);
     else
@@ -31,7 +31,7 @@ static bool next_size(const struct options *o, uint64_t width, uint64_t *bytes)
     return true;
 }
 
-/* What the cells of one sweep have in common. */
+/* What the cells of a sweep share. */
 struct sweep {
     enum plait_dtype type;
     enum plait_op op;
@@ -67,7 +67,7 @@ static bool add_sizes(struct bench *b, const struct sweep *s)
                             (unsigned long long)o->step_bytes, MAX_CELLS, (unsigned long long)o->min_bytes,
                             (unsigned long long)o->max_bytes);
         const uint64_t count = collective_count(coll, (uint32_t)o->nrank, bytes, width);
-        if (count > 0) { /* smaller sizes hold no element of this type, or not of every rank */
+        if (count > 0) { /* smaller sizes hold no element of this type, or less than one for each rank */
             struct cell *c = add_cell_of(b, s);
             c->count = c->each = count;
             c->bytes = count * width * collective_parts(coll, (uint32_t)o->nrank);
@@ -104,7 +104,7 @@ static void add_tensors(struct bench *b, const struct tensors *t, const struct s
     }
 }
 
-/* Of steps: each payload with gradients in buckets, then in memory of their own. */
+/* Training steps: each payload with gradients in buckets, then in their own memory. */
 static bool add_steps(struct bench *b, const struct tensors *t)
 {
     const struct options *o = b->options;
@@ -130,7 +130,7 @@ static bool add_steps(struct bench *b, const struct tensors *t)
     return true;
 }
 
-/* Operators and roots that a collective does not have make one sweep. */
+/* A collective without operators, or without roots, has one sweep. */
 static bool plan_type(struct bench *b, const struct tensors *t, enum plait_dtype type)
 {
     const struct options *o = b->options;

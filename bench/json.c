@@ -221,7 +221,7 @@ static json_t *overlaps(const struct bench *b, const struct cell *c)
         json_object_set_new(o, "place", json_string(place_name(from->place)));
         json_object_set_new(o, "backend", json_string(b->ranks[from->backend].name));
         json_object_set_new(o, "computing", json_string(computation_name(from->computation)));
-        json_object_set_new(o, "driven_by", json_string(overlap_driver(from->way)));
+        json_object_set_new(o, "driven_by", json_string(overlap_driver(from->kind)));
         json_object_set_new(o, "blocking_us", number(1e6 * from->blocking));
         json_object_set_new(o, "compute_us", number(1e6 * from->compute));
         json_object_set_new(o, "total_us", number(1e6 * from->total));

@@ -15,7 +15,7 @@ struct level {
     size_t bytes;              /* of all buffers together */
     double copy, reduce, read; /* payload bytes per second, all processors together */
     double others;             /* reading what the next processor has just written */
-    double lent;               /* copying the next processor's memory through the kernel */
+    double single_copy;        /* copying the next processor's memory through the kernel */
 };
 
 struct limits {

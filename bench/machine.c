@@ -87,12 +87,12 @@ double machine_latency(void)
 /* ---- bandwidth --------------------------------------------------------------------------------- */
 
 /* A barrier that spins: the shortest pass takes a microsecond. */
-struct meeting {
+struct spin_barrier {
     _Alignas(64) _Atomic uint32_t arrived;
     _Alignas(64) _Atomic uint32_t generation;
 };
 
-static void meet(struct meeting *m, uint32_t n)
+static void meet(struct spin_barrier *m, uint32_t n)
 {
     const uint32_t generation = atomic_load(&m->generation);
 
@@ -106,21 +106,21 @@ static void meet(struct meeting *m, uint32_t n)
             sched_yield();
 }
 
-struct crew {
+struct team {
     enum kernel kernel;
     uint32_t nthread;
     size_t floats;   /* of each buffer */
     size_t stride;   /* floats from one buffer to the next */
     uint32_t repeat; /* passes between two clock readings */
     double seconds;
-    struct meeting meeting;
+    struct spin_barrier barrier;
     float **buffer; /* [nthread] three buffers, or as many as the kernel uses, one behind the other */
     _Atomic bool enough;
     double best; /* seconds of the fastest pass */
 };
 
-struct hand {
-    struct crew *crew;
+struct member {
+    struct team *team;
     uint32_t index;
     pthread_t thread;
     volatile float sink;
@@ -132,7 +132,7 @@ struct hand {
 
 static uint32_t buffers_of(enum kernel kernel)
 {
-    return kernel == KERNEL_REDUCE ? 3 : kernel == KERNEL_COPY || kernel == KERNEL_LENT ? 2 : 1;
+    return kernel == KERNEL_REDUCE ? 3 : kernel == KERNEL_COPY || kernel == KERNEL_SINGLE_COPY ? 2 : 1;
 }
 
 static void add(float *o, const float *a, const float *b, size_t n)
@@ -182,9 +182,9 @@ static bool read_through_kernel(void *to, void *from, size_t bytes)
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
 }
 
-static void one_pass(struct hand *h, bool past_caches)
+static void one_pass(struct member *h, bool past_caches)
 {
-    const struct crew *c = h->crew;
+    const struct team *c = h->team;
     const size_t n = c->floats;
     float *mine = c->buffer[h->index], *next = c->buffer[(h->index + 1) % c->nthread];
     const float *a = mine + c->stride, *b = a + c->stride; /* as many as the kernel has */
@@ -202,78 +202,78 @@ static void one_pass(struct hand *h, bool past_caches)
     case KERNEL_READ:
         h->sink = sum(mine, n);
         break;
-    case KERNEL_OTHERS:
+    case KERNEL_READ_OTHERS:
         h->sink = sum(next, n);
         break;
-    case KERNEL_LENT:
+    case KERNEL_SINGLE_COPY:
         read_through_kernel(mine, next + c->stride, n * sizeof *mine);
         break;
     }
 }
 
-static void *hand_main(void *argument)
+static void *member_main(void *argument)
 {
-    struct hand *h = argument;
-    struct crew *c = h->crew;
+    struct member *h = argument;
+    struct team *c = h->team;
 
     worker_pin(h->index);
     memset(c->buffer[h->index], 0, buffers_of(c->kernel) * c->stride * sizeof(float));
     const double begin = plait_clock();
     for (unsigned pass = 0;; pass++) {
-        if (c->kernel == KERNEL_OTHERS)
+        if (c->kernel == KERNEL_READ_OTHERS)
             memset(c->buffer[h->index], 0, c->floats * sizeof(float));
-        meet(&c->meeting, c->nthread);
+        meet(&c->barrier, c->nthread);
         const double start = plait_clock();
         for (uint32_t i = 0; i < c->repeat; i++)
             one_pass(h, pass % 2 == 1);
-        meet(&c->meeting, c->nthread);
+        meet(&c->barrier, c->nthread);
         if (h->index == 0) {
             const double took = (plait_clock() - start) / c->repeat;
             c->best = c->best == 0 || took < c->best ? took : c->best;
             atomic_store(&c->enough, pass >= 3 && plait_clock() > begin + c->seconds);
         }
-        meet(&c->meeting, c->nthread);
+        meet(&c->barrier, c->nthread);
         if (atomic_load(&c->enough))
             return NULL;
     }
 }
 
-static double run_crew(struct crew *c)
+static double run_team(struct team *c)
 {
-    struct hand *hand = calloc(c->nthread, sizeof *hand);
+    struct member *member = calloc(c->nthread, sizeof *member);
     uint32_t started = 0;
 
-    if (hand == NULL)
+    if (member == NULL)
         abort();
     for (; started < c->nthread; started++) {
-        hand[started] = (struct hand){ .crew = c, .index = started };
-        if (pthread_create(&hand[started].thread, NULL, hand_main, &hand[started]) != 0)
+        member[started] = (struct member){ .team = c, .index = started };
+        if (pthread_create(&member[started].thread, NULL, member_main, &member[started]) != 0)
             abort();
     }
     for (uint32_t i = 0; i < started; i++)
-        pthread_join(hand[i].thread, NULL);
-    free(hand);
+        pthread_join(member[i].thread, NULL);
+    free(member);
     return (double)c->nthread * (double)c->floats * sizeof(float) / c->best;
 }
 
 double machine_rate(enum kernel kernel, uint32_t nthread, size_t bytes, double seconds)
 {
-    struct crew c = { .kernel = kernel, .nthread = nthread, .seconds = seconds };
+    struct team c = { .kernel = kernel, .nthread = nthread, .seconds = seconds };
     const size_t share = bytes / nthread / buffers_of(kernel) / 64 * 64;
     double rate = 0;
-    bool ok = kernel != KERNEL_LENT || read_through_kernel(&rate, &(double){ 0 }, sizeof rate);
+    bool ok = kernel != KERNEL_SINGLE_COPY || read_through_kernel(&rate, &(double){ 0 }, sizeof rate);
 
     c.floats = share / sizeof(float);
     c.stride = c.floats + SKEW / sizeof(float);
     c.repeat =
-        kernel == KERNEL_OTHERS || bytes > SHORT ? 1 : (uint32_t)(SHORT / bytes); /* only the first read fetches */
+        kernel == KERNEL_READ_OTHERS || bytes > SHORT ? 1 : (uint32_t)(SHORT / bytes); /* only the first read fetches */
     c.buffer = calloc(nthread, sizeof *c.buffer);
     for (uint32_t i = 0; c.buffer != NULL && i < nthread; i++) {
         c.buffer[i] = aligned_alloc(4096, ((share + SKEW) * buffers_of(kernel) + 4095) / 4096 * 4096);
         ok = ok && c.buffer[i] != NULL;
     }
     if (c.buffer != NULL && ok && c.floats > 0)
-        rate = run_crew(&c);
+        rate = run_team(&c);
     for (uint32_t i = 0; c.buffer != NULL && i < nthread; i++)
         free(c.buffer[i]);
     free(c.buffer);

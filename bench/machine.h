@@ -11,11 +11,11 @@
 double machine_latency(void);
 
 enum kernel {
-    KERNEL_COPY,   /* a = b: memcpy or stores past the caches, the faster */
-    KERNEL_REDUCE, /* a = b + c in fp32, likewise */
-    KERNEL_READ,   /* sum of a */
-    KERNEL_OTHERS, /* sum of what the thread on the next processor has just written */
-    KERNEL_LENT,   /* a = b of the thread on the next processor, by process_vm_readv() */
+    KERNEL_COPY,        /* a = b: memcpy or stores past the caches, the faster */
+    KERNEL_REDUCE,      /* a = b + c in fp32, likewise */
+    KERNEL_READ,        /* sum of a */
+    KERNEL_READ_OTHERS, /* sum of what the thread on the next processor has just written */
+    KERNEL_SINGLE_COPY, /* a = b of the thread on the next processor, by process_vm_readv() */
 };
 
 /*

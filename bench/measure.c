@@ -13,9 +13,9 @@
 
 #define WARM_SECONDS     2e-3
 #define WARM_TRIES       5
-#define WARM_ENOUGH      5e-3 /* seconds of one operation, of which one try tells enough */
+#define WARM_ENOUGH      5e-3 /* seconds of one operation, beyond which one try is enough */
 #define LEAST_LARGE      4    /* per backend and round of a large cell */
-#define LEAST_ITERATIONS 3    /* per backend and half, however long they take */
+#define LEAST_ITERATIONS 3    /* per backend and half, however long each takes */
 
 static struct half *half_of(struct task *t)
 {
@@ -45,7 +45,7 @@ struct command measure_command(const struct task *t, uint32_t backend, enum verb
     };
 }
 
-/* One number of all ranks, as -a says. */
+/* Combine the ranks' times as -a says. */
 static double over_ranks(const struct bench *b, const double *x, uint32_t n)
 {
     double sum = 0, least = x[0], most = x[0];
@@ -121,7 +121,7 @@ struct verdict {
     char name[64]; /* of the algorithm */
 };
 
-/* Verify; finds out whether the backend has the type and operator, or the algorithm, at all. */
+/* Verify; also finds out whether the backend has the type, operator and algorithm at all. */
 static bool check(struct task *t, uint32_t backend, uint32_t iterations, struct verdict *out)
 {
     struct bench *b = t->bench;
@@ -153,8 +153,8 @@ bool measure_check(struct task *t, uint32_t backend, bool *able)
 }
 
 /*
- * Warm up, and find the seconds of one operation: of the fastest of a few tries. A machine that did something else
- * during one would leave a cell with a handful of iterations, each begun with cold caches.
+ * Warm up, and find the seconds of one operation: the fastest of a few tries. A try that other work disturbed would
+ * leave the cell with a handful of iterations, each begun with cold caches.
  */
 bool measure_warm_up(struct task *t, uint32_t backend, double *out)
 {
@@ -181,7 +181,8 @@ uint32_t measure_iterations(const struct options *o, double seconds)
 {
     uint64_t wanted = o->iterations / o->rounds;
 
-    if (o->iterations == 0) { /* half of the time for iterations that begin together, half for back to back */
+    if (o->iterations ==
+        0) { /* half of the time goes to iterations that begin together, half to operations back to back */
         const double round = o->cell_seconds / (double)o->rounds / 2;
         wanted = (uint64_t)fmin(round / fmax(seconds * (double)o->aggregate, 1e-8), STAGE_ITERATIONS);
         if (wanted * o->rounds < LEAST_ITERATIONS)
@@ -190,7 +191,7 @@ uint32_t measure_iterations(const struct options *o, double seconds)
     return (uint32_t)fmin(fmax((double)wanted, 1), STAGE_ITERATIONS);
 }
 
-/* Settle for the fastest of the backend's own choice, which takes `seconds`, and its algorithms that are right. */
+/* Choose the fastest of the backend's own choice, which takes `seconds`, and its correct algorithms. */
 static bool choose_algorithm(struct task *t, uint32_t backend, double *seconds, struct verdict *verdict)
 {
     struct outcome *o = &half_of(t)->outcome[backend];
@@ -252,7 +253,10 @@ static void show_progress(const struct task *t, uint32_t backend, uint32_t round
                     b->ranks[backend].name);
 }
 
-/* Of a large cell the first operations of a turn find their data in no cache: as many as are timed are not. */
+/*
+ * In a large cell the first operations of a turn find their data in no cache. So as many as are timed run first,
+ * untimed.
+ */
 static bool take_turn(struct task *t, uint32_t backend, uint32_t round)
 {
     struct outcome *o = &half_of(t)->outcome[backend];
@@ -264,7 +268,7 @@ static bool take_turn(struct task *t, uint32_t backend, uint32_t round)
                             time_each(t, backend, round) && stream(t, backend, n, &o->stream[round], &o->cpu[round]));
 }
 
-/* A large cell: the same number of iterations for all, so that none is measured with colder caches; the most of any. */
+/* In a large cell all backends get the same number of iterations, the most of any, so that none has colder caches. */
 static void level_iterations(struct task *t)
 {
     const struct options *o = t->bench->options;
@@ -302,7 +306,7 @@ static void compare(struct task *t)
     }
 }
 
-/* All rounds once; guard_run() may repeat it. */
+/* All rounds once; guard_run() may repeat them. */
 static bool all_rounds(void *context)
 {
     struct task *t = context;

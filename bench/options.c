@@ -62,17 +62,17 @@ static const struct option rows[] = {
               "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, alltoall, sendrecv, "
               "reduce_scatterv, allgatherv, gatherv, scatterv, alltoallv, barrier or all; commas (allreduce)",
               .parse = parse_coll),
-    OPTION_IN(NUMBER, "ranks", "N", nrank, "ranks to start (2); under a launcher all of its own", .least = 1,
+    OPTION_IN(NUMBER, "ranks", "N", nrank, "ranks to start (2); under a launcher, its ranks", .least = 1,
               .most = MAX_RANKS),
     OPTION_IN(CHOICE, "as", "KIND", threads, "ranks are processes or threads (processes)", .choices = kinds_of_rank),
-    OPTION_TO(
-        PARSED, "memory", "KIND", NULL,
-        "buffers: plait (library memory), malloc, or same: like malloc's, in pages that all backends share (malloc)",
-        .parse = parse_memory),
+    OPTION_TO(PARSED, "memory", "KIND", NULL,
+              "buffers: plait (library memory), malloc, or same (private pages shared by all backends) (malloc)",
+              .parse = parse_memory),
     OPTION_TO(PARSED, "place", "WHICH", NULL, "out of place, in place: out, in or both (both)", .parse = parse_place),
     OPTION_TO(PARSED, "overlap", "KIND", NULL,
               "measure overlap with a computation: busy (all processors), sleep or both", .parse = parse_overlap),
-    OPTION_IN(NUMBER, "overlap-tests", "N", overlap_tests, "tests in it, where tests drive (10)", .least = 1,
+    OPTION_IN(NUMBER, "overlap-tests", "N", overlap_tests,
+              "calls of plait_test() during the computation, where these drive progress (10)", .least = 1,
               .most = 10000),
     OPTION_IN(TEXT, "tensors", "FILE", tensors,
               "all-reduce, broadcast or reduce these tensors one by one; CSV: id,name,elements,kind"),
@@ -81,21 +81,22 @@ static const struct option rows[] = {
     OPTION_IN(NUMBER, "max-elements", "N", max_elements, "leave out larger tensors", .least = 1,
               .most = UINT64_MAX / 8),
     OPTION_TO(PARSED, "compute-ms", "T", NULL,
-              "fusion: gradients appear during a sleep of so many milliseconds; elastic: computing is one (0)",
+              "computation time of a step, a sleep of T milliseconds, in fusion and elastic (0)",
               .parse = parse_compute),
-    OPTION_IN(BYTES, "bytes", "SIZE", bytes, "elastic: weights of each worker (16M)"),
+    OPTION_IN(BYTES, "bytes", "SIZE", bytes, "elastic: bytes of weights of each worker (16M)"),
     OPTION_TO(PARSED, "mode", "LIST", NULL,
               "elastic: original, async, async-momentum, hogwild, sync1, sync2, sync3 or all; commas (all)",
               .parse = parse_modes),
     OPTION_IN(NUMBER, "servers", "N", nserver, "elastic: servers of the asynchronous modes, besides --ranks (1)",
               .least = 1, .most = MAX_RANKS / 2),
     OPTION_IN(FLAG, "sharded", NULL, sharded, "elastic: sync2 and sync3 with a sharded centre"),
-    OPTION_IN(TEXT, "timeline", "FILE", timeline, "fusion: write what happens in one step, for ui.perfetto.dev"),
+    OPTION_IN(TEXT, "timeline", "FILE", timeline, "fusion: trace one step, for ui.perfetto.dev"),
     OPTION_TO(PARSED, "layouts", "LIST", NULL,
               "fusion: threshold:SIZE, threshold:all, segments, cubic, ddp, horovod; commas", .parse = parse_layouts),
     OPTION_TO(PARSED, "payload", "TYPE", NULL, "fusion: float, bfloat16, half or both (float, bfloat16)",
               .parse = parse_payload),
-    OPTION_TO(PARSED, "gradients", "WHERE", NULL, "fusion: they live in buckets, have their own memory, or both (both)",
+    OPTION_TO(PARSED, "gradients", "WHERE", NULL,
+              "fusion: where gradients lie: buckets, own (memory of their own) or both (both)",
               .parse = parse_gradients),
     OPTION_TO(
         PARSED, "peer", "LIST", NULL,
@@ -103,16 +104,16 @@ static const struct option rows[] = {
         .parse = parse_peer),
     OPTION_IN(NUMBER, "rounds", "N", rounds, "turns each backend takes in a cell (5)", .least = 1, .most = 100),
     OPTION_IN(NUMBER, "starts", "N", starts,
-              "start all ranks so many times, and at the end report medians over starts (1)", .least = 1, .most = 100),
+              "start all ranks N times, and report medians over the starts at the end (1)", .least = 1, .most = 100),
     OPTION_IN(REAL, "cell-time", "SECONDS", cell_seconds, "time per cell and backend (0.1)", .least = 0.001,
               .most = 1e6),
     OPTION_IN(CHOICE, "guard", "on|off", guard, "calibrate the machine around each cell, measure its limits (on)",
               .choices = on_off),
-    OPTION_TO(PARSED, "plot", "FILE", NULL, "draw time and bandwidth against size; .png or .svg", .parse = parse_plot),
+    OPTION_TO(PARSED, "plot", "FILE", NULL, "plot time and bandwidth against size; .png or .svg", .parse = parse_plot),
     OPTION_IN(TEXT, "algo", "SPEC", algorithm, "algorithm, e.g. ring or torus:2x2 (chosen by size)"),
     OPTION_IN(BYTES, "slice", "SIZE", slice, "bytes of a pipeline slice (chosen)"),
-    OPTION_IN(TEXT, "nodes", "MAP", nodes, "node map as algorithms see it: 4x2, or 3+1+2 (found)"),
-    OPTION_IN(FLAG, "reproducible", NULL, reproducible, "only algorithms with the canonical order"),
+    OPTION_IN(TEXT, "nodes", "MAP", nodes, "node map that algorithms see: 4x2, or 3+1+2 (detected)"),
+    OPTION_IN(FLAG, "reproducible", NULL, reproducible, "only algorithms that reduce in the canonical order"),
     OPTION_IN(CHOICE, "round", "KIND", round, "rounding of 16-bit types: once or hop", .choices = rounds),
     OPTION_TO(REFUSED, "ngpus", "N", NULL, "there are no GPUs here; start ranks with --ranks", .letter = 'g'),
     OPTION_TO(REFUSED, "stream_null", "0", NULL, "there are no CUDA streams here", .letter = 'y'),
@@ -184,7 +185,7 @@ static void set_defaults(struct options *o)
     };
 }
 
-/* -f wins over -i, as in nccl-tests; with neither sizes grow fourfold. Every round has an iteration. */
+/* -f wins over -i, as in nccl-tests; with neither, sizes grow fourfold. Every round has at least one iteration. */
 static void settle(struct options *o)
 {
     if (o->step_factor == 0)
@@ -193,7 +194,7 @@ static void settle(struct options *o)
         o->rounds = o->iterations;
 }
 
-/* The ranks are the launcher's, and the processors not this process's alone: no calibrations of this machine. */
+/* The launcher chose the ranks, and they share its processors, so this process does not calibrate the machine. */
 static bool ask_launcher(struct options *o)
 {
     if (plait_launch_find(&o->launch) != PLAIT_OK)
@@ -203,7 +204,7 @@ static bool ask_launcher(struct options *o)
         return true;
     o->nrank = o->launch.nrank;
     o->guard = false;
-    message_hide(o->launch.rank > 0); /* rank 0 says it */
+    message_hide(o->launch.rank > 0); /* rank 0 prints the errors */
     return o->nrank <= MAX_RANKS ||
            complain("%s started %u ranks; at most %d here", o->launch.launcher, o->launch.nrank, MAX_RANKS);
 }

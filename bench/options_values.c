@@ -68,7 +68,7 @@ const char *op_label(enum plait_op op)
     return op == PLAIT_NOP ? "none" : plait_op_name(op);
 }
 
-/* Each name of a list with commas to `one`; a list without any gets `advice`. */
+/* Call `one` for each name of a comma-separated list; an empty list is an error with this advice. */
 static bool parse_list(struct options *o, const char *flag, const char *value, parse_value *one, const char *advice)
 {
     char *list = strdup(value), *state = NULL;

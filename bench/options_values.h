@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Values of the command line. Each function reads one into its members of struct options; after an error the message (flag,
- * value, remedy) has been printed.
+ * Parsers of option values. Each reads one value into its members of struct options, or prints a message with flag,
+ * value and remedy.
  */
 #ifndef PLAIT_BENCH_OPTIONS_VALUES_H
 #define PLAIT_BENCH_OPTIONS_VALUES_H

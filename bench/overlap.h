@@ -16,7 +16,7 @@ struct overlap { /* one row */
     enum place place;
     uint32_t backend;
     enum computation computation;
-    enum way way;
+    enum work_kind kind;
     double blocking, compute, total; /* seconds: medians of single iterations, the slowest rank's; of the rounds */
     double percent;                  /* median of the rounds */
 };
@@ -25,7 +25,7 @@ struct overlap { /* one row */
 double overlap_percent(double blocking, double compute, double total);
 
 /* What drives the operation while the rank computes: "nobody", "tests", "thread". */
-const char *overlap_driver(enum way way);
+const char *overlap_driver(enum work_kind kind);
 
 /* Measure and verify; adds to the cell's rows. false: a rank failed or the run was interrupted. */
 bool overlap_measure(struct bench *b, struct cell *c);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * plait-perf: collectives measured and verified, beside other libraries.
+ * plait-perf: measures and verifies collectives, beside other libraries.
  *
- * This process only coordinates, unless a launcher has started it as another rank than 0. It starts the ranks of every backend (see worker.h), gives each
- * backend its turn (measure.h) between calibrations of the machine (guard.h), and reports: a table
- * for every collective, by the same ranks.
+ * This process coordinates, unless a launcher started it as a rank other than 0. It starts the ranks of every backend
+ * (worker.h), gives each backend its turn (measure.h) between calibrations of the machine (guard.h), and prints one
+ * table per collective, all by the same ranks.
  */
 #include "backend_plait.h"
 #include "buffers.h"
@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define START_SECONDS 60 /* for ranks to come, unless --timeout is longer */
+#define START_SECONDS 60 /* for ranks to connect, unless */
 
 enum { EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
@@ -76,7 +76,7 @@ static uint64_t ranks_here(const struct options *o)
     return o->launched && o->launch.local_nrank > 0 ? o->launch.local_nrank : o->nrank;
 }
 
-/* Bytes of one buffer: every rank of every library has two. */
+/* Every rank of every library has two buffers of this size. */
 static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
 {
     const uint64_t buffers = (1 + o->npeer) * ranks_here(o) * 2, available = available_memory();
@@ -117,7 +117,7 @@ static uint32_t widest(const struct options *o)
     return width;
 }
 
-/* PyTorch's first import after the machine has started reads gigabytes: -T gives longer, as the error says. */
+/* After a boot, PyTorch's first import reads gigabytes: -T gives it longer, as the error says. */
 static bool greet(struct ranks *r, const struct options *o)
 {
     return ranks_greet(r, fmax(START_SECONDS, o->timeout));
@@ -153,7 +153,7 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
     return !o->ddp || start_ddp(b, ntensor, counts, width);
 }
 
-/* What can be known to fail without ranks. */
+/* Errors that can be found before ranks are started. */
 static bool plan(struct bench *b, const struct tensors *t)
 {
     const struct options *o = b->options;
@@ -233,7 +233,7 @@ static bool write_files(const struct bench *b)
            json;
 }
 
-/* They take two seconds; whoever switches the guard off wants to be quick. */
+/* Measuring them takes two seconds; --guard off asks for a quick run. */
 static bool wants_limits(const struct options *o)
 {
     return (o->guard && !o->overlap && !o->fusion) || o->plot != NULL;
@@ -267,7 +267,7 @@ static int run_table(struct bench *b)
     return b->wrong > 0 || !enough || !written ? EXIT_WRONG : 0;
 }
 
-/* The worse of what two tables ended with: after anything but wrong results nothing more can be measured. */
+/* The worst exit status of the tables. After anything worse than wrong results nothing more can be measured. */
 static int run_cycle(struct bench *b, const struct tensors *t)
 {
     const struct options *o = b->options;
@@ -283,7 +283,7 @@ static int run_cycle(struct bench *b, const struct tensors *t)
     return status;
 }
 
-/* Ranks come, are measured, and go. */
+/* Start the ranks, measure, and stop them. */
 static int run_start(struct bench *b, const struct tensors *t)
 {
     const struct options *o = b->options;
@@ -308,10 +308,10 @@ static int run(struct bench *b)
 
     if (o->tensors != NULL && !tensors_read(o->tensors, &t))
         return status;
-    const bool planned = plan(b, &t); /* on all ranks, so that none waits for one that has given up */
+    const bool planned = plan(b, &t); /* on all ranks, so that none waits for one that has failed */
     if (planned && o->launch.rank > 0) {
         message_hide(false);
-        signal(SIGINT, SIG_IGN); /* the launcher, or rank 0 by ending, ends this one */
+        signal(SIGINT, SIG_IGN); /* the launcher, or the end of rank 0, ends this rank */
         signal(SIGTERM, SIG_DFL);
         status = plait_worker_launched(NULL, o) ? 0 : EXIT_RANKS;
     } else if (planned) {

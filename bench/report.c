@@ -88,7 +88,7 @@ static void print_backends(const struct bench *b)
         printf("# %-20s : off%s\n", "guard", o->guard ? ", there is only one processor" : "");
 }
 
-/* The columns behind nccl-tests' own. */
+/* The columns after those of nccl-tests. */
 static void print_extra_head(const struct bench *b, int line)
 {
     static const char *const names[2][5] = { { "mode", "midmean", "peer", "midmean", "ratio" },
@@ -164,7 +164,7 @@ void report_begin(const struct bench *b)
 
 /* ---- a row ------------------------------------------------------------------------------------- */
 
-/* `width` characters, with as many decimals as fit, at most two: nccl-tests' way. */
+/* `width` characters, with as many decimals as fit, at most two, as nccl-tests prints. */
 static void print_fitting(double value, int width)
 {
     char text[64];
@@ -283,7 +283,7 @@ static void print_peers(const struct bench *b)
     }
 }
 
-/* One line per mode that occurred: near and far are different machines. */
+/* One line per mode that occurred, since near and far behave like different machines. */
 static void print_modes(const struct bench *b)
 {
     const struct cell *c;
