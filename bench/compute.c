@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define TRIES 51
-#define TRY   1000 /* passes: some ten microseconds, so that few tries are interrupted */
+#define TRY   1000 /* passes: about ten microseconds, so that few tries are interrupted */
 
 const char *computation_name(enum computation computation)
 {
@@ -17,15 +17,15 @@ const char *computation_name(enum computation computation)
     return names[computation];
 }
 
-/* The same code when it is calibrated and when it computes. */
+/* Not inlined: calibration and computation run the same code. */
 __attribute__((noinline)) static void passes(struct computer *c, uint64_t n)
 {
     const int size = sizeof c->data / sizeof *c->data;
 
     for (; n > 0; n--) {
         for (int i = 0; i < size; i++)
-            c->data[i] = 0.5f * c->data[i] + 1;           /* goes to 2 */
-        __asm__ volatile("" : : "r"(c->data) : "memory"); /* every pass is made */
+            c->data[i] = 0.5f * c->data[i] + 1;           /* converges to 2 */
+        __asm__ volatile("" : : "r"(c->data) : "memory"); /* keeps the compiler from skipping passes */
     }
 }
 

@@ -21,8 +21,8 @@
 
 struct line { /* of the table */
     enum plait_elastic_mode mode;
-    double round;     /* seconds: the median of the turns */
-    double exchanges; /* percent of it that is not computing */
+    double round;     /* seconds: median of the turns */
+    double exchanges; /* percentage of it that is not computation */
     double behind;    /* mean over the workers */
     uint64_t behind_max;
     size_t slots;
@@ -38,7 +38,7 @@ static void end_all(const pid_t *child, uint32_t n)
             kill(child[r], SIGKILL);
 }
 
-/* All end well within --timeout seconds of each other; else all are ended. */
+/* Wait for all processes; after --timeout seconds kill them. Returns whether all ended well. */
 static bool await_all(pid_t *child, uint32_t n, double timeout)
 {
     const time_t end = time(NULL) + (time_t)timeout;
@@ -108,7 +108,7 @@ static struct plait_comm *meet_all(const struct options *o)
     return all;
 }
 
-/* Each knows its own figures. */
+/* Gather the figures, of which each rank knows its own. */
 static bool gather(struct plait_comm *all, uint32_t rank, struct elastic_figures *f)
 {
     enum { N = 4 };
@@ -132,7 +132,7 @@ static bool run_own_rank(const struct options *o, enum plait_elastic_mode mode, 
     const uint32_t rank = o->launch.rank;
     const bool good = elastic_rank(o, mode, rank, all, f) == 0;
 
-    if (!good) /* every rank says what it met with: rank 0 may only have heard that another failed */
+    if (!good) /* every rank prints its error: rank 0 may only know that another failed */
         fprintf(stderr, "plait-perf: %s: rank %u: %s\n", plait_elastic_name(mode), rank, f->error[rank]);
     return good && gather(all, rank, f);
 }
@@ -163,8 +163,8 @@ static bool measure(const struct options *o, enum plait_elastic_mode mode, struc
 }
 
 /*
- * Vectors that must pass between caches and memory, for each rank of a machine. An all-reduce reads the weights and
- * writes the sum. sync2 reads and writes weights and centre, and uses up the sum in the cache (docs/elastic.md).
+ * Vectors that each rank of a machine must move between caches and memory. An all-reduce reads the weights and writes
+ * the sum. sync2 reads and writes weights and centre, and uses the sum while it is in the cache (docs/elastic.md).
  */
 enum { ALLREDUCE = 2, SYNC2 = 4 };
 
@@ -185,7 +185,7 @@ static void print_head(const struct options *o)
            "behind", "most", "slots(MiB)");
 }
 
-/* Of sync1, sync2 and sync3 the mode before it in the paper's chain. */
+/* For sync1, sync2 and sync3: the mode before it in the paper's chain. */
 static const struct line *before(const struct line *all, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -269,7 +269,7 @@ static bool write_plot(FILE *f, const void *what, const char *path)
 
 int elastic_run(const struct options *o)
 {
-    /* The chain first, then the modes with servers. */
+    /* The paper's chain first, then the other modes with servers. */
     static const enum plait_elastic_mode order[PLAIT_NELASTIC] = {
         PLAIT_ELASTIC_ORIGINAL, PLAIT_ELASTIC_SYNC1,          PLAIT_ELASTIC_SYNC2,   PLAIT_ELASTIC_SYNC3,
         PLAIT_ELASTIC_ASYNC,    PLAIT_ELASTIC_ASYNC_MOMENTUM, PLAIT_ELASTIC_HOGWILD,

@@ -68,14 +68,14 @@ static void add_rows(const struct bench *b, struct cell *c)
     add_row(c, 0, SCHEME_FLAT, NULL);
     for (uint32_t k = 1; k < b->nbackend; k++) {
         add_row(c, k, SCHEME_UNFUSED, NULL);
-        add_row(c, k, SCHEME_FUSED, &(struct layout){ RULE_DDP, 0 }); /* Gloo alone has it */
+        add_row(c, k, SCHEME_FUSED, &(struct layout){ RULE_DDP, 0 }); /* of the peers only Gloo has it */
         add_row(c, k, SCHEME_FLAT, NULL);
     }
 }
 
 /* ---- measuring --------------------------------------------------------------------------------- */
 
-/* The task of this row's steps. */
+/* Set up the task for this row's steps. */
 static void become(struct task *t, const struct fusion_row *row, uint32_t cell)
 {
     t->cell->type = row->scheme == SCHEME_FUSED ? PLAIT_FLOAT32 : row->payload;
@@ -103,7 +103,7 @@ static bool prepare(struct task *t, struct fusion_row *row, uint32_t cell, bool 
     return true;
 }
 
-/* The first step of a turn comes after others' and is not counted. */
+/* The first step of a turn follows another row's, and is not counted. */
 static bool take_turn(struct task *t, struct fusion_row *row, uint32_t cell, uint32_t round)
 {
     struct series times = { 0 };
@@ -138,7 +138,7 @@ static bool all_rounds(struct task *t, uint32_t cell)
     return ok;
 }
 
-/* timeline.json; where there are several fused rows timeline-cubic-float-own.json and so on. */
+/* timeline.json; with several fused rows timeline-cubic-float-own.json and so on. */
 static void path_for(const struct task *t, const struct fusion_row *row, char *out, size_t room)
 {
     const struct options *o = t->bench->options;
@@ -154,7 +154,7 @@ static void path_for(const struct task *t, const struct fusion_row *row, char *o
     report_path(o->timeline, part, out, room);
 }
 
-/* Traced steps; those that were timed are not, as reading the clock for every tensor takes time too. */
+/* Run traced steps. The timed ones are not traced, since reading the clock for every tensor takes time. */
 static bool count(struct task *t, struct fusion_row *row, uint32_t cell)
 {
     struct ranks *r = &t->bench->ranks[row->backend];
@@ -220,7 +220,7 @@ static void compare(const struct bench *b, struct cell *c)
     }
 }
 
-/* Rows that a backend cannot do are left out. */
+/* Leave out rows that their backend does not support. */
 static bool prepare_all(struct task *t, uint32_t cell)
 {
     struct cell *c = t->cell;
@@ -240,7 +240,7 @@ static bool prepare_all(struct task *t, uint32_t cell)
 bool fusion_measure(struct bench *b, struct cell *c)
 {
     struct task t = { .bench = b, .cell = c, .place = IN_PLACE };
-    uint32_t number = 1 + (uint32_t)(c - b->cell) * 32; /* and as many for the rows that are counted */
+    uint32_t number = 1 + (uint32_t)(c - b->cell) * 32; /* and further numbers for the rows that are counted */
 
     add_rows(b, c);
     bool ok = prepare_all(&t, number) && all_rounds(&t, number);

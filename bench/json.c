@@ -30,7 +30,7 @@ static json_t *boolean(bool x) /* nccl-tests writes them as strings */
     return json_string(x ? "true" : "false");
 }
 
-/* Settings that may change results; never the whole environment, which can hold secrets. */
+/* Only settings that may change results, since the environment can hold secrets. */
 static json_t *environment(void)
 {
     static const char *const prefixes[] = { "PLAIT_", "NCCL_", "OMPI_", "UCX_", "MALLOC_", "GLIBC_TUNABLES" };
@@ -275,7 +275,7 @@ static json_t *result(const struct bench *b, const struct cell *c)
     json_object_set_new(r, "count", integer(c->count));
     json_object_set_new(r, "type", json_string(dtype_label(c->type)));
     json_object_set_new(r, "redop", json_string(op_label(c->op)));
-    snprintf(key, sizeof key, "%6d", (int)c->root); /* so spelled by nccl-tests */
+    snprintf(key, sizeof key, "%6d", (int)c->root); /* the format of nccl-tests */
     json_object_set_new(r, "root", json_string(key));
     for (int place = 0; place < NPLACE; place++) {
         const struct half *h = &c->half[place];

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* meeting: of Gloo's ranks, a file that is in no folder, so that nothing of it is left behind */
+/* meeting: the file by which Gloo's ranks find each other; a memfd, so that nothing is left behind. */
 static void become_rank(const struct ranks *r, uint32_t rank, const char *script, int meeting)
 {
     const int nothing = open("/dev/null", O_RDONLY);

@@ -30,7 +30,7 @@ static void *thread_main(void *argument)
 
     t->ok = plait_worker(t->fd, t->rank, t->options, t->id);
     if (!t->ok)
-        _exit(1); /* the other threads may wait for this one for ever */
+        _exit(1); /* the other threads may wait for this one forever */
     return NULL;
 }
 
@@ -51,10 +51,10 @@ static int run_threads(const int *fd, const struct options *o, const struct plai
     return 0;
 }
 
-/* In the child: keep only the sockets fd[first .. first+n-1]. */
+/* In the child: keep only the sockets fd[first .. first + n - 1]. */
 static void become_worker(struct ranks *r, const int *fd, uint32_t first, uint32_t n)
 {
-    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches the whole terminal; the coordinator ends its ranks itself */
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches all processes of the terminal; the coordinator ends its ranks itself */
     signal(SIGTERM, SIG_DFL);
     for (uint32_t i = 0; i < r->nrank; i++) {
         if (r->fd[i] >= 0)
@@ -79,7 +79,7 @@ static bool start_child(struct ranks *r, const struct options *o, const struct p
     return true;
 }
 
-/* Rank 0 is a child of the coordinator, since that must not be measured; the launcher has started the others. */
+/* Rank 0 is a child of the coordinator, which must not be measured itself; the launcher has started the others. */
 static bool launch_rank_0(struct ranks *r, const struct options *o)
 {
     if (!ranks_listen(r))

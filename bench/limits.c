@@ -58,7 +58,7 @@ void limits_print(const struct limits *l)
                1e-9 * l->level[i].others, 1e-9 * l->level[i].single_copy);
 }
 
-/* Bytes read and written per second: a copy moves two for one of payload, o=a+b three. */
+/* Bytes read and written per second: a copy moves two for each byte of payload, o = a + b three. */
 static double traffic(const struct level *l)
 {
     return fmax(2 * l->copy, 3 * l->reduce);
@@ -69,7 +69,7 @@ static double crossing(const struct level *l)
     return l->others;
 }
 
-/* Between two measured sizes: straight in the logarithms. */
+/* Between two measured sizes: linear interpolation of the logarithms. */
 static double rate_at(const struct limits *l, double bytes, double (*rate)(const struct level *))
 {
     int i = 0;

@@ -20,7 +20,7 @@
 
 #define TRIPS    100 /* round trips per sample */
 #define SAMPLES  21
-#define PATIENCE 0.02 /* seconds; on a busy machine fewer samples have to do */
+#define PATIENCE 0.02 /* seconds, after which fewer samples must do on a busy machine */
 
 struct table {
     _Alignas(64) _Atomic uint32_t ball;
@@ -36,7 +36,7 @@ static void *player_one(void *argument)
     uint32_t turn = 0;
 
     worker_pin(0);
-    for (int i = 0; i < TRIPS; i++, turn += 2) { /* the first trips wait for the other thread to start */
+    for (int i = 0; i < TRIPS; i++, turn += 2) { /* the first trips include the start of the other thread */
         atomic_store_explicit(&t->ball, turn + 1, memory_order_release);
         while (atomic_load_explicit(&t->ball, memory_order_acquire) != turn + 2)
             ;
@@ -109,7 +109,7 @@ static void meet(struct spin_barrier *m, uint32_t n)
 struct team {
     enum kernel kernel;
     uint32_t nthread;
-    size_t floats;   /* of each buffer */
+    size_t floats;   /* floats of each buffer */
     size_t stride;   /* floats from one buffer to the next */
     uint32_t repeat; /* passes between two clock readings */
     double seconds;
@@ -126,9 +126,9 @@ struct member {
     volatile float sink;
 };
 
-#define SHORT ((size_t)1 << 20) /* bytes; less is repeated so often, or the clock would show */
+#define SHORT ((size_t)1 << 20) /* bytes; smaller passes are repeated up to this, since reading the clock takes time */
 
-#define SKEW 1088 /* bytes; loads and stores a multiple of 4096 apart would wait for each other */
+#define SKEW 1088 /* bytes between buffers; at a multiple of 4096 loads and stores would alias */
 
 static uint32_t buffers_of(enum kernel kernel)
 {
@@ -187,7 +187,7 @@ static void one_pass(struct member *h, bool past_caches)
     const struct team *c = h->team;
     const size_t n = c->floats;
     float *mine = c->buffer[h->index], *next = c->buffer[(h->index + 1) % c->nthread];
-    const float *a = mine + c->stride, *b = a + c->stride; /* as many as the kernel has */
+    const float *a = mine + c->stride, *b = a + c->stride; /* as many as the kernel uses */
 
     switch (c->kernel) {
     case KERNEL_COPY:
@@ -265,8 +265,9 @@ double machine_rate(enum kernel kernel, uint32_t nthread, size_t bytes, double s
 
     c.floats = share / sizeof(float);
     c.stride = c.floats + SKEW / sizeof(float);
-    c.repeat =
-        kernel == KERNEL_READ_OTHERS || bytes > SHORT ? 1 : (uint32_t)(SHORT / bytes); /* only the first read fetches */
+    c.repeat = kernel == KERNEL_READ_OTHERS || bytes > SHORT
+                   ? 1
+                   : (uint32_t)(SHORT / bytes); /* only the first read finds the lines in another cache */
     c.buffer = calloc(nthread, sizeof *c.buffer);
     for (uint32_t i = 0; c.buffer != NULL && i < nthread; i++) {
         c.buffer[i] = aligned_alloc(4096, ((share + SKEW) * buffers_of(kernel) + 4095) / 4096 * 4096);

@@ -27,7 +27,7 @@ const char *overlap_driver(enum work_kind kind)
 
 /* ---- measuring --------------------------------------------------------------------------------- */
 
-/* Seconds of an iteration, and in which ways the backend can do it. */
+/* Seconds of an iteration for each kind of work that the backend supports. */
 struct rounds {
     bool able[NWORK];
     double seconds[NWORK][MAX_ROUNDS];
@@ -45,7 +45,7 @@ static bool median_time(struct task *t, uint32_t backend, enum work_kind kind, d
     return ok;
 }
 
-/* Find the time of the blocking operation, which becomes the computation's, and how many iterations a round has. */
+/* Find the time of the blocking operation, which becomes the computation's, and the iterations of a round. */
 static bool calibrate(struct task *t, uint32_t backend)
 {
     const struct options *o = t->bench->options;
@@ -57,8 +57,8 @@ static bool calibrate(struct task *t, uint32_t backend)
     t->iterations[backend] = measure_iterations(o, once);
     if (!median_time(t, backend, WORK_BLOCKING, &blocking))
         return false;
-    t->work.seconds = fmin(once, blocking); /* if other work held up one of them */
-    t->iterations[backend] = 1;             /* a short sleep takes far longer than it was told */
+    t->work.seconds = fmin(once, blocking); /* other work may have held up one of them */
+    t->iterations[backend] = 1;             /* a short sleep takes much longer than asked */
     if (!median_time(t, backend, WORK_COMPUTE, &once))
         return false;
     t->iterations[backend] = measure_iterations(o, t->work.seconds + once);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How near the memory's bandwidth the passes over gradients and weights come: packing, unpacking and the optimiser's
- * step, each beside copies that move as many bytes, and beside a reading and a copy that read and write as many each, in
- * turns: a core that reads more slowly than it copies shows in the second. Developers' tool; plait_internal is inside.
+ * How close the passes over gradients and weights come to the memory's bandwidth: packing, unpacking and the
+ * optimiser's step. Each is compared with copies of as many bytes, and with a read and a copy that read and write as
+ * many bytes each, in turns. The second shows cores that read more slowly than they copy. A developers' tool, linked
+ * with the library's internals.
  */
 #include "fusion/pass.h"
 #include "option.h"
@@ -24,12 +25,12 @@
 
 enum { MAX_THREADS = 64 };
 
-static size_t bytes = (size_t)256 << 20; /* of gradients in fp32, of all threads together */
+static size_t bytes = (size_t)256 << 20; /* of gradients in float32, of all threads together */
 static uint32_t threads = 2, rounds = 9;
 static const char *tensors_file, *isa = "", *only = "";
 
 struct member {
-    double took; /* seconds of the processor */
+    double took; /* processor seconds */
     const struct plait_kernels *k;
     pthread_t thread;
     size_t n; /* elements of each array */
@@ -52,7 +53,7 @@ static void copy_memcpy(struct member *h, size_t traffic)
     memcpy(h->a, h->b, traffic / 2);
 }
 
-/* The plainest reading that there is, of whole lines, four streams at once. */
+/* The simplest read: whole lines, four streams at once. */
 static void read_lines(struct member *h, size_t traffic)
 {
     const size_t quarter = traffic / 4 / 64 * 8; /* of 8 bytes */
@@ -121,14 +122,16 @@ static void optim(struct member *h)
     }
 }
 
-/* Of LARS, what one element needs: squares of master and gradient, then gradient, master, momentum in, all but the
- * gradient and the copy out. */
+/*
+ * LARS reads, per element: master and gradient for the squares, then gradient, master and momentum. It writes all but
+ * the gradient, and the copy.
+ */
 static const struct pass {
     const char *name;
     void (*run)(struct member *h);
     size_t reads, writes;        /* bytes for each element */
     enum plait_dtype type, copy; /* optimiser: gradients; copy or PLAIT_NDTYPE */
-    bool squares;                /* optimiser: known */
+    bool squares;                /* optimiser: squares are known */
 } passes[] = {
     { "pack: float32 to float16, scaled", pack_f16, 4, 2 },
     { "pack: float32 to bfloat16, scaled", pack_bf16, 4, 2 },
@@ -150,12 +153,12 @@ static struct team {
     uint32_t n;
     pthread_barrier_t begin, end;
     const struct pass *pass;                         /* NULL: plain */
-    void (*plain)(struct member *h, size_t traffic); /* of so many bytes for each element */
+    void (*plain)(struct member *h, size_t traffic); /* of `traffic` bytes for each element */
     size_t traffic;
     bool over;
 } team;
 
-/* Of this thread on a processor: others who use the machine show less. */
+/* Processor time of this thread, which other programs disturb less. */
 static double own_time(void)
 {
     struct timespec t;
@@ -185,7 +188,7 @@ static void *member_main(void *argument)
     }
 }
 
-/* The longest of the threads. */
+/* Run once on all threads; the longest time. */
 static double together(void)
 {
     double longest = 0;
@@ -249,7 +252,7 @@ static void member_init(struct member *h, const struct plait_kernels *k, size_t 
     fill(h);
 }
 
-/* As many of the list's tensors, over and over, as fit. */
+/* As many tensors of the list as fit, repeated. */
 static uint32_t make_parts(struct member *h, const struct tensors *t, const struct pass *pass,
                            struct plait_optim_part *parts)
 {
@@ -293,8 +296,10 @@ static void make_optim(struct member *h, const struct tensors *t, const struct p
 
 /* ---- The run ---------------------------------------------------------------------------------------------- */
 
-/* What a pass is compared with: `copy` moves as many bytes, `mixed` reads and writes as many each, as what is read more than
- * written is only read, and the rest copied. */
+/*
+ * What a pass is compared with. copy: moves as many bytes. mixed: reads and writes as many bytes each; what is read
+ * beyond what is written is only read, the rest copied.
+ */
 struct beside {
     double copy, mixed;
 };
@@ -321,7 +326,7 @@ static void measure(const struct pass *pass, const struct tensors *t)
     for (uint32_t r = 0; r <= rounds; r++) {
         const struct beside b = beside(pass);
         const double took = timed(pass);
-        if (r == 0) /* pages, caches */
+        if (r == 0) /* warm-up: pages, caches */
             continue;
         series_add(&of_copy, b.copy / took);
         series_add(&of_mixed, b.mixed / took);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * plait-perf-openmpi: one Open MPI rank as a worker of plait-perf. Started through mpirun by
- * plait-perf, never by hand; the only program here that knows MPI.
+ * plait-perf-openmpi: one rank of Open MPI as a worker of plait-perf, which starts it through mpirun. No other program
+ * here knows MPI.
  */
 #include "child.h"
 #include "collectives.h"
@@ -19,10 +19,10 @@
 struct openmpi_rank {
     int rank, nrank, error;
     const struct tuned *tuned; /* the algorithm in use */
-    MPI_Request request[2];    /* the operation that goes on */
+    MPI_Request request[2];    /* of the operation in progress */
 };
 
-/* What is only moved may be any type of this size. */
+/* Data that is only moved may have any type of this size. */
 static MPI_Datatype moved_type(size_t bytes)
 {
     return bytes == 1 ? MPI_UINT8_T : bytes == 2 ? MPI_UINT16_T : bytes == 4 ? MPI_UINT32_T : MPI_UINT64_T;
@@ -48,7 +48,7 @@ static MPI_Datatype combined_type(enum plait_dtype type)
     case PLAIT_FLOAT64:
         return MPI_DOUBLE;
     default:
-        return MPI_DATATYPE_NULL; /* 4.1 has no 16- and 8-bit floats */
+        return MPI_DATATYPE_NULL; /* Open MPI 4.1 has no 16- and 8-bit floats */
     }
 }
 
@@ -118,8 +118,10 @@ static int allgather(const struct call *c)
     return CALL(Allgather, Iallgather, c->in, c->count, c->type, c->out, c->count, c->type, c->comm);
 }
 
-/* MPI has it in place only: out of place the root copies, as a program would that wants the result there. A request, too,
- * only reads the root's input. */
+/*
+ * MPI broadcasts in place only. Out of place the root copies its input, as a program would that wants the result there.
+ * A request, too, only reads the root's input.
+ */
 static int broadcast(const struct call *c)
 {
     const int error = CALL(Bcast, Ibcast, c->at_root ? c->o->in : c->o->out, c->count, c->type, c->root, c->comm);
@@ -234,7 +236,7 @@ static bool do_as(struct openmpi_rank *r, const struct operation *o, MPI_Request
     };
 
     const bool fits = o->count * collective_parts(o->coll, collective_sized(o->coll) ? (uint32_t)r->nrank : 1) <=
-                      INT32_MAX; /* starts of parts, too */
+                      INT32_MAX; /* displacements of blocks are int, too */
 
     r->error = fits ? calls[o->coll](&c) : MPI_ERR_COUNT;
     return r->error == MPI_SUCCESS;
@@ -331,9 +333,9 @@ int main(int argc, char **argv)
         perror("plait-perf-openmpi: no coordinator");
         _exit(1);
     }
-    worker_watch(fd); /* the launcher is slow to notice that its own parent has gone */
+    worker_watch(fd); /* mpirun is slow to notice that its own parent has gone */
     if (!worker_serve(fd, stage, (uint32_t)self.rank, &openmpi, &self))
-        _exit(1); /* the coordinator has gone or knows; finalizing could wait for ranks that are gone */
+        _exit(1); /* the coordinator has gone, or knows; MPI_Finalize() could wait for lost ranks */
     MPI_Finalize();
     return 0;
 }

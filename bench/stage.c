@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* From the last rank's arrival to the moment at which all begin: several times what the news of it take. */
+/* Seconds from the last rank's arrival to the common start: several times the latency of the news. */
 #define LEAD 1e-6
 
 static struct stage *map(int fd, size_t bytes)

@@ -17,10 +17,10 @@ struct starts_row { /* one half of a cell, of all starts */
     int64_t root;
     uint64_t bytes;
     char label[48];
-    enum mode mode;                    /* MODE_MIXED: it differed */
+    enum mode mode;                    /* MODE_MIXED: the starts' modes differed */
     uint64_t wrong;                    /* elements, plait's */
-    struct series time[MAX_BACKENDS];  /* seconds: midmean of a start's iterations; none: not measured */
-    struct series ratio[MAX_BACKENDS]; /* plait's to the peer's */
+    struct series time[MAX_BACKENDS];  /* seconds: midmean of each start's iterations; empty: not measured */
+    struct series ratio[MAX_BACKENDS]; /* of plait's time to the peer's */
 };
 
 /* ---- adding ------------------------------------------------------------------------------------ */
@@ -37,7 +37,7 @@ void starts_begin(struct starts *s, const struct bench *b)
         snprintf(s->name[k], sizeof s->name[k], "%s", report_peer(b, k));
 }
 
-/* The half's row; the first start makes it. */
+/* The row of a half, which the first start creates. */
 static struct starts_row *row_of(struct starts *s, const struct bench *b, const struct cell *c, enum place place)
 {
     if (s->next == s->nrow) {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The half that is drawn: out of place where it was measured. */
+/* The half to draw: out of place where it was measured. */
 static const struct half *drawn(const struct cell *c)
 {
     return c->half[OUT_OF_PLACE].measured ? &c->half[OUT_OF_PLACE] : &c->half[IN_PLACE];
@@ -56,7 +56,7 @@ static void write_curves(FILE *f, const struct bench *b, int column)
             column);
 }
 
-/* "1 KiB", "4 MiB": powers of four between the ends. */
+/* Ticks "1 KiB", "4 KiB", ...: powers of four. */
 static void write_sizes(FILE *f)
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB" };
@@ -67,7 +67,7 @@ static void write_sizes(FILE *f)
     fprintf(f, ") rotate by 45 right\n");
 }
 
-/* " (sum, root 0)", as far as the collective has them. */
+/* " (sum, root 0)", or the part that the collective has. */
 static void describe(const struct cell *c, char *out, size_t room)
 {
     if (c->op != PLAIT_NOP && c->root >= 0)

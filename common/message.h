@@ -20,7 +20,7 @@ bool message_hidden(void);
 /** The name that begins each message; program_begin() sets it. The text must live as long as the process. */
 void message_name(const char *program);
 
-#ifdef __clang_analyzer__ /* it sees one file at a time, and would not know that this is false */
+#ifdef __clang_analyzer__ /* the analyzer sees one file at a time, and would not know that the result is false */
 #define complain(...) (complain(__VA_ARGS__), false)
 #endif
 

@@ -5,8 +5,8 @@
 
 /**
  * At the start of main(): name the program in messages. Where standard input, output or error is closed, hold its
- * number, so that no file of the program, its libraries or its children gets that descriptor and with it what is
- * printed. Reading or writing there fails, as on a closed descriptor.
+ * number, so that no file of the program, its libraries or its children gets that descriptor and with it the program's
+ * output. Reading or writing there fails, as on a closed descriptor.
  *
  * name  must live as long as the process
  */
