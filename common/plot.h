@@ -15,7 +15,10 @@ bool plot_possible(const char *path);
 /** Write gnuplot's terminal and output file. size: "1500,640"; more: further options of the terminal, or "" */
 void plot_terminal(FILE *f, const char *path, const char *size, const char *more);
 
-/** Draw what `write` gives as gnuplot's commands. Returns false after a message; write() returns false after its own. */
+/**
+ * Draw a picture by the gnuplot commands that `write` prints. write() returns false after a message of its own. Returns
+ * false after a message.
+ */
 bool plot_script(const char *path, bool (*write)(FILE *f, const void *what, const char *path), const void *what);
 
 #endif

@@ -13,9 +13,9 @@
 void program_begin(const char *name);
 
 /**
- * The exit status of a program that would end with `status`: 1 instead of 0, after a message, when standard output could
- * not be written (a full disk, a closed descriptor). A reader that closed its end of a pipe has read enough: that is no
- * error.
+ * The exit status of a program that would end with `status`. It is 1 instead of 0, after a message, when standard
+ * output could not be written (a full disk, a closed descriptor). A reader that closed its end of a pipe has read
+ * enough: that is no error.
  */
 int program_end(int status);
 

@@ -53,7 +53,7 @@ static bool in_the_way(const struct arena_buffer *a, const struct arena_buffer *
            b->offset < a->offset + a->bytes;
 }
 
-/* At the lowest place that is free while it is alive. */
+/* At the lowest offset that is free while the buffer is alive. */
 static void place(struct arena_buffer *buffer, struct arena_buffer *const *placed, uint32_t nplaced)
 {
     bool moved;
@@ -85,7 +85,7 @@ void arena_place(struct arena *arena)
     arena->memory = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (arena->memory == MAP_FAILED)
         give_up(1, "no memory for %zu bytes of activations; take a smaller batch", arena->bytes);
-    madvise(arena->memory, arena->bytes, MADV_HUGEPAGE); /* fewer page faults, where the system allows it */
+    madvise(arena->memory, arena->bytes, MADV_HUGEPAGE); /* fewer page faults, where the system allows huge pages */
 }
 
 void *arena_at(const struct arena *arena, uint32_t buffer)

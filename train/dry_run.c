@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a run would be: memory, buckets, algorithms, and the share of communication that computing does not hide, from a
- * calibration: the passes are timed, with the moments at which gradients are ready, and each size of bucket is sent.
+ * --dry-run: memory, buckets, algorithms, and the share of communication that the computation does not hide. It
+ * calibrates: passes are timed, with the moments at which gradients are ready, and a bucket of each size is reduced.
  */
 #include "base/clock.h"
 #include "ending.h"
@@ -14,9 +14,9 @@
 
 struct calibration {
     struct run *run;
-    double begin;       /* of the way back */
-    double *ready;      /* [ntensor] seconds from there, of the fastest pass so far */
-    double *this_ready; /* [ntensor] of this one */
+    double begin;       /* of the backward pass */
+    double *ready;      /* [ntensor] seconds from there, in the fastest pass so far */
+    double *this_ready; /* [ntensor] in this pass */
     double forward, backward;
 };
 
@@ -52,7 +52,7 @@ static void time_passes(struct calibration *c)
     float *images = allocate(n, sizeof *images);
     int32_t *labels = allocate(micro, sizeof *labels);
     const double begin = plait_clock();
-    double more; /* of any rank: synchronised batch norm makes a pass collective */
+    double more; /* a rank wants more passes: synchronised batch norm makes a pass collective */
 
     for (size_t i = 0; i < n; i++)
         images[i] = (float)(i * 2654435761u % 1024) / 512 - 1;
@@ -66,7 +66,7 @@ static void time_passes(struct calibration *c)
     free(images);
 }
 
-/* Seconds of an all-reduce of a bucket: the fastest of some, on the slowest rank. */
+/* Seconds of an all-reduce of a bucket: the fastest of some rounds, on the slowest rank. */
 static double time_bucket(struct run *r, const struct plait_fusion_bucket *b, uint32_t rounds, void *memory)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -123,7 +123,7 @@ void memory_text(const struct run *r, char *out, size_t room)
              mebibytes(gradients), mebibytes(weights), mebibytes(payload), mebibytes(centre), mebibytes(images));
 }
 
-/* An exchange takes about as long as an all-reduce of the weights, and hides behind nothing. */
+/* An exchange takes about as long as an all-reduce of the weights, and nothing hides it. */
 static void print_elastic(struct calibration *c)
 {
     struct run *r = c->run;
@@ -143,7 +143,7 @@ static void print_elastic(struct calibration *c)
     free(memory);
 }
 
-/* A bucket begins when its last gradient is ready and the one before has ended. */
+/* A bucket starts when its last gradient is ready and the previous bucket has ended. */
 static void print_buckets(struct calibration *c)
 {
     struct run *r = c->run;

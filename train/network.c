@@ -17,8 +17,8 @@ enum block { BASIC, BOTTLENECK }; /* He et al. 2015, figure 5 */
 static const struct row {
     const char *name;
     enum block block;
-    bool small;                /* images as in CIFAR: a stem of 3x3 that keeps all pixels, and no pooling after it */
-    uint32_t width;            /* channels of the first stage, each later one has twice as many */
+    bool small;                /* images as in CIFAR: a 3x3 stem that keeps all pixels, and no pooling after it */
+    uint32_t width;            /* channels of the first stage; each later one has twice as many */
     uint32_t depth[MAX_STAGE]; /* blocks of the stages */
 } table[] = {
     { "resnet20", BASIC, true, 16, { 3, 3, 3 } },
@@ -63,7 +63,7 @@ static void tensor_add(struct network *net, enum tensor_kind kind, const char *n
     }
 }
 
-/* A node is named after its block and its part of it; either may be "". */
+/* A node's name is that of its block and its part of it; either may be "". */
 static struct node *node_add(struct network *net, enum node_kind kind, uint32_t in, uint32_t out, const char *block,
                              const char *part)
 {
@@ -144,7 +144,7 @@ static uint32_t product(struct network *net, uint32_t in, uint32_t nclass)
 
 /* ---- Blocks ---- */
 
-/* Where the shape changes, the shortcut is a projection (option B of He et al.), in the small form too. */
+/* Where the shape changes, the shortcut is a projection (option B of He et al.), in the CIFAR variant too. */
 static uint32_t project(struct network *net, uint32_t in, uint32_t channels, uint32_t stride, const char *block)
 {
     if (stride == 1 && net->values[in].channels == channels)
