@@ -18,7 +18,7 @@
 
 #include <jpeglib.h>
 
-/* Not fminf() and its like, which are calls: NaNs do not come here. */
+/* Not fminf() and the like, which are function calls; there are no NaNs here. */
 static inline float smaller(float a, float b)
 {
     return a < b ? a : b;
@@ -145,7 +145,10 @@ static const struct pattern {
 
 enum { SHAPES = sizeof shapes / sizeof *shapes, PATTERNS = sizeof patterns / sizeof *patterns };
 
-/* Few patterns while there are shapes enough, so that every pattern has several shapes and every shape several patterns. */
+/*
+ * Use few patterns while there are enough shapes, so that each pattern occurs on several shapes and each shape with
+ * several patterns.
+ */
 static uint32_t patterns_of(uint32_t nclass)
 {
     uint32_t n = 2;

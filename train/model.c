@@ -38,10 +38,13 @@ const char *const *model_names(void)
     return network_names();
 }
 
-/* ---- Memory: who needs what, and when ----
+/*
+ * ---- Memory ----
  *
- * Forward, node k runs in step k; backward in step 2 nnode - 1 - k. A value lives from the node that makes it to the last that
- * reads it, on the way back too; a gradient from the node whose input it is of to the node whose output. */
+ * Forward, node k runs in step k, backward in step 2 nnode - 1 - k. A value is alive from the node that computes it to
+ * the last that reads it, including the backward pass. A gradient is alive from the backward step of the node that
+ * reads the value to that of the node that computes it.
+ */
 
 static uint32_t back_step(const struct model *model, uint32_t node)
 {
