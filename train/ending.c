@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ending.h"
 
-/* The later in this list says more; a status that is none of ours most of all. */
+/* Later ones in this list are more specific; an unknown status is the most specific. */
 static int weight(int status)
 {
     static const int order[] = {

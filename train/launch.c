@@ -18,7 +18,7 @@ volatile sig_atomic_t asked_to_stop;
 
 static struct timespec asked_at;
 
-/* A launcher and a terminal may both send the signal that the user meant once. */
+/* A launcher and a terminal may both deliver a signal that the user sent once. */
 static void on_signal(int number)
 {
     struct timespec t;
@@ -31,7 +31,7 @@ static void on_signal(int number)
     asked_to_stop = number;
 }
 
-/* One that is ignored stays so: nohup, a job in the background. */
+/* A signal that is ignored stays ignored, as for nohup or a background job. */
 static void handle(int number, void (*handler)(int))
 {
     struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, before;
@@ -45,7 +45,7 @@ void launch_catch_signals(void)
     handle(SIGINT, on_signal);
     handle(SIGTERM, on_signal);
     handle(SIGHUP, on_signal);
-    handle(SIGPIPE, SIG_IGN); /* who reads the lines may go before the training ends */
+    handle(SIGPIPE, SIG_IGN); /* the reader of the output may end before the training */
 }
 
 /* ---- the process that has started the ranks ---------------------------------------------------- */
@@ -53,7 +53,7 @@ void launch_catch_signals(void)
 static pid_t *children;
 static uint32_t nchild;
 
-/* Ctrl-C reaches the ranks without us; other signals are meant for them. */
+/* Ctrl-C reaches the ranks directly; other signals are meant for them. */
 static void hand_on(int number)
 {
     for (uint32_t i = 0; i < nchild; i++)

@@ -18,14 +18,14 @@
 struct progress {
     FILE *log; /* NULL: it could not be written */
     bool terminal;
-    double begin;                      /* of this process's part of the run */
-    uint64_t begin_step;               /* steps that were complete then */
+    double begin;                      /* start of this process's part of the run */
+    uint64_t begin_step;               /* steps complete at that time */
     double epoch_begin, epoch_seconds; /* without the evaluation */
-    double shown;                      /* when the line was last written, */
-    double log_begin;                  /* or the log, */
-    uint64_t log_step;                 /* and at which step that was */
-    struct totals window;              /* since then */
-    double window_begin;               /* of what the line shows: it has its own, shorter, memory */
+    double shown;                      /* when the line was last written */
+    double log_begin;                  /* when the log was last written */
+    uint64_t log_step;                 /* and at which step */
+    struct totals window;              /* totals since then */
+    double window_begin;               /* of the totals that the line shows, over a shorter time */
     struct totals recent;
 };
 
@@ -49,7 +49,7 @@ static void write_line(struct progress *p, json_t *object)
 
     if (p->log != NULL && (text == NULL || fprintf(p->log, "%s\n", text) < 0 || fflush(p->log) != 0)) {
         complain("log.jsonl cannot be written: %s; it ends here, and the training goes on", strerror(errno));
-        if (whole < 0 || ftruncate(fileno(p->log), whole) != 0) /* no half a line */
+        if (whole < 0 || ftruncate(fileno(p->log), whole) != 0) /* remove the incomplete line */
             complain("log.jsonl: its last line is not whole");
         fclose(p->log);
         p->log = NULL;
@@ -70,7 +70,7 @@ static json_t *event(const struct progress *p, const struct run *r, const char *
     return object;
 }
 
-/* Of the time of the steps whose waits these are. */
+/* As a share of the time of the steps in which these waits occurred. */
 static double share(const struct totals *t, double part)
 {
     return t->seconds > 0 ? part / t->seconds : 0;
@@ -103,7 +103,7 @@ static void log_start(struct progress *p, const struct run *r)
 
 /* ---- the line ------------------------------------------------------------------------------------ */
 
-/* Columns of the terminal; no terminal tells 0 sometimes. */
+/* Columns of the terminal; some terminals report 0. */
 static size_t width(void)
 {
     struct winsize size;
@@ -125,7 +125,7 @@ static void duration(double seconds, char *out, size_t room)
         snprintf(out, room, "%llu s", s);
 }
 
-/* A field goes in while there is room for it: the first ones matter most. */
+/* Append a field if it fits: the first fields matter most. */
 static void field(char *line, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void field(char *line, size_t room, const char *format, ...)
 {
@@ -210,7 +210,8 @@ struct progress *progress_create(const struct run *r)
     p->log = fopen(path, r->o->resume != NULL ? "a" : "w");
     if (p->log == NULL)
         give_up(ENDING_ERROR, "%s: %m; choose another folder with --run", path);
-    p->terminal = isatty(STDOUT_FILENO) && getenv("PMIX_RANK") == NULL; /* mpirun makes one, wherever its output goes */
+    p->terminal = isatty(STDOUT_FILENO) &&
+                  getenv("PMIX_RANK") == NULL; /* mpirun gives ranks a terminal, wherever its output goes */
     p->begin = p->epoch_begin = p->shown = p->log_begin = p->window_begin = plait_clock();
     p->begin_step = p->log_step = r->step;
     log_start(p, r);
@@ -250,7 +251,7 @@ void progress_step(struct progress *p, const struct run *r, const struct totals 
 {
     if (p == NULL)
         return;
-    /* A rank that does not step with the others speaks for all: as many more images, and seconds of waiting. */
+    /* A rank that does not step with the others counts for all: as many times its images and waits. */
     for (uint32_t rank = 0; rank < (r->together ? 1 : r->nrank); rank++) {
         totals_add(&p->window, sum);
         totals_add(&p->recent, sum);
@@ -287,7 +288,7 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
     json_t *object = event(p, r, "epoch");
     char test[120] = "", training[120] = "trained before";
 
-    if (sum->images > 0) { /* else it was stopped in its evaluation, and goes on there */
+    if (sum->images > 0) { /* else the run was stopped in its evaluation, and resumes there */
         set(object, "train_loss", sum->loss / sum->images);
         set(object, "train_top1", sum->top1 / sum->images);
         set(object, "images_per_second", sum->images / seconds);
@@ -310,7 +311,7 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
     p->recent = (struct totals){ 0 };
 }
 
-/* FNV-1a of the weights: runs with the same bits have the same. */
+/* FNV-1a hash of the weights: equal for runs with the same bits. */
 static void hash_weights(const struct run *r, char *out, size_t room)
 {
     uint64_t hash = 14695981039346656037u;
