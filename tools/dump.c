@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Another process's arena is found among its descriptors in /proc, mapped read-only and shown. The process need not
- * run or answer. One that was forked also has its parent's arena, which is known by the process number in it.
+ * Finds another process's arena among its descriptors in /proc, maps it read-only and prints it. The process need not
+ * run or answer. A forked process also has its parent's arena, which the process number inside identifies.
  */
 #include "dump.h"
 
@@ -24,8 +24,8 @@
 #define MOST_ARENAS 16 /* two copies of the library in one process have one each */
 
 struct process {
-    const char *pid; /* here */
-    int own_pid;     /* as it sees itself: in a container it may have another number */
+    const char *pid; /* its number here */
+    int own_pid;     /* its number as it sees it, which may differ in a container */
     char state;      /* of /proc/PID/status */
     char words[32];  /* "S (sleeping)" */
     ino_t seen[MOST_ARENAS];
@@ -65,7 +65,7 @@ static void print_line(void *context, const char *text)
     puts(text);
 }
 
-/* Show the arena that `fd` is, if it is one and this process's own, and not shown already. */
+/* Print the arena behind `fd`, if it is one, belongs to this process and was not printed yet. */
 static bool show_arena(struct process *p, int fd, uint32_t last)
 {
     struct stat s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One host: its name, its file systems, its ranks. See hosts.h. */
+/* A host: its name, its file systems, its ranks. See hosts.h. */
 #include "hosts.h"
 
 #include "program.h"
@@ -19,9 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct host_request request; /* the last that came */
+static struct host_request request; /* the latest request */
 
-/* The supervisor's next message must be `kind`; without a supervisor there is no host. */
+/* Wait for the supervisor's next message, which must be `kind`. Without a supervisor the host ends. */
 static void await(int channel, enum host_message_kind kind)
 {
     struct host_message m;
@@ -48,7 +48,7 @@ static void show_at(int folder, const char *at)
         give_up(HOSTS_FAILED, "mounting %s into a host: %s", at, strerror(errno));
 }
 
-/* Folder `text`, with those above it. */
+/* Create folder `text` and its parents. */
 static void make_folders(char *text)
 {
     for (char *slash = strchr(text + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -69,13 +69,13 @@ static void find_self(char out[4096])
     out[n] = '\0';
 }
 
-/* A folder that is to be seen although something is mounted above it. */
+/* A folder that stays visible although a file system is mounted above it. */
 struct kept {
     char *path;
     int fd;
 };
 
-/* Not in /tmp or /dev/shm: nothing hides it. */
+/* Returns false for a folder outside of /tmp and /dev/shm, which nothing hides. */
 static bool keep(const char *path, struct kept *out)
 {
     if (strncmp(path, "/tmp/", 5) != 0 && strncmp(path, "/dev/shm/", 9) != 0)
@@ -85,7 +85,7 @@ static bool keep(const char *path, struct kept *out)
     return out->path != NULL && out->fd >= 0;
 }
 
-/* Names of all hosts, for programs that ask for their own or another's. */
+/* Make the host's /etc/hosts, with the names of all hosts. */
 static void name_hosts(const struct hosts_plan *plan)
 {
     static const char *const file = "/tmp/hosts";
@@ -107,8 +107,9 @@ static void name_hosts(const struct hosts_plan *plan)
 }
 
 /*
- * A boot id with the host's number in a second line: who reads the first finds the machine, which has the processors, and who
- * compares all of it another host, not a container of the same.
+ * Give the host a boot id with the host's number in a second line. A program that reads only the first line finds the
+ * machine, which has the processors. A program that compares the whole finds another host, not a container of the same
+ * one.
  */
 static void name_boot(uint32_t h)
 {
@@ -128,7 +129,7 @@ static void name_boot(uint32_t h)
     unlink(file);
 }
 
-/* /sys shows the interfaces of the namespace it was mounted in; control groups are the machine's. */
+/* /sys shows the interfaces of the namespace in which it was mounted; control groups stay the machine's. */
 static void mount_sys(void)
 {
     const int groups = open("/sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -170,7 +171,7 @@ static void mount_all(const struct hosts_plan *plan, uint32_t h)
         close(kept[i].fd);
         free(kept[i].path);
     }
-    if (chdir(here) != 0) /* the same folder, below what is mounted now */
+    if (chdir(here) != 0) /* the same folder, in the new mounts */
         give_up(HOSTS_FAILED, "the working directory %s: %s", here, strerror(errno));
 }
 
@@ -184,7 +185,7 @@ static void set_number(const char *name, uint32_t value)
     setenv(name, text, 1);
 }
 
-/* For everything that runs on a host. */
+/* Environment of everything that runs on a host. */
 static void set_host(const struct hosts_plan *plan, uint32_t h)
 {
     char own[4096], agent[sizeof own + 8];
@@ -197,7 +198,7 @@ static void set_host(const struct hosts_plan *plan, uint32_t h)
     set_number("HOST_COUNT", plan->nhost);
 }
 
-/* Who a rank is, as torchrun tells it. */
+/* Environment of a rank, as of torchrun. */
 static void set_rank(const struct hosts_plan *plan, uint32_t h, uint32_t rank)
 {
     char root[HOSTS_ADDRESS_SIZE];
@@ -239,7 +240,7 @@ static _Noreturn void run_rank(const struct hosts_plan *plan, uint32_t h, uint32
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-static pid_t pids[HOSTS_MAX]; /* of this host's ranks; 0: ended */
+static pid_t pids[HOSTS_MAX]; /* processes of this host's ranks; 0: ended */
 
 static void start_ranks(const struct hosts_plan *plan, uint32_t h, int (*outputs)[2])
 {
@@ -257,7 +258,7 @@ static void start_ranks(const struct hosts_plan *plan, uint32_t h, int (*outputs
     }
 }
 
-/* The first process of a namespace also has the orphans to bury. */
+/* The first process of a PID namespace also reaps orphans. */
 static void reap(const struct hosts_plan *plan, uint32_t h, int channel)
 {
     int status;
@@ -288,7 +289,7 @@ void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*out
     sigset_t children;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setsid(); /* Ctrl-C reaches the supervisor alone, which tells the ranks */
+    setsid(); /* Ctrl-C reaches only the supervisor, which tells the ranks */
     sigfillset(&children);
     sigprocmask(SIG_SETMASK, &children, NULL);
     sigemptyset(&children);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-info: what this build can do, how it is configured, what it sees, and what it would run. */
+/* plait-info: what this build can do, its configuration, what it sees of the machine, and what it would run. */
 #include "base/bytes.h"
 #include "dump.h"
 #include "message.h"
@@ -107,7 +107,7 @@ static const struct {
     { "ucx", "libucx-dev", "messages between hosts (the plug-in plait-ucx.so)" },
 };
 
-/* One line per "name:yes" or "name:no"; or, briefly, the names on one line. */
+/* One line per "name:yes" or "name:no"; brief: the names on one line. */
 static void print_features(bool brief)
 {
     char copy[1024], *save = NULL;
@@ -136,7 +136,7 @@ static void print_features(bool brief)
         printf("\n");
 }
 
-/* Settings that are not at their default, or all. Returns false when some value is invalid. */
+/* Print all settings, or those not at their default. Returns false when a value is invalid. */
 static bool print_config(bool all)
 {
     struct plait_setting s;
@@ -212,8 +212,8 @@ static void print_counts(void)
 #endif
 
 /*
- * May processes of this user read each other's memory through the kernel? A child tries it on its parent: as ranks of one
- * launcher are to each other, it has no rights over it but the user's. 0, or the errno.
+ * May processes of this user read each other's memory through the kernel? A child tries it on its parent: like the
+ * ranks of one launcher, it has only the user's rights. Returns 0 or the errno.
  */
 static int try_reading(void)
 {
@@ -228,7 +228,7 @@ static int try_reading(void)
     }
     if (child < 0 || waitpid(child, &status, 0) != child)
         return errno;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM; /* a filter that kills */
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM; /* killed by a seccomp filter */
 }
 
 static void print_reading(void)
@@ -242,7 +242,7 @@ static void print_reading(void)
                strerror(error));
 }
 
-/* By using it: the plug-in, the driver, a context and the kernels are there then. */
+/* Try it: this needs the plug-in, the driver, a context and the kernels. */
 static void print_gpu(void)
 {
     void *memory;
@@ -296,7 +296,7 @@ static struct plait_shape make_shape(enum plait_coll coll)
     return shape;
 }
 
-/* The longest buffer of a rank, in blocks. */
+/* The largest buffer of a rank, in blocks. */
 static double vector_blocks(const struct plait_shape *shape, const struct plait_claim *c)
 {
     const bool pairs = plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR;
@@ -337,7 +337,7 @@ static void print_algorithms(void)
     printf("%-*s %6s %8s %8s %8s  %-2s  %s\n", width, "algorithm", "depth", "rounds", "sent", "received", "",
            "what it is");
     for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
-        if ((*a)->coll != shape.coll) /* the first are those of all-reduce */
+        if ((*a)->coll != shape.coll) /* those of all-reduce come first */
             printf("\n%s:\n", plait_coll_name((*a)->coll));
         print_algorithm(*a, &shape, width);
     }
@@ -356,7 +356,7 @@ static enum plait_round round_option(void)
     option_misuse("--round '%s': must be once or hop", rounding);
 }
 
-/* allgatherv: *sized is set. -1: none. */
+/* Find a collective; *sized: a v-form such as allgatherv. -1: none. */
 static int find_coll(const char *name, bool *sized)
 {
     const size_t n = strlen(name);
@@ -446,7 +446,7 @@ static void check_dump(void)
         option_misuse("--dump '%s': must be the number of a process", dump);
 }
 
-/* The name goes to stdout, the secret nowhere. */
+/* Print the file's name; the secret itself is not printed. */
 static bool print_new_secret(void)
 {
     char path[512];

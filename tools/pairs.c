@@ -12,15 +12,15 @@
 #include <string.h>
 #include <time.h>
 
-#define FEW     200 /* round trips of 4 bytes; the median counts */
-#define NLARGE  5   /* of PAIRS_BYTES */
+#define FEW     200 /* round trips of 4 bytes, of which the median counts */
+#define NLARGE  5   /* round trips of PAIRS_BYTES */
 #define WARM_UP 5
-#define BRIEFER 4 /* times fewer of the former, and shorter the latter */
+#define BRIEFER 4 /* with `brief`: factor by which the former are fewer and the latter shorter */
 
-#define MOST_MEMBERS 32 /* ranks of which all pairs are measured */
-#define MOST_COLUMNS 12 /* of them that are shown as a matrix */
+#define MOST_MEMBERS 32 /* most ranks of which all pairs are measured */
+#define MOST_COLUMNS 12 /* most ranks that are shown as a matrix */
 
-/* A path is slow that is so many times slower than the median of its kind, in a kind of at least so many. */
+/* A path is slow if it is this many times slower than the median of its kind, of at least LEAST paths. */
 #define SLOW  3.0
 #define LATE  4.0
 #define LEAST 3
@@ -37,7 +37,7 @@ static bool bounce(struct plait_comm *comm, void *memory, size_t bytes, uint32_t
            (!first || plait_recv(comm, memory, bytes, PLAIT_UINT8, peer, NULL) == PLAIT_OK);
 }
 
-/* The time one way: the median, or that of the best quarter, which a busy processor does not change. */
+/* The time one way: the median, or the lower quartile, which a busy processor does not change. */
 static bool measure(struct plait_comm *comm, void *memory, size_t bytes, uint32_t peer, uint32_t n, bool best,
                     double *out)
 {
@@ -72,10 +72,10 @@ bool measure_pair(struct plait_comm *comm, void *memory, uint32_t peer, bool bri
 struct pairs {
     struct plait_comm *comm;
     const char (*hosts)[64];
-    uint32_t nrank, nmember, members[MOST_MEMBERS];   /* the ranks, ascending */
-    bool thinned;                                     /* they are the first of each node, not all */
-    uint32_t nodes[MOST_MEMBERS];                     /* of each */
-    struct figures table[MOST_MEMBERS][MOST_MEMBERS]; /* [lower][higher] */
+    uint32_t nrank, nmember, members[MOST_MEMBERS];   /* the measured ranks, ascending */
+    bool thinned;                                     /* only the first rank of each node is measured */
+    uint32_t nodes[MOST_MEMBERS];                     /* of each member */
+    struct figures table[MOST_MEMBERS][MOST_MEMBERS]; /* [lower][higher] index of member */
 };
 
 static uint32_t node_of(const struct pairs *p, uint32_t rank)
@@ -94,7 +94,7 @@ static bool is_first_of_node(const struct pairs *p, uint32_t rank)
     return true;
 }
 
-/* False: too many. All ranks come to the same. */
+/* Returns false when there are too many. All ranks get the same result. */
 static bool choose_members(struct pairs *p)
 {
     p->thinned = p->nrank > MOST_MEMBERS;
@@ -109,7 +109,7 @@ static bool choose_members(struct pairs *p)
     return true;
 }
 
-/* One pair after the other, so that none is slow because of another. */
+/* One pair after the other, so that none slows down another. */
 static bool measure_all(struct pairs *p, void *memory)
 {
     const uint32_t rank = plait_comm_rank(p->comm);
@@ -120,7 +120,7 @@ static bool measure_all(struct pairs *p, void *memory)
             if ((rank == x || rank == y) && !measure_pair(p->comm, memory, rank == x ? y : x, true, &p->table[a][b]))
                 return false;
             if (rank == y)
-                p->table[a][b] = (struct figures){ 0, 0 }; /* the lower rank's count */
+                p->table[a][b] = (struct figures){ 0, 0 }; /* only the lower rank's figures count */
             if (plait_barrier(p->comm, NULL) != PLAIT_OK)
                 return false;
         }
@@ -149,7 +149,7 @@ static void print_matrix(const struct pairs *p)
     printf("\n");
 }
 
-/* Of pairs on one host, or on two: the medians. Returns how many there are. */
+/* The medians over pairs on one host, or on two. Returns the number of pairs. */
 static uint32_t medians(const struct pairs *p, bool inside, struct figures *out)
 {
     static double latency[MOST_MEMBERS * MOST_MEMBERS], bandwidth[MOST_MEMBERS * MOST_MEMBERS];
@@ -171,7 +171,7 @@ static bool is_slow(const struct figures *f, const struct figures *usual)
     return f->bandwidth * SLOW < usual->bandwidth || f->latency > LATE * usual->latency;
 }
 
-/* Slow pairs of this kind of which `member` is one, and with how many it could be. */
+/* The number of slow pairs of this kind with `member`, and the number of its pairs. */
 static uint32_t count_slow(const struct pairs *p, uint32_t member, bool inside, const struct figures *usual,
                            uint32_t *of)
 {
@@ -186,7 +186,7 @@ static uint32_t count_slow(const struct pairs *p, uint32_t member, bool inside, 
     return n;
 }
 
-/* A rank most of whose paths are slow is named once, in the place of its paths. */
+/* A rank with mostly slow paths is named once, instead of its paths. */
 static bool is_culprit(const struct pairs *p, uint32_t member, bool inside, const struct figures *usual)
 {
     uint32_t of;

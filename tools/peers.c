@@ -28,10 +28,10 @@ static bool print_peer(struct plait_comm *comm, uint32_t peer, const char *host,
     return true;
 }
 
-#define PATIENCE      300 /* seconds without a warning: ranks wait here while others are measured */
-#define MOST_MEASURED 32  /* ranks; of more, one of each node */
+#define PATIENCE      300 /* seconds without a warning, since ranks wait here while others are measured */
+#define MOST_MEASURED 32  /* most ranks that are all measured; with more, one of each node */
 
-/* 4 MiB and round trips with each rank of hundreds would take minutes, and those of one node say the same. */
+/* Measuring hundreds of ranks would take minutes, and those of one node have equal paths. */
 static bool is_measured(struct plait_comm *comm, uint32_t rank)
 {
     struct plait_peer_info info, other;
@@ -44,7 +44,7 @@ static bool is_measured(struct plait_comm *comm, uint32_t rank)
     return true;
 }
 
-/* Of the first rank on another host, if there is one. */
+/* For the first rank on another host, if there is one. */
 static void print_gpus(struct plait_comm *comm)
 {
     struct plait_peer_info info;
@@ -58,7 +58,7 @@ static void print_gpus(struct plait_comm *comm)
         }
 }
 
-/* From rank 0; the others answer. */
+/* Rank 0 measures; the others take part. */
 static bool look_at_each(struct plait_comm *comm, void *memory, const char (*hosts)[64])
 {
     const uint32_t rank = plait_comm_rank(comm), nrank = plait_comm_nrank(comm);

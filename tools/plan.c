@@ -54,7 +54,7 @@ static const struct option_table table = {
 static uint32_t node_map[MAX_RANKS];
 static uint32_t mapped; /* ranks of --nodes */
 
-/* The collectives from *first to before *end. */
+/* The collectives from *first up to, but not including, *end. */
 static void read_colls(bool all, unsigned *first, unsigned *end)
 {
     char names[256] = "";
@@ -81,7 +81,7 @@ static bool is_rooted(unsigned coll)
     return plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).rooted;
 }
 
-/* The roots from *first to before *end. */
+/* The roots from *first up to, but not including, *end. */
 static void read_roots(unsigned coll, uint32_t nrank, bool all, uint32_t *first, uint32_t *end)
 {
     const char *rest = "";
@@ -169,7 +169,7 @@ static void list(void)
     read_ranks(false, &nrank, &last);
     read_colls(true, &coll, &end);
     for (const bool title = end - coll > 1; coll < end; coll++) {
-        if (title && coll != PLAIT_BARRIER) /* which runs as an all-reduce of nothing */
+        if (title && coll != PLAIT_BARRIER) /* a barrier runs as an all-reduce of nothing */
             printf("==== %s ====\n\n", plait_coll_name((enum plait_coll)coll));
         list_coll(coll, nrank);
     }
@@ -237,7 +237,7 @@ static void check_one(const struct plait_alg *alg, const char *spec, const struc
     fflush(stdout);
 }
 
-/* One spec on one shape, in place and not. With `all`, what does not fit is passed over. */
+/* One spec on one shape, out of place and in place. all: skip what does not fit. */
 static void check_spec(const char *spec, struct plait_shape s, bool all, struct tally *t)
 {
     const bool pairs = plait_geometry_of(s.coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR;
@@ -245,7 +245,7 @@ static void check_spec(const char *spec, struct plait_shape s, bool all, struct 
     for (int twice = 0; twice < 2; twice++) {
         const struct plait_alg *alg;
         if (twice == 0 ? inplace : pairs && !inplace)
-            continue; /* the second form is not asked for, or there is none */
+            continue; /* this form is not asked for, or does not exist */
         s.inplace = twice;
         if (plait_alg_find(plait_algs, spec, &s, &alg) == PLAIT_OK)
             check_one(alg, spec, &s, t);

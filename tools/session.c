@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Commands on another host: what ssh does on a cluster. `plait-hosts on HOST COMMAND` asks the first process of its own host,
- * at an abstract socket of that host's network, and passes its stdin, stdout and stderr and a pipe for the exit status. The
- * request goes on to the supervisor and from there to HOST. Nothing of it has a name in the file system.
+ * Commands on another host, as ssh runs them on a cluster. `plait-hosts on HOST COMMAND` sends a request to the first
+ * process of its own host, at an abstract socket in that host's network namespace, with its stdin, stdout and stderr
+ * and a pipe for the exit status. The request goes to the supervisor and from there to HOST. Nothing has a name in the
+ * file system.
  */
 #include "hosts.h"
 
@@ -25,7 +26,7 @@
 
 static socklen_t address(struct sockaddr_un *out)
 {
-    static const char name[] = "plait-hosts"; /* after a zero: not a file */
+    static const char name[] = "plait-hosts"; /* after a zero byte: an abstract name */
 
     memset(out, 0, sizeof *out);
     out->sun_family = AF_UNIX;
@@ -56,7 +57,10 @@ static bool find_host(const char *name, uint32_t *out)
     return false;
 }
 
-/* Working directory and command, each ended by a zero; words are joined and parsed again by the shell there, as by ssh. */
+/*
+ * Pack working directory and command, each ended by a zero. The words are joined and parsed again by the other host's
+ * shell, as by ssh.
+ */
 static size_t pack(char *text, char *const words[])
 {
     size_t n;

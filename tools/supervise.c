@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes the hosts, shows what their ranks say, cuts links, and ends everything. See hosts.h. */
+/* The supervisor: makes the hosts, prints their ranks' output, cuts links, and ends everything. See hosts.h. */
 #include "hosts.h"
 
 #include "base/clock.h"
@@ -22,22 +22,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GRACE     2.0        /* seconds from a signal to the end */
-#define LINE_MOST (64 << 10) /* longer lines are shown in parts */
+#define GRACE     2.0        /* seconds from a signal until ranks are killed */
+#define LINE_MOST (64 << 10) /* longer lines are printed in parts */
 
 /* stdout or stderr of a rank. */
 struct stream {
-    int fd, to; /* fd -1: at its end, or not ours to show */
+    int fd, to; /* fd -1: at its end, or not captured */
     size_t prefix, used;
-    char *line; /* prefix, and the line as far as it has come */
+    char *line; /* prefix, and the line so far */
 };
 
 static const struct hosts_plan *plan;
 static struct host hosts[HOSTS_MAX];
-static struct stream *streams; /* two of each rank */
+static struct stream *streams; /* two for each rank */
 static bool *ended;            /* of each rank */
 static uint32_t running, nfailed;
-static int first_status; /* our exit status */
+static int first_status; /* the exit status */
 static char first_text[128];
 
 /* ---- Namespaces -------------------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ static void write_file(const char *path, const char *text)
     close(fd);
 }
 
-/* Who is not root is the same user in a user namespace, and may do the rest there. */
+/* A user other than root becomes the same user in a user namespace, and has the rights there. */
 static void enter_namespaces(void)
 {
     const unsigned uid = geteuid(), gid = getegid();
@@ -79,7 +79,7 @@ static void enter_namespaces(void)
 
 /* ---- Hosts ------------------------------------------------------------------------------------- */
 
-/* Read ends stay here, `writer` gets the other. */
+/* Open a pipe: the read end stays here, *writer gets the other. */
 static void open_stream(struct stream *s, uint32_t h, uint32_t rank, int to, int *writer)
 {
     char prefix[64];
@@ -116,7 +116,7 @@ static void make_host(uint32_t h)
         no_namespaces();
     if (hosts[h].pid == 0) {
         for (uint32_t other = 0; other < h; other++)
-            close(hosts[other].channel); /* only the supervisor keeps another host alive */
+            close(hosts[other].channel); /* only the supervisor may keep another host's channel open */
         close(pair[0]);
         host_main(plan, h, pair[1], plan->raw ? NULL : outputs);
     }
@@ -141,7 +141,7 @@ static void make_hosts(void)
         host_send(hosts[h].channel, HOST_WIRED, 0, 0);
     for (uint32_t h = 0; h < plan->nhost; h++)
         if (!host_receive(hosts[h].channel, &m, &request))
-            exit(HOSTS_FAILED); /* it has said why */
+            exit(HOSTS_FAILED); /* the host printed the error */
     for (uint32_t h = 0; h < plan->nhost; h++)
         host_send(hosts[h].channel, HOST_START, 0, 0);
 }
@@ -169,7 +169,7 @@ static void write_line(struct stream *s)
         else if (n < 0 && errno != EINTR) {
             if (s->to == STDOUT_FILENO)
                 output_lost(errno);
-            break; /* the ranks go on */
+            break; /* the ranks run on */
         } else if (n > 0) {
             at += n;
             s->used -= (size_t)n;
@@ -194,7 +194,7 @@ static void take(struct stream *s, const char *text, size_t length)
     }
 }
 
-/* False at its end. */
+/* Print what there is. Returns false at the end of the stream. */
 static bool show(struct stream *s)
 {
     static char text[LINE_MOST];
@@ -246,7 +246,7 @@ static void hear(uint32_t h)
     hosts[h].channel = -1;
     for (uint32_t r = plan->first[h]; r < plan->first[h + 1]; r++)
         if (!ended[r])
-            end_rank(h, r, SIGKILL); /* with the first process of the host */
+            end_rank(h, r, SIGKILL); /* killed with the first process of the host */
 }
 
 /* ---- The loop ---------------------------------------------------------------------------------- */
@@ -259,7 +259,7 @@ static void cut(const struct hosts_cut *c, double start)
         tell("%.3f s: the link of host%u is %s", plait_clock() - start, c->host, c->up ? "up" : "down");
 }
 
-/* The first time ranks are told and have GRACE seconds, the second time that is over. */
+/* The first signal is passed to the ranks, which then have GRACE seconds; the second ends them at once. */
 static double obey(int number, double deadline)
 {
     if (deadline >= 0)
@@ -272,8 +272,8 @@ static double obey(int number, double deadline)
 }
 
 /*
- * Until all ranks have ended. Channels come before the streams in `ready`: when the end of a rank is seen, so is what it
- * had said, which is shown first. Returns the signal that ended it, or 0.
+ * Run until all ranks have ended. poll() sees channels before the streams: when a rank's end is seen, its output is
+ * complete, and is printed first. Returns the signal that ended the run, or 0.
  */
 static int run(int signals, const struct hosts_cut *cuts, uint32_t ncut)
 {
@@ -320,7 +320,7 @@ static int run(int signals, const struct hosts_cut *cuts, uint32_t ncut)
     return number;
 }
 
-/* End as a process does that `number` ends: shells look at that. */
+/* End as if by signal `number`, which shells look at. */
 static _Noreturn void end_by(int number)
 {
     sigset_t set;
@@ -343,7 +343,7 @@ static void greet(void)
              last);
 }
 
-/* A descriptor for signals that end us. What is ignored, as by nohup, stays so. */
+/* A descriptor for signals that end this process. Ignored signals stay ignored, as for nohup. */
 static int open_signals(void)
 {
     static const int all[] = { SIGINT, SIGTERM, SIGHUP };

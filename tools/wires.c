@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bridges and links. In the supervisor's namespace: bridge rackR, port hostH of each host, and with racks a bridge core and
- * a link from upR (on the rack's bridge) to downR (on core). A host sees its end as eth0. Both ends of a link are shaped.
+ * Bridges and links. In the supervisor's namespace: a bridge rackR, a port hostH of each host; and with racks a bridge
+ * core and a link from upR (on the rack's bridge) to downR (on core). A host sees its end as eth0. Both ends of a link
+ * are shaped.
  */
 #include "hosts.h"
 
@@ -44,7 +45,7 @@ void wires_find_tools(const struct hosts_plan *plan)
         find_tool("tc", tc);
 }
 
-/* In a user namespace of ours the program has our rights over the network only if they are ambient. */
+/* In a user namespace, programs that this process starts keep CAP_NET_ADMIN only as an ambient capability. */
 static void hand_on_rights(void)
 {
     struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
@@ -70,7 +71,7 @@ static _Noreturn void run_tool(const char *path, int commands)
     _exit(127);
 }
 
-/* Have ip or tc carry out `text`, a command a line; it stops at the first that fails and says which. */
+/* Run the commands of `text`, one a line, by ip or tc, which stop at the first that fails and name it. */
 static void batch(const char *path, const char *text, const char *what)
 {
     const size_t length = strlen(text);
@@ -98,9 +99,9 @@ static void batch(const char *path, const char *text, const char *what)
 }
 
 /*
- * The burst is what passes in 0.2 ms, and at least a packet that the network stack has not cut yet: 64 KiB and a header for
- * each of the 45 packets that it would be cut into, which count. What is longer than the burst is cut, and 4 hosts with
- * links of 1 Gbit/s then take all of two processors to fill half of them.
+ * The burst is the data of 0.2 ms, but at least a packet before segmentation: 64 KiB plus the headers of its 45
+ * segments. Packets longer than the burst are segmented, and 4 hosts with links of 1 Gbit/s then take all of two
+ * processors to half fill them.
  */
 static void shape(FILE *to, const char *device, uint32_t number, uint64_t rate)
 {
@@ -150,7 +151,7 @@ void wires_make(const struct hosts_plan *plan, const struct host *hosts)
     free(limits);
 }
 
-/* See wires_run(): no program uses it before. */
+/* Wait until an interface carries packets, see wires_run(). */
 static bool runs(const char *name)
 {
     const int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -124,8 +124,7 @@ struct loader_options {
     unsigned threads;
     uint32_t queue; /* micro-batches decoded ahead */
     bool shuffle;
-    bool
-        whole; /* true (evaluation): include the rest of an epoch, with label -1 where there is no image; false: drop it */
+    bool whole; /* evaluation: include the rest of an epoch, with label -1 where there is no image; else drop it */
     /*
      * A file with broken contents: true ends the program. false names it once, counts it, and takes the sample of the
      * epoch's next position or, with `whole`, label -1. A file that the system cannot read always ends the program.

@@ -355,8 +355,7 @@ static struct scale normalisation(const struct image_options *o)
     return s;
 }
 
-/* Brightness times all, contrast around the mean grey, saturation around each pixel's grey: one linear map of an image of 0
-   to 255. The result has its scale. */
+/* Brightness scales all values, contrast acts around the mean grey, saturation around each pixel's grey. */
 static void jitter(float *image, size_t n, const struct augmentation *a, const struct scale *scale)
 {
     const float both = a->brightness * a->contrast;
