@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fusions of one rank of Plait: one for each row of a cell, so that all keep what they have learnt. */
+/* Fusions of one rank of Plait, one for each row of a cell, so that each keeps its state. */
 #include "backend_plait.h"
 
 #include <plait/fusion.h>
@@ -41,7 +41,7 @@ static void forget(void *self)
     r->fusion = NULL;
 }
 
-/* Its progress thread may run where it likes, as that of backend.thread. */
+/* The progress thread may run on any processor, like that of backend.thread. */
 static enum plait_status create(struct plait_rank *r, const struct plait_fusion_options *o, struct plait_fusion **out)
 {
     sched_setaffinity(0, sizeof r->allowed, &r->allowed);
@@ -51,7 +51,7 @@ static enum plait_status create(struct plait_rank *r, const struct plait_fusion_
     return status;
 }
 
-/* What is computed meanwhile leaves a progress thread something to do; else it would be in the way of who waits. */
+/* Only with a computation is there a progress thread; without, it would compete with the waiting rank. */
 static enum plait_status create_for(struct plait_rank *r, const struct step *s, const struct operation *g, uint32_t n,
                                     struct plait_fusion **out)
 {

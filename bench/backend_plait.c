@@ -40,7 +40,7 @@ static void release(void *self, void *memory)
         worker_free(self, memory);
 }
 
-/* Only what the library could say without running; a refusal is an error with its own text. */
+/* Everything: the library refuses an operation by an error of its own. */
 static bool supports(void *self, const struct operation *o)
 {
     (void)self;
@@ -117,7 +117,7 @@ static enum plait_status alltoallv(struct plait_comm *comm, const struct operati
     return plait_alltoallv(comm, o->in, o->in_parts.count, NULL, o->out, o->out_parts.count, NULL, o->type, call);
 }
 
-/* A blocking one ends with the group; of a request, the second is the send's. */
+/* Blocking, both end with the group. With requests, the second is the send's. */
 static enum plait_status sendrecv(struct plait_comm *comm, const struct operation *o, const struct plait_call *call)
 {
     const uint32_t nrank = plait_comm_nrank(comm), rank = plait_comm_rank(comm);
@@ -139,7 +139,7 @@ static enum plait_status barrier(struct plait_comm *comm, const struct operation
     return plait_barrier(comm, call);
 }
 
-static const call_fn calls[NCOLL] = COLL_TABLE();
+static const call_fn calls[NCOLL] = COLL_TABLE;
 
 static bool run(void *self, const struct operation *o)
 {
@@ -182,7 +182,7 @@ static bool meet(void *self)
     return plait_barrier(r->comm, NULL) == PLAIT_OK;
 }
 
-/* It may run where it likes, as in a process that is not bound: where a processor is idle, there. */
+/* The thread may run on any processor, as in a process that is not bound. */
 static bool thread(void *self, bool on)
 {
     struct plait_comm_options alone = PLAIT_COMM_OPTIONS_DEFAULT;
@@ -234,7 +234,7 @@ static void refuse(int fd)
     send(fd, &r, sizeof r, MSG_NOSIGNAL);
 }
 
-/* Did the user choose the value of this setting, in whatever way? */
+/* Did the user set this, in whatever way? */
 static bool is_chosen(const char *name)
 {
     struct plait_setting s;
@@ -245,7 +245,10 @@ static bool is_chosen(const char *name)
     return false;
 }
 
-/* Who holds up an operation is known to the library, who is late to the coordinator: the library is to speak first. */
+/*
+ * The library knows which rank holds up an operation, the coordinator only which replies late. So the library reports
+ * first.
+ */
 static void limit_stalls(struct plait_comm_options *comm, double timeout)
 {
     if (!is_chosen("PLAIT_WARN"))
@@ -306,7 +309,7 @@ bool plait_worker(int fd, uint32_t rank, const struct options *o, const struct p
     }
     sched_getaffinity(0, sizeof self.allowed, &self.allowed);
     self.pinned = true;
-    worker_pin(rank); /* as mpirun binds; only now, because a comm counts the processors of its ranks */
+    worker_pin(rank); /* as mpirun binds; after creation, since a communicator counts the processors of its ranks */
     return serve(&self, fd, stage);
 }
 

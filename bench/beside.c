@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The folder of this program; "" where it cannot be told. */
+/* The folder of this program; "" when unknown. */
 static void find_own_folder(char *out, size_t room)
 {
     const ssize_t length = readlink("/proc/self/exe", out, room - 1);

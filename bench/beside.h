@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The files that run a peer's ranks. */
+/* Finding the files that run a peer's ranks. */
 #ifndef PLAIT_BENCH_BESIDE_H
 #define PLAIT_BENCH_BESIDE_H
 
@@ -7,9 +7,10 @@
 #include <stddef.h>
 
 /*
- * Beside this program (build tree) or in the libexec folder of the installation; false: in neither, `path` is the latter.
+ * Look beside this program (build tree) and in the libexec folder of the installation. Returns false when the file is
+ * in neither; `path` is then the latter.
  *
- * mode  as of access()
+ * mode  as for access()
  */
 bool find_beside(const char *name, int mode, char *path, size_t room);
 

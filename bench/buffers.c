@@ -7,9 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define NAME  "PLAIT_PERF_BUFFERS" /* in the environment: the file that all map; not there: malloc's */
+#define NAME  "PLAIT_PERF_BUFFERS" /* environment variable: the file that all ranks map; unset: malloc's memory */
 #define PAGE  ((size_t)4096)
-#define APART 40 /* a rank's part of the file begins at rank << APART, and takes what is written */
+#define APART 40 /* a rank's part of the sparse file begins at rank << APART */
 
 struct buffer {
     void *memory;
@@ -17,10 +17,10 @@ struct buffer {
 };
 
 static _Thread_local struct {
-    bool same;             /* then: */
+    bool same;             /* with `same`: */
     int fd;                /* of the file; */
-    off_t at;              /* in it, of the next buffer; */
-    struct buffer *buffer; /* [n] all there were */
+    off_t at;              /* its offset of the next buffer */
+    struct buffer *buffer; /* [n] all that were allocated */
     size_t n;
 } rank;
 

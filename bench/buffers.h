@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The buffers under measurement that are not the library's: malloc's; or, of the kind `same`, pages that a rank has in
- * every backend. Where a virtual machine's pages lie makes a tenth to a half of a large cell's time, for as long as a
- * process lives: programs that do the same differ by so much, and the best of several is the one that was lucky.
+ * Measured buffers other than library memory: malloc's, or, with --memory same, the same pages for a rank in every
+ * backend. On a virtual machine the placement of pages changes a large cell's time by a tenth to a half for the life of
+ * a process. Equal programs differ by that much, and the best of several is the luckiest.
  */
 #ifndef PLAIT_BENCH_BUFFERS_H
 #define PLAIT_BENCH_BUFFERS_H
@@ -12,15 +12,15 @@
 #include <stdint.h>
 
 /*
- * In the coordinator, once or again: the processes that it starts from now on have the same pages, or, where same is
- * false, malloc's memory. false: see errno.
+ * In the coordinator: processes started from now on use the same pages, or, with same false, malloc's memory. May be
+ * called again. Returns false with errno.
  */
 bool buffers_choose(bool same, uint32_t nrank);
 
-/* In a rank's thread, before its buffers: false: the pages that were chosen cannot be had, see errno. */
+/* In a rank's thread, before it allocates buffers. Returns false with errno when the chosen pages cannot be opened. */
 bool buffers_begin(uint32_t rank);
 
-/* In that thread; aligned to 4096 bytes. NULL: out of memory. Given back, the same pages are nobody's again. */
+/* In that thread: memory aligned to 4096 bytes. NULL: out of memory. Freed pages are not used again. */
 void *buffers_alloc(size_t bytes);
 void buffers_free(void *memory); /* NULL is allowed */
 

@@ -39,7 +39,7 @@ static double to_others(uint32_t nrank)
     return 1.0 * (nrank - 1);
 }
 
-/* Of what the root has a share of its own: at most its n-th and largest. */
+/* The root's own share is at most the largest, the nrank-th block. */
 static double but_the_largest(uint32_t nrank)
 {
     return (nrank - 1.0) / (nrank + 1.0);
@@ -95,7 +95,7 @@ bool collective_sized(enum plait_coll coll)
     return collective_base(coll) != coll;
 }
 
-/* Of messages: to the next rank, from the one before; block i is the vector of rank i. A barrier has no buffers. */
+/* Messages go to the next rank and come from the previous one; block i is rank i's vector. A barrier has no buffers. */
 struct plait_geometry collective_geometry(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t rank)
 {
     if (coll == PLAIT_BARRIER)
@@ -181,7 +181,7 @@ static uint64_t block_elements(enum plait_coll coll, uint32_t nrank, uint64_t co
 {
     const uint64_t k = collective_base(coll) == PLAIT_ALLTOALL ? (blk / nrank + blk % nrank) % nrank : blk;
 
-    /* Those before one more, less those before it: exactly nrank * count in all. */
+    /* The total of the blocks up to k, less that of those before k: exactly nrank * count in all. */
     return count * (k + 1) * (k + 2) / (nrank + 1) - count * k * (k + 1) / (nrank + 1);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "compute.h"
 
+#include "base/clock.h"
 #include "stage.h"
 #include "stats.h"
 
@@ -8,7 +9,7 @@
 #include <time.h>
 
 #define TRIES 51
-#define TRY   1000 /* passes: some ten microseconds, so that few tries are interrupted */
+#define TRY   1000 /* passes: about ten microseconds, so that few tries are interrupted */
 
 const char *computation_name(enum computation computation)
 {
@@ -16,15 +17,15 @@ const char *computation_name(enum computation computation)
     return names[computation];
 }
 
-/* The same code when it is calibrated and when it computes. */
+/* Not inlined: calibration and computation run the same code. */
 __attribute__((noinline)) static void passes(struct computer *c, uint64_t n)
 {
     const int size = sizeof c->data / sizeof *c->data;
 
     for (; n > 0; n--) {
         for (int i = 0; i < size; i++)
-            c->data[i] = 0.5f * c->data[i] + 1;           /* goes to 2 */
-        __asm__ volatile("" : : "r"(c->data) : "memory"); /* every pass is made */
+            c->data[i] = 0.5f * c->data[i] + 1;           /* converges to 2 */
+        __asm__ volatile("" : : "r"(c->data) : "memory"); /* keeps the compiler from skipping passes */
     }
 }
 
@@ -33,9 +34,9 @@ void compute_calibrate(struct computer *c)
     double taken[TRIES];
 
     for (int i = 0; i < TRIES; i++) {
-        const double begin = now();
+        const double begin = plait_clock();
         passes(c, TRY);
-        taken[i] = now() - begin;
+        taken[i] = plait_clock() - begin;
     }
     c->pass = median_of(taken, TRIES) / TRY;
 }
@@ -44,7 +45,7 @@ void compute_sleep_until(double when)
 {
     const struct timespec t = { (time_t)when, (long)(1e9 * (when - floor(when))) };
 
-    while (now() < when && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0)
+    while (plait_clock() < when && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) != 0)
         ;
 }
 
@@ -52,7 +53,7 @@ bool compute(struct computer *c, enum computation computation, double seconds, u
              void *self)
 {
     const uint64_t all = computation == COMPUTE_BUSY ? (uint64_t)(seconds / c->pass) : 0;
-    const double begin = now();
+    const double begin = plait_clock();
     uint64_t done = 0;
 
     for (uint32_t i = 0; i <= ntest; i++) {

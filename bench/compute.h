@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program does while its operation goes on: arithmetic that uses the processor and nothing that is shared, or a
- * sleep, as of one whose work is done elsewhere (a GPU, a disk).
+ * What a program does during its operation: arithmetic that uses the processor and nothing shared, or a sleep, as of a
+ * program whose work is done elsewhere (a GPU, a disk).
  */
 #ifndef PLAIT_BENCH_COMPUTE_H
 #define PLAIT_BENCH_COMPUTE_H
@@ -15,22 +15,23 @@ enum computation { COMPUTE_BUSY, COMPUTE_SLEEP, NCOMPUTATION };
 const char *computation_name(enum computation computation);
 
 struct computer {
-    double pass; /* seconds that it takes; 0: not calibrated */
+    double pass; /* seconds of one pass over data; 0: not calibrated */
     _Alignas(64) float data[256];
 };
 
-/* Returns at once when it is over. */
+/* Returns at once when that moment has passed. */
 void compute_sleep_until(double when);
 
-/* Find out how fast this processor is. All ranks do it together: two processors may share a core. */
+/* Measure this processor's speed. All ranks do it together, since two processors may share a core. */
 void compute_calibrate(struct computer *c);
 
 /*
- * So much work as takes this long on a processor of its own; when others use the processor too it takes longer, it is
- * not less work. A sleep ends at its time whatever the tests took: what is waited for goes on meanwhile.
+ * Do work that takes `seconds` on an idle processor; on a shared one it takes longer. A sleep ends on time however long
+ * the tests take, since what it stands for goes on meanwhile.
  *
  * c     calibrated
- * test  called with `self` `ntest` times, at equal distances; false ends it all, and is the answer
+ * test  called with `self` `ntest` times, at equal distances; returns false to end the computation
+ * Returns false if test() did.
  */
 bool compute(struct computer *c, enum computation computation, double seconds, uint32_t ntest, bool (*test)(void *),
              void *self);

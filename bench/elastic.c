@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "elastic.h"
 
+#include "child.h"
 #include "message.h"
 #include "plot.h"
 #include "stats.h"
@@ -20,8 +21,8 @@
 
 struct line { /* of the table */
     enum plait_elastic_mode mode;
-    double round;     /* seconds: the median of the turns */
-    double exchanges; /* percent of it that is not computing */
+    double round;     /* seconds: median of the turns */
+    double exchanges; /* percentage of it that is not computation */
     double behind;    /* mean over the workers */
     uint64_t behind_max;
     size_t slots;
@@ -37,7 +38,7 @@ static void end_all(const pid_t *child, uint32_t n)
             kill(child[r], SIGKILL);
 }
 
-/* All end well within --timeout seconds of each other; else all are ended. */
+/* Wait for all processes; after --timeout seconds kill them. Returns whether all ended well. */
 static bool await_all(pid_t *child, uint32_t n, double timeout)
 {
     const time_t end = time(NULL) + (time_t)timeout;
@@ -69,13 +70,11 @@ static bool await_all(pid_t *child, uint32_t n, double timeout)
 static bool run_ranks(const struct options *o, enum plait_elastic_mode mode, struct elastic_figures *f)
 {
     const uint32_t n = f->nworker + f->nserver;
-    pid_t child[MAX_RANKS] = { 0 }, parent = getpid();
+    pid_t child[MAX_RANKS] = { 0 };
 
-    fflush(stdout);
     for (uint32_t r = 0; r < n; r++) {
-        child[r] = fork();
+        child[r] = child_fork(SIGKILL);
         if (child[r] == 0) {
-            worker_follow(parent);
             signal(SIGINT, SIG_DFL);
             signal(SIGTERM, SIG_DFL);
             _exit(elastic_rank(o, mode, r, NULL, f));
@@ -109,7 +108,7 @@ static struct plait_comm *meet_all(const struct options *o)
     return all;
 }
 
-/* Each knows its own figures. */
+/* Gather the figures, of which each rank knows its own. */
 static bool gather(struct plait_comm *all, uint32_t rank, struct elastic_figures *f)
 {
     enum { N = 4 };
@@ -133,7 +132,7 @@ static bool run_own_rank(const struct options *o, enum plait_elastic_mode mode, 
     const uint32_t rank = o->launch.rank;
     const bool good = elastic_rank(o, mode, rank, all, f) == 0;
 
-    if (!good) /* every rank says what it met with: rank 0 may only have heard that another failed */
+    if (!good) /* every rank prints its error: rank 0 may only know that another failed */
         fprintf(stderr, "plait-perf: %s: rank %u: %s\n", plait_elastic_name(mode), rank, f->error[rank]);
     return good && gather(all, rank, f);
 }
@@ -164,8 +163,8 @@ static bool measure(const struct options *o, enum plait_elastic_mode mode, struc
 }
 
 /*
- * Vectors that must pass between caches and memory, for each rank of a machine. An all-reduce reads the weights and
- * writes the sum. sync2 reads and writes weights and centre, and uses up the sum in the cache (docs/elastic.md).
+ * Vectors that each rank of a machine must move between caches and memory. An all-reduce reads the weights and writes
+ * the sum. sync2 reads and writes weights and centre, and uses the sum while it is in the cache (docs/elastic.md).
  */
 enum { ALLREDUCE = 2, SYNC2 = 4 };
 
@@ -186,7 +185,7 @@ static void print_head(const struct options *o)
            "behind", "most", "slots(MiB)");
 }
 
-/* Of sync1, sync2 and sync3 the mode before it in the paper's chain. */
+/* For sync1, sync2 and sync3: the mode before it in the paper's chain. */
 static const struct line *before(const struct line *all, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -243,17 +242,16 @@ struct table {
     size_t n;
 };
 
-static void write_plot(FILE *f, const void *what, const char *path)
+static bool write_plot(FILE *f, const void *what, const char *path)
 {
     const struct table *t = what;
-    const bool svg = strcmp(strrchr(path, '.'), ".svg") == 0;
 
+    plot_terminal(f, path, "1100,620", "");
     fprintf(f, "$data << EOD\n");
     for (size_t i = 0; i < t->n; i++)
         fprintf(f, "\"%s\" %g %g\n", plait_elastic_name(t->all[i].mode), 1e3 * t->o->compute,
                 1e3 * (t->all[i].round - t->o->compute));
-    fprintf(f, "EOD\nset terminal %s size 1100,620 font 'sans,13' background rgb 'white'\nset output '%s'\n",
-            svg ? "svg" : "pngcairo", path);
+    fprintf(f, "EOD\n");
     fprintf(f,
             "set title \"{/:Bold Elastic averaging: a round of %llu updates, %.4g MiB of weights}\\n"
             "{/*0.8 computing is a sleep of %g ms; links: %s; median of %llu turns}\"\n",
@@ -264,13 +262,14 @@ static void write_plot(FILE *f, const void *what, const char *path)
                "'#dddddd'\n");
     fprintf(f, "plot $data using 2:xtic(1) lc rgb '#b0b0b0' title 'computing', '' using 3 lc rgb '#c1272d' title "
                "'exchange that is not hidden'\n");
+    return true;
 }
 
 /* ---- Run --------------------------------------------------------------------------------------------------- */
 
 int elastic_run(const struct options *o)
 {
-    /* The chain first, then the modes with servers. */
+    /* The paper's chain first, then the other modes with servers. */
     static const enum plait_elastic_mode order[PLAIT_NELASTIC] = {
         PLAIT_ELASTIC_ORIGINAL, PLAIT_ELASTIC_SYNC1,          PLAIT_ELASTIC_SYNC2,   PLAIT_ELASTIC_SYNC3,
         PLAIT_ELASTIC_ASYNC,    PLAIT_ELASTIC_ASYNC_MOMENTUM, PLAIT_ELASTIC_HOGWILD,
@@ -295,5 +294,10 @@ int elastic_run(const struct options *o)
         return EXIT_RANKS;
     if (speaks)
         print_tail(o, all, t.n);
-    return o->plot == NULL || plot_script(o->plot, write_plot, &t) ? 0 : 1;
+    if (o->plot == NULL)
+        return 0;
+    if (!plot_script(o->plot, write_plot, &t))
+        return 1;
+    printf("# Plot                 : %s\n", o->plot);
+    return 0;
 }

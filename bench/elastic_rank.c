@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/clock.h"
 #include "elastic.h"
 
 #include "stats.h"
@@ -12,25 +13,17 @@
 #include <stdlib.h>
 #include <time.h>
 
-struct work { /* of a rank */
+struct work { /* of one rank */
     const struct options *o;
     struct elastic_figures *f;
     enum plait_elastic_mode mode;
     uint32_t rank;
     struct plait_comm *all, *comm, *workers;
     struct plait_elastic *elastic;
-    float *weights, *room; /* room: what an all-reduce gives */
+    float *weights, *room; /* room: result of the all-reduce */
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* The forward and backward pass, as far as this program goes. */
+/* Stands for the forward and backward pass. */
 static void sleep_for(double seconds)
 {
     struct timespec t = { (time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds)) };
@@ -39,7 +32,7 @@ static void sleep_for(double seconds)
         ;
 }
 
-/* The mode's ranks; NULL for one that it does not need. */
+/* Create the mode's communicator; NULL for a rank that it does not need. */
 static enum plait_status meet(struct work *w)
 {
     struct plait_comm_options c = PLAIT_COMM_OPTIONS_DEFAULT;
@@ -79,7 +72,7 @@ static enum plait_status make(struct work *w)
     return status == PLAIT_OK ? plait_elastic_create(w->comm, &e, &w->elastic) : status;
 }
 
-/* What may overlap does. */
+/* Modes that can overlap the exchange with the computation do so. */
 static enum plait_status one_round(struct work *w)
 {
     const bool overlaps =
@@ -93,7 +86,7 @@ static enum plait_status one_round(struct work *w)
     return overlaps ? plait_elastic_finish(w->elastic) : plait_elastic_exchange(w->elastic);
 }
 
-/* Rounds of a turn: as many as were asked for, or as fit into --cell-time; the same on all workers. */
+/* Rounds of a turn: -n, or as many as fit into --cell-time; the same on all workers. */
 static uint32_t rounds_of_turn(const struct options *o, double round)
 {
     const double n = round > 0 ? o->cell_seconds / round : 1;
@@ -103,13 +96,13 @@ static uint32_t rounds_of_turn(const struct options *o, double round)
 static enum plait_status run_turn(struct work *w, uint32_t n, double *seconds)
 {
     enum plait_status status = plait_barrier(w->workers, NULL);
-    const double start = now();
+    const double start = plait_clock();
 
     for (uint32_t i = 0; i < n && status == PLAIT_OK; i++)
         status = one_round(w);
     if (status == PLAIT_OK)
         status = plait_barrier(w->workers, NULL);
-    *seconds = (now() - start) / n;
+    *seconds = (plait_clock() - start) / n;
     return status;
 }
 
@@ -124,12 +117,12 @@ static enum plait_status measure_allreduce(struct work *w)
     call.reproducible = w->o->reproducible;
     for (uint32_t t = 0; t <= w->o->rounds && status == PLAIT_OK; t++) { /* the first is not counted */
         status = plait_barrier(w->workers, NULL);
-        const double start = now();
+        const double start = plait_clock();
         if (status == PLAIT_OK)
             status = plait_allreduce(w->workers, w->weights, w->room, count, PLAIT_FLOAT32, PLAIT_SUM, &call);
         if (status == PLAIT_OK)
             status = plait_barrier(w->workers, NULL);
-        times[t > 0 ? t - 1 : 0] = now() - start;
+        times[t > 0 ? t - 1 : 0] = plait_clock() - start;
     }
     if (w->rank == 0)
         w->f->allreduce = median_of(times, w->o->rounds);
@@ -140,7 +133,7 @@ static enum plait_status train(struct work *w)
 {
     struct plait_elastic_counts before, after;
     double seconds = 0;
-    enum plait_status status = run_turn(w, 1, &seconds); /* warms up */
+    enum plait_status status = run_turn(w, 1, &seconds); /* warm-up */
 
     if (status == PLAIT_OK)
         status = run_turn(w, 2, &seconds);

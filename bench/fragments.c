@@ -45,7 +45,7 @@ size_t fragments_take(size_t most, size_t *pieces)
     if (held == MAP_FAILED)
         return 0;
     bytes = wanted;
-    madvise(held, bytes, MADV_NOHUGEPAGE); /* else it takes whole ones */
+    madvise(held, bytes, MADV_NOHUGEPAGE); /* else the kernel would give huge pages */
     madvise(held, bytes, MADV_DONTFORK);
     for (size_t i = 0; i < bytes; i += page)
         held[i] = 1;

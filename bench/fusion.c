@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fusion.h"
 
+#include "memory.h"
 #include "message.h"
+#include "report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -40,13 +42,8 @@ static void add_row(struct cell *c, uint32_t backend, enum scheme scheme, const 
     static const char *const names[] = {
         [SCHEME_COMPUTE] = "computing", [SCHEME_UNFUSED] = "per tensor", [SCHEME_FLAT] = "flat"
     };
-    struct fusion_row *grown = realloc(c->row, (c->nrow + 1) * sizeof *grown);
 
-    if (grown == NULL) {
-        perror("plait-perf: out of memory");
-        exit(1);
-    }
-    c->row = grown;
+    c->row = grow(c->row, c->nrow + 1, sizeof *c->row);
     struct fusion_row *row = &c->row[c->nrow++];
     *row = (struct fusion_row){ .backend = backend, .scheme = scheme };
     row->payload = backend == 0 ? c->payload : PLAIT_FLOAT32; /* Open MPI 4.1 has no other */
@@ -71,14 +68,14 @@ static void add_rows(const struct bench *b, struct cell *c)
     add_row(c, 0, SCHEME_FLAT, NULL);
     for (uint32_t k = 1; k < b->nbackend; k++) {
         add_row(c, k, SCHEME_UNFUSED, NULL);
-        add_row(c, k, SCHEME_FUSED, &(struct layout){ RULE_DDP, 0 }); /* Gloo alone has it */
+        add_row(c, k, SCHEME_FUSED, &(struct layout){ RULE_DDP, 0 }); /* of the peers only Gloo has it */
         add_row(c, k, SCHEME_FLAT, NULL);
     }
 }
 
 /* ---- measuring --------------------------------------------------------------------------------- */
 
-/* The task of this row's steps. */
+/* Set up the task for this row's steps. */
 static void become(struct task *t, const struct fusion_row *row, uint32_t cell)
 {
     t->cell->type = row->scheme == SCHEME_FUSED ? PLAIT_FLOAT32 : row->payload;
@@ -106,7 +103,7 @@ static bool prepare(struct task *t, struct fusion_row *row, uint32_t cell, bool 
     return true;
 }
 
-/* The first step of a turn comes after others' and is not counted. */
+/* The first step of a turn follows another row's, and is not counted. */
 static bool take_turn(struct task *t, struct fusion_row *row, uint32_t cell, uint32_t round)
 {
     struct series times = { 0 };
@@ -122,9 +119,8 @@ static bool take_turn(struct task *t, struct fusion_row *row, uint32_t cell, uin
 
 static void show_progress(const struct bench *b, const struct cell *c, const struct fusion_row *row, uint32_t round)
 {
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[Kfusion, cell %zu of %zu, round %u of %llu: %s %s", (size_t)(c - b->cell) + 1, b->ncell,
-                round + 1, (unsigned long long)b->options->rounds, b->ranks[row->backend].name, row->name);
+    report_progress("fusion, cell %zu of %zu, round %u of %llu: %s %s", (size_t)(c - b->cell) + 1, b->ncell, round + 1,
+                    (unsigned long long)b->options->rounds, b->ranks[row->backend].name, row->name);
 }
 
 static bool all_rounds(struct task *t, uint32_t cell)
@@ -138,30 +134,27 @@ static bool all_rounds(struct task *t, uint32_t cell)
             show_progress(t->bench, c, row, round);
             ok = take_turn(t, row, cell, round);
         }
-    if (isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr);
+    report_progress("%s", "");
     return ok;
 }
 
-/* timeline.json; where there are several fused rows timeline-cubic-float-own.json and so on. */
+/* timeline.json; with several fused rows timeline-cubic-float-own.json and so on. */
 static void path_for(const struct task *t, const struct fusion_row *row, char *out, size_t room)
 {
     const struct options *o = t->bench->options;
-    const char *path = o->timeline, *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    char part[96];
 
     if (t->bench->ncell * o->nlayout == 1) {
-        snprintf(out, room, "%s", path);
+        snprintf(out, room, "%s", o->timeline);
         return;
     }
-    if (dot == NULL || (slash != NULL && dot < slash))
-        dot = path + strlen(path);
-    snprintf(out, room, "%.*s-%s-%s-%s%s", (int)(dot - path), path, row->name, dtype_label(row->payload),
-             gradients_names[row->own], dot);
-    for (char *c = out; (c = strchr(c, ':')) != NULL;)
+    snprintf(part, sizeof part, "%s-%s-%s", row->name, dtype_label(row->payload), gradients_names[row->own]);
+    for (char *c = part; (c = strchr(c, ':')) != NULL;)
         *c = '-';
+    report_path(o->timeline, part, out, room);
 }
 
-/* Traced steps; those that were timed are not, as reading the clock for every tensor takes time too. */
+/* Run traced steps. The timed ones are not traced, since reading the clock for every tensor takes time. */
 static bool count(struct task *t, struct fusion_row *row, uint32_t cell)
 {
     struct ranks *r = &t->bench->ranks[row->backend];
@@ -227,7 +220,7 @@ static void compare(const struct bench *b, struct cell *c)
     }
 }
 
-/* Rows that a backend cannot do are left out. */
+/* Leave out rows that their backend does not support. */
 static bool prepare_all(struct task *t, uint32_t cell)
 {
     struct cell *c = t->cell;
@@ -247,7 +240,7 @@ static bool prepare_all(struct task *t, uint32_t cell)
 bool fusion_measure(struct bench *b, struct cell *c)
 {
     struct task t = { .bench = b, .cell = c, .place = IN_PLACE };
-    uint32_t number = 1 + (uint32_t)(c - b->cell) * 32; /* and as many for the rows that are counted */
+    uint32_t number = 1 + (uint32_t)(c - b->cell) * 32; /* and further numbers for the rows that are counted */
 
     add_rows(b, c);
     bool ok = prepare_all(&t, number) && all_rounds(&t, number);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * plait-perf fusion: what tensor fusion is worth. A cell is a payload and where gradients live; its rows are ways to exchange
- * the gradients of one step (step.h), each of which takes a turn in every round.
+ * plait-perf fusion: what tensor fusion gains. A cell is a payload type and where gradients lie. Its rows are ways to
+ * exchange the gradients of one step (step.h), each of which takes a turn in every round.
  */
 #ifndef PLAIT_BENCH_FUSION_H
 #define PLAIT_BENCH_FUSION_H
@@ -18,16 +18,16 @@ struct fusion_row {
     uint32_t iterations;         /* per round */
     double round[MAX_ROUNDS];    /* seconds: medians of steps, the slowest rank's */
     double step;                 /* median of the rounds */
-    double to_flat, to_peer;     /* medians of the ratios of the rounds; 0: there is no such row, or it is this one */
+    double to_flat, to_peer;     /* medians of the rounds' ratios; 0: no such row, or this one */
     double exposed;              /* percent of the step */
-    bool counted;                /* by the library: all of the following is known, not only nbucket */
-    struct step_figures figures; /* of the rank with most */
+    bool counted;                /* the library counted: all figures are known, not only nbucket */
+    struct step_figures figures; /* maxima over the ranks */
 };
 
-/* The part of a step that waits for the exchange, in percent. Times in any unit. */
+/* The percentage of a step that waits for the exchange. Times in any unit. */
 double fusion_exposed(double step, double computing);
 
-/* Bytes of all ranks' buffers. */
+/* Bytes of the buffers of all ranks. */
 uint64_t fusion_memory(const struct options *o, uint64_t elements);
 
 /* Measure and verify the rows of a cell. false: a rank failed or the run was interrupted. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "greet.h"
 
+#include "base/clock.h"
 #include "worker.h"
 
 #include <arpa/inet.h>
@@ -22,8 +23,8 @@
 #include <unistd.h>
 
 #define CONNECT_MS 2000 /* to one address */
-#define HELLO      2.0  /* seconds for a guest to say who it is */
-#define STRANGERS  32   /* that are let in beside ranks */
+#define HELLO      2.0  /* seconds for a client to send its hello */
+#define STRANGERS  32   /* connections of other programs that are kept beside the ranks' */
 
 static bool is_tcp(const char *where)
 {
@@ -70,7 +71,7 @@ static int listen_here(int backlog, const char *token, char where[GREET_WHERE])
     return fd;
 }
 
-/* This host's addresses behind `where`: loopback last, for ranks of this host that have no other. */
+/* Append this host's addresses to `where`: loopback last, for ranks of this host that have no other. */
 static void add_addresses(char where[GREET_WHERE])
 {
     struct ifaddrs *all;
@@ -86,7 +87,7 @@ static void add_addresses(char where[GREET_WHERE])
             if ((family != AF_INET && family != AF_INET6) || (i->ifa_flags & IFF_UP) == 0 ||
                 ((i->ifa_flags & IFF_LOOPBACK) != 0) != loopback ||
                 getnameinfo(i->ifa_addr, bytes, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0 ||
-                strchr(text, '%') != NULL) /* of one link only */
+                strchr(text, '%') != NULL) /* valid on one link only */
                 continue;
             if (n + 1 + strlen(text) < GREET_WHERE)
                 snprintf(where + n, GREET_WHERE - n, " %s", text);
@@ -107,7 +108,7 @@ static int listen_at(const struct sockaddr *any, int backlog, uint16_t *port)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (bind(fd, any, any->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof got) == 0 &&
         listen(fd, backlog) == 0 && getsockname(fd, (void *)&got, &length) == 0) {
-        *port = ntohs(got.sin6_port); /* where an IPv4 address has it, too */
+        *port = ntohs(got.sin6_port); /* at the same offset as in an IPv4 address */
         return fd;
     }
     close(fd);
@@ -146,7 +147,7 @@ static bool is_ours(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
-/* A message is an answer somebody waits for; a host that has gone is noticed within a minute. */
+/* Somebody waits for every message, so nothing is delayed; a lost host is noticed within a minute. */
 static void set_up_tcp(int fd)
 {
     const int on = 1, idle = 20, interval = 10, count = 4;
@@ -158,35 +159,35 @@ static void set_up_tcp(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
 }
 
-struct guest {
+struct client {
     int fd;
-    size_t have; /* bytes of its hello */
+    size_t have; /* bytes of its hello so far */
     double until;
     struct hello hello;
 };
 
-bool door_open(struct door *d, int listen_fd, const char *where, uint32_t nrank)
+bool listener_open(struct listener *d, int listen_fd, const char *where, uint32_t nrank)
 {
-    *d = (struct door){ .listen_fd = listen_fd, .where = where, .most = nrank + STRANGERS };
-    d->guest = calloc(d->most, sizeof *d->guest);
+    *d = (struct listener){ .listen_fd = listen_fd, .where = where, .most = nrank + STRANGERS };
+    d->client = calloc(d->most, sizeof *d->client);
     d->ready = calloc(d->most + 1, sizeof *d->ready);
-    return d->guest != NULL && d->ready != NULL;
+    return d->client != NULL && d->ready != NULL;
 }
 
-/* The last takes its place. */
-static void remove_guest(struct door *d, uint32_t i)
+/* The last client takes the freed place. */
+static void remove_client(struct listener *d, uint32_t i)
 {
-    d->guest[i] = d->guest[--d->n];
+    d->client[i] = d->client[--d->n];
 }
 
-static void turn_away(struct door *d, uint32_t i)
+static void reject(struct listener *d, uint32_t i)
 {
-    close(d->guest[i].fd);
-    remove_guest(d, i);
+    close(d->client[i].fd);
+    remove_client(d, i);
 }
 
-/* Where there is no room, who has been silent for longest goes: ranks speak at once. */
-static void let_in(struct door *d)
+/* When the table is full, the client that has been silent for longest goes: ranks speak at once. */
+static void accept_client(struct listener *d)
 {
     const int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     uint32_t oldest = 0;
@@ -198,14 +199,14 @@ static void let_in(struct door *d)
         return;
     }
     for (uint32_t i = 1; i < d->n; i++)
-        oldest = d->guest[i].until < d->guest[oldest].until ? i : oldest;
+        oldest = d->client[i].until < d->client[oldest].until ? i : oldest;
     if (d->n == d->most)
-        turn_away(d, oldest);
-    d->guest[d->n++] = (struct guest){ .fd = fd, .until = now() + HELLO };
+        reject(d, oldest);
+    d->client[d->n++] = (struct client){ .fd = fd, .until = plait_clock() + HELLO };
 }
 
-/* What it has said so far. false: it is none of our ranks. */
-static bool hear(const struct door *d, struct guest *g)
+/* Read on. Returns false for a client that is none of our ranks. */
+static bool read_hello(const struct listener *d, struct client *g)
 {
     char *hello = (char *)&g->hello;
     const ssize_t n = recv(g->fd, hello + g->have, sizeof g->hello - g->have, MSG_DONTWAIT);
@@ -216,48 +217,48 @@ static bool hear(const struct door *d, struct guest *g)
     return g->have < sizeof g->hello || !is_tcp(d->where) || memcmp(g->hello.token, d->where + 4, GREET_TOKEN - 1) == 0;
 }
 
-static int welcome(struct door *d, uint32_t i, struct hello *out)
+static int welcome(struct listener *d, uint32_t i, struct hello *out)
 {
-    const int fd = d->guest[i].fd;
+    const int fd = d->client[i].fd;
 
-    *out = d->guest[i].hello;
+    *out = d->client[i].hello;
     out->about[sizeof out->about - 1] = out->host[sizeof out->host - 1] = '\0';
     out->machine[sizeof out->machine - 1] = '\0';
-    remove_guest(d, i);
+    remove_client(d, i);
     if (is_tcp(d->where))
         set_up_tcp(fd);
     return fd;
 }
 
-int door_next(struct door *d, int ms, struct hello *out)
+int listener_next(struct listener *d, int ms, struct hello *out)
 {
     for (uint32_t i = d->n; i-- > 0;)
-        if (now() > d->guest[i].until)
-            turn_away(d, i);
+        if (plait_clock() > d->client[i].until)
+            reject(d, i);
     d->ready[0] = (struct pollfd){ .fd = d->listen_fd, .events = POLLIN };
     for (uint32_t i = 0; i < d->n; i++)
-        d->ready[1 + i] = (struct pollfd){ .fd = d->guest[i].fd, .events = POLLIN };
+        d->ready[1 + i] = (struct pollfd){ .fd = d->client[i].fd, .events = POLLIN };
     if (poll(d->ready, d->n + 1, ms) <= 0)
         return -1;
-    for (uint32_t i = d->n; i-- > 0;) { /* backwards: a removal moves one that has been looked at */
-        struct guest *g = &d->guest[i];
+    for (uint32_t i = d->n; i-- > 0;) { /* backwards: a removal moves a client that has been looked at */
+        struct client *g = &d->client[i];
         if (d->ready[1 + i].revents == 0)
             continue;
-        if (!hear(d, g))
-            turn_away(d, i);
+        if (!read_hello(d, g))
+            reject(d, i);
         else if (g->have == sizeof g->hello)
-            return welcome(d, i, out); /* what others said is there the next time */
+            return welcome(d, i, out); /* the others' data is still there the next time */
     }
     if (d->ready[0].revents != 0)
-        let_in(d);
+        accept_client(d);
     return -1;
 }
 
-void door_close(struct door *d)
+void listener_close(struct listener *d)
 {
     while (d->n > 0)
-        turn_away(d, 0);
-    free(d->guest);
+        reject(d, 0);
+    free(d->client);
     free(d->ready);
 }
 
@@ -306,7 +307,7 @@ static struct stage *share_stage(int fd)
     return stage;
 }
 
-/* The times of the others stay untouched. */
+/* The other ranks' times in it are not used. */
 static struct stage *make_stage(int fd)
 {
     struct welcome w;
@@ -362,7 +363,7 @@ static int connect_here(const char *name)
     return fd;
 }
 
-/* An address that leads nowhere must not take the minutes that a connect() may take. */
+/* Bounded: connect() to an unreachable address may take minutes. */
 static int connect_to(const char *address, const char *port)
 {
     const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV };
@@ -397,7 +398,7 @@ struct stage *worker_meet(const char *where, uint32_t rank, const char *about, i
         *fd = connect_here(where);
         stage = *fd >= 0 ? worker_greet(*fd, NULL, rank, about) : NULL;
         if (stage != NULL)
-            worker_pin(rank); /* who started it may have left it where it likes, if ranks share processors */
+            worker_pin(rank); /* a launcher may not have bound it, if ranks share processors */
         return stage;
     }
     snprintf(copy, sizeof copy, "%s", where + 4 + GREET_TOKEN);

@@ -43,7 +43,7 @@ static bool changed(double a, double b, double factor)
 
 enum mode guard_judge(struct guard *g, const struct calibration *before, const struct calibration *after)
 {
-    guard_mode(g, before); /* a new least may change what the first one is called */
+    guard_mode(g, before); /* a new minimum may change the first one's mode */
     const enum mode end = guard_mode(g, after), begin = guard_mode(g, before);
 
     if (begin != end || changed(before->latency, after->latency, LATENCY_CHANGE) ||

@@ -30,7 +30,7 @@ static json_t *boolean(bool x) /* nccl-tests writes them as strings */
     return json_string(x ? "true" : "false");
 }
 
-/* Settings that may change results; never the whole environment, which can hold secrets. */
+/* Only settings that may change results, since the environment can hold secrets. */
 static json_t *environment(void)
 {
     static const char *const prefixes[] = { "PLAIT_", "NCCL_", "OMPI_", "UCX_", "MALLOC_", "GLIBC_TUNABLES" };
@@ -221,7 +221,7 @@ static json_t *overlaps(const struct bench *b, const struct cell *c)
         json_object_set_new(o, "place", json_string(place_name(from->place)));
         json_object_set_new(o, "backend", json_string(b->ranks[from->backend].name));
         json_object_set_new(o, "computing", json_string(computation_name(from->computation)));
-        json_object_set_new(o, "driven_by", json_string(overlap_driver(from->way)));
+        json_object_set_new(o, "driven_by", json_string(overlap_driver(from->kind)));
         json_object_set_new(o, "blocking_us", number(1e6 * from->blocking));
         json_object_set_new(o, "compute_us", number(1e6 * from->compute));
         json_object_set_new(o, "total_us", number(1e6 * from->total));
@@ -275,7 +275,7 @@ static json_t *result(const struct bench *b, const struct cell *c)
     json_object_set_new(r, "count", integer(c->count));
     json_object_set_new(r, "type", json_string(dtype_label(c->type)));
     json_object_set_new(r, "redop", json_string(op_label(c->op)));
-    snprintf(key, sizeof key, "%6d", (int)c->root); /* so spelled by nccl-tests */
+    snprintf(key, sizeof key, "%6d", (int)c->root); /* the format of nccl-tests */
     json_object_set_new(r, "root", json_string(key));
     for (int place = 0; place < NPLACE; place++) {
         const struct half *h = &c->half[place];
@@ -303,11 +303,9 @@ static json_t *document(const struct bench *b)
 {
     json_t *d = json_object(), *args = json_array(), *results = json_array(), *bounds = json_object();
     json_t *average = json_object();
-    const time_t clock = time(NULL);
     char ended[24];
-    struct tm local;
 
-    strftime(ended, sizeof ended, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
+    time_of_day(ended);
     for (int i = 0; i < b->argc; i++)
         json_array_append_new(args, json_string(b->argv[i]));
     for (size_t i = 0; i < b->ncell; i++)

@@ -2,6 +2,7 @@
 #include "launch_ddp.h"
 
 #include "beside.h"
+#include "child.h"
 #include "message.h"
 
 #include <errno.h>
@@ -12,13 +13,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* meeting: of Gloo's ranks, a file that is in no folder, so that nothing of it is left behind */
-static void become_rank(pid_t parent, const struct ranks *r, uint32_t rank, const char *script, int meeting)
+/* meeting: the file by which Gloo's ranks find each other; a memfd, so that nothing is left behind. */
+static void become_rank(const struct ranks *r, uint32_t rank, const char *script, int meeting)
 {
     const int nothing = open("/dev/null", O_RDONLY);
     char number[16], count[16], file[64];
 
-    worker_follow(parent);
     signal(SIGINT, SIG_IGN); /* Ctrl-C is for the coordinator, which ends its ranks itself */
     signal(SIGTERM, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
@@ -36,7 +36,6 @@ static void become_rank(pid_t parent, const struct ranks *r, uint32_t rank, cons
 
 bool ddp_launch(struct ranks *r)
 {
-    const pid_t parent = getpid();
     char script[4200];
 
     if (!find_beside("plait-perf-ddp.py", R_OK, script, sizeof script))
@@ -46,11 +45,10 @@ bool ddp_launch(struct ranks *r)
     r->log_fd = memfd_create("ddp-output", MFD_CLOEXEC);
     const int meeting = memfd_create("ddp-meeting", MFD_CLOEXEC);
     bool ok = (r->log_fd >= 0 && meeting >= 0) || complain("%s: cannot start: %s", r->name, strerror(errno));
-    fflush(NULL);
     for (uint32_t i = 0; ok && i < r->nrank; i++) {
-        const pid_t child = fork();
+        const pid_t child = child_fork(SIGKILL);
         if (child == 0)
-            become_rank(parent, r, i, script, meeting);
+            become_rank(r, i, script, meeting);
         if (child > 0)
             r->child[r->nchild++] = child;
         ok = child > 0 || complain("%s: cannot start rank %u: %s", r->name, i, strerror(errno));

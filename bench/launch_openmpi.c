@@ -2,6 +2,7 @@
 #include "launch_openmpi.h"
 
 #include "beside.h"
+#include "child.h"
 #include "message.h"
 
 #include <errno.h>
@@ -10,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #define ARGUMENTS 48
 
 /*
- * Those that were found worth beating. ob1 is the default on one machine, and with tcp between hosts; ucx would refuse
- * without "any" where there is no InfiniBand; sm is the shared-memory collective; nocma copies through shared memory and
- * lets malloc keep its large blocks; tuned tries what coll/tuned has (tuned_openmpi.h).
+ * Configurations that were found worth beating. ob1 is the default on one machine, and with tcp between hosts. Without
+ * "any", ucx refuses to run where there is no InfiniBand. sm is the shared-memory collective component. nocma copies
+ * through shared memory and lets malloc keep its large blocks. tuned tries the algorithms of coll/tuned
+ * (tuned_openmpi.h).
  */
 const struct openmpi_config openmpi_configs[] = {
     { "ob1", true, false, { "--mca", "pml", "ob1" }, { NULL } },
@@ -44,7 +45,7 @@ static bool find_worker(char *path, size_t room)
            complain("--peer openmpi: %s is missing; install libopenmpi-dev (Debian) and build again", path);
 }
 
-/* Are more ranks on one machine, be it one host or several, than it has processors? */
+/* Does one machine, which may be one host or several, have more ranks than processors? */
 static bool is_crowded(const struct ranks *plait)
 {
     for (uint32_t i = 0; i < plait->nrank; i++) {
@@ -57,7 +58,7 @@ static bool is_crowded(const struct ranks *plait)
     return false;
 }
 
-/* "host0:2,host1:2": slots in the order of the ranks. */
+/* "host0:2,host1:2": hosts with their slots, in rank order. */
 static bool list_hosts(const struct ranks *plait, char *out, size_t room)
 {
     size_t n = 0;
@@ -83,12 +84,12 @@ static void add(const char **argument, uint32_t *n, const char *const *more)
         argument[(*n)++] = *more++;
 }
 
-/* hosts: "": this one alone */
+/* hosts: "" for this host alone */
 static void fill_arguments(const char **argument, const struct openmpi_config *config, bool crowded, const char *hosts,
                            const char *count, const char *worker)
 {
     static const char *const bound[] = { "--bind-to", "core", NULL };
-    static const char *const unbound[] = { "--bind-to", "none", NULL }; /* a rank binds itself, see greet.c */
+    static const char *const unbound[] = { "--bind-to", "none", NULL }; /* ranks bind themselves, see greet.c */
     static const char *const yielding[] = { "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", NULL };
     static const char *const as_root[] = { "--allow-run-as-root", NULL };
     uint32_t n = 0;
@@ -109,7 +110,9 @@ static void fill_arguments(const char **argument, const struct openmpi_config *c
     argument[n] = NULL;
 }
 
-/* What an mpirun that started this process told it of its job would be taken for this one's. Settings stay. */
+/*
+ * Remove what an outer mpirun told this process of its job, which the inner one would take for its own. Settings stay.
+ */
 static void forget_launcher(void)
 {
     static const char *const prefixes[] = {
@@ -130,14 +133,11 @@ static void forget_launcher(void)
     }
 }
 
-static void become_launcher(pid_t parent, struct ranks *r, const struct openmpi_config *config, const char **argument)
+static void become_launcher(struct ranks *r, const struct openmpi_config *config, const char **argument)
 {
     const int nothing = open("/dev/null", O_RDONLY);
 
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* mpirun ends its ranks on SIGTERM */
-    if (getppid() != parent)
-        _exit(1);
-    setpgid(0, 0); /* Ctrl-C is for the coordinator, which ends the ranks in order */
+    setpgid(0, 0); /* Ctrl-C goes to the coordinator, which ends the ranks in order */
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
@@ -168,12 +168,11 @@ bool openmpi_launch(struct ranks *r, const struct openmpi_config *config, const 
     fill_arguments(argument, config, o->launched ? is_crowded(plait) : o->nrank > worker_cpus(), hosts, count, worker);
     r->log_fd = memfd_create("openmpi-output", MFD_CLOEXEC);
     r->launcher = true;
-    fflush(NULL);
-    const pid_t parent = getpid(), child = fork();
+    const pid_t child = child_fork(SIGTERM); /* on which mpirun ends its ranks */
     if (child < 0)
         return complain("%s: cannot start mpirun: %s", r->name, strerror(errno));
     if (child == 0)
-        become_launcher(parent, r, config, argument);
+        become_launcher(r, config, argument);
     r->child[r->nchild++] = child;
     return true;
 }

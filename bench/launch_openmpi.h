@@ -7,7 +7,7 @@
 
 struct openmpi_config {
     const char *name;           /* after "openmpi:" */
-    bool machine, hosts;        /* may be best on one machine; over several hosts */
+    bool machine, hosts;        /* may be the best on one machine; over several hosts */
     const char *flags[12];      /* NULL-ended arguments of mpirun */
     const char *environment[4]; /* NULL-ended NAME=VALUE */
 };
@@ -17,7 +17,7 @@ extern const uint32_t openmpi_nconfig;
 /*
  * Start mpirun; ranks_greet() waits for its ranks.
  *
- * plait  under a launcher, Plait's ranks, which have been greeted: each of this library's runs beside its namesake
+ * plait  under a launcher: Plait's ranks, which have said hello; the k-th rank here runs beside Plait's k-th
  */
 bool openmpi_launch(struct ranks *r, const struct openmpi_config *config, const struct options *o,
                     const struct ranks *plait);

@@ -2,6 +2,7 @@
 #include "launch_plait.h"
 
 #include "backend_plait.h"
+#include "child.h"
 #include "message.h"
 
 #include <plait/comm.h>
@@ -29,7 +30,7 @@ static void *thread_main(void *argument)
 
     t->ok = plait_worker(t->fd, t->rank, t->options, t->id);
     if (!t->ok)
-        _exit(1); /* the other threads may wait for this one for ever */
+        _exit(1); /* the other threads may wait for this one forever */
     return NULL;
 }
 
@@ -50,11 +51,10 @@ static int run_threads(const int *fd, const struct options *o, const struct plai
     return 0;
 }
 
-/* In the child: keep only the sockets fd[first .. first+n-1]. */
-static void become_worker(pid_t parent, struct ranks *r, const int *fd, uint32_t first, uint32_t n)
+/* In the child: keep only the sockets fd[first .. first + n - 1]. */
+static void become_worker(struct ranks *r, const int *fd, uint32_t first, uint32_t n)
 {
-    worker_follow(parent);
-    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches the whole terminal; the coordinator ends its ranks itself */
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches all processes of the terminal; the coordinator ends its ranks itself */
     signal(SIGTERM, SIG_DFL);
     for (uint32_t i = 0; i < r->nrank; i++) {
         if (r->fd[i] >= 0)
@@ -67,31 +67,27 @@ static void become_worker(pid_t parent, struct ranks *r, const int *fd, uint32_t
 static bool start_child(struct ranks *r, const struct options *o, const struct plait_unique_id *id, const int *fd,
                         uint32_t first, uint32_t n)
 {
-    const pid_t parent = getpid(), child = fork();
+    const pid_t child = child_fork(SIGKILL);
 
     if (child < 0)
         return complain("cannot start rank %u: %s", first, strerror(errno));
     if (child == 0) {
-        become_worker(parent, r, fd, first, n);
+        become_worker(r, fd, first, n);
         _exit(o->threads ? run_threads(fd, o, id) : !plait_worker(fd[first], first, o, id));
     }
     r->child[r->nchild++] = child;
     return true;
 }
 
-/* Rank 0 is a child of the coordinator, since that must not be measured; the launcher has started the others. */
+/* Rank 0 is a child of the coordinator, which must not be measured itself; the launcher has started the others. */
 static bool launch_rank_0(struct ranks *r, const struct options *o)
 {
-    const pid_t parent = getpid();
-
     if (!ranks_listen(r))
         return false;
-    fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_fork(SIGKILL);
     if (child < 0)
         return complain("cannot start rank 0: %s", strerror(errno));
     if (child == 0) {
-        worker_follow(parent);
         signal(SIGINT, SIG_IGN);
         signal(SIGTERM, SIG_DFL);
         _exit(!plait_worker_launched(r->where, o));

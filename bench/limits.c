@@ -28,8 +28,8 @@ void limits_measure(struct limits *out, bool all)
         l->copy = machine_rate(KERNEL_COPY, out->cpus, l->bytes, 0.01);
         l->reduce = machine_rate(KERNEL_REDUCE, out->cpus, l->bytes, 0.01);
         l->read = machine_rate(KERNEL_READ, out->cpus, l->bytes, 0.01);
-        l->others = out->cpus > 1 ? machine_rate(KERNEL_OTHERS, out->cpus, l->bytes, 0.01) : 0;
-        l->lent = out->cpus > 1 ? machine_rate(KERNEL_LENT, out->cpus, l->bytes, 0.01) : 0;
+        l->others = out->cpus > 1 ? machine_rate(KERNEL_READ_OTHERS, out->cpus, l->bytes, 0.01) : 0;
+        l->single_copy = out->cpus > 1 ? machine_rate(KERNEL_SINGLE_COPY, out->cpus, l->bytes, 0.01) : 0;
     }
 }
 
@@ -44,7 +44,7 @@ void limits_improve(struct limits *l, const struct limits *later)
         to->reduce = fmax(to->reduce, from->reduce);
         to->read = fmax(to->read, from->read);
         to->others = fmax(to->others, from->others);
-        to->lent = fmax(to->lent, from->lent);
+        to->single_copy = fmax(to->single_copy, from->single_copy);
     }
 }
 
@@ -55,10 +55,10 @@ void limits_print(const struct limits *l)
         printf("# %6zu KiB in all    : copy %.1f GB/s, reduce (o=a+b) %.1f, read %.1f, read what others wrote %.1f, "
                "copy through the kernel %.1f\n",
                l->level[i].bytes >> 10, 1e-9 * l->level[i].copy, 1e-9 * l->level[i].reduce, 1e-9 * l->level[i].read,
-               1e-9 * l->level[i].others, 1e-9 * l->level[i].lent);
+               1e-9 * l->level[i].others, 1e-9 * l->level[i].single_copy);
 }
 
-/* Bytes read and written per second: a copy moves two for one of payload, o=a+b three. */
+/* Bytes read and written per second: a copy moves two for each byte of payload, o = a + b three. */
 static double traffic(const struct level *l)
 {
     return fmax(2 * l->copy, 3 * l->reduce);
@@ -69,7 +69,7 @@ static double crossing(const struct level *l)
     return l->others;
 }
 
-/* Between two measured sizes: straight in the logarithms. */
+/* Between two measured sizes: linear interpolation of the logarithms. */
 static double rate_at(const struct limits *l, double bytes, double (*rate)(const struct level *))
 {
     int i = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the machine can do, measured at both ends of a run, and the bound on an operation that follows. */
+/* What the machine can do, measured at both ends of a run, and the lower bound on an operation's time that follows. */
 #ifndef PLAIT_BENCH_LIMITS_H
 #define PLAIT_BENCH_LIMITS_H
 
@@ -15,7 +15,7 @@ struct level {
     size_t bytes;              /* of all buffers together */
     double copy, reduce, read; /* payload bytes per second, all processors together */
     double others;             /* reading what the next processor has just written */
-    double lent;               /* copying the next processor's memory through the kernel */
+    double single_copy;        /* single copy of the next processor's memory through the kernel */
 };
 
 struct limits {
@@ -25,20 +25,22 @@ struct limits {
     struct level level[NLEVEL];
 };
 
-/* Without `all` only the processor is named; the figures are 0. About a second with it. */
+/* Takes about a second. all: false: only name the processor, and leave the figures 0. */
 void limits_measure(struct limits *out, bool all);
 
-/* Keep the better of each figure: measured at both ends of a run, they are less at the mercy of one moment. */
+/* Keep the better of each figure, so that a slow moment at one end of the run does not count. */
 void limits_improve(struct limits *l, const struct limits *later);
 
-/* Lines that begin with #. */
+/* Print lines that begin with #. */
 void limits_print(const struct limits *l);
 
 /*
- * Seconds (0: not measured) below which an operation of `nrank` ranks cannot be expected, `bytes` being its size as
- * nccl-tests counts it: one cache line crosses, and then the longer of two: every input is read and every output
- * written once, at the highest rate of traffic that copying or reducing reached; and what must come from others, in an
- * all-reduce 2 (p-1)/p of the bytes to each processor, is fetched at the rate of reading what others wrote.
+ * A lower bound in seconds on an operation of `nrank` ranks; 0: not measured. It is the time of one cache line, plus
+ * the longer of two times: reading every input and writing every output once, at the highest rate that copying or
+ * reducing reached; and reading what must come from other ranks, at the rate of reading what others wrote (in an
+ * all-reduce 2 (p-1)/p of the bytes for each processor).
+ *
+ * bytes  the size as nccl-tests counts it
  */
 double limits_bound(const struct limits *l, const struct collective *coll, uint64_t bytes, uint32_t nrank);
 

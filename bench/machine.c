@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "machine.h"
 
+#include "base/clock.h"
 #include "stats.h"
 #include "worker.h"
 
@@ -19,7 +20,7 @@
 
 #define TRIPS    100 /* round trips per sample */
 #define SAMPLES  21
-#define PATIENCE 0.02 /* seconds; on a busy machine fewer samples have to do */
+#define PATIENCE 0.02 /* seconds, after which fewer samples must do on a busy machine */
 
 struct table {
     _Alignas(64) _Atomic uint32_t ball;
@@ -31,23 +32,23 @@ struct table {
 static void *player_one(void *argument)
 {
     struct table *t = argument;
-    const double begin = now();
+    const double begin = plait_clock();
     uint32_t turn = 0;
 
     worker_pin(0);
-    for (int i = 0; i < TRIPS; i++, turn += 2) { /* the first trips wait for the other thread to start */
+    for (int i = 0; i < TRIPS; i++, turn += 2) { /* the first trips include the start of the other thread */
         atomic_store_explicit(&t->ball, turn + 1, memory_order_release);
         while (atomic_load_explicit(&t->ball, memory_order_acquire) != turn + 2)
             ;
     }
-    while (t->nsample < SAMPLES && (t->nsample < 3 || now() < begin + PATIENCE)) {
-        const double start = now();
+    while (t->nsample < SAMPLES && (t->nsample < 3 || plait_clock() < begin + PATIENCE)) {
+        const double start = plait_clock();
         for (int i = 0; i < TRIPS; i++, turn += 2) {
             atomic_store_explicit(&t->ball, turn + 1, memory_order_release);
             while (atomic_load_explicit(&t->ball, memory_order_acquire) != turn + 2)
                 ;
         }
-        t->sample[t->nsample++] = (now() - start) / (2 * TRIPS);
+        t->sample[t->nsample++] = (plait_clock() - start) / (2 * TRIPS);
     }
     atomic_store(&t->over, true);
     return NULL;
@@ -86,12 +87,12 @@ double machine_latency(void)
 /* ---- bandwidth --------------------------------------------------------------------------------- */
 
 /* A barrier that spins: the shortest pass takes a microsecond. */
-struct meeting {
+struct spin_barrier {
     _Alignas(64) _Atomic uint32_t arrived;
     _Alignas(64) _Atomic uint32_t generation;
 };
 
-static void meet(struct meeting *m, uint32_t n)
+static void meet(struct spin_barrier *m, uint32_t n)
 {
     const uint32_t generation = atomic_load(&m->generation);
 
@@ -105,33 +106,33 @@ static void meet(struct meeting *m, uint32_t n)
             sched_yield();
 }
 
-struct crew {
+struct team {
     enum kernel kernel;
     uint32_t nthread;
-    size_t floats;   /* of each buffer */
+    size_t floats;   /* floats of each buffer */
     size_t stride;   /* floats from one buffer to the next */
     uint32_t repeat; /* passes between two clock readings */
     double seconds;
-    struct meeting meeting;
+    struct spin_barrier barrier;
     float **buffer; /* [nthread] three buffers, or as many as the kernel uses, one behind the other */
     _Atomic bool enough;
     double best; /* seconds of the fastest pass */
 };
 
-struct hand {
-    struct crew *crew;
+struct member {
+    struct team *team;
     uint32_t index;
     pthread_t thread;
     volatile float sink;
 };
 
-#define SHORT ((size_t)1 << 20) /* bytes; less is repeated so often, or the clock would show */
+#define SHORT ((size_t)1 << 20) /* bytes; smaller passes are repeated up to this, since reading the clock takes time */
 
-#define SKEW 1088 /* bytes; loads and stores a multiple of 4096 apart would wait for each other */
+#define SKEW 1088 /* bytes between buffers; at a multiple of 4096 loads and stores would alias */
 
 static uint32_t buffers_of(enum kernel kernel)
 {
-    return kernel == KERNEL_REDUCE ? 3 : kernel == KERNEL_COPY || kernel == KERNEL_LENT ? 2 : 1;
+    return kernel == KERNEL_REDUCE ? 3 : kernel == KERNEL_COPY || kernel == KERNEL_SINGLE_COPY ? 2 : 1;
 }
 
 static void add(float *o, const float *a, const float *b, size_t n)
@@ -181,12 +182,12 @@ static bool read_through_kernel(void *to, void *from, size_t bytes)
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
 }
 
-static void one_pass(struct hand *h, bool past_caches)
+static void one_pass(struct member *h, bool past_caches)
 {
-    const struct crew *c = h->crew;
+    const struct team *c = h->team;
     const size_t n = c->floats;
     float *mine = c->buffer[h->index], *next = c->buffer[(h->index + 1) % c->nthread];
-    const float *a = mine + c->stride, *b = a + c->stride; /* as many as the kernel has */
+    const float *a = mine + c->stride, *b = a + c->stride; /* as many as the kernel uses */
 
     switch (c->kernel) {
     case KERNEL_COPY:
@@ -201,78 +202,79 @@ static void one_pass(struct hand *h, bool past_caches)
     case KERNEL_READ:
         h->sink = sum(mine, n);
         break;
-    case KERNEL_OTHERS:
+    case KERNEL_READ_OTHERS:
         h->sink = sum(next, n);
         break;
-    case KERNEL_LENT:
+    case KERNEL_SINGLE_COPY:
         read_through_kernel(mine, next + c->stride, n * sizeof *mine);
         break;
     }
 }
 
-static void *hand_main(void *argument)
+static void *member_main(void *argument)
 {
-    struct hand *h = argument;
-    struct crew *c = h->crew;
+    struct member *h = argument;
+    struct team *c = h->team;
 
     worker_pin(h->index);
     memset(c->buffer[h->index], 0, buffers_of(c->kernel) * c->stride * sizeof(float));
-    const double begin = now();
+    const double begin = plait_clock();
     for (unsigned pass = 0;; pass++) {
-        if (c->kernel == KERNEL_OTHERS)
+        if (c->kernel == KERNEL_READ_OTHERS)
             memset(c->buffer[h->index], 0, c->floats * sizeof(float));
-        meet(&c->meeting, c->nthread);
-        const double start = now();
+        meet(&c->barrier, c->nthread);
+        const double start = plait_clock();
         for (uint32_t i = 0; i < c->repeat; i++)
             one_pass(h, pass % 2 == 1);
-        meet(&c->meeting, c->nthread);
+        meet(&c->barrier, c->nthread);
         if (h->index == 0) {
-            const double took = (now() - start) / c->repeat;
+            const double took = (plait_clock() - start) / c->repeat;
             c->best = c->best == 0 || took < c->best ? took : c->best;
-            atomic_store(&c->enough, pass >= 3 && now() > begin + c->seconds);
+            atomic_store(&c->enough, pass >= 3 && plait_clock() > begin + c->seconds);
         }
-        meet(&c->meeting, c->nthread);
+        meet(&c->barrier, c->nthread);
         if (atomic_load(&c->enough))
             return NULL;
     }
 }
 
-static double run_crew(struct crew *c)
+static double run_team(struct team *c)
 {
-    struct hand *hand = calloc(c->nthread, sizeof *hand);
+    struct member *member = calloc(c->nthread, sizeof *member);
     uint32_t started = 0;
 
-    if (hand == NULL)
+    if (member == NULL)
         abort();
     for (; started < c->nthread; started++) {
-        hand[started] = (struct hand){ .crew = c, .index = started };
-        if (pthread_create(&hand[started].thread, NULL, hand_main, &hand[started]) != 0)
+        member[started] = (struct member){ .team = c, .index = started };
+        if (pthread_create(&member[started].thread, NULL, member_main, &member[started]) != 0)
             abort();
     }
     for (uint32_t i = 0; i < started; i++)
-        pthread_join(hand[i].thread, NULL);
-    free(hand);
+        pthread_join(member[i].thread, NULL);
+    free(member);
     return (double)c->nthread * (double)c->floats * sizeof(float) / c->best;
 }
 
 double machine_rate(enum kernel kernel, uint32_t nthread, size_t bytes, double seconds)
 {
-    struct crew c = { .kernel = kernel, .nthread = nthread, .seconds = seconds };
+    struct team c = { .kernel = kernel, .nthread = nthread, .seconds = seconds };
     const size_t share = bytes / nthread / buffers_of(kernel) / 64 * 64;
     double rate = 0;
-    bool ok = kernel != KERNEL_LENT || read_through_kernel(&rate, &(double){ 0 }, sizeof rate);
+    bool ok = kernel != KERNEL_SINGLE_COPY || read_through_kernel(&rate, &(double){ 0 }, sizeof rate);
 
     c.floats = share / sizeof(float);
     c.stride = c.floats + SKEW / sizeof(float);
-    c.repeat =
-        kernel == KERNEL_OTHERS || bytes > SHORT ? 1 : (uint32_t)(SHORT / bytes); /* only the first read fetches */
+    c.repeat = kernel == KERNEL_READ_OTHERS || bytes > SHORT
+                   ? 1
+                   : (uint32_t)(SHORT / bytes); /* only the first read finds the lines in another cache */
     c.buffer = calloc(nthread, sizeof *c.buffer);
     for (uint32_t i = 0; c.buffer != NULL && i < nthread; i++) {
         c.buffer[i] = aligned_alloc(4096, ((share + SKEW) * buffers_of(kernel) + 4095) / 4096 * 4096);
         ok = ok && c.buffer[i] != NULL;
     }
     if (c.buffer != NULL && ok && c.floats > 0)
-        rate = run_crew(&c);
+        rate = run_team(&c);
     for (uint32_t i = 0; c.buffer != NULL && i < nthread; i++)
         free(c.buffer[i]);
     free(c.buffer);
@@ -284,10 +286,10 @@ double machine_clock_cost(void)
     double best = 1;
 
     for (int sample = 0; sample < 10; sample++) {
-        const double begin = now();
+        const double begin = plait_clock();
         for (int i = 0; i < 999; i++)
-            now();
-        const double took = (now() - begin) / 1000;
+            plait_clock();
+        const double took = (plait_clock() - begin) / 1000;
         best = took < best ? took : best;
     }
     return best;

@@ -7,19 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Seconds that a cache line takes from the first processor to the second; 0 with only one processor. */
+/* Seconds that a cache line takes from the first processor to the second; 0 on a single processor. */
 double machine_latency(void);
 
 enum kernel {
-    KERNEL_COPY,   /* a = b: memcpy or stores past the caches, the faster */
-    KERNEL_REDUCE, /* a = b + c in fp32, likewise */
-    KERNEL_READ,   /* sum of a */
-    KERNEL_OTHERS, /* sum of what the thread on the next processor has just written */
-    KERNEL_LENT,   /* a = b of the thread on the next processor, by process_vm_readv() */
+    KERNEL_COPY,        /* a = b: memcpy() or streaming stores, whichever is faster */
+    KERNEL_REDUCE,      /* a = b + c in float32, likewise */
+    KERNEL_READ,        /* sum of a */
+    KERNEL_READ_OTHERS, /* sum of what the thread on the next processor has just written */
+    KERNEL_SINGLE_COPY, /* a = b, with b the next processor's thread's, by process_vm_readv() */
 };
 
 /*
- * Payload bytes per second (what is written, or read by the readers) of `nthread` threads together.
+ * Payload bytes per second of `nthread` threads together: bytes written, or bytes read by the reading kernels.
  *
  * bytes    of all buffers of all threads together
  * seconds  to measure for, at least one pass; the fastest pass counts

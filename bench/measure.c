@@ -2,6 +2,7 @@
 #include "measure.h"
 
 #include "message.h"
+#include "report.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,9 +13,9 @@
 
 #define WARM_SECONDS     2e-3
 #define WARM_TRIES       5
-#define WARM_ENOUGH      5e-3 /* seconds of one operation, of which one try tells enough */
+#define WARM_ENOUGH      5e-3 /* seconds of one operation, beyond which one try is enough */
 #define LEAST_LARGE      4    /* per backend and round of a large cell */
-#define LEAST_ITERATIONS 3    /* per backend and half, however long they take */
+#define LEAST_ITERATIONS 3    /* per backend and half, however long each takes */
 
 static struct half *half_of(struct task *t)
 {
@@ -44,7 +45,7 @@ struct command measure_command(const struct task *t, uint32_t backend, enum verb
     };
 }
 
-/* One number of all ranks, as -a says. */
+/* Combine the ranks' times as -a says. */
 static double over_ranks(const struct bench *b, const double *x, uint32_t n)
 {
     double sum = 0, least = x[0], most = x[0];
@@ -120,7 +121,7 @@ struct verdict {
     char name[64]; /* of the algorithm */
 };
 
-/* Verify; finds out whether the backend has the type and operator, or the algorithm, at all. */
+/* Verify; also finds out whether the backend has the type, operator and algorithm at all. */
 static bool check(struct task *t, uint32_t backend, uint32_t iterations, struct verdict *out)
 {
     struct bench *b = t->bench;
@@ -152,8 +153,8 @@ bool measure_check(struct task *t, uint32_t backend, bool *able)
 }
 
 /*
- * Warm up, and find the seconds of one operation: of the fastest of a few tries. A machine that did something else
- * during one would leave a cell with a handful of iterations, each begun with cold caches.
+ * Warm up, and find the seconds of one operation: the fastest of a few tries. A try that other work disturbed would
+ * leave the cell with a handful of iterations, each begun with cold caches.
  */
 bool measure_warm_up(struct task *t, uint32_t backend, double *out)
 {
@@ -180,7 +181,8 @@ uint32_t measure_iterations(const struct options *o, double seconds)
 {
     uint64_t wanted = o->iterations / o->rounds;
 
-    if (o->iterations == 0) { /* half of the time for iterations that begin together, half for back to back */
+    if (o->iterations ==
+        0) { /* half of the time goes to iterations that begin together, half to operations back to back */
         const double round = o->cell_seconds / (double)o->rounds / 2;
         wanted = (uint64_t)fmin(round / fmax(seconds * (double)o->aggregate, 1e-8), STAGE_ITERATIONS);
         if (wanted * o->rounds < LEAST_ITERATIONS)
@@ -189,7 +191,7 @@ uint32_t measure_iterations(const struct options *o, double seconds)
     return (uint32_t)fmin(fmax((double)wanted, 1), STAGE_ITERATIONS);
 }
 
-/* Settle for the fastest of the backend's own choice, which takes `seconds`, and its algorithms that are right. */
+/* Choose the fastest of the backend's own choice, which takes `seconds`, and its correct algorithms. */
 static bool choose_algorithm(struct task *t, uint32_t backend, double *seconds, struct verdict *verdict)
 {
     struct outcome *o = &half_of(t)->outcome[backend];
@@ -237,28 +239,24 @@ static bool prepare(struct task *t, uint32_t backend)
     return true;
 }
 
-/* What is being measured, for who watches; large cells take long. */
 static void show_progress(const struct task *t, uint32_t backend, uint32_t round)
 {
     const struct bench *b = t->bench;
     const struct options *o = b->options;
+    char start[64] = "";
 
-    if (!isatty(STDERR_FILENO))
-        return;
-    fputs("\r\033[K", stderr);
     if (o->starts > 1)
-        fprintf(stderr, "start %llu of %llu, ", (unsigned long long)b->starts.begun, (unsigned long long)o->starts);
-    fprintf(stderr, "%s, cell %zu of %zu, round %u of %llu: %s", b->coll->title, (size_t)(t->cell - b->cell) + 1,
-            b->ncell, round + 1, (unsigned long long)o->rounds, b->ranks[backend].name);
+        snprintf(start, sizeof start, "start %llu of %llu, ", (unsigned long long)b->starts.begun,
+                 (unsigned long long)o->starts);
+    report_progress("%s%s, cell %zu of %zu, round %u of %llu: %s", start, b->coll->title,
+                    (size_t)(t->cell - b->cell) + 1, b->ncell, round + 1, (unsigned long long)o->rounds,
+                    b->ranks[backend].name);
 }
 
-static void clear_progress(void)
-{
-    if (isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr);
-}
-
-/* Of a large cell the first operations of a turn find their data in no cache: as many as are timed are not. */
+/*
+ * In a large cell the first operations of a turn find their data in no cache. So as many as are timed run first,
+ * untimed.
+ */
 static bool take_turn(struct task *t, uint32_t backend, uint32_t round)
 {
     struct outcome *o = &half_of(t)->outcome[backend];
@@ -270,7 +268,7 @@ static bool take_turn(struct task *t, uint32_t backend, uint32_t round)
                             time_each(t, backend, round) && stream(t, backend, n, &o->stream[round], &o->cpu[round]));
 }
 
-/* A large cell: the same number of iterations for all, so that none is measured with colder caches; the most of any. */
+/* In a large cell all backends get the same number of iterations, the most of any, so that none has colder caches. */
 static void level_iterations(struct task *t)
 {
     const struct options *o = t->bench->options;
@@ -308,7 +306,7 @@ static void compare(struct task *t)
     }
 }
 
-/* All rounds once; guard_run() may repeat it. */
+/* All rounds once; guard_run() may repeat them. */
 static bool all_rounds(void *context)
 {
     struct task *t = context;
@@ -320,7 +318,7 @@ static bool all_rounds(void *context)
         for (uint32_t k = 0; k < n; k++)
             if (!take_turn(t, (round + k) % n, round))
                 return false;
-    clear_progress();
+    report_progress("%s", "");
     compare(t);
     return true;
 }
@@ -345,12 +343,17 @@ static bool measure_half(struct bench *b, struct cell *c, enum place place)
     return guard_run(&b->guard, c->bytes >= LARGE_BUFFER, all_rounds, &t, &h->guarded);
 }
 
-bool measure_cell(struct bench *b, struct cell *c)
+void time_of_day(char out[24])
 {
     const time_t clock = time(NULL);
     struct tm local;
 
-    strftime(c->when, sizeof c->when, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
+    strftime(out, 24, "%Y-%m-%d %H:%M:%S", localtime_r(&clock, &local));
+}
+
+bool measure_cell(struct bench *b, struct cell *c)
+{
+    time_of_day(c->when);
     for (int place = 0; place < NPLACE; place++)
         if (measure_wants(b, (enum place)place) && !measure_half(b, c, (enum place)place))
             return false;

@@ -1,192 +1,146 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
-#include "base/bytes.h"
-#include "base/nearest.h"
 #include "message.h"
+#include "option.h"
 #include "options_values.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum kind {
-    SWITCH,  /* no argument; sets a bool */
-    NUMBER,  /* uint64_t, least .. most */
-    SIZE,    /* size_t with K, M or G */
-    SECONDS, /* double */
-    TEXT,    /* const char * */
-    PARSED,  /* by its own function */
-    REFUSED, /* flags of nccl-tests that mean nothing here: 0 is accepted, anything else is an error */
-};
-
-struct row {
-    char letter; /* 0: long only */
-    const char *name, *argument;
-    enum kind kind;
-    size_t offset;
-    uint64_t least, most;
-    parse_value *parse;
-    const char *text; /* for --help; REFUSED: why */
-};
-
 /* ---- the table --------------------------------------------------------------------------------- */
 
-#define AT(member) offsetof(struct options, member)
+static const struct choice kinds_of_rank[] = { { "processes", false }, { "threads", true }, { 0 } };
+static const struct choice on_off[] = { { "off", false }, { "on", true }, { 0 } };
+static const struct choice rounds[] = { { "once", PLAIT_ROUND_ONCE }, { "hop", PLAIT_ROUND_HOP }, { 0 } };
 
-static const struct row rows[] = {
-    { 'b', "minbytes", "SIZE", SIZE, AT(min_bytes), 0, 0, NULL, "smallest size (4)" },
-    { 'e', "maxbytes", "SIZE", SIZE, AT(max_bytes), 0, 0, NULL, "largest size (64M)" },
-    { 'i', "stepbytes", "SIZE", SIZE, AT(step_bytes), 0, 0, NULL, "add this to get the next size" },
-    { 'f', "stepfactor", "N", NUMBER, AT(step_factor), 2, 1024, NULL, "multiply by this to get the next size (4)" },
-    { 'n', "iters", "N", NUMBER, AT(iterations), 1, 1000000, NULL,
-      "timed iterations per cell and backend (as many as fit into --cell-time)" },
-    { 'm', "agg_iters", "N", NUMBER, AT(aggregate), 1, 1000000, NULL, "operations per timed iteration (1)" },
-    { 'w', "warmup_iters", "N", NUMBER, AT(warmup), 0, 1000000, NULL, "iterations before timing (for about 2 ms)" },
-    { 'N', "run_cycles", "N", NUMBER, AT(cycles), 0, 1000000, NULL, "repeat the whole run; 0: until interrupted (1)" },
-    { 'c', "check", "N", NUMBER, AT(check), 0, 1000, NULL, "verified operations per cell; 0: none (1)" },
-    { 'o', "op", "OP", PARSED, 0, 0, 0, parse_op, "sum, prod, min, max, avg, mulsum or all (sum)" },
-    { 'd', "datatype", "TYPE", PARSED, 0, 0, 0, parse_dtype, DTYPE_LABELS " or all (float)" },
-    { 'a', "average", "N", NUMBER, AT(average), 0, 3, NULL,
-      "time column over ranks: 0 rank 0, 1 mean, 2 least, 3 most (1)" },
-    { 'C', "report_cputime", "0|1", NUMBER, AT(cputime), 0, 1, NULL,
-      "processor time of a rank instead of elapsed time (0)" },
-    { 'I', "per_iter_timing", "0|1", NUMBER, AT(per_iter), 0, 1, NULL,
-      "add min, max, p99 and variation of iterations (0)" },
-    { 'K', "per_iter_skip", "N", NUMBER, AT(per_iter_skip), 0, 100000, NULL,
-      "leave out the first iterations in -I (0)" },
-    { 'S', "report_timestamps", "0|1", NUMBER, AT(timestamps), 0, 1, NULL, "add the time of day to each row (0)" },
-    { 'J', "output_file", "FILE", TEXT, AT(json), 0, 0, NULL, "write results as JSON too" },
-    { 'u', "unalign", "N", NUMBER, AT(unalign), 0, 4096, NULL, "move the buffers N elements off their alignment (0)" },
-    { 'T', "timeout", "SECONDS", SECONDS, AT(timeout), 0, 0, NULL, "give up on a rank (120), on a stall after half" },
-    { 't', "nthreads", "N", PARSED, 0, 0, 0, parse_threads, "same as --ranks N --as threads" },
-    { 'r', "root", "N", PARSED, 0, 0, 0, parse_root, "root of broadcast, reduce, gather, scatter, or all (0)" },
-    { 'z', "blocking", "0|1", NUMBER, AT(blocking), 0, 1, NULL, "accepted; every operation here blocks" },
-    { 'p', "parallel_init", "0|1", NUMBER, AT(parallel_init), 0, 1, NULL, "accepted; ranks always start together" },
-    { 'h', "help", NULL, SWITCH, AT(help), 0, 0, NULL, "this text" },
-    { 0, "coll", "LIST", PARSED, 0, 0, 0, parse_coll,
-      "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, alltoall, sendrecv, "
-      "reduce_scatterv, allgatherv, gatherv, scatterv, alltoallv, barrier or all; commas (allreduce)" },
-    { 0, "ranks", "N", NUMBER, AT(nrank), 1, MAX_RANKS, NULL, "ranks to start (2); under a launcher all of its own" },
-    { 0, "as", "KIND", PARSED, 0, 0, 0, parse_as, "ranks are processes or threads (processes)" },
-    { 0, "memory", "KIND", PARSED, 0, 0, 0, parse_memory,
-      "buffers: plait (library memory), malloc, or same: like malloc's, in pages that all backends share (malloc)" },
-    { 0, "place", "WHICH", PARSED, 0, 0, 0, parse_place, "out of place, in place: out, in or both (both)" },
-    { 0, "overlap", "KIND", PARSED, 0, 0, 0, parse_overlap,
-      "measure overlap with a computation: busy (all processors), sleep or both" },
-    { 0, "overlap-tests", "N", NUMBER, AT(overlap_tests), 1, 10000, NULL, "tests in it, where tests drive (10)" },
-    { 0, "tensors", "FILE", TEXT, AT(tensors), 0, 0, NULL,
-      "all-reduce, broadcast or reduce these tensors one by one; CSV: id,name,elements,kind" },
-    { 0, "min-elements", "N", NUMBER, AT(min_elements), 0, UINT64_MAX / 8, NULL, "leave out smaller tensors (0)" },
-    { 0, "max-elements", "N", NUMBER, AT(max_elements), 1, UINT64_MAX / 8, NULL, "leave out larger tensors" },
-    { 0, "compute-ms", "T", PARSED, 0, 0, 0, parse_compute,
-      "fusion: gradients appear during a sleep of so many milliseconds; elastic: computing is one (0)" },
-    { 0, "bytes", "SIZE", SIZE, AT(bytes), 0, 0, NULL, "elastic: weights of each worker (16M)" },
-    { 0, "mode", "LIST", PARSED, 0, 0, 0, parse_modes,
-      "elastic: original, async, async-momentum, hogwild, sync1, sync2, sync3 or all; commas (all)" },
-    { 0, "servers", "N", NUMBER, AT(nserver), 1, MAX_RANKS / 2, NULL,
-      "elastic: servers of the asynchronous modes, besides --ranks (1)" },
-    { 0, "sharded", NULL, SWITCH, AT(sharded), 0, 0, NULL, "elastic: sync2 and sync3 with a sharded centre" },
-    { 0, "timeline", "FILE", TEXT, AT(timeline), 0, 0, NULL,
-      "fusion: write what happens in one step, for ui.perfetto.dev" },
-    { 0, "layouts", "LIST", PARSED, 0, 0, 0, parse_layouts,
-      "fusion: threshold:SIZE, threshold:all, segments, cubic, ddp, horovod; commas" },
-    { 0, "payload", "TYPE", PARSED, 0, 0, 0, parse_payload, "fusion: float, bfloat16, half or both (float, bfloat16)" },
-    { 0, "gradients", "WHERE", PARSED, 0, 0, 0, parse_gradients,
-      "fusion: they live in buckets, have their own memory, or both (both)" },
-    { 0, "peer", "LIST", PARSED, 0, 0, 0, parse_peer,
-      "measure beside openmpi:ob1, :ucx, :sm, :nocma, :tuned or :best (all of them); fusion: ddp, PyTorch's; commas" },
-    { 0, "rounds", "N", NUMBER, AT(rounds), 1, 100, NULL, "turns each backend takes in a cell (5)" },
-    { 0, "starts", "N", NUMBER, AT(starts), 1, 100, NULL,
-      "start all ranks so many times, and at the end report medians over starts (1)" },
-    { 0, "cell-time", "SECONDS", SECONDS, AT(cell_seconds), 0, 0, NULL, "time per cell and backend (0.1)" },
-    { 0, "guard", "on|off", PARSED, 0, 0, 0, parse_guard,
-      "calibrate the machine around each cell, measure its limits (on)" },
-    { 0, "plot", "FILE", PARSED, 0, 0, 0, parse_plot, "draw time and bandwidth against size; .png or .svg" },
-    { 0, "algo", "SPEC", TEXT, AT(algorithm), 0, 0, NULL, "algorithm, e.g. ring or torus:2x2 (chosen by size)" },
-    { 0, "slice", "SIZE", SIZE, AT(slice), 0, 0, NULL, "bytes of a pipeline slice (chosen)" },
-    { 0, "nodes", "MAP", TEXT, AT(nodes), 0, 0, NULL, "node map as algorithms see it: 4x2, or 3+1+2 (found)" },
-    { 0, "reproducible", NULL, SWITCH, AT(reproducible), 0, 0, NULL, "only algorithms with the canonical order" },
-    { 0, "round", "KIND", PARSED, 0, 0, 0, parse_round, "rounding of 16-bit types: once or hop" },
-    { 'g', "ngpus", "N", REFUSED, 0, 0, 0, NULL, "there are no GPUs here; start ranks with --ranks" },
-    { 'y', "stream_null", "0", REFUSED, 0, 0, 0, NULL, "there are no CUDA streams here" },
-    { 'G', "cudagraph", "0", REFUSED, 0, 0, 0, NULL, "there are no CUDA graphs here" },
-    { 'R', "local_register", "0", REFUSED, 0, 0, 0, NULL, "nothing is registered here; use --memory plait" },
-    { 'x', "cta_policy", "0", REFUSED, 0, 0, 0, NULL, "there are no thread blocks on a CPU" },
-    { 'D', "device_implementation", "0", REFUSED, 0, 0, 0, NULL, "there are no device kernels here; use --algo" },
-    { 'V', "device_cta_count", "0", REFUSED, 0, 0, 0, NULL, "there are no thread blocks on a CPU" },
-    { 'M', NULL, "0", REFUSED, 0, 0, 0, NULL, "there is no GPU memory to report" },
+static const struct option rows[] = {
+    OPTION_IN(BYTES, "minbytes", "SIZE", min_bytes, "smallest size (4)", .letter = 'b'),
+    OPTION_IN(BYTES, "maxbytes", "SIZE", max_bytes, "largest size (64M)", .letter = 'e'),
+    OPTION_IN(BYTES, "stepbytes", "SIZE", step_bytes, "add this to get the next size", .letter = 'i'),
+    OPTION_IN(NUMBER, "stepfactor", "N", step_factor, "multiply by this to get the next size (4)", .letter = 'f',
+              .least = 2, .most = 1024),
+    OPTION_IN(NUMBER, "iters", "N", iterations,
+              "timed iterations per cell and backend (as many as fit into --cell-time)", .letter = 'n', .least = 1,
+              .most = 1000000),
+    OPTION_IN(NUMBER, "agg_iters", "N", aggregate, "operations per timed iteration (1)", .letter = 'm', .least = 1,
+              .most = 1000000),
+    OPTION_IN(NUMBER, "warmup_iters", "N", warmup, "iterations before timing (for about 2 ms)", .letter = 'w',
+              .least = 0, .most = 1000000),
+    OPTION_IN(NUMBER, "run_cycles", "N", cycles, "repeat the whole run; 0: until interrupted (1)", .letter = 'N',
+              .least = 0, .most = 1000000),
+    OPTION_IN(NUMBER, "check", "N", check, "verified operations per cell; 0: none (1)", .letter = 'c', .least = 0,
+              .most = 1000),
+    OPTION_TO(PARSED, "op", "OP", NULL, "sum, prod, min, max, avg, mulsum or all (sum)", .letter = 'o',
+              .parse = parse_op),
+    OPTION_TO(PARSED, "datatype", "TYPE", NULL, DTYPE_LABELS " or all (float)", .letter = 'd', .parse = parse_dtype),
+    OPTION_IN(NUMBER, "average", "N", average, "time column over ranks: 0 rank 0, 1 mean, 2 least, 3 most (1)",
+              .letter = 'a', .least = 0, .most = 3),
+    OPTION_IN(NUMBER, "report_cputime", "0|1", cputime, "processor time of a rank instead of elapsed time (0)",
+              .letter = 'C', .least = 0, .most = 1),
+    OPTION_IN(NUMBER, "per_iter_timing", "0|1", per_iter, "add min, max, p99 and variation of iterations (0)",
+              .letter = 'I', .least = 0, .most = 1),
+    OPTION_IN(NUMBER, "per_iter_skip", "N", per_iter_skip, "leave out the first iterations in -I (0)", .letter = 'K',
+              .least = 0, .most = 100000),
+    OPTION_IN(NUMBER, "report_timestamps", "0|1", timestamps, "add the time of day to each row (0)", .letter = 'S',
+              .least = 0, .most = 1),
+    OPTION_IN(TEXT, "output_file", "FILE", json, "write results as JSON too", .letter = 'J'),
+    OPTION_IN(NUMBER, "unalign", "N", unalign, "move the buffers N elements off their alignment (0)", .letter = 'u',
+              .least = 0, .most = 4096),
+    OPTION_IN(REAL, "timeout", "SECONDS", timeout, "give up on a rank (120), on a stall after half", .letter = 'T',
+              .least = 0.001, .most = 1e6),
+    OPTION_TO(PARSED, "nthreads", "N", NULL, "same as --ranks N --as threads", .letter = 't', .parse = parse_threads),
+    OPTION_TO(PARSED, "root", "N", NULL, "root of broadcast, reduce, gather, scatter, or all (0)", .letter = 'r',
+              .parse = parse_root),
+    OPTION_IN(NUMBER, "blocking", "0|1", blocking, "accepted; every operation here blocks", .letter = 'z', .least = 0,
+              .most = 1),
+    OPTION_IN(NUMBER, "parallel_init", "0|1", parallel_init, "accepted; ranks always start together", .letter = 'p',
+              .least = 0, .most = 1),
+    OPTION_TO(HELP, "help", NULL, NULL, "this text", .letter = 'h'),
+    OPTION_TO(PARSED, "coll", "LIST", NULL,
+              "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, alltoall, sendrecv, "
+              "reduce_scatterv, allgatherv, gatherv, scatterv, alltoallv, barrier or all; commas (allreduce)",
+              .parse = parse_coll),
+    OPTION_IN(NUMBER, "ranks", "N", nrank, "ranks to start (2); under a launcher, its ranks", .least = 1,
+              .most = MAX_RANKS),
+    OPTION_IN(CHOICE, "as", "KIND", threads, "ranks are processes or threads (processes)", .choices = kinds_of_rank),
+    OPTION_TO(PARSED, "memory", "KIND", NULL,
+              "buffers: plait (library memory), malloc, or same (private pages shared by all backends) (malloc)",
+              .parse = parse_memory),
+    OPTION_TO(PARSED, "place", "WHICH", NULL, "out of place, in place: out, in or both (both)", .parse = parse_place),
+    OPTION_TO(PARSED, "overlap", "KIND", NULL,
+              "measure overlap with a computation: busy (all processors), sleep or both", .parse = parse_overlap),
+    OPTION_IN(NUMBER, "overlap-tests", "N", overlap_tests,
+              "calls of plait_test() during the computation, where these drive progress (10)", .least = 1,
+              .most = 10000),
+    OPTION_IN(TEXT, "tensors", "FILE", tensors,
+              "all-reduce, broadcast or reduce these tensors one by one; CSV: id,name,elements,kind"),
+    OPTION_IN(NUMBER, "min-elements", "N", min_elements, "leave out smaller tensors (0)", .least = 0,
+              .most = UINT64_MAX / 8),
+    OPTION_IN(NUMBER, "max-elements", "N", max_elements, "leave out larger tensors", .least = 1,
+              .most = UINT64_MAX / 8),
+    OPTION_TO(PARSED, "compute-ms", "T", NULL,
+              "computation time of a step, a sleep of T milliseconds, in fusion and elastic (0)",
+              .parse = parse_compute),
+    OPTION_IN(BYTES, "bytes", "SIZE", bytes, "elastic: bytes of weights of each worker (16M)"),
+    OPTION_TO(PARSED, "mode", "LIST", NULL,
+              "elastic: original, async, async-momentum, hogwild, sync1, sync2, sync3 or all; commas (all)",
+              .parse = parse_modes),
+    OPTION_IN(NUMBER, "servers", "N", nserver, "elastic: servers of the asynchronous modes, besides --ranks (1)",
+              .least = 1, .most = MAX_RANKS / 2),
+    OPTION_IN(FLAG, "sharded", NULL, sharded, "elastic: sync2 and sync3 with a sharded centre"),
+    OPTION_IN(TEXT, "timeline", "FILE", timeline, "fusion: trace one step, for ui.perfetto.dev"),
+    OPTION_TO(PARSED, "layouts", "LIST", NULL,
+              "fusion: threshold:SIZE, threshold:all, segments, cubic, ddp, horovod; commas", .parse = parse_layouts),
+    OPTION_TO(PARSED, "payload", "TYPE", NULL, "fusion: float, bfloat16, half or both (float, bfloat16)",
+              .parse = parse_payload),
+    OPTION_TO(PARSED, "gradients", "WHERE", NULL,
+              "fusion: where gradients lie: buckets, own (memory of their own) or both (both)",
+              .parse = parse_gradients),
+    OPTION_TO(
+        PARSED, "peer", "LIST", NULL,
+        "measure beside openmpi:ob1, :ucx, :sm, :nocma, :tuned or :best (all of them); fusion: ddp, PyTorch's; commas",
+        .parse = parse_peer),
+    OPTION_IN(NUMBER, "rounds", "N", rounds, "turns each backend takes in a cell (5)", .least = 1, .most = 100),
+    OPTION_IN(NUMBER, "starts", "N", starts,
+              "start all ranks N times, and report medians over the starts at the end (1)", .least = 1, .most = 100),
+    OPTION_IN(REAL, "cell-time", "SECONDS", cell_seconds, "time per cell and backend (0.1)", .least = 0.001,
+              .most = 1e6),
+    OPTION_IN(CHOICE, "guard", "on|off", guard, "calibrate the machine around each cell, measure its limits (on)",
+              .choices = on_off),
+    OPTION_TO(PARSED, "plot", "FILE", NULL, "plot time and bandwidth against size; .png or .svg", .parse = parse_plot),
+    OPTION_IN(TEXT, "algo", "SPEC", algorithm, "algorithm, e.g. ring or torus:2x2 (chosen by size)"),
+    OPTION_IN(BYTES, "slice", "SIZE", slice, "bytes of a pipeline slice (chosen)"),
+    OPTION_IN(TEXT, "nodes", "MAP", nodes, "node map that algorithms see: 4x2, or 3+1+2 (detected)"),
+    OPTION_IN(FLAG, "reproducible", NULL, reproducible, "only algorithms that reduce in the canonical order"),
+    OPTION_IN(CHOICE, "round", "KIND", round, "rounding of 16-bit types: once or hop", .choices = rounds),
+    OPTION_TO(REFUSED, "ngpus", "N", NULL, "there are no GPUs here; start ranks with --ranks", .letter = 'g'),
+    OPTION_TO(REFUSED, "stream_null", "0", NULL, "there are no CUDA streams here", .letter = 'y'),
+    OPTION_TO(REFUSED, "cudagraph", "0", NULL, "there are no CUDA graphs here", .letter = 'G'),
+    OPTION_TO(REFUSED, "local_register", "0", NULL, "nothing is registered here; use --memory plait", .letter = 'R'),
+    OPTION_TO(REFUSED, "cta_policy", "0", NULL, "there are no thread blocks on a CPU", .letter = 'x'),
+    OPTION_TO(REFUSED, "device_implementation", "0", NULL, "there are no device kernels here; use --algo",
+              .letter = 'D'),
+    OPTION_TO(REFUSED, "device_cta_count", "0", NULL, "there are no thread blocks on a CPU", .letter = 'V'),
+    OPTION_TO(REFUSED, NULL, "0", NULL, "there is no GPU memory to report", .letter = 'M'),
 };
-#define NROW (sizeof rows / sizeof *rows)
-#undef AT
 
-void options_help(void)
-{
-    printf("Usage: plait-perf [options]\n  or:  plait-perf fusion --tensors FILE [options]\n"
-           "  or:  plait-perf elastic [options]\n\n"
-           "Measures and verifies collectives between ranks that it starts on this machine; with fusion, steps that\n"
-           "exchange the gradients of a list of tensors in several ways; with elastic, rounds of elastic averaging\n"
-           "(see docs/benchmark.md).\n"
-           "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G.\n\nOptions:\n");
-    for (size_t i = 0; i < NROW; i++) {
-        const struct row *r = &rows[i];
-        char flag[64];
-        if (r->kind == REFUSED)
-            continue;
-        snprintf(flag, sizeof flag, "%c%c%s --%s %s", r->letter ? '-' : ' ', r->letter ? r->letter : ' ',
-                 r->letter ? "," : " ", r->name, r->argument != NULL ? r->argument : "");
-        printf("  %-32s %s\n", flag, r->text);
-    }
-    printf("\ntime is the mean of operations back to back, as in nccl-tests. midmean (the mean of the middle half) and "
-           "-I are of\n"
-           "single operations that begin together. A ratio is plait's midmean over the peer's in the same round; below "
-           "1 plait\n"
-           "is faster.\n"
-           "near and far are the two speeds at which some virtual machines connect their processors.\n");
-}
-
-static bool apply(struct options *o, const struct row *r, const char *flag, const char *value)
-{
-    void *at = (char *)o + r->offset;
-    size_t zero;
-
-    switch (r->kind) {
-    case SWITCH:
-        *(bool *)at = true;
-        return true;
-    case NUMBER:
-        return parse_number(flag, value, r->least, r->most, at);
-    case SIZE:
-        return plait_parse_bytes(value, at) ||
-               complain("%s %s: expected bytes, as 1048576, 64K, 1M or 2G", flag, value);
-    case SECONDS:
-        return parse_seconds(flag, value, at);
-    case TEXT:
-        *(const char **)at = value;
-        return *value != '\0' || complain("%s needs a value", flag);
-    case PARSED:
-        return r->parse(o, flag, value);
-    case REFUSED:
-        return (plait_parse_bytes(value, &zero) && zero == 0) || complain("%s %s: %s", flag, value, r->text);
-    }
-    return false;
-}
-
-static const char *nearest_option(const char *name)
-{
-    const char *best = "help";
-    unsigned least = 4; /* farther is no misspelling */
-
-    for (size_t i = 0; i < NROW; i++) {
-        const unsigned d = rows[i].name != NULL ? plait_distance(name, rows[i].name) : UINT32_MAX;
-        if (d < least) {
-            least = d;
-            best = rows[i].name;
-        }
-    }
-    return best;
-}
+static const struct option_table table = {
+    "Usage: plait-perf [options]\n  or:  plait-perf fusion --tensors FILE [options]\n"
+    "  or:  plait-perf elastic [options]\n\n"
+    "Measures and verifies collectives between ranks that it starts on this machine; with fusion, training steps that\n"
+    "exchange the gradients of a list of tensors in several ways; with elastic, rounds of elastic averaging\n"
+    "(see docs/benchmark.md).\n"
+    "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G.\n\nOptions:\n",
+    "\nThe column `time` is the mean of operations back to back, as in nccl-tests. midmean (the mean of the middle "
+    "half)\n"
+    "and -I are of single operations that begin together. A ratio is plait's midmean over the peer's in the same "
+    "round;\n"
+    "below 1 plait is faster.\n"
+    "near and far are the two latencies between processors that some virtual machines switch between.\n",
+    rows, sizeof rows / sizeof *rows, sizeof *rows
+};
 
 /* ---- parsing ----------------------------------------------------------------------------------- */
 
@@ -231,7 +185,7 @@ static void set_defaults(struct options *o)
     };
 }
 
-/* -f wins over -i, as in nccl-tests; with neither sizes grow fourfold. Every round has an iteration. */
+/* -f wins over -i, as in nccl-tests; with neither, sizes grow fourfold. Every round has at least one iteration. */
 static void settle(struct options *o)
 {
     if (o->step_factor == 0)
@@ -240,7 +194,7 @@ static void settle(struct options *o)
         o->rounds = o->iterations;
 }
 
-/* The ranks are the launcher's, and the processors not this process's alone: no calibrations of this machine. */
+/* The launcher chose the ranks, and they share its processors, so this process does not calibrate the machine. */
 static bool ask_launcher(struct options *o)
 {
     if (plait_launch_find(&o->launch) != PLAIT_OK)
@@ -250,17 +204,14 @@ static bool ask_launcher(struct options *o)
         return true;
     o->nrank = o->launch.nrank;
     o->guard = false;
-    message_hide(o->launch.rank > 0); /* rank 0 says it */
+    message_hide(o->launch.rank > 0); /* rank 0 prints the errors */
     return o->nrank <= MAX_RANKS ||
            complain("%s started %u ranks; at most %d here", o->launch.launcher, o->launch.nrank, MAX_RANKS);
 }
 
 bool options_parse(int argc, char **argv, struct options *out)
 {
-    struct option names[NROW + 1] = { 0 };
-    char letters[2 * NROW + 2] = ":", flag[64];
-    size_t at = 1, nname = 0;
-    int c;
+    int nrest;
 
     set_defaults(out);
     if (!ask_launcher(out))
@@ -271,38 +222,12 @@ bool options_parse(int argc, char **argv, struct options *out)
         argv++;
         argc--;
     }
-    for (size_t i = 0; i < NROW; i++) {
-        if (rows[i].letter != 0) {
-            letters[at++] = rows[i].letter;
-            if (rows[i].kind != SWITCH)
-                letters[at++] = ':';
-        }
-        if (rows[i].name != NULL)
-            names[nname++] = (struct option){ rows[i].name, rows[i].kind != SWITCH, NULL, 256 + (int)i };
-    }
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, letters, names, NULL)) != -1) {
-        const char *word = argv[optind - 1];
-        if (c == ':')
-            return complain("%s needs a value; see --help", word);
-        if (c == '?' && optopt != 0 && optopt < 256)
-            return complain("unknown flag -%c; see --help", optopt);
-        if (c == '?')
-            return complain("unknown option %s; the nearest is --%s", word, nearest_option(word + 2));
-        for (size_t i = 0; i < NROW; i++)
-            if (c == rows[i].letter || c == 256 + (int)i) {
-                snprintf(flag, sizeof flag, c < 256 ? "-%c" : "--", c);
-                if (c >= 256)
-                    snprintf(flag, sizeof flag, "--%s", rows[i].name);
-                if (!apply(out, &rows[i], flag, optarg != NULL ? optarg : ""))
-                    return false;
-                break;
-            }
-    }
-    if (optind < argc)
-        return complain("unexpected argument '%s'; options begin with -, see --help", argv[optind]);
+    if (!option_parse(&table, out, NULL, argc, argv, &nrest))
+        return false;
+    if (nrest > 0)
+        return complain("unexpected argument '%s'; options begin with -, see --help", argv[1]);
     settle(out);
-    return out->help || options_check(out);
+    return options_check(out);
 }
 
 void options_finish(struct options *o)

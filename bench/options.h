@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command line: nccl-tests' flags with nccl-tests' meaning, and Plait's long options. */
+/* The command line: nccl-tests' flags with nccl-tests' meaning, and Plait's own long options. */
 #ifndef PLAIT_BENCH_OPTIONS_H
 #define PLAIT_BENCH_OPTIONS_H
 
@@ -35,34 +35,35 @@ struct options {
     bool every_root;
     /* Iterations; 0: as many as fit into cell_seconds. */
     uint64_t iterations, aggregate, warmup, cycles, check;
-    double cell_seconds; /* per backend and cell */
-    uint64_t rounds;     /* turns that each backend takes in a cell */
-    uint64_t starts;     /* of the ranks of all backends */
+    double cell_seconds; /* for each backend in each cell */
+    uint64_t rounds;     /* rounds of a cell; each backend takes a turn in each */
+    uint64_t starts;     /* how often the ranks of all backends are started */
     uint64_t average;    /* -a */
     uint64_t per_iter, per_iter_skip, cputime, timestamps, unalign, parallel_init, blocking;
-    double timeout; /* seconds to wait for a rank's answer */
+    double timeout; /* seconds that the coordinator waits for a rank's reply */
     bool place[NPLACE];
-    bool overlap, computation[NCOMPUTATION]; /* measure overlap with these */
+    bool overlap, computation[NCOMPUTATION]; /* --overlap: with which computations */
     uint64_t overlap_tests;
     /* plait-perf fusion: */
     bool fusion;
     uint32_t nlayout, npayload;
     struct layout layout[MAX_LAYOUTS];
     enum plait_dtype payload[MAX_PAYLOADS];
-    bool gradients[2]; /* in buckets, in memory of their own */
+    bool gradients[2]; /* [0]: gradients in buckets; [1]: in memory of their own */
     double compute;    /* seconds */
     uint64_t min_elements, max_elements;
     const char *timeline;
-    /* plait-perf elastic: payload[0], compute, and */
+    /* plait-perf elastic; payload[0] and compute, too: */
     bool elastic, sharded;
     size_t bytes;   /* of weights */
-    uint32_t modes; /* a bit for each */
+    uint32_t modes; /* one bit per mode */
     uint64_t nserver;
     /* Ranks. */
-    bool launched;              /* a launcher has started them all: this process is one */
-    struct plait_launch launch; /* which */
+    bool launched;              /* a launcher started the ranks, of which this process is one */
+    struct plait_launch launch; /* launched: its ranks */
     uint64_t nrank;
-    bool threads, library_memory, same_memory, guard;
+    int threads, guard; /* true or false */
+    bool library_memory, same_memory;
     const char *algorithm;
     size_t slice;
     enum plait_round round;
@@ -71,26 +72,24 @@ struct options {
     const char *nodes;
     /* Peers: indices into openmpi_configs, each once. */
     uint32_t npeer, peer[MAX_PEERS];
-    bool ddp; /* and PyTorch's DDP */
+    bool ddp; /* PyTorch's DDP is a peer, too */
     /* Files; NULL: none. */
     const char *json, *plot, *tensors;
-    bool help;
 };
 
 /*
- * Ask the launcher, if one has started this process, and parse. On error the message (flag, value, remedy) has been printed.
+ * Ask the launcher, if one started this process, then parse the command line.
  *
  * out  free with options_finish() in either case
+ * Returns false after a message that names flag, value and remedy.
  */
 bool options_parse(int argc, char **argv, struct options *out);
 void options_finish(struct options *o);
 
-/* The last step of that: do they go together? Makes `node` from `nodes`. */
+/* The last step of options_parse(): check that the options go together, and make `node` from `nodes`. */
 bool options_check(struct options *o);
 
-void options_help(void);
-
-/* nccl-tests' spelling: "float", "half", ... */
+/* nccl-tests' names: "float", "half", ... */
 const char *dtype_label(enum plait_dtype type);
 
 /* "out", "in" */

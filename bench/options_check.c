@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which options do not go together, and which the library would refuse. */
+/* Checks of options that do not go together, and of those that the library would refuse. */
 #include "options.h"
 
-#include "cli.h"
+#include "memory.h"
 #include "message.h"
 #include "plot.h"
+#include "value.h"
 
 #include <plait/comm.h>
 #include <plait/plan.h>
@@ -18,14 +19,12 @@ static bool expand_nodes(struct options *o)
 {
     uint32_t node[MAX_RANKS], n;
 
-    if (!cli_nodes(o->nodes, node, MAX_RANKS, &n))
+    if (!nodes_parse(o->nodes, node, MAX_RANKS, &n))
         return complain("--nodes %s: expected NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
     if (n != o->nrank)
         return complain("--nodes %s describes %u ranks, --ranks is %llu; make them equal", o->nodes, n,
                         (unsigned long long)o->nrank);
-    o->node = malloc(n * sizeof *o->node);
-    if (o->node == NULL)
-        return complain("out of memory");
+    o->node = allocate(n, sizeof *o->node);
     memcpy(o->node, node, n * sizeof *node);
     return true;
 }
@@ -70,7 +69,7 @@ static bool check_overlap(const struct options *o)
     return true;
 }
 
-/* What not every collective has. */
+/* Options that not every collective supports. */
 static bool check_collective(const struct options *o, const struct collective *c)
 {
     if (o->tensors != NULL && c->coll != PLAIT_BARRIER &&
@@ -85,14 +84,16 @@ static bool check_collective(const struct options *o, const struct collective *c
     return true;
 }
 
-/* Whether the library would refuse every operation. It says why and what else there is. Ranks that a launcher started learn
-   who shares a node when they meet: of them the first call tells. */
+/*
+ * Would the library refuse every operation? Its error says why and what else there is. Under a launcher ranks learn who
+ * shares a node only when they meet: then the first call of the library reports it.
+ */
 static bool check_algorithm(const struct options *o, const struct collective *c)
 {
     const struct plait_shape shape = {
         .coll = collective_base(c->coll), .nrank = (uint32_t)o->nrank, .root = (uint32_t)o->root, .node = o->node
     };
-    const enum plait_op op = c->coll == PLAIT_BARRIER                         ? PLAIT_SUM /* of its tokens */
+    const enum plait_op op = c->coll == PLAIT_BARRIER ? PLAIT_SUM /* a barrier sums its tokens */
                              : collective_geometry(c->coll, 1, 0, 0).combines ? o->op[0]
                                                                               : PLAIT_NOP;
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -123,7 +124,7 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
     return true;
 }
 
-/* PyTorch multiplies by 1 / ranks before it adds up: for other numbers of ranks nobody knows the result to the last bit. */
+/* PyTorch multiplies by 1 / ranks before it sums: unless that is a power of two, the exact result is unknown. */
 static bool check_ddp(const struct options *o)
 {
     if (!o->ddp)
@@ -138,7 +139,7 @@ static bool check_ddp(const struct options *o)
                (unsigned long long)o->nrank);
 }
 
-/* It has a table of its own, of sums of float32 gradients. */
+/* fusion has its own table, of sums of float32 gradients. */
 static bool check_fusion(const struct options *o)
 {
     const char *other = o->overlap         ? "--overlap"
@@ -168,7 +169,7 @@ static bool check_fusion(const struct options *o)
     return check_ddp(o) && (o->timeline == NULL || check_folder("--timeline", o->timeline));
 }
 
-/* Servers are the last ones of a launcher's ranks, where a mode has them, and --ranks are the workers. */
+/* Servers, where a mode has them, are the last ranks of the launcher; the others are workers. */
 static bool split_launched(struct options *o)
 {
     const uint32_t synchronous = 1u << PLAIT_ELASTIC_SYNC1 | 1u << PLAIT_ELASTIC_SYNC2 | 1u << PLAIT_ELASTIC_SYNC3;
@@ -184,7 +185,7 @@ static bool split_launched(struct options *o)
     return true;
 }
 
-/* What was asked for, and no mode has. */
+/* An option that none of the chosen modes supports; NULL: none. */
 static const char *has_no_mode(const struct options *o)
 {
     const uint32_t slices = 1u << PLAIT_ELASTIC_SYNC2 | 1u << PLAIT_ELASTIC_SYNC3;
@@ -196,7 +197,7 @@ static const char *has_no_mode(const struct options *o)
                                                               : NULL;
 }
 
-/* It starts processes of its own for each mode, and has a table of its own. */
+/* elastic starts its own processes for each mode, and has its own table. */
 static bool check_elastic(struct options *o)
 {
     o->bytes = o->bytes != NO_BYTES ? o->bytes : 16 << 20;
@@ -236,7 +237,7 @@ static bool check_no_elastic(const struct options *o)
     return other == NULL || complain("%s: only plait-perf elastic has it: plait-perf elastic %s", other, other);
 }
 
-/* And what only it has. */
+/* Without fusion: options that only fusion has. */
 static bool check_no_fusion(const struct options *o)
 {
     const char *other = o->timeline != NULL                          ? "--timeline"
@@ -249,7 +250,7 @@ static bool check_no_fusion(const struct options *o)
            complain("%s: only plait-perf fusion has it: plait-perf fusion --tensors FILE %s", other, other);
 }
 
-/* What the launcher has decided. */
+/* Options that contradict what the launcher decided. */
 static bool check_launched(const struct options *o)
 {
     if (!o->launched)
@@ -267,7 +268,7 @@ static bool check_launched(const struct options *o)
     return true;
 }
 
-/* Their tables are of operations, by ranks that plait-perf starts. */
+/* --starts reports tables of operations by ranks that plait-perf starts itself. */
 static bool check_starts(const struct options *o)
 {
     const char *other = o->elastic        ? "plait-perf elastic"

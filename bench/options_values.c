@@ -2,40 +2,15 @@
 #include "options_values.h"
 
 #include "base/ascii.h"
-#include "base/nearest.h"
 #include "launch_openmpi.h"
 #include "message.h"
+#include "value.h"
 
 #include <plait/plan.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-bool parse_number(const char *flag, const char *text, uint64_t least, uint64_t most, uint64_t *out)
-{
-    char *end;
-
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 0);
-    if (end == text || *end != '\0' || *text == '-' || errno != 0 || value < least || value > most)
-        return complain("%s %s: expected a whole number from %llu to %llu", flag, text, (unsigned long long)least,
-                        (unsigned long long)most);
-    *out = value;
-    return true;
-}
-
-bool parse_seconds(const char *flag, const char *text, double *out)
-{
-    char *end;
-    const double value = plait_real(text, &end);
-
-    if (end == text || *end != '\0' || !(value >= 0.001 && value <= 1e6))
-        return complain("%s %s: expected seconds from 0.001 to 1000000", flag, text);
-    *out = value;
-    return true;
-}
 
 static const struct {
     enum plait_dtype type;
@@ -93,7 +68,7 @@ const char *op_label(enum plait_op op)
     return op == PLAIT_NOP ? "none" : plait_op_name(op);
 }
 
-/* Each name of a list with commas to `one`; a list without any gets `advice`. */
+/* Call `one` for each name of a comma-separated list; an empty list is an error with this advice. */
 static bool parse_list(struct options *o, const char *flag, const char *value, parse_value *one, const char *advice)
 {
     char *list = strdup(value), *state = NULL;
@@ -140,19 +115,13 @@ bool parse_root(struct options *o, const char *flag, const char *value)
 {
     o->root = 0;
     o->every_root = strcmp(value, "all") == 0;
-    return o->every_root || parse_number(flag, value, 0, MAX_RANKS - 1, &o->root);
+    return o->every_root || value_number(flag, value, 0, MAX_RANKS - 1, &o->root);
 }
 
 bool parse_threads(struct options *o, const char *flag, const char *value)
 {
     o->threads = true;
-    return parse_number(flag, value, 1, MAX_RANKS, &o->nrank);
-}
-
-bool parse_as(struct options *o, const char *flag, const char *value)
-{
-    o->threads = strcmp(value, "threads") == 0;
-    return o->threads || strcmp(value, "processes") == 0 || complain("%s %s: use processes or threads", flag, value);
+    return value_number(flag, value, 1, MAX_RANKS, &o->nrank);
 }
 
 bool parse_memory(struct options *o, const char *flag, const char *value)
@@ -161,12 +130,6 @@ bool parse_memory(struct options *o, const char *flag, const char *value)
     o->same_memory = strcmp(value, "same") == 0;
     return o->library_memory || o->same_memory || strcmp(value, "malloc") == 0 ||
            complain("%s %s: use plait, malloc or same (nccl-tests' GPU memory report is not here)", flag, value);
-}
-
-bool parse_round(struct options *o, const char *flag, const char *value)
-{
-    o->round = strcmp(value, "once") == 0 ? PLAIT_ROUND_ONCE : PLAIT_ROUND_HOP;
-    return o->round == PLAIT_ROUND_ONCE || strcmp(value, "hop") == 0 || complain("%s %s: use once or hop", flag, value);
 }
 
 bool parse_place(struct options *o, const char *flag, const char *value)
@@ -255,20 +218,10 @@ bool parse_modes(struct options *o, const char *flag, const char *value)
     return parse_list(o, flag, value, parse_one_mode, "names no mode; leave it out for all of them");
 }
 
-bool parse_guard(struct options *o, const char *flag, const char *value)
-{
-    o->guard = strcmp(value, "on") == 0;
-    return o->guard || strcmp(value, "off") == 0 || complain("%s %s: use on or off", flag, value);
-}
-
 bool parse_plot(struct options *o, const char *flag, const char *value)
 {
-    const char *dot = strrchr(value, '.');
-
-    if (dot == NULL || (strcmp(dot, ".png") != 0 && strcmp(dot, ".svg") != 0))
-        return complain("%s %s: the name must end in .png or .svg", flag, value);
     o->plot = value;
-    return true;
+    return value_picture(flag, value);
 }
 
 static bool add_peer(struct options *o, uint32_t config)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Values of the command line. Each function reads one into its members of struct options; after an error the message (flag,
- * value, remedy) has been printed.
+ * Parsers of option values. Each reads one value into its members of struct options, or prints a message with flag,
+ * value and remedy.
  */
 #ifndef PLAIT_BENCH_OPTIONS_VALUES_H
 #define PLAIT_BENCH_OPTIONS_VALUES_H
@@ -10,13 +10,9 @@
 
 #define DTYPE_LABELS "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2"
 
-bool parse_number(const char *flag, const char *text, uint64_t least, uint64_t most, uint64_t *out);
-bool parse_seconds(const char *flag, const char *text, double *out);
-
 typedef bool parse_value(struct options *o, const char *flag, const char *value);
 
-parse_value parse_as, parse_coll, parse_compute, parse_dtype, parse_gradients, parse_guard, parse_layouts, parse_memory,
-    parse_modes, parse_op, parse_overlap, parse_payload, parse_peer, parse_place, parse_plot, parse_root, parse_round,
-    parse_threads;
+parse_value parse_coll, parse_compute, parse_dtype, parse_gradients, parse_layouts, parse_memory, parse_modes, parse_op,
+    parse_overlap, parse_payload, parse_peer, parse_place, parse_plot, parse_root, parse_threads;
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "overlap.h"
 
+#include "memory.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,29 +15,29 @@ double overlap_percent(double blocking, double compute, double total)
     return 100 * fmin(fmax(1 - (total - compute) / blocking, 0), 1);
 }
 
-const char *overlap_driver(enum way way)
+const char *overlap_driver(enum work_kind kind)
 {
-    static const char *const names[NWAY] = {
-        [WAY_NOBODY] = "nobody",
-        [WAY_TESTS] = "tests",
-        [WAY_THREAD] = "thread",
+    static const char *const names[NWORK] = {
+        [WORK_UNDRIVEN] = "nobody",
+        [WORK_TESTS] = "tests",
+        [WORK_THREAD] = "thread",
     };
-    return names[way];
+    return names[kind];
 }
 
 /* ---- measuring --------------------------------------------------------------------------------- */
 
-/* Seconds of an iteration, and in which ways the backend can do it. */
+/* Seconds of an iteration for each kind of work that the backend supports. */
 struct rounds {
-    bool able[NWAY];
-    double seconds[NWAY][MAX_ROUNDS];
+    bool able[NWORK];
+    double seconds[NWORK][MAX_ROUNDS];
 };
 
-static bool median_time(struct task *t, uint32_t backend, enum way way, double *out)
+static bool median_time(struct task *t, uint32_t backend, enum work_kind kind, double *out)
 {
     struct series times = { 0 };
 
-    t->work.way = way;
+    t->work.kind = kind;
     const bool ok = measure_times(t, backend, &times);
     if (ok)
         *out = median_of(times.x, times.n);
@@ -43,21 +45,21 @@ static bool median_time(struct task *t, uint32_t backend, enum way way, double *
     return ok;
 }
 
-/* Find the time of the blocking operation, which becomes the computation's, and how many iterations a round has. */
+/* Find the time of the blocking operation, which becomes the computation's, and the iterations of a round. */
 static bool calibrate(struct task *t, uint32_t backend)
 {
     const struct options *o = t->bench->options;
     double once, blocking;
 
-    t->work.way = WAY_BLOCKING;
+    t->work.kind = WORK_BLOCKING;
     if (!measure_warm_up(t, backend, &once))
         return false;
     t->iterations[backend] = measure_iterations(o, once);
-    if (!median_time(t, backend, WAY_BLOCKING, &blocking))
+    if (!median_time(t, backend, WORK_BLOCKING, &blocking))
         return false;
-    t->work.seconds = fmin(once, blocking); /* if other work held up one of them */
-    t->iterations[backend] = 1;             /* a short sleep takes far longer than it was told */
-    if (!median_time(t, backend, WAY_COMPUTE, &once))
+    t->work.seconds = fmin(once, blocking); /* other work may have held up one of them */
+    t->iterations[backend] = 1;             /* a short sleep takes much longer than asked */
+    if (!median_time(t, backend, WORK_COMPUTE, &once))
         return false;
     t->iterations[backend] = measure_iterations(o, t->work.seconds + once);
     return true;
@@ -66,35 +68,30 @@ static bool calibrate(struct task *t, uint32_t backend)
 static bool all_rounds(struct task *t, uint32_t backend, struct rounds *out)
 {
     for (uint32_t round = 0; round < t->bench->options->rounds; round++)
-        for (int way = 0; way < NWAY; way++)
-            if (out->able[way] && !median_time(t, backend, (enum way)way, &out->seconds[way][round]))
+        for (int kind = 0; kind < NWORK; kind++)
+            if (out->able[kind] && !median_time(t, backend, (enum work_kind)kind, &out->seconds[kind][round]))
                 return false;
     return true;
 }
 
-static void add_row(const struct task *t, uint32_t backend, enum way way, const struct rounds *from)
+static void add_row(const struct task *t, uint32_t backend, enum work_kind kind, const struct rounds *from)
 {
     const uint64_t n = t->bench->options->rounds;
     struct cell *c = t->cell;
-    struct overlap *grown = realloc(c->overlap, (c->noverlap + 1) * sizeof *grown);
     double percent[MAX_ROUNDS];
 
-    if (grown == NULL) {
-        perror("plait-perf: out of memory");
-        exit(1);
-    }
     for (uint64_t i = 0; i < n; i++)
         percent[i] =
-            overlap_percent(from->seconds[WAY_BLOCKING][i], from->seconds[WAY_COMPUTE][i], from->seconds[way][i]);
-    c->overlap = grown;
+            overlap_percent(from->seconds[WORK_BLOCKING][i], from->seconds[WORK_COMPUTE][i], from->seconds[kind][i]);
+    c->overlap = grow(c->overlap, c->noverlap + 1, sizeof *c->overlap);
     c->overlap[c->noverlap++] = (struct overlap){
         .place = t->place,
         .backend = backend,
         .computation = (enum computation)t->work.computation,
-        .way = way,
-        .blocking = median_of(from->seconds[WAY_BLOCKING], n),
-        .compute = median_of(from->seconds[WAY_COMPUTE], n),
-        .total = median_of(from->seconds[way], n),
+        .kind = kind,
+        .blocking = median_of(from->seconds[WORK_BLOCKING], n),
+        .compute = median_of(from->seconds[WORK_COMPUTE], n),
+        .total = median_of(from->seconds[kind], n),
         .percent = median_of(percent, n),
     };
 }
@@ -102,19 +99,19 @@ static void add_row(const struct task *t, uint32_t backend, enum way way, const 
 /* One computation; the backend can do the operation. */
 static bool measure_rows(struct task *t, uint32_t backend)
 {
-    struct rounds r = { .able = { [WAY_BLOCKING] = true, [WAY_COMPUTE] = true } };
+    struct rounds r = { .able = { [WORK_BLOCKING] = true, [WORK_COMPUTE] = true } };
 
     t->work.seconds = 0;
-    for (int way = WAY_NOBODY; way < NWAY; way++) {
-        t->work.way = (uint32_t)way;
-        if (!measure_check(t, backend, &r.able[way]))
+    for (int kind = WORK_UNDRIVEN; kind < NWORK; kind++) {
+        t->work.kind = (uint32_t)kind;
+        if (!measure_check(t, backend, &r.able[kind]))
             return false;
     }
     if (!calibrate(t, backend) || !all_rounds(t, backend, &r))
         return false;
-    for (int way = WAY_NOBODY; way < NWAY; way++)
-        if (r.able[way])
-            add_row(t, backend, (enum way)way, &r);
+    for (int kind = WORK_UNDRIVEN; kind < NWORK; kind++)
+        if (r.able[kind])
+            add_row(t, backend, (enum work_kind)kind, &r);
     return true;
 }
 
@@ -169,7 +166,7 @@ void overlap_report_cell(const struct bench *b, const struct cell *c)
         printf("%12llu  %12llu  %8s  %6s  %6d  %5s  %14s  %9s  %9s  %10.2f  %10.2f  %10.2f  %7.1f\n",
                (unsigned long long)c->bytes, (unsigned long long)c->count, dtype_label(c->type), op_label(c->op),
                (int)c->root, place_name(o->place), b->ranks[o->backend].name, computation_name(o->computation),
-               overlap_driver(o->way), 1e6 * o->blocking, 1e6 * o->compute, 1e6 * o->total, o->percent);
+               overlap_driver(o->kind), 1e6 * o->blocking, 1e6 * o->compute, 1e6 * o->total, o->percent);
     }
     fflush(stdout);
 }

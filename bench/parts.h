@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Of a buffer whose parts differ in size, how many elements each has, as Plait's functions and MPI's take them. */
+/* Block sizes of a buffer of a v-form, as Plait's functions and MPI's take them. */
 #ifndef PLAIT_BENCH_PARTS_H
 #define PLAIT_BENCH_PARTS_H
 
@@ -9,14 +9,17 @@
 
 struct parts {
     size_t *count;
-    int *elements, *start; /* as MPI takes them */
+    int *elements, *start; /* as MPI takes counts and displacements */
 };
 
-/* Room for those of `n` ranks. false: out of memory. parts_finish() in either case. */
+/* Allocate for `n` ranks. Returns false when out of memory; call parts_finish() even then. */
 bool parts_init(struct parts *p, uint32_t n);
 void parts_finish(struct parts *p);
 
-/* A side's of a collective of `count` elements, written into `room`; NULLs if its parts do not differ, or it has none. */
+/*
+ * The block sizes of one side of a collective, written into `room`; NULLs when all blocks have one size, or the side is
+ * empty.
+ */
 struct parts parts_of(enum plait_coll coll, uint32_t nrank, uint64_t count, const struct plait_side *side,
                       const struct parts *room);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How near the memory's bandwidth the passes over gradients and weights come: packing, unpacking and the optimiser's
- * step, each beside copies that move as many bytes, and beside a reading and a copy that read and write as many each, in
- * turns: a core that reads more slowly than it copies shows in the second. Developers' tool; plait_internal is inside.
+ * How close the passes over gradients and weights come to the memory's bandwidth: packing, unpacking and the
+ * optimiser's step. Each is compared with copies of as many bytes, and with a read and a copy that read and write as
+ * many bytes each, in turns. The second shows cores that read more slowly than they copy. A developers' tool, linked
+ * with the library's internals.
  */
-#include "cli.h"
 #include "fusion/pass.h"
+#include "option.h"
+#include "program.h"
 #include "stats.h"
 #include "tensors.h"
 #include "worker.h"
@@ -23,12 +25,12 @@
 
 enum { MAX_THREADS = 64 };
 
-static size_t bytes = (size_t)256 << 20; /* of gradients in fp32, of all threads together */
+static size_t bytes = (size_t)256 << 20; /* of gradients in float32, of all threads together */
 static uint32_t threads = 2, rounds = 9;
 static const char *tensors_file, *isa = "", *only = "";
 
-struct hand {
-    double took; /* seconds of the processor */
+struct member {
+    double took; /* processor seconds */
     const struct plait_kernels *k;
     pthread_t thread;
     size_t n; /* elements of each array */
@@ -41,18 +43,18 @@ struct hand {
 
 /* ---- What is measured ------------------------------------------------------------------------------------- */
 
-static void copy_stream(struct hand *h, size_t traffic)
+static void copy_stream(struct member *h, size_t traffic)
 {
     h->k->stream(h->a, h->b, traffic / 2);
 }
 
-static void copy_memcpy(struct hand *h, size_t traffic)
+static void copy_memcpy(struct member *h, size_t traffic)
 {
     memcpy(h->a, h->b, traffic / 2);
 }
 
-/* The plainest reading that there is, of whole lines, four streams at once. */
-static void read_lines(struct hand *h, size_t traffic)
+/* The simplest read: whole lines, four streams at once. */
+static void read_lines(struct member *h, size_t traffic)
 {
     const size_t quarter = traffic / 4 / 64 * 8; /* of 8 bytes */
     const uint64_t *x = (const uint64_t *)h->b;
@@ -63,7 +65,7 @@ static void read_lines(struct hand *h, size_t traffic)
     h->sink = (double)sum;
 }
 
-static void convert(struct hand *h, void *to, enum plait_dtype to_type, void *from, enum plait_dtype from_type,
+static void convert(struct member *h, void *to, enum plait_dtype to_type, void *from, enum plait_dtype from_type,
                     double factor, bool look)
 {
     const struct plait_vector t = { to, to_type }, f = { from, from_type };
@@ -75,42 +77,42 @@ static void convert(struct hand *h, void *to, enum plait_dtype to_type, void *fr
         plait_pass_convert(h->k, t, f, h->n, factor, true);
 }
 
-static void pack_f16(struct hand *h)
+static void pack_f16(struct member *h)
 {
     convert(h, h->half, PLAIT_FLOAT16, h->b, PLAIT_FLOAT32, 0.5, false);
 }
 
-static void pack_bf16(struct hand *h)
+static void pack_bf16(struct member *h)
 {
     convert(h, h->half, PLAIT_BFLOAT16, h->b, PLAIT_FLOAT32, 0.5, false);
 }
 
-static void pack_f32(struct hand *h)
+static void pack_f32(struct member *h)
 {
     convert(h, h->a, PLAIT_FLOAT32, h->b, PLAIT_FLOAT32, 0.5, false);
 }
 
-static void unpack_f16(struct hand *h)
+static void unpack_f16(struct member *h)
 {
     convert(h, h->a, PLAIT_FLOAT32, h->half, PLAIT_FLOAT16, 0.5, true);
 }
 
-static void unpack_bf16(struct hand *h)
+static void unpack_bf16(struct member *h)
 {
     convert(h, h->a, PLAIT_FLOAT32, h->half, PLAIT_BFLOAT16, 0.5, true);
 }
 
-static void unpack_f32(struct hand *h)
+static void unpack_f32(struct member *h)
 {
     convert(h, h->a, PLAIT_FLOAT32, h->b, PLAIT_FLOAT32, 0.5, true);
 }
 
-static void squares(struct hand *h)
+static void squares(struct member *h)
 {
     h->sink = plait_pass_squares(h->k, h->b, PLAIT_FLOAT32, h->n);
 }
 
-static void optim(struct hand *h)
+static void optim(struct member *h)
 {
     struct plait_optim_result result;
 
@@ -120,14 +122,16 @@ static void optim(struct hand *h)
     }
 }
 
-/* Of LARS, what one element needs: squares of master and gradient, then gradient, master, momentum in, all but the
- * gradient and the copy out. */
+/*
+ * LARS reads, per element: master and gradient for the squares, then gradient, master and momentum. It writes all but
+ * the gradient, and the copy.
+ */
 static const struct pass {
     const char *name;
-    void (*run)(struct hand *h);
+    void (*run)(struct member *h);
     size_t reads, writes;        /* bytes for each element */
     enum plait_dtype type, copy; /* optimiser: gradients; copy or PLAIT_NDTYPE */
-    bool squares;                /* optimiser: known */
+    bool squares;                /* optimiser: squares are known */
 } passes[] = {
     { "pack: float32 to float16, scaled", pack_f16, 4, 2 },
     { "pack: float32 to bfloat16, scaled", pack_bf16, 4, 2 },
@@ -144,17 +148,17 @@ static const struct pass {
 
 /* ---- Threads ---------------------------------------------------------------------------------------------- */
 
-static struct crew {
-    struct hand hands[MAX_THREADS];
+static struct team {
+    struct member members[MAX_THREADS];
     uint32_t n;
     pthread_barrier_t begin, end;
-    const struct pass *pass;                       /* NULL: plain */
-    void (*plain)(struct hand *h, size_t traffic); /* of so many bytes for each element */
+    const struct pass *pass;                         /* NULL: plain */
+    void (*plain)(struct member *h, size_t traffic); /* of `traffic` bytes for each element */
     size_t traffic;
     bool over;
-} crew;
+} team;
 
-/* Of this thread on a processor: others who use the machine show less. */
+/* Processor time of this thread, which other programs disturb less. */
 static double own_time(void)
 {
     struct timespec t;
@@ -163,50 +167,50 @@ static double own_time(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void *hand_main(void *argument)
+static void *member_main(void *argument)
 {
-    struct hand *h = argument;
+    struct member *h = argument;
 
     double start;
 
-    worker_pin((uint32_t)(h - crew.hands));
+    worker_pin((uint32_t)(h - team.members));
     for (;;) {
-        pthread_barrier_wait(&crew.begin);
-        if (crew.over)
+        pthread_barrier_wait(&team.begin);
+        if (team.over)
             return NULL;
         start = own_time();
-        if (crew.pass != NULL)
-            crew.pass->run(h);
+        if (team.pass != NULL)
+            team.pass->run(h);
         else
-            crew.plain(h, crew.traffic * h->n);
+            team.plain(h, team.traffic * h->n);
         h->took = own_time() - start;
-        pthread_barrier_wait(&crew.end);
+        pthread_barrier_wait(&team.end);
     }
 }
 
-/* The longest of the threads. */
+/* Run once on all threads; the longest time. */
 static double together(void)
 {
     double longest = 0;
 
-    pthread_barrier_wait(&crew.begin);
-    pthread_barrier_wait(&crew.end);
-    for (uint32_t i = 0; i < crew.n; i++)
-        longest = crew.hands[i].took > longest ? crew.hands[i].took : longest;
+    pthread_barrier_wait(&team.begin);
+    pthread_barrier_wait(&team.end);
+    for (uint32_t i = 0; i < team.n; i++)
+        longest = team.members[i].took > longest ? team.members[i].took : longest;
     return longest;
 }
 
 static double timed(const struct pass *pass)
 {
-    crew.pass = pass;
+    team.pass = pass;
     return together();
 }
 
-static double timed_plain(void (*plain)(struct hand *h, size_t traffic), size_t traffic)
+static double timed_plain(void (*plain)(struct member *h, size_t traffic), size_t traffic)
 {
-    crew.pass = NULL;
-    crew.plain = plain;
-    crew.traffic = traffic;
+    team.pass = NULL;
+    team.plain = plain;
+    team.traffic = traffic;
     return together();
 }
 
@@ -225,7 +229,7 @@ static void *take(size_t size)
     return memory;
 }
 
-static void fill(struct hand *h)
+static void fill(struct member *h)
 {
     for (size_t i = 0; i < h->n; i++) {
         h->b[i] = (float)(i % 251) / 256 - 0.4f;
@@ -234,11 +238,11 @@ static void fill(struct hand *h)
     h->k->narrow[PLAIT_FLOAT16](h->half, h->b, h->n);
 }
 
-static void hand_init(struct hand *h, const struct plait_kernels *k, size_t n)
+static void member_init(struct member *h, const struct plait_kernels *k, size_t n)
 {
     const size_t room = n * sizeof(float) * 4 + 4096; /* a copy may move more than the arrays hold */
 
-    *h = (struct hand){ .k = k, .n = n, .step = PLAIT_OPTIM_STEP_DEFAULT };
+    *h = (struct member){ .k = k, .n = n, .step = PLAIT_OPTIM_STEP_DEFAULT };
     h->a = take(room);
     h->b = take(room);
     h->c = take(n * sizeof(float));
@@ -248,8 +252,8 @@ static void hand_init(struct hand *h, const struct plait_kernels *k, size_t n)
     fill(h);
 }
 
-/* As many of the list's tensors, over and over, as fit. */
-static uint32_t make_parts(struct hand *h, const struct tensors *t, const struct pass *pass,
+/* As many tensors of the list as fit, repeated. */
+static uint32_t make_parts(struct member *h, const struct tensors *t, const struct pass *pass,
                            struct plait_optim_part *parts)
 {
     uint32_t k = 0;
@@ -268,7 +272,7 @@ static uint32_t make_parts(struct hand *h, const struct tensors *t, const struct
     return k;
 }
 
-static void make_optim(struct hand *h, const struct tensors *t, const struct pass *pass)
+static void make_optim(struct member *h, const struct tensors *t, const struct pass *pass)
 {
     static double known[1 << 16];
     struct plait_optim_part *parts = calloc(1 << 16, sizeof *parts);
@@ -292,8 +296,10 @@ static void make_optim(struct hand *h, const struct tensors *t, const struct pas
 
 /* ---- The run ---------------------------------------------------------------------------------------------- */
 
-/* What a pass is compared with: `copy` moves as many bytes, `mixed` reads and writes as many each, as what is read more than
- * written is only read, and the rest copied. */
+/*
+ * What a pass is compared with. copy: moves as many bytes. mixed: reads and writes as many bytes each; what is read
+ * beyond what is written is only read, the rest copied.
+ */
 struct beside {
     double copy, mixed;
 };
@@ -310,24 +316,24 @@ static struct beside beside(const struct pass *pass)
 
 static void measure(const struct pass *pass, const struct tensors *t)
 {
-    const double moved = 1e-9 * (double)(pass->reads + pass->writes) * (double)crew.hands[0].n * crew.n;
+    const double moved = 1e-9 * (double)(pass->reads + pass->writes) * (double)team.members[0].n * team.n;
     struct series of_copy = { 0 }, of_mixed = { 0 };
     struct beside best = { 1e9, 1e9 };
     double best_pass = 1e9;
 
-    for (uint32_t i = 0; i < crew.n && pass->run == optim; i++)
-        make_optim(&crew.hands[i], t, pass);
+    for (uint32_t i = 0; i < team.n && pass->run == optim; i++)
+        make_optim(&team.members[i], t, pass);
     for (uint32_t r = 0; r <= rounds; r++) {
         const struct beside b = beside(pass);
         const double took = timed(pass);
-        if (r == 0) /* pages, caches */
+        if (r == 0) /* warm-up: pages, caches */
             continue;
         series_add(&of_copy, b.copy / took);
         series_add(&of_mixed, b.mixed / took);
         best_pass = fmin(best_pass, took);
         best = (struct beside){ fmin(best.copy, b.copy), fmin(best.mixed, b.mixed) };
     }
-    printf("%u  %-48s %8.2f %8.2f %8.2f  %5.1f %% %5.1f %%  %5.1f %% %5.1f %%\n", crew.n, pass->name, moved / best_pass,
+    printf("%u  %-48s %8.2f %8.2f %8.2f  %5.1f %% %5.1f %%  %5.1f %% %5.1f %%\n", team.n, pass->name, moved / best_pass,
            moved / best.copy, moved / best.mixed, 100 * best.copy / best_pass, 100 * median_of(of_copy.x, of_copy.n),
            100 * best.mixed / best_pass, 100 * median_of(of_mixed.x, of_mixed.n));
     fflush(stdout);
@@ -337,22 +343,22 @@ static void measure(const struct pass *pass, const struct tensors *t)
 
 static void run_threads(uint32_t n, const struct plait_kernels *k, const struct tensors *t)
 {
-    crew.n = n;
-    crew.over = false;
-    pthread_barrier_init(&crew.begin, NULL, n + 1);
-    pthread_barrier_init(&crew.end, NULL, n + 1);
+    team.n = n;
+    team.over = false;
+    pthread_barrier_init(&team.begin, NULL, n + 1);
+    pthread_barrier_init(&team.end, NULL, n + 1);
     for (uint32_t i = 0; i < n; i++) {
-        hand_init(&crew.hands[i], k, bytes / sizeof(float) / n / 16 * 16);
-        if (pthread_create(&crew.hands[i].thread, NULL, hand_main, &crew.hands[i]) != 0)
+        member_init(&team.members[i], k, bytes / sizeof(float) / n / 16 * 16);
+        if (pthread_create(&team.members[i].thread, NULL, member_main, &team.members[i]) != 0)
             exit(1);
     }
     for (size_t p = 0; p < sizeof passes / sizeof *passes; p++)
         if (strstr(passes[p].name, only) != NULL)
             measure(&passes[p], t);
-    crew.over = true;
-    pthread_barrier_wait(&crew.begin);
+    team.over = true;
+    pthread_barrier_wait(&team.begin);
     for (uint32_t i = 0; i < n; i++) {
-        struct hand *h = &crew.hands[i];
+        struct member *h = &team.members[i];
         const size_t room = h->n * sizeof(float) * 4 + 4096;
         pthread_join(h->thread, NULL);
         plait_optim_destroy(h->optim);
@@ -364,21 +370,25 @@ static void run_threads(uint32_t n, const struct plait_kernels *k, const struct 
     }
 }
 
-static const struct cli_option options[] = {
-    { "--bytes", "SIZE", "of all gradients in float32 (256M)", CLI_BYTES, &bytes },
-    { "--threads", "N", "measure 1 to N threads, each with its part (2)", CLI_NUMBER, &threads },
-    { "--rounds", "N", "turns of each (9)", CLI_NUMBER, &rounds },
-    { "--tensors", "FILE", "tensors of the optimiser, over and over (one)", CLI_TEXT, &tensors_file },
-    { "--only", "TEXT", "passes whose names contain it", CLI_TEXT, &only },
-    { "--isa", "NAME", "kernels: scalar, avx2, avx512 (the best)", CLI_TEXT, &isa },
-    { NULL, NULL, NULL, CLI_FLAG, NULL },
+static const struct option options[] = {
+    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "of all gradients in float32 (256M)"),
+    OPTION_TO(COUNT, "threads", "N", &threads, "measure 1 to N threads, each with its part (2)", .least = 1,
+              .most = MAX_THREADS),
+    OPTION_TO(COUNT, "rounds", "N", &rounds, "turns of each (9)", .least = 1, .most = 10000),
+    OPTION_TO(TEXT, "tensors", "FILE", &tensors_file, "tensors of the optimiser, over and over (one)"),
+    OPTION_TO(TEXT, "only", "TEXT", &only, "passes whose names contain it"),
+    OPTION_TO(TEXT, "isa", "NAME", &isa, "kernels: scalar, avx2, avx512 (the best)"),
+    OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
-static const struct cli_program program = {
-    "plait-perf-passes", "[OPTION ...]",
-    "Passes over gradients and weights beside a copy that moves as many bytes, and beside a reading and a copy that\n"
-    "read and write as many each: GB/s read and written, the best of the rounds; then the best's share of the best\n"
-    "copy's and the median of the rounds' shares, and the same of reading and copy.\n",
-    options
+
+static const struct option_table table = {
+    "Usage: plait-perf-passes [options]\n\n"
+    "Passes over gradients and weights, beside a copy that moves as many bytes, and beside a read and a copy that "
+    "read\n"
+    "and write as many each. Printed: GB/s read and written, the best of the rounds; then the pass's share of the "
+    "copy's\n"
+    "bandwidth, best and median of the rounds; then the same of read and copy.\n\nOptions:\n",
+    NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
 int main(int argc, char **argv)
@@ -387,14 +397,14 @@ int main(int argc, char **argv)
     struct tensors t = { 0 };
     int nrest;
 
-    cli_parse(&program, argc, argv, &nrest);
+    program_begin("plait-perf-passes");
+    if (!option_parse(&table, NULL, NULL, argc, argv, &nrest))
+        return 2;
     if (nrest > 0)
-        cli_fail(&program, "%s: no such argument", argv[1]);
+        option_misuse("unexpected argument '%s'", argv[1]);
     const struct plait_kernels *k = plait_kernels_find(isa);
     if (k == NULL)
-        cli_fail(&program, "--isa %s: this processor or build lacks it", isa);
-    if (threads > MAX_THREADS)
-        cli_fail(&program, "--threads %u: at most %d", threads, MAX_THREADS);
+        option_misuse("--isa %s: this processor or build lacks it", isa);
     if (tensors_file != NULL && !tensors_read(tensors_file, &t))
         return 2;
     setenv("PLAIT_ISA", isa, 1); /* the optimiser's */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * plait-perf-ddp.so: one rank of PyTorch as a worker of plait-perf. ddp.py loads it, gives it what only Python can do as
- * functions, and serves through it: so neither the build nor this file knows Python or PyTorch.
+ * plait-perf-ddp.so: one rank of PyTorch as a worker of plait-perf. ddp.py loads it, passes it functions for what only
+ * Python can do, and serves commands through it. So neither the build nor this file needs Python or PyTorch.
  */
 #include "collectives.h"
 #include "worker.h"
@@ -9,16 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What ddp.py does. Functions return false when they fail, then `error` says why. ddp.py has the same list. */
+/* Functions of ddp.py, which has the same list. They return false on failure, and `error` says why. */
 struct ddp_calls {
     char *error;
     /* Sum over the ranks, in place. */
     bool (*allreduce)(float *memory, uint64_t count);
     /*
-     * Make steps of tensors, as they appear, or use those that were made: of [n] counts, whose gradients a step takes from
-     * [n] `from`, and it leaves averages at [n] `to`, which is written.
+     * Prepare steps of tensors in the order in which they appear, or reuse those that were prepared. A step reads [n]
+     * gradients of [n] counts at `from`, and leaves averages at [n] `to`, which is written.
      *
-     * in_buckets  these are views of DDP's buckets; else they are `from`
+     * in_buckets  gradients are views of DDP's buckets; else they are `from`
      * seconds     of computation
      */
     bool (*fuse)(uint32_t n, float *const *from, const uint64_t *count, bool in_buckets, double seconds, float **to);
@@ -83,7 +83,7 @@ static bool step(void *self)
     return ((const struct ddp_calls *)self)->backward();
 }
 
-/* Nobody counts what Gloo sends. */
+/* What Gloo sends is not counted. */
 static void figures(void *self, bool fused, struct step_figures *out)
 {
     *out = (struct step_figures){ .nbucket = fused ? ((const struct ddp_calls *)self)->nbucket() : 0 };
@@ -110,7 +110,7 @@ static const struct backend ddp = {
     .fuser = &fuser,
 };
 
-/* Only ddp.py calls it. As worker_meet() and worker_serve(). */
+/* Called by ddp.py only. Like worker_meet(), then worker_serve(). */
 __attribute__((visibility("default"))) bool plait_perf_ddp(const char *where, uint32_t rank, const char *about,
                                                            struct ddp_calls *calls);
 

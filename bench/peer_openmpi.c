@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * plait-perf-openmpi: one Open MPI rank as a worker of plait-perf. Started through mpirun by
- * plait-perf, never by hand; the only program here that knows MPI.
+ * plait-perf-openmpi: one rank of Open MPI as a worker of plait-perf, which starts it through mpirun. No other program
+ * here knows MPI.
  */
+#include "child.h"
 #include "collectives.h"
 #include "tuned_openmpi.h"
 #include "worker.h"
@@ -18,10 +19,10 @@
 struct openmpi_rank {
     int rank, nrank, error;
     const struct tuned *tuned; /* the algorithm in use */
-    MPI_Request request[2];    /* the operation that goes on */
+    MPI_Request request[2];    /* of the operation in progress */
 };
 
-/* What is only moved may be any type of this size. */
+/* Data that is only moved may have any type of this size. */
 static MPI_Datatype moved_type(size_t bytes)
 {
     return bytes == 1 ? MPI_UINT8_T : bytes == 2 ? MPI_UINT16_T : bytes == 4 ? MPI_UINT32_T : MPI_UINT64_T;
@@ -47,7 +48,7 @@ static MPI_Datatype combined_type(enum plait_dtype type)
     case PLAIT_FLOAT64:
         return MPI_DOUBLE;
     default:
-        return MPI_DATATYPE_NULL; /* 4.1 has no 16- and 8-bit floats */
+        return MPI_DATATYPE_NULL; /* Open MPI 4.1 has no 16- and 8-bit floats */
     }
 }
 
@@ -95,197 +96,128 @@ struct call {
     MPI_Comm comm;
     bool at_root;
     int next, before;     /* ranks */
-    MPI_Request *request; /* [2] of the forms that do not block */
+    MPI_Request *request; /* [2] of the form that does not block; NULL: the blocking one */
 };
+
+/* MPI's blocking function, or the one that starts a request, with the same arguments. */
+#define CALL(Blocking, starting, ...) \
+    (c->request == NULL ? MPI_##Blocking(__VA_ARGS__) : MPI_##starting(__VA_ARGS__, c->request))
 
 static int allreduce(const struct call *c)
 {
-    return MPI_Allreduce(c->in, c->out, c->count, c->type, c->op, c->comm);
+    return CALL(Allreduce, Iallreduce, c->in, c->out, c->count, c->type, c->op, c->comm);
 }
 
 static int reduce_scatter(const struct call *c)
 {
-    return MPI_Reduce_scatter_block(c->in, c->out, c->count, c->type, c->op, c->comm);
+    return CALL(Reduce_scatter_block, Ireduce_scatter_block, c->in, c->out, c->count, c->type, c->op, c->comm);
 }
 
 static int allgather(const struct call *c)
 {
-    return MPI_Allgather(c->in, c->count, c->type, c->out, c->count, c->type, c->comm);
+    return CALL(Allgather, Iallgather, c->in, c->count, c->type, c->out, c->count, c->type, c->comm);
 }
 
-/* MPI has it in place only: out of place the root copies, as a program would that wants the result there. */
+/*
+ * MPI broadcasts in place only. Out of place the root copies its input, as a program would that wants the result there.
+ * A request, too, only reads the root's input.
+ */
 static int broadcast(const struct call *c)
 {
-    const int error = MPI_Bcast(c->at_root ? c->o->in : c->o->out, c->count, c->type, c->root, c->comm);
+    const int error = CALL(Bcast, Ibcast, c->at_root ? c->o->in : c->o->out, c->count, c->type, c->root, c->comm);
 
     if (c->at_root && !c->o->inplace)
         memcpy(c->o->out, c->o->in, c->o->count * plait_dtype_size(c->o->type));
     return error;
 }
 
+/* MPI takes MPI_IN_PLACE at the root only. */
+static const void *input(const struct call *c)
+{
+    return c->at_root ? c->in : c->o->in;
+}
+
+static void *output(const struct call *c)
+{
+    return c->at_root && c->o->inplace ? MPI_IN_PLACE : c->out;
+}
+
 static int reduce(const struct call *c)
 {
-    return MPI_Reduce(c->at_root ? c->in : c->o->in, c->out, c->count, c->type, c->op, c->root, c->comm);
+    return CALL(Reduce, Ireduce, input(c), c->out, c->count, c->type, c->op, c->root, c->comm);
 }
 
 static int gather(const struct call *c)
 {
-    return MPI_Gather(c->at_root ? c->in : c->o->in, c->count, c->type, c->out, c->count, c->type, c->root, c->comm);
+    return CALL(Gather, Igather, input(c), c->count, c->type, c->out, c->count, c->type, c->root, c->comm);
 }
 
 static int scatter(const struct call *c)
 {
-    void *out = c->at_root && c->o->inplace ? MPI_IN_PLACE : c->out;
-    return MPI_Scatter(c->o->in, c->count, c->type, out, c->count, c->type, c->root, c->comm);
+    return CALL(Scatter, Iscatter, c->o->in, c->count, c->type, output(c), c->count, c->type, c->root, c->comm);
 }
 
 static int alltoall(const struct call *c)
 {
-    return MPI_Alltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm);
+    return CALL(Alltoall, Ialltoall, c->in, c->count, c->type, c->out, c->count, c->type, c->comm);
 }
 
 static int reduce_scatterv(const struct call *c)
 {
-    return MPI_Reduce_scatter(c->in, c->out, c->o->in_parts.elements, c->type, c->op, c->comm);
+    return CALL(Reduce_scatter, Ireduce_scatter, c->in, c->out, c->o->in_parts.elements, c->type, c->op, c->comm);
 }
 
 static int allgatherv(const struct call *c)
 {
     const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
-    return MPI_Allgatherv(c->in, *in->elements, c->type, c->out, out->elements, out->start, c->type, c->comm);
+
+    return CALL(Allgatherv, Iallgatherv, c->in, *in->elements, c->type, c->out, out->elements, out->start, c->type,
+                c->comm);
 }
 
 static int gatherv(const struct call *c)
 {
     const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
-    return MPI_Gatherv(c->at_root ? c->in : c->o->in, *in->elements, c->type, c->out, out->elements, out->start,
-                       c->type, c->root, c->comm);
+
+    return CALL(Gatherv, Igatherv, input(c), *in->elements, c->type, c->out, out->elements, out->start, c->type,
+                c->root, c->comm);
 }
 
 static int scatterv(const struct call *c)
 {
     const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
-    void *to = c->at_root && c->o->inplace ? MPI_IN_PLACE : c->out;
-    return MPI_Scatterv(c->o->in, in->elements, in->start, c->type, to, *out->elements, c->type, c->root, c->comm);
+
+    return CALL(Scatterv, Iscatterv, c->o->in, in->elements, in->start, c->type, output(c), *out->elements, c->type,
+                c->root, c->comm);
 }
 
 static int alltoallv(const struct call *c)
 {
     const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
-    return MPI_Alltoallv(c->in, in->elements, in->start, c->type, c->out, out->elements, out->start, c->type, c->comm);
+
+    return CALL(Alltoallv, Ialltoallv, c->in, in->elements, in->start, c->type, c->out, out->elements, out->start,
+                c->type, c->comm);
 }
 
+/* 4.1 has no MPI_Isendrecv. */
 static int sendrecv(const struct call *c)
 {
-    return MPI_Sendrecv(c->in, c->count, c->type, c->next, 0, c->out, c->count, c->type, c->before, 0, c->comm,
-                        MPI_STATUS_IGNORE);
+    if (c->request == NULL)
+        return MPI_Sendrecv(c->in, c->count, c->type, c->next, 0, c->out, c->count, c->type, c->before, 0, c->comm,
+                            MPI_STATUS_IGNORE);
+    const int error = MPI_Irecv(c->out, c->count, c->type, c->before, 0, c->comm, &c->request[0]);
+    return error != MPI_SUCCESS ? error : MPI_Isend(c->in, c->count, c->type, c->next, 0, c->comm, &c->request[1]);
 }
 
 static int barrier(const struct call *c)
 {
-    return MPI_Barrier(c->comm);
+    return CALL(Barrier, Ibarrier, c->comm);
 }
 
-static int (*const calls[NCOLL])(const struct call *) = COLL_TABLE();
+static int (*const calls[NCOLL])(const struct call *) = COLL_TABLE;
 
-/* The same that do not block. */
-
-static int iallreduce(const struct call *c)
-{
-    return MPI_Iallreduce(c->in, c->out, c->count, c->type, c->op, c->comm, c->request);
-}
-
-static int ireduce_scatter(const struct call *c)
-{
-    return MPI_Ireduce_scatter_block(c->in, c->out, c->count, c->type, c->op, c->comm, c->request);
-}
-
-static int iallgather(const struct call *c)
-{
-    return MPI_Iallgather(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, c->request);
-}
-
-static int ibroadcast(const struct call *c)
-{
-    const int error = MPI_Ibcast(c->at_root ? c->o->in : c->o->out, c->count, c->type, c->root, c->comm, c->request);
-
-    if (c->at_root && !c->o->inplace) /* both only read IN */
-        memcpy(c->o->out, c->o->in, c->o->count * plait_dtype_size(c->o->type));
-    return error;
-}
-
-static int ireduce(const struct call *c)
-{
-    return MPI_Ireduce(c->at_root ? c->in : c->o->in, c->out, c->count, c->type, c->op, c->root, c->comm, c->request);
-}
-
-static int igather(const struct call *c)
-{
-    return MPI_Igather(c->at_root ? c->in : c->o->in, c->count, c->type, c->out, c->count, c->type, c->root, c->comm,
-                       c->request);
-}
-
-static int iscatter(const struct call *c)
-{
-    void *out = c->at_root && c->o->inplace ? MPI_IN_PLACE : c->out;
-    return MPI_Iscatter(c->o->in, c->count, c->type, out, c->count, c->type, c->root, c->comm, c->request);
-}
-
-static int ialltoall(const struct call *c)
-{
-    return MPI_Ialltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, c->request);
-}
-
-static int ireduce_scatterv(const struct call *c)
-{
-    return MPI_Ireduce_scatter(c->in, c->out, c->o->in_parts.elements, c->type, c->op, c->comm, c->request);
-}
-
-static int iallgatherv(const struct call *c)
-{
-    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
-    return MPI_Iallgatherv(c->in, *in->elements, c->type, c->out, out->elements, out->start, c->type, c->comm,
-                           c->request);
-}
-
-static int igatherv(const struct call *c)
-{
-    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
-    return MPI_Igatherv(c->at_root ? c->in : c->o->in, *in->elements, c->type, c->out, out->elements, out->start,
-                        c->type, c->root, c->comm, c->request);
-}
-
-static int iscatterv(const struct call *c)
-{
-    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
-    void *to = c->at_root && c->o->inplace ? MPI_IN_PLACE : c->out;
-    return MPI_Iscatterv(c->o->in, in->elements, in->start, c->type, to, *out->elements, c->type, c->root, c->comm,
-                         c->request);
-}
-
-static int ialltoallv(const struct call *c)
-{
-    const struct parts *in = &c->o->in_parts, *out = &c->o->out_parts;
-    return MPI_Ialltoallv(c->in, in->elements, in->start, c->type, c->out, out->elements, out->start, c->type, c->comm,
-                          c->request);
-}
-
-/* 4.1 has no MPI_Isendrecv. */
-static int isendrecv(const struct call *c)
-{
-    const int error = MPI_Irecv(c->out, c->count, c->type, c->before, 0, c->comm, &c->request[0]);
-
-    return error != MPI_SUCCESS ? error : MPI_Isend(c->in, c->count, c->type, c->next, 0, c->comm, &c->request[1]);
-}
-
-static int ibarrier(const struct call *c)
-{
-    return MPI_Ibarrier(c->comm, c->request);
-}
-
-static int (*const starts[NCOLL])(const struct call *) = COLL_TABLE(i);
-
-static bool do_as(struct openmpi_rank *r, const struct operation *o, int (*const *table)(const struct call *))
+/* request: [2] to start, or NULL: block */
+static bool do_as(struct openmpi_rank *r, const struct operation *o, MPI_Request *request)
 {
     const bool moved = o->op == PLAIT_NOP;
     const struct call c = {
@@ -300,24 +232,26 @@ static bool do_as(struct openmpi_rank *r, const struct operation *o, int (*const
         .at_root = r->rank == (int)o->root,
         .next = (r->rank + 1) % r->nrank,
         .before = (r->rank + r->nrank - 1) % r->nrank,
-        .request = r->request,
+        .request = request,
     };
 
     const bool fits = o->count * collective_parts(o->coll, collective_sized(o->coll) ? (uint32_t)r->nrank : 1) <=
-                      INT32_MAX; /* starts of parts, too */
+                      INT32_MAX; /* displacements of blocks are int, too */
 
-    r->error = fits ? table[o->coll](&c) : MPI_ERR_COUNT;
+    r->error = fits ? calls[o->coll](&c) : MPI_ERR_COUNT;
     return r->error == MPI_SUCCESS;
 }
 
 static bool run(void *self, const struct operation *o)
 {
-    return do_as(self, o, calls);
+    return do_as(self, o, NULL);
 }
 
 static bool start(void *self, const struct operation *o)
 {
-    return do_as(self, o, starts);
+    struct openmpi_rank *r = self;
+
+    return do_as(r, o, r->request);
 }
 
 static bool test(void *self)
@@ -389,7 +323,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "plait-perf-openmpi is started by plait-perf --peer openmpi:...\n");
         return 2;
     }
-    worker_follow(getppid());
+    child_follow(getppid(), SIGKILL);
     MPI_Init(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
@@ -399,9 +333,9 @@ int main(int argc, char **argv)
         perror("plait-perf-openmpi: no coordinator");
         _exit(1);
     }
-    worker_watch(fd); /* the launcher is slow to notice that its own parent has gone */
+    worker_watch(fd); /* mpirun is slow to notice that its own parent has gone */
     if (!worker_serve(fd, stage, (uint32_t)self.rank, &openmpi, &self))
-        _exit(1); /* the coordinator has gone or knows; finalizing could wait for ranks that are gone */
+        _exit(1); /* the coordinator has gone, or knows; MPI_Finalize() could wait for lost ranks */
     MPI_Finalize();
     return 0;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ranks.h"
 
+#include "base/clock.h"
+#include "child.h"
 #include "message.h"
 
 #include <errno.h>
@@ -57,7 +59,7 @@ static void pause_for(double seconds)
     nanosleep(&t, NULL);
 }
 
-/* Reap a child that has ended and say how. false: none has. */
+/* Reap one child that has ended; how: in which way, may be NULL. false: none has ended. */
 static bool reap_one(struct ranks *r, char *how, size_t room)
 {
     for (uint32_t i = 0; i < r->nchild; i++) {
@@ -65,16 +67,14 @@ static bool reap_one(struct ranks *r, char *how, size_t room)
         if (r->child[i] == 0 || waitpid(r->child[i], &status, WNOHANG) != r->child[i])
             continue;
         r->child[i] = 0;
-        if (how != NULL && WIFSIGNALED(status))
-            snprintf(how, room, "killed by signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
-        else if (how != NULL)
-            snprintf(how, room, "exit status %d", WEXITSTATUS(status));
+        if (how != NULL)
+            child_end(status, how, room);
         return true;
     }
     return false;
 }
 
-/* The end of what the launcher wrote; "" when there is nothing. */
+/* The end of the launcher's output; "" when there is none. */
 static void read_tail(const struct ranks *r, char *tail)
 {
     const off_t size = r->log_fd >= 0 ? lseek(r->log_fd, 0, SEEK_END) : 0;
@@ -89,11 +89,11 @@ static bool explain_death(struct ranks *r, uint32_t rank)
 {
     char how[128] = "closed its socket", tail[TAIL + 1];
 
-    const bool ours = !r->apart || r->launcher || rank == 0; /* others are the launcher's children */
+    const bool ours = !r->apart || r->launcher || rank == 0; /* the others are children of the launcher */
 
     for (int tries = 0; ours && tries < 20 && !reap_one(r, how, sizeof how); tries++)
         pause_for(0.01);
-    if (interrupted) /* the whole process group got the signal */
+    if (interrupted) /* the signal went to the whole process group */
         return false;
     read_tail(r, tail);
     return complain("%s: rank %u ended unexpectedly: %s%s%s", r->name, rank, how, *tail != '\0' ? "\n" : "", tail);
@@ -113,7 +113,7 @@ static bool explain_lateness(struct ranks *r, uint32_t rank, const char *what, d
 
 enum wait_result { READABLE, LATE, INTERRUPTED };
 
-/* Wake up ten times a second, because a signal can arrive just before poll(). */
+/* Wakes up ten times a second, since a signal may arrive just before poll(). */
 static enum wait_result wait_for(int fd, double deadline)
 {
     struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -121,7 +121,7 @@ static enum wait_result wait_for(int fd, double deadline)
     while (!interrupted) {
         if (poll(&p, 1, 100) > 0)
             return READABLE;
-        if (now() > deadline)
+        if (plait_clock() > deadline)
             return LATE;
     }
     return INTERRUPTED;
@@ -160,7 +160,7 @@ static bool send_stage(struct ranks *r, uint32_t rank)
     return sendmsg(r->fd[rank], &m, MSG_NOSIGNAL) == 1 || explain_death(r, rank);
 }
 
-/* To ranks that cannot map the stage. The k-th rank of a peer runs where Plait's does. */
+/* For ranks that cannot map the stage. The k-th rank of a peer runs on the processors of Plait's k-th rank. */
 static bool send_welcome(struct ranks *r, uint32_t rank)
 {
     const struct stage *s = r->stage;
@@ -181,7 +181,7 @@ static bool send_welcome(struct ranks *r, uint32_t rank)
            explain_death(r, rank);
 }
 
-/* How many more ranks there are: none when it is no rank, or one that is there. */
+/* Returns 1 for a new rank, 0 for an unknown rank or one that is connected already, which is closed. */
 static uint32_t seat(struct ranks *r, int fd, const struct hello *h)
 {
     if (h->rank >= r->nrank || r->fd[h->rank] >= 0) {
@@ -203,16 +203,16 @@ static bool explain_absence(struct ranks *r, double seconds)
     return explain_lateness(r, missing, "start", seconds);
 }
 
-/* The deadline counts however many come that are no ranks. */
+/* Connections from other programs do not extend the deadline. */
 static bool accept_all(struct ranks *r, double deadline, double seconds)
 {
-    struct door door;
+    struct listener listener;
     struct hello h;
     char how[128], tail[TAIL + 1];
-    bool ok = door_open(&door, r->listen_fd, r->where, r->nrank) || complain("%s: out of memory", r->name);
+    bool ok = listener_open(&listener, r->listen_fd, r->where, r->nrank) || complain("%s: out of memory", r->name);
 
     for (uint32_t connected = 0; ok && connected < r->nrank;) {
-        const int fd = door_next(&door, 100, &h);
+        const int fd = listener_next(&listener, 100, &h);
         if (fd >= 0) {
             connected += seat(r, fd, &h);
         } else if (interrupted) {
@@ -220,17 +220,17 @@ static bool accept_all(struct ranks *r, double deadline, double seconds)
         } else if (reap_one(r, how, sizeof how)) {
             read_tail(r, tail);
             ok = complain("%s did not start: %s\n%s", r->name, how, tail);
-        } else if (now() > deadline) {
+        } else if (plait_clock() > deadline) {
             ok = explain_absence(r, seconds);
         }
     }
-    door_close(&door);
+    listener_close(&listener);
     return ok;
 }
 
 bool ranks_greet(struct ranks *r, double seconds)
 {
-    const double deadline = now() + seconds;
+    const double deadline = plait_clock() + seconds;
     struct hello h;
     struct reply ready;
 
@@ -264,7 +264,7 @@ static bool receive_reply(struct ranks *r, uint32_t rank, const struct command *
     return bytes == 0 || greet_receive(fd, stage_times(r->stage, rank), bytes);
 }
 
-/* Its state follows its name, which may hold anything, in brackets. */
+/* In /proc/PID/stat the state follows the program's name in brackets, which may contain anything. */
 static bool is_stopped(pid_t pid)
 {
     char path[64], text[512];
@@ -281,7 +281,7 @@ static bool is_stopped(pid_t pid)
     return end != NULL && (strncmp(end, ") T", 3) == 0 || strncmp(end, ") t", 3) == 0);
 }
 
-/* Those of this machine's ranks that a signal or a debugger stopped, as "; rank 1 (process 7) is stopped"; "": none. */
+/* The ranks of this machine that a signal or a debugger stopped, as "; rank 1 (process 7) is stopped"; "": none. */
 static void list_stopped(const struct ranks *r, char *text, size_t room)
 {
     size_t n = 0;
@@ -292,7 +292,7 @@ static void list_stopped(const struct ranks *r, char *text, size_t room)
             n += (size_t)snprintf(text + n, room - n, "; rank %u (process %ld) is stopped", i, (long)r->hello[i].pid);
 }
 
-/* Those that have not answered: one may hold up the others. */
+/* Names the ranks that have not replied, of which one may hold up the others. */
 static bool explain_silence(struct ranks *r, const struct pollfd *p, double seconds)
 {
     char tail[TAIL + 1], late[256] = "", stopped[512];
@@ -313,12 +313,12 @@ static bool explain_silence(struct ranks *r, const struct pollfd *p, double seco
 
 bool ranks_command(struct ranks *r, const struct command *c, struct reply *replies, double seconds)
 {
-    const double deadline = now() + seconds;
+    const double deadline = plait_clock() + seconds;
 
     for (uint32_t i = 0; i < r->nrank; i++)
         if (send(r->fd[i], c, sizeof *c, MSG_NOSIGNAL) != sizeof *c)
             return explain_death(r, i);
-    /* A rank that fails leaves the others waiting for it: look at all of them, in the order they answer. */
+    /* A rank that fails leaves the others waiting for it: watch all of them, and take replies in any order. */
     struct pollfd *p = calloc(r->nrank, sizeof *p);
     bool ok = p != NULL;
     for (uint32_t i = 0; ok && i < r->nrank; i++)
@@ -326,7 +326,7 @@ bool ranks_command(struct ranks *r, const struct command *c, struct reply *repli
     for (uint32_t left = r->nrank; ok && left > 0;) {
         if (interrupted) {
             ok = false;
-        } else if (poll(p, r->nrank, 100) <= 0 && now() > deadline) {
+        } else if (poll(p, r->nrank, 100) <= 0 && plait_clock() > deadline) {
             ok = explain_silence(r, p, seconds);
         }
         for (uint32_t i = 0; ok && i < r->nrank; i++) {
@@ -356,14 +356,14 @@ static bool all_gone(const struct ranks *r)
 
 static bool wait_gone(struct ranks *r, double seconds)
 {
-    const double deadline = now() + seconds;
+    const double deadline = plait_clock() + seconds;
 
     for (;;) {
         while (reap_one(r, NULL, 0))
             ;
         if (all_gone(r))
             return true;
-        if (now() > deadline)
+        if (plait_clock() > deadline)
             return false;
         pause_for(0.005);
     }
@@ -383,10 +383,10 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Ranks that are no children would take this process's end for its death before they have read that it is over. */
+/* Ranks that are not children of this process would take its end for a failure before they have read VERB_QUIT. */
 static void hear_goodbye(struct ranks *r)
 {
-    const double deadline = now() + 10;
+    const double deadline = plait_clock() + 10;
     struct reply reply;
 
     for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++)
@@ -407,7 +407,7 @@ void ranks_stop(struct ranks *r, bool politely)
     if (!politely || !wait_gone(r, 10)) {
         signal_all(r, r->launcher ? SIGTERM : SIGKILL);
         if (!wait_gone(r, 5))
-            signal_all(r, SIGKILL); /* the ranks of a launcher follow it, see worker_follow() */
+            signal_all(r, SIGKILL); /* the ranks of a launcher end with it, see child_follow() */
         wait_gone(r, 5);
     }
     for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++)

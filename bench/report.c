@@ -6,10 +6,32 @@
 #include "overlap.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+void report_path(const char *path, const char *part, char *out, size_t room)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+
+    if (dot == NULL || (slash != NULL && dot < slash))
+        dot = path + strlen(path);
+    snprintf(out, room, "%.*s-%s%s", (int)(dot - path), path, part, dot);
+}
+
+void report_progress(const char *format, ...)
+{
+    va_list arguments;
+
+    if (!isatty(STDERR_FILENO))
+        return;
+    fputs("\r\033[K", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+}
 
 double algorithm_bandwidth(const struct cell *c, double seconds)
 {
@@ -66,7 +88,7 @@ static void print_backends(const struct bench *b)
         printf("# %-20s : off%s\n", "guard", o->guard ? ", there is only one processor" : "");
 }
 
-/* The columns behind nccl-tests' own. */
+/* The columns after those of nccl-tests. */
 static void print_extra_head(const struct bench *b, int line)
 {
     static const char *const names[2][5] = { { "mode", "midmean", "peer", "midmean", "ratio" },
@@ -142,7 +164,7 @@ void report_begin(const struct bench *b)
 
 /* ---- a row ------------------------------------------------------------------------------------- */
 
-/* `width` characters, with as many decimals as fit, at most two: nccl-tests' way. */
+/* `width` characters, with as many decimals as fit, at most two, as nccl-tests prints. */
 static void print_fitting(double value, int width)
 {
     char text[64];
@@ -261,7 +283,7 @@ static void print_peers(const struct bench *b)
     }
 }
 
-/* One line per mode that occurred: near and far are different machines. */
+/* One line per mode that occurred, since near and far behave like different machines. */
 static void print_modes(const struct bench *b)
 {
     const struct cell *c;

@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "stage.h"
 
+#include "base/clock.h"
+
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-/* From the last rank's arrival to the moment at which all begin: several times what the news of it take. */
+/* Seconds from the last rank's arrival to the common start: several times the latency of the news. */
 #define LEAD 1e-6
-
-double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static struct stage *map(int fd, size_t bytes)
 {
@@ -85,7 +79,7 @@ void stage_barrier(struct stage *s)
     const uint32_t generation = atomic_load_explicit(&s->generation, memory_order_relaxed);
 
     if (atomic_fetch_add(&s->arrived, 1) + 1 == s->nrank) {
-        s->begin = now() + LEAD;
+        s->begin = plait_clock() + LEAD;
         atomic_store_explicit(&s->arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&s->generation, generation + 1, memory_order_release);
         return;
@@ -102,7 +96,7 @@ double stage_begin(struct stage *s)
     stage_barrier(s);
     const double begin = s->yield ? 0 : s->begin;
     do
-        t = now();
+        t = plait_clock();
     while (t < begin);
     return t;
 }

@@ -2,6 +2,7 @@
 #include "starts.h"
 
 #include "measure.h"
+#include "memory.h"
 #include "report.h"
 
 #include <stdio.h>
@@ -16,22 +17,13 @@ struct starts_row { /* one half of a cell, of all starts */
     int64_t root;
     uint64_t bytes;
     char label[48];
-    enum mode mode;                    /* MODE_MIXED: it differed */
+    enum mode mode;                    /* MODE_MIXED: the starts' modes differed */
     uint64_t wrong;                    /* elements, plait's */
-    struct series time[MAX_BACKENDS];  /* seconds: midmean of a start's iterations; none: not measured */
-    struct series ratio[MAX_BACKENDS]; /* plait's to the peer's */
+    struct series time[MAX_BACKENDS];  /* seconds: midmean of each start's iterations; empty: not measured */
+    struct series ratio[MAX_BACKENDS]; /* of plait's time to the peer's */
 };
 
 /* ---- adding ------------------------------------------------------------------------------------ */
-
-static void *must(void *memory)
-{
-    if (memory == NULL) {
-        perror("plait-perf: out of memory");
-        exit(1);
-    }
-    return memory;
-}
 
 void starts_begin(struct starts *s, const struct bench *b)
 {
@@ -40,16 +32,16 @@ void starts_begin(struct starts *s, const struct bench *b)
     if (s->name != NULL)
         return;
     s->nbackend = b->nbackend;
-    s->name = must(calloc(s->nbackend, sizeof *s->name));
+    s->name = allocate(s->nbackend, sizeof *s->name);
     for (uint32_t k = 0; k < s->nbackend; k++)
         snprintf(s->name[k], sizeof s->name[k], "%s", report_peer(b, k));
 }
 
-/* The half's row; the first start makes it. */
+/* The row of a half, which the first start creates. */
 static struct starts_row *row_of(struct starts *s, const struct bench *b, const struct cell *c, enum place place)
 {
     if (s->next == s->nrow) {
-        s->row = must(realloc(s->row, ++s->nrow * sizeof *s->row));
+        s->row = grow(s->row, ++s->nrow, sizeof *s->row);
         struct starts_row *r = &s->row[s->next];
         *r = (struct starts_row){ .coll = b->coll,
                                   .type = c->type,

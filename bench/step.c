@@ -51,7 +51,7 @@ void layout_name(const struct layout *l, char *out, size_t room)
         snprintf(out, room, "threshold:%llu%s", (unsigned long long)bytes, units[i]);
 }
 
-/* Three quarters: of ResNet-50's gradients 74 % lie behind the cut between its layers 76 and 77. */
+/* Cut at 74 %: that much of ResNet-50's gradients lies behind the cut between its layers 76 and 77. */
 static uint32_t cut_segments(const uint64_t *count, uint32_t n, uint32_t *cuts)
 {
     uint64_t all = 0, sum = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One step of data-parallel training as a benchmark sees it: gradients appear one after the other in backward order while a
- * computation goes on, here a sleep, and are exchanged in one of several ways; the step ends when all sums are there.
+ * One step of data-parallel training as a benchmark: gradients appear one after the other in backward order during a
+ * computation (a sleep here), and are exchanged in one of several ways. The step ends when all sums are there.
  */
 #ifndef PLAIT_BENCH_STEP_H
 #define PLAIT_BENCH_STEP_H
@@ -22,10 +22,10 @@ enum scheme {
 /* How tensors are cut into buckets. */
 enum rule {
     RULE_THRESHOLD,
-    RULE_SEGMENTS, /* two, the first with three quarters of the elements: Jia et al.'s of ResNet-50 */
+    RULE_SEGMENTS, /* two buckets, the first with three quarters of the elements: Jia et al.'s for ResNet-50 */
     RULE_CUBIC,
     RULE_DDP,     /* PyTorch's: full at 1 MiB, then at 25 MiB */
-    RULE_HOROVOD, /* no more than 64 MiB */
+    RULE_HOROVOD, /* at most 64 MiB per bucket */
     NRULE,
 };
 
@@ -34,15 +34,15 @@ struct layout { /* of a row */
     uint64_t threshold; /* RULE_THRESHOLD: bytes of payload, SIZE_MAX for one bucket */
 };
 
-/* "threshold:4M", "threshold:all", "segments", "cubic", "ddp", "horovod". false: it is none. */
+/* Parse "threshold:4M", "threshold:all", "segments", "cubic", "ddp" or "horovod". Returns false for other names. */
 bool layout_parse(const char *text, struct layout *out);
 void layout_name(const struct layout *l, char *out, size_t room);
 
 /*
- * The same for the library.
+ * The layout as the library takes it.
  *
  * count  [n] elements of the tensors as they appear, each of `width` bytes of payload
- * cuts   [n] room for what `out` then points to
+ * cuts   [n] memory that `out` then points to
  */
 void layout_make(const struct layout *l, const uint64_t *count, uint32_t n, size_t width, uint32_t *cuts,
                  struct plait_layout *out);
@@ -51,9 +51,9 @@ struct step {        /* what one iteration is */
     uint32_t scheme; /* enum scheme */
     struct layout layout;
     uint32_t payload; /* enum plait_dtype of what travels; gradients are float32 */
-    uint32_t own;     /* gradients lie in memory of their own: they are packed and unpacked */
+    uint32_t own;     /* gradients have their own memory: they are packed and unpacked */
     uint32_t traced;
-    uint32_t cell;  /* steps of another one need none of what was made for this one's */
+    uint32_t cell;  /* number of the cell: what was made for another cell's steps is freed */
     double seconds; /* of computation, spread over tensors by their elements */
 };
 

@@ -10,7 +10,7 @@
 
 #define MAX_TENSORS 16384
 
-/* The third field, a whole number above 0; strtoull alone would take a sign and blanks before it. */
+/* The third field, a whole number above 0. strtoull() alone would accept a sign and blanks. */
 static bool parse_line(const char *line, uint64_t *elements)
 {
     const char *field = line;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "training.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +45,7 @@ static void *touched(void *memory, size_t bytes)
 static bool arrange_flat(struct training *t, struct operation *o, uint32_t *n)
 {
     const struct fuser *f = t->backend->fuser;
-    const size_t bytes = t->total * plait_dtype_size(PLAIT_FLOAT32); /* the widest payload */
+    const size_t bytes = t->total * plait_dtype_size(PLAIT_FLOAT32); /* the widest payload type */
 
     if (t->flat == NULL) {
         t->flat = touched(f != NULL ? f->alloc(t->self, bytes) : t->backend->alloc(t->self, bytes), bytes);
@@ -86,7 +88,7 @@ static bool exchange_flat(struct training *t, const struct operation *o)
     return true;
 }
 
-/* The gradient is there. */
+/* Gradient i is ready. */
 static bool appear(struct training *t, const struct operation *o, uint32_t i)
 {
     switch ((enum scheme)t->step.scheme) {
@@ -113,10 +115,10 @@ bool training_averages(const struct training *t)
     return t->step.scheme == SCHEME_FUSED && t->backend->fuser->averages;
 }
 
-/* The computation is elsewhere: it goes on while this rank waits for an exchange. */
+/* The computation is modelled as on another device: it goes on while this rank waits for an exchange. */
 bool training_step(struct training *t, const struct operation *o, uint32_t n)
 {
-    const double begin = t->step.seconds > 0 ? now() : 0;
+    const double begin = t->step.seconds > 0 ? plait_clock() : 0;
     uint64_t done = 0;
 
     if (t->step.scheme == SCHEME_FUSED && t->backend->fuser->step != NULL)

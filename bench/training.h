@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A worker's steps (step.h): where gradients lie, when they appear, and what then happens to them. */
+/* Training steps of a worker (step.h): where gradients lie, when they appear, and how they are exchanged. */
 #ifndef PLAIT_BENCH_TRAINING_H
 #define PLAIT_BENCH_TRAINING_H
 
@@ -8,32 +8,32 @@
 struct training {
     const struct backend *backend;
     void *self;
-    struct step step;      /* that it is ready for */
+    struct step step;      /* the arranged step */
     uint64_t total;        /* elements */
-    void *flat, *flat_own; /* [flat_bytes] of SCHEME_FLAT: from the library, and where gradients of their own lie */
+    void *flat, *flat_own; /* [flat_bytes] SCHEME_FLAT: from the library, and in the gradients' own memory */
     size_t flat_bytes;
 };
 
 /*
- * Be ready for steps on these tensors: the list becomes that of backward order, with each one where it lies in such
- * steps; of SCHEME_FLAT, that of one vector with all of them.
+ * Prepare for steps on these tensors. The list becomes that of backward order, with the place of each tensor in such
+ * steps; with SCHEME_FLAT, one vector of all tensors.
  *
- * o   [*n] in place, in memory of their own
- * Returns false when the backend has failed or memory is short.
+ * o   [*n] in place, each in its own memory
+ * Returns false when the backend failed or memory is short.
  */
 bool training_arrange(struct training *t, const struct step *s, struct operation *o, uint32_t *n);
 void training_finish(struct training *t);
 
-/* Ranks call it before they meet for a step. false: see backend->error(). */
+/* Ranks call it before the barrier of a step. Returns false on failure, see backend->error(). */
 bool training_before(const struct training *t);
 
-/* One step. false: see backend->error(). */
+/* Run one step. Returns false on failure, see backend->error(). */
 bool training_step(struct training *t, const struct operation *o, uint32_t n);
 
 /* Are the results averages? */
 bool training_averages(const struct training *t);
 
-/* What the inputs must be exact in. */
+/* The type in which inputs must be exact. */
 static inline enum plait_dtype training_exact(const struct step *s, enum plait_dtype type)
 {
     return s->scheme == SCHEME_FUSED ? (enum plait_dtype)s->payload : type;

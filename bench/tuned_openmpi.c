@@ -9,11 +9,14 @@
 
 #define MAX_TUNED 32
 
-/* Bytes of the segments with which algorithms are tried too, where they cut at all. Open MPI's own choice does. */
+/*
+ * Segment size in bytes with which algorithms are tried, too, where they support segments. Open MPI's own choice cuts
+ * as well.
+ */
 #define SEGMENT (64 << 10)
 static const bool cuts[NCOLL] = { [PLAIT_ALLREDUCE] = true, [PLAIT_BROADCAST] = true, [PLAIT_REDUCE] = true };
 
-static struct tuned tuned[NCOLL][1 + MAX_TUNED]; /* name "" and comm 0: not made yet */
+static struct tuned tuned[NCOLL][1 + MAX_TUNED]; /* name "" and comm 0: not created yet */
 
 /* ---- control variables ------------------------------------------------------------------------- */
 
@@ -22,7 +25,7 @@ struct variable {
     MPI_T_enum values; /* MPI_T_ENUM_NULL: a number */
 };
 
-/* coll_tuned_<middle><end>; false: there is none. */
+/* Find variable coll_tuned_<middle><end>; false: there is none. */
 static bool find_variable(const char *middle, const char *end, struct variable *out)
 {
     char name[128], text[256];
@@ -48,7 +51,7 @@ static bool rules_are_dynamic(void)
     return ok && on != 0;
 }
 
-/* How many algorithms there are beside Open MPI's own choice, the first value. */
+/* Algorithms besides Open MPI's own choice, which is the first value. */
 static uint32_t count_values(const struct variable *algorithm)
 {
     char name[64];
@@ -60,7 +63,7 @@ static uint32_t count_values(const struct variable *algorithm)
     return n > 1 ? (uint32_t)n - 1 : 0;
 }
 
-/* Make a communicator while the variables have these values, and restore them. segment: NULL: there is none. */
+/* Create a communicator while the variables have these values, then restore them. segment: NULL: there is none. */
 static bool make(const struct variable *algorithm, const struct variable *segment, int item, int bytes,
                  struct tuned *out)
 {
@@ -84,7 +87,7 @@ static bool make(const struct variable *algorithm, const struct variable *segmen
 
 /* ---- the list ---------------------------------------------------------------------------------- */
 
-/* First every algorithm, then every one again with segments. */
+/* First every algorithm, then each again with segments. */
 static bool tuned_make(enum plait_coll coll, uint32_t i, struct tuned *out)
 {
     const char *mpi = collective_of(coll)->mpi;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Integers up to this size, and all sums below it, are exact in the type. */
+/* Integers up to this size are exact in the type, and so are all sums below it. */
 static int64_t exact_limit(enum plait_dtype type)
 {
     switch ((int)type) {
@@ -51,7 +51,7 @@ static int64_t whole(uint64_t random, int64_t bound)
     return (int64_t)(random % (uint64_t)(2 * bound + 1)) - bound;
 }
 
-/* Is this one of at most `most` ranks that hold something at element i? */
+/* Is this one of at most `most` ranks with an element i other than the neutral one? */
 static bool chosen(uint32_t rank, uint32_t nrank, size_t i, uint32_t most)
 {
     const uint32_t stride = (nrank + most - 1) / most;
@@ -67,7 +67,7 @@ static double sum_input(int64_t limit, uint32_t nrank, uint32_t rank, uint32_t s
     return chosen(rank, nrank, i, (uint32_t)limit) ? (double)whole(noise(seed, rank, i), 1) : 0;
 }
 
-/* All ranks hold the same number plus something that the neighbouring rank takes away again. */
+/* All ranks hold the same number, plus one that the other rank of the pair holds with the opposite sign. */
 static double avg_input(int64_t limit, uint32_t nrank, uint32_t rank, uint32_t seed, size_t i)
 {
     const int64_t bound = limit / nrank / 2;
@@ -93,7 +93,7 @@ static bool is_unsigned(enum plait_dtype type)
     return type == PLAIT_UINT8 || type == PLAIT_UINT32 || type == PLAIT_UINT64;
 }
 
-/* What a pre-multiplied sum multiplies a rank's input by. */
+/* The factor of a rank's input in a pre-multiplied sum. */
 static double scale_of(uint32_t rank)
 {
     return 1 + rank % 2;
@@ -119,7 +119,7 @@ static double input(enum plait_dtype type, enum plait_op op, uint32_t nrank, uin
     case PLAIT_SUM:
         return sum_input(limit, nrank, rank, seed, i);
     case PLAIT_AVG:
-        /* Of unsigned numbers: none below 0. */
+        /* Unsigned inputs are moved up to at least 0. */
         return avg_input(limit, nrank, rank, seed, i) + (is_unsigned(type) ? (double)even : 0);
     case PLAIT_PREMULSUM:
         return sum_input(limit / 2, nrank, rank, seed, i);
@@ -145,7 +145,7 @@ static double combine(enum plait_op op, double a, double b)
     }
 }
 
-/* The bits of a 16-bit float from those of a float that it holds exactly, zero or normal. */
+/* The bits of a 16-bit float from a float that it represents exactly, zero or normal. */
 static uint16_t half_bits(float value)
 {
     uint32_t bits;
@@ -163,7 +163,7 @@ static uint16_t bfloat_bits(float value)
     return (uint16_t)(bits >> 16);
 }
 
-/* An 8-bit float with `digits` after the point and this bias, from a number that it holds exactly. */
+/* An 8-bit float with `digits` fraction bits and this exponent bias, from a number that it represents exactly. */
 static uint8_t byte_bits(double value, int digits, int bias)
 {
     int exponent;
@@ -180,7 +180,7 @@ static uint8_t byte_bits(double value, int digits, int bias)
 static void encode(enum plait_dtype type, double value, unsigned char *out)
 {
     const float f = (float)value;
-    const int64_t whole = is_integer(type) ? (int64_t)value : 0; /* its first bytes, as sums wrap; little-endian */
+    const int64_t whole = is_integer(type) ? (int64_t)value : 0; /* its low bytes, as sums wrap; little-endian */
     const uint16_t bits = type == PLAIT_FLOAT16 ? half_bits(f) : bfloat_bits(f);
     const uint8_t byte = type == PLAIT_FLOAT8E4M3 ? byte_bits(value, 3, 7) : byte_bits(value, 2, 15);
     const void *from = is_integer(type) ? (const void *)&whole : &value;
@@ -201,7 +201,7 @@ static void encode(enum plait_dtype type, double value, unsigned char *out)
     memcpy(out, from, plait_dtype_size(type));
 }
 
-/* Room for the pattern of vectors with up to `most` elements. */
+/* Allocate a pattern for vectors of up to `most` elements. */
 static bool pattern_init(struct pattern *out, const struct inputs *in, size_t lead, size_t most)
 {
     const size_t period = most < VERIFY_PERIOD ? most : VERIFY_PERIOD;
@@ -230,7 +230,7 @@ bool pattern_input(struct pattern *out, const struct inputs *in, uint32_t rank, 
     return true;
 }
 
-/* Every rank's input combined. */
+/* The inputs of all ranks combined. */
 static bool pattern_combined(struct pattern *out, const struct inputs *in, size_t lead, size_t most)
 {
     const bool scaled = in->op == PLAIT_PREMULSUM;
@@ -243,7 +243,7 @@ static bool pattern_combined(struct pattern *out, const struct inputs *in, size_
             result = combine(in->op, result, number(in, r, i) * (scaled ? scale_of(r) : 1));
         if (in->op == PLAIT_AVG)
             result = trunc(result / in->nrank);
-        encode(in->type, result + 0.0, out->element + i * out->width); /* no sum here is -0 */
+        encode(in->type, result + 0.0, out->element + i * out->width); /* no sum is -0 */
     }
     return true;
 }
@@ -270,7 +270,7 @@ void pattern_scale(enum plait_dtype type, uint32_t rank, void *out)
     encode(type, scale_of(rank), out);
 }
 
-/* The other way round: of encode(). */
+/* The inverse of encode(). */
 static float decode_16(enum plait_dtype type, uint16_t bits)
 {
     const uint32_t exponent = bits >> 10 & 0x1f;

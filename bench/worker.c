@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "worker.h"
 
+#include "base/clock.h"
 #include "buffers.h"
 #include "collectives.h"
 #include "parts.h"
@@ -16,15 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define LATE 1000 /* microseconds, of one rank in a barrier that is verified */
+#define LATE 1000 /* microseconds by which one rank is late in a verified barrier */
 
 struct tensor {
-    unsigned char *in, *out; /* as allocated; the operation uses them moved by unalign elements */
+    unsigned char *in, *out; /* as allocated; operations start `unalign` elements further on */
 };
 
 struct worker {
@@ -36,11 +36,11 @@ struct worker {
     struct tensor *tensor; /* [stage->ntensor] */
     struct computer computer;
     struct training training;
-    /* Of the command that is being obeyed: */
+    /* Of the current command: */
     enum plait_dtype type;
     struct plait_geometry geometry;   /* of this rank */
-    struct parts in_parts, out_parts; /* of all its operations; [nrank] as allocated */
-    uint32_t noperation;              /* one for each tensor that the command wants */
+    struct parts in_parts, out_parts; /* of all its operations; [nrank] elements each */
+    uint32_t noperation;              /* one for each tensor of the command */
     struct operation *operation;      /* [stage->ntensor] */
 };
 
@@ -51,12 +51,12 @@ static bool fail(struct reply *r, const char *text)
     return false;
 }
 
-/* *begin: when they all begin, on this rank's clock. */
+/* *begin: the moment at which all begin, on this rank's clock. */
 static bool meet_now(const struct worker *w, struct reply *r, double *begin)
 {
     if (!training_before(&w->training) || (w->stage->apart && !w->backend->meet(w->self)))
         return fail(r, w->backend->error(w->self));
-    *begin = w->stage->apart ? now() : stage_begin(w->stage);
+    *begin = w->stage->apart ? plait_clock() : stage_begin(w->stage);
     return true;
 }
 
@@ -68,7 +68,7 @@ static bool meet(const struct worker *w, struct reply *r)
 
 /* ---- operations -------------------------------------------------------------------------------- */
 
-/* Elements of a side of an operation. */
+/* Elements of one side (IN or OUT) of an operation. */
 static size_t elements(const struct worker *w, const struct operation *o, const struct plait_side *side)
 {
     return collective_elements(o->coll, w->stage->nrank, o->count, side, side->nslot);
@@ -118,7 +118,7 @@ static bool tensors_alloc(struct worker *w)
     return true;
 }
 
-/* IN and OUT of this rank in one buffer: what has the same block is in the same place. */
+/* In place: IN and OUT lie in one buffer such that equal blocks coincide. */
 static void place_together(struct operation *o, const struct worker *w, unsigned char *memory)
 {
     const struct plait_geometry *g = &w->geometry;
@@ -173,17 +173,17 @@ static void plan_operations(struct worker *w, const struct command *c)
 
 static bool compute_beside(struct worker *w, const struct work *k)
 {
-    const uint32_t ntest = k->way == WAY_TESTS ? k->ntest : 0;
+    const uint32_t ntest = k->kind == WORK_TESTS ? k->ntest : 0;
 
     return compute(&w->computer, (enum computation)k->computation, k->seconds, ntest, w->backend->test, w->self);
 }
 
 static bool one_operation(struct worker *w, const struct work *k, const struct operation *o)
 {
-    switch ((enum way)k->way) {
-    case WAY_BLOCKING:
+    switch ((enum work_kind)k->kind) {
+    case WORK_BLOCKING:
         return w->backend->run(w->self, o);
-    case WAY_COMPUTE:
+    case WORK_COMPUTE:
         return compute_beside(w, k);
     default:
         return w->backend->start(w->self, o) && compute_beside(w, k) && w->backend->wait(w->self);
@@ -200,7 +200,7 @@ static bool one_pass(struct worker *w, const struct work *k, struct reply *r)
     return true;
 }
 
-/* Elements of the largest vector, all of its blocks together. */
+/* Elements of the largest vector, over all of its blocks. */
 static size_t most_elements(const struct worker *w)
 {
     size_t most = 0;
@@ -236,7 +236,7 @@ static size_t wrong_in_slot(const struct worker *w, const struct operation *o, u
     return pattern_differing(p, (const unsigned char *)o->out + start * p->width, end - start);
 }
 
-/* Compare every output with what it must be, and every input that had its own buffer with what it was. */
+/* Compare every output with the expected one, and every separate input with what it was. */
 static bool count_wrong(const struct worker *w, const struct inputs *in, bool inplace, uint64_t *wrong)
 {
     const size_t most = most_elements(w);
@@ -260,7 +260,10 @@ static bool count_wrong(const struct worker *w, const struct inputs *in, bool in
     return true;
 }
 
-/* A barrier has no result: none returns before all have called it, and one is late. Ranks that share no stage do not see. */
+/*
+ * A barrier has no result. One rank is late, and no rank may return before it has called. Without a shared stage this
+ * cannot be seen.
+ */
 static bool check_barrier(struct worker *w, const struct command *c, uint32_t seed, struct reply *r)
 {
     stage_mark(w->stage, w->rank, false);
@@ -273,7 +276,7 @@ static bool check_barrier(struct worker *w, const struct command *c, uint32_t se
         return false;
     for (uint32_t i = 0; i < w->stage->nrank && !w->stage->apart; i++)
         r->wrong += !stage_marked(w->stage, i);
-    return meet(w, r); /* before anybody's mark goes */
+    return meet(w, r); /* before any mark is cleared */
 }
 
 static bool check_once(struct worker *w, const struct command *c, uint32_t seed, struct reply *r)
@@ -319,7 +322,7 @@ static bool time_each(struct worker *w, const struct command *c, struct reply *r
         for (uint32_t k = 0; k < c->aggregate; k++)
             if (!one_pass(w, &c->work, r))
                 return false;
-        times[i] = (now() - begin) / c->aggregate;
+        times[i] = (plait_clock() - begin) / c->aggregate;
     }
     return true;
 }
@@ -338,11 +341,11 @@ static bool stream(struct worker *w, const struct command *c, struct reply *r)
 
     if (!meet(w, r))
         return false;
-    const double cpu = cpu_now(), begin = now();
+    const double cpu = cpu_now(), begin = plait_clock();
     for (uint64_t i = 0; i < (uint64_t)c->iterations * c->aggregate; i++)
         if (!one_pass(w, &c->work, r))
             return false;
-    r->seconds = (now() - begin) / operations;
+    r->seconds = (plait_clock() - begin) / operations;
     r->cpu = (cpu_now() - cpu) / operations;
     return true;
 }
@@ -357,7 +360,7 @@ static bool write_timeline(struct worker *w, const struct command *c, struct rep
            fail(r, w->backend->error(w->self));
 }
 
-/* Whatever the first step does once is not counted. */
+/* The first step is not counted, since it does some things once. */
 static bool figures(struct worker *w, const struct command *c, struct reply *r)
 {
     const bool fused = c->step.scheme == SCHEME_FUSED;
@@ -379,12 +382,12 @@ static bool figures(struct worker *w, const struct command *c, struct reply *r)
     return !fused || c->timeline[0] == '\0' || write_timeline(w, c, r);
 }
 
-static bool has_way(const struct backend *b, enum way way)
+static bool has_kind(const struct backend *b, enum work_kind kind)
 {
-    return way < WAY_NOBODY || (b->start != NULL && (way != WAY_THREAD || b->thread != NULL));
+    return kind < WORK_UNDRIVEN || (b->start != NULL && (kind != WORK_THREAD || b->thread != NULL));
 }
 
-/* Can the backend do it, and with this algorithm? */
+/* Is it supported, with this algorithm? */
 static enum answer prepare(struct worker *w, const struct command *c, struct reply *r)
 {
     const struct operation o = { .coll = (enum plait_coll)c->coll,
@@ -393,10 +396,10 @@ static enum answer prepare(struct worker *w, const struct command *c, struct rep
     const bool fuses = c->step.scheme == SCHEME_FUSED || c->verb == VERB_FIGURES;
     const char *name = c->algorithm == 0 ? "" : NULL;
 
-    if (!w->backend->supports(w->self, &o) || !has_way(w->backend, (enum way)c->work.way) ||
+    if (!w->backend->supports(w->self, &o) || !has_kind(w->backend, (enum work_kind)c->work.kind) ||
         (fuses && w->backend->fuser == NULL))
         return ANSWER_UNSUPPORTED;
-    if (w->backend->thread != NULL && !w->backend->thread(w->self, c->work.way == WAY_THREAD)) {
+    if (w->backend->thread != NULL && !w->backend->thread(w->self, c->work.kind == WORK_THREAD)) {
         fail(r, w->backend->error(w->self));
         return ANSWER_FAILED;
     }
@@ -411,7 +414,7 @@ static enum answer prepare(struct worker *w, const struct command *c, struct rep
     if (name == NULL)
         return ANSWER_NONE;
     snprintf(r->text, sizeof r->text, "%s", name);
-    if (c->work.way != WAY_BLOCKING && w->computer.pass == 0) {
+    if (c->work.kind != WORK_BLOCKING && w->computer.pass == 0) {
         if (!meet(w, r))
             return ANSWER_FAILED;
         compute_calibrate(&w->computer);
@@ -438,7 +441,7 @@ static void obey(struct worker *w, const struct command *c, struct reply *r)
         figures(w, c, r);
         break;
     }
-    /* Not every algorithm takes every number of ranks. */
+    /* Not every algorithm works for every number of ranks. */
     if (c->verb == VERB_CHECK && c->algorithm > 0 && r->answer == ANSWER_FAILED)
         r->answer = ANSWER_UNSUPPORTED;
 }
@@ -462,7 +465,7 @@ size_t worker_times(const struct stage *stage, const struct command *c, const st
     return stage->apart && c->verb == VERB_TIME && r->answer == ANSWER_OK ? n * sizeof(double) : 0;
 }
 
-/* The times that the coordinator cannot see follow. */
+/* Times that the coordinator cannot see in a shared stage follow the reply. */
 static bool answer(struct worker *w, const struct command *c, const struct reply *r)
 {
     const size_t bytes = worker_times(w->stage, c, r);
@@ -471,7 +474,7 @@ static bool answer(struct worker *w, const struct command *c, const struct reply
            (bytes == 0 || send(w->fd, stage_times(w->stage, w->rank), bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
 }
 
-static atomic_bool finished; /* the coordinator may go */
+static atomic_bool finished; /* the coordinator may close the socket */
 
 static bool serve(struct worker *w)
 {
@@ -541,13 +544,6 @@ void worker_pin(uint32_t rank)
             sched_setaffinity(0, sizeof mine, &mine);
             return;
         }
-}
-
-void worker_follow(pid_t parent)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
 }
 
 static void *watch(void *argument)

@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The next of a list into out[room], lower case, ours for NCCL's name; the rest of the list, or NULL. */
+/*
+ * Take the next name of a list into out[room], in lower case and with Plait's name for NCCL's. Returns the rest of the
+ * list, or NULL.
+ */
 static const char *next_name(const char *list, char *out, size_t room)
 {
     const size_t n = strcspn(list, ",");
@@ -19,12 +22,12 @@ static const char *next_name(const char *list, char *out, size_t room)
     snprintf(out, room, "%.*s", (int)n, list);
     for (char *c = out; *c != '\0'; c++)
         *c = plait_lower(*c);
-    if (strcmp(out, "tree") == 0) /* NCCL's are double binary trees */
+    if (strcmp(out, "tree") == 0) /* NCCL's trees are double binary trees */
         snprintf(out, room, "double-tree");
     return list[n] == ',' ? list + n + 1 : NULL;
 }
 
-/* "allreduce" and "reducescatter" are names of collectives, with or without our underscores. */
+/* Does the text name this collective, with or without underscores ("reducescatter")? */
 static bool is_collective(const char *text, size_t length, const char *name)
 {
     for (; *name != '\0'; name++) {
@@ -47,8 +50,8 @@ static bool is_any_collective(const char *text, size_t length)
 }
 
 /*
- * The part of NCCL_ALGO that is about this collective: "ring" is about all, "allreduce:ring;allgather:bruck" each its
- * own. Does the part name the collective?
+ * The part of NCCL_ALGO that applies to this collective: "ring" applies to all, in "allreduce:ring;allgather:bruck"
+ * each part to its own. *named: the part names the collective.
  */
 static bool part_of(const char *text, int coll, char *out, size_t room)
 {
@@ -67,7 +70,7 @@ static bool part_of(const char *text, int coll, char *out, size_t room)
     return named;
 }
 
-/* Are names of the list algorithms of other collectives, and none of this one? Then the list is not about it. */
+/* Does the list hold only algorithms of other collectives? Then it does not apply to this one. */
 static bool is_of_others(const char *list, int coll)
 {
     bool others = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collectives and messages as NCCL's users call them. */
+/* NCCL's collectives and point-to-point calls. */
 #include "call.h"
 
 #include "algorithm.h"
@@ -65,7 +65,7 @@ static const struct nccl_kind allreduce = { "ncclAllReduce", PLAIT_ALLREDUCE, tr
 
 /* ---- Calling ----------------------------------------------------------------------------------------------- */
 
-/* Only `size` bytes of it are there. */
+/* The caller's struct has only `size` bytes. */
 static ncclResult_t read_config(struct nccl_call *c, const ncclCollConfig_t *config)
 {
     ncclCollConfig_t all = NCCL_COLLCONFIG_INITIALIZER;

@@ -23,32 +23,32 @@ struct nccl_call {
     const struct nccl_kind *kind;
     struct ncclComm *comm;
     uint32_t generation; /* the comm's */
-    uint32_t number;     /* of the comm's calls so far, messages not counted */
-    uint32_t mark;       /* struct plait_call; 0 but of a bucket */
+    uint32_t number;     /* number among the comm's calls so far, without messages */
+    uint32_t mark;       /* struct plait_call; 0 except for a bucket */
     cudaStream_t native;
-    struct plait_stream *on;        /* NULL: memory of the host, no stream; */
-    const struct nccl_call *shared; /* whose `on` it is: an earlier one's of the group; NULL: its own */
-    bool blocks;                    /* memory of the host, which must wait for `on` (stream.h) */
-    uint64_t capture;               /* plait_stream_captures(), of a group's call that streams */
+    struct plait_stream *on;        /* NULL: host memory, no stream */
+    const struct nccl_call *shared; /* owner of `on`: an earlier call of the group; NULL: this call */
+    bool blocks;                    /* host memory, but the call must wait for `on` (stream.h) */
+    uint64_t capture;               /* plait_stream_captures(), for a group's call on a stream */
     const void *in;
     void *out;
     size_t count;
     enum plait_dtype type;
     uint32_t root; /* or peer */
     struct nccl_scale scale;
-    char algorithms[128];       /* that are asked for */
+    char algorithms[128];       /* requested algorithms */
     bool forced;                /* one of them must run */
-    struct nccl_bucket *bucket; /* what it is fused into; NULL: nothing */
-    struct nccl_call *fellow;   /* the next in there */
+    struct nccl_bucket *bucket; /* bucket into which it is fused; NULL: none */
+    struct nccl_call *fellow;   /* the next call in that bucket */
 };
 
-/* Is it put on a stream, on memory of a GPU? */
+/* Does it run on a stream, on device memory? */
 static inline bool nccl_call_streams(const struct nccl_call *c)
 {
     return c->on != NULL && !c->blocks;
 }
 
-/* Begin it, in the group that is open; or do it. The text of an error is the library's. */
+/* Start the operation in the open group, or run it. The error text is the library's. */
 enum plait_status nccl_call_run(const struct nccl_call *c);
 
 #endif

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define AT_REST  1024 /* handles that stay unused before the oldest one is taken again */
+#define AT_REST  1024 /* freed handles before the oldest is reused */
 #define DEAD     0x64656164u
-#define PATIENCE 5000 /* looks, 200 us apart */
+#define PATIENCE 5000 /* polls, 200 us apart */
 
 static pthread_mutex_t resting_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ncclComm *oldest, *youngest;
@@ -133,7 +133,7 @@ static bool is_in_use(struct ncclComm *c)
     return atomic_load(&c->users) > 0 || atomic_load(&c->working) > 0;
 }
 
-/* Whoever sees it unused first ends it. */
+/* The first to see the comm unused ends it. */
 static void bury_if_orphan(struct ncclComm *c)
 {
     bool orphaned = true;
@@ -142,8 +142,8 @@ static void bury_if_orphan(struct ncclComm *c)
         return;
     struct plait_comm *p = atomic_load(&c->plait);
     if (p != NULL)
-        plait_comm_abort(p, "ncclCommAbort()"); /* it may have been made since */
-    plait_comm_destroy(p);                      /* whose error is the abort */
+        plait_comm_abort(p, "ncclCommAbort()"); /* it may have been created since */
+    plait_comm_destroy(p);                      /* the comm's error is the abort */
     nccl_comm_free(c, false);
 }
 

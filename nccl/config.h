@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What of an ncclConfig_t is looked at. */
+/* The fields of an ncclConfig_t that are used. */
 #ifndef PLAIT_NCCL_CONFIG_H
 #define PLAIT_NCCL_CONFIG_H
 
@@ -10,7 +10,7 @@ struct nccl_config {
     char name[NCCL_NAME_ROOM];
 };
 
-/* `config` is NULL or has config->size bytes; what it does not say is as in `out`. */
+/* config: NULL, or config->size bytes; fields beyond that keep their value in *out */
 ncclResult_t nccl_config_read(const ncclConfig_t *config, const char *call, struct nccl_config *out);
 
 #endif

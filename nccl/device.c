@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Questions about ranks that NCCL's device API asks on the host. */
+/* NCCL's device API on the host: questions about ranks. */
 #include "device.h"
 
 #include "error.h"

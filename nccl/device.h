@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What NCCL's device API has on the host. Kernels cannot be served by another library than NVIDIA's, as they read its
- * structs; what is only a question about ranks has its answer here, the rest is refused.
+ * The host side of NCCL's device API. Kernels cannot be served by another library than NVIDIA's, since they read its
+ * structs. Questions about ranks are answered here, the rest is refused.
  */
 #ifndef PLAIT_NCCL_DEVICE_H
 #define PLAIT_NCCL_DEVICE_H
@@ -30,12 +30,12 @@ typedef enum {
 
 typedef enum { NCCL_CFT_TEAM_FLAT, NCCL_CFT_TEAM_HIER_MULTIMEM, NCCL_CFT_TEAM_HIER_LSA } ncclCftTeamMode_t;
 
-/* Ranks of a comm that are `stride` apart; this rank is number `rank` of them. */
+/* Ranks of a comm `stride` apart, of which this rank is number `rank`. */
 typedef struct ncclTeam {
     int nRanks, rank, stride;
 } ncclTeam_t;
 
-/* Grows as ncclConfig_t does. */
+/* Versioned by `size`, like ncclConfig_t. */
 typedef struct ncclCommProperties {
     size_t size;
     unsigned int magic;

@@ -129,7 +129,7 @@ static void hand_all_on(void)
     hand_on("NCCL_DEBUG_FILE", "PLAIT_LOG_FILE", nccl_environment("NCCL_DEBUG_FILE"));
     hand_on("NCCL_BUFFSIZE", "PLAIT_SLICE", nccl_environment("NCCL_BUFFSIZE"));
     hand_on("NCCL_SOCKET_IFNAME", "PLAIT_IFNAME", nccl_environment("NCCL_SOCKET_IFNAME"));
-    plait_config_get(0, &s); /* the log is set up by it */
+    plait_config_get(0, &s); /* it sets up the log */
     if (debug != NULL)
         tell_version(debug);
 }

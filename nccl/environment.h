@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL's environment: which NCCL_ names mean something here, and what becomes of them. The only such list: docs/nccl.md
- * and plait-info --nccl show it.
- *
- * Values come from the environment, then from the file of NCCL_CONF_FILE, else ~/.nccl.conf, else /etc/nccl.conf.
+ * NCCL's environment variables: which NCCL_ names have an effect, and which. This is the only list; docs/nccl.md and
+ * plait-info --nccl show it. Values come from the environment, then from the file of NCCL_CONF_FILE, else ~/.nccl.conf,
+ * else /etc/nccl.conf.
  */
 #ifndef PLAIT_NCCL_ENVIRONMENT_H
 #define PLAIT_NCCL_ENVIRONMENT_H
@@ -12,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* name, default, what it does here */
+/* name, default, effect */
 #define NCCL_HONOURED_LIST(X)                                                                                          \
     X("NCCL_ALGO", "",                                                                                                 \
       "algorithms: \"ring\", \"allreduce:tree,ring;allgather:ring\", names of plait-info --algorithms too; the first " \
@@ -30,7 +29,7 @@
       "true: ncclParamDumpAll() and ncclParamGetAllParameterKeys() know Plait's settings too")                         \
     X("NCCL_SOCKET_IFNAME", "", "PLAIT_IFNAME")
 
-/* start of a name, why it has no meaning here; the last one is for all others */
+/* prefix of a name, why it has no effect; the last row is for all others */
 #define NCCL_MEANINGLESS_LIST(X)                                              \
     X("NCCL_CHECK", "arguments are always checked")                           \
     X("NCCL_COMM_ID", "ncclGetUniqueId() fails while it is set")              \
@@ -43,7 +42,7 @@
     X("NCCL_TUNER_", "NCCL_ALGO or PLAIT_ALGO choose an algorithm")           \
     X("NCCL_", "there is nothing here that it would change")
 
-/* Frameworks' own names that begin so too, of which nothing is said. */
+/* Frameworks' own names with that prefix, which are not reported. */
 #define NCCL_FRAMEWORKS_LIST(X)    \
     X("NCCL_ASYNC_ERROR_HANDLING") \
     X("NCCL_BLOCKING_WAIT")        \
@@ -52,16 +51,16 @@
     X("NCCL_TESTS_")               \
     X("NCCL_VERSION")
 
-/* Before anything else: the first call hands Plait what is set, and names what has no meaning. */
+/* Call it first: it passes the variables on to Plait once, and reports names without effect. */
 void nccl_environment_use(void);
 
-/* Do it again: names may have changed. */
+/* Read the variables again, which may have changed. */
 void nccl_environment_reload(void);
 
-/* The value of a name; NULL: it is not set. Valid until nccl_environment_reload(). */
+/* The value of a name; NULL: unset. Valid until nccl_environment_reload(). */
 const char *nccl_environment(const char *name);
 
-/* A setting of Plait as text; "" when it cannot be told. As bytes, "4M". */
+/* A setting of Plait as text; "" if it cannot be expressed. bytes: as "4M". */
 void nccl_setting(const char *name, char *out, size_t room);
 size_t nccl_setting_bytes(const char *name);
 

@@ -75,13 +75,13 @@ ncclResult_t nccl_result_of(enum plait_status status)
     return ncclInternalError;
 }
 
-/* The library logs when a comm fails; of a call that it refuses it leaves that to the caller. */
+/* The library logs when a comm fails, but leaves it to the caller to report a refused call. */
 static bool is_untold(enum plait_status status)
 {
     return status == PLAIT_ERR_ARG || status == PLAIT_ERR_UNSUPPORTED || status == PLAIT_ERR_CONFIG;
 }
 
-/* The library's text of wrong buffers with NCCL's names of them, and with what libnccl can do in place. */
+/* Replace the library's names of buffers by NCCL's, and its advice by what libnccl can do in place. */
 static void translate(const char *from, char *out, size_t room)
 {
     static const char *const words[][2] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Results, and the texts that go with them. */
+/* Results and error texts. */
 #ifndef PLAIT_NCCL_ERROR_H
 #define PLAIT_NCCL_ERROR_H
 
@@ -7,7 +7,7 @@
 
 #include <plait/log.h>
 
-/* Record the cause, for the comm if there is one, and log it once; the answer is `result`. */
+/* Record the cause, for the comm if there is one, and log it once. Returns `result`. */
 ncclResult_t nccl_fail(ncclResult_t result, struct ncclComm *comm, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -15,11 +15,11 @@ ncclResult_t nccl_fail(ncclResult_t result, struct ncclComm *comm, const char *f
 #define nccl_fail(result, ...) (nccl_fail(result, __VA_ARGS__), (result))
 #endif
 
-/* What the library's answer to `call` is here; its text becomes the comm's. */
+/* Convert the library's status of `call`; its error text becomes the comm's. */
 ncclResult_t nccl_result(enum plait_status status, struct ncclComm *comm, const char *call);
 ncclResult_t nccl_result_of(enum plait_status status); /* without a text */
 
-/* This call is not served: one line in the log, once for each name. */
+/* Refuse an unsupported function: one line in the log, once for each name. */
 ncclResult_t nccl_refuse(const char *call, const char *why);
 
 void nccl_log(enum plait_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define ALIGNMENT 64
-#define LINE      16 /* what a GPU's thread reads and writes at once */
+#define LINE      16 /* bytes that a GPU thread accesses at once */
 
 static size_t bytes_of(const struct nccl_call *c)
 {
@@ -21,9 +21,9 @@ static size_t bytes_of(const struct nccl_call *c)
 }
 
 /*
- * Where in its bucket the next call's part begins, after `bytes` of others. A GPU copies 16 bytes at once where both
- * addresses are aligned to them, and byte by byte at worst: parts do not follow one of odd size directly there. What is
- * between them is summed too, whatever it is, and never looked at.
+ * Offset in a bucket of the next call's part, after `bytes` of others. A GPU copies 16 bytes at once where both
+ * addresses are aligned to them, and single bytes at worst. So parts that follow one of odd size are aligned. The gap
+ * is summed too, whatever it holds, and never read.
  */
 static size_t place_after(size_t bytes, const struct nccl_call *c)
 {
@@ -36,7 +36,7 @@ bool nccl_fuse_stages(const struct nccl_call *c)
            c->count <= PLAIT_MOST_BYTES / plait_dtype_size(c->type) / (size_t)c->comm->nrank;
 }
 
-/* What a call takes of the memory for packing. */
+/* Bytes that a call needs for packing. */
 static size_t packed_bytes(const struct nccl_call *c)
 {
     return nccl_fuse_stages(c) ? (size_t)c->comm->nrank * bytes_of(c) : bytes_of(c);
@@ -63,7 +63,7 @@ static void close_all(struct nccl_bucket *buckets, size_t n, const struct ncclCo
             buckets[i].open = false;
 }
 
-/* Ranks that fuse other calls, which are an error one by one, are to have other marks. */
+/* Marks the fused calls, so that ranks that fused different calls find a mismatch, as with single calls. */
 static uint32_t mix(uint32_t mark, uint64_t value)
 {
     for (; value != 0; value >>= 16)
@@ -82,7 +82,7 @@ static void join(struct nccl_bucket *b, struct nccl_call *c)
     c->bucket = b;
 }
 
-/* The last open one of its kind, if there is room. */
+/* The last open bucket of its kind, if it has room. */
 static struct nccl_bucket *find(struct nccl_bucket *buckets, size_t n, const struct nccl_call *c)
 {
     for (size_t i = n; i-- > 0;)
@@ -135,7 +135,7 @@ static enum nccl_pack_kind kind_of(const struct nccl_call *c)
     return c->capture != 0 ? NCCL_PACK_GRAPH : nccl_call_streams(c) ? NCCL_PACK_GPU : NCCL_PACK_HOST;
 }
 
-/* All of a comm's in memory of one kind at once, as they are under way together. */
+/* All buckets of a comm in one kind of memory together, since they are in flight together. */
 static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
 {
     struct ncclComm *comm = buckets[i].first->comm;
@@ -167,7 +167,7 @@ static const char *purpose_of(const struct nccl_bucket *b)
                                       : "to fuse a group's operations in";
 }
 
-/* The other ranks must not wait for this one. */
+/* Abort, so that the other ranks do not wait for this one. */
 static void fail(const struct nccl_bucket *b, const char *what)
 {
     char why[512];
@@ -211,7 +211,7 @@ static void copy_on_host(const struct nccl_bucket *b, bool pack)
     }
 }
 
-/* The streams of its members, before: the first one's waits for the others; after: they for that. */
+/* Order the members' streams. Before: the first one's waits for the others. After: the others wait for it. */
 static enum plait_status order(const struct nccl_bucket *b, bool before)
 {
     enum plait_status status = PLAIT_OK;

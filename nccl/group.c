@@ -20,10 +20,10 @@ struct group {
     size_t n;
     struct nccl_call *calls, *last;
     struct nccl_job *jobs, *last_job;
-    ncclResult_t refused; /* the first call that was */
+    ncclResult_t refused; /* of the first failed call */
 };
 
-static _Thread_local struct group *group; /* NULL: none is open */
+static _Thread_local struct group *group; /* NULL: no group is open */
 
 static void drop_calls(struct nccl_call *calls)
 {
@@ -37,7 +37,7 @@ static void drop_calls(struct nccl_call *calls)
     }
 }
 
-/* They are in no group any more. */
+/* Remove the calls from the group. */
 static struct nccl_job *ungroup_jobs(struct nccl_job *jobs)
 {
     for (struct nccl_job *j = jobs; j != NULL; j = j->next)
@@ -94,7 +94,7 @@ bool nccl_group_is_open(void)
     return group != NULL;
 }
 
-/* Streams of a group's calls stay until it ends, so that the handle is the same stream's. */
+/* Keep the streams of a group's calls until it ends, so that a handle remains the same stream. */
 const struct nccl_call *nccl_group_stream(const struct ncclComm *comm, cudaStream_t stream)
 {
     const struct nccl_call *last = group != NULL ? group->last : NULL;
@@ -142,7 +142,7 @@ static void leave_all(const struct nccl_call *calls, const struct nccl_call *end
         nccl_leave(c->comm);
 }
 
-/* A comm may have been aborted since. */
+/* A comm may have been aborted meanwhile. */
 static ncclResult_t enter_all(const struct nccl_call *calls)
 {
     for (const struct nccl_call *c = calls; c != NULL; c = c->next) {
@@ -169,7 +169,8 @@ static const struct nccl_call *first_on_stream(const struct nccl_call *calls, co
 }
 
 /*
- * A comm's streams are of one capture, or none is captured. Calls that are fused would put the others' into the graph.
+ * The streams of a comm must belong to one capture, or none may be captured: fused calls would enter the other calls
+ * into the graph.
  */
 static ncclResult_t find_captures(struct nccl_call *calls)
 {
@@ -195,11 +196,11 @@ static void begin_all(const struct nccl_call *calls)
     for (const struct nccl_call *c = calls; c != NULL; c = c->next) {
         const struct nccl_call *stands_for = nccl_fuse_stands_for(c);
         if (stands_for != NULL)
-            nccl_call_run(stands_for); /* the end has its error */
+            nccl_call_run(stands_for); /* the end of the group reports the error */
     }
 }
 
-/* An error is that of each comm of the group, as far as anybody can tell. */
+/* Set the error of each comm of the group, as far as possible. */
 static ncclResult_t result_of_all(enum plait_status status, const struct nccl_call *calls)
 {
     ncclResult_t result = ncclSuccess;
@@ -251,7 +252,7 @@ static ncclResult_t run_calls(struct nccl_call *calls, size_t n)
     return result;
 }
 
-/* This thread has no group any more: who called has it. */
+/* Close this thread's group; the caller now owns the calls. */
 static struct group take(void)
 {
     struct group g = *group;
@@ -288,7 +289,7 @@ ncclResult_t ncclGroupEnd(void)
 
 /* ---- An estimate ------------------------------------------------------------------------------------------------ */
 
-/* PLAIT_NCCL_LINK, which the library has checked: "5us,10GB/s", in any order. */
+/* Parse PLAIT_NCCL_LINK, which the library has checked: "5us,10GB/s", in any order. */
 static void read_link(double *latency, double *bandwidth)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The version, ids, and comms that are made of none. */
+/* The version, unique ids, and comms created without a parent. */
 #include "config.h"
 #include "environment.h"
 #include "error.h"
@@ -20,7 +20,7 @@ ncclResult_t ncclGetVersion(int *version)
 
     if (version == NULL)
         return nccl_fail(ncclInvalidArgument, NULL, "ncclGetVersion: version is NULL");
-    nccl_setting("PLAIT_NCCL_VERSION", text, sizeof text); /* which the library has checked */
+    nccl_setting("PLAIT_NCCL_VERSION", text, sizeof text); /* checked by the library */
     if (sscanf(text, "%u.%u.%u", &part[0], &part[1], &part[2]) != 3)
         return nccl_fail(ncclInvalidUsage, NULL, "ncclGetVersion: PLAIT_NCCL_VERSION is '%s'", text);
     *version = (int)NCCL_VERSION(part[0], part[1], part[2]);
@@ -44,13 +44,13 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
     nccl_environment_use();
     if (uniqueId == NULL)
         return nccl_fail(ncclInvalidArgument, NULL, "ncclGetUniqueId: uniqueId is NULL");
-    if (nccl_environment("NCCL_COMM_ID") != NULL) /* ids have a secret, which an address has not */
+    if (nccl_environment("NCCL_COMM_ID") != NULL) /* ids contain a secret, addresses do not */
         return nccl_fail(ncclInvalidUsage, NULL,
                          "ncclGetUniqueId: NCCL_COMM_ID=%s: ids are not made from an address; unset it, call "
                          "ncclGetUniqueId() in one process and give its id to all ranks",
                          nccl_environment("NCCL_COMM_ID"));
     enum plait_status status = plait_unique_id_create_tcp(NULL, &id);
-    /* A build without TCP, or a machine without a network, has this host. */
+    /* A build without TCP, or a machine without a network, can use this host only. */
     if (status == PLAIT_ERR_UNSUPPORTED || (status == PLAIT_ERR_CONFIG && !names_interfaces()))
         status = plait_unique_id_create(&id);
     if (status == PLAIT_OK)

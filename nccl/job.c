@@ -51,7 +51,7 @@ static struct plait_comm *parent_of(const struct nccl_job *j)
     return j->through != NULL ? j->through : atomic_load(&j->parent->plait);
 }
 
-/* It may be there and have failed since, which is its next call's error. */
+/* The comm may exist and have failed since, which its next call reports. */
 static bool is_there(const struct plait_comm *comm)
 {
     struct plait_comm_memory memory;
@@ -60,7 +60,7 @@ static bool is_there(const struct plait_comm *comm)
     return memory.control > 0;
 }
 
-/* In the background, as ncclCommAbort() of another thread is to end it. */
+/* In the background, so that ncclCommAbort() from another thread can end it. */
 static enum plait_status create(struct nccl_job *j)
 {
     enum plait_status status;
@@ -76,7 +76,7 @@ static enum plait_status create(struct nccl_job *j)
     }
     if (status == PLAIT_OK || is_there(j->made))
         return PLAIT_OK;
-    plait_comm_destroy(j->made); /* which leaves the error's text */
+    plait_comm_destroy(j->made); /* which keeps the error text */
     j->made = NULL;
     return status;
 }
@@ -103,7 +103,7 @@ static void stop(struct nccl_job *jobs)
             plait_comm_revoke(parent_of(j));
 }
 
-/* A comm that was revoked has failed: its ranks make another first, which can be split. */
+/* A revoked comm has failed: its ranks first create another one, which is then split. */
 static enum plait_status make_way(struct nccl_job *j)
 {
     if (j->kind != NCCL_JOB_SPLIT || !atomic_load(&j->parent->revoked))
@@ -111,7 +111,7 @@ static enum plait_status make_way(struct nccl_job *j)
     return plait_comm_shrink(parent_of(j), NULL, 0, 0, j->name, &j->through);
 }
 
-/* All in a group of the library, as one thread may hold several ranks of a comm. */
+/* In one group of the library, since one thread may hold several ranks of a comm. */
 static enum plait_status all(struct nccl_job *jobs, enum plait_status (*what)(struct nccl_job *))
 {
     if (jobs->next == NULL)
@@ -149,7 +149,7 @@ static void configure(struct ncclComm *c)
     snprintf(c->algorithms, sizeof c->algorithms, "%s", algorithms != NULL ? algorithms : "");
 }
 
-/* The comm is there. */
+/* The comm exists now. */
 static void deliver(struct nccl_job *j)
 {
     struct ncclComm *c = j->child;
@@ -160,7 +160,7 @@ static void deliver(struct nccl_job *j)
     atomic_store(&c->plait, j->made);
 }
 
-/* There is no such comm; who has aborted one that was made frees it. */
+/* The comm could not be created. If it was aborted meanwhile, its creator frees it. */
 static void withdraw(struct nccl_job *j)
 {
     struct ncclComm *c = j->child;
@@ -171,11 +171,11 @@ static void withdraw(struct nccl_job *j)
         *j->out = NULL;
     if (!nccl_comm_close(c) && atomic_load(&c->making) == NCCL_MADE)
         return;
-    nccl_comm_drain(c); /* who aborts it looks at it until then */
+    nccl_comm_drain(c); /* an abort reads it until then */
     nccl_comm_free(c, true);
 }
 
-/* It was aborted while it was made. */
+/* It was aborted while it was created. */
 static ncclResult_t discard(struct nccl_job *j)
 {
     plait_comm_abort(j->made, "ncclCommAbort()");
@@ -237,7 +237,7 @@ static void *do_in_background(void *arg)
         end(j->child, result);
         if (unwanted)
             discard(j);
-        end(j->parent, j->child == NULL ? result : ncclSuccess); /* a comm that has failed says so by itself */
+        end(j->parent, j->child == NULL ? result : ncclSuccess); /* a failed comm reports it by itself */
         nccl_leave(j->parent);
     }
     nccl_jobs_free(jobs);
@@ -250,7 +250,7 @@ static void mark(const struct nccl_job *jobs, int n)
         if (j->child != NULL)
             atomic_fetch_add(&j->child->working, (uint32_t)n);
         if (j->child != NULL)
-            nccl_comm_made(j->child); /* who ends it from now on waits */
+            nccl_comm_made(j->child); /* destroying it from now on waits */
         atomic_fetch_add(&j->parent->working, (uint32_t)n);
     }
 }
@@ -264,7 +264,7 @@ static ncclResult_t do_later(struct nccl_job *jobs)
     mark(jobs, 1);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    sigfillset(&every); /* the caller's signals arrive as before */
+    sigfillset(&every); /* signals go to the caller's threads */
     pthread_sigmask(SIG_SETMASK, &every, &saved);
     const int error = pthread_create(&thread, &attr, do_in_background, jobs);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
@@ -272,10 +272,10 @@ static ncclResult_t do_later(struct nccl_job *jobs)
     if (error == 0)
         return ncclInProgress;
     mark(jobs, -1);
-    return do_now(jobs); /* which takes longer, and is right */
+    return do_now(jobs); /* slower, but correct */
 }
 
-/* Comms that are made of none are made in the background by the library, which can be told to stop. */
+/* Comms without a parent are created in the background by the library, where creation can be aborted. */
 static ncclResult_t create_later(struct nccl_job *j)
 {
     j->options.background = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making comms and ending their use: at once, at the end of a group, or in the background. */
+/* Creating and destroying comms: at once, at the end of a group, or in the background. */
 #ifndef PLAIT_NCCL_JOB_H
 #define PLAIT_NCCL_JOB_H
 
@@ -12,33 +12,33 @@ struct nccl_job {
     enum nccl_job_kind kind;
     const char *call; /* "ncclCommSplit" */
     bool blocking;
-    struct ncclComm *parent; /* NULL: of none */
-    uint32_t generation;     /* the parent's */
-    struct ncclComm *child;  /* NULL: none for this rank */
-    ncclComm_t *out;         /* becomes NULL when it fails; NULL: it is there no more */
+    struct ncclComm *parent; /* NULL: no parent */
+    uint32_t generation;     /* generation of the parent */
+    struct ncclComm *child;  /* NULL: this rank gets none */
+    ncclComm_t *out;         /* set to NULL on failure; NULL: the caller's variable is gone */
     char name[NCCL_NAME_ROOM];
     struct plait_comm_options options; /* NCCL_JOB_CREATE */
     struct plait_unique_id id;
     int color, key;                /* NCCL_JOB_SPLIT */
     uint32_t *excluded, nexcluded; /* NCCL_JOB_SHRINK */
     bool abort;
-    bool alone;                 /* no other job is done with it */
-    struct plait_comm *through; /* what a revoked parent is split by */
+    bool alone;                 /* no other job may be combined with it */
+    struct plait_comm *through; /* comm by which a revoked parent is split */
     struct plait_comm *made;
 };
 
-/* A job and its child; *out has that already. NULL: out of memory. */
+/* Create a job and its child, which *out already holds. NULL: out of memory. */
 struct nccl_job *nccl_job_new(enum nccl_job_kind kind, const char *call, struct ncclComm *parent, bool blocking,
                               const char *name);
 void nccl_jobs_free(struct nccl_job *jobs);
 
-/* Do it now, in the background, or when the group ends that is open. The job is not the caller's any more. */
+/* Run the job now, in the background, or when the open group ends. It takes ownership of the job. */
 ncclResult_t nccl_job_do(struct nccl_job *job);
 
-/* All of a group together. They are freed. */
+/* Run all jobs of a group together, and free them. */
 ncclResult_t nccl_jobs_do(struct nccl_job *jobs);
 
-/* They will not be done. */
+/* Drop jobs that will not run. */
 void nccl_jobs_drop(struct nccl_job *jobs);
 
 #endif

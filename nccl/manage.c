@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Comms while they live, and their end. */
+/* Managing, splitting and destroying comms. */
 #include "config.h"
 #include "error.h"
 #include "group.h"
@@ -70,7 +70,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)
 
 /* ---- Comms made of one --------------------------------------------------------------------------------------- */
 
-/* The job, with a comm for it to make if this rank is in that. */
+/* A job, with a comm for it to create if this rank gets one. */
 static struct nccl_job *derive(enum nccl_job_kind kind, const char *call, ncclComm_t parent, ncclComm_t *out,
                                const struct nccl_config *config, bool is_in)
 {
@@ -83,7 +83,7 @@ static struct nccl_job *derive(enum nccl_job_kind kind, const char *call, ncclCo
         nccl_jobs_free(j);
         return NULL;
     }
-    assert(out != NULL); /* the callers looked */
+    assert(out != NULL); /* checked by the callers */
     *out = j->child;
     return j;
 }

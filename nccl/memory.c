@@ -9,19 +9,19 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* A handle of ncclCommRegister(). Memory needs no registration here: only misuse is found by it. */
+/* A handle of ncclCommRegister(). Memory needs no registration here: handles only detect misuse. */
 struct nccl_registration {
     struct nccl_registration *next;
 };
 
 struct nccl_pack {
-    struct nccl_pack *older; /* and smaller */
+    struct nccl_pack *older; /* also for smaller sizes */
     void *memory;
     size_t bytes;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct nccl_pack *left; /* by comms that had failed */
+static struct nccl_pack *left; /* left by failed comms */
 
 static void free_packs(struct nccl_pack **packs)
 {
@@ -52,7 +52,7 @@ void *nccl_memory_pack(struct ncclComm *c, enum nccl_pack_kind kind, size_t byte
     if (kind == NCCL_PACK_HOST)
         free_packs(packs);
     else if (*packs != NULL && bytes < 2 * (*packs)->bytes)
-        bytes = 2 * (*packs)->bytes; /* the older ones are not more than this one */
+        bytes = 2 * (*packs)->bytes; /* the older ones together are no larger than this one */
     struct nccl_pack *p = calloc(1, sizeof *p);
     if (p == NULL || (kind != NCCL_PACK_HOST ? plait_mem_alloc_on(c->device, bytes, &p->memory)
                                              : plait_mem_alloc(bytes, &p->memory)) != PLAIT_OK) {
@@ -94,7 +94,7 @@ void nccl_memory_free(struct ncclComm *c, bool in_order)
     }
 }
 
-/* Of the current GPU, where this process uses any. */
+/* Memory of the current GPU, if this process uses one. */
 ncclResult_t ncclMemAlloc(void **ptr, size_t size)
 {
     bool gpu = false;
@@ -137,7 +137,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, vo
     return result;
 }
 
-/* Take it out of the list; NULL: it is not there. */
+/* Remove it from the list; NULL: not in it. */
 static struct nccl_registration *unlink_registration(struct ncclComm *c, const void *handle)
 {
     struct nccl_registration **at = &c->registrations, *found;
@@ -159,7 +159,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     if (result != ncclSuccess)
         return result;
     struct nccl_registration *r = handle != NULL ? unlink_registration(comm, handle) : NULL;
-    if (handle != NULL && r == NULL) /* NCCL takes NULL */
+    if (handle != NULL && r == NULL) /* NCCL accepts NULL */
         result = nccl_fail(ncclInvalidArgument, comm, "ncclCommDeregister: %p is no handle of this comm", handle);
     free(r);
     nccl_leave(comm);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every function that NCCL 2.32.3 exports, and what this library makes of it. The only such list: plait-info --nccl and
- * docs/nccl.md show it, tests compare it with what is exported.
+ * Every function that NCCL 2.32.3 exports, and how this library serves it. This is the only list: plait-info --nccl and
+ * docs/nccl.md show it, and tests compare it with the exports.
  */
 #ifndef PLAIT_NCCL_NAMES_H
 #define PLAIT_NCCL_NAMES_H
 
 enum nccl_support {
-    NCCL_REAL,     /* does what NCCL's does */
-    NCCL_EMULATED, /* succeeds, and what it asks for is not needed or not there */
+    NCCL_REAL,     /* does what NCCL's function does */
+    NCCL_EMULATED, /* succeeds, but its effect is not needed here or does not exist */
     NCCL_REFUSED   /* ncclInvalidUsage, and one line in the log */
 };
 
-/* name behind "nccl", enum nccl_support without "NCCL_", how */
+/* name after "nccl", enum nccl_support without "NCCL_", how */
 #define NCCL_NAME_LIST(X)                                                                                           \
     X(GetVersion, REAL, "PLAIT_NCCL_VERSION")                                                                       \
     X(GetUniqueId, REAL, "plait_unique_id_create_tcp(): rank 0 must be on the host that made it")                   \

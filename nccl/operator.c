@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number i of a comm is ncclNumOps + i; numbers of destroyed ones are given again. */
+/* Operator i of a comm is ncclNumOps + i; numbers of destroyed operators are reused. */
 struct nccl_operator {
     bool used;
     ncclDataType_t type;
@@ -91,7 +91,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
     return result;
 }
 
-/* The comm's lock is held. NULL: there is no such operator. */
+/* The comm's lock is held. NULL: no such operator. */
 static struct nccl_operator *find(struct ncclComm *c, ncclRedOp_t op)
 {
     const uint32_t i = (uint32_t)op - (uint32_t)ncclNumOps;

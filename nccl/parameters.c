@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parameters by key: the NCCL_ names that are honoured, then Plait's settings. */
+/* Parameters by key: the NCCL_ names that have an effect, then Plait's settings. */
 #include "environment.h"
 #include "error.h"
 
@@ -24,7 +24,7 @@ static const struct {
 };
 #define NHONOURED (sizeof honoured / sizeof *honoured)
 
-/* Its address is the handle. */
+/* The handle is its address. */
 struct ncclParamHandle {
     const char *key;
 };

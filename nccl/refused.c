@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What cannot be: each says so once. */
+/* Unsupported functions: each reports it once. */
 #include "device.h"
 #include "error.h"
 #include "names.h"
 
 #include <string.h>
 
-/* The reason is the name's row in the table. */
+/* The reason is in the name's row of the table. */
 static ncclResult_t refuse(const char *call)
 {
     static const char *const rows[][2] = {
@@ -40,7 +40,7 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqu
     return refuse("ncclCommGrow");
 }
 
-/* NONE asks for nothing. */
+/* NONE is fine: it asks for nothing. */
 ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t *config)
 {
     if (config != NULL && config->size >= offsetof(ncclEncryptionConfig_t, psk) && config->magic == NCCL_API_MAGIC &&
@@ -103,8 +103,10 @@ NCCL_TWIN(Signal);
 NCCL_TWIN(WaitSignal);
 NCCL_TWIN(LLA2ACalcSlots);
 
-/* Callers have declared them with types of the device API. Nothing of their arguments is used, so none are declared here:
- * who calls has put them where they belong and takes them away again. */
+/*
+ * Callers declare these with types of the device API. No argument is used, so none is declared here: in the C calling
+ * convention the caller puts arguments in place and removes them.
+ */
 #define REFUSED(name)                          \
     NCCL_PUBLIC ncclResult_t nccl##name(void); \
     ncclResult_t nccl##name(void)              \

@@ -7,7 +7,7 @@
 #include <plait/memory.h>
 #include <plait/stream.h>
 
-/* A buffer that counts on this rank: of a rooted collective only the root has both. */
+/* A buffer that this rank uses: in a rooted collective only the root uses both. */
 static const void *buffer_of(const struct nccl_call *c)
 {
     const bool root = c->kind->rooted && c->root == (uint32_t)c->comm->rank;
@@ -29,7 +29,7 @@ static ncclResult_t take(struct nccl_call *c, cudaStream_t stream)
     return nccl_result(status, c->comm, c->kind->name);
 }
 
-/* A stream that is not NULL: is there a GPU? */
+/* A stream is given: is there a GPU? */
 static ncclResult_t find_gpu(const struct nccl_call *c)
 {
     bool gpu = c->comm->gpu;
@@ -45,7 +45,7 @@ static ncclResult_t find_gpu(const struct nccl_call *c)
 
 ncclResult_t nccl_stream_open(struct nccl_call *c, cudaStream_t stream)
 {
-    enum plait_memory kind = PLAIT_MEMORY_DEVICE; /* as the operation will find */
+    enum plait_memory kind = PLAIT_MEMORY_DEVICE; /* as the operation reports */
     enum plait_status status = PLAIT_OK;
     ncclResult_t result = ncclSuccess;
 
@@ -54,7 +54,7 @@ ncclResult_t nccl_stream_open(struct nccl_call *c, cudaStream_t stream)
     c->blocks = false;
     if (stream != NULL)
         result = find_gpu(c);
-    else if (c->count > 0 || !c->comm->gpu) /* else no rank uses its pointers, whatever they are */
+    else if (c->count > 0 || !c->comm->gpu) /* else no rank uses its pointers */
         status = plait_mem_kind(buffer_of(c), &kind);
     if (result != ncclSuccess || status != PLAIT_OK)
         return result != ncclSuccess ? result : nccl_result(status, c->comm, c->kind->name);
@@ -124,7 +124,7 @@ ncclResult_t nccl_device_now(const char *call, int *device, bool *gpu)
     return result;
 }
 
-/* A number for the caller's own use where there are no GPUs: the host has no devices. */
+/* Without GPUs, a number for the caller's own use: the host has no devices. */
 ncclResult_t nccl_device_check(int device, bool gpu, const char *call)
 {
     struct plait_stream *default_one = NULL;

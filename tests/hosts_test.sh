@@ -400,7 +400,7 @@ wrong_command_lines_are_named() {
         says '257: the first argument must be .* from 1 to 256' 257 -- true &&
         says 'the command is missing: 2 -- COMMAND' 2 && says 'the command is missing' 2 -- &&
         says "unexpected argument 'true'; the command comes after --" 2 true &&
-        says "no option '--rank'; did you mean --ranks?" 2 --rank 2 -- true &&
+        says "unknown option --rank; did you mean --ranks?" 2 --rank 2 -- true &&
         says "--link '1g': must be a rate" 2 --link 1g -- true && says "--link '1bit': must be" 2 --link 1bit -- true &&
         says '--uplink needs --racks' 2 --uplink 1gbit -- true && says '--racks 3: there are only 2' 2 --racks 3 -- true &&
         says "--ranks '1+2+3' is not for 2 hosts" 2 --ranks 1+2+3 -- true &&

@@ -81,15 +81,15 @@ explain_refuses_what_the_call_would_refuse() {
 }
 ranks_are_as_many_as_a_comm_may_have() {
     says 0 ' 4096 ranks' --explain allreduce 1M --ranks 4096 &&
-        says 2 "--ranks '4097': must be a number from 1 to 4096" --explain allreduce 1M --ranks 4097 &&
-        says 2 "--ranks '9999999': must be a number from 1 to 4096" --explain allreduce 1M --ranks 9999999
+        says 2 "--ranks 4097: expected a whole number from 1 to 4096" --explain allreduce 1M --ranks 4097 &&
+        says 2 "--ranks 9999999: expected a whole number from 1 to 4096" --explain allreduce 1M --ranks 9999999
 }
 wrong_command_lines_are_named() {
-    says 2 "no option '--rank'; did you mean --ranks?" --rank 3 &&
-        says 2 "there is no option '--bogus'$" --bogus &&
+    says 2 "unknown option --rank; did you mean --ranks?" --rank 3 &&
+        says 2 "unknown option --bogus; see --help$" --bogus &&
         says 2 '--ranks needs a value' --explain allreduce 1M --ranks &&
-        says 2 "--ranks '0': must be a number from 1" --algorithms --ranks 0 &&
-        says 2 "--ranks '4x': must be" --algorithms --ranks 4x &&
+        says 2 "--ranks 0: expected a whole number from 1" --algorithms --ranks 0 &&
+        says 2 "--ranks 4x: expected" --algorithms --ranks 4x &&
         says 2 '--inplace takes no value' --explain allreduce 1M --inplace=1 &&
         says 2 "unexpected argument 'allreduce'" allreduce 1M &&
         says 2 '--explain needs a collective and a size' --explain allreduce &&

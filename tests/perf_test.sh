@@ -318,7 +318,7 @@ mistake() {
     [ $status -eq 2 ] || fail "$*: exit status $status, expected 2"
     grep -q -- "$expected" "$work/err" || fail "$*: $(cat "$work/err")"
 }
-mistake 'nearest is --ranks' --rnaks 2
+mistake 'did you mean --ranks?' --rnaks 2
 mistake 'unknown flag -q' -q
 mistake 'needs a value' -b
 mistake 'no GPUs' -g 8
@@ -380,7 +380,7 @@ mistake '--min-elements 9999 is more than --max-elements 4096' $fusion --min-ele
 mistake 'no tensor has from 0 to 3 elements' $fusion --max-elements 3
 mistake '--timeline.*its folder is missing' $fusion --timeline "$work/none/t.json"
 mistake '--timeline: only plait-perf fusion has it' --tensors "$tensors" --timeline "$work/t.json"
-mistake 'must end in .png or .svg' --plot x.gif
+mistake 'a name that ends in .png or .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch
 mistake 'torus:2x9.*does not fit 2 ranks; the product of its factors.*; change --algo or --ranks' --algo torus:2x9

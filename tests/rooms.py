@@ -7,7 +7,7 @@ import sys
 import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
-OUTSIDE = ('bench', 'cuda', 'launchers', 'nccl', 'tools', 'train', 'transports')
+OUTSIDE = ('bench', 'common', 'cuda', 'launchers', 'nccl', 'tools', 'train', 'transports')
 HEAD = (5, 30)  # lines of a room's head comment
 
 

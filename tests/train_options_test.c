@@ -110,7 +110,6 @@ static void parse(struct options *out, const char *const *words)
     for (; *words != NULL; words++)
         argv[n++] = (char *)(uintptr_t)*words;
     assert_true(options_parse(n, argv, out));
-    free(out->paths);
 }
 
 /* The names that --help shows, from "  --name" and "  --[no-]name". */

@@ -50,7 +50,7 @@ run wild --ranks 2 --steps 40 --rate 1000 --warmup 0 --weight-decay 1 --run "$da
 
 complains 2 'no folder of images'
 complains 2 '--batch 7x: expected a whole number' "$data/images" --batch 7x
-complains 2 'the nearest is --epochs' "$data/images" --epoch 3
+complains 2 'did you mean --epochs' "$data/images" --epoch 3
 complains 2 'needs a value' "$data/images" --batch
 complains 2 '--optimizer adam: expected one of sgd, lars' "$data/images" --optimizer adam
 complains 2 'leave one out' "$data/images" --reproducible --elastic sync3

@@ -17,7 +17,7 @@
 #include "../train/elementwise.h"
 #include "../train/ending.h"
 #include "../train/launch.h"
-#include "../train/now.h"
+#include "../lib/base/clock.h"
 
 #include <plait/fusion.h>
 #include <plait/optim.h>
@@ -152,12 +152,12 @@ static void step(struct bench *b)
 
     model_forward(b->model, b->images, b->labels, true, 0.1, &result);
     model_backward(b->model, 1, b->gradients, false, gradient_ready, b);
-    begin = now();
+    begin = plait_clock();
     if (b->company == TOGETHER)
         must(plait_fusion_wait_all(b->fusion, NULL), "the gradients");
     if (b->company == MEETING)
         must(plait_barrier(b->comm, NULL), "meeting");
-    b->exposed += now() - begin;
+    b->exposed += plait_clock() - begin;
     s.lr = 0.001;
     s.factor = 1.0 / (b->company == TOGETHER ? b->place.nrank : 1);
     must(plait_optim_step(b->optim, &s, &updated), "the optimiser");
@@ -202,11 +202,11 @@ static void measure(struct bench *b, const struct row *row, unsigned n)
     double begin;
 
     must(plait_barrier(b->comm, NULL), "meeting");
-    begin = now();
+    begin = plait_clock();
     b->exposed = 0;
     for (unsigned k = 0; k < n; k++)
         row->run(b);
-    printf("%.6f %.6f\n", now() - begin, b->exposed);
+    printf("%.6f %.6f\n", plait_clock() - begin, b->exposed);
 }
 
 static long most_memory(void)

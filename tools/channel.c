@@ -10,7 +10,7 @@ void host_send(int channel, enum host_message_kind kind, uint32_t rank, int valu
 {
     const struct host_message m = { kind, rank, value };
 
-    /* When the other end is gone, who reads this channel finds out. */
+    /* If the other end has gone, the reader of this channel finds out. */
     (void)!send(channel, &m, sizeof m, MSG_NOSIGNAL);
 }
 
@@ -57,6 +57,6 @@ bool host_receive(int channel, struct host_message *out, struct host_request *re
     if (c != NULL && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof request->fds))
         memcpy(request->fds, CMSG_DATA(c), sizeof request->fds);
     request->length = (size_t)n - sizeof *out;
-    memset(request->text + request->length, 0, 2); /* both strings end, whoever sent them */
+    memset(request->text + request->length, 0, 2); /* end both strings, whatever was sent */
     return true;
 }

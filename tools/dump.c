@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Another process's arena is found among its descriptors in /proc, mapped read-only and shown. The process need not
- * run or answer. One that was forked also has its parent's arena, which is known by the process number in it.
+ * Finds another process's arena among its descriptors in /proc, maps it read-only and prints it. The process need not
+ * run or answer. A forked process also has its parent's arena, which the process number inside identifies.
  */
 #include "dump.h"
+
+#include "base/clock.h"
+#include "message.h"
 
 #include "../lib/failure/dump.h"
 
@@ -21,18 +24,17 @@
 #define MOST_ARENAS 16 /* two copies of the library in one process have one each */
 
 struct process {
-    const char *pid; /* here */
-    int own_pid;     /* as it sees itself: in a container it may have another number */
+    const char *pid; /* its number here */
+    int own_pid;     /* its number as it sees it, which may differ in a container */
     char state;      /* of /proc/PID/status */
     char words[32];  /* "S (sleeping)" */
     ino_t seen[MOST_ARENAS];
     unsigned nseen, nshown;
 };
 
-static bool complain(const struct process *p, const char *text)
+static bool fail(const struct process *p, const char *text)
 {
-    fprintf(stderr, "plait-info: process %s: %s\n", p->pid, text);
-    return false;
+    return complain("process %s: %s", p->pid, text);
 }
 
 static bool read_status(struct process *p)
@@ -42,7 +44,7 @@ static bool read_status(struct process *p)
     snprintf(path, sizeof path, "/proc/%.20s/status", p->pid);
     FILE *f = fopen(path, "re");
     if (f == NULL)
-        return complain(p, "there is no such process on this machine (or /proc is missing)");
+        return fail(p, "there is no such process on this machine (or /proc is missing)");
     p->own_pid = atoi(p->pid);
     while (fgets(line, sizeof line, f) != NULL) {
         line[strcspn(line, "\n")] = '\0';
@@ -54,7 +56,7 @@ static bool read_status(struct process *p)
     }
     fclose(f);
     p->state = p->words[0];
-    return p->state == 'Z' || p->state == 'X' ? complain(p, "it has ended, and its memory is gone") : true;
+    return p->state == 'Z' || p->state == 'X' ? fail(p, "it has ended, and its memory is gone") : true;
 }
 
 static void print_line(void *context, const char *text)
@@ -63,11 +65,10 @@ static void print_line(void *context, const char *text)
     puts(text);
 }
 
-/* Show the arena that `fd` is, if it is one and this process's own, and not shown already. */
+/* Print the arena behind `fd`, if it is one, belongs to this process and was not printed yet. */
 static bool show_arena(struct process *p, int fd, uint32_t last)
 {
     struct stat s;
-    struct timespec t;
 
     if (fstat(fd, &s) != 0 || s.st_size <= 0)
         return true;
@@ -79,16 +80,13 @@ static bool show_arena(struct process *p, int fd, uint32_t last)
     const size_t size = (size_t)s.st_size;
     void *base = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED)
-        return complain(p, strerror(errno));
+        return fail(p, strerror(errno));
     bool ok = true;
     if (plait_dump_pid(base, size) == p->own_pid) {
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        struct plait_dump how = { .last = last,
-                                  .now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec,
-                                  .line = print_line };
+        struct plait_dump how = { .last = last, .now = plait_clock_ns(), .line = print_line };
         if (p->nshown++ == 0)
             printf("process %s, %s\n", p->pid, p->words);
-        ok = plait_dump(base, size, &how) == PLAIT_OK || complain(p, how.error);
+        ok = plait_dump(base, size, &how) == PLAIT_OK || fail(p, how.error);
     }
     munmap(base, size);
     return ok;
@@ -99,7 +97,7 @@ static bool refused(const struct process *p)
     char text[160];
 
     snprintf(text, sizeof text, "%s; run plait-info as the user of that process, or as root", strerror(errno));
-    return complain(p, text);
+    return fail(p, text);
 }
 
 bool dump_process(const char *pid, uint32_t last)
@@ -129,6 +127,6 @@ bool dump_process(const char *pid, uint32_t last)
     }
     closedir(d);
     if (ok && p.nshown == 0)
-        return complain(&p, "it has no arena of Plait: it does not use the library, or has made no comm yet");
+        return fail(&p, "it has no arena of Plait: it does not use the library, or has made no comm yet");
     return ok;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-info --dump: what the ranks of another process did last. */
+/* plait-info --dump: the last operations of another process's ranks. */
 #ifndef PLAIT_TOOLS_DUMP_H
 #define PLAIT_TOOLS_DUMP_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Print the comms of process `pid` with their `last` operations; false: stderr says why not. */
+/* Print the communicators of process `pid` with their `last` operations. Returns false after a message. */
 bool dump_process(const char *pid, uint32_t last);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One host: its name, its file systems, its ranks. See hosts.h. */
+/* A host: its name, its file systems, its ranks. See hosts.h. */
 #include "hosts.h"
+
+#include "program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static struct host_request request; /* the last that came */
+static struct host_request request; /* the latest request */
 
-/* The supervisor's next message must be `kind`; without a supervisor there is no host. */
+/* Wait for the supervisor's next message, which must be `kind`. Without a supervisor the host ends. */
 static void await(int channel, enum host_message_kind kind)
 {
     struct host_message m;
@@ -33,7 +35,8 @@ static void await(int channel, enum host_message_kind kind)
 static void mount_new(const char *type, const char *at, unsigned long flags, const char *data)
 {
     if (mount(type, at, type, flags, data) != 0)
-        hosts_fail("mounting a host's %s: %s. In a container, start it with --privileged", at, strerror(errno));
+        give_up(HOSTS_FAILED, "mounting a host's %s: %s. In a container, start it with --privileged", at,
+                strerror(errno));
 }
 
 static void show_at(int folder, const char *at)
@@ -42,10 +45,10 @@ static void show_at(int folder, const char *at)
 
     snprintf(from, sizeof from, "/proc/self/fd/%d", folder);
     if (mount(from, at, NULL, MS_BIND | MS_REC, NULL) != 0)
-        hosts_fail("mounting %s into a host: %s", at, strerror(errno));
+        give_up(HOSTS_FAILED, "mounting %s into a host: %s", at, strerror(errno));
 }
 
-/* Folder `text`, with those above it. */
+/* Create folder `text` and its parents. */
 static void make_folders(char *text)
 {
     for (char *slash = strchr(text + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -62,17 +65,17 @@ static void find_self(char out[4096])
     const ssize_t n = readlink("/proc/self/exe", out, 4095);
 
     if (n <= 0)
-        hosts_fail("/proc/self/exe: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "/proc/self/exe: %s", strerror(errno));
     out[n] = '\0';
 }
 
-/* A folder that is to be seen although something is mounted above it. */
+/* A folder that stays visible although a file system is mounted above it. */
 struct kept {
     char *path;
     int fd;
 };
 
-/* Not in /tmp or /dev/shm: nothing hides it. */
+/* Returns false for a folder outside of /tmp and /dev/shm, which nothing hides. */
 static bool keep(const char *path, struct kept *out)
 {
     if (strncmp(path, "/tmp/", 5) != 0 && strncmp(path, "/dev/shm/", 9) != 0)
@@ -82,7 +85,7 @@ static bool keep(const char *path, struct kept *out)
     return out->path != NULL && out->fd >= 0;
 }
 
-/* Names of all hosts, for programs that ask for their own or another's. */
+/* Make the host's /etc/hosts, with the names of all hosts. */
 static void name_hosts(const struct hosts_plan *plan)
 {
     static const char *const file = "/tmp/hosts";
@@ -99,13 +102,14 @@ static void name_hosts(const struct hosts_plan *plan)
     fclose(f);
     chmod(file, 0644);
     if (mount(file, "/etc/hosts", NULL, MS_BIND, NULL) != 0)
-        hosts_fail("mounting a host's /etc/hosts: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "mounting a host's /etc/hosts: %s", strerror(errno));
     unlink(file);
 }
 
 /*
- * A boot id with the host's number in a second line: who reads the first finds the machine, which has the processors, and who
- * compares all of it another host, not a container of the same.
+ * Give the host a boot id with the host's number in a second line. A program that reads only the first line finds the
+ * machine, which has the processors. A program that compares the whole finds another host, not a container of the same
+ * one.
  */
 static void name_boot(uint32_t h)
 {
@@ -118,14 +122,14 @@ static void name_boot(uint32_t h)
     if (in != NULL)
         fclose(in);
     if (out == NULL || fclose(out) != 0 || !made)
-        hosts_fail("a host's boot id: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "a host's boot id: %s", strerror(errno));
     chmod(file, 0444);
     if (mount(file, at, NULL, MS_BIND, NULL) != 0)
-        hosts_fail("mounting a host's %s: %s", at, strerror(errno));
+        give_up(HOSTS_FAILED, "mounting a host's %s: %s", at, strerror(errno));
     unlink(file);
 }
 
-/* /sys shows the interfaces of the namespace it was mounted in; control groups are the machine's. */
+/* /sys shows the interfaces of the namespace in which it was mounted; control groups stay the machine's. */
 static void mount_sys(void)
 {
     const int groups = open("/sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -144,7 +148,7 @@ static void mount_all(const struct hosts_plan *plan, uint32_t h)
     uint32_t nkept = 0;
 
     if (getcwd(here, sizeof here) == NULL)
-        hosts_fail("the working directory: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "the working directory: %s", strerror(errno));
     nkept += keep(here, &kept[nkept]);
     find_self(own);
     *strrchr(own, '/') = '\0';
@@ -154,7 +158,7 @@ static void mount_all(const struct hosts_plan *plan, uint32_t h)
     free(shares);
 
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-        hosts_fail("making a host's mounts its own: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "making a host's mounts its own: %s", strerror(errno));
     mount_new("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
     mount_sys();
     mount_new("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV, "mode=1777");
@@ -167,8 +171,8 @@ static void mount_all(const struct hosts_plan *plan, uint32_t h)
         close(kept[i].fd);
         free(kept[i].path);
     }
-    if (chdir(here) != 0) /* the same folder, below what is mounted now */
-        hosts_fail("the working directory %s: %s", here, strerror(errno));
+    if (chdir(here) != 0) /* the same folder, in the new mounts */
+        give_up(HOSTS_FAILED, "the working directory %s: %s", here, strerror(errno));
 }
 
 /* ---- Ranks ------------------------------------------------------------------------------------- */
@@ -181,7 +185,7 @@ static void set_number(const char *name, uint32_t value)
     setenv(name, text, 1);
 }
 
-/* For everything that runs on a host. */
+/* Environment of everything that runs on a host. */
 static void set_host(const struct hosts_plan *plan, uint32_t h)
 {
     char own[4096], agent[sizeof own + 8];
@@ -194,7 +198,7 @@ static void set_host(const struct hosts_plan *plan, uint32_t h)
     set_number("HOST_COUNT", plan->nhost);
 }
 
-/* Who a rank is, as torchrun tells it. */
+/* Environment of a rank, as of torchrun. */
 static void set_rank(const struct hosts_plan *plan, uint32_t h, uint32_t rank)
 {
     char root[HOSTS_ADDRESS_SIZE];
@@ -236,14 +240,14 @@ static _Noreturn void run_rank(const struct hosts_plan *plan, uint32_t h, uint32
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-static pid_t pids[HOSTS_MAX]; /* of this host's ranks; 0: ended */
+static pid_t pids[HOSTS_MAX]; /* processes of this host's ranks; 0: ended */
 
 static void start_ranks(const struct hosts_plan *plan, uint32_t h, int (*outputs)[2])
 {
     for (uint32_t i = 0; i < plan->first[h + 1] - plan->first[h]; i++) {
         pids[i] = fork();
         if (pids[i] < 0)
-            hosts_fail("host%u: starting a process: %s", h, strerror(errno));
+            give_up(HOSTS_FAILED, "host%u: starting a process: %s", h, strerror(errno));
         if (pids[i] == 0)
             run_rank(plan, h, plan->first[h] + i, outputs != NULL ? outputs[i] : NULL);
         setpgid(pids[i], pids[i]);
@@ -254,7 +258,7 @@ static void start_ranks(const struct hosts_plan *plan, uint32_t h, int (*outputs
     }
 }
 
-/* The first process of a namespace also has the orphans to bury. */
+/* The first process of a PID namespace also reaps orphans. */
 static void reap(const struct hosts_plan *plan, uint32_t h, int channel)
 {
     int status;
@@ -285,7 +289,7 @@ void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*out
     sigset_t children;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setsid(); /* Ctrl-C reaches the supervisor alone, which tells the ranks */
+    setsid(); /* Ctrl-C reaches only the supervisor, which tells the ranks */
     sigfillset(&children);
     sigprocmask(SIG_SETMASK, &children, NULL);
     sigemptyset(&children);
@@ -295,7 +299,7 @@ void host_main(const struct hosts_plan *plan, uint32_t h, int channel, int (*out
     await(channel, HOST_WIRED);
     snprintf(name, sizeof name, "host%u", h);
     if (sethostname(name, strlen(name)) != 0 || ready[1].fd < 0)
-        hosts_fail("setting up %s: %s", name, strerror(errno));
+        give_up(HOSTS_FAILED, "setting up %s: %s", name, strerror(errno));
     mount_all(plan, h);
     wires_finish(plan, h);
     ready[2].fd = session_listen();

@@ -3,8 +3,9 @@
 #include "hosts.h"
 
 #include "base/ascii.h"
-#include "cli.h"
-#include "output.h"
+#include "message.h"
+#include "option.h"
+#include "program.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -23,93 +24,56 @@ static struct hosts_plan plan;
 static const char *link_rate, *uplink_rate, *ranks = "1", *cuts_text;
 static uint32_t of;
 
-static const struct cli_option options[] = {
-    { "--ranks", "K", "ranks of each host (default 1), or of one after the other: 3+1+0", CLI_TEXT, &ranks },
-    { "--link", "RATE", "what the link of each host carries, each way: 1gbit, 250mbit (default: no limit)", CLI_TEXT,
-      &link_rate },
-    { "--racks", "R", "hosts in R racks of a bridge each (default: one bridge)", CLI_NUMBER, &plan.nrack },
-    { "--uplink", "RATE", "what the link between a rack and the others carries, each way", CLI_TEXT, &uplink_rate },
-    { "--latency", "TIME", "delay Plait's messages, as 20us: sets PLAIT_PACE and PLAIT_FOR_TESTS", CLI_TEXT,
-      &plan.latency },
-    { "--cut", "S:HOST[:S],...", "S seconds after the start take the link of HOST down, for S seconds or for good",
-      CLI_TEXT, &cuts_text },
-    { "--share", "DIR[:DIR...]", "folders in /tmp or /dev/shm that all hosts are to see", CLI_TEXT, &plan.share },
-    { "--raw", NULL, "no prefix: ranks have this terminal's input and output", CLI_FLAG, &plan.raw },
-    { "--of", "PID", "for link: the plait-hosts that is meant, by its process number", CLI_NUMBER, &of },
-    { NULL, NULL, NULL, CLI_FLAG, NULL },
+static const struct option options[] = {
+    OPTION_TO(TEXT, "ranks", "K", &ranks, "ranks of each host (default 1), or of one after the other: 3+1+0"),
+    OPTION_TO(TEXT, "link", "RATE", &link_rate,
+              "rate of each host's link, each way: 1gbit, 250mbit (default: no limit)"),
+    OPTION_TO(COUNT, "racks", "R", &plan.nrack, "spread the hosts over R racks, each a bridge (default: one bridge)",
+              .least = 1, .most = HOSTS_MAX),
+    OPTION_TO(TEXT, "uplink", "RATE", &uplink_rate, "rate of the link between a rack and the others, each way"),
+    OPTION_TO(TEXT, "latency", "TIME", &plan.latency,
+              "delay Plait's messages, as 20us: sets PLAIT_PACE and PLAIT_FOR_TESTS"),
+    OPTION_TO(TEXT, "cut", "S:HOST[:S],...", &cuts_text,
+              "S seconds after the start take the link of HOST down, for S seconds or for good"),
+    OPTION_TO(TEXT, "share", "DIR[:DIR...]", &plan.share, "folders in /tmp or /dev/shm that all hosts see"),
+    OPTION_TO(FLAG, "raw", NULL, &plan.raw, "no prefix: ranks use this terminal's input and output"),
+    OPTION_TO(COUNT, "of", "PID", &of, "for link: process number of the plait-hosts that is meant", .least = 1,
+              .most = INT32_MAX),
+    OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
-static const struct cli_program program = {
-    "plait-hosts",
-    "N [options] -- COMMAND [ARGUMENT ...] | link down|up HOST --of PID | on HOST COMMAND ...",
-    "Runs COMMAND on N virtual hosts, host0, host1 and so on, on this machine. Each has its own processes,\n"
-    "network, host name, /dev/shm and /tmp, and sees the other files of the machine. They reach each other, by\n"
-    "name or address (10.77.0.1 and following, device eth0), and nothing else.\n"
+static const struct option_table table = {
+    "Usage: plait-hosts N [options] -- COMMAND [ARGUMENT ...] | link down|up HOST --of PID | on HOST COMMAND ...\n"
     "\n"
-    "A rank finds HOST_INDEX, HOST_COUNT and torchrun's RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE,\n"
-    "GROUP_RANK, MASTER_ADDR and MASTER_PORT in its environment. Its lines are shown behind [HOST RANK].\n"
-    "The exit status is that of the first rank that failed, 128 + n for signal n; 125: there were no hosts.\n"
-    "All ends with this process, whatever ends it. The working directory is shared wherever it is.\n"
+    "Runs COMMAND on N virtual hosts, host0, host1 and so on, on this machine. Each has its own processes, network,\n"
+    "host name, /dev/shm and /tmp, and sees the other files of the machine. Hosts reach each other, by name or\n"
+    "address (10.77.0.1 and following, device eth0), and nothing else.\n"
     "\n"
-    "link takes the link of one host down, as if its cable was pulled, or up again. on, in a command that runs\n"
-    "on a host, runs another in a shell of HOST, as ssh does: HOST_RSH has the command, and mpirun finds it.\n"
+    "A rank finds HOST_INDEX, HOST_COUNT and torchrun's RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK,\n"
+    "MASTER_ADDR and MASTER_PORT in its environment. [HOST RANK] precedes each line that it prints.\n"
+    "The exit status is that of the first rank that failed, 128 + n for signal n; 125: the hosts could not be made.\n"
+    "All hosts end with this process, however it ends. The working directory is shared, wherever it is.\n"
+    "\n"
+    "link takes the link of one host down, as if its cable were pulled, or up again. on, in a command that runs on a\n"
+    "host, runs another command in a shell of HOST, as ssh does: HOST_RSH holds the command, and mpirun uses it.\n"
     "\n"
     "  $ plait-hosts 4 --ranks 2 --link 1gbit -- plait-info\n"
     "  $ plait-hosts 4 --racks 2 --link 1gbit --uplink 250mbit -- ping -c 3 host0\n"
     "  $ plait-hosts 2 --cut 5:1:2 -- ./train\n"
     "  $ plait-hosts 1 --raw -- bash\n"
     "  $ plait-hosts link down 1 --of 4711\n"
-    "  $ plait-hosts 2 --ranks 1+0 -- mpirun --bind-to none -H host0,host1 ./program\n",
-    options,
+    "  $ plait-hosts 2 --ranks 1+0 -- mpirun --bind-to none -H host0,host1 ./program\n"
+    "\nOptions:\n",
+    NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
-static void say(const char *format, va_list args)
-{
-    char text[4096];
-
-    vsnprintf(text, sizeof text, format, args);
-    fprintf(stderr, "plait-hosts: %s\n", text);
-}
-
-void hosts_say(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    say(format, args);
-    va_end(args);
-}
-
-void hosts_fail(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    say(format, args);
-    va_end(args);
-    exit(HOSTS_FAILED);
-}
-
 /* ---- Arguments --------------------------------------------------------------------------------- */
-
-/* A whole number from `least` to `most`, and where it ends. */
-static bool number(const char *text, uint32_t least, uint32_t most, const char **end, uint32_t *out)
-{
-    char *stop;
-    const unsigned long n = isdigit((unsigned char)*text) ? strtoul(text, &stop, 10) : 0;
-
-    if (!isdigit((unsigned char)*text) || n < least || n > most)
-        return false;
-    *end = stop;
-    *out = (uint32_t)n;
-    return true;
-}
 
 static bool whole(const char *text, uint32_t least, uint32_t most, uint32_t *out)
 {
     const char *end;
 
-    return number(text, least, most, &end, out) && *end == '\0';
+    return number_begins(text, least, most, &end, out) && *end == '\0';
 }
 
 /* The same of a decimal. */
@@ -139,7 +103,7 @@ static uint64_t rate(const char *option, const char *text)
     for (size_t i = 0; decimal(text, 1e12, &end, &value) && i < sizeof units / sizeof *units; i++)
         if (strcmp(end, units[i].unit) == 0 && value * units[i].factor >= 8e3 && value * units[i].factor <= 1e12)
             return (uint64_t)(value * units[i].factor);
-    cli_fail(&program, "%s '%s': must be a rate from 8kbit to 1000gbit, such as 250mbit", option, text);
+    option_misuse("%s '%s': must be a rate from 8kbit to 1000gbit, such as 250mbit", option, text);
 }
 
 static void parse_ranks(void)
@@ -148,19 +112,19 @@ static void parse_ranks(void)
     uint32_t n;
 
     for (uint32_t h = 0; h < plan.nhost; h++) {
-        if (!number(at, strchr(ranks, '+') == NULL, HOSTS_MAX, &at, &n) || (*at != '\0' && *at != '+'))
-            cli_fail(&program, "--ranks '%s': must be a number from 1 to %u, or %u of them with + between", ranks,
-                     HOSTS_MAX, plan.nhost);
+        if (!number_begins(at, strchr(ranks, '+') == NULL, HOSTS_MAX, &at, &n) || (*at != '\0' && *at != '+'))
+            option_misuse("--ranks '%s': must be a number from 1 to %u, or %u of them with + between", ranks, HOSTS_MAX,
+                          plan.nhost);
         plan.first[h + 1] = plan.first[h] + n;
         if (strchr(ranks, '+') == NULL)
             at = ranks;
         else if ((*at == '+') != (h + 1 < plan.nhost))
-            cli_fail(&program, "--ranks '%s' is not for %u hosts", ranks, plan.nhost);
+            option_misuse("--ranks '%s' is not for %u hosts", ranks, plan.nhost);
         else
             at += *at == '+';
     }
     if (plan.first[plan.nhost] == 0)
-        cli_fail(&program, "--ranks '%s': there must be a rank", ranks);
+        option_misuse("--ranks '%s': there must be a rank", ranks);
 }
 
 static int by_time(const void *a, const void *b)
@@ -180,8 +144,8 @@ static uint32_t parse_cuts(struct hosts_cut *cuts)
         double length;
 
         if (n + 2 > MAX_CUTS)
-            cli_fail(&program, "--cut: there may be %u moments", MAX_CUTS);
-        if (!decimal(at, 1e6, &at, &c.when) || *at++ != ':' || !number(at, 0, plan.nhost - 1, &at, &c.host))
+            option_misuse("--cut: there may be %u moments", MAX_CUTS);
+        if (!decimal(at, 1e6, &at, &c.when) || *at++ != ':' || !number_begins(at, 0, plan.nhost - 1, &at, &c.host))
             break;
         cuts[n++] = c;
         if (*at == ':') {
@@ -195,8 +159,8 @@ static uint32_t parse_cuts(struct hosts_cut *cuts)
             break;
     }
     if (*at != '\0' || (cuts_text != NULL && n == 0))
-        cli_fail(&program, "--cut '%s': must be SECONDS:HOST or SECONDS:HOST:SECONDS, with HOST from 0 to %u",
-                 cuts_text, plan.nhost - 1);
+        option_misuse("--cut '%s': must be SECONDS:HOST or SECONDS:HOST:SECONDS, with HOST from 0 to %u", cuts_text,
+                      plan.nhost - 1);
     qsort(cuts, n, sizeof *cuts, by_time);
     return n;
 }
@@ -209,7 +173,7 @@ static void check_latency(void)
     if (plan.latency == NULL)
         return;
     if (!decimal(plan.latency, 1e10, &end, &value) || value <= 0 || (strcmp(end, "us") != 0 && strcmp(end, "ms") != 0))
-        cli_fail(&program, "--latency '%s': must be a time such as 20us or 1.5ms", plan.latency);
+        option_misuse("--latency '%s': must be a time such as 20us or 1.5ms", plan.latency);
 }
 
 static void check_share(void)
@@ -219,7 +183,7 @@ static void check_share(void)
 
     for (char *folder = strsep(&rest, ":"); plan.share != NULL && folder != NULL; folder = strsep(&rest, ":"))
         if (*folder != '/' || stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
-            cli_fail(&program, "--share '%s': must be the absolute path of a folder", folder);
+            option_misuse("--share '%s': must be the absolute path of a folder", folder);
     free(all);
 }
 
@@ -235,24 +199,25 @@ static int set_link(int nrest, char **rest)
     int user, net;
 
     if (nrest != 3 || (!up && strcmp(rest[1], "down") != 0) || !whole(rest[2], 0, HOSTS_MAX - 1, &h))
-        cli_fail(&program, "link takes 'down' or 'up' and the number of a host");
+        option_misuse("link takes 'down' or 'up' and the number of a host");
     if (of == 0)
-        cli_fail(&program, "link needs --of PID, the process number of a running plait-hosts");
+        option_misuse("link needs --of PID, the process number of a running plait-hosts");
     snprintf(path, sizeof path, "/proc/%u/ns/user", of);
     user = open(path, O_RDONLY | O_CLOEXEC);
     snprintf(path, sizeof path, "/proc/%u/ns/net", of);
     net = open(path, O_RDONLY | O_CLOEXEC);
     if (user < 0 || net < 0)
-        hosts_fail("--of %u: %s", of, strerror(errno));
+        give_up(HOSTS_FAILED, "--of %u: %s", of, strerror(errno));
     if (fstat(net, &theirs) != 0 || stat("/proc/self/ns/net", &ours) != 0 || ours.st_ino == theirs.st_ino)
-        hosts_fail("--of %u: that is no running plait-hosts", of);
+        give_up(HOSTS_FAILED, "--of %u: that is no running plait-hosts", of);
     setns(user, CLONE_NEWUSER); /* fails where it is ours */
     if (setns(net, CLONE_NEWNET) != 0)
-        hosts_fail("--of %u: entering its network: %s; be root or the user who started it", of, strerror(errno));
+        give_up(HOSTS_FAILED, "--of %u: entering its network: %s; be root or the user who started it", of,
+                strerror(errno));
     if (!wires_set(h, up))
-        hosts_fail("the link of host%u of process %u: %s", h, of, strerror(errno));
+        give_up(HOSTS_FAILED, "the link of host%u of process %u: %s", h, of, strerror(errno));
     if (up && !wires_run(h))
-        hosts_fail("the link of host%u of process %u is up, but carries nothing after 10 s", h, of);
+        give_up(HOSTS_FAILED, "the link of host%u of process %u is up, but carries nothing after 10 s", h, of);
     return 0;
 }
 
@@ -262,11 +227,11 @@ static int run(void)
     uint32_t ncut;
 
     if (plan.nrack > plan.nhost)
-        cli_fail(&program, "--racks %u: there are only %u hosts", plan.nrack, plan.nhost);
+        option_misuse("--racks %u: there are only %u hosts", plan.nrack, plan.nhost);
     if (uplink_rate != NULL && plan.nrack == 0)
-        cli_fail(&program, "--uplink needs --racks");
+        option_misuse("--uplink needs --racks");
     if (of != 0)
-        cli_fail(&program, "--of is for link");
+        option_misuse("--of is for link");
     plan.link = rate("--link", link_rate);
     plan.uplink = rate("--uplink", uplink_rate);
     parse_ranks();
@@ -284,22 +249,23 @@ static int command(int argc, char **argv)
         return session_run(argv + 2);
     while (own < argc && strcmp(argv[own], "--") != 0)
         own++;
-    cli_parse(&program, own, argv, &nrest);
+    if (!option_parse(&table, NULL, NULL, own, argv, &nrest))
+        return 2;
     if (nrest > 0 && strcmp(argv[1], "link") == 0)
         return set_link(nrest, argv + 1);
     if (nrest == 0 || !whole(argv[1], 1, HOSTS_MAX, &plan.nhost))
-        cli_fail(&program, "%s: the first argument must be the number of hosts, from 1 to %u",
-                 nrest == 0 ? "nothing to do" : argv[1], HOSTS_MAX);
+        option_misuse("%s: the first argument must be the number of hosts, from 1 to %u",
+                      nrest == 0 ? "nothing to do" : argv[1], HOSTS_MAX);
     if (nrest > 1)
-        cli_fail(&program, "unexpected argument '%s'; the command comes after --", argv[2]);
+        option_misuse("unexpected argument '%s'; the command comes after --", argv[2]);
     if (own + 1 >= argc)
-        cli_fail(&program, "the command is missing: %s -- COMMAND", argv[1]);
+        option_misuse("the command is missing: %s -- COMMAND", argv[1]);
     plan.command = argv + own + 1;
     return run();
 }
 
 int main(int argc, char **argv)
 {
-    output_begin(program.name);
-    return output_end(program.name, command(argc, argv));
+    program_begin("plait-hosts");
+    return program_end(command(argc, argv));
 }

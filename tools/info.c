@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-info: what this build can do, how it is configured, what it sees, and what it would run. */
+/* plait-info: what this build can do, its configuration, what it sees of the machine, and what it would run. */
 #include "base/bytes.h"
-#include "cli.h"
 #include "dump.h"
+#include "message.h"
 #include "nccl.h"
-#include "output.h"
+#include "option.h"
 #include "peers.h"
+#include "program.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>
@@ -35,47 +36,46 @@ static size_t slice;
 static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding, *dump;
 static uint32_t dump_last;
 
-static const struct cli_option options[] = {
-    { "--version", NULL, "the version", CLI_FLAG, &show_version },
-    { "--features", NULL, "optional parts: what this build has, and the package that brings what it lacks", CLI_FLAG,
-      &show_features },
-    { "--config", NULL, "every setting: value, where it comes from, meaning", CLI_FLAG, &show_config },
-    { "--topology", NULL, "processors, caches and memory; may processes read each other's; can a GPU be used", CLI_FLAG,
-      &show_topology },
-    { "--algorithms", NULL, "every algorithm and what it costs at --ranks", CLI_FLAG, &show_algorithms },
-    { "--explain", NULL,
-      "what would run for COLLECTIVE SIZE (bytes, with K, M, G), and why; allgather etc.: of one rank's block, "
-      "allgatherv "
-      "etc.: of the largest",
-      CLI_FLAG, &explain },
-    { "--ranks", "N", "ranks of --explain and --algorithms (default: one per processor, at least 2)", CLI_RANKS,
-      &nrank },
-    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
-      &nodes },
-    { "--type", "TYPE", "element type of --explain (default float32)", CLI_TEXT, &type_name },
-    { "--op", "OP", "sum, prod, min, max, avg or premulsum (default sum)", CLI_TEXT, &op_name },
-    { "--inplace", NULL, "the input is the output", CLI_FLAG, &inplace },
-    { "--algo", "SPEC", "as if the call asked for this algorithm", CLI_TEXT, &algorithm },
-    { "--slice", "BYTES", "as if the call asked for this slice", CLI_BYTES, &slice },
-    { "--round", "WHERE", "as if the call asked for rounding once or hop", CLI_TEXT, &rounding },
-    { "--reproducible", NULL, "as if the call asked for the canonical order", CLI_FLAG, &reproducible },
-    { "--peers", NULL,
-      "under a launcher: how each rank is reached, by which device, how fast, and which paths are slow", CLI_FLAG,
-      &peers },
-    { "--nccl", NULL, "functions of NCCL that libnccl.so.2 has, emulates and refuses; NCCL_ names that it honours",
-      CLI_FLAG, &show_nccl },
-    { "--make-secret", NULL, "write a secret for comms over several hosts to ~/.plait-secret, mode 0600", CLI_FLAG,
-      &make_secret },
-    { "--dump", "PID", "the comms of a process and their last operations, even if it hangs or is stopped", CLI_TEXT,
-      &dump },
-    { "--last", "N", "collectives and messages of each comm that --dump shows, at most 1024 (default 16)", CLI_NUMBER,
-      &dump_last },
-    { NULL, NULL, NULL, CLI_FLAG, NULL },
+static const struct option options[] = {
+    OPTION_TO(FLAG, "version", NULL, &show_version, "the version"),
+    OPTION_TO(FLAG, "features", NULL, &show_features,
+              "optional parts: what this build has, and which package brings what it lacks"),
+    OPTION_TO(FLAG, "config", NULL, &show_config, "every setting: value, where it comes from, meaning"),
+    OPTION_TO(FLAG, "topology", NULL, &show_topology,
+              "processors, caches, memory, single copy between processes (CMA), GPU"),
+    OPTION_TO(FLAG, "algorithms", NULL, &show_algorithms, "every algorithm and what it costs at --ranks"),
+    OPTION_TO(FLAG, "explain", NULL, &explain,
+              "what would run for COLLECTIVE SIZE, and why; SIZE is in bytes, with K, M or G: of one rank's block for "
+              "allgather and the like, of the largest block for the v-forms"),
+    OPTION_TO(COUNT, "ranks", "N", &nrank,
+              "ranks of --explain and --algorithms (default: one per processor, at least 2)", .least = 1,
+              .most = PLAIT_MAX_RANKS),
+    OPTION_TO(TEXT, "nodes", "MAP", &nodes,
+              "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)"),
+    OPTION_TO(TEXT, "type", "TYPE", &type_name, "element type of --explain (default float32)"),
+    OPTION_TO(TEXT, "op", "OP", &op_name, "sum, prod, min, max, avg or premulsum (default sum)"),
+    OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output"),
+    OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "as if the call asked for this algorithm"),
+    OPTION_TO(BYTES, "slice", "BYTES", &slice, "as if the call asked for this slice"),
+    OPTION_TO(TEXT, "round", "WHERE", &rounding, "as if the call asked for rounding once or hop"),
+    OPTION_TO(FLAG, "reproducible", NULL, &reproducible, "as if the call asked for the canonical order"),
+    OPTION_TO(FLAG, "peers", NULL, &peers,
+              "under a launcher: how each rank is reached, by which device, how fast, and which paths are slow"),
+    OPTION_TO(FLAG, "nccl", NULL, &show_nccl,
+              "functions of NCCL that libnccl.so.2 has, emulates and refuses, and NCCL_ variables that it honours"),
+    OPTION_TO(FLAG, "make-secret", NULL, &make_secret,
+              "write a secret for communicators over several hosts to ~/.plait-secret, mode 0600"),
+    OPTION_TO(TEXT, "dump", "PID", &dump,
+              "the communicators of a process and their last operations, even if it hangs or is stopped"),
+    OPTION_TO(COUNT, "last", "N", &dump_last,
+              "collectives and messages of each communicator that --dump shows, at most 1024 (default 16)", .least = 1,
+              .most = 1 << 20),
+    OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
-static const struct cli_program program = {
-    "plait-info",
-    "[options] [COLLECTIVE SIZE]",
+static const struct option_table table = {
+    "Usage: plait-info [options] [COLLECTIVE SIZE]\n"
+    "\n"
     "Shows what this build of Plait can do, how it is configured, what it sees of the machine\n"
     "and what it would run. Without options: a short overview.\n"
     "\n"
@@ -85,14 +85,12 @@ static const struct cli_program program = {
     "  $ plait-info --dump 4711 --last 4\n"
     "  $ mpirun -n 4 plait-info --peers\n"
     "\n"
-    "--dump shows what each rank of a process called last, oldest first: operation, state, how much of it is done, "
-    "when it\n"
-    "began, and the rank it waits for or last waited long for. A rank keeps its last 1,024 collectives and 256 "
-    "messages\n"
-    "of each comm. Messages follow the collectives, those that have not ended last: of each pair of ranks and "
-    "direction\n"
-    "the one whose turn it is. Short operations have no time, unless they waited: those around them tell.\n",
-    options,
+    "--dump lists the last operations of each rank of a process, oldest first: the operation, its state, how much of\n"
+    "it is done, when it began, and the rank it waits for or last waited long for. A rank keeps its last 1,024\n"
+    "collectives and 256 messages of each communicator. Messages follow the collectives, unfinished ones last: for\n"
+    "each pair of ranks and direction the one that is next. Short operations have no time unless they waited.\n"
+    "\nOptions:\n",
+    NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
 /* ---- Build and settings ------------------------------------------------------------------------ */
@@ -109,7 +107,7 @@ static const struct {
     { "ucx", "libucx-dev", "messages between hosts (the plug-in plait-ucx.so)" },
 };
 
-/* One line per "name:yes" or "name:no"; or, briefly, the names on one line. */
+/* One line per "name:yes" or "name:no"; brief: the names on one line. */
 static void print_features(bool brief)
 {
     char copy[1024], *save = NULL;
@@ -138,7 +136,7 @@ static void print_features(bool brief)
         printf("\n");
 }
 
-/* Settings that are not at their default, or all. Returns false when some value is invalid. */
+/* Print all settings, or those not at their default. Returns false when a value is invalid. */
 static bool print_config(bool all)
 {
     struct plait_setting s;
@@ -151,7 +149,7 @@ static bool print_config(bool all)
             return ok;
         if (status != PLAIT_OK) {
             if (strcmp(last, plait_last_error()) != 0)
-                fprintf(stderr, "plait-info: %s\n", plait_last_error());
+                complain("%s", plait_last_error());
             snprintf(last, sizeof last, "%s", plait_last_error());
             ok = false;
         } else if (all) {
@@ -160,6 +158,18 @@ static bool print_config(bool all)
             printf("setting     %s=%s (%s)\n", s.name, s.value, s.origin);
         }
     }
+}
+
+/* "1.5 MiB" */
+static void show_bytes(char text[32], uint64_t bytes)
+{
+    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+    double value = (double)bytes;
+    unsigned u = 0;
+
+    for (; value >= 1024 && u < 4; u++)
+        value /= 1024;
+    snprintf(text, 32, "%.4g %s", value, units[u]);
 }
 
 /* ---- The machine ------------------------------------------------------------------------------- */
@@ -202,8 +212,8 @@ static void print_counts(void)
 #endif
 
 /*
- * May processes of this user read each other's memory through the kernel? A child tries it on its parent: as ranks of one
- * launcher are to each other, it has no rights over it but the user's. 0, or the errno.
+ * May processes of this user read each other's memory through the kernel? A child tries it on its parent: like the
+ * ranks of one launcher, it has only the user's rights. Returns 0 or the errno.
  */
 static int try_reading(void)
 {
@@ -218,7 +228,7 @@ static int try_reading(void)
     }
     if (child < 0 || waitpid(child, &status, 0) != child)
         return errno;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM; /* a filter that kills */
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM; /* killed by a seccomp filter */
 }
 
 static void print_reading(void)
@@ -232,7 +242,7 @@ static void print_reading(void)
                strerror(error));
 }
 
-/* By using it: the plug-in, the driver, a context and the kernels are there then. */
+/* Try it: this needs the plug-in, the driver, a context and the kernels. */
 static void print_gpu(void)
 {
     void *memory;
@@ -251,10 +261,10 @@ static void print_topology(void)
     char l1[32], l2[32], l3[32], memory[32];
 
     plait_topology_get(&t);
-    cli_show_bytes(l1, t.l1);
-    cli_show_bytes(l2, t.l2);
-    cli_show_bytes(l3, t.l3);
-    cli_show_bytes(memory, t.memory);
+    show_bytes(l1, t.l1);
+    show_bytes(l2, t.l2);
+    show_bytes(l3, t.l3);
+    show_bytes(memory, t.memory);
     printf("processor   %s; %" PRIu32 " usable\n", t.processor, t.ncpu);
     print_counts();
     printf("caches      L1 %s, L2 %s, L3 %s\n", t.l1 ? l1 : "unknown", t.l2 ? l2 : "unknown", t.l3 ? l3 : "unknown");
@@ -275,18 +285,18 @@ static struct plait_shape make_shape(enum plait_coll coll)
     struct plait_topology t;
     uint32_t mapped = 0;
 
-    if (nodes != NULL && !cli_nodes(nodes, node_map, PLAIT_MAX_RANKS, &mapped))
-        cli_fail(&program, "--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
-                 PLAIT_MAX_RANKS);
+    if (nodes != NULL && !nodes_parse(nodes, node_map, PLAIT_MAX_RANKS, &mapped))
+        option_misuse("--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
+                      PLAIT_MAX_RANKS);
     if (nodes != NULL && nrank != 0 && nrank != mapped)
-        cli_fail(&program, "--nodes '%s' has %" PRIu32 " ranks, but --ranks says %" PRIu32, nodes, mapped, nrank);
+        option_misuse("--nodes '%s' has %" PRIu32 " ranks, but --ranks says %" PRIu32, nodes, mapped, nrank);
     plait_topology_get(&t);
     shape.nrank = nodes != NULL ? mapped : nrank != 0 ? nrank : t.ncpu > 2 ? t.ncpu : 2;
     shape.node = nodes != NULL ? node_map : NULL;
     return shape;
 }
 
-/* The longest buffer of a rank, in blocks. */
+/* The largest buffer of a rank, in blocks. */
 static double vector_blocks(const struct plait_shape *shape, const struct plait_claim *c)
 {
     const bool pairs = plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR;
@@ -327,7 +337,7 @@ static void print_algorithms(void)
     printf("%-*s %6s %8s %8s %8s  %-2s  %s\n", width, "algorithm", "depth", "rounds", "sent", "received", "",
            "what it is");
     for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
-        if ((*a)->coll != shape.coll) /* the first are those of all-reduce */
+        if ((*a)->coll != shape.coll) /* those of all-reduce come first */
             printf("\n%s:\n", plait_coll_name((*a)->coll));
         print_algorithm(*a, &shape, width);
     }
@@ -343,10 +353,10 @@ static enum plait_round round_option(void)
         return PLAIT_ROUND_ONCE;
     if (strcmp(rounding, "hop") == 0)
         return PLAIT_ROUND_HOP;
-    cli_fail(&program, "--round '%s': must be once or hop", rounding);
+    option_misuse("--round '%s': must be once or hop", rounding);
 }
 
-/* allgatherv: *sized is set. -1: none. */
+/* Find a collective; *sized: a v-form such as allgatherv. -1: none. */
 static int find_coll(const char *name, bool *sized)
 {
     const size_t n = strlen(name);
@@ -372,16 +382,16 @@ static int print_choice(const char *coll_name, const char *size_text)
     char size[32], slice_size[32];
 
     if (coll < 0)
-        cli_fail(&program, "--explain '%s': there is no such collective with data", coll_name);
+        option_misuse("--explain '%s': there is no such collective with data", coll_name);
     if (type < 0)
-        cli_fail(&program, "--type '%s': there is no such element type", type_name);
+        option_misuse("--type '%s': there is no such element type", type_name);
     if (op < 0 || op == PLAIT_USER)
-        cli_fail(&program, "--op '%s': must be sum, prod, min, max, avg or premulsum", op_name);
+        option_misuse("--op '%s': must be sum, prod, min, max, avg or premulsum", op_name);
     if (!plait_parse_bytes(size_text, &bytes))
-        cli_fail(&program, "size '%s': must be a number of bytes such as 65536, 64K or 1M", size_text);
+        option_misuse("size '%s': must be a number of bytes such as 65536, 64K or 1M", size_text);
     element = plait_dtype_size((enum plait_dtype)type);
     if (bytes % element != 0)
-        cli_fail(&program, "size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
+        option_misuse("size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
     shape = make_shape((enum plait_coll)coll);
     shape.sized = sized;
     call.algorithm = algorithm;
@@ -390,11 +400,11 @@ static int print_choice(const char *coll_name, const char *size_text)
     call.reproducible = reproducible;
     call.scale = op == PLAIT_PREMULSUM ? &bytes : NULL; /* not read */
     if (plait_choose(&shape, bytes / element, (enum plait_dtype)type, (enum plait_op)op, &call, &choice) != PLAIT_OK) {
-        fprintf(stderr, "plait-info: %s\n", plait_last_error());
+        complain("%s", plait_last_error());
         return 1;
     }
-    cli_show_bytes(size, bytes);
-    cli_show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
+    show_bytes(size, bytes);
+    show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
     const bool part = !sized && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
     printf("%s of %s%zu %s (%s)%s, %s, %" PRIu32 " ranks%s\n", coll_name, sized ? "at most " : "", bytes / element,
            plait_dtype_name((enum plait_dtype)type), size, part ? " of one rank" : "", plait_op_name((enum plait_op)op),
@@ -429,14 +439,14 @@ static bool overview(void)
 static void check_dump(void)
 {
     if (dump_last > 1024)
-        cli_fail(&program, "--last %" PRIu32 ": must be at most 1024, which is what a rank keeps", dump_last);
+        option_misuse("--last %" PRIu32 ": must be at most 1024, which is what a rank keeps", dump_last);
     if (dump == NULL && dump_last != 0)
-        cli_fail(&program, "--last needs --dump");
+        option_misuse("--last needs --dump");
     if (dump != NULL && (strspn(dump, "0123456789") != strlen(dump) || strlen(dump) - 1 >= 10))
-        cli_fail(&program, "--dump '%s': must be the number of a process", dump);
+        option_misuse("--dump '%s': must be the number of a process", dump);
 }
 
-/* The name goes to stdout, the secret nowhere. */
+/* Print the file's name; the secret itself is not printed. */
 static bool print_new_secret(void)
 {
     char path[512];
@@ -445,7 +455,7 @@ static bool print_new_secret(void)
     if (ok)
         printf("%s: a new secret; copy it to hosts that do not share this home directory\n", path);
     else
-        fprintf(stderr, "plait-info: %s\n", plait_last_error());
+        complain("%s", plait_last_error());
     return ok;
 }
 
@@ -454,15 +464,16 @@ static int command(int argc, char **argv)
     bool ok = true;
     int nrest;
 
-    cli_parse(&program, argc, argv, &nrest);
+    if (!option_parse(&table, NULL, NULL, argc, argv, &nrest))
+        return 2;
     if (explain && nrest != 2)
-        cli_fail(&program, "--explain needs a collective and a size, e.g. --explain allreduce 1M");
+        option_misuse("--explain needs a collective and a size, e.g. --explain allreduce 1M");
     if (!explain && nrest > 0)
-        cli_fail(&program, "unexpected argument '%s'", argv[1]);
+        option_misuse("unexpected argument '%s'", argv[1]);
     if (!explain && (algorithm != NULL || slice != 0 || rounding != NULL || reproducible || inplace))
-        cli_fail(&program, "--algo, --slice, --round, --reproducible and --inplace need --explain");
+        option_misuse("--algo, --slice, --round, --reproducible and --inplace need --explain");
     if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL))
-        cli_fail(&program, "--ranks and --nodes need --explain or --algorithms");
+        option_misuse("--ranks and --nodes need --explain or --algorithms");
     check_dump();
     if (argc == 1)
         return overview() ? 0 : 1;
@@ -491,6 +502,6 @@ static int command(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    output_begin(program.name);
-    return output_end(program.name, command(argc, argv));
+    program_begin("plait-info");
+    return program_end(command(argc, argv));
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pairs.h"
 
+#include "base/clock.h"
+#include "stats.h"
+
 #include <plait/message.h>
 
 #include <inttypes.h>
@@ -9,28 +12,20 @@
 #include <string.h>
 #include <time.h>
 
-#define FEW     200 /* round trips of 4 bytes; the median counts */
-#define NLARGE  5   /* of PAIRS_BYTES */
+#define FEW     200 /* round trips of 4 bytes, of which the median counts */
+#define NLARGE  5   /* round trips of PAIRS_BYTES */
 #define WARM_UP 5
-#define BRIEFER 4 /* times fewer of the former, and shorter the latter */
+#define BRIEFER 4 /* with `brief`: factor by which the former are fewer and the latter shorter */
 
-#define MOST_MEMBERS 32 /* ranks of which all pairs are measured */
-#define MOST_COLUMNS 12 /* of them that are shown as a matrix */
+#define MOST_MEMBERS 32 /* most ranks of which all pairs are measured */
+#define MOST_COLUMNS 12 /* most ranks that are shown as a matrix */
 
-/* A path is slow that is so many times slower than the median of its kind, in a kind of at least so many. */
+/* A path is slow if it is this many times slower than the median of its kind, of at least LEAST paths. */
 #define SLOW  3.0
 #define LATE  4.0
 #define LEAST 3
 
 /* ---- One pair -------------------------------------------------------------------------------------------- */
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* One end of a round trip. */
 static bool bounce(struct plait_comm *comm, void *memory, size_t bytes, uint32_t peer)
@@ -42,33 +37,20 @@ static bool bounce(struct plait_comm *comm, void *memory, size_t bytes, uint32_t
            (!first || plait_recv(comm, memory, bytes, PLAIT_UINT8, peer, NULL) == PLAIT_OK);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-    return values[n / 2];
-}
-
-/* The time one way: the median, or that of the best quarter, which a busy processor does not change. */
+/* The time one way: the median, or the lower quartile, which a busy processor does not change. */
 static bool measure(struct plait_comm *comm, void *memory, size_t bytes, uint32_t peer, uint32_t n, bool best,
                     double *out)
 {
     double times[FEW];
 
     for (uint32_t i = 0; i < WARM_UP + n; i++) {
-        const double begin = now();
+        const double begin = plait_clock();
         if (!bounce(comm, memory, bytes, peer))
             return false;
         if (i >= WARM_UP)
-            times[i - WARM_UP] = (now() - begin) / 2;
+            times[i - WARM_UP] = (plait_clock() - begin) / 2;
     }
-    qsort(times, n, sizeof *times, by_value);
-    *out = times[n / (best ? 4 : 2)];
+    *out = best ? quartile_of(times, n) : median_of(times, n);
     return true;
 }
 
@@ -90,10 +72,10 @@ bool measure_pair(struct plait_comm *comm, void *memory, uint32_t peer, bool bri
 struct pairs {
     struct plait_comm *comm;
     const char (*hosts)[64];
-    uint32_t nrank, nmember, members[MOST_MEMBERS];   /* the ranks, ascending */
-    bool thinned;                                     /* they are the first of each node, not all */
-    uint32_t nodes[MOST_MEMBERS];                     /* of each */
-    struct figures table[MOST_MEMBERS][MOST_MEMBERS]; /* [lower][higher] */
+    uint32_t nrank, nmember, members[MOST_MEMBERS];   /* the measured ranks, ascending */
+    bool thinned;                                     /* only the first rank of each node is measured */
+    uint32_t nodes[MOST_MEMBERS];                     /* of each member */
+    struct figures table[MOST_MEMBERS][MOST_MEMBERS]; /* [lower][higher] index of member */
 };
 
 static uint32_t node_of(const struct pairs *p, uint32_t rank)
@@ -112,7 +94,7 @@ static bool is_first_of_node(const struct pairs *p, uint32_t rank)
     return true;
 }
 
-/* False: too many. All ranks come to the same. */
+/* Returns false when there are too many. All ranks get the same result. */
 static bool choose_members(struct pairs *p)
 {
     p->thinned = p->nrank > MOST_MEMBERS;
@@ -127,7 +109,7 @@ static bool choose_members(struct pairs *p)
     return true;
 }
 
-/* One pair after the other, so that none is slow because of another. */
+/* One pair after the other, so that none slows down another. */
 static bool measure_all(struct pairs *p, void *memory)
 {
     const uint32_t rank = plait_comm_rank(p->comm);
@@ -138,7 +120,7 @@ static bool measure_all(struct pairs *p, void *memory)
             if ((rank == x || rank == y) && !measure_pair(p->comm, memory, rank == x ? y : x, true, &p->table[a][b]))
                 return false;
             if (rank == y)
-                p->table[a][b] = (struct figures){ 0, 0 }; /* the lower rank's count */
+                p->table[a][b] = (struct figures){ 0, 0 }; /* only the lower rank's figures count */
             if (plait_barrier(p->comm, NULL) != PLAIT_OK)
                 return false;
         }
@@ -167,7 +149,7 @@ static void print_matrix(const struct pairs *p)
     printf("\n");
 }
 
-/* Of pairs on one host, or on two: the medians. Returns how many there are. */
+/* The medians over pairs on one host, or on two. Returns the number of pairs. */
 static uint32_t medians(const struct pairs *p, bool inside, struct figures *out)
 {
     static double latency[MOST_MEMBERS * MOST_MEMBERS], bandwidth[MOST_MEMBERS * MOST_MEMBERS];
@@ -180,7 +162,7 @@ static uint32_t medians(const struct pairs *p, bool inside, struct figures *out)
                 bandwidth[n++] = p->table[a][b].bandwidth;
             }
     if (n > 0)
-        *out = (struct figures){ median(latency, n), median(bandwidth, n) };
+        *out = (struct figures){ median_of(latency, n), median_of(bandwidth, n) };
     return n;
 }
 
@@ -189,7 +171,7 @@ static bool is_slow(const struct figures *f, const struct figures *usual)
     return f->bandwidth * SLOW < usual->bandwidth || f->latency > LATE * usual->latency;
 }
 
-/* Slow pairs of this kind of which `member` is one, and with how many it could be. */
+/* The number of slow pairs of this kind with `member`, and the number of its pairs. */
 static uint32_t count_slow(const struct pairs *p, uint32_t member, bool inside, const struct figures *usual,
                            uint32_t *of)
 {
@@ -204,7 +186,7 @@ static uint32_t count_slow(const struct pairs *p, uint32_t member, bool inside, 
     return n;
 }
 
-/* A rank most of whose paths are slow is named once, in the place of its paths. */
+/* A rank with mostly slow paths is named once, instead of its paths. */
 static bool is_culprit(const struct pairs *p, uint32_t member, bool inside, const struct figures *usual)
 {
     uint32_t of;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every pair of ranks, one after the other, for plait-info --peers: a slow path between two others does not show in what
- * rank 0 measures.
+ * Measures every pair of ranks, one after the other, for plait-info --peers. A slow path between two other ranks does
+ * not show in rank 0's measurements.
  */
 #ifndef PLAIT_TOOLS_PAIRS_H
 #define PLAIT_TOOLS_PAIRS_H
@@ -14,14 +14,20 @@ struct figures {
     double latency, bandwidth; /* seconds one way; bytes per second one way */
 };
 
-/* The two ends of a path call it: 5 ms to seconds. `memory`: of PAIRS_BYTES. `brief`: fewer and shorter messages. */
+/*
+ * Both ends of a path call it; it takes 5 ms to seconds.
+ *
+ * memory  [PAIRS_BYTES]
+ * brief   fewer and shorter messages
+ */
 #define PAIRS_BYTES (4 << 20)
 bool measure_pair(struct plait_comm *comm, void *memory, uint32_t peer, bool brief, struct figures *out);
 
 /*
- * All ranks call it together; rank 0 prints. Of many ranks the first of each host is measured, of many hosts none.
+ * All ranks call it together; rank 0 prints. With many ranks, the first of each host is measured; with too many hosts,
+ * none.
  *
- * memory  as above
+ * memory  [PAIRS_BYTES]
  * hosts   [nrank] names
  */
 bool pairs_print(struct plait_comm *comm, void *memory, const char (*hosts)[64]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "peers.h"
 
+#include "message.h"
 #include "pairs.h"
 
 #include <plait/comm.h>
@@ -27,10 +28,10 @@ static bool print_peer(struct plait_comm *comm, uint32_t peer, const char *host,
     return true;
 }
 
-#define PATIENCE      300 /* seconds without a warning: ranks wait here while others are measured */
-#define MOST_MEASURED 32  /* ranks; of more, one of each node */
+#define PATIENCE      300 /* seconds without a warning, since ranks wait here while others are measured */
+#define MOST_MEASURED 32  /* most ranks that are all measured; with more, one of each node */
 
-/* 4 MiB and round trips with each rank of hundreds would take minutes, and those of one node say the same. */
+/* Measuring hundreds of ranks would take minutes, and those of one node have equal paths. */
 static bool is_measured(struct plait_comm *comm, uint32_t rank)
 {
     struct plait_peer_info info, other;
@@ -43,7 +44,7 @@ static bool is_measured(struct plait_comm *comm, uint32_t rank)
     return true;
 }
 
-/* Of the first rank on another host, if there is one. */
+/* For the first rank on another host, if there is one. */
 static void print_gpus(struct plait_comm *comm)
 {
     struct plait_peer_info info;
@@ -57,7 +58,7 @@ static void print_gpus(struct plait_comm *comm)
         }
 }
 
-/* From rank 0; the others answer. */
+/* Rank 0 measures; the others take part. */
 static bool look_at_each(struct plait_comm *comm, void *memory, const char (*hosts)[64])
 {
     const uint32_t rank = plait_comm_rank(comm), nrank = plait_comm_nrank(comm);
@@ -104,10 +105,8 @@ bool peers_print(void)
     bool ok = plait_launch_find(&launch) == PLAIT_OK;
 
     if (ok && launch.nrank == 1) {
-        fprintf(stderr,
-                "plait-info: --peers: this is the only rank; start it as you start your program, with torchrun, srun "
-                "or mpirun: mpirun -n 4 plait-info --peers\n");
-        return false;
+        return complain("--peers: this is the only rank; start it as you start your program, with torchrun, srun or "
+                        "mpirun: mpirun -n 4 plait-info --peers");
     }
     o.rank = launch.rank;
     o.nrank = launch.nrank;
@@ -116,6 +115,6 @@ bool peers_print(void)
     o.warn = PATIENCE;
     ok = ok && plait_comm_create(&o, &comm) == PLAIT_OK && as_rank(comm);
     if (!ok)
-        fprintf(stderr, "plait-info: %s\n", plait_last_error());
+        complain("%s", plait_last_error());
     return plait_comm_destroy(comm) == PLAIT_OK && ok;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "base/clock.h"
-#include "cli.h"
-#include "output.h"
+#include "message.h"
+#include "option.h"
+#include "program.h"
 
 #include <plait/plan.h>
 
@@ -17,34 +18,35 @@ static bool inplace;
 static uint32_t one_rank;
 static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce";
 
-static const struct cli_option options[] = {
-    { "--ranks", "N|A-B", "rank count, for check also a range (default: what --nodes has, or 8)", CLI_TEXT, &ranks },
-    { "--rank", "R", "show only this rank's plan", CLI_TEXT, &rank },
-    { "--nodes", "MAP", "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)", CLI_TEXT,
-      &nodes },
-    { "--inplace", NULL, "the input is the output (check: only that; default: both)", CLI_FLAG, &inplace },
-    { "--coll", "NAME", "collective (default allreduce); all: every one, for list and check", CLI_TEXT, &coll_name },
-    { "--root", "R", "root, where there is one (default 0); all: every rank, for check", CLI_TEXT, &root },
-    { NULL, NULL, NULL, CLI_FLAG, NULL },
+static const struct option options[] = {
+    OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: what --nodes has, or 8)"),
+    OPTION_TO(TEXT, "rank", "R", &rank, "show only this rank's plan"),
+    OPTION_TO(TEXT, "nodes", "MAP", &nodes,
+              "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)"),
+    OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output (check: only that; default: both)"),
+    OPTION_TO(TEXT, "coll", "NAME", &coll_name, "collective (default allreduce); all: every one, for list and check"),
+    OPTION_TO(TEXT, "root", "R", &root, "root, where there is one (default 0); all: every rank, for check"),
+    OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
-static const struct cli_program program = {
-    "plait-plan",
-    "list | show SPEC | check [SPEC|all] [options]",
-    "Plans are the steps of every rank in a collective, as data.\n"
+static const struct option_table table = {
+    "Usage: plait-plan list | show SPEC | check [SPEC|all] [options]\n"
     "\n"
-    "  list    every algorithm: parameters, what it is, where it comes from, what it costs at --ranks\n"
+    "A plan is the steps of one rank in a collective, as data.\n"
+    "\n"
+    "  list    every algorithm: parameters, what it is, its source, its cost at --ranks\n"
     "  show    the plans as text, one line per step\n"
-    "  check   prove them: nothing can deadlock or race, every rank ends with each contribution once,\n"
-    "          with the same bits, and the cost is as claimed. Exit status 1 when one fails.\n"
+    "  check   prove them: no deadlock, no data race, each contribution once on every rank, the same bits,\n"
+    "          and the cost as claimed. Exit status 1 when one fails.\n"
     "\n"
     "  $ plait-plan list --ranks 1024\n"
     "  $ plait-plan show torus:2x4 --ranks 8 --rank 3\n"
     "  $ plait-plan check all --ranks 1-64\n"
     "  $ plait-plan check all --coll all --root all --ranks 1-16\n"
     "  $ plait-plan show gather:binomial --root 2 --ranks 5\n"
-    "  $ plait-plan check hierarchy:jia:ring --nodes 64x16\n",
-    options,
+    "  $ plait-plan check hierarchy:jia:ring --nodes 64x16\n"
+    "\nOptions:\n",
+    NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
 /* ---- Arguments --------------------------------------------------------------------------------- */
@@ -52,19 +54,7 @@ static const struct cli_program program = {
 static uint32_t node_map[MAX_RANKS];
 static uint32_t mapped; /* ranks of --nodes */
 
-static bool number(const char *text, uint32_t least, uint32_t most, const char **end, uint32_t *out)
-{
-    char *stop;
-    const unsigned long n = strtoul(text, &stop, 10);
-
-    if (*text < '0' || *text > '9' || n < least || n > most)
-        return false;
-    *end = stop;
-    *out = (uint32_t)n;
-    return true;
-}
-
-/* The collectives from *first to before *end. */
+/* The collectives from *first up to, but not including, *end. */
 static void read_colls(bool all, unsigned *first, unsigned *end)
 {
     char names[256] = "";
@@ -75,15 +65,15 @@ static void read_colls(bool all, unsigned *first, unsigned *end)
         return;
     for (unsigned c = 0; c < PLAIT_NCOLL; c++) {
         const char *name = plait_coll_name((enum plait_coll)c);
-        const size_t n = strlen(names);
-        snprintf(names + n, sizeof names - n, "%s%s", c == 0 ? "" : ", ", name);
+
+        list_add(names, sizeof names, name);
         if (strcmp(coll_name, name) == 0) {
             *first = c;
             *end = c + 1;
             return;
         }
     }
-    cli_fail(&program, "--coll '%s': must be %s%s", coll_name, all ? "all, or " : "one of ", names);
+    option_misuse("--coll '%s': must be %s%s", coll_name, all ? "all, or " : "one of ", names);
 }
 
 static bool is_rooted(unsigned coll)
@@ -91,7 +81,7 @@ static bool is_rooted(unsigned coll)
     return plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).rooted;
 }
 
-/* The roots from *first to before *end. */
+/* The roots from *first up to, but not including, *end. */
 static void read_roots(unsigned coll, uint32_t nrank, bool all, uint32_t *first, uint32_t *end)
 {
     const char *rest = "";
@@ -100,9 +90,8 @@ static void read_roots(unsigned coll, uint32_t nrank, bool all, uint32_t *first,
     *end = is_rooted(coll) ? nrank : 1;
     if (*end == 1 || (all && strcmp(root, "all") == 0))
         return;
-    if (!number(root, 0, nrank - 1, &rest, first) || *rest != '\0')
-        cli_fail(&program, "--root '%s': must be a rank from 0 to %" PRIu32 "%s", root, nrank - 1,
-                 all ? ", or all" : "");
+    if (!number_begins(root, 0, nrank - 1, &rest, first) || *rest != '\0')
+        option_misuse("--root '%s': must be a rank from 0 to %" PRIu32 "%s", root, nrank - 1, all ? ", or all" : "");
     *end = *first + 1;
 }
 
@@ -110,21 +99,21 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
 {
     const char *end = "";
 
-    if (nodes != NULL && !cli_nodes(nodes, node_map, MAX_RANKS, &mapped))
-        cli_fail(&program, "--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
-                 MAX_RANKS);
+    if (nodes != NULL && !nodes_parse(nodes, node_map, MAX_RANKS, &mapped))
+        option_misuse("--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
+                      MAX_RANKS);
     *first = *last = nodes != NULL ? mapped : 8;
     if (ranks == NULL)
         return;
-    bool ok = number(ranks, 1, MAX_RANKS, &end, first);
+    bool ok = number_begins(ranks, 1, MAX_RANKS, &end, first);
     *last = *first;
     if (ok && *end == '-' && range)
-        ok = number(end + 1, *first, MAX_RANKS, &end, last);
+        ok = number_begins(end + 1, *first, MAX_RANKS, &end, last);
     if (!ok || *end != '\0')
-        cli_fail(&program, "--ranks '%s': must be a number from 1 to %d%s", ranks, MAX_RANKS,
-                 range ? ", or a range such as 1-64" : "");
+        option_misuse("--ranks '%s': must be a number from 1 to %d%s", ranks, MAX_RANKS,
+                      range ? ", or a range such as 1-64" : "");
     if (nodes != NULL && (*first != mapped || *last != mapped))
-        cli_fail(&program, "--nodes '%s' has %" PRIu32 " ranks, but --ranks says %s", nodes, mapped, ranks);
+        option_misuse("--nodes '%s' has %" PRIu32 " ranks, but --ranks says %s", nodes, mapped, ranks);
 }
 
 static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
@@ -139,7 +128,7 @@ static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
 _Noreturn static void refuse_spec(const struct plait_shape *s)
 {
     const bool fits = strstr(plait_last_error(), "does not fit") == NULL;
-    cli_fail(&program, "%s%s", plait_last_error(), fits || s->node != NULL ? "" : " (of one node; --nodes gives more)");
+    option_misuse("%s%s", plait_last_error(), fits || s->node != NULL ? "" : " (of one node; --nodes gives more)");
 }
 
 /* ---- Commands ---------------------------------------------------------------------------------- */
@@ -180,7 +169,7 @@ static void list(void)
     read_ranks(false, &nrank, &last);
     read_colls(true, &coll, &end);
     for (const bool title = end - coll > 1; coll < end; coll++) {
-        if (title && coll != PLAIT_BARRIER) /* which runs as an all-reduce of nothing */
+        if (title && coll != PLAIT_BARRIER) /* a barrier runs as an all-reduce of nothing */
             printf("==== %s ====\n\n", plait_coll_name((enum plait_coll)coll));
         list_coll(coll, nrank);
     }
@@ -197,8 +186,8 @@ static int show(const char *spec)
     read_colls(false, &coll, &colls);
     read_roots(coll, nrank, false, &at, &last);
     struct plait_shape s = shape_of(coll, nrank, at);
-    if (rank != NULL && (!number(rank, 0, nrank - 1, &end, &one_rank) || *end != '\0'))
-        cli_fail(&program, "--rank '%s': must be a rank from 0 to %" PRIu32, rank, nrank - 1);
+    if (rank != NULL && (!number_begins(rank, 0, nrank - 1, &end, &one_rank) || *end != '\0'))
+        option_misuse("--rank '%s': must be a rank from 0 to %" PRIu32, rank, nrank - 1);
     if (plait_alg_find(plait_algs, spec, &s, &alg) != PLAIT_OK)
         refuse_spec(&s);
     for (uint32_t r = 0; r < nrank; r++) {
@@ -207,7 +196,7 @@ static int show(const char *spec)
         if (rank != NULL && r != one_rank)
             continue;
         if (plait_plan_emit(alg, &s, r, &plan) != PLAIT_OK || plait_plan_print(plan, &text) != PLAIT_OK) {
-            fprintf(stderr, "plait-plan: %s\n", plait_last_error());
+            complain("%s", plait_last_error());
             return 1;
         }
         fputs(text, stdout);
@@ -248,7 +237,7 @@ static void check_one(const struct plait_alg *alg, const char *spec, const struc
     fflush(stdout);
 }
 
-/* One spec on one shape, in place and not. With `all`, what does not fit is passed over. */
+/* One spec on one shape, out of place and in place. all: skip what does not fit. */
 static void check_spec(const char *spec, struct plait_shape s, bool all, struct tally *t)
 {
     const bool pairs = plait_geometry_of(s.coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR;
@@ -256,7 +245,7 @@ static void check_spec(const char *spec, struct plait_shape s, bool all, struct 
     for (int twice = 0; twice < 2; twice++) {
         const struct plait_alg *alg;
         if (twice == 0 ? inplace : pairs && !inplace)
-            continue; /* the second form is not asked for, or there is none */
+            continue; /* this form is not asked for, or does not exist */
         s.inplace = twice;
         if (plait_alg_find(plait_algs, spec, &s, &alg) == PLAIT_OK)
             check_one(alg, spec, &s, t);
@@ -315,12 +304,13 @@ static int command(int argc, char **argv)
 {
     int nrest;
 
-    cli_parse(&program, argc, argv, &nrest);
+    if (!option_parse(&table, NULL, NULL, argc, argv, &nrest))
+        return 2;
     const char *name = nrest > 0 ? argv[1] : "", *spec = take_coll(nrest > 1 ? argv[2] : NULL);
     if (strcmp(name, "show") != 0 && rank != NULL)
-        cli_fail(&program, "--rank needs show");
+        option_misuse("--rank needs show");
     if (nrest > 2 || (nrest > 1 && strcmp(name, "list") == 0))
-        cli_fail(&program, "unexpected argument '%s'", argv[nrest]);
+        option_misuse("unexpected argument '%s'", argv[nrest]);
     if (strcmp(name, "list") == 0) {
         list();
         return 0;
@@ -328,16 +318,16 @@ static int command(int argc, char **argv)
     if (strcmp(name, "check") == 0)
         return check(spec != NULL ? spec : "all");
     if (strcmp(name, "show") != 0)
-        cli_fail(&program,
-                 nrest == 0 ? "needs list, show or check" : "there is no command '%s'; it must be list, show or check",
-                 name);
+        option_misuse(nrest == 0 ? "needs list, show or check"
+                                 : "there is no command '%s'; it must be list, show or check",
+                      name);
     if (spec == NULL)
-        cli_fail(&program, "show needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
+        option_misuse("show needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
     return show(spec);
 }
 
 int main(int argc, char **argv)
 {
-    output_begin(program.name);
-    return output_end(program.name, command(argc, argv));
+    program_begin("plait-plan");
+    return program_end(command(argc, argv));
 }

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Commands on another host: what ssh does on a cluster. `plait-hosts on HOST COMMAND` asks the first process of its own host,
- * at an abstract socket of that host's network, and passes its stdin, stdout and stderr and a pipe for the exit status. The
- * request goes on to the supervisor and from there to HOST. Nothing of it has a name in the file system.
+ * Commands on another host, as ssh runs them on a cluster. `plait-hosts on HOST COMMAND` sends a request to the first
+ * process of its own host, at an abstract socket in that host's network namespace, with its stdin, stdout and stderr
+ * and a pipe for the exit status. The request goes to the supervisor and from there to HOST. Nothing has a name in the
+ * file system.
  */
 #include "hosts.h"
+
+#include "message.h"
+#include "program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +26,7 @@
 
 static socklen_t address(struct sockaddr_un *out)
 {
-    static const char name[] = "plait-hosts"; /* after a zero: not a file */
+    static const char name[] = "plait-hosts"; /* after a zero byte: an abstract name */
 
     memset(out, 0, sizeof *out);
     out->sun_family = AF_UNIX;
@@ -34,7 +38,7 @@ static socklen_t address(struct sockaddr_un *out)
 
 static _Noreturn void refuse(const char *text)
 {
-    hosts_say("on: %s", text);
+    tell("on: %s", text);
     exit(NO_SESSION);
 }
 
@@ -53,7 +57,10 @@ static bool find_host(const char *name, uint32_t *out)
     return false;
 }
 
-/* Working directory and command, each ended by a zero; words are joined and parsed again by the shell there, as by ssh. */
+/*
+ * Pack working directory and command, each ended by a zero. The words are joined and parsed again by the other host's
+ * shell, as by ssh.
+ */
 static size_t pack(char *text, char *const words[])
 {
     size_t n;
@@ -111,7 +118,7 @@ int session_listen(void)
     const socklen_t size = address(&here);
 
     if (s < 0 || bind(s, (struct sockaddr *)&here, size) != 0 || listen(s, HOSTS_MAX) != 0)
-        hosts_fail("a host's socket for commands: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "a host's socket for commands: %s", strerror(errno));
     return s;
 }
 
@@ -147,7 +154,7 @@ static _Noreturn void run_session(const struct host_request *request)
     for (int i = 0; i < 3; i++)
         dup2(request->fds[i], i);
     if (chdir(folder) != 0)
-        hosts_say("the working directory %s: %s", folder, strerror(errno));
+        tell("the working directory %s: %s", folder, strerror(errno));
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes the hosts, shows what their ranks say, cuts links, and ends everything. See hosts.h. */
+/* The supervisor: makes the hosts, prints their ranks' output, cuts links, and ends everything. See hosts.h. */
 #include "hosts.h"
 
-#include "output.h"
+#include "base/clock.h"
+#include "child.h"
+#include "message.h"
+#include "program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,40 +22,33 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GRACE     2.0        /* seconds from a signal to the end */
-#define LINE_MOST (64 << 10) /* longer lines are shown in parts */
+#define GRACE     2.0        /* seconds from a signal until ranks are killed */
+#define LINE_MOST (64 << 10) /* longer lines are printed in parts */
 
 /* stdout or stderr of a rank. */
 struct stream {
-    int fd, to; /* fd -1: at its end, or not ours to show */
+    int fd, to; /* fd -1: at its end, or not captured */
     size_t prefix, used;
-    char *line; /* prefix, and the line as far as it has come */
+    char *line; /* prefix, and the line so far */
 };
 
 static const struct hosts_plan *plan;
 static struct host hosts[HOSTS_MAX];
-static struct stream *streams; /* two of each rank */
+static struct stream *streams; /* two for each rank */
 static bool *ended;            /* of each rank */
 static uint32_t running, nfailed;
-static int first_status; /* our exit status */
+static int first_status; /* the exit status */
 static char first_text[128];
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- Namespaces -------------------------------------------------------------------------------- */
 
 static _Noreturn void no_namespaces(void)
 {
-    hosts_fail("making namespaces: %s. Run it as root, or permit user namespaces (sysctl user.max_user_namespaces, "
-               "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a container, start "
-               "that with --privileged",
-               strerror(errno));
+    give_up(HOSTS_FAILED,
+            "making namespaces: %s. Run it as root, or permit user namespaces (sysctl user.max_user_namespaces, "
+            "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a container, start "
+            "that with --privileged",
+            strerror(errno));
 }
 
 static void write_file(const char *path, const char *text)
@@ -60,11 +56,11 @@ static void write_file(const char *path, const char *text)
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
 
     if (fd < 0 || write(fd, text, strlen(text)) < 0)
-        hosts_fail("%s: %s", path, strerror(errno));
+        give_up(HOSTS_FAILED, "%s: %s", path, strerror(errno));
     close(fd);
 }
 
-/* Who is not root is the same user in a user namespace, and may do the rest there. */
+/* A user other than root becomes the same user in a user namespace, and has the rights there. */
 static void enter_namespaces(void)
 {
     const unsigned uid = geteuid(), gid = getegid();
@@ -83,18 +79,19 @@ static void enter_namespaces(void)
 
 /* ---- Hosts ------------------------------------------------------------------------------------- */
 
-/* Read ends stay here, `writer` gets the other. */
+/* Open a pipe: the read end stays here, *writer gets the other. */
 static void open_stream(struct stream *s, uint32_t h, uint32_t rank, int to, int *writer)
 {
     char prefix[64];
     int fds[2];
 
     if (pipe2(fds, O_CLOEXEC) != 0)
-        hosts_fail("pipes for the output of rank %u: %s (ulimit -n is a limit of them)", rank, strerror(errno));
+        give_up(HOSTS_FAILED, "pipes for the output of rank %u: %s (ulimit -n is a limit of them)", rank,
+                strerror(errno));
     snprintf(prefix, sizeof prefix, "[host%u %u] ", h, rank);
     s->line = malloc(sizeof prefix + LINE_MOST + 1);
     if (s->line == NULL)
-        hosts_fail("out of memory");
+        give_up(HOSTS_FAILED, "out of memory");
     s->fd = fds[0];
     s->to = to;
     s->prefix = s->used = strlen(prefix);
@@ -110,7 +107,7 @@ static void make_host(uint32_t h)
     int pair[2];
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
-        hosts_fail("a channel to host%u: %s", h, strerror(errno));
+        give_up(HOSTS_FAILED, "a channel to host%u: %s", h, strerror(errno));
     for (uint32_t i = 0; !plan->raw && i < nrank; i++)
         for (int k = 0; k < 2; k++)
             open_stream(&streams[2 * (first + i) + (uint32_t)k], h, first + i, k + 1, &outputs[i][k]);
@@ -119,7 +116,7 @@ static void make_host(uint32_t h)
         no_namespaces();
     if (hosts[h].pid == 0) {
         for (uint32_t other = 0; other < h; other++)
-            close(hosts[other].channel); /* only the supervisor keeps another host alive */
+            close(hosts[other].channel); /* only the supervisor may keep another host's channel open */
         close(pair[0]);
         host_main(plan, h, pair[1], plan->raw ? NULL : outputs);
     }
@@ -144,7 +141,7 @@ static void make_hosts(void)
         host_send(hosts[h].channel, HOST_WIRED, 0, 0);
     for (uint32_t h = 0; h < plan->nhost; h++)
         if (!host_receive(hosts[h].channel, &m, &request))
-            exit(HOSTS_FAILED); /* it has said why */
+            exit(HOSTS_FAILED); /* the host printed the error */
     for (uint32_t h = 0; h < plan->nhost; h++)
         host_send(hosts[h].channel, HOST_START, 0, 0);
 }
@@ -172,7 +169,7 @@ static void write_line(struct stream *s)
         else if (n < 0 && errno != EINTR) {
             if (s->to == STDOUT_FILENO)
                 output_lost(errno);
-            break; /* the ranks go on */
+            break; /* the ranks run on */
         } else if (n > 0) {
             at += n;
             s->used -= (size_t)n;
@@ -197,7 +194,7 @@ static void take(struct stream *s, const char *text, size_t length)
     }
 }
 
-/* False at its end. */
+/* Print what there is. Returns false at the end of the stream. */
 static bool show(struct stream *s)
 {
     static char text[LINE_MOST];
@@ -224,12 +221,9 @@ static void end_rank(uint32_t h, uint32_t rank, int status)
     running--;
     if (status == 0)
         return;
-    if (WIFSIGNALED(status))
-        snprintf(how, sizeof how, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else
-        snprintf(how, sizeof how, "exit status %d", WEXITSTATUS(status));
+    child_end(status, how, sizeof how);
     snprintf(text, sizeof text, "host%u, rank %u: %s", h, rank, how);
-    hosts_say("%s", text);
+    tell("%s", text);
     if (nfailed++ == 0) {
         first_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         memcpy(first_text, text, sizeof first_text);
@@ -252,7 +246,7 @@ static void hear(uint32_t h)
     hosts[h].channel = -1;
     for (uint32_t r = plan->first[h]; r < plan->first[h + 1]; r++)
         if (!ended[r])
-            end_rank(h, r, SIGKILL); /* with the first process of the host */
+            end_rank(h, r, SIGKILL); /* killed with the first process of the host */
 }
 
 /* ---- The loop ---------------------------------------------------------------------------------- */
@@ -260,40 +254,40 @@ static void hear(uint32_t h)
 static void cut(const struct hosts_cut *c, double start)
 {
     if (!wires_set(c->host, c->up))
-        hosts_say("the link of host%u: %s", c->host, strerror(errno));
+        tell("the link of host%u: %s", c->host, strerror(errno));
     else
-        hosts_say("%.3f s: the link of host%u is %s", now() - start, c->host, c->up ? "up" : "down");
+        tell("%.3f s: the link of host%u is %s", plait_clock() - start, c->host, c->up ? "up" : "down");
 }
 
-/* The first time ranks are told and have GRACE seconds, the second time that is over. */
+/* The first signal is passed to the ranks, which then have GRACE seconds; the second ends them at once. */
 static double obey(int number, double deadline)
 {
     if (deadline >= 0)
         return 0;
-    hosts_say("%s: ranks are told, what is left after %g s is killed", strsignal(number), GRACE);
+    tell("%s: ranks are told, what is left after %g s is killed", strsignal(number), GRACE);
     for (uint32_t h = 0; h < plan->nhost; h++)
         if (hosts[h].channel >= 0)
             host_send(hosts[h].channel, HOST_SIGNAL, 0, number);
-    return now() + GRACE;
+    return plait_clock() + GRACE;
 }
 
 /*
- * Until all ranks have ended. Channels come before the streams in `ready`: when the end of a rank is seen, so is what it
- * had said, which is shown first. Returns the signal that ended it, or 0.
+ * Run until all ranks have ended. poll() sees channels before the streams: when a rank's end is seen, its output is
+ * complete, and is printed first. Returns the signal that ended the run, or 0.
  */
 static int run(int signals, const struct hosts_cut *cuts, uint32_t ncut)
 {
     const uint32_t nstream = 2 * plan->first[plan->nhost];
     struct pollfd *ready = calloc(1 + plan->nhost + nstream, sizeof *ready);
     struct pollfd *channels = ready + 1, *outputs = channels + plan->nhost;
-    const double start = now();
+    const double start = plait_clock();
     double deadline = -1; /* none */
     int number = 0;
     uint32_t done = 0;
 
     if (ready == NULL)
-        hosts_fail("out of memory");
-    while (running > 0 && (deadline < 0 || now() < deadline)) {
+        give_up(HOSTS_FAILED, "out of memory");
+    while (running > 0 && (deadline < 0 || plait_clock() < deadline)) {
         double until = deadline;
 
         if (done < ncut && (until < 0 || start + cuts[done].when < until))
@@ -303,7 +297,7 @@ static int run(int signals, const struct hosts_cut *cuts, uint32_t ncut)
             channels[h] = (struct pollfd){ hosts[h].channel, POLLIN, 0 };
         for (uint32_t i = 0; i < nstream; i++)
             outputs[i] = (struct pollfd){ streams[i].fd, POLLIN, 0 };
-        until = until < 0 ? -1 : until > now() ? 1e3 * (until - now()) + 1 : 0;
+        until = until < 0 ? -1 : until > plait_clock() ? 1e3 * (until - plait_clock()) + 1 : 0;
         poll(ready, 1 + plan->nhost + nstream, until < 0 ? -1 : until > 1e9 ? 1000000000 : (int)until);
 
         for (uint32_t i = 0; i < nstream; i++)
@@ -319,14 +313,14 @@ static int run(int signals, const struct hosts_cut *cuts, uint32_t ncut)
                 deadline = obey(number, deadline);
             }
         }
-        for (; done < ncut && start + cuts[done].when <= now(); done++)
+        for (; done < ncut && start + cuts[done].when <= plait_clock(); done++)
             cut(&cuts[done], start);
     }
     free(ready);
     return number;
 }
 
-/* End as a process does that `number` ends: shells look at that. */
+/* End as if by signal `number`, which shells look at. */
 static _Noreturn void end_by(int number)
 {
     sigset_t set;
@@ -345,11 +339,11 @@ static void greet(void)
 
     wires_address(plan->nhost - 1, last);
     if (!plan->raw)
-        hosts_say("process %d: %u ranks, %u hosts at 10.77.0.1 to %s", getpid(), plan->first[plan->nhost], plan->nhost,
-                  last);
+        tell("process %d: %u ranks, %u hosts at 10.77.0.1 to %s", getpid(), plan->first[plan->nhost], plan->nhost,
+             last);
 }
 
-/* A descriptor for signals that end us. What is ignored, as by nohup, stays so. */
+/* A descriptor for signals that end this process. Ignored signals stay ignored, as for nohup. */
 static int open_signals(void)
 {
     static const int all[] = { SIGINT, SIGTERM, SIGHUP };
@@ -374,7 +368,7 @@ int supervise(const struct hosts_plan *what, const struct hosts_cut *cuts, uint3
     streams = calloc(2 * (size_t)nrank, sizeof *streams);
     ended = calloc(nrank, sizeof *ended);
     if (streams == NULL || ended == NULL)
-        hosts_fail("out of memory");
+        give_up(HOSTS_FAILED, "out of memory");
     for (uint32_t i = 0; i < 2 * nrank; i++)
         streams[i].fd = -1;
     wires_find_tools(plan);
@@ -395,6 +389,6 @@ int supervise(const struct hosts_plan *what, const struct hosts_cut *cuts, uint3
     if (number != 0)
         end_by(number);
     if (nfailed > 1)
-        hosts_say("%u of %u ranks failed; the first was %s", nfailed, nrank, first_text);
+        tell("%u of %u ranks failed; the first was %s", nfailed, nrank, first_text);
     return first_status;
 }

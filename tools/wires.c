@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bridges and links. In the supervisor's namespace: bridge rackR, port hostH of each host, and with racks a bridge core and
- * a link from upR (on the rack's bridge) to downR (on core). A host sees its end as eth0. Both ends of a link are shaped.
+ * Bridges and links. In the supervisor's namespace: a bridge rackR, a port hostH of each host; and with racks a bridge
+ * core and a link from upR (on the rack's bridge) to downR (on core). A host sees its end as eth0. Both ends of a link
+ * are shaped.
  */
 #include "hosts.h"
+
+#include "child.h"
+#include "message.h"
+#include "program.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -26,19 +31,11 @@ void wires_address(uint32_t h, char *text)
     snprintf(text, HOSTS_ADDRESS_SIZE, "10.77.%u.%u", h / 250 % 250, h % 250 + 1);
 }
 
-/* In PATH, or where administrators have it, which the PATH of others may lack. */
+/* The PATH of users other than root may lack /usr/sbin. */
 static void find_tool(const char *name, char out[4096])
 {
-    const char *path = getenv("PATH");
-    char all[8192], *rest = all;
-
-    snprintf(all, sizeof all, "%s:/usr/sbin:/sbin", path != NULL ? path : "/usr/bin:/bin");
-    for (char *folder = strsep(&rest, ":"); folder != NULL; folder = strsep(&rest, ":")) {
-        snprintf(out, 4096, "%s/%s", folder, name);
-        if (*folder != '\0' && access(out, X_OK) == 0)
-            return;
-    }
-    hosts_fail("%s is missing: install the package iproute2 (tools/setup does)", name);
+    if (!child_find(name, "/usr/sbin:/sbin", out, 4096))
+        give_up(HOSTS_FAILED, "%s is missing: install the package iproute2 (tools/setup does)", name);
 }
 
 void wires_find_tools(const struct hosts_plan *plan)
@@ -48,7 +45,7 @@ void wires_find_tools(const struct hosts_plan *plan)
         find_tool("tc", tc);
 }
 
-/* In a user namespace of ours the program has our rights over the network only if they are ambient. */
+/* In a user namespace, programs that this process starts keep CAP_NET_ADMIN only as an ambient capability. */
 static void hand_on_rights(void)
 {
     struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
@@ -74,7 +71,7 @@ static _Noreturn void run_tool(const char *path, int commands)
     _exit(127);
 }
 
-/* Have ip or tc carry out `text`, a command a line; it stops at the first that fails and says which. */
+/* Run the commands of `text`, one a line, by ip or tc, which stop at the first that fails and name it. */
 static void batch(const char *path, const char *text, const char *what)
 {
     const size_t length = strlen(text);
@@ -87,23 +84,24 @@ static void batch(const char *path, const char *text, const char *what)
         return;
     }
     if (commands < 0 || write(commands, text, length) != (ssize_t)length || lseek(commands, 0, SEEK_SET) != 0)
-        hosts_fail("%s: %s", what, strerror(errno));
+        give_up(HOSTS_FAILED, "%s: %s", what, strerror(errno));
     pid = fork();
     if (pid == 0)
         run_tool(path, commands);
     close(commands);
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
-        hosts_fail("%s: %s", what, strerror(errno));
+        give_up(HOSTS_FAILED, "%s: %s", what, strerror(errno));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         char *first = strndup(text, 2000);
-        hosts_fail("%s failed: %s could not do all of\n%s%s", what, path, first, length > 2000 ? "...\n" : "");
+        give_up(HOSTS_FAILED, "%s failed: %s could not do all of\n%s%s", what, path, first,
+                length > 2000 ? "...\n" : "");
     }
 }
 
 /*
- * The burst is what passes in 0.2 ms, and at least a packet that the network stack has not cut yet: 64 KiB and a header for
- * each of the 45 packets that it would be cut into, which count. What is longer than the burst is cut, and 4 hosts with
- * links of 1 Gbit/s then take all of two processors to fill half of them.
+ * The burst is the data of 0.2 ms, but at least a packet before segmentation: 64 KiB plus the headers of its 45
+ * segments. Packets longer than the burst are segmented, and 4 hosts with links of 1 Gbit/s then take all of two
+ * processors to half fill them.
  */
 static void shape(FILE *to, const char *device, uint32_t number, uint64_t rate)
 {
@@ -119,7 +117,7 @@ static FILE *begin(char **text, size_t *size)
     FILE *to = open_memstream(text, size);
 
     if (to == NULL)
-        hosts_fail("out of memory");
+        give_up(HOSTS_FAILED, "out of memory");
     return to;
 }
 
@@ -153,7 +151,7 @@ void wires_make(const struct hosts_plan *plan, const struct host *hosts)
     free(limits);
 }
 
-/* See wires_run(): no program uses it before. */
+/* Wait until an interface carries packets, see wires_run(). */
 static bool runs(const char *name)
 {
     const int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -187,7 +185,7 @@ void wires_finish(const struct hosts_plan *plan, uint32_t h)
     free(links);
     free(limits);
     if (!runs("eth0"))
-        hosts_say("the link of host%u carries nothing after 10 s", h);
+        tell("the link of host%u carries nothing after 10 s", h);
 }
 
 bool wires_run(uint32_t h)

@@ -12,8 +12,8 @@ enum { STOP, WRONG, HERE, NVOTE };
 
 struct agree {
     struct plait_comm *comm;
-    struct plait_request *round; /* under way; NULL: none */
-    int32_t votes[NVOTE];        /* of this rank, then of all */
+    struct plait_request *round; /* in progress; NULL: none */
+    int32_t votes[NVOTE];        /* of this rank, then summed over all */
 };
 
 struct agree *agree_create(struct plait_comm *comm)

@@ -1,31 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "arena.h"
 
+#include "memory.h"
+#include "program.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { ALIGNMENT = 4096, GROWTH = 64 };
+enum { ALIGNMENT = 4096 };
 
 struct arena_buffer {
     size_t bytes, offset;
     uint32_t first, last;
 };
 
-static void no_memory(size_t bytes)
-{
-    fprintf(stderr, "plait-train: no memory for %zu bytes of activations; take a smaller batch\n", bytes);
-    exit(1);
-}
-
 uint32_t arena_add(struct arena *arena, size_t bytes)
 {
-    if (arena->n % GROWTH == 0) {
-        arena->buffers = realloc(arena->buffers, (arena->n + GROWTH) * sizeof *arena->buffers);
-        if (arena->buffers == NULL)
-            no_memory((arena->n + GROWTH) * sizeof *arena->buffers);
-    }
+    arena->buffers = grow(arena->buffers, arena->n + 1, sizeof *arena->buffers);
     arena->buffers[arena->n] =
         (struct arena_buffer){ .bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, .first = UINT32_MAX };
     return arena->n++;
@@ -46,9 +39,8 @@ void arena_use(struct arena *arena, uint32_t buffer, uint32_t step)
 
 static int larger_first(const void *a, const void *b)
 {
-    const struct arena_buffer *const x = *(const struct arena_buffer *const *)a, *const y = *(
-                                                                                     const struct arena_buffer *const *)
-                                                                                                b;
+    const struct arena_buffer *const x = *(const struct arena_buffer *const *)a;
+    const struct arena_buffer *const y = *(const struct arena_buffer *const *)b;
 
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
@@ -61,7 +53,7 @@ static bool in_the_way(const struct arena_buffer *a, const struct arena_buffer *
            b->offset < a->offset + a->bytes;
 }
 
-/* At the lowest place that is free while it is alive. */
+/* At the lowest offset that is free while the buffer is alive. */
 static void place(struct arena_buffer *buffer, struct arena_buffer *const *placed, uint32_t nplaced)
 {
     bool moved;
@@ -79,10 +71,8 @@ static void place(struct arena_buffer *buffer, struct arena_buffer *const *place
 
 void arena_place(struct arena *arena)
 {
-    struct arena_buffer **order = calloc(arena->n, sizeof *order);
+    struct arena_buffer **order = allocate(arena->n, sizeof *order);
 
-    if (order == NULL)
-        no_memory(arena->n * sizeof *order);
     for (uint32_t k = 0; k < arena->n; k++)
         order[k] = &arena->buffers[k];
     qsort(order, arena->n, sizeof *order, larger_first);
@@ -94,8 +84,8 @@ void arena_place(struct arena *arena)
     free(order);
     arena->memory = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (arena->memory == MAP_FAILED)
-        no_memory(arena->bytes);
-    madvise(arena->memory, arena->bytes, MADV_HUGEPAGE); /* fewer page faults, where the system allows it */
+        give_up(1, "no memory for %zu bytes of activations; take a smaller batch", arena->bytes);
+    madvise(arena->memory, arena->bytes, MADV_HUGEPAGE); /* fewer page faults, where the system allows huge pages */
 }
 
 void *arena_at(const struct arena *arena, uint32_t buffer)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The keeper's thread owns the copies while `busy`; whoever saves waits until it is not, copies, and hands them over. It
- * removes nothing before the new file and its name are on the disk.
+ * The keeper's thread owns the copies while `busy` is set. A saver waits until it is not, copies, and hands the copies
+ * over. Nothing is removed before the new file and its name are on the disk.
  */
 #include "checkpoint.h"
 
@@ -23,29 +23,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define VERSION    "2" /* of what our files hold: the note "plait" */
-#define UNHASHED   "1" /* the same without a hash of the bytes: still read */
+#define VERSION    "2" /* of our files' contents: the note "plait" */
+#define UNHASHED   "1" /* the same without a hash; still readable */
 #define BEST       "best.safetensors"
 #define STEP_NAME  "step-%08" PRIu64 ".safetensors"
-#define NOTES_MADE 3 /* by the keeper */
+#define NOTES_MADE 3 /* added by the keeper */
 
 enum { TROUBLE = PATH_MAX + 512, NAME = 64 };
 
 struct keeper {
     char folder[PATH_MAX];
     char newest[PATH_MAX];
-    int lock; /* the folder, opened: locked while this process lives */
+    int lock; /* descriptor of the folder, locked while this process lives */
     uint32_t keep;
 
     pthread_t thread;
     bool running;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    bool busy, leave; /* and the trouble: under the mutex */
+    bool busy, leave; /* these, and the error texts, are under the mutex */
     bool untold;
     char trouble[TROUBLE], told[TROUBLE];
 
-    /* What is being written. */
+    /* The checkpoint that is being written: */
     uint64_t step;
     bool best;
     struct entry *entries;
@@ -58,7 +58,7 @@ struct keeper {
 
 static void trouble(struct keeper *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The first one stays until it is told. */
+/* The first error stays until it is reported. */
 static void trouble(struct keeper *k, const char *format, ...)
 {
     va_list arguments;
@@ -75,7 +75,7 @@ static void trouble(struct keeper *k, const char *format, ...)
 
 /* ---- Names -------------------------------------------------------------------------------------------------- */
 
-/* The step of a checkpoint's name; false: another file's. */
+/* The step in a checkpoint's file name; false: another file. */
 static bool step_of(const char *name, uint64_t *step)
 {
     char again[NAME];
@@ -93,7 +93,7 @@ static int newer_first(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* Steps that a folder has checkpoints of, the last first; -1: errno. Free *out. */
+/* Steps of a folder's checkpoints, the newest first; -1 with errno. Free *out. */
 static ssize_t list_steps(const char *folder, uint64_t **out)
 {
     DIR *const d = opendir(folder);
@@ -132,7 +132,7 @@ static ssize_t list_steps(const char *folder, uint64_t **out)
 
 /* ---- Finding ------------------------------------------------------------------------------------------------ */
 
-/* Is there anything of this name, if only a link that leads nowhere? What cannot be looked at counts. */
+/* Does the name exist, even as a dangling link? A name that cannot be checked counts. */
 static bool is_there(const char *path)
 {
     struct stat unused;
@@ -140,7 +140,10 @@ static bool is_there(const char *path)
     return lstat(path, &unused) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* A whole checkpoint of ours, of this step where one is given? If not it is named, unless it is not there. */
+/*
+ * Is it a complete checkpoint of plait-train, and of this step if one is given? If not it is reported, unless it does
+ * not exist.
+ */
 static bool whole(const char *path, const uint64_t *step)
 {
     const char *why = NULL, *version, *value;
@@ -205,7 +208,7 @@ const char *keeper_newest(struct keeper *k)
 /* out: [NOTES_MADE + nnote] */
 static uint32_t make_notes(uint64_t step, const struct note *notes, uint32_t nnote, struct note *out)
 {
-    out[0] = (struct note){ "format", "pt" }; /* as files of PyTorch's say that rows come first */
+    out[0] = (struct note){ "format", "pt" }; /* PyTorch's mark of row-major files */
     out[1] = (struct note){ "plait", VERSION };
     out[2] = (struct note){ .name = "step" };
     snprintf(out[2].value, sizeof out[2].value, "%" PRIu64, step);
@@ -228,7 +231,7 @@ const char *checkpoint_write(const char *folder, uint64_t step, const struct ent
     return why;
 }
 
-/* The best is another name of the same file; where a file has one name only, it is written twice. */
+/* best.safetensors is a hard link; where links are not possible, the file is written again. */
 static const char *write_best(struct keeper *k, const char *path)
 {
     static const char hidden[] = ".best" REPLACE_SUFFIX;
@@ -242,7 +245,7 @@ static const char *write_best(struct keeper *k, const char *path)
     return linked ? NULL : safetensors_write(best, k->entries, k->nentry, k->notes, k->nnote);
 }
 
-/* The last `keep` up to the one that was just written; what is of later steps belongs to a run that was given up. */
+/* Keep the last `keep` checkpoints up to this one. Those of later steps belong to a run that was abandoned. */
 static void remove_old(struct keeper *k)
 {
     uint64_t *steps = NULL;
@@ -298,7 +301,7 @@ static void *work(void *argument)
 
 /* ---- Saving ------------------------------------------------------------------------------------------------- */
 
-/* Room for a copy, as large as the largest yet. */
+/* Memory for a copy, as large as the largest so far. */
 static bool reserve(struct keeper *k, size_t bytes, uint32_t nentry, uint32_t nnote)
 {
     if (bytes > k->room) {
@@ -370,7 +373,7 @@ const char *keeper_trouble(struct keeper *k)
 
 /* ---- Beginning and end -------------------------------------------------------------------------------------- */
 
-/* A folder and those above it. */
+/* Create a folder and its parents. */
 static bool make_folder(char *path)
 {
     for (char *c = path + 1; *c != '\0'; c++)
@@ -384,7 +387,7 @@ static bool make_folder(char *path)
     return mkdir(path, 0777) == 0 || errno == EEXIST;
 }
 
-/* What processes that were killed while they wrote have left. */
+/* Temporary files of processes that were killed. */
 static void remove_unfinished(struct keeper *k)
 {
     static const char suffix[] = REPLACE_SUFFIX;
@@ -400,7 +403,7 @@ static void remove_unfinished(struct keeper *k)
         closedir(d);
 }
 
-/* Told now, not after hours: a folder that cannot be written. */
+/* Find out now, not after hours, that a folder cannot be written. */
 static const char *try_to_write(struct keeper *k)
 {
     char path[PATH_MAX + NAME];
@@ -435,7 +438,10 @@ static const char *open_folder(struct keeper *k, const char *folder)
     return try_to_write(k);
 }
 
-/* Signals go to the threads that wait for them. SIGXFSZ too, by which a limit of file sizes would end the process. */
+/*
+ * The thread blocks all signals, which other threads handle; also SIGXFSZ, which would end the process at the file size
+ * limit.
+ */
 static int start(struct keeper *k)
 {
     sigset_t all, before;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tree: classes are the folders of a half, in the order of their names' bytes, samples their files in the same order.
- * The order of an epoch is a permutation that is computed, not stored: any rank finds any position's sample at once.
+ * The tree: classes are the folders of a half, sorted by the bytes of their names, and samples their files in the same
+ * order. The order of an epoch is a permutation that is computed, not stored: any rank finds any position's sample at
+ * once.
  */
 #include "data.h"
 #include "ending.h"
 #include "random.h"
 #include "why.h"
 
-#include "../lib/base/ascii.h"
+#include "base/ascii.h"
 
 #include <plait/coll.h>
 #include <plait/comm.h>
@@ -26,23 +27,23 @@ struct sample {
     uint32_t label;
 };
 
-struct open_folder { /* on the path to what is being listed */
+struct open_folder { /* an open folder on the path to the one being listed */
     dev_t device;
     ino_t inode;
     const struct open_folder *above;
 };
 
 struct dataset {
-    char *text; /* classes and paths, each with its end */
+    char *text; /* classes and paths, each ended by a zero */
     size_t ntext, text_room;
     size_t *classes; /* in text */
     uint32_t nclass;
     struct sample *samples;
     uint64_t nsample, sample_room;
-    uint64_t nother;                /* files that are not named as JPEGs */
+    uint64_t nother;                /* files without a JPEG's suffix */
     size_t other;                   /* the first one, in text */
-    const struct open_folder *open; /* the innermost, while the tree is listed */
-    uint64_t nloop;                 /* links to a folder that they lie in */
+    const struct open_folder *open; /* the innermost open folder, while the tree is listed */
+    uint64_t nloop;                 /* links to a folder that contains them */
     size_t loop;                    /* the first one, in text */
 };
 
@@ -90,7 +91,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* What lies in a folder, sorted by names. NULL, or why it cannot be read. */
+/* List a folder, sorted by name. Returns NULL, or the error. */
 static const char *list_folder(const char *folder, struct dirent ***out, int *n)
 {
     *n = scandir(folder, out, visible, by_bytes);
@@ -116,8 +117,10 @@ static char *join(const char *folder, const char *name)
     return path;
 }
 
-/* A folder that may be listed? A link to one that it lies in would be listed without end: it is counted, and left out.
- * NULL, or why it is not known. */
+/*
+ * Is it a folder? A link to a folder that contains it would be listed forever: it is counted and skipped. Returns NULL,
+ * or the error.
+ */
 static const char *look_for_folder(struct dataset *d, const char *path, bool *is_folder, bool *loops)
 {
     struct stat s;
@@ -135,7 +138,7 @@ static const char *look_for_folder(struct dataset *d, const char *path, bool *is
 
 typedef const char *visit_entry(struct dataset *d, const char *path, const struct dirent *entry);
 
-/* For each entry of a folder, in order, until one returns a text. */
+/* Visit each entry of a folder, in order, until a visit returns an error. */
 static const char *for_each(struct dataset *d, const char *folder, visit_entry *visit)
 {
     const struct open_folder *const above = d->open;
@@ -162,7 +165,7 @@ static const char *for_each(struct dataset *d, const char *folder, visit_entry *
     return why;
 }
 
-/* The files of a class, also of folders inside its folder. */
+/* Add the files of a class, including those of subfolders. */
 static const char *add_to_class(struct dataset *d, const char *path, const struct dirent *entry)
 {
     bool is_folder = false, loops = false;
@@ -255,7 +258,8 @@ uint64_t dataset_hash(const struct dataset *d)
 
     for (uint64_t i = 0; i < d->nsample; i++) {
         hash = random_stream(hash, d->samples[i].label, 0);
-        for (const char *p = strrchr(dataset_path(d, i), '/'); *p != '\0'; p++) /* folders may differ between hosts */
+        for (const char *p = strrchr(dataset_path(d, i), '/'); *p != '\0';
+             p++) /* the folder's path may differ between hosts */
             hash = (hash ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
     }
     return hash;
@@ -291,9 +295,9 @@ bool dataset_same_classes(const struct dataset *a, const struct dataset *b)
 }
 
 /*
- * A permutation of 0 to n - 1 for each key: the number is written as (x, y) in a grid of a x b places, at least n; each round
- * adds a function of one to the other, which can be undone, so that rounds permute the grid. Who lands outside of n goes
- * on until inside.
+ * A permutation of 0 to n - 1 for each key. The number is written as (x, y) in a grid of a x b places, at least n. Each
+ * round adds a function of one coordinate to the other, which can be undone, so the rounds permute the grid. A result
+ * of n or more is permuted again until it is below n.
  */
 static uint64_t permuted(uint64_t position, uint64_t n, uint64_t key)
 {

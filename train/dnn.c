@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dnn.h"
 
+#include "memory.h"
+#include "program.h"
+
 #include <assert.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -12,8 +15,8 @@ struct dnn_layout {
     struct dnn_layout *next;
 };
 
-struct slot {                        /* an argument of an operation */
-    const struct dnn_layout *layout; /* NULL: it has none */
+struct slot {                        /* argument of an operation */
+    const struct dnn_layout *layout; /* NULL: no such argument */
     dnnl_memory_t memory;
 };
 
@@ -31,17 +34,17 @@ struct dnn {
     dnnl_stream_t stream;
     dnnl_primitive_attr_t plain, adding;
     dnnl_data_type_t type;        /* of activations and weights */
-    dnnl_format_tag_t activation; /* in which convolutions are fastest here */
+    dnnl_format_tag_t activation; /* layout in which convolutions are fastest here */
     unsigned threads;
     size_t scratch;
     struct dnn_layout *layouts;
     struct dnn_op *ops;
 };
 
-static const float epsilon = 1e-5F;     /* of batch norm, as torchvision's */
+static const float epsilon = 1e-5F;     /* of batch norm, as in torchvision */
 static const dnnl_dims_t dense = { 0 }; /* dilation of kernels: none */
 
-/* oneDNN's names of our arguments. */
+/* oneDNN's names of the arguments. */
 static const int names[DNN_NARG] = {
     [DNN_SRC] = DNNL_ARG_SRC,
     [DNN_DST] = DNNL_ARG_DST,
@@ -61,22 +64,9 @@ static const int names[DNN_NARG] = {
 
 static void must(dnnl_status_t status, const char *what)
 {
-    if (status == dnnl_success)
-        return;
-    fprintf(stderr,
-            "plait-train: oneDNN %d.%d cannot make %s (status %d); ONEDNN_VERBOSE=2 shows what it was asked for\n",
-            dnnl_version()->major, dnnl_version()->minor, what, (int)status);
-    exit(1);
-}
-
-static void *allocate(size_t bytes)
-{
-    void *memory = calloc(1, bytes);
-
-    if (memory != NULL)
-        return memory;
-    fprintf(stderr, "plait-train: no memory for %zu bytes\n", bytes);
-    exit(1);
+    if (status != dnnl_success)
+        give_up(1, "oneDNN %d.%d cannot make %s (status %d); ONEDNN_VERBOSE=2 shows what it was asked for",
+                dnnl_version()->major, dnnl_version()->minor, what, (int)status);
 }
 
 bool dnn_bf16_fast(void)
@@ -93,10 +83,10 @@ uint32_t dnn_pooled(uint32_t size, uint32_t kernel, uint32_t stride, uint32_t pa
 
 /* ---- Layouts ---- */
 
-/* desc: the layout's from now on */
+/* Takes ownership of desc. */
 static const struct dnn_layout *layout_create(struct dnn *dnn, dnnl_memory_desc_t desc)
 {
-    struct dnn_layout *layout = allocate(sizeof *layout);
+    struct dnn_layout *layout = allocate(1, sizeof *layout);
 
     *layout = (struct dnn_layout){ desc, dnn->layouts };
     dnn->layouts = layout;
@@ -173,7 +163,7 @@ static void slot_init(struct dnn_op *op, enum dnn_arg arg)
     struct slot *slot = &op->slots[arg];
     dnnl_memory_desc_t own;
 
-    /* A batch norm backward describes a shift, too, but does not take it. */
+    /* A batch norm backward describes a shift argument, but does not take it. */
     if (desc == NULL || (arg == DNN_SHIFT && argument(op->desc, DNN_DIFF_SHIFT) != NULL))
         return;
     must(dnnl_memory_desc_clone(&own, desc), "a layout");
@@ -183,7 +173,7 @@ static void slot_init(struct dnn_op *op, enum dnn_arg arg)
 
 static struct dnn_op *op_create(struct dnn *dnn, dnnl_primitive_desc_t desc, const char *what)
 {
-    struct dnn_op *op = allocate(sizeof *op);
+    struct dnn_op *op = allocate(1, sizeof *op);
     const_dnnl_memory_desc_t scratch;
 
     op->dnn = dnn;
@@ -245,8 +235,10 @@ struct convolution_descs {
     dnnl_dims_t strides, pads;
 };
 
-/* Where channels lie last, all images are one to a 1x1 convolution. Of images of fewer pixels than this, oneDNN's bf16
- * gradients of each take up to sixteen times as long as those of one. */
+/*
+ * With channels last, a 1x1 convolution can treat all images as one. On images with fewer pixels than this, oneDNN's
+ * bf16 gradients take up to sixteen times as long image by image.
+ */
 enum { few_pixels = 64 };
 
 static struct dnn_convolution one_image(const struct dnn *dnn, const struct dnn_convolution *shape)
@@ -316,7 +308,7 @@ struct dnn_op *dnn_convolution_back_weights(struct dnn *dnn, const struct dnn_co
     return op_create(dnn, desc, "a convolution backward");
 }
 
-/* Blocks of channels or channels last, whichever oneDNN takes for a typical convolution when it may choose. */
+/* Blocked channels or channels last, whichever oneDNN chooses for a typical convolution. */
 static dnnl_format_tag_t fastest_layout(struct dnn *dnn)
 {
     static const dnnl_format_tag_t tags[] = { dnnl_nhwc, dnnl_nChw16c, dnnl_nChw8c, dnnl_nchw };
@@ -466,7 +458,7 @@ static dnnl_primitive_attr_t attributes(bool add)
 
 struct dnn *dnn_create(enum precision precision, unsigned threads)
 {
-    struct dnn *dnn = allocate(sizeof *dnn);
+    struct dnn *dnn = allocate(1, sizeof *dnn);
 
     dnn->threads = threads == 0 ? 1 : threads;
     dnn->type = data_type(precision);

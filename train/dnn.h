@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Convolutions, batch norm, pooling and products on CPUs, as operations that are made once and run often. dnn.c does them by
- * oneDNN (3, C API) and is the only file that knows it.
+ * Convolutions, batch norm, pooling and matrix products on CPUs, as operations that are created once and run often.
+ * dnn.c implements them by oneDNN (version 3, C API), and is the only file that knows it.
  *
- * How a tensor lies in memory is a layout. Activations and their gradients all have the one in which this processor convolves
- * fastest, so none is reordered between two layers; weights have what each convolution wants, and are reordered from and to
- * the caller's plain ones. The memory is the caller's. A program's functions: what oneDNN cannot do ends it with a message.
+ * A layout is how a tensor lies in memory. Activations and their gradients share the layout in which this processor
+ * convolves fastest, so none is reordered between layers. Weights have the layout that each convolution wants, and are
+ * reordered from and to the caller's plain layout. The caller owns the memory. What oneDNN cannot do ends the program
+ * with a message.
  *
- * Thread: a struct dnn and what is made from it belong to one thread; several threads may have one each.
+ * Thread: a struct dnn and what is created from it belong to one thread; several threads may have one each.
  */
 #ifndef PLAIT_TRAIN_DNN_H
 #define PLAIT_TRAIN_DNN_H
@@ -20,25 +21,25 @@ struct dnn_op;
 
 enum { DNN_ALIGNMENT = 64 }; /* of a buffer, in bytes */
 
-/** threads: that an operation uses. */
+/** threads: number that an operation uses */
 struct dnn *dnn_create(enum precision precision, unsigned threads);
-/** And all layouts and operations made from it. */
+/** Also destroys all layouts and operations created from it. */
 void dnn_destroy(struct dnn *dnn);
-/** Call before a pass: the number of threads is a setting of the calling thread. */
+/** Call before each pass: the number of threads is a setting of the calling thread. */
 void dnn_begin(const struct dnn *dnn);
-/** Bytes that operations need while they run: the most of all made so far. */
+/** Scratch bytes that an operation needs: the maximum over all created so far. */
 size_t dnn_scratch(const struct dnn *dnn);
-/** Whether bf16 is computed by the processor, not emulated. */
+/** Does the processor compute bf16, without emulation? */
 bool dnn_bf16_fast(void);
 
 /* ---- Layouts ---- */
 
-/** Of an activation, in the precision of the passes. */
+/** Layout of an activation, in the precision of the passes. */
 const struct dnn_layout *dnn_activation(struct dnn *dnn, uint32_t n, uint32_t channels, uint32_t height,
                                         uint32_t width);
 /** [n][height][width][channels] fp32 */
 const struct dnn_layout *dnn_images(struct dnn *dnn, uint32_t n, uint32_t channels, uint32_t height, uint32_t width);
-/** Row by row. */
+/** Row-major layout. */
 const struct dnn_layout *dnn_plain(struct dnn *dnn, enum precision precision, uint32_t ndim, const uint32_t *shape);
 size_t dnn_bytes(const struct dnn_layout *layout);
 bool dnn_same(const struct dnn_layout *a, const struct dnn_layout *b);
@@ -54,7 +55,7 @@ enum dnn_arg {
     DNN_VARIANCE,
     DNN_SCALE,
     DNN_SHIFT,
-    DNN_WORKSPACE, /* what the way back needs from the way forward */
+    DNN_WORKSPACE, /* what the backward pass needs from the forward pass */
     DNN_DIFF_SRC,
     DNN_DIFF_DST,
     DNN_DIFF_WEIGHTS,
@@ -63,15 +64,15 @@ enum dnn_arg {
     DNN_NARG
 };
 
-/** The layout of an argument; NULL: the operation has no such one. */
+/** The layout of an argument; NULL: the operation has no such argument. */
 const struct dnn_layout *dnn_layout(const struct dnn_op *op, enum dnn_arg arg);
-/** Arguments that the operation has not are ignored. scratch: dnn_scratch() bytes. */
+/** Arguments that the operation does not have are ignored. scratch: dnn_scratch() bytes. */
 void dnn_run(struct dnn_op *op, void *const at[DNN_NARG], void *scratch);
 
 struct dnn_convolution {
     uint32_t n, in, out; /* channels */
     uint32_t height, width, kernel, stride, pad;
-    bool images; /* of images: the layout of its input is free, and there is no gradient for it */
+    bool images; /* input is the images: its layout is free, and it gets no gradient */
 };
 
 /** SRC, WEIGHTS -> DST */
@@ -84,9 +85,9 @@ struct dnn_op *dnn_convolution_back_weights(struct dnn *dnn, const struct dnn_co
                                             const struct dnn_op *forward);
 
 enum dnn_norm {
-    DNN_NORM_BATCH, /* statistics of the batch: MEAN and VARIANCE are results */
-    DNN_NORM_GIVEN, /* MEAN and VARIANCE are given, and constants on the way back */
-    DNN_NORM_ONLY   /* as GIVEN, without a way back */
+    DNN_NORM_BATCH, /* batch statistics: MEAN and VARIANCE are results */
+    DNN_NORM_GIVEN, /* MEAN and VARIANCE are given, and constants in the backward pass */
+    DNN_NORM_ONLY   /* as GIVEN, without a backward pass */
 };
 
 /** SRC, SCALE, SHIFT -> DST, WORKSPACE (with relu); src and dst may be the same with DNN_NORM_ONLY. */
@@ -97,10 +98,10 @@ struct dnn_op *dnn_norm_back(struct dnn *dnn, const struct dnn_layout *layout, e
 
 struct dnn_pool {
     uint32_t n, channels, height, width, kernel, stride, pad;
-    bool average; /* false: the largest */
+    bool average; /* false: max pooling */
 };
 
-/** SRC -> DST, WORKSPACE (the largest, training) */
+/** SRC -> DST, WORKSPACE (max pooling, training) */
 struct dnn_op *dnn_pool(struct dnn *dnn, const struct dnn_pool *shape, bool training);
 struct dnn_op *dnn_pool_back(struct dnn *dnn, const struct dnn_pool *shape, const struct dnn_op *forward);
 
@@ -108,14 +109,14 @@ struct dnn_product { /* fp32: DST [rows][columns] = SRC [rows][inner] x WEIGHTS 
     uint32_t rows, inner, columns;
     bool src_columns, weights_columns; /* lie as [inner][rows], [columns][inner] */
     bool bias;                         /* + BIAS [columns] */
-    bool add;                          /* to what is in DST */
+    bool add;                          /* add to DST */
 };
 struct dnn_op *dnn_product(struct dnn *dnn, const struct dnn_product *shape);
 
-/** SRC -> DST, from one layout and type to another. add: to what is in DST. */
+/** SRC -> DST, from one layout and type to another. add: add to DST. */
 struct dnn_op *dnn_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to, bool add);
 
 uint32_t dnn_pooled(uint32_t size, uint32_t kernel, uint32_t stride,
-                    uint32_t pad); /* pixels after a window of either kind */
+                    uint32_t pad); /* output pixels of a window of a convolution or pooling */
 
 #endif

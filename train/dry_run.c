@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a run would be: memory, buckets, algorithms, and the share of communication that computing does not hide, from a
- * calibration: the passes are timed, with the moments at which gradients are ready, and each size of bucket is sent.
+ * --dry-run: memory, buckets, algorithms, and the share of communication that the computation does not hide. It
+ * calibrates: passes are timed, with the moments at which gradients are ready, and a bucket of each size is reduced.
  */
+#include "base/clock.h"
 #include "ending.h"
-#include "now.h"
 #include "run.h"
 
 #include <math.h>
@@ -14,9 +14,9 @@
 
 struct calibration {
     struct run *run;
-    double begin;       /* of the way back */
-    double *ready;      /* [ntensor] seconds from there, of the fastest pass so far */
-    double *this_ready; /* [ntensor] of this one */
+    double begin;       /* of the backward pass */
+    double *ready;      /* [ntensor] seconds from there, in the fastest pass so far */
+    double *this_ready; /* [ntensor] in this pass */
     double forward, backward;
 };
 
@@ -26,19 +26,19 @@ static void note_ready(void *context, uint32_t t)
 {
     struct calibration *c = context;
 
-    c->this_ready[t] = now() - c->begin;
+    c->this_ready[t] = plait_clock() - c->begin;
 }
 
 static void time_pass(struct calibration *c, const float *images, const int32_t *labels)
 {
     struct run *r = c->run;
     struct model_result result;
-    const double begin = now();
+    const double begin = plait_clock();
 
     model_forward(r->model, images, labels, true, r->o->smoothing, &result);
-    c->begin = now();
+    c->begin = plait_clock();
     model_backward(r->model, 1, r->gradient, false, note_ready, c);
-    const double backward = now() - c->begin;
+    const double backward = plait_clock() - c->begin;
     if (c->backward > 0 && c->backward <= backward)
         return;
     c->forward = c->begin - begin;
@@ -51,22 +51,22 @@ static void time_passes(struct calibration *c)
     const size_t micro = c->run->o->micro, pixels = c->run->o->pixels, n = micro * pixels * pixels * 3;
     float *images = allocate(n, sizeof *images);
     int32_t *labels = allocate(micro, sizeof *labels);
-    const double begin = now();
-    double more; /* of any rank: synchronised batch norm makes a pass collective */
+    const double begin = plait_clock();
+    double more; /* a rank wants more passes: synchronised batch norm makes a pass collective */
 
     for (size_t i = 0; i < n; i++)
         images[i] = (float)(i * 2654435761u % 1024) / 512 - 1;
     do {
         time_pass(c, images, labels);
         must(c->run->norms.status, "calibration");
-        more = now() - begin < seconds || c->backward <= 0;
+        more = plait_clock() - begin < seconds || c->backward <= 0;
         must(plait_allreduce(c->run->side, &more, &more, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL), "calibration");
     } while (more > 0);
     free(labels);
     free(images);
 }
 
-/* Seconds of an all-reduce of a bucket: the fastest of some, on the slowest rank. */
+/* Seconds of an all-reduce of a bucket: the fastest of some rounds, on the slowest rank. */
 static double time_bucket(struct run *r, const struct plait_fusion_bucket *b, uint32_t rounds, void *memory)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -74,10 +74,10 @@ static double time_bucket(struct run *r, const struct plait_fusion_bucket *b, ui
 
     call.algorithm = r->o->algorithm;
     for (uint32_t k = 0; k < rounds; k++) {
-        const double begin = now();
+        const double begin = plait_clock();
         must(plait_allreduce(r->side, memory, memory, b->bytes / plait_dtype_size(b->type), b->type, PLAIT_SUM, &call),
              "calibration");
-        best = fmin(best, now() - begin);
+        best = fmin(best, plait_clock() - begin);
     }
     must(plait_allreduce(r->comm, &best, &best, 1, PLAIT_FLOAT64, PLAIT_MAX, NULL), "calibration");
     return best;
@@ -123,7 +123,7 @@ void memory_text(const struct run *r, char *out, size_t room)
              mebibytes(gradients), mebibytes(weights), mebibytes(payload), mebibytes(centre), mebibytes(images));
 }
 
-/* An exchange takes about as long as an all-reduce of the weights, and hides behind nothing. */
+/* An exchange takes about as long as an all-reduce of the weights, and nothing hides it. */
 static void print_elastic(struct calibration *c)
 {
     struct run *r = c->run;
@@ -143,7 +143,7 @@ static void print_elastic(struct calibration *c)
     free(memory);
 }
 
-/* A bucket begins when its last gradient is ready and the one before has ended. */
+/* A bucket starts when its last gradient is ready and the previous bucket has ended. */
 static void print_buckets(struct calibration *c)
 {
     struct run *r = c->run;

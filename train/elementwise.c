@@ -6,20 +6,22 @@
 
 enum { CHUNK = 8192 }; /* elements that a thread takes at a time */
 
-/* The compiler makes vectors of these loops, for AVX-512, AVX2 and what every processor has. The thread sanitizer's code
- * may not run as early as the choice between them is made. */
+/*
+ * The compiler vectorises these loops for AVX-512, AVX2 and the baseline. The resolver that picks one runs too early
+ * for code of the thread sanitizer.
+ */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #if __GNUC__ >= 12
 #define AVX512 "arch=x86-64-v4"
 #else
-#define AVX512 "arch=skylake-avx512" /* which no other maker's processor is taken for */
+#define AVX512 "arch=skylake-avx512" /* not matched by processors of other makers */
 #endif
 #define VECTORS __attribute__((target_clones(AVX512, "avx2", "default")))
 #else
 #define VECTORS
 #endif
 
-/* bf16 is the upper half of an fp32; rounded to nearest even, NaNs stay NaNs. */
+/* bf16 is the upper half of an fp32; rounding is to nearest even, and NaNs stay NaNs. */
 static inline float widened(uint16_t half)
 {
     const uint32_t bits = (uint32_t)half << 16;
@@ -53,7 +55,7 @@ VECTORS static void add_bf16(uint16_t *restrict a, const uint16_t *restrict b, c
         a[k] = rounded(widened(a[k]) + widened(b[k]));
 }
 
-/* A NaN stays one: x < 0 ? 0 : x. */
+/* A NaN stays a NaN: x < 0 ? 0 : x. */
 VECTORS static void add_relu_f32(float *restrict a, const float *restrict b, const float *restrict out, size_t n)
 {
     (void)out;

@@ -25,8 +25,10 @@ static enum agreed wanted(void)
     return asked_to_stop != 0 ? AGREED_STOP : AGREED_GO_ON;
 }
 
-/* Every image once: the loader gives each rank its part of the rest, too, with labels -1 where nothing lies. All leave when
- * one was asked to stop. */
+/*
+ * Every image once. The loader gives each rank its part of the rest, too, with label -1 where there is no image. All
+ * ranks leave when one was asked to stop.
+ */
 static enum plait_status pass_over(struct run *r, struct totals *out)
 {
     enum plait_status status = PLAIT_OK;
@@ -50,7 +52,7 @@ static enum plait_status pass_over(struct run *r, struct totals *out)
     return status;
 }
 
-/* Of elastic averaging the centre is tested. */
+/* Elastic averaging tests the centre. */
 static enum plait_status show_centre(struct run *r)
 {
     float **centre = allocate(r->ntensor, sizeof *centre);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Another rank is lost: the library's verdict, and the weights after the last step that is complete here. */
+/* Another rank is lost: print the library's verdict, and save the weights after the last step that is complete here. */
 static _Noreturn void lost(struct run *r)
 {
     char verdict[1024], newest[PATH_MAX];
@@ -25,7 +25,7 @@ static _Noreturn void lost(struct run *r)
     if (r->elastic != NULL)
         give_up(ENDING_LOST, "%s. %s stands, as the centre is lost; go on with --resume %s", verdict, newest,
                 r->folder);
-    if (r->keeper == NULL) /* one rank at a time keeps a folder: rank 0, or, when it is lost, the first to come here */
+    if (r->keeper == NULL) /* one rank at a time writes a folder: rank 0, or, when it is lost, the first to come here */
         r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
     if (r->keeper == NULL)
         give_up(ENDING_LOST, "%s", verdict);
@@ -44,7 +44,7 @@ void check(struct run *r, enum plait_status status)
     if (ending_of(status) == ENDING_LOST)
         lost(r);
     const char *why = because("rank %u: %s", r->rank, plait_last_error());
-    plait_comm_abort(r->side, why); /* the others have not lost this rank: they shall know why it goes */
+    plait_comm_abort(r->side, why); /* the others still wait for this rank: tell them why it ends */
     plait_comm_abort(r->comm, why);
     give_up(ending_of(status), "%s", why);
 }
@@ -57,7 +57,7 @@ void note_nonfinite(struct run *r, const char *what, const char *layer)
                  layer != NULL ? layer : "");
 }
 
-/* What may help, the likeliest first. In the first step of a warm-up the rate is 0, and has done nothing yet. */
+/* Remedies, the most likely first. In the first step of a warm-up the rate is 0, and has had no effect yet. */
 static const char *remedies(const struct run *r, char *out, size_t room)
 {
     const bool scaled = r->o->loss_scale > 1;

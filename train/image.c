@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a JPEG to a normalised crop. What is not needed is not decoded: of a crop that is larger than the result, blocks are
- * transformed to a half, a quarter or an eighth of their size (the crop keeps at least the result's pixels), columns and
- * rows beside the crop are decompressed but not transformed, and rows below it are not read.
+ * From a JPEG to a normalised crop. What is not needed is not decoded. If the crop is larger than the result, blocks
+ * are transformed at a half, a quarter or an eighth of their size, so that the crop keeps at least the result's pixels.
+ * Columns and rows beside the crop are decompressed but not transformed, and rows below it are not read.
  */
 #include "data.h"
 #include "ending.h"
@@ -30,7 +30,7 @@ const struct image_options image_defaults = {
 
 /* ---- What is random ---- */
 
-struct box { /* in pixels of the whole image */
+struct box { /* in pixels of the full image */
     double x, y, width, height;
 };
 
@@ -40,7 +40,7 @@ struct augmentation {
     float brightness, contrast, saturation;
 };
 
-/* The middle, with the aspect nearest to the image's that is allowed. */
+/* The centre, with the allowed aspect ratio that is nearest to the image's. */
 static struct box central_box(double width, double height, double least_aspect, double most_aspect)
 {
     const double aspect = fmin(fmax(width / height, least_aspect), most_aspect);
@@ -49,7 +49,7 @@ static struct box central_box(double width, double height, double least_aspect, 
     return (struct box){ (width - w) / 2, (height - h) / 2, w, h };
 }
 
-/* Area and aspect at random (Szegedy et al. 2015), in whole pixels; after ten that do not fit, the middle. */
+/* Random area and aspect ratio (Szegedy et al. 2015), in whole pixels; after ten that do not fit, the centre. */
 static struct box random_box(const struct image_options *o, double width, double height, uint64_t *r)
 {
     const double most_aspect = 4.0 / 3;
@@ -88,7 +88,7 @@ static struct augmentation draw_augmentation(const struct image_options *o, doub
 struct part { /* of the scaled image: columns left to right - 1, rows top to bottom - 1 */
     uint32_t left, right;
     uint32_t top, bottom;
-    unsigned char *pixels; /* [bottom - top][right - left][4], the fourth is not used */
+    unsigned char *pixels; /* [bottom - top][right - left][4], the fourth unused */
 };
 
 struct decoder {
@@ -99,7 +99,7 @@ struct decoder {
     struct part part;
 };
 
-static _Thread_local char why[JMSG_LENGTH_MAX]; /* of the latest error */
+static _Thread_local char why[JMSG_LENGTH_MAX]; /* text of the latest error */
 
 static struct decoder *decoder_of(j_common_ptr jpeg)
 {
@@ -112,7 +112,7 @@ _Noreturn static void on_error(j_common_ptr jpeg)
     longjmp(decoder_of(jpeg)->failed, 1);
 }
 
-/* libjpeg goes on after damage with whatever it makes of it; here an image is whole or broken. */
+/* libjpeg continues after damage; here an image is either complete or broken. */
 static void on_message(j_common_ptr jpeg, int level)
 {
     static const int damage[] = { JWRN_JPEG_EOF,       JWRN_HIT_MARKER,  JWRN_HUFF_BAD_CODE,
@@ -129,7 +129,7 @@ _Noreturn static void refuse(struct decoder *d, const char *text)
     longjmp(d->failed, 1);
 }
 
-/* A progressive file may have any number of passes over all its pixels. */
+/* A progressive file may have any number of scans over all its pixels. */
 static void on_progress(j_common_ptr jpeg)
 {
     enum { MOST_PASSES = 100 };
@@ -138,7 +138,7 @@ static void on_progress(j_common_ptr jpeg)
         refuse(decoder_of(jpeg), "more than 100 progressive passes");
 }
 
-/* Is there an end-of-image marker behind the headers? A truncated file may be whole as far as the crop goes. */
+/* Is there an end-of-image marker after the headers? A truncated file may be complete as far as the crop goes. */
 static bool has_end(const struct jpeg_source_mgr *source)
 {
     const unsigned char *data = source->next_input_byte;
@@ -163,7 +163,7 @@ static void read_header(struct decoder *d, const struct image_options *o, const 
         refuse(d, "truncated: it has no end-of-image marker");
 }
 
-/* By how much blocks may shrink so that the box still has the result's pixels. */
+/* By how much blocks may shrink while the box still has the result's pixels. */
 static unsigned shrink(const struct box *box, uint32_t pixels)
 {
     unsigned by = 8;
@@ -173,7 +173,7 @@ static unsigned shrink(const struct box *box, uint32_t pixels)
     return by;
 }
 
-/* Places that the filter reads for a side: `reach` pixels around the box, of those that there are. */
+/* The range that the filter reads along a side: `reach` pixels around the box, within the image. */
 static void around(double start, double length, uint32_t pixels, uint32_t n, uint32_t *from, uint32_t *to)
 {
     const double reach = fmax(1, length / pixels);
@@ -184,7 +184,7 @@ static void around(double start, double length, uint32_t pixels, uint32_t n, uin
         *from = *to - 1;
 }
 
-/* CMYK, which Adobe's programs write inverted, to red, green and blue. */
+/* Convert CMYK, which Adobe's programs write inverted, to RGB. */
 static void cmyk_to_rgb(unsigned char *row, uint32_t n, bool inverted)
 {
     for (unsigned char *p = row; p < row + 4 * (size_t)n; p += 4)
@@ -194,7 +194,7 @@ static void cmyk_to_rgb(unsigned char *row, uint32_t n, bool inverted)
         }
 }
 
-/* The box becomes one of the scaled image's. */
+/* Decode the box, whose coordinates become those of the scaled image. */
 static void decode_part(struct decoder *d, struct box *box, uint32_t pixels)
 {
     struct jpeg_decompress_struct *j = &d->jpeg;
@@ -212,7 +212,7 @@ static void decode_part(struct decoder *d, struct box *box, uint32_t pixels)
     around(box->y, box->height, pixels, j->output_height, &p->top, &p->bottom);
     around(box->x, box->width, pixels, j->output_width, &p->left, &p->right);
     JDIMENSION left = p->left, width = p->right - p->left;
-    jpeg_crop_scanline(j, &left, &width); /* begins at a block, so further to the left */
+    jpeg_crop_scanline(j, &left, &width); /* starts at a block boundary, so further left */
     p->left = left;
     p->right = left + width;
     p->pixels = malloc(4 * (size_t)width * (p->bottom - p->top));
@@ -230,9 +230,9 @@ static void decode_part(struct decoder *d, struct box *box, uint32_t pixels)
 
 /* ---- Resizing: a triangle as wide as what a pixel of the result covers, at least two pixels ---- */
 
-struct taps {               /* of each pixel along one side of the result */
+struct taps {               /* filter weights of each pixel along one side of the result */
     uint32_t *from, *count; /* [n] */
-    float *weights;         /* [n][room], each row adds up to 1 */
+    float *weights;         /* [n][room], each row sums to 1 */
     uint32_t room;
 };
 
@@ -243,7 +243,7 @@ static void taps_finish(struct taps *t)
     free(t->weights);
 }
 
-/* Pixels first to last - 1 are there, counted from first in `from`. */
+/* Pixels first to last - 1 exist; `from` counts from first. */
 static struct taps taps_of(double start, double length, uint32_t n, uint32_t first, uint32_t last)
 {
     const double step = length / n, reach = fmax(1, step);
@@ -270,7 +270,7 @@ static struct taps taps_of(double start, double length, uint32_t n, uint32_t fir
 
 typedef float pixel __attribute__((vector_size(16)));
 
-/* One row of the result's height over the part's columns. line: [width] pixels of 4 */
+/* One row at the result's height, over the part's columns. line: [width] pixels of 4 */
 static void add_rows(const struct part *p, const struct taps *t, uint32_t i, float *line)
 {
     const size_t n = 4 * (size_t)(p->right - p->left);
@@ -286,7 +286,7 @@ static void add_rows(const struct part *p, const struct taps *t, uint32_t i, flo
     }
 }
 
-struct scale { /* a result is factor x sum - offset */
+struct scale { /* result = factor x sum - offset */
     pixel factor, offset;
 };
 
@@ -355,8 +355,7 @@ static struct scale normalisation(const struct image_options *o)
     return s;
 }
 
-/* Brightness times all, contrast around the mean grey, saturation around each pixel's grey: one linear map of an image of 0
-   to 255. The result has its scale. */
+/* Brightness scales all values, contrast acts around the mean grey, saturation around each pixel's grey. */
 static void jitter(float *image, size_t n, const struct augmentation *a, const struct scale *scale)
 {
     const float both = a->brightness * a->contrast;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "launch.h"
 
+#include "child.h"
 #include "ending.h"
 
 #include <plait/launch.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ volatile sig_atomic_t asked_to_stop;
 
 static struct timespec asked_at;
 
-/* A launcher and a terminal may both send the signal that the user meant once. */
+/* A launcher and a terminal may both deliver a signal that the user sent once. */
 static void on_signal(int number)
 {
     struct timespec t;
@@ -31,7 +31,7 @@ static void on_signal(int number)
     asked_to_stop = number;
 }
 
-/* One that is ignored stays so: nohup, a job in the background. */
+/* A signal that is ignored stays ignored, as for nohup or a background job. */
 static void handle(int number, void (*handler)(int))
 {
     struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, before;
@@ -45,7 +45,7 @@ void launch_catch_signals(void)
     handle(SIGINT, on_signal);
     handle(SIGTERM, on_signal);
     handle(SIGHUP, on_signal);
-    handle(SIGPIPE, SIG_IGN); /* who reads the lines may go before the training ends */
+    handle(SIGPIPE, SIG_IGN); /* the reader of the output may end before the training */
 }
 
 /* ---- the process that has started the ranks ---------------------------------------------------- */
@@ -53,7 +53,7 @@ void launch_catch_signals(void)
 static pid_t *children;
 static uint32_t nchild;
 
-/* Ctrl-C reaches the ranks without us; other signals are meant for them. */
+/* Ctrl-C reaches the ranks directly; other signals are meant for them. */
 static void hand_on(int number)
 {
     for (uint32_t i = 0; i < nchild; i++)
@@ -63,8 +63,11 @@ static void hand_on(int number)
 
 static void tell_death(uint32_t rank, int how)
 {
+    char text[64];
+
+    child_end(how, text, sizeof text);
     if (WIFSIGNALED(how))
-        complain("rank %u was ended by signal %d, %s", rank, WTERMSIG(how), strsignal(WTERMSIG(how)));
+        complain("rank %u was %s", rank, text);
 }
 
 static int wait_for_ranks(void)
@@ -84,20 +87,13 @@ static int wait_for_ranks(void)
 
 static bool start_ranks(uint32_t ranks, struct place *out)
 {
-    const pid_t parent = getpid();
-
     if (plait_unique_id_create(&out->id) != PLAIT_OK)
         return complain("%s", plait_last_error());
     children = allocate(ranks, sizeof *children);
-    fflush(NULL);
     for (out->rank = 0; out->rank < ranks; out->rank++) {
-        const pid_t child = fork();
-        if (child == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGTERM);
-            if (getppid() != parent)
-                _exit(ENDING_ERROR);
+        const pid_t child = child_fork(SIGTERM);
+        if (child == 0)
             return true;
-        }
         if (child < 0) {
             hand_on(SIGKILL);
             return complain("--ranks %u: cannot start rank %u: %s; use fewer", ranks, out->rank, strerror(errno));
@@ -119,7 +115,7 @@ bool launch(uint32_t ranks, struct place *out)
     if (found.nrank > 1) {
         *out = (struct place){ found.rank, found.nrank, found.id };
         if (found.rank > 0)
-            complain_no_more();
+            message_hide(true);
         return ranks == 0 || ranks == found.nrank ||
                complain("--ranks %u: %s has started %u; leave --ranks out", ranks, found.launcher, found.nrank);
     }
@@ -128,6 +124,6 @@ bool launch(uint32_t ranks, struct place *out)
     if (ranks > 1 && !start_ranks(ranks, out))
         return false;
     if (out->rank > 0)
-        complain_no_more();
+        message_hide(true);
     return true;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "layers.h"
 
+#include "program.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdint.h>
@@ -14,10 +16,8 @@ void *layer_memory(size_t bytes)
 {
     void *memory;
 
-    if (posix_memalign(&memory, DNN_ALIGNMENT, bytes > 0 ? bytes : 1) != 0) {
-        fprintf(stderr, "plait-train: no memory for %zu bytes of the model\n", bytes);
-        exit(1);
-    }
+    if (posix_memalign(&memory, DNN_ALIGNMENT, bytes > 0 ? bytes : 1) != 0)
+        give_up(1, "no memory for %zu bytes of the model", bytes);
     memset(memory, 0, bytes);
     return memory;
 }
@@ -40,7 +40,7 @@ static void stage(struct environment *env, size_t bytes)
         env->staged = bytes;
 }
 
-/* Operations take what they read and what they write alike. */
+/* Operations take inputs and outputs alike as void *. */
 static void *readable(const void *memory)
 {
     return (void *)(uintptr_t)memory;
@@ -56,7 +56,7 @@ static const struct value *value(const struct environment *env, uint32_t k)
     return &env->network->values[k];
 }
 
-/* What classes are chosen by is fp32 in either precision. */
+/* The logits are fp32 in either precision. */
 static bool is_logits(const struct environment *env, uint32_t k)
 {
     return k == env->network->nvalue - 1;
@@ -70,7 +70,7 @@ struct elements layer_elements(const struct environment *env, uint32_t k)
                               dnn_bytes(env->layouts[k]) / (precision == PRECISION_BF16 ? 2 : 4) };
 }
 
-/* The layout of a value that a layer puts out; gradients have it too. */
+/* Set the layout of a layer's output, which its gradient shares. */
 static const struct dnn_layout *put_out(struct layer *layer)
 {
     struct environment *env = layer->env;
@@ -80,7 +80,7 @@ static const struct dnn_layout *put_out(struct layer *layer)
                dnn_activation(env->dnn, env->batch, out->channels, out->height, out->width);
 }
 
-/* What of a gradient oneDNN did not write in its place itself. */
+/* Write, or add, a gradient that oneDNN did not write in place. */
 static void give(const struct environment *env, void *gradient, const float *from, size_t n, bool accumulate)
 {
     float *to = gradient;
@@ -247,7 +247,7 @@ static void norm_create(struct layer *layer)
     const size_t npart = sizeof parts / sizeof *parts;
     float *memory = own(layer, npart * channels * sizeof *memory);
 
-    /* diff_scale and diff_shift lie side by side: they are summed over the ranks in one go. */
+    /* diff_scale and diff_shift are contiguous, since they are summed over the ranks together. */
     for (size_t k = 0; k < npart; k++)
         *parts[k] = memory + k * channels;
     layer->evaluate = dnn_norm(layer->env->dnn, layout, DNN_NORM_ONLY, layer->node->relu);
@@ -278,8 +278,10 @@ static void norm_run(struct layer *layer, struct dnn_op *op, float *mean, float 
                             [DNN_WORKSPACE] = layer->workspace });
 }
 
-/* Statistics of all ranks' images from those of each: with means m and variances v over equal numbers of images, the mean is
- * that of m, the variance that of v + (m - mean)^2. */
+/*
+ * The statistics of all ranks' images from those of each rank. With means m and variances v over equal numbers of
+ * images, the mean is that of m, and the variance that of v + (m - mean)^2.
+ */
 static void norm_measure(struct layer *layer)
 {
     const struct environment *env = layer->env;
@@ -299,7 +301,7 @@ static void norm_measure(struct layer *layer)
         s->variance[c] /= (float)env->nsum;
 }
 
-/* Values that a channel's statistics are of. */
+/* Number of values in a channel's statistics. */
 static double norm_count(const struct layer *layer)
 {
     const struct value *in = value(layer->env, layer->node->in);
@@ -323,14 +325,17 @@ static void norm_forward(struct layer *layer, enum mode mode)
         s->unbiased[c] = count > 1 ? (float)(s->variance[c] * (count / (count - 1))) : s->variance[c];
 }
 
-/* The way back took the statistics for constants. That they depend on all inputs changes the gradient by
- * -scale / deviation / count x (sum of dy + normalised x times sum of dy x normalised x), sums over all ranks' images. */
+/*
+ * The backward operation took the statistics for constants. Their dependence on all inputs changes the gradient by
+ * -scale / deviation / count x (sum of dy + normalised x times sum of dy x normalised x), with sums over all ranks'
+ * images.
+ */
 static void norm_correct(struct layer *layer)
 {
     const struct environment *env = layer->env;
     const struct norm_statistics *s = &layer->statistics;
     const uint32_t channels = value(env, layer->node->in)->channels;
-    float *scale = layer->correct_scale, *shift = layer->correct_shift; /* side by side, as the sums */
+    float *scale = layer->correct_scale, *shift = layer->correct_shift; /* contiguous, like the sums */
 
     memcpy(scale, layer->diff_scale, 2 * channels * sizeof *scale);
     env->sum(env->context, scale, (size_t)2 * channels);
@@ -444,7 +449,7 @@ static void product_create_back(struct layer *layer, uint32_t in, uint32_t out)
     layer->unpack = dnn_product(dnn, &gradient);
     gradient.add = true;
     layer->unpack_add = dnn_product(dnn, &gradient);
-    if (layer->env->gradients == PRECISION_BF16) /* a product is fp32 */
+    if (layer->env->gradients == PRECISION_BF16) /* a product's gradient is fp32 */
         stage(layer->env, (size_t)in * out * sizeof(float));
 }
 
@@ -554,7 +559,7 @@ void layer_forward(struct layer *layer, enum mode mode)
 
 void layer_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
-    /* A block's end adds the second part while it does its own. */
+    /* The end of a block adds the second part itself. */
     if (layer->diff_more != NULL && layer->node->kind != NODE_ADD)
         elements_add(layer_elements(layer->env, layer->node->out), layer->diff_out, layer->diff_more);
     table[layer->node->kind].backward(layer, gradients, accumulate);

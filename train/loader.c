@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads that decode ahead. The micro-batches of an epoch are numbered; number m lies in slot m % nslot from when its first
- * image is begun until next() has given it out and is called again. A thread takes the next image of the epoch as soon as
- * the slot of its micro-batch is free, so images are begun in order, and micro-batches leave in order whoever decoded them.
+ * Threads that decode ahead. The micro-batches of an epoch are numbered. Number m uses slot m % nslot from the start of
+ * its first image until the loader_next() call after the one that returned it. A thread takes the next image of the
+ * epoch as soon as the slot of its micro-batch is free. So images start in order, and micro-batches are returned in
+ * order, whichever thread decoded them.
  */
+#include "base/clock.h"
 #include "data.h"
 #include "ending.h"
-#include "now.h"
 
 #include <plait/coll.h>
 
@@ -21,7 +22,7 @@
 struct slot {
     float *images;
     int32_t *labels;
-    uint32_t undone; /* images */
+    uint32_t undone; /* images not yet decoded */
 };
 
 struct loader {
@@ -31,16 +32,16 @@ struct loader {
     uint32_t nslot;
     size_t image; /* floats of one */
 
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* protects all that follows */
     pthread_cond_t work, done;
     bool stopping;
     uint32_t epoch;
-    uint64_t first; /* micro-batch of this rank at which the epoch was begun */
-    uint64_t end;   /* of the epoch, in micro-batches; 0: none was begun */
-    uint64_t begun; /* images, counted from the epoch's start */
-    uint64_t given; /* micro-batches, the one that is in the caller's hand among them */
-    uint32_t busy;  /* threads with an image */
-    bool *broken;   /* [samples] named already */
+    uint64_t first; /* micro-batch of this rank at which the epoch began */
+    uint64_t end;   /* end of the epoch in micro-batches; 0: no epoch */
+    uint64_t begun; /* images started, counted from the epoch's start */
+    uint64_t given; /* micro-batches returned, including the one that the caller holds */
+    uint32_t busy;  /* threads that decode an image */
+    bool *broken;   /* [samples] already named */
     double waited;
 };
 
@@ -67,7 +68,7 @@ static uint64_t position_of(const struct loader *l, uint64_t image)
 
 /* ---- One image ---- */
 
-#define ELSEWHERE UINT64_MAX /* the place of an image that is not this rank's in the epoch */
+#define ELSEWHERE UINT64_MAX /* an image that is not this rank's in the epoch */
 
 struct bytes {
     const void *data;
@@ -75,15 +76,17 @@ struct bytes {
     void *owned; /* to be freed */
 };
 
-/* The system's answer about a file that was there when the files were listed. It is not taken for a broken one: a disk
- * that is gone would take the place of every image in turn, and nobody would be told. */
+/*
+ * A system error on a file that existed when the files were listed. It does not count as a broken file: if a disk
+ * failed, every image in turn would be replaced, and nobody would notice.
+ */
 static _Noreturn void cannot_read(const char *path)
 {
     give_up(ENDING_ERROR, "%s: %s; it was there when the images were listed: mend that, then go on with --resume", path,
             strerror(errno));
 }
 
-/* NULL, or what is wrong with what it holds. */
+/* Returns NULL, or what is wrong with the contents. */
 static const char *read_whole(const char *path, FILE *f, struct bytes *out)
 {
     struct stat status;
@@ -103,7 +106,7 @@ static const char *read_whole(const char *path, FILE *f, struct bytes *out)
 
 static const char *read_file(const char *path, struct bytes *out)
 {
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* of a pipe nobody may write the other end */
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* opening a pipe would wait for a writer */
     FILE *f = fd < 0 ? NULL : fdopen(fd, "rb");
 
     if (f == NULL)
@@ -113,7 +116,10 @@ static const char *read_file(const char *path, struct bytes *out)
     return why;
 }
 
-/* The n-th image of this rank in the epoch lies in memory, unless its file could not be read: then reading tells why. */
+/*
+ * The n-th image of this rank in the epoch is in memory, unless its file could not be read: then reading it reports the
+ * error.
+ */
 static const char *find_file(const struct loader *l, uint64_t sample, uint64_t n, struct bytes *out)
 {
     *out = (struct bytes){ 0 };
@@ -122,7 +128,7 @@ static const char *find_file(const struct loader *l, uint64_t sample, uint64_t n
     return out->data != NULL ? NULL : read_file(dataset_path(l->options.dataset, sample), out);
 }
 
-/* NULL, or why the sample is broken. */
+/* Returns NULL, or why the sample is broken. */
 static const char *decode_sample(struct loader *l, uint64_t sample, uint64_t n, float *out)
 {
     const struct loader_options *o = &l->options;
@@ -151,7 +157,9 @@ static void tell_broken(struct loader *l, uint64_t sample, const char *why)
         tell("%s: %s; it is left out", path, why);
 }
 
-/* The n-th image of this rank, or that of the next position whose file is not broken. Label: what lies in out; -1: none. */
+/*
+ * Load the n-th image of this rank, or that of the next position whose file is not broken. Returns its label; -1: none.
+ */
 static int32_t load(struct loader *l, uint64_t n, float *out)
 {
     const struct loader_options *o = &l->options;
@@ -208,7 +216,7 @@ static void *thread(void *argument)
     return NULL;
 }
 
-/* With the lock: no image is in work and none will be begun. */
+/* Call with the lock held. Afterwards no image is being decoded, and none will be started. */
 static void stop_epoch(struct loader *l)
 {
     l->end = 0;
@@ -238,7 +246,7 @@ struct loader *loader_create(const struct loader_options *options)
     check_options(options);
     l->options = *options;
     l->image = 3 * (size_t)options->image.pixels * options->image.pixels;
-    l->nslot = (options->queue > 0 ? options->queue : 1) + 1; /* one is in the caller's hand */
+    l->nslot = (options->queue > 0 ? options->queue : 1) + 1; /* one is held by the caller */
     l->slots = allocate(l->nslot, sizeof *l->slots);
     for (uint32_t i = 0; i < l->nslot; i++) {
         l->slots[i].images = allocate(options->micro, l->image * sizeof(float));
@@ -283,11 +291,11 @@ void loader_begin(struct loader *l, uint32_t epoch, uint64_t step)
     pthread_mutex_lock(&l->lock);
     stop_epoch(l);
     pthread_mutex_unlock(&l->lock);
-    const double start = now();
+    const double start = plait_clock();
     if (l->options.store != NULL)
         store_wait(l->options.store, l->options.shuffle, l->options.seed, epoch, l->options.batch);
     pthread_mutex_lock(&l->lock);
-    l->waited += now() - start;
+    l->waited += plait_clock() - start;
     l->epoch = epoch;
     l->first = l->given = step * micros_of_step(l);
     l->begun = l->first * l->options.micro;
@@ -307,7 +315,7 @@ void loader_set_transform(struct loader *l, enum transform transform, bool shuff
 
 bool loader_next(struct loader *l, struct images *out)
 {
-    const double start = now();
+    const double start = plait_clock();
 
     pthread_mutex_lock(&l->lock);
     if (l->given >= l->end) {
@@ -315,11 +323,11 @@ bool loader_next(struct loader *l, struct images *out)
         return false;
     }
     const struct slot *s = &l->slots[l->given % l->nslot];
-    l->given++; /* the slot of the one before is free */
+    l->given++; /* frees the slot of the previous one */
     pthread_cond_broadcast(&l->work);
     while (l->begun < l->given * l->options.micro || s->undone > 0)
         pthread_cond_wait(&l->done, &l->lock);
-    l->waited += now() - start;
+    l->waited += plait_clock() - start;
     pthread_mutex_unlock(&l->lock);
     *out = (struct images){ .n = l->options.micro, .images = s->images, .labels = s->labels };
     return true;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The logarithm of the sum of all exponentials. */
+/* The logarithm of the sum of exponentials. */
 static double log_sum(const float *x, uint32_t n)
 {
     float most = x[0];
@@ -17,7 +17,7 @@ static double log_sum(const float *x, uint32_t n)
     return most + log(sum);
 }
 
-/* How many classes stand before this one; of equal ones the first does. A NaN stands behind all. */
+/* How many classes rank before this one; of equal ones the first does. A NaN ranks last. */
 static uint32_t place(const float *x, uint32_t n, uint32_t label)
 {
     uint32_t before = 0;

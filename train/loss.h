@@ -8,7 +8,7 @@
 struct loss {
     uint32_t n, nclass;
     const float *logits;   /* [n][nclass] */
-    const int32_t *labels; /* [n] -1: no image lies there */
+    const int32_t *labels; /* [n] -1: no image */
     double smoothing;
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small dataset of real JPEGs. A class is a shape with a pattern on it: "dotted-star". Colours, place, size, direction,
- * proportions, light, background (with a pattern of its own), lines and blots before and behind it, noise, the JPEG's size
- * and its quality are drawn at random, so that only shape and pattern together tell the class. Each image follows from
- * (seed, half, number) alone.
+ * Draws a small dataset of real JPEGs. A class is a shape with a pattern on it: "dotted-star". Colours, place, size,
+ * direction, proportions, light, background (with its own pattern), lines and blots behind and in front of it, noise,
+ * and the JPEG's size and quality are random, so that only shape and pattern together identify the class. Each image is
+ * a function of (seed, half, number).
  */
 #include "data.h"
 #include "ending.h"
@@ -18,7 +18,7 @@
 
 #include <jpeglib.h>
 
-/* Not fminf() and its like, which are calls: NaNs do not come here. */
+/* Not fminf() and the like, which are function calls; there are no NaNs here. */
 static inline float smaller(float a, float b)
 {
     return a < b ? a : b;
@@ -145,7 +145,10 @@ static const struct pattern {
 
 enum { SHAPES = sizeof shapes / sizeof *shapes, PATTERNS = sizeof patterns / sizeof *patterns };
 
-/* Few patterns while there are shapes enough, so that every pattern has several shapes and every shape several patterns. */
+/*
+ * Use few patterns while there are enough shapes, so that each pattern occurs on several shapes and each shape with
+ * several patterns.
+ */
 static uint32_t patterns_of(uint32_t nclass)
 {
     uint32_t n = 2;
@@ -196,7 +199,7 @@ static struct colour draw_colour(uint64_t *r)
     return c;
 }
 
-/* Another colour, whose lightness differs by `least` or more. */
+/* Another colour, whose lightness differs by at least `least`. */
 static struct colour draw_contrast(uint64_t *r, struct colour to, float least)
 {
     struct colour c;
@@ -214,7 +217,7 @@ static float smaller_side(const struct picture *p)
     return (float)(p->width < p->height ? p->width : p->height);
 }
 
-/* Up to so many radians away from upright. */
+/* A random angle of at most this many radians from upright. */
 static void draw_direction(uint64_t *r, double most, float *cosine, float *sine)
 {
     const float angle = (float)random_between(r, -most, most);
@@ -235,7 +238,7 @@ static void place(const struct picture *p, uint64_t *r, float least, float most,
     draw_direction(r, 3.1415927, &out->pattern_cosine, &out->pattern_sine);
 }
 
-/* The colour at (u, v) of the thing, with soft edges of the pattern left to the JPEG. */
+/* The colour of the figure at (u, v); JPEG softens the edges of the pattern. */
 static const float *colour_at(const struct placed *t, float u, float v)
 {
     const float a = t->cells * (t->pattern_cosine * u - t->pattern_sine * v) + t->shift;
@@ -269,7 +272,7 @@ static float everywhere(float u, float v)
     return -1;
 }
 
-/* Returns about its colour. */
+/* Returns its approximate colour. */
 static struct colour paint_background(const struct picture *p, uint64_t *r)
 {
     struct placed t = { .outside = everywhere, .lit = patterns[random_below(r, PATTERNS)].lit };
@@ -360,7 +363,7 @@ static void choose_form(struct jpeg_compress_struct *c, uint64_t *r)
         c->comp_info[0].h_samp_factor = c->comp_info[0].v_samp_factor = 1; /* colours in full detail */
 }
 
-/* *jpeg: the caller's to free. libjpeg's own errors end the program with a message: there is only lack of memory. */
+/* *jpeg: free it. libjpeg's errors end the program with a message; the only one is lack of memory. */
 static void compress(const struct picture *p, uint64_t *r, unsigned char **jpeg, unsigned long *bytes)
 {
     struct jpeg_compress_struct c;
@@ -387,7 +390,7 @@ static void compress(const struct picture *p, uint64_t *r, unsigned char **jpeg,
     free(row);
 }
 
-/* true, or false after a message */
+/* Returns false after a message. */
 static bool write_file(const char *path, const void *data, size_t bytes)
 {
     FILE *f = fopen(path, "wb");
@@ -417,7 +420,7 @@ static bool make_image(const char *path, uint32_t label, uint32_t nclass, uint32
     return ok;
 }
 
-/* true when it exists afterwards */
+/* Returns true when it exists afterwards. */
 static bool make_folder(const char *path)
 {
     if (mkdir(path, 0777) == 0 || errno == EEXIST)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The dataset in the memory of the ranks (Kumar et al. 2017). A rank keeps its part, compressed, for good. For each epoch it
- * gets from the ranks of its group the images of its positions, in all-to-all exchanges of a bounded number of bytes: one
- * segment of the epoch's steps after the other. Everyone knows the sizes of all files and computes the epoch's order, so
- * everyone knows who needs what from whom, and nothing is negotiated. A thread does it during the epoch before.
+ * The dataset in the memory of the ranks (Kumar et al. 2017). A rank keeps its part, compressed, throughout. For each
+ * epoch it receives the images of its positions from the ranks of its group, in all-to-all exchanges of bounded size:
+ * one segment of the epoch's steps after the other. Every rank knows the sizes of all files and computes the epoch's
+ * order, so every rank knows which rank needs what from which, and nothing is negotiated. A thread does it during the
+ * epoch before.
  */
 #include "data.h"
 #include "ending.h"
@@ -21,7 +22,7 @@
 
 uint64_t store_segment = 32 << 20;
 
-struct group { /* of ranks that hold all images together */
+struct group { /* a group of ranks that together hold all images */
     uint32_t first, size, me;
 };
 
@@ -30,21 +31,21 @@ struct epoch { /* the images of this rank in one epoch */
     uint64_t seed;
     uint32_t number, batch;
     struct store *store;
-    pthread_t thread;            /* that brings them */
+    pthread_t thread;            /* thread that fetches them */
     const unsigned char **image; /* [part x steps] */
     uint64_t *bytes;
-    unsigned char **arrived; /* [nsegment] what came from others */
+    unsigned char **arrived; /* [nsegment] images received from others */
     uint64_t nsegment;
     char failure[512]; /* "": none */
 };
 
 struct store {
     const struct dataset *dataset;
-    struct plait_comm *comm; /* of the group; NULL: it is this rank alone */
+    struct plait_comm *comm; /* the group's ranks; NULL: this rank alone */
     uint32_t rank, nrank;
     struct group group;
-    uint64_t *sizes;       /* of all files; 0: it cannot be read */
-    uint64_t *starts;      /* [part + 1] in memory, of this rank's part */
+    uint64_t *sizes;       /* of all files; 0: unreadable */
+    uint64_t *starts;      /* [part + 1] offsets in memory, of this rank's part */
     unsigned char *memory; /* of this rank's part */
     struct epoch *here, *coming;
     _Atomic bool stopping;
@@ -68,7 +69,7 @@ static uint64_t part_start(const struct store *s, uint32_t member)
     return (uint64_t)((unsigned __int128)dataset_count(s->dataset) * member / s->group.size);
 }
 
-/* The member that has a sample. */
+/* The member that holds a sample. */
 static uint32_t holder(const struct store *s, uint64_t sample)
 {
     const uint64_t count = dataset_count(s->dataset);
@@ -88,7 +89,7 @@ static void read_sizes(struct store *s, uint64_t first, uint64_t end)
             stat(dataset_path(s->dataset, i), &status) == 0 && S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
 }
 
-/* A file that cannot be read whole has no bytes. */
+/* A file that cannot be read completely counts as empty. */
 static void read_part(struct store *s, uint64_t first, uint64_t end)
 {
     s->starts = allocate(end - first + 1, sizeof *s->starts);
@@ -103,7 +104,7 @@ static void read_part(struct store *s, uint64_t first, uint64_t end)
                 "read files",
                 (unsigned long long)s->starts[end - first]);
     for (uint64_t i = first; i < end; i++) {
-        FILE *f = s->sizes[i] > 0 ? fopen(dataset_path(s->dataset, i), "rb") : NULL; /* a pipe would have it wait */
+        FILE *f = s->sizes[i] > 0 ? fopen(dataset_path(s->dataset, i), "rb") : NULL; /* opening a pipe would wait */
         if (f == NULL || fread(s->memory + s->starts[i - first], 1, s->sizes[i], f) != s->sizes[i])
             s->sizes[i] = 0;
         if (f != NULL)
@@ -155,7 +156,10 @@ static uint64_t steps_of(const struct epoch *e)
     return (dataset_count(e->store->dataset) + e->batch - 1) / e->batch;
 }
 
-/* The sample that a member needs as image i of a step, and who has it; false: the epoch is over there. */
+/*
+ * The sample that a member needs as image i of a step, and which member holds it. Returns false at the end of the
+ * epoch.
+ */
 static bool needed(const struct epoch *e, uint64_t step, uint32_t member, uint32_t i, uint64_t *sample, uint32_t *from)
 {
     const struct store *s = e->store;
@@ -170,10 +174,10 @@ static bool needed(const struct epoch *e, uint64_t step, uint32_t member, uint32
 
 struct segment {          /* steps that are exchanged together */
     uint64_t step, end;   /* the steps */
-    size_t *gets, *sends; /* [group] bytes of each member, to see when they are enough */
-    size_t *from, *to;    /* [group] bytes that this rank gets from and sends to each member */
+    size_t *gets, *sends; /* [group] bytes that each member receives and sends, to bound the segment */
+    size_t *from, *to;    /* [group] bytes that this rank receives from and sends to each member */
     size_t nfrom, nto;    /* their sums */
-    unsigned char *out;   /* what this rank sends */
+    unsigned char *out;   /* data that this rank sends */
 };
 
 static void count_step(const struct epoch *e, struct segment *g)
@@ -196,7 +200,7 @@ static void count_step(const struct epoch *e, struct segment *g)
     g->end++;
 }
 
-/* Has a member enough to send or to get? */
+/* Does a member send or receive enough? */
 static bool is_full(const struct segment *g, uint32_t n)
 {
     for (uint32_t member = 0; member < n; member++)
@@ -227,12 +231,12 @@ static const unsigned char *own_image(const struct store *s, uint64_t sample)
     return s->memory + s->starts[sample - part_start(s, s->group.me)];
 }
 
-struct places {           /* while a segment is placed: where the next image goes */
-    unsigned char **from; /* [group] that comes from a member */
-    unsigned char **to;   /* [group] that goes to a member */
+struct places {           /* while a segment is laid out: where the next image goes */
+    unsigned char **from; /* [group] received from a member */
+    unsigned char **to;   /* [group] sent to a member */
 };
 
-/* Image i of a step that a member needs. */
+/* Lay out image i of a step for the member that needs it. */
 static void place_image(const struct epoch *e, uint64_t step, uint32_t member, uint32_t i, const struct places *p)
 {
     const struct store *s = e->store;
@@ -246,7 +250,7 @@ static void place_image(const struct epoch *e, uint64_t step, uint32_t member, u
     if (member != s->group.me) {
         if (from != s->group.me)
             return;
-        assert(p->to[member] != NULL); /* as it needs something */
+        assert(p->to[member] != NULL); /* since it needs something */
         memcpy(p->to[member], own_image(s, sample), bytes);
         p->to[member] += bytes;
         return;
@@ -256,7 +260,7 @@ static void place_image(const struct epoch *e, uint64_t step, uint32_t member, u
     p->from[from] += from == member ? 0 : bytes;
 }
 
-/* Where each image will lie, and what others need of this rank's put together for them, in the order of the steps. */
+/* Determine where each image will lie, and collect what other ranks need from this one, in the order of the steps. */
 static void place_segment(const struct epoch *e, const struct segment *g, unsigned char *in)
 {
     const uint32_t n = e->store->group.size;
@@ -277,8 +281,10 @@ static void place_segment(const struct epoch *e, const struct segment *g, unsign
     free(p.to);
 }
 
-/* One exchange; the group's ranks are in it together even where one of them has nothing to give. After an error its memory
-   belongs to the library. */
+/*
+ * One exchange. All ranks of the group take part, even one with nothing to send. After an error the library owns the
+ * memory.
+ */
 static enum plait_status exchange_segment(struct epoch *e, struct segment *g)
 {
     struct store *s = e->store;
@@ -302,7 +308,7 @@ static enum plait_status exchange_segment(struct epoch *e, struct segment *g)
     return PLAIT_OK;
 }
 
-/* Whether a rank of the group has given up is known to all of them before each exchange, so that none waits for it there. */
+/* Before each exchange the ranks of a group learn whether one has stopped, so that none waits for it there. */
 static enum plait_status ask_all(struct store *s, bool *given_up)
 {
     const int32_t mine = s->stopping;
@@ -336,7 +342,7 @@ static void *bring(void *argument)
         snprintf(e->failure, sizeof e->failure, "a rank needs no images any more");
     if (status != PLAIT_OK) {
         snprintf(e->failure, sizeof e->failure, "%s: %s", plait_status_text(status), plait_last_error());
-        plait_comm_abort(s->comm, e->failure); /* others wait for this rank's part */
+        plait_comm_abort(s->comm, e->failure); /* the others wait for this rank's part */
     }
     free(arrays);
     return NULL;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct wires { /* buffers of a layer; those of forward's values are by value */
+struct wires { /* buffers of a layer; those of forward values are in `data` */
     uint32_t diff_out, diff_more, diff_in, workspace;
 };
 
@@ -24,7 +24,7 @@ struct model {
     struct wires *wires; /* [nnode] */
     uint32_t *data;      /* [nvalue] buffers */
     struct arena arena;
-    struct dnn_op *images; /* from the caller's layout to that of the first layer */
+    struct dnn_op *images; /* reorder from the caller's layout to that of the first layer */
     struct statistic *statistics;
     uint32_t nstatistic;
     uint32_t *order; /* of gradients */
@@ -38,17 +38,20 @@ const char *const *model_names(void)
     return network_names();
 }
 
-/* ---- Memory: who needs what, and when ----
+/*
+ * ---- Memory ----
  *
- * Forward, node k runs in step k; backward in step 2 nnode - 1 - k. A value lives from the node that makes it to the last that
- * reads it, on the way back too; a gradient from the node whose input it is of to the node whose output. */
+ * Forward, node k runs in step k, backward in step 2 nnode - 1 - k. A value is alive from the node that computes it to
+ * the last that reads it, including the backward pass. A gradient is alive from the backward step of the node that
+ * reads the value to that of the node that computes it.
+ */
 
 static uint32_t back_step(const struct model *model, uint32_t node)
 {
     return 2 * model->network->nnode - 1 - node;
 }
 
-/* Where the source is not needed on the way back, the result takes its place. */
+/* If the backward pass does not need the input, the output takes its place. */
 static bool in_place(const struct model *model, const struct node *node)
 {
     return node->kind == NODE_ADD || (node->kind == NODE_NORM && !model->options.training);
@@ -86,16 +89,16 @@ static void wire_forward(struct model *model, uint32_t k)
         arena_use(arena, data[node->out], back_step(model, k));
 }
 
-struct parts { /* of a value's gradient: one for each node that reads it, the last such node's first */
+struct parts { /* parts of a value's gradient: one for each node that reads the value, the last such node's first */
     uint32_t buffer[2], n;
 };
 
-struct way_back {        /* while it is wired */
+struct backward_plan {   /* state while the backward pass is planned */
     struct parts *parts; /* [nvalue] */
-    uint32_t *holders;   /* [buffers] how many nodes have yet to read it */
+    uint32_t *holders;   /* [buffers] how many nodes have yet to read each */
 };
 
-static uint32_t gradient_add(struct model *model, struct way_back *back, uint32_t value)
+static uint32_t gradient_add(struct model *model, struct backward_plan *back, uint32_t value)
 {
     const uint32_t buffer = arena_add(&model->arena, dnn_bytes(model->env.layouts[value]));
 
@@ -103,19 +106,23 @@ static uint32_t gradient_add(struct model *model, struct way_back *back, uint32_
     return buffer;
 }
 
-static void part_add(struct way_back *back, uint32_t value, uint32_t buffer)
+static void part_add(struct backward_plan *back, uint32_t value, uint32_t buffer)
 {
     struct parts *parts = &back->parts[value];
 
     if (value == 0)
-        return; /* nobody wants that of the images */
+        return; /* the images need no gradient */
     assert(parts->n < 2);
     parts->buffer[parts->n++] = buffer;
     back->holders[buffer]++;
 }
 
-/* The gradient of a node's input: in the place of its output's where the node can and nobody else has yet to read that. */
-static uint32_t wire_diff_in(struct model *model, struct way_back *back, const struct node *node, uint32_t diff_out)
+/*
+ * Choose the buffer of the gradient of a node's input: that of its output's gradient if the node works in place and no
+ * other node has yet to read it.
+ */
+static uint32_t wire_diff_in(struct model *model, struct backward_plan *back, const struct node *node,
+                             uint32_t diff_out)
 {
     if (node->in == 0)
         return ARENA_NONE;
@@ -124,7 +131,7 @@ static uint32_t wire_diff_in(struct model *model, struct way_back *back, const s
     return gradient_add(model, back, node->in);
 }
 
-static void wire_backward(struct model *model, struct way_back *back, uint32_t k)
+static void wire_backward(struct model *model, struct backward_plan *back, uint32_t k)
 {
     const struct node *node = &model->network->nodes[k];
     struct parts *parts = &back->parts[node->out];
@@ -149,13 +156,13 @@ static void wire(struct model *model)
 {
     const struct network *net = model->network;
     const uint32_t logits = net->nvalue - 1, end = 2 * net->nnode;
-    struct way_back back = { layer_memory(net->nvalue * sizeof *back.parts),
-                             layer_memory((size_t)4 * net->nvalue * sizeof *back.holders) };
+    struct backward_plan back = { layer_memory(net->nvalue * sizeof *back.parts),
+                                  layer_memory((size_t)4 * net->nvalue * sizeof *back.holders) };
 
     wire_value(model, 0);
     for (uint32_t k = 0; k < net->nnode; k++)
         wire_forward(model, k);
-    /* The images for model_first_nonfinite(), the logits for the caller. */
+    /* The images stay for model_first_nonfinite(), the logits for the caller. */
     arena_use(&model->arena, model->data[0], end);
     arena_use(&model->arena, model->data[logits], end);
     if (model->options.training) {
@@ -225,7 +232,7 @@ static void create_statistics(struct model *model)
     }
 }
 
-/* Each layer's gradients appear together, the last layer's first: the tensors backwards. */
+/* A layer's gradients become ready together, the last layer's first: the tensors in reverse. */
 static void create_order(struct model *model)
 {
     const uint32_t n = model->network->ntensor;
@@ -331,7 +338,7 @@ const uint32_t *model_backward_order(const struct model *model)
 
 /* ---- Initial weights ---- */
 
-/* Above 0, up to 1. */
+/* Uniform in (0, 1]. */
 static double random_part(uint64_t *state)
 {
     return (double)((random_next(state) >> 11) + 1) * 0x1p-53;
@@ -445,7 +452,7 @@ void model_backward(struct model *model, double scale, void *const *gradients, b
     }
 }
 
-/* Buffers are used again and again, so the pass is made once more, looking at each value while it is there. */
+/* Buffers are reused during a pass, so repeat the pass and look at each value while it is there. */
 const char *model_first_nonfinite(const struct model *model)
 {
     const enum mode mode = model->mode == MODE_TRAIN ? MODE_AGAIN : MODE_EVALUATE;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Residual networks: one pass forward and one backward over one batch of images, on CPUs.
+ * Residual networks: one forward and one backward pass over one batch of images, on CPUs.
  *
- *     model.c      the table of networks, their tensors, memory planned once, the two passes
- *     layers.c     what a layer does, in terms of
+ *     model.c      memory planned once, the two passes
+ *     network.c    the table of networks, and their tensors
+ *     layers.c     the layers, in terms of
  *     dnn.h        convolutions, batch norm, pooling, products: dnn.c is the only file that knows oneDNN
  *
- * Tensors of a network have torchvision's names, shapes and order (conv1.weight, bn1.weight, bn1.bias, layer1.0.conv1.weight,
- * ...). Masters and gradients are plain arrays in the caller's memory; what a pass computes with is made from the masters by
- * model_refresh(). A program's functions: they end the process with a message when memory is short.
+ * Tensors have torchvision's names, shapes and order (conv1.weight, bn1.weight, bn1.bias, layer1.0.conv1.weight, ...).
+ * Master weights and gradients are plain arrays in the caller's memory. model_refresh() derives from the masters what a
+ * pass computes with. Without memory the functions end the program with a message.
  */
 #ifndef PLAIT_TRAIN_MODEL_H
 #define PLAIT_TRAIN_MODEL_H
@@ -21,7 +22,7 @@ struct model;
 
 enum precision {
     PRECISION_FP32,
-    PRECISION_BF16 /* activations and weights; batch norm's statistics, sums and masters are fp32 */
+    PRECISION_BF16 /* activations and weights are bf16; batch norm's statistics, sums and master weights are fp32 */
 };
 
 struct model_options {
@@ -32,16 +33,16 @@ struct model_options {
     enum precision precision;
     enum precision gradients; /* as model_backward() writes them; bf16: never accumulated */
     unsigned threads;
-    bool training; /* false: forward in evaluation only, without the memory for the way back */
-    /* Synchronised batch norm: adds up [n] floats over all ranks, in place; NULL: the statistics are of this pass's images. */
+    bool training; /* false: evaluation only, without memory for the backward pass */
+    /* Synchronised batch norm: sums [n] floats over all ranks, in place. NULL: statistics are of this pass's images. */
     void (*sum)(void *context, float *values, size_t n);
-    uint32_t nsum; /* passes that sum() adds up */
+    uint32_t nsum; /* number of passes that sum() sums */
     void *context;
 };
 
-enum tensor_kind { TENSOR_WEIGHT, TENSOR_BIAS, TENSOR_NORM }; /* NORM: scale and shift of a batch norm */
+enum tensor_kind { TENSOR_WEIGHT, TENSOR_BIAS, TENSOR_NORM }; /* NORM: scale and shift of batch norm */
 
-struct tensor { /* that is learnt */
+struct tensor { /* a learnt tensor */
     char name[64];
     enum tensor_kind kind;
     uint32_t ndim;
@@ -49,11 +50,12 @@ struct tensor { /* that is learnt */
     size_t count;
 };
 
-struct statistic { /* of a batch norm; two for each: NAME.running_mean and NAME.running_var */
+struct statistic { /* of batch norm, two for each: NAME.running_mean and NAME.running_var */
     char name[64];
     uint32_t count;
-    float *running;     /* [count] what evaluation uses; the caller changes it between passes */
-    const float *batch; /* [count] of the latest pass in training; variances are unbiased, as PyTorch's running ones */
+    float *running; /* [count] used by evaluation; the caller changes it between passes */
+    const float
+        *batch; /* [count] of the latest training pass; variances are unbiased, like PyTorch's running variances */
 };
 
 struct model_memory {   /* bytes */
@@ -65,7 +67,7 @@ struct model_memory {   /* bytes */
 /** Names of the networks, NULL at the end. */
 const char *const *model_names(void);
 
-/** NULL: options.name is no network, or pixels too few: a message names what is possible. */
+/** Returns NULL after a message: options.name is no network, or too few pixels. */
 struct model *model_create(const struct model_options *options);
 void model_destroy(struct model *model);
 
@@ -75,16 +77,17 @@ uint32_t model_nstatistic(const struct model *model);
 struct statistic *model_statistic(struct model *model, uint32_t k);
 struct model_memory model_memory(const struct model *model);
 
-/** Order in which gradients appear on the way back: [ntensor] numbers of tensors. */
+/** Order in which gradients become ready in the backward pass: [ntensor] indices of tensors. */
 const uint32_t *model_backward_order(const struct model *model);
 
 /**
- * Initial weights, the same on every rank for the same seed: convolutions He et al. 2015 (normal, fan out), norms 1 and 0, the
- * product as torchvision; zero_last: the last norm's scale of each block 0 (Goyal et al. 2017). Statistics 0 and 1.
+ * Set initial weights, the same on every rank for the same seed: convolutions as in He et al. 2015 (normal, fan out),
+ * batch norms to 1 and 0, the classifier as torchvision. zero_last: the scale of each block's last batch norm starts at
+ * 0 (Goyal et al. 2017). Statistics are 0 and 1.
  */
 void model_initialise(struct model *model, uint64_t seed, bool zero_last, float *const *masters);
 
-/** The masters changed: make of them what passes compute with. masters: [ntensor] */
+/** The master weights changed: derive what passes compute with. masters: [ntensor] */
 void model_refresh(struct model *model, const float *const *masters);
 
 struct model_result {
@@ -94,11 +97,11 @@ struct model_result {
 };
 
 /**
- * Forward.
+ * Forward pass.
  *
  * images    [batch][pixels][pixels][3] normalised
- * labels    [batch] classes from 0; -1: no image lies there (evaluation only)
- * training  true: batch norm by the batch's own statistics, and what the way back needs is kept
+ * labels    [batch] classes from 0; -1: no image (evaluation only)
+ * training  true: batch norm uses the batch's statistics, and what the backward pass needs is kept
  * smoothing of labels: 0 to below 1
  */
 void model_forward(struct model *model, const float *images, const int32_t *labels, bool training, double smoothing,
@@ -108,24 +111,26 @@ void model_forward(struct model *model, const float *images, const int32_t *labe
 const float *model_logits(const struct model *model);
 
 /**
- * Backward, after a forward pass in training: gradients of (scale x the mean loss over the batch).
+ * Backward pass after a training forward pass: gradients of (scale x mean loss of the batch).
  *
- * gradients  [ntensor] where each is written, of options.gradients, or, accumulate, added
- * ready      called as each one is complete, in model_backward_order(); NULL: nothing
+ * gradients  [ntensor] each in options.gradients; accumulate: added to what is there, else written
+ * ready      called when a gradient is complete, in model_backward_order(); NULL: not called
  */
 void model_backward(struct model *model, double scale, void *const *gradients, bool accumulate,
                     void (*ready)(void *context, uint32_t tensor), void *context);
 
-/** Whether the processor computes bf16; otherwise it is emulated, at half the speed of fp32. */
+/** Does the processor compute bf16? Else it is emulated, at half the speed of fp32. */
 bool model_bf16_fast(void);
 
-/** The convolutions alone, forward and backward, of what lies in memory: what a step takes at least. After a pass in
- *  training; its results are lost. */
+/**
+ * Run the convolutions alone, forward and backward, on what is in memory: a lower bound on a step's time. After a
+ * training pass, whose results are lost.
+ */
 void model_convolve(struct model *model);
-/** Bytes of the inputs of all batch norms, which these read and write again and again whatever else is fused. */
+/** Bytes of the inputs of all batch norms, which must be read and written several times whatever is fused. */
 size_t model_norm_bytes(const struct model *model);
 
-/** The first layer of the latest forward pass in whose output an infinity or NaN is, by name; NULL: none. */
+/** The name of the first layer whose output in the latest forward pass has an infinity or NaN; NULL: none. */
 const char *model_first_nonfinite(const struct model *model);
 
 #endif

@@ -2,20 +2,23 @@
 #include "network.h"
 
 #include "dnn.h"
+#include "memory.h"
+#include "message.h"
+#include "value.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STAGE = 4, GROWTH = 64 };
+enum { MAX_STAGE = 4 };
 
 enum block { BASIC, BOTTLENECK }; /* He et al. 2015, figure 5 */
 
 static const struct row {
     const char *name;
     enum block block;
-    bool small;                /* images as in CIFAR: a stem of 3x3 that keeps all pixels, and no pooling after it */
-    uint32_t width;            /* channels of the first stage, each later one has twice as many */
+    bool small;                /* images as in CIFAR: a 3x3 stem that keeps all pixels, and no pooling after it */
+    uint32_t width;            /* channels of the first stage; each later one has twice as many */
     uint32_t depth[MAX_STAGE]; /* blocks of the stages */
 } table[] = {
     { "resnet20", BASIC, true, 16, { 3, 3, 3 } },
@@ -36,23 +39,11 @@ const char *const *network_names(void)
     return names;
 }
 
-/* ---- Lists that grow ---- */
-
-static void *grown(void *list, uint32_t n, size_t size)
-{
-    if (n % GROWTH != 0)
-        return list;
-    void *more = reallocarray(list, n + GROWTH, size);
-    if (more == NULL) {
-        fprintf(stderr, "plait-train: no memory for a network's table\n");
-        exit(1);
-    }
-    return more;
-}
+/* ---- Lists ---- */
 
 static uint32_t value_add(struct network *net, uint32_t channels, uint32_t height, uint32_t width)
 {
-    net->values = grown(net->values, net->nvalue, sizeof *net->values);
+    net->values = grow(net->values, net->nvalue + 1, sizeof *net->values);
     net->values[net->nvalue] = (struct value){ channels, height, width };
     return net->nvalue++;
 }
@@ -62,7 +53,7 @@ static void tensor_add(struct network *net, enum tensor_kind kind, const char *n
 {
     struct tensor *tensor;
 
-    net->tensors = grown(net->tensors, net->ntensor, sizeof *net->tensors);
+    net->tensors = grow(net->tensors, net->ntensor + 1, sizeof *net->tensors);
     tensor = &net->tensors[net->ntensor++];
     *tensor = (struct tensor){ .kind = kind, .ndim = ndim, .count = 1 };
     snprintf(tensor->name, sizeof tensor->name, "%s.%s", node, what);
@@ -72,13 +63,13 @@ static void tensor_add(struct network *net, enum tensor_kind kind, const char *n
     }
 }
 
-/* A node is named after its block and its part of it; either may be "". */
+/* A node's name is that of its block and its part of it; either may be "". */
 static struct node *node_add(struct network *net, enum node_kind kind, uint32_t in, uint32_t out, const char *block,
                              const char *part)
 {
     struct node *node;
 
-    net->nodes = grown(net->nodes, net->nnode, sizeof *net->nodes);
+    net->nodes = grow(net->nodes, net->nnode + 1, sizeof *net->nodes);
     node = &net->nodes[net->nnode++];
     *node = (struct node){ .kind = kind, .in = in, .out = out, .tensor = net->ntensor };
     snprintf(node->name, sizeof node->name, "%s%s%s", block, *block != '\0' && *part != '\0' ? "." : "", part);
@@ -153,7 +144,7 @@ static uint32_t product(struct network *net, uint32_t in, uint32_t nclass)
 
 /* ---- Blocks ---- */
 
-/* Where the shape changes, the shortcut is a projection (option B of He et al.), in the small form too. */
+/* Where the shape changes, the shortcut is a projection (option B of He et al.), in the CIFAR variant too. */
 static uint32_t project(struct network *net, uint32_t in, uint32_t channels, uint32_t stride, const char *block)
 {
     if (stride == 1 && net->values[in].channels == channels)
@@ -216,35 +207,29 @@ static void build(struct network *net, const struct row *row, uint32_t nclass, u
 
 static const struct row *find(const char *name)
 {
-    for (size_t k = 0; k < NROW; k++)
+    char names[128] = "";
+
+    for (size_t k = 0; k < NROW; k++) {
         if (strcmp(table[k].name, name) == 0)
             return &table[k];
-    fprintf(stderr, "plait-train: no network is called %s; there are", name);
-    for (size_t k = 0; k < NROW; k++)
-        fprintf(stderr, "%s %s", k == 0 ? "" : ",", table[k].name);
-    fprintf(stderr, "\n");
+        list_add(names, sizeof names, table[k].name);
+    }
+    complain("no network is called %s; there are %s", name, names);
     return NULL;
 }
 
 struct network *network_create(const char *name, uint32_t nclass, uint32_t pixels)
 {
     const struct row *row = find(name);
-    struct network *net;
-    uint32_t least;
 
     if (row == NULL)
         return NULL;
-    least = row->small ? 8 : 32; /* so that the last stage has a pixel of its own and not of the padding only */
+    const uint32_t least = row->small ? 8 : 32; /* else the last stage would see only padding */
     if (pixels < least) {
-        fprintf(stderr, "plait-train: images of %u pixels are too small for %s; take at least %u\n", pixels, name,
-                least);
+        complain("images of %u pixels are too small for %s; take at least %u", pixels, name, least);
         return NULL;
     }
-    net = calloc(1, sizeof *net);
-    if (net == NULL) {
-        fprintf(stderr, "plait-train: no memory for a network's table\n");
-        exit(1);
-    }
+    struct network *net = allocate(1, sizeof *net);
     build(net, row, nclass, pixels);
     return net;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Networks as graphs: nodes in the order in which they run, values between them, and tensors that are learnt. Shapes only:
- * layers.h computes, model.c has the memory.
+ * Networks as graphs: nodes in execution order, values between them, and learnt tensors. Only shapes: layers.h
+ * computes, model.c owns the memory.
  */
 #ifndef PLAIT_TRAIN_NETWORK_H
 #define PLAIT_TRAIN_NETWORK_H
@@ -10,15 +10,15 @@
 
 enum node_kind {
     NODE_CONVOLUTION,
-    NODE_NORM,    /* batch norm, then where relu is set max(x, 0) */
-    NODE_ADD,     /* max(in + in2, 0): the end of a block */
-    NODE_LARGEST, /* pooling: the largest of a window */
-    NODE_AVERAGE, /* pooling: the mean of all pixels */
-    NODE_PRODUCT, /* with a matrix, plus a bias */
+    NODE_NORM,    /* batch norm, then max(x, 0) if relu is set */
+    NODE_ADD,     /* max(in + in2, 0): end of a residual block */
+    NODE_LARGEST, /* max pooling */
+    NODE_AVERAGE, /* global average pooling */
+    NODE_PRODUCT, /* fully connected: a matrix product, plus a bias */
     NODE_NKIND
 };
 
-struct value { /* what goes from node to node; number 0 are the images */
+struct value { /* what passes between nodes; number 0 is the images */
     uint32_t channels, height, width;
 };
 
@@ -27,11 +27,11 @@ struct node {
     char name[48];
     uint32_t in, out; /* values */
     uint32_t in2;     /* ADD: the shortcut */
-    uint32_t tensor;  /* the first of those that it has */
+    uint32_t tensor;  /* the first of its tensors */
     uint32_t ntensor;
     uint32_t kernel, stride, pad;
     bool relu;
-    bool last; /* the last norm of a block */
+    bool last; /* the last batch norm of a block */
 };
 
 struct network {
@@ -42,7 +42,7 @@ struct network {
 };
 
 const char *const *network_names(void);
-/** NULL: no such name, or too few pixels: a message says what is possible. */
+/** Returns NULL after a message: no such name, or too few pixels. */
 struct network *network_create(const char *name, uint32_t nclass, uint32_t pixels);
 void network_destroy(struct network *network);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
-#include "ending.h"
+#include "base/bytes.h"
+#include "message.h"
 #include "row.h"
 
 #include <plait/elastic.h>
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static bool parse_model(struct options *o, const char *flag, const char *value)
             o->model = *name;
             return true;
         }
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names != '\0' ? ", " : "", *name);
+        list_add(names, sizeof names, *name);
     }
     return complain("%s %s: expected one of %s", flag, value, names);
 }
@@ -36,22 +36,12 @@ static bool print_model(const struct options *o, char *out, size_t room)
 
 static bool parse_bucket(struct options *o, const char *flag, const char *value)
 {
-    static const char units[] = "KMG";
-    char *end;
-
     if (strcmp(value, "all") == 0) {
         o->bucket = SIZE_MAX;
         return true;
     }
-    errno = 0;
-    const unsigned long long n = strtoull(value, &end, 10);
-    const char *unit = *end != '\0' ? strchr(units, *end) : NULL;
-    if (*value < '0' || *value > '9' || errno != 0 || n > UINT32_MAX ||
-        (*end != '\0' && (unit == NULL || end[1] != '\0')))
-        return complain("%s %s: expected bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag,
-                        value);
-    o->bucket = (size_t)n << (unit != NULL ? 10 * (unit - units + 1) : 0);
-    return true;
+    return (plait_parse_bytes(value, &o->bucket) && o->bucket < BUCKET_CHOSEN) ||
+           complain("%s %s: expected bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag, value);
 }
 
 static bool print_bucket(const struct options *o, char *out, size_t room)
@@ -72,8 +62,7 @@ static bool parse_elastic(struct options *o, const char *flag, const char *value
     if (o->elastic >= 0)
         return true;
     for (int m = 0; m < PLAIT_NELASTIC; m++)
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", m > 0 ? ", " : "",
-                 plait_elastic_name((enum plait_elastic_mode)m));
+        list_add(names, sizeof names, plait_elastic_name((enum plait_elastic_mode)m));
     return complain("%s %s: expected one of %s", flag, value, names);
 }
 
@@ -117,13 +106,6 @@ static bool print_broken(const struct options *o, char *out, size_t room)
     return snprintf(out, room, "%s", broken[o->broken_fatal].name) > 0;
 }
 
-static bool parse_help(struct options *o, const char *flag, const char *value)
-{
-    (void)flag, (void)value;
-    o->help = true;
-    return true;
-}
-
 /* ---- where they have an effect ------------------------------------------------------------------ */
 
 #define NEED(name, words, condition)                \
@@ -160,138 +142,125 @@ static const struct choice payloads[] = {
     { "fp32", PLAIT_FLOAT32 }, { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { 0 }
 };
 static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "statistics", POLISH_STATISTICS }, { 0 } };
-#define AT(member) offsetof(struct options, member)
-#define GROUP(title)                 \
-    {                                \
-        .kind = TITLE, .text = title \
+#define GROUP(title)                                     \
+    {                                                    \
+        .option = {.kind = OPTION_TITLE, .text = title } \
     }
-#define SWITCHED(name_, member, text_, ...)                                             \
-    {                                                                                   \
-        .kind = SWITCH, .name = name_, .offset = AT(member), .text = text_, __VA_ARGS__ \
+#define ROW(option_, ...)              \
+    {                                  \
+        .option = option_, __VA_ARGS__ \
     }
-#define NUMBERED(name_, member, least_, most_, text_, ...)                                                    \
-    {                                                                                                         \
-        .kind = NUMBER, .name = name_, .argument = "N", .offset = AT(member), .least = least_, .most = most_, \
-        .text = text_, __VA_ARGS__                                                                            \
-    }
-#define REALS(name_, member, least_, most_, text_, ...)                                                     \
-    {                                                                                                       \
-        .kind = REAL, .name = name_, .argument = "X", .offset = AT(member), .least = least_, .most = most_, \
-        .text = text_, __VA_ARGS__                                                                          \
-    }
-#define TEXTS(name_, argument_, member, text_, ...)                                                          \
-    {                                                                                                        \
-        .kind = TEXT, .name = name_, .argument = argument_, .offset = AT(member), .text = text_, __VA_ARGS__ \
-    }
-#define CHOSEN(name_, member, choices_, text_, ...)                                                                   \
-    {                                                                                                                 \
-        .kind = CHOICE, .name = name_, .argument = "WHICH", .offset = AT(member), .choices = choices_, .text = text_, \
-        __VA_ARGS__                                                                                                   \
-    }
-#define OWN(name_, argument_, parse_, text_, ...)                                                         \
-    {                                                                                                     \
-        .kind = PARSED, .name = name_, .argument = argument_, .parse = parse_, .text = text_, __VA_ARGS__ \
-    }
+#define SWITCHED(name, member, text, ...) ROW(OPTION_IN(SWITCH, name, NULL, member, text), __VA_ARGS__)
+#define NUMBERED(name, member, least_, most_, text, ...) \
+    ROW(OPTION_IN(NUMBER, name, "N", member, text, .least = least_, .most = most_), __VA_ARGS__)
+#define REALS(name, member, least_, most_, text, ...) \
+    ROW(OPTION_IN(REAL, name, "X", member, text, .least = least_, .most = most_), __VA_ARGS__)
+#define TEXTS(name, argument, member, text, ...) ROW(OPTION_IN(TEXT, name, argument, member, text), __VA_ARGS__)
+#define CHOSEN(name, member, choices_, text, ...) \
+    ROW(OPTION_IN(CHOICE, name, "WHICH", member, text, .choices = choices_), __VA_ARGS__)
+#define OWN(name, argument, parse_, text, ...) \
+    ROW(OPTION_TO(PARSED, name, argument, NULL, text, .parse = parse_), __VA_ARGS__)
 
 static const struct row rows[] = {
     GROUP("Data"),
-    NUMBERED("pixels", pixels, 16, 1024, "of a side of an image (chosen: 224, for few images 32)", .kept = KEPT),
-    SWITCHED("in-memory", in_memory, "each rank holds a part of the files, shuffled between ranks (off)"),
-    NUMBERED("groups", groups, 1, 65536, "--in-memory: groups of ranks that hold all files each (1)",
+    NUMBERED("pixels", pixels, 16, 1024, "side of an image (chosen: 224; few images: 32)", .kept = KEPT),
+    SWITCHED("in-memory", in_memory, "hold a part of the files in each rank's memory, shuffled between ranks (off)"),
+    NUMBERED("groups", groups, 1, 65536, "--in-memory: number of groups of ranks, each of which holds all files (1)",
              .need = &in_memory),
-    REALS("jitter", jitter, 0, 1, "of brightness, contrast and saturation (0.2)", .kept = KEPT),
-    REALS("least-area", least_area, 0.01, 1, "of a random crop, as part of the image (chosen: 0.08, 32 pixels 0.5)",
-          .kept = KEPT),
+    REALS("jitter", jitter, 0, 1, "range of random brightness, contrast and saturation (0.2)", .kept = KEPT),
+    REALS("least-area", least_area, 0.01, 1,
+          "least area of a random crop, as a fraction of the image (chosen: 0.08; 32 pixels: 0.5)", .kept = KEPT),
     OWN("broken", "WHICH", parse_broken,
-        "contents of a file: skip it, with a line, or fatal (skip); a file that is gone is fatal",
+        "on broken contents of a file: skip it with a message, or fatal (skip); a missing file is always fatal",
         .print = print_broken, .kept = HELD),
-    NUMBERED("data-threads", data_threads, 1, 256, "that decode images, for each rank (chosen)"),
+    NUMBERED("data-threads", data_threads, 1, 256, "decoding threads of each rank (chosen)"),
     NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)"),
 
     GROUP("Model"),
     OWN("model", "NAME", parse_model,
-        "resnet20, resnet18, resnet34, resnet50 or resnet101 (chosen: resnet50, for few images resnet20)",
+        "resnet20, resnet18, resnet34, resnet50 or resnet101 (chosen: resnet50; few images: resnet20)",
         .print = print_model, .kept = FIXED),
-    CHOSEN("precision", precision, precisions, "of activations and weights in a pass: fp32 or bf16 (fp32)",
+    CHOSEN("precision", precision, precisions, "type of activations and weights in a pass: fp32 or bf16 (fp32)",
            .kept = KEPT),
-    SWITCHED("sync-batch-norm", sync_norm, "statistics of all ranks' images (off: of each rank's)", .kept = KEPT),
+    SWITCHED("sync-batch-norm", sync_norm, "batch norm over the images of all ranks (off: of each rank)", .kept = KEPT),
     CHOSEN("zero-last", zero_last, ends, "the last scale of each block starts as 0: on or off (on; resnet20 off)",
            .kept = FIXED),
-    NUMBERED("micro", micro, 1, 65536, "images of one pass of a rank (chosen: at most 64)", .kept = PLACED),
-    NUMBERED("threads", threads, 1, 1024, "that compute, for each rank (chosen: all processors)", .kept = PLACED,
+    NUMBERED("micro", micro, 1, 65536, "images in one pass of a rank (chosen: at most 64)", .kept = PLACED),
+    NUMBERED("threads", threads, 1, 1024, "computing threads of each rank (chosen: all processors)", .kept = PLACED,
              .need = &many_threads),
 
     GROUP("Training"),
-    NUMBERED("epochs", epochs, 1, 100000, "to train (chosen: 90, for few images 30)", .kept = KEPT),
-    NUMBERED("steps", steps, 1, 1e15, "stop after so many, whatever --epochs says", .kept = HELD),
-    NUMBERED("batch", batch, 1, 1 << 24, "images of all ranks in a step (chosen: 256, for few images 64)",
-             .kept = FIXED),
+    NUMBERED("epochs", epochs, 1, 100000, "number of epochs (chosen: 90; few images: 30)", .kept = KEPT),
+    NUMBERED("steps", steps, 1, 1e15, "stop after N steps, whatever --epochs says", .kept = HELD),
+    NUMBERED("batch", batch, 1, 1 << 24, "images of all ranks in a step (chosen: 256; few images: 64)", .kept = FIXED),
     CHOSEN("optimizer", method, methods, "sgd or lars (sgd)", .kept = FIXED),
-    REALS("rate", rate, 0, 1000, "of learning, after the warm-up (chosen: by optimiser and batch)", .kept = KEPT),
-    REALS("warmup", warmup, 0, 1000, "epochs in which the rate rises from nothing (chosen)", .kept = KEPT),
-    CHOSEN("decay", decay, decays, "of the rate: polynomial, cosine or none (cosine)", .kept = KEPT),
-    REALS("power", power, 0.1, 10, "of the polynomial (2)", .kept = KEPT, .need = &polynomial),
-    REALS("rate-end", rate_end, 0, 1, "part of the rate at which its decay ends (0.001)", .kept = KEPT,
-          .need = &decaying),
-    REALS("tail", tail, 0, 1000, "epochs at the end with that rate (chosen: those of --polish)", .kept = KEPT),
-    REALS("momentum", momentum, 0, 0.9999, "(0.9)", .kept = KEPT),
-    SWITCHED("nesterov", nesterov, "momentum in advance (off)", .kept = KEPT),
-    REALS("weight-decay", weight_decay, 0, 1, "(1e-4)", .kept = KEPT),
-    SWITCHED("decay-all", decay_all, "decay biases and batch norm too; LARS trusts them as the others (off)",
+    REALS("rate", rate, 0, 1000, "learning rate after the warm-up (chosen: by optimiser and batch)", .kept = KEPT),
+    REALS("warmup", warmup, 0, 1000, "epochs in which the rate rises from 0 (chosen)", .kept = KEPT),
+    CHOSEN("decay", decay, decays, "decay of the rate: polynomial, cosine or none (cosine)", .kept = KEPT),
+    REALS("power", power, 0.1, 10, "exponent of the polynomial (2)", .kept = KEPT, .need = &polynomial),
+    REALS("rate-end", rate_end, 0, 1, "final rate, as a fraction of --rate (0.001)", .kept = KEPT, .need = &decaying),
+    REALS("tail", tail, 0, 1000, "final epochs at that rate (chosen: those of --polish)", .kept = KEPT),
+    REALS("momentum", momentum, 0, 0.9999, "momentum of the optimiser (0.9)", .kept = KEPT),
+    SWITCHED("nesterov", nesterov, "Nesterov momentum (off)", .kept = KEPT),
+    REALS("weight-decay", weight_decay, 0, 1, "weight decay (1e-4)", .kept = KEPT),
+    SWITCHED("decay-all", decay_all, "apply weight decay, and LARS's trust ratio, to biases and batch norm too (off)",
              .kept = KEPT),
-    REALS("eta", eta, 1e-6, 1, "LARS: the trust coefficient (0.001)", .kept = KEPT, .need = &lars),
-    REALS("smoothing", smoothing, 0, 0.99, "of labels (0.1)", .kept = KEPT),
-    OWN("loss-scale", "X", parse_loss_scale, "a number, or dynamic (1; --payload fp16: dynamic)",
+    REALS("eta", eta, 1e-6, 1, "trust coefficient of LARS (0.001)", .kept = KEPT, .need = &lars),
+    REALS("smoothing", smoothing, 0, 0.99, "label smoothing (0.1)", .kept = KEPT),
+    OWN("loss-scale", "X", parse_loss_scale, "loss scale: a number, or dynamic (1; --payload fp16: dynamic)",
         .print = print_loss_scale, .kept = KEPT),
-    NUMBERED("polish", polish, 0, 1000, "final epochs on images as in evaluation: Final Polishing (0)", .kept = KEPT),
+    NUMBERED("polish", polish, 0, 1000, "final epochs with images as in evaluation: Final Polishing (0)", .kept = KEPT),
     CHOSEN("polish-kind", polish_kind, polishes,
-           "train the weights on at the last rate, or only batch norm's statistics (weights)", .kept = KEPT,
-           .need = &polishing),
-    NUMBERED("seed", seed, 0, 1e15, "of weights, order and augmentation (1)", .kept = FIXED),
+           "continue to train the weights at the last rate, or only update batch norm's statistics (weights)",
+           .kept = KEPT, .need = &polishing),
+    NUMBERED("seed", seed, 0, 1e15, "seed of weights, order and augmentation (1)", .kept = FIXED),
     SWITCHED("reproducible", reproducible, "the same bits for any number of ranks (off)", .kept = FIXED),
 
     GROUP("Communication"),
     CHOSEN("payload", payload, payloads, "gradients travel as fp32, bf16 or fp16 (bf16; fp32 with --reproducible)",
            .kept = KEPT),
-    OWN("bucket", "SIZE", parse_bucket, "bytes that travel together; 0: each tensor alone (chosen)",
-        .print = print_bucket, .kept = KEPT, .need = &synchronous),
-    SWITCHED("overlap", overlap, "buckets travel while the backward pass goes on (on)", .need = &synchronous),
-    TEXTS("algorithm", "SPEC", algorithm, "of the buckets' all-reduce (chosen by size)", .kept = KEPT,
+    OWN("bucket", "SIZE", parse_bucket, "bucket size in bytes; 0: each tensor alone (chosen)", .print = print_bucket,
+        .kept = KEPT, .need = &synchronous),
+    SWITCHED("overlap", overlap, "exchange buckets during the backward pass (on)", .need = &synchronous),
+    TEXTS("algorithm", "SPEC", algorithm, "algorithm of the buckets' all-reduce (chosen by size)", .kept = KEPT,
           .need = &synchronous),
     OWN("elastic", "MODE", parse_elastic,
         "elastic averaging in place of synchronous SGD: original, async, async-momentum, hogwild, sync1, sync2, sync3",
         .print = print_elastic, .kept = KEPT),
     NUMBERED("period", period, 1, 1e6, "--elastic: steps between exchanges (1)", .kept = KEPT, .need = &elastic),
-    REALS("beta", beta, 0.001, 1, "--elastic: pull times the number of workers (0.9)", .kept = KEPT, .need = &elastic),
+    REALS("beta", beta, 0.001, 1, "--elastic: elasticity times the number of workers (0.9)", .kept = KEPT,
+          .need = &elastic),
     NUMBERED("servers", servers, 1, 4096, "--elastic: ranks that hold the centre, in modes that need them (1)",
              .kept = KEPT, .need = &served),
-    NUMBERED("ranks", ranks, 1, 4096, "to start on this machine (1); under mpirun, torchrun or Slurm theirs count"),
+    NUMBERED("ranks", ranks, 1, 4096,
+             "ranks to start on this machine (1); not under mpirun, torchrun or Slurm, which start them"),
 
     GROUP("The run"),
-    TEXTS("run", "FOLDER", run, "for checkpoints and log.jsonl (chosen: run-1, run-2, ...)"),
-    TEXTS("resume", "FOLDER", resume, "go on with the run in this folder"),
-    TEXTS("weights", "FILE", weights, "start from those of a safetensors file, ours or torchvision's"),
-    SWITCHED("new-classifier", new_classifier, "--weights: but not its last layer, for other classes (off)",
+    TEXTS("run", "FOLDER", run, "folder for checkpoints and log.jsonl (chosen: run-1, run-2, ...)"),
+    TEXTS("resume", "FOLDER", resume, "resume the run in this folder"),
+    TEXTS("weights", "FILE", weights, "start from the weights of a safetensors file, of plait-train or torchvision"),
+    SWITCHED("new-classifier", new_classifier, "--weights: without the classifier, for other classes (off)",
              .need = &weights),
-    NUMBERED("keep", keep, 1, 1000, "so many of the last checkpoints, and the best (2)"),
-    NUMBERED("save-every", save_every, 0, 1e15, "steps; 0: after each epoch (0)"),
-    NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "epochs; 0: in the end only (1)", .kept = HELD),
-    NUMBERED("log-every", log_every, 1, 1e9, "steps, to log.jsonl (10)"),
-    TEXTS("plot", "FILE", plot, "draw the run in the end; .png or .svg"),
-    TEXTS("trace", "FILE", trace, "write what the first steps did, for ui.perfetto.dev", .need = &synchronous),
-    SWITCHED("evaluate-only", evaluate_only, "test the weights of --weights or --resume, and leave", .need = &tested),
+    NUMBERED("keep", keep, 1, 1000, "keep the last N checkpoints, and the best (2)"),
+    NUMBERED("save-every", save_every, 0, 1e15, "save every N steps; 0: after each epoch (0)"),
+    NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "evaluate every N epochs; 0: only at the end (1)", .kept = HELD),
+    NUMBERED("log-every", log_every, 1, 1e9, "log every N steps to log.jsonl (10)"),
+    TEXTS("plot", "FILE", plot, "plot the run at the end; .png or .svg"),
+    TEXTS("trace", "FILE", trace, "trace the first steps, for ui.perfetto.dev", .need = &synchronous),
+    SWITCHED("evaluate-only", evaluate_only, "evaluate the weights of --weights or --resume, and exit",
+             .need = &tested),
     SWITCHED("dry-run", dry_run, "print memory, buckets, algorithms and the expected share of communication"),
-    OWN("help", NULL, parse_help, "this text"),
+    { .option = OPTION_TO(HELP, "help", NULL, NULL, "this text") },
 
     GROUP("make-data"),
-    NUMBERED("classes", classes, 2, 100, "of images (10)", .need = &drawing),
+    NUMBERED("classes", classes, 2, 100, "number of classes (10)", .need = &drawing),
     NUMBERED("train-images", train_images, 1, 1e7, "(2000)", .need = &drawing),
     NUMBERED("val-images", val_images, 1, 1e7, "(500)", .need = &drawing),
 };
 #define NROW (sizeof rows / sizeof *rows)
 _Static_assert(NROW <= OPTIONS_MOST, "struct options tells of each whether it was given");
-#undef AT
 #undef GROUP
+#undef ROW
 #undef SWITCHED
 #undef NUMBERED
 #undef REALS
@@ -299,79 +268,23 @@ _Static_assert(NROW <= OPTIONS_MOST, "struct options tells of each whether it wa
 #undef CHOSEN
 #undef OWN
 
+static const struct option_table table = {
+    "Usage: plait-train DATA [options]\n"
+    "  or:  plait-train make-data FOLDER [options]\n"
+    "  or:  plait-train plot RUN... [--plot FILE]\n\n"
+    "Trains a residual network on the images in DATA/train/CLASS/*.jpg and tests it on DATA/val/CLASS/*.jpg.\n"
+    "make-data draws such a folder of images; plot draws runs (see docs/training.md).\n",
+    "\nExit status: 0 trained; 1 an error; 2 wrong arguments; 3 the loss is not finite; 4 a rank was lost;\n"
+    "128 plus the signal's number: a signal stopped the training, and a checkpoint was written.\n",
+    &rows[0].option, NROW, sizeof rows[0]
+};
+
 void options_help(void)
 {
-    printf("Usage: plait-train DATA [options]\n"
-           "  or:  plait-train make-data FOLDER [options]\n"
-           "  or:  plait-train plot RUN... [--plot FILE]\n\n"
-           "Trains a residual network on the images in DATA/train/CLASS/*.jpg and tests it on DATA/val/CLASS/*.jpg.\n"
-           "make-data draws such a folder of images; plot draws runs (see docs/training.md).\n");
-    for (size_t i = 0; i < NROW; i++) {
-        const struct row *r = &rows[i];
-        char flag[64];
-        if (r->kind == TITLE) {
-            printf("\n%s:\n", r->text);
-            continue;
-        }
-        snprintf(flag, sizeof flag, "--%s%s %s", r->kind == SWITCH ? "[no-]" : "", r->name,
-                 r->argument != NULL ? r->argument : "");
-        printf("  %-24s %s\n", flag, r->text);
-    }
-    printf("\nExit status: 0 trained; 1 an error; 2 wrong arguments; 3 the loss is not finite; 4 a rank was lost;\n"
-           "128 and the signal's number: a checkpoint was written because of a signal.\n");
+    option_help(&table);
 }
 
 /* ---- parsing ----------------------------------------------------------------------------------- */
-
-static bool unknown(const char *flag)
-{
-    const char *best = "help";
-    unsigned least = 4; /* farther is no misspelling */
-
-    for (size_t i = 0; i < NROW; i++) {
-        const unsigned d = rows[i].name != NULL ? value_distance(flag + 2, rows[i].name) : UINT32_MAX;
-        if (d < least) {
-            least = d;
-            best = rows[i].name;
-        }
-    }
-    return complain("unknown option %s; the nearest is --%s", flag, best);
-}
-
-static const struct row *find(const char *name, bool *negated)
-{
-    *negated = strncmp(name, "no-", 3) == 0;
-    for (size_t i = 0; i < NROW; i++)
-        if (rows[i].name != NULL && (strcmp(rows[i].name, name) == 0 ||
-                                     (*negated && rows[i].kind == SWITCH && strcmp(rows[i].name, name + 3) == 0)))
-            return &rows[i];
-    return NULL;
-}
-
-/* --name VALUE or --name=VALUE; *k moves over what is taken. */
-static bool parse_flag(struct options *o, char **argv, int argc, int *k)
-{
-    char flag[64];
-    const char *word = argv[*k], *equals = strchr(word, '=');
-    bool negated;
-
-    snprintf(flag, sizeof flag, "%.*s", equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
-    const struct row *r = strncmp(flag, "--", 2) == 0 ? find(flag + 2, &negated) : NULL;
-    if (r == NULL)
-        return strncmp(flag, "--", 2) == 0 ? unknown(flag) : complain("unknown flag %s; see --help", flag);
-    o->given[r - rows] = true;
-    if (r->kind == SWITCH || r->argument == NULL) {
-        if (equals != NULL)
-            return complain("%s takes no value; write %s or --no-%s", word, flag, r->name);
-        if (r->kind == PARSED)
-            return r->parse(o, flag, "");
-        *(bool *)((char *)o + r->offset) = !(negated && strcmp(r->name, flag + 2) != 0);
-        return true;
-    }
-    if (equals == NULL && *k + 1 >= argc)
-        return complain("%s needs a value; see --help", flag);
-    return row_set(r, o, flag, equals != NULL ? equals + 1 : argv[++*k]);
-}
 
 static void set_defaults(struct options *o)
 {
@@ -424,28 +337,29 @@ bool options_needed(const struct options *o)
 {
     for (size_t i = 0; i < NROW; i++)
         if (o->given[i] && rows[i].need != NULL && !rows[i].need->met(o))
-            return complain("--%s has an effect only %s; leave it out", rows[i].name, rows[i].need->text);
+            return complain("--%s has an effect only %s; leave it out", rows[i].option.name, rows[i].need->text);
     return true;
 }
 
 bool options_parse(int argc, char **argv, struct options *out)
 {
-    int k = 1;
+    const char *command = argc > 1 ? argv[1] : "";
+    int npath;
 
     set_defaults(out);
-    if (argc > 1 && strcmp(argv[1], "make-data") == 0)
-        out->command = COMMAND_MAKE_DATA, k++;
-    else if (argc > 1 && strcmp(argv[1], "plot") == 0)
-        out->command = COMMAND_PLOT, k++;
-    out->paths = allocate((size_t)argc, sizeof *out->paths);
-    for (; k < argc; k++)
-        if (argv[k][0] != '-')
-            out->paths[out->npath++] = argv[k];
-        else if (!parse_flag(out, argv, argc, &k))
-            return false;
-    if (!out->help && !(take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out)))
+    if (strcmp(command, "make-data") == 0)
+        out->command = COMMAND_MAKE_DATA;
+    else if (strcmp(command, "plot") == 0)
+        out->command = COMMAND_PLOT;
+    if (out->command != COMMAND_TRAIN) {
+        argc--;
+        argv++;
+    }
+    if (!option_parse(&table, out, out->given, argc, argv, &npath))
         return false;
-    return true;
+    out->paths = argv + 1;
+    out->npath = (uint32_t)npath;
+    return take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out);
 }
 
 /* ---- of a run that goes on --------------------------------------------------------------------- */
@@ -465,13 +379,13 @@ bool options_kept(const struct options *o, uint32_t k, struct note *out)
     *out = (struct note){ 0 };
     if (r == NULL)
         return false;
-    snprintf(out->name, sizeof out->name, "option.%s", r->name);
+    snprintf(out->name, sizeof out->name, "option.%s", r->option.name);
     if (!row_print(r, o, out->value, sizeof out->value))
         out->value[0] = '\0';
     return true;
 }
 
-/* Given here and other than it was: only where the state still makes sense. */
+/* An option that is given and differs from the checkpoint's: allowed only if the state still fits. */
 static bool differs(const struct options *o, const struct row *r, const char *is, const char *was)
 {
     const char *none = "none";
@@ -481,8 +395,8 @@ static bool differs(const struct options *o, const struct row *r, const char *is
     was = *was != '\0' ? was : none;
     if (r->kept == FIXED)
         return complain("--%s %s: the run in %s has %s; leave --%s out, or begin anew with --run and --weights",
-                        r->name, is, o->resume, was, r->name);
-    complain("--%s is %s, and %s so far: not the bits of a run that never stopped", r->name, is, was);
+                        r->option.name, is, o->resume, was, r->option.name);
+    complain("--%s is %s, and %s so far: not the bits of a run that never stopped", r->option.name, is, was);
     return true;
 }
 
@@ -497,15 +411,15 @@ static bool recall(struct options *o, const struct row *r, const char *was, bool
     }
     if (*was == '\0' || (r->kept == PLACED && !same_ranks && !o->reproducible))
         return true;
-    snprintf(flag, sizeof flag, "%s: --%s", o->resume, r->name);
-    return row_set(r, o, flag, was);
+    snprintf(flag, sizeof flag, "%s: --%s", o->resume, r->option.name);
+    return option_set(&r->option, o, flag, was);
 }
 
 bool options_recall(struct options *o, const struct note *notes, bool same_ranks)
 {
     const struct row *r;
 
-    for (int placed = 0; placed < 2; placed++) /* those last, for which --reproducible must be known */
+    for (int placed = 0; placed < 2; placed++) /* PLACED options last: they depend on --reproducible */
         for (uint32_t k = 0; (r = kept_row(k)) != NULL; k++)
             if ((r->kept == PLACED) == placed && !recall(o, r, notes[k].value, same_ranks))
                 return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the user asked for: options.c has the table. 0 and NULL, where its text says "chosen", are settled by settle.c. A run
- * that goes on takes what it was from its checkpoint (recall.c).
+ * The user's options: options.c has the table. Where its text says "chosen", 0 and NULL are replaced by settle.c. A
+ * resumed run takes its options from the checkpoint (recall.c).
  */
 #ifndef PLAIT_TRAIN_OPTIONS_H
 #define PLAIT_TRAIN_OPTIONS_H
@@ -25,9 +25,8 @@ enum polish { POLISH_WEIGHTS, POLISH_STATISTICS };
 
 struct options {
     enum command command;
-    bool help;
-    bool given[OPTIONS_MOST]; /* by the table's rows */
-    char **paths;             /* [npath] what stands without an option */
+    bool given[OPTIONS_MOST]; /* for each row of the table */
+    char **paths;             /* [npath] arguments that are no options */
     uint32_t npath;
     const char *data;
 
@@ -39,7 +38,7 @@ struct options {
     enum precision precision;
     uint64_t threads, micro;
     bool sync_norm;
-    int zero_last; /* below 0: chosen by the model */
+    int zero_last; /* negative: chosen by the model */
 
     uint64_t epochs, steps, batch, seed;
     enum plait_optim_method method;
@@ -67,33 +66,39 @@ struct options {
     uint64_t classes, train_images, val_images; /* make-data */
 };
 
-/** false after a message. */
+/** Returns false after a message. */
 bool options_parse(int argc, char **argv, struct options *out);
 void options_help(void);
 
-/** Has each option that was given an effect? Of a run that goes on, once it is known what it was. false after a message. */
+/**
+ * Check that each given option has an effect; for a resumed run, once its options are known. Returns false after a
+ * message.
+ */
 bool options_needed(const struct options *o);
 
-/** What excludes each other whatever the data. false after a message. */
+/** Check for options that exclude each other, whatever the data. Returns false after a message. */
 bool options_check(const struct options *o);
 
-/** The k-th option that shapes what comes out of a run, as a note of its checkpoint; the value is "" where nothing is set.
- *  false: there are only k. */
+/**
+ * The k-th option that shapes the result of a run, as a note of its checkpoint; the value is "" if unset. Returns false
+ * when there are only k.
+ */
 bool options_kept(const struct options *o, uint32_t k, struct note *out);
 
 /**
- * Go on as a run was, but with what is given here. false after a message: that makes no sense of its state.
+ * Take the options of a run's checkpoint, except those given here. Returns false after a message when one does not fit
+ * the run's state.
  *
- * notes       of its checkpoint, by options_kept(); they must live as long as the options
- * same_ranks  there are as many as there were
+ * notes       of the checkpoint, from options_kept(); must live as long as the options
+ * same_ranks  this run has as many ranks as that one had
  */
 bool options_recall(struct options *o, const struct note *notes, bool same_ranks);
 
-/** Choose the types that were left open: of servers, too, which know no data. */
+/** Choose types that are unset; also on servers, which do not see the data. */
 void options_settle_types(struct options *o);
 
 /**
- * Choose what was left open, check what depends on the data and the number of ranks.
+ * Choose unset options, and check what depends on the data and the number of ranks. Returns false after a message.
  *
  * images   for training
  * nworker  ranks that train

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Curves of runs, from their log.jsonl, drawn by gnuplot. */
+#include "plot.h"
+
 #include "ending.h"
 #include "run.h"
 
 #include <jansson.h>
 
 #include <errno.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-extern char **environ;
-
-static const char *const colours[] = { "#c1272d", "#0072b2", "#009e73", "#d18f00", "#8560a8", "#56b4e9" };
 
 static bool write_number(FILE *f, const json_t *object, const char *name, double factor)
 {
@@ -55,7 +49,7 @@ static void write_curves(FILE *f, const char *const *folders, uint32_t n, const 
 {
     fprintf(f, "plot ");
     for (uint32_t k = 0; k < n; k++) {
-        const char *colour = colours[k % (sizeof colours / sizeof *colours)], *end = k + 1 < n ? ", " : "\n";
+        const char *colour = plot_colours[k % PLOT_NCOLOUR], *end = k + 1 < n ? ", " : "\n";
         if (strcmp(what, "loss") == 0)
             fprintf(f,
                     "$step%u using 1:2 with lines lw 1 lc rgb '%s' title '%s, training', $epoch%u using 1:2 with "
@@ -70,11 +64,17 @@ static void write_curves(FILE *f, const char *const *folders, uint32_t n, const 
     }
 }
 
-static bool write_script(FILE *f, const char *const *folders, uint32_t n, const char *path)
+struct picture {
+    const char *const *folders;
+    uint32_t n;
+};
+
+static bool write_script(FILE *f, const void *what, const char *path)
 {
     static const char *const names[] = { "position", "loss", "top1" };
-    const char *ending = strrchr(path, '.');
-    const bool svg = ending != NULL && strcmp(ending, ".svg") == 0;
+    const struct picture *picture = what;
+    const char *const *folders = picture->folders;
+    const uint32_t n = picture->n;
 
     for (uint32_t k = 0; k < n; k++) {
         char log[4200];
@@ -83,9 +83,8 @@ static bool write_script(FILE *f, const char *const *folders, uint32_t n, const 
             return false;
     }
     fprintf(f, "set datafile missing 'NaN'\n");
-    fprintf(f, "set terminal %s size 1500,640 noenhanced font 'sans,%d' background rgb 'white'\n",
-            svg ? "svg" : "pngcairo", svg ? 15 : 13);
-    fprintf(f, "set output '%s'\nset multiplot layout 1,2\n", path);
+    plot_terminal(f, path, "1500,640", " noenhanced");
+    fprintf(f, "set multiplot layout 1,2\n");
     fprintf(f, "set grid lc rgb '#dddddd'\nset border lc rgb '#444444'\nset xlabel 'epoch'\n");
     fprintf(f, "set title 'Top-1 accuracy in %% (higher is better)'\nset yrange [0:100]\nset key bottom right\n");
     write_curves(f, folders, n, "top1");
@@ -95,48 +94,12 @@ static bool write_script(FILE *f, const char *const *folders, uint32_t n, const 
     return true;
 }
 
-/* With the script on its standard input. Returns its exit status, or -1 with errno. */
-static int run_gnuplot(int script)
-{
-    char name[] = "gnuplot", *const arguments[] = { name, NULL };
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    int status;
-
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, script, STDIN_FILENO);
-    errno = posix_spawnp(&child, name, &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (errno != 0)
-        return -1;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
 int plot_runs(const char *const *folders, uint32_t n, const char *path)
 {
-    FILE *f = tmpfile();
-    if (f == NULL)
-        return complain("--plot %s: no temporary file for gnuplot's script: %s", path, strerror(errno)), ENDING_ERROR;
-    if (!write_script(f, folders, n, path)) {
-        fclose(f);
+    const struct picture picture = { folders, n };
+
+    if (!plot_script(path, write_script, &picture))
         return ENDING_ERROR;
-    }
-    if (fflush(f) != 0 || ferror(f)) { /* rewind() would forget */
-        complain("--plot %s: gnuplot's script cannot be written to a temporary file: %s", path, strerror(errno));
-        fclose(f);
-        return ENDING_ERROR;
-    }
-    rewind(f);
-    const int status = run_gnuplot(fileno(f));
-    fclose(f);
-    if (status < 0)
-        complain("--plot %s: gnuplot cannot be run: %s; install gnuplot-nox (Debian)", path, strerror(errno));
-    else if (status > 0)
-        complain("--plot %s: gnuplot failed with status %d", path, status);
-    else
-        printf("plot: %s\n", path);
-    return status == 0 ? ENDING_GOOD : ENDING_ERROR;
+    printf("plot: %s\n", path);
+    return ENDING_GOOD;
 }

@@ -20,7 +20,7 @@ uint32_t processors_share(const struct seat *seats, uint32_t n, uint32_t me)
     return share > 0 ? share : 1;
 }
 
-/* Containers of one machine have its boot's number; where it is hidden, a name of their own. */
+/* Containers of one machine share its boot id; where that is hidden, use the host name. */
 static void name_machine(char *out, size_t room)
 {
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How many processors a rank has. Launchers bind ranks each to its own (mpirun, srun --cpu-bind), to some of a socket, or
- * not at all: ranks of one machine with the same processors share them, whoever bound them.
+ * How many processors a rank has. Launchers bind each rank to its own processors (mpirun, srun --cpu-bind), to some of
+ * a socket, or not at all. Ranks of one machine with the same set share it, whoever bound them.
  */
 #ifndef PLAIT_TRAIN_PROCESSORS_H
 #define PLAIT_TRAIN_PROCESSORS_H
@@ -15,10 +15,10 @@ struct seat { /* where a rank runs */
     cpu_set_t set;
 };
 
-/** Of the rank `me` of n; at least 1. */
+/** For rank `me` of n; at least 1. */
 uint32_t processors_share(const struct seat *seats, uint32_t n, uint32_t me);
 
-/** Of this rank. Collective. */
+/** For this rank. Collective. */
 uint32_t processors_of_rank(struct plait_comm *comm);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "progress.h"
 
+#include "base/clock.h"
 #include "ending.h"
-#include "now.h"
 
 #include <jansson.h>
 
@@ -18,14 +18,14 @@
 struct progress {
     FILE *log; /* NULL: it could not be written */
     bool terminal;
-    double begin;                      /* of this process's part of the run */
-    uint64_t begin_step;               /* steps that were complete then */
+    double begin;                      /* start of this process's part of the run */
+    uint64_t begin_step;               /* steps complete at that time */
     double epoch_begin, epoch_seconds; /* without the evaluation */
-    double shown;                      /* when the line was last written, */
-    double log_begin;                  /* or the log, */
-    uint64_t log_step;                 /* and at which step that was */
-    struct totals window;              /* since then */
-    double window_begin;               /* of what the line shows: it has its own, shorter, memory */
+    double shown;                      /* when the line was last written */
+    double log_begin;                  /* when the log was last written */
+    uint64_t log_step;                 /* and at which step */
+    struct totals window;              /* totals since then */
+    double window_begin;               /* of the totals that the line shows, over a shorter time */
     struct totals recent;
 };
 
@@ -49,7 +49,7 @@ static void write_line(struct progress *p, json_t *object)
 
     if (p->log != NULL && (text == NULL || fprintf(p->log, "%s\n", text) < 0 || fflush(p->log) != 0)) {
         complain("log.jsonl cannot be written: %s; it ends here, and the training goes on", strerror(errno));
-        if (whole < 0 || ftruncate(fileno(p->log), whole) != 0) /* no half a line */
+        if (whole < 0 || ftruncate(fileno(p->log), whole) != 0) /* remove the incomplete line */
             complain("log.jsonl: its last line is not whole");
         fclose(p->log);
         p->log = NULL;
@@ -66,11 +66,11 @@ static json_t *event(const struct progress *p, const struct run *r, const char *
     json_object_set_new(object, "epoch", json_integer(r->epoch));
     json_object_set_new(object, "step", json_integer((json_int_t)r->step));
     set(object, "position", (double)r->epoch + (double)r->at / (double)r->epoch_steps); /* in epochs */
-    set(object, "seconds", now() - p->begin);
+    set(object, "seconds", plait_clock() - p->begin);
     return object;
 }
 
-/* Of the time of the steps whose waits these are. */
+/* As a share of the time of the steps in which these waits occurred. */
 static double share(const struct totals *t, double part)
 {
     return t->seconds > 0 ? part / t->seconds : 0;
@@ -103,7 +103,7 @@ static void log_start(struct progress *p, const struct run *r)
 
 /* ---- the line ------------------------------------------------------------------------------------ */
 
-/* Columns of the terminal; no terminal tells 0 sometimes. */
+/* Columns of the terminal; some terminals report 0. */
 static size_t width(void)
 {
     struct winsize size;
@@ -125,7 +125,7 @@ static void duration(double seconds, char *out, size_t room)
         snprintf(out, room, "%llu s", s);
 }
 
-/* A field goes in while there is room for it: the first ones matter most. */
+/* Append a field if it fits: the first fields matter most. */
 static void field(char *line, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void field(char *line, size_t room, const char *format, ...)
 {
@@ -151,13 +151,13 @@ static double steps_left(const struct run *r)
 static void show(struct progress *p, const struct run *r)
 {
     const struct totals *t = &p->recent;
-    const double seconds = now() - p->window_begin, waits = share(t, t->data);
+    const double seconds = plait_clock() - p->window_begin, waits = share(t, t->data);
     const double done = (double)(r->step - p->begin_step);
     char line[512] = "", left[40];
     size_t room = p->terminal ? width() : 200;
 
     room = room < sizeof line ? room : sizeof line;
-    duration((now() - p->begin) / fmax(done, 1) * steps_left(r), left, sizeof left);
+    duration((plait_clock() - p->begin) / fmax(done, 1) * steps_left(r), left, sizeof left);
     field(line, room, "epoch %u/%llu", r->epoch + 1, (unsigned long long)r->o->epochs);
     field(line, room, "step %llu/%llu", (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
     field(line, room, "%.0f images/s", t->images / seconds);
@@ -173,7 +173,7 @@ static void show(struct progress *p, const struct run *r)
     else
         printf("%s\n", line);
     fflush(stdout);
-    p->shown = p->window_begin = now();
+    p->shown = p->window_begin = plait_clock();
     p->recent = (struct totals){ 0 };
 }
 
@@ -210,8 +210,9 @@ struct progress *progress_create(const struct run *r)
     p->log = fopen(path, r->o->resume != NULL ? "a" : "w");
     if (p->log == NULL)
         give_up(ENDING_ERROR, "%s: %m; choose another folder with --run", path);
-    p->terminal = isatty(STDOUT_FILENO) && getenv("PMIX_RANK") == NULL; /* mpirun makes one, wherever its output goes */
-    p->begin = p->epoch_begin = p->shown = p->log_begin = p->window_begin = now();
+    p->terminal = isatty(STDOUT_FILENO) &&
+                  getenv("PMIX_RANK") == NULL; /* mpirun gives ranks a terminal, wherever its output goes */
+    p->begin = p->epoch_begin = p->shown = p->log_begin = p->window_begin = plait_clock();
     p->begin_step = p->log_step = r->step;
     log_start(p, r);
     return p;
@@ -229,7 +230,7 @@ void progress_destroy(struct progress *p)
 static void log_step(struct progress *p, const struct run *r)
 {
     const struct totals *t = &p->window;
-    const double seconds = now() - p->log_begin;
+    const double seconds = plait_clock() - p->log_begin;
     json_t *object = event(p, r, "step");
 
     set(object, "loss", t->loss / t->images);
@@ -242,7 +243,7 @@ static void log_step(struct progress *p, const struct run *r)
     set(object, "data_wait", share(t, t->data));
     write_line(p, object);
     p->window = (struct totals){ 0 };
-    p->log_begin = now();
+    p->log_begin = plait_clock();
     p->log_step = r->step;
 }
 
@@ -250,14 +251,14 @@ void progress_step(struct progress *p, const struct run *r, const struct totals 
 {
     if (p == NULL)
         return;
-    /* A rank that does not step with the others speaks for all: as many more images, and seconds of waiting. */
+    /* A rank that does not step with the others counts for all: as many times its images and waits. */
     for (uint32_t rank = 0; rank < (r->together ? 1 : r->nrank); rank++) {
         totals_add(&p->window, sum);
         totals_add(&p->recent, sum);
     }
     if (r->step - p->log_step >= r->o->log_every)
         log_step(p, r);
-    if (now() - p->shown >= (p->terminal ? 0.1 : 10))
+    if (plait_clock() - p->shown >= (p->terminal ? 0.1 : 10))
         show(p, r);
 }
 
@@ -267,7 +268,7 @@ void progress_pause(struct progress *p, const struct run *r)
         return;
     if (r->step > p->log_step)
         log_step(p, r);
-    p->epoch_seconds = now() - p->epoch_begin;
+    p->epoch_seconds = plait_clock() - p->epoch_begin;
 }
 
 void progress_tested(const struct totals *tested, char *out, size_t room)
@@ -287,7 +288,7 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
     json_t *object = event(p, r, "epoch");
     char test[120] = "", training[120] = "trained before";
 
-    if (sum->images > 0) { /* else it was stopped in its evaluation, and goes on there */
+    if (sum->images > 0) { /* else the run was stopped in its evaluation, and resumes there */
         set(object, "train_loss", sum->loss / sum->images);
         set(object, "train_top1", sum->top1 / sum->images);
         set(object, "images_per_second", sum->images / seconds);
@@ -306,11 +307,11 @@ void progress_epoch(struct progress *p, const struct run *r, const struct totals
     }
     write_line(p, object);
     progress_say(p, "epoch %3u/%llu | %s%s", r->epoch, (unsigned long long)r->o->epochs, test, training);
-    p->epoch_begin = p->log_begin = p->window_begin = now();
+    p->epoch_begin = p->log_begin = p->window_begin = plait_clock();
     p->recent = (struct totals){ 0 };
 }
 
-/* FNV-1a of the weights: runs with the same bits have the same. */
+/* FNV-1a hash of the weights: equal for runs with the same bits. */
 static void hash_weights(const struct run *r, char *out, size_t room)
 {
     uint64_t hash = 14695981039346656037u;

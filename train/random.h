@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Random numbers that follow from a key, so that they depend on no order: splitmix64 (Steele, Lea, Flood 2014). */
+/* Random numbers computed from a key, so that they depend on no order: splitmix64 (Steele, Lea, Flood 2014). */
 #ifndef PLAIT_TRAIN_RANDOM_H
 #define PLAIT_TRAIN_RANDOM_H
 
@@ -14,7 +14,7 @@ static inline uint64_t random_next(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* The state of a stream of its own for (a, b, c). */
+/* The state of a separate stream for (a, b, c). */
 static inline uint64_t random_stream(uint64_t a, uint64_t b, uint64_t c)
 {
     uint64_t state = a;
@@ -24,13 +24,13 @@ static inline uint64_t random_stream(uint64_t a, uint64_t b, uint64_t c)
     return random_next(&state);
 }
 
-/* From low up to, but not, high. */
+/* From low up to, but not including, high. */
 static inline double random_between(uint64_t *state, double low, double high)
 {
     return low + (high - low) * (double)(random_next(state) >> 11) * 0x1p-53;
 }
 
-/* 0 to n - 1; the bias of n / 2^64 is none that matters here. */
+/* 0 to n - 1; the bias of n / 2^64 does not matter here. */
 static inline uint32_t random_below(uint64_t *state, uint32_t n)
 {
     return (uint32_t)(random_next(state) % n);

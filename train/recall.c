@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* On rank 0. NULL, or why not. */
+/* On rank 0. Returns NULL, or the error. */
 static const char *read_notes(const struct options *o, struct recalled *out)
 {
     const char *why = NULL, *value;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a run was that goes on: of its checkpoint, before anything is made. */
+/* The options of a run that is resumed, from its checkpoint, before anything is created. */
 #ifndef PLAIT_TRAIN_RECALL_H
 #define PLAIT_TRAIN_RECALL_H
 
@@ -11,18 +11,18 @@
 
 struct recalled {
     char path[PATH_MAX];             /* of the newest checkpoint */
-    uint32_t nrank;                  /* that wrote it, servers among them */
+    uint32_t nrank;                  /* ranks that wrote it, including servers */
     struct note notes[OPTIONS_MOST]; /* by options_kept() */
 };
 
-#define RECALL_RANKS "ranks" /* the note */
+#define RECALL_RANKS "ranks" /* name of the note */
 
 /**
- * Options as the run in --resume had them, but for those that are given here; nothing without --resume. What cannot be is
- * told, and ends the process, on all ranks.
+ * Set the options that the run of --resume had, except those given on this command line; without --resume do nothing.
+ * Impossible combinations end the process on all ranks, after a message.
  *
  * o     points into out afterwards
- * comm  of all ranks; rank 0 reads. Collective
+ * comm  all ranks; rank 0 reads. Collective
  */
 void recall(struct options *o, struct plait_comm *comm, struct recalled *out);
 

@@ -25,7 +25,7 @@ static size_t folder_length(const char *path)
     return slash == NULL ? 0 : (size_t)(slash - path) + 1;
 }
 
-/* Another process, another host with the same process number, another thread: each gets a name of its own. */
+/* Unique among processes, hosts that share process numbers, and threads. */
 static void open_temporary(struct replace *r)
 {
     static atomic_uint count;
@@ -72,14 +72,14 @@ void replace_write(struct replace *r, const void *data, size_t bytes)
     }
 }
 
-/* The new name is on the disk once the folder is. */
+/* The new name is on the disk once the folder is synced. */
 static void sync_folder(struct replace *r)
 {
     char folder[PATH_MAX];
 
     snprintf(folder, sizeof folder, "%.*s", (int)folder_length(r->path), r->path);
     const int fd = open(folder[0] == '\0' ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some network file systems do not sync folders and need not. */
+    /* Some network file systems cannot sync folders, and need not. */
     if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP))
         failed(r, "sync the folder of");
     if (fd >= 0)

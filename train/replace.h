@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A file that is replaced whole or not at all, whenever the process ends and whatever fails: written under a temporary
- * name in the same folder, synced, renamed, and the folder synced.
+ * A file that is replaced completely or not at all, whenever the process ends and whatever fails: it is written under a
+ * temporary name in the same folder, synced and renamed, and the folder is synced.
  */
 #ifndef PLAIT_TRAIN_REPLACE_H
 #define PLAIT_TRAIN_REPLACE_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a process that was killed leaves behind is hidden and ends so. */
+/* Temporary files, which a killed process leaves behind, are hidden and have this suffix. */
 #define REPLACE_SUFFIX ".writing"
 
 struct replace {
@@ -18,17 +18,19 @@ struct replace {
     char temporary[PATH_MAX];
     int fd;
     int error;         /* errno of the first call that failed; 0: none */
-    const char *doing; /* it: "write", "rename", ... */
+    const char *doing; /* that call: "write", "rename", ... */
 };
 
-/** After an error all but the end does nothing. */
+/** After an error, all calls but replace_end() do nothing. */
 void replace_begin(struct replace *replace, const char *path);
 void replace_write(struct replace *replace, const void *data, size_t bytes);
-/** false: error and doing say why not, and path is as it was (but after "sync the folder of": there, and maybe lost again
- *  when the machine itself fails). */
+/**
+ * Returns false when `error` and `doing` say why, and the old file is unchanged. After "sync the folder of" the new
+ * file is in place, but may be lost if the machine fails.
+ */
 bool replace_end(struct replace *replace);
 
-/** What to do about an errno of writing a file, beginning with "; ", or "". */
+/** A remedy for an errno of writing a file, beginning with "; ", or "". */
 const char *replace_remedy(int error);
 
 #endif

@@ -5,7 +5,7 @@
 #include "share.h"
 #include "why.h"
 
-#include "../lib/base/ascii.h"
+#include "base/ascii.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +30,7 @@ struct resume {
     struct setting *settings;
     struct number *numbers;
     struct entry *entries;
-    bool **found; /* [nentry] of an optional one; else NULL */
+    bool **found; /* [nentry] for an optional tensor; else NULL */
     uint32_t nsetting, nnumber, nentry;
 };
 
@@ -156,7 +156,7 @@ void resume_momentum(struct resume *r, const struct model *model, float *const *
 
 /* ---- Saving ------------------------------------------------------------------------------------------------- */
 
-/* A number with all its bits, whatever it is: as hexadecimal digits for the real ones. */
+/* A number with all its bits: reals as hexadecimal digits. */
 static void print_number(const struct number *n, struct note *out)
 {
     memcpy(out->name, n->name, sizeof out->name);
@@ -168,7 +168,7 @@ static void print_number(const struct number *n, struct note *out)
         snprintf(out->value, sizeof out->value, "%" PRIu32, *(const uint32_t *)n->at);
 }
 
-/* Settings and numbers. Free them. */
+/* Notes of settings and numbers; free them. */
 static struct note *make_notes(const struct resume *r, uint32_t *n)
 {
     struct note *const notes = grow(NULL, r->nsetting + r->nnumber + 1, sizeof *notes);
@@ -225,7 +225,7 @@ static const char *check_settings(const struct resume *r, const char *path, cons
     return NULL;
 }
 
-/* A number of the file as the bits of its place in memory. */
+/* Parse a number of the file to the bits of its place in memory. */
 static bool parse_number(const char *text, enum kind kind, uint64_t *bits)
 {
     char *end;
@@ -236,7 +236,7 @@ static bool parse_number(const char *text, enum kind kind, uint64_t *bits)
     if (kind == REAL) {
         const double value = plait_real(text, &end);
         memcpy(bits, &value, sizeof value);
-        return *end == '\0'; /* the least numbers set errno */
+        return *end == '\0'; /* subnormal numbers set errno */
     }
     *bits = strtoull(text, &end, 10);
     return *end == '\0' && errno == 0 && text[0] != '-' && (kind == COUNT64 || *bits <= UINT32_MAX);
@@ -321,7 +321,7 @@ static void put_numbers(const struct resume *r, const uint64_t *bits)
             memcpy(r->numbers[k].at, &bits[k], sizeof bits[k]);
 }
 
-/* One tensor of rank 0's file, NULL on the others. */
+/* Restore one tensor from rank 0's file, which is NULL on the other ranks. */
 static const char *put_tensor(struct entry *ours, bool *optional, struct plait_comm *comm,
                               const struct safetensors *file)
 {
@@ -340,7 +340,7 @@ static const char *put_tensor(struct entry *ours, bool *optional, struct plait_c
     return share_bytes(comm, ours->data, bytes);
 }
 
-/* After all was found right. */
+/* After all checks. */
 static const char *put_back(struct resume *r, struct plait_comm *comm, const struct safetensors *file, uint64_t *bits)
 {
     const char *why = share_bytes(comm, bits, r->nnumber * sizeof *bits);

@@ -16,21 +16,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_STATIC_LINKING_ONLY /* a state on the stack */
+#define XXH_STATIC_LINKING_ONLY /* declares the state struct, for a state on the stack */
 #include <xxhash.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian, and data is not converted");
 
-enum {
-    HEADER_MOST = 100000000,
-    ALIGNMENT = 64
-}; /* the format's own limit; vectors may be loaded from the mapped file */
+enum { HEADER_MOST = 100000000, ALIGNMENT = 64 }; /* the format's limit; for vector loads from the mapped file */
 
 /*
- * Our files begin with a hash of all behind the length of the header, in which its own digits are 0: damage anywhere is
- * found, in the header too.
+ * The header of our files begins with a hash of everything after the header's length, computed with zeros for its own
+ * digits. It detects damage anywhere, also in the header.
  */
-#define HASH   "xxh64" /* the note, and what `xxhsum` calls it */
+#define HASH   "xxh64" /* name of the note, and of the algorithm in `xxhsum` */
 #define HASHED "{\"__metadata__\":{\"" HASH "\":\""
 #define ZEROS  "0000000000000000"
 enum { BEFORE = sizeof HASHED - 1, DIGITS = sizeof ZEROS - 1 };
@@ -66,7 +63,7 @@ bool entry_bytes(const struct entry *e, uint64_t *out)
 /* ---- Reading ------------------------------------------------------------------------------------------------ */
 
 struct safetensors {
-    void *map; /* NULL: the caller's bytes */
+    void *map; /* NULL: the bytes are the caller's */
     size_t size;
     json_t *header;
     bool hashed;
@@ -108,7 +105,7 @@ static const char *read_shape(const char *path, const json_t *shape, struct entr
     return NULL;
 }
 
-/* One tensor of the header. data: [room] bytes of all tensors. */
+/* Read one tensor of the header. data: [room] bytes of all tensors. */
 static const char *read_entry(const char *path, const char *name, const json_t *about, const uint8_t *data,
                               uint64_t room, struct entry *out)
 {
@@ -157,7 +154,7 @@ static int by_place(const void *a, const void *b)
     return nx == ny ? strcmp(x->name, y->name) : nx < ny ? -1 : 1;
 }
 
-/* The tensors, sorted, are all of the data: none overlaps another, and nothing lies between or behind them. */
+/* The sorted tensors cover the data exactly: none overlaps another, and nothing lies between or after them. */
 static const char *check_places(const char *path, const struct safetensors *f, const uint8_t *data, uint64_t room)
 {
     const uint8_t *next = data;
@@ -213,7 +210,7 @@ static const char *read_header(const char *path, struct safetensors *f, const ui
 
 static const char *no_safetensors(const char *path, const uint8_t *bytes, size_t size)
 {
-    /* A zip archive; before PyTorch 1.6 a pickle. */
+    /* torch.save() writes a zip archive, before PyTorch 1.6 a pickle. */
     if (size >= 4 && (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "\x80\2\x8a\n", 4) == 0))
         return because(
             "%s: a file of torch.save(), not safetensors; convert it first (docs/checkpoints.md has the line)", path);
@@ -225,7 +222,7 @@ static void print_hash(const XXH64_state_t *hash, char out[DIGITS + 1])
     snprintf(out, DIGITS + 1, "%016" PRIx64, XXH64_digest(hash));
 }
 
-/* bytes: what the hash is of. A file that another program has written again has the note, but not its place. */
+/* bytes: what is hashed. A file that another program rewrote has the note, but not at its place. */
 static const char *check_hash(const char *path, struct safetensors *f, const uint8_t *bytes, size_t size)
 {
     const char *const says = safetensors_note(f, HASH);
@@ -274,7 +271,7 @@ struct safetensors *safetensors_parse(const char *path, const void *bytes, size_
     return NULL;
 }
 
-/* Of what could not be opened, by errno. */
+/* The error of a file that could not be opened, from errno. */
 static const char *not_opened(const char *path)
 {
     const int error = errno;
@@ -284,7 +281,7 @@ static const char *not_opened(const char *path)
     return because("%s: %s%s", path, strerror(error), link ? ", where this link leads" : "");
 }
 
-/* Its bytes; NULL: *why tells. O_NONBLOCK: a pipe would wait for who writes. */
+/* Map a file; NULL: *why is the error. O_NONBLOCK: opening a pipe would wait for a writer. */
 static void *map_file(const char *path, size_t *size, const char **why)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -367,7 +364,7 @@ const struct entry *safetensors_entry(const struct safetensors *f, uint32_t k)
 
 /* ---- Writing ------------------------------------------------------------------------------------------------ */
 
-/* Adds one tensor to the header, at *offset, and moves that behind it. */
+/* Add one tensor to the header at *offset, and advance that. */
 static bool add_entry(json_t *header, const struct entry *e, uint64_t *offset)
 {
     json_t *const shape = json_array();
@@ -386,11 +383,11 @@ static bool add_entry(json_t *header, const struct entry *e, uint64_t *offset)
                                          "data_offsets", begin, (json_int_t)*offset)) == 0;
 }
 
-/* Larger elements first, so that each tensor is aligned to its own. */
+/* Larger elements first, so that each tensor is aligned to its elements. */
 static const size_t by_size[] = { 8, 4, 2, 1 };
 enum { NSIZE = sizeof by_size / sizeof *by_size };
 
-/* The header as text, padded so that the data is aligned; NULL: *why tells. */
+/* The header as text, padded to align the data; NULL: *why is the error. */
 static char *make_header(const char *path, const struct entry *entries, uint32_t nentry, const struct note *notes,
                          uint32_t nnote, uint64_t *length, const char **why)
 {
@@ -425,7 +422,7 @@ static char *make_header(const char *path, const struct entry *entries, uint32_t
     return text;
 }
 
-/* Puts the hash in the place of its zeros. */
+/* Replace the zeros by the hash. */
 static void add_hash(char *header, uint64_t length, const struct entry *entries, uint32_t nentry)
 {
     char digits[DIGITS + 1];

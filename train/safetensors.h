@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files in the safetensors format: 8 bytes with the length of a header, little-endian; the header, JSON, with each tensor's
- * type, shape and place; the tensors, one after the other without gaps.
- * Texts that are returned are as in why.h.
+ * Files in the safetensors format: 8 bytes with the length of the header, little-endian; the header, JSON with each
+ * tensor's type, shape and place; the tensors, one after the other without gaps. Returned texts are as in why.h.
  */
 #ifndef PLAIT_TRAIN_SAFETENSORS_H
 #define PLAIT_TRAIN_SAFETENSORS_H
@@ -40,7 +39,7 @@ struct entry { /* a named tensor */
     enum stored type;
     uint32_t ndim;
     uint64_t shape[4];
-    void *data; /* in an open file as it lies there: to be read only, and with memcpy(), for it may not be aligned */
+    void *data; /* in an open file: read-only and perhaps unaligned, so read it with memcpy() */
 };
 
 struct note { /* a named scalar, as text */
@@ -48,29 +47,33 @@ struct note { /* a named scalar, as text */
     char value[256];
 };
 
-/** Bytes of a tensor's data. false: 2^64 or more. */
+/** Bytes of a tensor's data. Returns false for 2^64 or more. */
 bool entry_bytes(const struct entry *entry, uint64_t *out);
 
-/** Write a file whole or not at all: what was there before stays until then. Its note "xxh64" is a hash of all of it. NULL,
- *  or why not. */
+/**
+ * Write a file completely or not at all: until then the old file stays. Its note "xxh64" is a hash of the whole file.
+ * Returns NULL, or the error.
+ */
 const char *safetensors_write(const char *path, const struct entry *entries, uint32_t nentry, const struct note *notes,
                               uint32_t nnote);
 
 struct safetensors;
 
-/** Open a file; every number in it is checked against its length, and its bytes against their hash where it was written by
- *  safetensors_write(). NULL: *why tells. */
+/**
+ * Open a file. Every number in it is checked against the file's length, and its bytes against their hash if
+ * safetensors_write() wrote it. NULL: *why is the error.
+ */
 struct safetensors *safetensors_open(const char *path, const char **why);
-/** The same of a file's bytes, which must live as long as what is returned. */
+/** The same for a file's bytes, which must live as long as the result. */
 struct safetensors *safetensors_parse(const char *path, const void *bytes, size_t size, const char **why);
 /** NULL is allowed. */
 void safetensors_close(struct safetensors *file);
 
-/** The tensor with this name; NULL: there is none. */
+/** The tensor with this name; NULL: none. */
 const struct entry *safetensors_find(const struct safetensors *file, const char *name);
-/** The value of a note; NULL: there is none. */
+/** The value of a note; NULL: none. */
 const char *safetensors_note(const struct safetensors *file, const char *name);
-/** Was there a hash of its bytes? */
+/** Did the file have a hash? */
 bool safetensors_hashed(const struct safetensors *file);
 /** The tensors in the order of their data. */
 uint32_t safetensors_nentry(const struct safetensors *file);

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the options are together: what excludes each other, and what was left open. */
+/* Checks of options against each other, and choices for unset options. */
 #include "ending.h"
 #include "options.h"
+#include "value.h"
 
 #include <plait/elastic.h>
 
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
-
-static bool ends_in(const char *path, const char *ending)
-{
-    const char *last = strrchr(path, '.');
-
-    return last != NULL && strcmp(last, ending) == 0;
-}
 
 bool options_check(const struct options *o)
 {
@@ -29,8 +23,8 @@ bool options_check(const struct options *o)
     if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
         return complain("--sync-batch-norm --elastic %s: its workers do not step together; leave one out",
                         plait_elastic_name((enum plait_elastic_mode)o->elastic));
-    if (o->plot != NULL && !ends_in(o->plot, ".png") && !ends_in(o->plot, ".svg"))
-        return complain("--plot %s: expected a name that ends in .png or .svg", o->plot);
+    if (o->plot != NULL && !value_picture("--plot", o->plot))
+        return false;
     if (o->resume != NULL && o->run != NULL)
         return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
     if (o->evaluate_only && o->dry_run)
@@ -42,7 +36,7 @@ bool options_check(const struct options *o)
 
 enum { FEW = 100000 }; /* images; ImageNet has 1,281,167 */
 
-/* Linear with the batch (Goyal et al. 2017); for LARS with its root. */
+/* Linear in the batch (Goyal et al. 2017); for LARS, proportional to its root. */
 static double usual_rate(const struct options *o)
 {
     return o->method == PLAIT_OPTIM_SGD ? 0.1 * (double)o->batch / 128 : 4 * sqrt((double)o->batch / 256);
@@ -53,7 +47,7 @@ static uint64_t at_most(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The largest part of a rank's images that is at most 64 and divides them. */
+/* The largest divisor of a rank's images that is at most 64. */
 static uint64_t usual_micro(uint64_t images)
 {
     uint64_t m = at_most(images, 64);
@@ -74,7 +68,7 @@ static bool settle_batch(struct options *o, uint64_t images, uint32_t nworker)
                         (unsigned long long)o->batch, (unsigned long long)images);
     if (o->batch % nworker != 0)
         return complain("--batch %llu: %u ranks need a multiple of %u", (unsigned long long)o->batch, nworker, nworker);
-    if (o->micro == 0) /* where ranks must not matter: of the batch alone */
+    if (o->micro == 0) /* reproducible: from the batch alone, whatever the ranks */
         o->micro = o->reproducible ? o->batch / at_most(o->batch & -o->batch, 4) : usual_micro(o->batch / nworker);
     const uint64_t own = o->batch / nworker, passes = own / o->micro;
     if (own % o->micro != 0)
@@ -88,13 +82,14 @@ static bool settle_batch(struct options *o, uint64_t images, uint32_t nworker)
 
 void options_settle_types(struct options *o)
 {
-    if (o->payload == PLAIT_NDTYPE) /* weights of elastic averaging are not as patient as gradients */
+    if (o->payload ==
+        PLAIT_NDTYPE) /* elastic averaging exchanges weights, which tolerate less rounding than gradients */
         o->payload = o->reproducible || o->elastic >= 0 ? PLAIT_FLOAT32 : PLAIT_BFLOAT16;
     if (o->loss_scale < 0)
         o->loss_scale = o->payload == PLAIT_FLOAT16 ? 0 : 1;
 }
 
-/* Beyond it passes hardly end: threads wait for each other in turns. */
+/* With more threads passes hardly end: the threads wait for each other in turns. */
 static uint64_t most_threads(void)
 {
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -108,7 +103,7 @@ bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32
 
     o->model = o->model != NULL ? o->model : few ? "resnet20" : "resnet50";
     o->pixels = o->pixels > 0 ? o->pixels : few ? 32 : 224;
-    if (o->zero_last < 0) /* in a run of a few hundred steps blocks that begin as nothing come too late */
+    if (o->zero_last < 0) /* in a run of a few hundred steps, blocks that start at zero would come too late */
         o->zero_last = strcmp(o->model, "resnet20") != 0;
     o->least_area = o->least_area > 0 ? o->least_area : o->pixels < 64 ? 0.5 : 0.08;
     o->epochs = o->epochs > 0 ? o->epochs : few ? 30 : 90;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "agree.h"
+#include "base/clock.h"
 #include "ending.h"
-#include "now.h"
 #include "processors.h"
 #include "progress.h"
 #include "run.h"
@@ -22,7 +22,7 @@
 
 /* ---- the folder of the run, and other files --------------------------------------------------------------------- */
 
-/* run-1, run-2, ...: the first that is not there. NULL, or why none can be made. */
+/* Create the first of run-1, run-2, ... that does not exist. Returns NULL, or the error. */
 static const char *next_folder(char *path, size_t room)
 {
     for (unsigned k = 1; k < 1000000; k++) {
@@ -35,7 +35,7 @@ static const char *next_folder(char *path, size_t room)
     return because("%s: no folder for the run can be made: %s; name one with --run", path, strerror(errno));
 }
 
-/* On rank 0. NULL, or why not. */
+/* On rank 0. Returns NULL, or the error. */
 static const char *take_folder(struct run *r)
 {
     const struct options *o = r->o;
@@ -54,7 +54,7 @@ static const char *take_folder(struct run *r)
     return why == NULL || named == NULL ? why : because("%s; choose another folder with --run", why);
 }
 
-/* Would a file that is written at the end be refused then? NULL, or why. */
+/* Check that a file can be written at the end of the run. Returns NULL, or the error. */
 static const char *refused(const char *option, const char *path)
 {
     char folder[PATH_MAX];
@@ -70,7 +70,7 @@ static const char *refused(const char *option, const char *path)
                    exists && S_ISDIR(there.st_mode) ? "is a folder" : strerror(errno));
 }
 
-/* On rank 0. NULL, or why not. Other files may lie in the run's folder. */
+/* On rank 0. Other files may lie in the run's folder. Returns NULL, or the error. */
 static const char *take_files(struct run *r)
 {
     const char *why = take_folder(r);
@@ -80,7 +80,7 @@ static const char *take_files(struct run *r)
     why = refused("plot", r->o->plot);
     why = why != NULL ? why : refused("trace", r->o->trace);
     if (why != NULL)
-        rmdir(r->folder); /* if it is empty */
+        rmdir(r->folder); /* fails unless it is empty */
     return why;
 }
 
@@ -92,7 +92,7 @@ static void finish_saving(void *keeper)
         complain("%s", why);
 }
 
-/* Rank 0 keeps it, all have its name. */
+/* Rank 0 writes the folder, all ranks know its name. */
 static void choose_folder(struct run *r)
 {
     const char *why = share_verdict(r->comm, r->rank == 0 ? take_files(r) : NULL);
@@ -109,18 +109,20 @@ static void choose_folder(struct run *r)
 
 /* ---- the network's memory ---------------------------------------------------------------------- */
 
-/* After an error the rest of the pass goes on with what is there, for nothing: the step looks at the status. */
+/* After an error the rest of the pass runs on with wrong values; the step then looks at the status. */
 static void sum_norms(void *context, float *values, size_t n)
 {
     struct norms *norms = context;
-    const double begin = now();
+    const double begin = plait_clock();
 
     if (norms->status == PLAIT_OK)
         norms->status = plait_allreduce(norms->comm, values, values, n, PLAIT_FLOAT32, PLAIT_SUM, NULL);
-    norms->seconds += now() - begin;
+    norms->seconds += plait_clock() - begin;
 }
 
-/* bf16 that travels is written at once, in place of fp32 that would be packed, where nothing is added to it before. */
+/*
+ * Gradients that travel as bf16 are written as bf16 directly, without packing, unless something is added to them first.
+ */
 static enum plait_dtype gradient_type(const struct run *r)
 {
     const bool once = r->npass == 1 && !r->o->reproducible && r->o->elastic < 0;
@@ -152,7 +154,7 @@ static void make_model(struct run *r)
     r->ntensor = model_ntensor(r->model);
 }
 
-/* Masters lie in one vector, which elastic averaging exchanges as a whole. */
+/* Master weights lie in one vector, which elastic averaging exchanges as a whole. */
 static void make_weights(struct run *r)
 {
     void *memory;
@@ -179,7 +181,7 @@ static size_t usual_bucket(const struct run *r)
     return eighth < 65536 ? 65536 : eighth < (size_t)4 << 20 ? eighth : (size_t)4 << 20;
 }
 
-/* Gradients live in the buckets that travel, in the order in which the way back makes them. */
+/* Gradients lie in the buckets that are exchanged, in backward order. */
 static void make_buckets(struct run *r)
 {
     const struct options *o = r->o;
@@ -201,7 +203,8 @@ static void make_buckets(struct run *r)
     f.algorithm = o->algorithm;
     f.trace = o->trace != NULL || o->dry_run;
     const enum plait_status status = plait_fusion_create(r->comm, &f, &r->fusion);
-    if (o->algorithm != NULL && (status == PLAIT_ERR_CONFIG || status == PLAIT_ERR_UNSUPPORTED)) { /* on all ranks */
+    if (o->algorithm != NULL &&
+        (status == PLAIT_ERR_CONFIG || status == PLAIT_ERR_UNSUPPORTED)) { /* the same on all ranks */
         complain("--algorithm %s: %s", o->algorithm, plait_last_error());
         leave(ENDING_USAGE);
     }
@@ -259,7 +262,7 @@ static void make_optimiser(struct run *r)
                                  : (struct plait_loss_scale)PLAIT_LOSS_SCALE_DYNAMIC;
 }
 
-/* It may not reach its end before the last epochs, which go on with it. */
+/* The rate reaches its final value only at the last epochs, which keep it. */
 static void make_schedule(struct run *r)
 {
     const struct options *o = r->o;
@@ -303,7 +306,7 @@ static struct plait_elastic *make_elastic(const struct options *o, struct plait_
     return elastic;
 }
 
-/* The last ranks hold the centre, whose size rank 0 tells. */
+/* The last ranks hold the centre. Rank 0 sends its size. */
 static void serve(const struct options *o, struct plait_comm *all)
 {
     uint64_t count = 0;
@@ -365,7 +368,7 @@ static void open_data(struct run *r)
     r->val = r->train != NULL ? dataset_open(r->o->data, "val", &why) : NULL;
     if (why != NULL && r->rank > 0)
         why = because("rank %u: %s", r->rank, why);
-    why = share_verdicts(r->comm, why); /* other hosts may have other folders */
+    why = share_verdicts(r->comm, why); /* other hosts may have other files */
     if (why != NULL)
         complain("%s", why);
     if (why != NULL || !dataset_same_classes(r->train, r->val))
@@ -376,7 +379,7 @@ static void open_data(struct run *r)
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
-/* Servers and workers: a comm of those that train. false: this rank is a server. */
+/* Split into workers and servers. Returns false when this rank is a server. */
 static bool part(struct run *r, const struct options *o, struct plait_comm *all)
 {
     const uint32_t nserver = server_count(o), nrank = plait_comm_nrank(all), rank = plait_comm_rank(all);
@@ -386,7 +389,7 @@ static bool part(struct run *r, const struct options *o, struct plait_comm *all)
                 plait_elastic_name((enum plait_elastic_mode)o->elastic), nserver);
     const bool worker = rank < nrank - nserver;
     must(plait_comm_split(all, worker ? 0 : PLAIT_NO_COLOR, 0, "workers", &r->comm), "meeting");
-    r->together = nserver == 0 || o->elastic == PLAIT_ELASTIC_ORIGINAL; /* where they go in turns */
+    r->together = nserver == 0 || o->elastic == PLAIT_ELASTIC_ORIGINAL; /* where workers take turns */
     r->all = nrank;
     return worker;
 }
@@ -401,11 +404,11 @@ static void check_options(struct run *r, struct options *o, uint32_t cpus)
 struct run *run_create(struct options *o, struct plait_comm *all)
 {
     struct run *r = allocate(1, sizeof *r);
-    const uint32_t cpus = processors_of_rank(all); /* a server computes, too */
+    const uint32_t cpus = processors_of_rank(all); /* collective: servers take part */
 
     r->o = o;
     recall(o, all, &r->recalled);
-    o->elastic = o->evaluate_only ? -1 : o->elastic; /* the centre is what a checkpoint has */
+    o->elastic = o->evaluate_only ? -1 : o->elastic; /* a checkpoint holds the centre */
     options_settle_types(o);
     if (!part(r, o, all)) {
         serve(o, all);

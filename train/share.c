@@ -24,7 +24,7 @@ const char *share_bytes(struct plait_comm *comm, void *data, uint64_t bytes)
     return comm == NULL ? NULL : failed(plait_broadcast(comm, data, data, bytes, PLAIT_UINT8, 0, NULL));
 }
 
-/* A rank's text to all. */
+/* Broadcast a rank's text. */
 static const char *share_text(struct plait_comm *comm, const char *why, uint32_t from)
 {
     char text[PATH_MAX + 512] = "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One rank reads a file, all get what it says. Everywhere comm NULL: this process alone. Texts as in why.h. */
+/* One rank reads a file, and all get its contents. With comm NULL: this process alone. Errors are texts as in why.h. */
 #ifndef PLAIT_TRAIN_SHARE_H
 #define PLAIT_TRAIN_SHARE_H
 
@@ -8,16 +8,16 @@
 
 struct plait_comm;
 
-/** Is it this rank that reads? */
+/** Does this rank read? */
 bool share_reads(const struct plait_comm *comm);
 
-/** The reader's memory to all. Collective. NULL, or why not. */
+/** Broadcast the reader's memory. Collective. Returns NULL, or the error. */
 const char *share_bytes(struct plait_comm *comm, void *data, uint64_t bytes);
 
-/** The reader's verdict, NULL or a text, is everyone's. Collective. */
+/** The reader's error, or NULL, on all ranks. Collective. */
 const char *share_verdict(struct plait_comm *comm, const char *why);
 
-/** Any rank's verdict is everyone's: of the first rank that has one. Collective. */
+/** The error of the first rank that has one, or NULL, on all ranks. Collective. */
 const char *share_verdicts(struct plait_comm *comm, const char *why);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A run to a checkpoint, and back: the list of what it is (resume.h). Batch norm's running statistics differ between the
- * ranks: their mean is what others read, and "state.statistics" has those of each rank, which get them back when there are
- * as many. Of elastic averaging the centre is kept: a run that goes on begins there on every rank.
+ * A run to a checkpoint, and back: the list of its state (resume.h). Batch norm's running statistics differ between
+ * ranks. Their mean is what others read; "state.statistics" has those of each rank, which a resumed run with the same
+ * number of ranks gets back. With elastic averaging the centre is saved, and a resumed run starts there on every rank.
  */
 #include "ending.h"
 #include "resume.h"
@@ -18,13 +18,13 @@
 
 struct state {
     struct resume *list;
-    size_t count; /* statistics of a rank */
+    size_t count; /* number of statistics of a rank */
     float *mean;  /* [count] */
     float *all;   /* [nrank][count] */
-    bool each;    /* what was read has those of each of our ranks */
+    bool each;    /* the checkpoint has the statistics of each of these ranks */
 };
 
-/* Options that are unlike what they were have been told or refused by recall.c. A position is one of these images only. */
+/* recall.c has reported or refused options that differ. A position is valid for these images only. */
 static void list_settings(struct state *s, const struct run *r)
 {
     char text[80];
@@ -114,7 +114,7 @@ enum plait_status state_save(struct run *r, bool best)
         return status;
     take_mean(s, r->nrank);
     keeper_wait(r->keeper);
-    const char *trouble = keeper_trouble(r->keeper); /* of the one before: of the last state_saved() tells */
+    const char *trouble = keeper_trouble(r->keeper); /* of the previous checkpoint; state_saved() reports the last */
     if (trouble != NULL)
         complain("%s; the training goes on, and the next is tried", trouble);
     resume_save(s->list, r->keeper, r->step, best);
@@ -156,7 +156,7 @@ void state_load(struct run *r)
         if (r->centre != NULL)
             memcpy(r->weights, r->centre, r->count * sizeof *r->weights);
     }
-    if (r->o->loss_scale > 0) /* one that is given holds, whatever it was */
+    if (r->o->loss_scale > 0) /* a given value wins over the checkpoint's */
         r->scale.scale = r->o->loss_scale;
     if (why != NULL) {
         complain("%s", why);

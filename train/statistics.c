@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const float weight = 0.1F; /* of a new value, as PyTorch's batch norm */
+static const float weight = 0.1F; /* weight of a new value, as in PyTorch's batch norm */
 
 struct statistics {
     struct model *model;
     struct plait_comm *comm;
     uint32_t npass;
     size_t count;
-    float *sum; /* [count] of the passes of a step; between steps anything */
-    float *own; /* [count] while the mean is in their place; in a step those of its beginning */
+    float *sum; /* [count] sums over the passes of a step; scratch memory between steps */
+    float *own; /* [count] saved while the mean is in use; in a step, those at its start */
     struct tree tree;
 };
 

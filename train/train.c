@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * plait-train: residual networks on images, data-parallel over Plait's ranks. This file follows one step from images to
- * new weights; run.h lists the others.
+ * new weights; run.h lists the other files.
  */
 #include "agree.h"
+#include "base/clock.h"
 #include "elementwise.h"
 #include "ending.h"
 #include "failure.h"
 #include "launch.h"
-#include "now.h"
 #include "progress.h"
 #include "run.h"
-
-#include "../tools/output.h"
 
 #include <plait/request.h>
 
@@ -23,7 +21,7 @@
 
 /* ---- a step ------------------------------------------------------------------------------------ */
 
-/* The way back has come past a tensor: in the last pass its gradient goes on its way to the other ranks. */
+/* The backward pass has computed a tensor's gradient. In the last pass its exchange begins. */
 static void gradient_ready(void *context, uint32_t t)
 {
     struct run *r = context;
@@ -31,10 +29,10 @@ static void gradient_ready(void *context, uint32_t t)
     if (r->o->reproducible)
         tree_add(&r->tree, r->pass, r->start[t], model_tensor(r->model, t)->count, r->scratch[t]);
     if (r->fusion != NULL && r->o->overlap && r->pass + 1 == r->npass)
-        plait_fusion_ready(r->fusion, r->place[t]); /* if a rank is lost, the wait will say so */
+        plait_fusion_ready(r->fusion, r->place[t]); /* if a rank is lost, the wait reports it */
 }
 
-/* Where this pass writes its gradients: in the buckets, or where its part of the tree waits for the others. */
+/* Where this pass writes its gradients: to the buckets, or to this pass's place in the tree of sums. */
 static void *const *targets(struct run *r)
 {
     float *waits = r->o->reproducible ? tree_place(&r->tree, r->pass) : NULL;
@@ -44,7 +42,10 @@ static void *const *targets(struct run *r)
     return r->scratch;
 }
 
-/* Forward and backward over this rank's images, pass by pass. The totals of all ranks are on their way as soon as known. */
+/*
+ * Forward and backward over this rank's images, pass by pass. The totals of all ranks are summed as soon as they are
+ * known.
+ */
 static enum plait_status passes(struct run *r, struct totals *totals, struct plait_request **summing)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -80,7 +81,7 @@ static enum plait_status passes(struct run *r, struct totals *totals, struct pla
     return r->norms.status;
 }
 
-/* Until the gradients are those of all ranks, or these weights are pulled to the centre. */
+/* Wait until the gradients are summed over all ranks, or these weights are pulled to the centre. */
 static enum plait_status wait_for_gradients(struct run *r)
 {
     if (r->frozen)
@@ -92,21 +93,21 @@ static enum plait_status wait_for_gradients(struct run *r)
     return plait_fusion_wait_all(r->fusion, NULL);
 }
 
-/* For all that is on its way between ranks in this step. What it takes, and what passes waited for, is exposed. */
+/* Wait for all communication of this step. This time, and that of sums within the passes, is exposed. */
 static enum plait_status wait_for_others(struct run *r, struct plait_request **summing)
 {
-    const double begin = now();
+    const double begin = plait_clock();
     enum plait_status status = wait_for_gradients(r);
 
     if (status == PLAIT_OK)
         status = statistics_step(r->statistics);
     if (status == PLAIT_OK && *summing != NULL)
         status = plait_wait(summing);
-    r->exposed = r->norms.seconds + now() - begin;
+    r->exposed = r->norms.seconds + plait_clock() - begin;
     return status;
 }
 
-/* The first tensor, on the way back, whose gradient is not finite. */
+/* The first tensor in backward order whose gradient is not finite. */
 static const char *worst_gradient(const struct run *r)
 {
     const uint32_t *order = model_backward_order(r->model);
@@ -120,18 +121,20 @@ static const char *worst_gradient(const struct run *r)
     return NULL;
 }
 
-/* New weights from the gradients, if they are finite, and what passes compute with from the new weights. */
+/* Update the weights from the gradients, if these are finite, and refresh the model. */
 static void update(struct run *r)
 {
     struct plait_optim_step step = PLAIT_OPTIM_STEP_DEFAULT;
     struct plait_optim_result result;
 
     step.lr = r->rate;
-    step.factor = 1 / (r->scale.scale * r->npass * (r->fusion != NULL ? r->nrank : 1)); /* sums to means */
+    step.factor = 1 / (r->scale.scale * r->npass * (r->fusion != NULL ? r->nrank : 1)); /* from sums to means */
     must(plait_optim_step(r->optim, &step, &result), "the optimiser");
     must(plait_loss_scale_update(&r->scale, result.finite), "the loss scale");
     if (result.finite == 0 && r->o->loss_scale > 0)
-        note_nonfinite(r, "a gradient", worst_gradient(r)); /* of all ranks; or its own, told in the next step */
+        note_nonfinite(
+            r, "a gradient",
+            worst_gradient(r)); /* of all ranks; with elastic averaging of this rank, reported in the next step */
     if (r->nonfinite[0] != '\0' && r->fusion != NULL)
         nonfinite(r);
     model_refresh(r->model, (const float *const *)r->master);
@@ -150,7 +153,10 @@ static void obey(struct run *r, enum agreed agreed)
     r->stopping = agreed == AGREED_STOP;
 }
 
-/* Was a rank asked to stop? All hear of it after the same step, or, where they do not step together, before they meet. */
+/*
+ * Was a rank asked to stop? All ranks learn it after the same step, or, where they do not step together, before they
+ * meet.
+ */
 static enum plait_status heard(struct run *r, const struct totals *totals)
 {
     enum agreed agreed = totals->stop > 0 ? AGREED_STOP : AGREED_GO_ON;
@@ -166,7 +172,7 @@ static enum plait_status heard(struct run *r, const struct totals *totals)
 static enum plait_status step(struct run *r, struct totals *totals)
 {
     struct plait_request *summing = NULL;
-    const double begin = now(), waited = loader_waited(r->loader);
+    const double begin = plait_clock(), waited = loader_waited(r->loader);
     enum plait_status status = PLAIT_OK;
 
     *totals = (struct totals){ .seconds = r->seconds, .exposed = r->exposed, .data = r->waited };
@@ -180,15 +186,15 @@ static enum plait_status step(struct run *r, struct totals *totals)
     if (status == PLAIT_OK)
         status = wait_for_others(r, &summing);
     if (status != PLAIT_OK) {
-        statistics_undo(r->statistics); /* as are the weights */
+        statistics_undo(r->statistics); /* like the weights */
         return status;
     }
-    if (r->together && !isfinite(totals->loss)) /* of all ranks: all see it */
+    if (r->together && !isfinite(totals->loss)) /* the loss is summed over all ranks, so all see it */
         nonfinite(r);
     if (!r->frozen && isfinite(totals->loss))
         update(r);
     r->waited = loader_waited(r->loader) - waited;
-    r->seconds = now() - begin;
+    r->seconds = plait_clock() - begin;
     r->step++;
     r->at++;
     return heard(r, totals);
@@ -197,8 +203,8 @@ static enum plait_status step(struct run *r, struct totals *totals)
 /* ---- epochs ------------------------------------------------------------------------------------ */
 
 /*
- * Final Polishing (Kasagi et al. 2020): the last epochs see images as evaluation does. Shuffled still: a tree is sorted by
- * class, and a batch of one class would end as the running statistics.
+ * Final Polishing (Kasagi et al. 2020): the last epochs see images as in evaluation, but shuffled. A dataset tree is
+ * sorted by class, and the running statistics would end as those of one class.
  */
 static void begin_epoch(struct run *r)
 {
@@ -216,7 +222,7 @@ static bool finished(const struct run *r)
     return r->stopping || r->epoch >= r->o->epochs || (r->o->steps > 0 && r->step >= r->o->steps);
 }
 
-/* Before what all ranks do together. false: they leave instead. */
+/* Meet the other ranks before a collective. Returns false when they leave instead. */
 static bool meet(struct run *r)
 {
     enum agreed agreed;
@@ -244,7 +250,7 @@ static void train_epoch(struct run *r)
         check(r, totals_sum(r->comm, &r->epoch_sum));
 }
 
-/* Files with broken contents are not in a test's figures. Without any file there are none: all ranks end. */
+/* Broken files do not count in a test. When no file could be decoded, all ranks end. */
 static void must_have_tested(struct run *r, const struct totals *tested)
 {
     if (tested->images > 0)
@@ -253,8 +259,8 @@ static void must_have_tested(struct run *r, const struct totals *tested)
              "--resume",
              r->o->data, (unsigned long long)dataset_count(r->val));
     if (!r->o->evaluate_only)
-        check(r, state_save(r, false)); /* the run that goes on begins with this evaluation */
-    plait_elastic_destroy(r->elastic);  /* its servers may go */
+        check(r, state_save(r, false)); /* a resumed run begins with this evaluation */
+    plait_elastic_destroy(r->elastic);  /* lets its servers end */
     leave(ENDING_ERROR);
 }
 
@@ -269,7 +275,7 @@ static void end_epoch(struct run *r)
     progress_pause(r->progress, r);
     if (test) {
         check(r, evaluate(r, &tested));
-        if (r->stopping) /* the run that goes on begins with this evaluation */
+        if (r->stopping) /* a resumed run begins with this evaluation */
             return;
         must_have_tested(r, &tested);
         best = tested.top1 / tested.images > r->best;
@@ -408,10 +414,6 @@ static int run_training(struct options *o)
 
 static int run_command(struct options *o)
 {
-    if (o->help) {
-        options_help();
-        return ENDING_GOOD;
-    }
     if (o->command == COMMAND_MAKE_DATA)
         return make_data(o->data, (uint32_t)o->classes, (uint32_t)o->train_images, (uint32_t)o->val_images,
                          o->pixels > 0 ? (uint32_t)o->pixels : 64, o->seed);
@@ -424,8 +426,6 @@ int main(int argc, char **argv)
 {
     struct options o;
 
-    output_begin("plait-train");
-    const int ending = options_parse(argc, argv, &o) ? run_command(&o) : ENDING_USAGE;
-    free(o.paths);
-    return output_end("plait-train", ending);
+    program_begin("plait-train");
+    return program_end(options_parse(argc, argv, &o) ? run_command(&o) : ENDING_USAGE);
 }

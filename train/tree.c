@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* The level at which the k-th vector, with what waits for it, waits in its turn. */
+/* The level at which the k-th vector waits, with the subtrees added to it. */
 static uint32_t level_of(uint32_t k)
 {
     uint32_t level = 0;

@@ -22,7 +22,7 @@ static uint32_t nvector(struct model *model)
     return model_ntensor(model) + model_nstatistic(model);
 }
 
-/* In a residual network only the classifier is a product, and nothing else has a bias. */
+/* In a residual network only the classifier is fully connected, and only it has a bias. */
 static struct vector vector_of_tensor(const struct tensor *t, float *data)
 {
     struct vector v = { t->name, t->ndim, { 0 }, t->count, t->ndim == 2 || t->kind == TENSOR_BIAS, data };
@@ -58,7 +58,7 @@ static float from_half(uint16_t half)
 
     if (exponent == 31)
         return from_bits(sign | 0x7f800000 | fraction << 13);
-    if (exponent == 0) /* a multiple of the least one, 2^-24 */
+    if (exponent == 0) /* subnormal: a multiple of 2^-24 */
         return (sign != 0 ? -1.0F : 1.0F) * 0x1p-24F * (float)fraction;
     return from_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
@@ -125,7 +125,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* What a network does not have: counts of PyTorch's, and what our checkpoints have besides. */
+/* Entries that are not part of the network: PyTorch's counters, and the further state of our checkpoints. */
 static bool is_beside(const char *name)
 {
     return ends_with(name, ".num_batches_tracked") || strncmp(name, RESUME_MOMENTUM, strlen(RESUME_MOMENTUM)) == 0 ||

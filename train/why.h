@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Why a file could not be read or written: functions return NULL, or a text that names the file, what is wrong and the
- * remedy. */
+/* Errors of files: functions return NULL, or a text that names the file, the cause and the remedy. */
 #ifndef PLAIT_TRAIN_WHY_H
 #define PLAIT_TRAIN_WHY_H
 
-/** A text, for `return because(...)`: this thread's, until its next call. The one before may be an argument. Names come from
- *  files: what a terminal would obey is not shown. */
+/**
+ * Format a text, for `return because(...)`. It belongs to this thread until its next call, of which it may be an
+ * argument. Control characters are replaced, since file names may contain any.
+ */
 const char *because(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -2,7 +2,7 @@
 /* Node maps such as 4x2 or 3+1+2: nodes are numbered from 0 without gaps, and the map prints and parses to itself. */
 #include "fuzz.h"
 
-#include "cli.h"
+#include "value.h"
 
 #define ROOM 64
 
@@ -23,13 +23,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char printed[4 * ROOM];
 
     MUST(node != NULL);
-    if (cli_nodes(text, node, ROOM, &n)) {
+    if (nodes_parse(text, node, ROOM, &n)) {
         MUST(n >= 1 && n <= ROOM && node[0] == 0);
         for (uint32_t r = 1; r < n; r++)
             MUST(node[r] == node[r - 1] || node[r] == node[r - 1] + 1);
         print(node, n, printed);
-        MUST(cli_nodes(printed, again, n, &m) && m == n && memcmp(node, again, n * sizeof *node) == 0);
-        MUST(!cli_nodes(text, again, n - 1, &m)); /* without room it is refused */
+        MUST(nodes_parse(printed, again, n, &m) && m == n && memcmp(node, again, n * sizeof *node) == 0);
+        MUST(!nodes_parse(text, again, n - 1, &m)); /* without room it is refused */
     }
     free(node);
     free(text);

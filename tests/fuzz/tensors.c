@@ -2,7 +2,7 @@
 /* plait-perf's tensor lists: one tensor per line, sizes in range, and the list printed as CSV reads as itself. */
 #include "fuzz.h"
 
-#include "../../bench/message.h" /* lib/ has another one */
+#include "message.h"
 #include "tensors.h"
 
 #include <stdarg.h>

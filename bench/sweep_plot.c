@@ -1,49 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "plot.h"
+#include "sweep_plot.h"
 
 #include "base/ascii.h"
 #include "measure.h"
 #include "message.h"
+#include "plot.h"
 #include "report.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-static bool in_path(const char *program)
-{
-    const char *path_list = getenv("PATH");
-    char *list = strdup(path_list != NULL ? path_list : "/usr/bin:/bin"), *state = NULL;
-    bool found = false;
-
-    for (char *folder = strtok_r(list, ":", &state); folder != NULL && !found; folder = strtok_r(NULL, ":", &state)) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/%s", folder, program);
-        found = access(path, X_OK) == 0;
-    }
-    free(list);
-    return found;
-}
-
-bool plot_possible(const char *path)
-{
-    const bool existed = access(path, F_OK) == 0;
-    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-
-    if (fd < 0)
-        return complain("--plot %s: %s", path, strerror(errno));
-    close(fd);
-    if (!existed)
-        unlink(path);
-    return in_path("gnuplot") || complain("--plot %s: gnuplot is not installed; install gnuplot-nox (Debian)", path);
-}
-
-/* The half that is drawn: out of place where it was measured. */
+/* The half to draw: out of place where it was measured. */
 static const struct half *drawn(const struct cell *c)
 {
     return c->half[OUT_OF_PLACE].measured ? &c->half[OUT_OF_PLACE] : &c->half[IN_PLACE];
@@ -81,17 +48,15 @@ static void write_data(FILE *f, const struct bench *b)
 
 static void write_curves(FILE *f, const struct bench *b, int column)
 {
-    static const char *const colours[] = { "#c1272d", "#0072b2", "#009e73", "#d18f00", "#8560a8", "#56b4e9" };
-
     fprintf(f, "plot ");
     for (uint32_t k = 0; k < b->nbackend; k++)
         fprintf(f, "$data%u using 1:%d with linespoints lw %s pt %u ps 0.9 lc rgb '%s' title '%s', ", k, column,
-                k == 0 ? "3" : "1.6", k == 0 ? 7 : 4 + 2 * (k % 5), colours[k % 6], b->ranks[k].name);
+                k == 0 ? "3" : "1.6", k == 0 ? 7 : 4 + 2 * (k % 5), plot_colours[k % PLOT_NCOLOUR], b->ranks[k].name);
     fprintf(f, "$data%u using 1:%d with lines lw 2 dt 2 lc rgb '#555555' title 'limit of this machine'\n", b->nbackend,
             column);
 }
 
-/* "1 KiB", "4 MiB": powers of four between the ends. */
+/* Ticks "1 KiB", "4 KiB", ...: powers of four. */
 static void write_sizes(FILE *f)
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB" };
@@ -102,7 +67,7 @@ static void write_sizes(FILE *f)
     fprintf(f, ") rotate by 45 right\n");
 }
 
-/* " (sum, root 0)", as far as the collective has them. */
+/* " (sum, root 0)", or the part that the collective has. */
 static void describe(const struct cell *c, char *out, size_t room)
 {
     if (c->op != PLAIT_NOP && c->root >= 0)
@@ -115,19 +80,16 @@ static void describe(const struct cell *c, char *out, size_t room)
         *out = '\0';
 }
 
-static void write_script(FILE *f, const void *bench, const char *path)
+static bool write_script(FILE *f, const void *bench, const char *path)
 {
     const struct bench *b = bench;
-    const bool svg = strcmp(strrchr(path, '.'), ".svg") == 0;
     const struct options *o = b->options;
     const struct cell *first = &b->cell[0];
     char what[40];
 
     describe(first, what, sizeof what);
     write_data(f, b);
-    fprintf(f, "set terminal %s size 1500,720 font 'sans,%d' background rgb 'white'\n", svg ? "svg" : "pngcairo",
-            svg ? 15 : 13);
-    fprintf(f, "set output '%s'\n", path);
+    plot_terminal(f, path, "1500,720", "");
     fprintf(f,
             "set multiplot layout 1,2 title \"{/:Bold %c%s of %s%s, %u ranks (%s), %s}\\n{/*0.8 %s; midmean of "
             "single operations; buffers from %s}\"\n",
@@ -146,52 +108,15 @@ static void write_script(FILE *f, const void *bench, const char *path)
                "set key top left\n");
     write_curves(f, b, 3);
     fprintf(f, "unset multiplot\n");
-}
-
-/* With the script on its standard input. Returns an errno, or 0 and how it ended. */
-static int run_gnuplot(int script, int *status)
-{
-    char name[] = "gnuplot", *const arguments[] = { name, NULL };
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, script, STDIN_FILENO);
-    const int error = posix_spawnp(&child, name, &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (error != 0)
-        return error;
-    while (waitpid(child, status, 0) < 0)
-        if (errno != EINTR)
-            return errno;
-    return 0;
-}
-
-bool plot_script(const char *path, void (*write)(FILE *f, const void *what, const char *path), const void *what)
-{
-    fflush(stdout);
-    FILE *f = tmpfile();
-    if (f == NULL)
-        return complain("--plot %s: no temporary file for the script of gnuplot: %s", path, strerror(errno));
-    write(f, what, path);
-    int status, error = 0;
-    if (fflush(f) != 0 || ferror(f)) /* rewind() would forget */
-        error = errno != 0 ? errno : EIO;
-    rewind(f);
-    error = error != 0 ? error : run_gnuplot(fileno(f), &status);
-    fclose(f);
-    if (error != 0)
-        return complain("--plot %s: cannot run gnuplot: %s", path, strerror(error));
-    if (status != 0)
-        return complain("--plot %s: gnuplot failed with status %d", path,
-                        WIFEXITED(status) ? WEXITSTATUS(status) : status);
-    printf("# Plot                 : %s\n", path);
     return true;
 }
 
-bool plot_draw(const struct bench *b, const char *path)
+bool sweep_plot(const struct bench *b, const char *path)
 {
     if (b->ncell == 0)
         return complain("--plot %s: nothing was measured", path);
-    return plot_script(path, write_script, b);
+    if (!plot_script(path, write_script, b))
+        return false;
+    printf("# Plot                 : %s\n", path);
+    return true;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Order statistics of a few thousand times. */
-#ifndef PLAIT_BENCH_STATS_H
-#define PLAIT_BENCH_STATS_H
+/* Order statistics of a few thousand values. */
+#ifndef PLAIT_COMMON_STATS_H
+#define PLAIT_COMMON_STATS_H
 
 #include <stddef.h>
 
 struct stats {
-    double min, median, midmean, mean, p95, p99, max, stdev;
+    double min, quartile, median, midmean, mean, p95, p99, max, stdev;
     size_t n;
 };
 
-/* A list of times that grows. Zeroed is empty; series_finish() accepts that too. */
+/* A growing list of values. Zeroed means empty, also for series_finish(). */
 struct series {
     double *x;
     size_t n, capacity;
@@ -24,9 +24,12 @@ struct stats stats_of(const double *x, size_t n);
 
 double median_of(const double *x, size_t n);
 
+/* A quarter of x[0..n) is less than it. */
+double quartile_of(const double *x, size_t n);
+
 /*
- * The midmean (Tukey): the mean of the middle half. Outliers move it no more than the median, and it is finer than the
- * clock: where that goes on in steps of 10 ns a median of 0.2 us can only change by 5 %.
+ * The midmean (Tukey): the mean of the middle half. It is as robust against outliers as the median, but finer than the
+ * clock: with ticks of 10 ns a median of 0.2 us can only change by 5 %.
  */
 double midmean_of(const double *x, size_t n);
 

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "stats.h"
 
+#include "memory.h"
+
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 void series_add(struct series *s, double x)
 {
     if (s->n == s->capacity) {
-        const size_t capacity = s->capacity ? 2 * s->capacity : 64;
-        double *grown = realloc(s->x, capacity * sizeof *grown);
-        if (grown == NULL) {
-            perror("plait-perf: out of memory");
-            exit(1);
-        }
-        s->x = grown;
-        s->capacity = capacity;
+        s->capacity = s->capacity > 0 ? 2 * s->capacity : 64;
+        s->x = grow(s->x, s->capacity, sizeof *s->x);
     }
     s->x[s->n++] = x;
 }
@@ -35,12 +30,8 @@ static int ascending(const void *a, const void *b)
 
 static double *sorted_copy(const double *x, size_t n)
 {
-    double *copy = malloc(n * sizeof *copy);
+    double *copy = allocate(n, sizeof *copy);
 
-    if (copy == NULL) {
-        perror("plait-perf: out of memory");
-        exit(1);
-    }
     memcpy(copy, x, n * sizeof *copy);
     qsort(copy, n, sizeof *copy, ascending);
     return copy;
@@ -69,12 +60,12 @@ static double percentile(const double *sorted, size_t n, unsigned percent)
 
 double median_of(const double *x, size_t n)
 {
-    if (n == 0)
-        return 0;
-    double *sorted = sorted_copy(x, n);
-    const double median = middle(sorted, n);
-    free(sorted);
-    return median;
+    return stats_of(x, n).median;
+}
+
+double quartile_of(const double *x, size_t n)
+{
+    return stats_of(x, n).quartile;
 }
 
 double midmean_of(const double *x, size_t n)
@@ -97,6 +88,7 @@ struct stats stats_of(const double *x, size_t n)
     s.min = sorted[0];
     s.max = sorted[n - 1];
     s.median = middle(sorted, n);
+    s.quartile = sorted[n / 4];
     s.midmean = middle_half(sorted, n);
     s.p95 = percentile(sorted, n, 95);
     s.p99 = percentile(sorted, n, 99);

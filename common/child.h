@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Processes that a program starts. */
+#ifndef PLAIT_COMMON_CHILD_H
+#define PLAIT_COMMON_CHILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <sys/types.h>
+
+/** fork(), after writing out stdio's buffers. When this process ends, the kernel sends `death` to the child. */
+pid_t child_fork(int death);
+
+/** In a process that this program did not fork itself: the kernel sends `death` to it when its parent ends. */
+void child_follow(pid_t parent, int death);
+
+/** How a process ended, from waitpid()'s status: "exit status 1", "ended by signal 9 (Killed)". */
+void child_end(int status, char *out, size_t room);
+
+/**
+ * Run `program` of PATH with this standard input, and wait for its end. Returns its exit status, 128 when a signal
+ * ended it, or -1 with errno.
+ */
+int child_run(const char *program, int input);
+
+/** Is there such a program in PATH, or in the folders of `more` (with ':' between)? path: [room], where. */
+bool child_find(const char *program, const char *more, char *path, size_t room);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a program tells its user on standard error. Thread: any. */
+#ifndef PLAIT_COMMON_MESSAGE_H
+#define PLAIT_COMMON_MESSAGE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+
+/** Print "PROGRAM: ..."; false, for `return complain(...)`. */
+bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** The same, even while messages are hidden: of what this process alone has found. */
+void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void tell_list(const char *format, va_list arguments);
+
+/** complain() prints nothing while hidden: where all ranks find the same error, rank 0 prints it. */
+void message_hide(bool hidden);
+bool message_hidden(void);
+
+/** The name that begins each message; program_begin() sets it. The text must live as long as the process. */
+void message_name(const char *program);
+
+#ifdef __clang_analyzer__ /* the analyzer sees one file at a time, and would not know that the result is false */
+#define complain(...) (complain(__VA_ARGS__), false)
+#endif
+
+#endif

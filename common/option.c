@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "option.h"
+
+#include "base/bytes.h"
+#include "base/nearest.h"
+#include "message.h"
+#include "program.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct option *option_at(const struct option_table *table, size_t k)
+{
+    return (const struct option *)((const char *)table->options + k * table->stride);
+}
+
+void option_misuse(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    tell_list(format, arguments);
+    va_end(arguments);
+    tell("--help shows the options");
+    exit(2);
+}
+
+/* ---- --help ------------------------------------------------------------------------------------ */
+
+static bool has_letters(const struct option_table *table)
+{
+    bool found = false;
+
+    for (size_t k = 0; k < table->n; k++)
+        found |= option_at(table, k)->letter != 0;
+    return found;
+}
+
+void option_help(const struct option_table *table)
+{
+    const bool letters = has_letters(table);
+
+    fputs(table->head, stdout);
+    for (size_t k = 0; k < table->n; k++) {
+        const struct option *o = option_at(table, k);
+        char flag[64], letter[8] = "";
+
+        if (o->kind == OPTION_TITLE)
+            printf("\n%s:\n", o->text);
+        if (o->kind == OPTION_TITLE || o->kind == OPTION_REFUSED)
+            continue;
+        if (letters)
+            snprintf(letter, sizeof letter, o->letter != 0 ? "-%c, " : "    ", o->letter);
+        snprintf(flag, sizeof flag, "%s--%s%s %s", letter, o->kind == OPTION_SWITCH ? "[no-]" : "", o->name,
+                 o->argument != NULL ? o->argument : "");
+        printf("  %-*s %s\n", letters ? 32 : 24, flag, o->text);
+    }
+    if (table->tail != NULL)
+        fputs(table->tail, stdout);
+}
+
+/* ---- Parsing ----------------------------------------------------------------------------------- */
+
+static bool takes_value(const struct option *o)
+{
+    return o->kind != OPTION_FLAG && o->kind != OPTION_SWITCH && o->kind != OPTION_HELP;
+}
+
+bool option_set(const struct option *o, struct options *base, const char *flag, const char *value)
+{
+    void *at = o->target != NULL ? o->target : (char *)base + o->offset;
+    uint64_t number;
+    size_t bytes;
+
+    switch (o->kind) {
+    case OPTION_TITLE:
+    case OPTION_HELP:
+        return false;
+    case OPTION_FLAG:
+    case OPTION_SWITCH:
+        *(bool *)at = strcmp(value, "on") == 0;
+        return true;
+    case OPTION_COUNT:
+        if (!value_number(flag, value, o->least, o->most, &number))
+            return false;
+        *(uint32_t *)at = (uint32_t)number;
+        return true;
+    case OPTION_NUMBER:
+        return value_number(flag, value, o->least, o->most, at);
+    case OPTION_REAL:
+        return value_real(flag, value, o->least, o->most, at);
+    case OPTION_BYTES:
+        return value_bytes(flag, value, at);
+    case OPTION_TEXT:
+        *(const char **)at = value;
+        return *value != '\0' || complain("%s needs a value; see --help", flag);
+    case OPTION_CHOICE:
+        return value_choice(flag, value, o->choices, at);
+    case OPTION_PARSED:
+        return o->parse(base, flag, value);
+    case OPTION_REFUSED:
+        return (plait_parse_bytes(value, &bytes) && bytes == 0) || complain("%s %s: %s", flag, value, o->text);
+    }
+    return false;
+}
+
+/* name: without dashes. *on: false for "no-name". */
+static const struct option *find(const struct option_table *table, const char *name, bool *on)
+{
+    const bool negated = strncmp(name, "no-", 3) == 0;
+
+    for (size_t k = 0; k < table->n; k++) {
+        const struct option *o = option_at(table, k);
+
+        *on = o->name != NULL && strcmp(o->name, name) == 0;
+        if (*on || (negated && o->kind == OPTION_SWITCH && strcmp(o->name, name + 3) == 0))
+            return o;
+    }
+    return NULL;
+}
+
+static const struct option *find_letter(const struct option_table *table, char letter)
+{
+    for (size_t k = 0; k < table->n; k++) {
+        const struct option *o = option_at(table, k);
+
+        if (o->letter == letter || (letter == 'h' && o->kind == OPTION_HELP))
+            return o;
+    }
+    return NULL;
+}
+
+static bool unknown(const struct option_table *table, const char *flag)
+{
+    const unsigned third = (unsigned)strlen(flag + 2) / 3;
+    const char *best = NULL;
+    unsigned least = (third > 2 ? third : 2) + 1; /* farther is no misspelling */
+
+    for (size_t k = 0; k < table->n; k++) {
+        const char *name = option_at(table, k)->name;
+        const unsigned d = name != NULL ? plait_distance(flag + 2, name) : least;
+        if (d < least) {
+            least = d;
+            best = name;
+        }
+    }
+    return best == NULL ? complain("unknown option %s; see --help", flag)
+                        : complain("unknown option %s; did you mean --%s?", flag, best);
+}
+
+/* One option at argv[*k]; *k moves over what is taken. */
+static bool parse_one(const struct option_table *table, struct options *base, int argc, char **argv, int *k,
+                      const struct option **out)
+{
+    const bool is_long = strncmp(argv[*k], "--", 2) == 0;
+    const size_t length = is_long ? strcspn(argv[*k], "=") : 2;
+    const char *value = argv[*k] + length;
+    char flag[64];
+    bool on = true;
+
+    snprintf(flag, sizeof flag, "%.*s", (int)length, argv[*k]);
+    const struct option *o = *out = is_long ? find(table, flag + 2, &on) : find_letter(table, flag[1]);
+    if (o == NULL)
+        return is_long ? unknown(table, flag) : complain("unknown flag %s; see --help", flag);
+    if (o->kind == OPTION_HELP) {
+        if (!message_hidden())
+            option_help(table);
+        exit(program_end(0));
+    }
+    value = *value == '\0' ? NULL : is_long ? value + 1 : value;
+    if (!takes_value(o))
+        return value == NULL ? option_set(o, base, flag, on ? "on" : "off") : complain("%s takes no value", flag);
+    if (value == NULL && *k + 1 == argc)
+        return complain("%s needs a value; see --help", flag);
+    return option_set(o, base, flag, value != NULL ? value : argv[++*k]);
+}
+
+bool option_parse(const struct option_table *table, struct options *o, bool *given, int argc, char **argv, int *nrest)
+{
+    const struct option *one;
+    bool only_rest = false; /* behind -- */
+
+    *nrest = 0;
+    for (int k = 1; k < argc; k++) {
+        if (only_rest || argv[k][0] != '-' || argv[k][1] == '\0') {
+            argv[++*nrest] = argv[k];
+        } else if (strcmp(argv[k], "--") == 0) {
+            only_rest = true;
+        } else {
+            if (!parse_one(table, o, argc, argv, &k, &one))
+                return false;
+            if (given != NULL)
+                given[((const char *)one - (const char *)table->options) / (ptrdiff_t)table->stride] = true;
+        }
+    }
+    return true;
+}

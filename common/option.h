@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Options of a program: one table gives parsing, --help and the errors. */
+#ifndef PLAIT_COMMON_OPTION_H
+#define PLAIT_COMMON_OPTION_H
+
+#include "value.h"
+
+#include <stddef.h>
+
+struct options; /* the program's, which it defines */
+
+enum option_kind {
+    OPTION_TITLE,  /* no option: the title of a group in --help */
+    OPTION_HELP,   /* print --help and exit with status 0 */
+    OPTION_FLAG,   /* bool: --name */
+    OPTION_SWITCH, /* bool: --name or --no-name */
+    OPTION_COUNT,  /* uint32_t, least .. most */
+    OPTION_NUMBER, /* uint64_t, least .. most */
+    OPTION_REAL,   /* double, least .. most */
+    OPTION_BYTES,  /* size_t, with K, M or G */
+    OPTION_TEXT,   /* const char *, not empty */
+    OPTION_CHOICE, /* an enum, by name */
+    OPTION_PARSED, /* by its own function */
+    OPTION_REFUSED /* accepted as 0 and with no effect; other values are an error, whose reason `text` gives */
+};
+
+struct option {
+    enum option_kind kind;
+    char letter;          /* -x; 0: none */
+    const char *name;     /* --name; NULL: none */
+    const char *argument; /* what --help calls its value */
+    void *target;         /* where the value goes, */
+    size_t offset;        /* or, with target NULL, where in the program's struct options */
+    double least, most;
+    const struct choice *choices;
+    bool (*parse)(struct options *o, const char *flag, const char *value);
+    const char *text; /* for --help, one line */
+};
+
+struct option_table {
+    const char *head, *tail; /* of --help, before and after the options; tail may be NULL */
+    const struct option *options;
+    size_t n, stride; /* number, and bytes from one to the next: rows may be larger structs that begin with an option */
+};
+
+/* Rows: kind without OPTION_, name, argument, where the value goes, text; then designated initialisers of the rest. */
+#define OPTION_TO(kind_, name_, argument_, target_, text_, ...)                                                     \
+    {                                                                                                               \
+        .kind = OPTION_##kind_, .name = name_, .argument = argument_, .target = target_, .text = text_, __VA_ARGS__ \
+    }
+#define OPTION_IN(kind_, name_, argument_, member_, text_, ...)                                                    \
+    {                                                                                                              \
+        .kind = OPTION_##kind_, .name = name_, .argument = argument_, .offset = offsetof(struct options, member_), \
+        .text = text_, __VA_ARGS__                                                                                 \
+    }
+
+/** The k-th option. */
+const struct option *option_at(const struct option_table *table, size_t k);
+
+/**
+ * Parse a command line: "-x VALUE", "-xVALUE", "--name VALUE" and "--name=VALUE".
+ *
+ * o      where offsets count from; may be NULL
+ * given  [n] set to true for each option that was given; NULL: not wanted
+ * argv   arguments that are no options are moved to its front, behind argv[0]
+ * nrest  gets their number
+ *
+ * --help is printed, unless messages are hidden, and ends the program. Returns false after a message.
+ */
+bool option_parse(const struct option_table *table, struct options *o, bool *given, int argc, char **argv, int *nrest);
+
+/** Set an option's value. flag: its name in messages. Returns false after a message. */
+bool option_set(const struct option *option, struct options *o, const char *flag, const char *value);
+
+void option_help(const struct option_table *table);
+
+/** complain(), name --help, and exit with status 2: the command line is wrong. */
+_Noreturn void option_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "program.h"
+
+#include "message.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int lost; /* errno */
+static void (*last)(void *);
+static void *last_context;
+
+void output_lost(int error)
+{
+    lost = lost != 0 ? lost : error;
+}
+
+static bool reader_left(void)
+{
+    struct pollfd out = { .fd = STDOUT_FILENO };
+
+    return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
+}
+
+/* Network file systems report a full disk when a descriptor is closed; any duplicate will do. */
+static bool close_fails(void)
+{
+    const int fd = dup(STDOUT_FILENO);
+
+    return fd >= 0 && close(fd) != 0;
+}
+
+void program_begin(const char *name)
+{
+    message_name(name);
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) /* open() takes the lowest free number */
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_PATH) < 0) {
+            tell("descriptor %d is closed, and /dev/null cannot be put in its place: %s; open it", fd, strerror(errno));
+            _exit(1);
+        }
+}
+
+int program_end(int status)
+{
+    errno = 0; /* the cause of an earlier failure of stdio is not known */
+    if ((lost == 0 && fflush(stdout) == 0 && ferror(stdout) == 0 && !close_fails()) || reader_left())
+        return status;
+    errno = lost != 0 ? lost : errno;
+    tell("standard output cannot be written: %s; free some space, or name another file",
+         errno != 0 ? strerror(errno) : "an earlier write failed");
+    return status != 0 ? status : 1;
+}
+
+void before_leaving(void (*function)(void *), void *context)
+{
+    last_context = context;
+    last = function;
+}
+
+void leave(int status)
+{
+    void (*const function)(void *) = last;
+
+    last = NULL; /* the function itself may leave */
+    if (function != NULL)
+        function(last_context);
+    _exit(program_end(status));
+}
+
+void give_up(int status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    tell_list(format, arguments);
+    va_end(arguments);
+    leave(status);
+}
