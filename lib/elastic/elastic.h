@@ -3,8 +3,8 @@
  * The room elastic: ranks that train on their own and are pulled to a common centre.
  *
  * Ranks exchange with the centre in one of two modes. All workers take part in collectives (sync.c), or each worker
- * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). council.c is the agreement of several
- * servers, pass.c the arithmetic, state.c saving and restoring.
+ * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). pass.c is the arithmetic, state.c saves
+ * and restores.
  *
  * The room promises: a worker that dies or stops does not disturb the others. The centre is the one that the papers
  * define (docs/elastic.md), bit for bit in the synchronous modes.
@@ -21,7 +21,6 @@
 #include "progress/wait.h"
 
 struct plait_elastic;
-struct plait_council;
 
 /* The functions of one exchange mode. start() and finish() together are one exchange of the whole vector. */
 struct plait_elastic_way {
@@ -40,8 +39,11 @@ struct plait_extent { /* elements of the vector */
 /* The k-th of n equal parts; the last ones may be shorter. Parts begin at cache lines. */
 struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
 
-/* Control message of a worker and a server. A worker sets kind, number and pull; a server's answer sets all. */
-enum plait_note_kind { PLAIT_NOTE_EXCHANGE, PLAIT_NOTE_READ, PLAIT_NOTE_LEAVE };
+/*
+ * Control message of a worker and a server. A worker sets kind, number and pull; a server's answer sets all.
+ * LOST: the worker has found server `number` dead.
+ */
+enum plait_note_kind { PLAIT_NOTE_EXCHANGE, PLAIT_NOTE_READ, PLAIT_NOTE_LEAVE, PLAIT_NOTE_LOST };
 struct plait_note {
     uint32_t kind;
     uint32_t workers; /* workers alive */
@@ -53,7 +55,7 @@ _Static_assert(sizeof(struct plait_note) <= PLAIT_MAILBOX_DATA, "it travels in o
 
 /*
  * A worker's latest request to all servers, in the worker's arena. A server that finds the worker dead reads the
- * request here, so all servers find the same. The worker writes `number` last.
+ * request here, so all servers that map it find the same. The worker writes `number` last.
  */
 struct plait_offer {
     double pull;
@@ -64,8 +66,7 @@ struct plait_offer {
 /*
  * A server's state that its workers read, in the server's arena after the slots. A worker that gives up may write its
  * weights again only when `reads` is 0. Both sides store, then load (Dekker): the server sets `reads`, then checks
- * the offer; the worker withdraws the offer, then checks `reads`. `reads` stays set until the exchange is applied or
- * dropped, so an exchange that all servers have stays readable.
+ * the offer; the worker withdraws the offer, then checks `reads`.
  */
 struct plait_desk {
     _Atomic uint32_t alive;   /* workers alive */
@@ -89,9 +90,7 @@ struct plait_pair_end { /* one end of a worker-server comm; a worker has [nserve
     uint64_t served;                 /* number of the last exchange or read served */
     uint64_t seen;                   /* `updates` after its last exchange */
     bool receives;                   /* awaits `data`, not `note` */
-    bool asks;                       /* the worker has asked for an exchange */
-    bool waits;                      /* the exchange is complete here, not yet applied */
-    bool told, granted;              /* the other servers know; all servers have it (council.c) */
+    bool asks;                       /* the worker has asked for an exchange, which has not begun */
     bool gone;
 };
 
@@ -130,7 +129,6 @@ struct plait_elastic {
     float *offered;  /* worker: memory that servers read: the weights, or a copy */
     char *memory;    /* worker: receive buffers for answers; server: the slots */
     struct plait_offer *offer;
-    struct plait_council **councils;              /* server: one per thread; NULL: the only server */
     _Atomic uint32_t left, died;                  /* server: number of workers */
     _Atomic uint64_t updates, behind, behind_max; /* server: of its part */
     _Atomic double forces, last_pull, movement;

@@ -5,8 +5,6 @@
  */
 #include "elastic.h"
 
-#include "council.h"
-
 #include "base/config.h"
 #include "base/status.h"
 #include "failure/failure.h"
@@ -49,23 +47,6 @@ static enum plait_status make_comms(struct plait_elastic *e)
         comm->alarm = e->serves ? PLAIT_LOG_WARN : PLAIT_LOG_ERROR;
     }
     return status;
-}
-
-/* Create the councils: several servers detect each other's failure and agree on complete exchanges. */
-static enum plait_status convene(struct plait_elastic *e)
-{
-    const uint32_t n = plait_elastic_nshift(e);
-    struct plait_comm *none;
-    enum plait_status status = PLAIT_OK;
-
-    if (e->nserver < 2)
-        return PLAIT_OK;
-    if (e->serves && (e->councils = calloc(n, sizeof(struct plait_council *))) == NULL)
-        status = plait_fail_memory("out of memory for %u serving threads", n);
-    for (uint32_t t = 0; t < n && status == PLAIT_OK; t++)
-        status = e->serves ? plait_council_create(e, t, &e->councils[t])
-                           : plait_comm_split(e->comm, PLAIT_NO_COLOR, 0, NULL, &none);
-    return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
 }
 
 /* A worker's messages need a progress thread while it computes. With mapped weights the server does all the work. */
@@ -228,8 +209,6 @@ enum plait_status plait_elastic_pair(struct plait_elastic *e)
         status = share_places(e, mapped, all);
     if (status == PLAIT_OK)
         status = make_comms(e);
-    if (status == PLAIT_OK)
-        status = convene(e);
     for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++) {
         status = overlap(e, e->ends[i].comm);
         if (status == PLAIT_OK)
@@ -251,10 +230,6 @@ void plait_elastic_part_pairs(struct plait_elastic *e)
         }
         plait_comm_destroy(e->ends[i].comm);
     }
-    for (uint32_t t = 0; e->councils != NULL && t < plait_elastic_nshift(e); t++)
-        plait_council_destroy(e->councils[t]);
-    free(e->councils);
-    e->councils = NULL;
     free(e->ends);
     e->ends = NULL;
 }

@@ -97,6 +97,23 @@ static void withdraw(struct plait_elastic *e)
             sched_yield();
 }
 
+/*
+ * The exchange has failed. If a server is dead, and with it a part of the centre, the other servers are told. They have
+ * answered this worker or failed, so they receive its next control message.
+ */
+static void give_up(struct plait_elastic *e)
+{
+    struct plait_note lost = { .kind = PLAIT_NOTE_LOST, .number = e->nserver };
+
+    withdraw(e);
+    for (uint32_t s = 0; s < e->nserver; s++)
+        if (is_gone(e, s))
+            lost.number = s;
+    for (uint32_t s = 0; s < e->nserver && lost.number < e->nserver; s++)
+        if (!is_gone(e, s))
+            plait_send(e->ends[s].comm, &lost, sizeof lost, PLAIT_UINT8, SERVER, NULL);
+}
+
 static enum plait_status await_one(struct plait_pair_end *end)
 {
     struct plait_request **const all[] = { &end->note, &end->data, &end->sent };
@@ -127,7 +144,7 @@ static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
         plait_keep_error(&why, blame(e, s, status));
         for (uint32_t asked = 0; asked < s; asked++)
             await_one(&e->ends[asked]);
-        withdraw(e);
+        give_up(e);
         return plait_tell_error(&why);
     }
     return PLAIT_OK;
@@ -147,21 +164,7 @@ static enum plait_status take(struct plait_elastic *e, const struct plait_pair_e
     return e->mapped ? plait_look_for_failures(end->comm) : PLAIT_OK;
 }
 
-/* Another server that does not answer and is not in the text yet: the first one may be waiting for it. */
-static void add_another(const struct plait_elastic *e, uint32_t server, struct plait_kept *error)
-{
-    const size_t n = strlen(error->text);
-    char name[64];
-
-    snprintf(name, sizeof name, "server %u (rank %u)", server, e->nworker + server);
-    if (strstr(error->text, name) == NULL)
-        snprintf(error->text + n, sizeof error->text - n, "; nor does %s", name);
-}
-
-/*
- * Wait for all servers, also after an error, so that none reads weights that the caller writes again. The error names a
- * dead server rather than servers that wait for it.
- */
+/* Wait for all servers, also after an error, so that none reads weights that the caller writes again. */
 static enum plait_status hear(struct plait_elastic *e, float *out)
 {
     struct plait_kept first = { .status = PLAIT_OK };
@@ -171,15 +174,11 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
         enum plait_status status = await_one(end);
         if (status == PLAIT_OK)
             status = take(e, end, out);
-        if (status == PLAIT_OK)
-            continue;
-        if (first.status == PLAIT_OK || (status == PLAIT_ERR_PEER && first.status != PLAIT_ERR_PEER))
+        if (status != PLAIT_OK && first.status == PLAIT_OK)
             plait_keep_error(&first, blame(e, s, status));
-        else if (status == PLAIT_ERR_TIMEOUT && first.status == PLAIT_ERR_TIMEOUT)
-            add_another(e, s, &first);
     }
     if (first.status != PLAIT_OK) {
-        withdraw(e);
+        give_up(e);
         return plait_tell_error(&first);
     }
     e->counts.workers = e->ends[0].heard.workers;
