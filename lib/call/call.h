@@ -4,8 +4,8 @@
  *
  * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests, group_end.c the
  * groups. device_call.c and device_copy.c serve calls on GPU memory. creation.c creates communicators asynchronously,
- * while the callers drive pending operations. ready.c lets all ranks agree that each is ready. drive.c is one turn of
- * everything that is pending in a communicator.
+ * while the callers drive pending operations. agree.c lets all ranks agree that each is ready and gave the same options.
+ * drive.c is one turn of everything that is pending in a communicator.
  *
  * A call checks its arguments first and changes nothing when one is wrong. Then it runs at once, or becomes a
  * request.

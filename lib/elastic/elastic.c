@@ -4,6 +4,7 @@
 
 #include "pass.h"
 
+#include "call/agree.h"
 #include "call/call.h"
 #include "request/group.h"
 
@@ -93,7 +94,8 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
     status = plait_elastic_check_options(options, comm);
     if (status == PLAIT_OK)
         copy_options(e, options, comm->nrank, comm->rank);
-    status = plait_elastic_agree(e, comm, status);
+    status = plait_all_alike(comm, "plait_elastic_create", "plait_elastic_create", plait_elastic_describe, &e->options,
+                             status);
     if (status == PLAIT_OK)
         status = plait_comm_duplicate(comm, e->name, &e->comm);
     if (status == PLAIT_OK)
@@ -256,16 +258,21 @@ enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradi
     return PLAIT_OK;
 }
 
+static void describe_lr(const void *lr, struct plait_text *t)
+{
+    plait_text_add_real(t, "lr", *(const double *)lr);
+}
+
 enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)
 {
     enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_set_lr", PLAIT_ELASTIC_WORKER);
 
-    const bool good = lr > 0 && isfinite(lr);
-
-    if (status == PLAIT_OK && e->options.rho > 0 && e->nserver == 0)
-        status = plait_elastic_agree_on(e, "plait_elastic_set_lr", "lr (0: not possible)", good ? lr : 0);
-    if ((status == PLAIT_OK || status == PLAIT_ERR_MISMATCH) && !good)
+    if (status != PLAIT_OK)
+        return status;
+    if (!(lr > 0 && isfinite(lr)))
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_set_lr: lr is %g; it must be above 0, and finite", lr);
+    if (e->options.rho > 0 && e->nserver == 0)
+        status = plait_all_alike(e->comm, "plait_elastic_set_lr", e->name, describe_lr, &lr, status);
     if (status == PLAIT_OK)
         e->options.lr = lr;
     return status;

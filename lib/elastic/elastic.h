@@ -138,11 +138,9 @@ struct plait_elastic {
 enum plait_status plait_elastic_check_options(const struct plait_elastic_options *o, const struct plait_comm *comm);
 bool plait_elastic_has_servers(enum plait_elastic_mode mode);
 
-/* Do all ranks have the same options? status: this rank's so far. If a rank has failed, every rank is told. */
-enum plait_status plait_elastic_agree(const struct plait_elastic *e, struct plait_comm *comm, enum plait_status status);
-
-/* Is `value` equal on all ranks? Else PLAIT_ERR_MISMATCH shows the values of two ranks. */
-enum plait_status plait_elastic_agree_on(struct plait_elastic *e, const char *call, const char *what, double value);
+/* Write what must be the same on all ranks, of options (struct plait_elastic_options) that have a name. */
+struct plait_text;
+void plait_elastic_describe(const void *options, struct plait_text *t);
 
 /* ---- elastic.c */
 

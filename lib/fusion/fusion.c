@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fusion.h"
 
+#include "call/agree.h"
 #include "call/call.h"
-#include "call/ready.h"
 #include "progress/progress.h"
 #include "request/stream.h"
 
@@ -358,10 +358,14 @@ static enum plait_status make(struct plait_fusion *f, struct plait_comm *comm,
                               const struct plait_fusion_options *options, enum plait_status status)
 {
     static const char call[] = "plait_fusion_create";
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
 
-    if (status == PLAIT_OK)
+    if (status == PLAIT_OK) {
+        o = f->options;
+        o.layout = options->layout;
         status = drive(f);
-    status = plait_fusion_agree(comm, call, f != NULL ? f->name : NULL, options, status);
+    }
+    status = plait_all_alike(comm, call, o.name, plait_fusion_describe, &o, status);
     if (status == PLAIT_OK)
         status = share_marks(f);
     if (status != PLAIT_OK)
@@ -478,7 +482,7 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
         o.layout = *layout;
     while (atomic_load(&f->waiting) > 0) /* threads that waited for the last round are returning */
         sched_yield();
-    status = plait_fusion_agree(f->comm, call, f->name, &o, status);
+    status = plait_all_alike(f->comm, call, f->name, plait_fusion_describe, &o, status);
     if (status != PLAIT_OK)
         return status;
     struct plait_fusion fresh = without_layout(f);

@@ -2,8 +2,8 @@
 /*
  * The room fusion: many tensors in few buckets, each bucket one all-reduce.
  *
- * layout.c lays tensors out in buckets; agree.c makes sure that all ranks have the same layout; step.c begins a
- * bucket when its last tensor is ready; pack.c, pass.c and past.h copy, cast and scale; device.c does the same on
+ * layout.c lays tensors out in buckets; options.c checks and compares options; step.c begins a bucket when its last
+ * tensor is ready; pack.c, pass.c and past.h copy, cast and scale; device.c does the same on
  * GPUs; trace.c keeps times.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
@@ -117,9 +117,9 @@ enum plait_status plait_fusion_check_layout(const char *call, const struct plait
 /* Check that nothing is marked or in flight; an error names a tensor. */
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
 
-/* Do all ranks succeed so far and register the same? status: this rank's; after an error `options` is not read. */
-enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *call, const char *name,
-                                     const struct plait_fusion_options *options, enum plait_status status);
+/* Write what all ranks must register alike, of options (struct plait_fusion_options) that have a name. */
+struct plait_text;
+void plait_fusion_describe(const void *options, struct plait_text *t);
 
 /* Copy the bucket's tensors into the payload; copy the results out of it. */
 void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket);

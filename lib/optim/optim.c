@@ -8,6 +8,7 @@
 #include "optim.h"
 
 #include "base/hash.h"
+#include "call/agree.h"
 #include "call/call.h"
 #include "fusion/past.h"
 #include "operation/arguments.h"
@@ -115,7 +116,8 @@ enum plait_status plait_optim_create(const struct plait_optim_options *options, 
         return status;
     status = make(options, &o);
     if (options->comm != NULL)
-        status = plait_optim_agree(options, status);
+        status = plait_all_alike(options->comm, "plait_optim_create", "plait_optim_create", plait_optim_describe,
+                                 options, status);
     if (status == PLAIT_OK)
         *out = o;
     else

@@ -65,9 +65,8 @@ void plait_optim_device_drop(struct plait_optim *o);
 enum plait_status plait_optim_device_step(struct plait_optim *o, const struct plait_optim_step *s,
                                           struct plait_optim_result *result);
 
-/*
- * Do all ranks have the same options? `status` is this rank's status so far. If a rank has failed, all return an error.
- */
-enum plait_status plait_optim_agree(const struct plait_optim_options *o, enum plait_status status);
+/* Write what must be the same on all ranks of a sharded optimiser, of options (struct plait_optim_options). */
+struct plait_text;
+void plait_optim_describe(const void *options, struct plait_text *t);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/ranges.h"
 #include "base/status.h"
+#include "call/agree.h"
 #include "device/device_comm.h"
 #include "memory/devices.h"
 #include "operation/arguments.h"
@@ -187,4 +188,23 @@ enum plait_status plait_optim_check_step(const struct plait_optim *optim, const 
             return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: squares[%u] is %g; a sum of squares is not below 0", k,
                               s->squares[k]);
     return PLAIT_OK;
+}
+
+/* Options with the same meaning get the same text. */
+void plait_optim_describe(const void *options, struct plait_text *t)
+{
+    const struct plait_optim_options *o = options;
+    const bool lars = o->method == PLAIT_OPTIM_LARS;
+
+    plait_text_add(t, "ntensor %u\n", o->ntensor);
+    plait_text_add(t, "method %s\n", lars ? "LARS" : "SGD");
+    plait_text_add_real(t, "momentum", o->momentum);
+    plait_text_add(t, "nesterov %d\n", o->nesterov != 0);
+    plait_text_add(t, "lr_in_momentum %d\n", o->lr_in_momentum != 0);
+    plait_text_add_real(t, "decay", o->decay);
+    plait_text_add_real(t, "eta", lars ? o->eta : 0);
+    plait_text_add_real(t, "eps", lars ? o->eps : 0);
+    plait_text_add_real(t, "norm_decay", !lars ? 0 : o->norm_decay < 0 ? -1 : o->norm_decay);
+    plait_text_add(t, "check %d\n", o->check != 0);
+    plait_text_add(t, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
 }
