@@ -21,6 +21,7 @@
 #include <plait/plan.h>
 
 #include "autotune.h"
+#include "base/bytes.h"
 #include "base/config.h"
 #include "base/fork.h"
 #include "base/hash.h"
@@ -36,8 +37,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define PLAIT_LINE         64 /* bytes of a cache line; aligns data that must not share one */
-#define PLAIT_ROUND_UP(n)  (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole cache lines */
 #define PLAIT_WINDOW       16    /* messages in flight from one rank to another, per channel */
 #define PLAIT_MAILBOX_DATA 352   /* bytes of payload in the mailbox itself */
 #define PLAIT_EAGER_MAX    32768 /* bytes that a rank can send on the eager path */

@@ -4,9 +4,9 @@
 
 #include "pass.h"
 
+#include "base/bytes.h"
+#include "base/status.h"
 #include "call/agree.h"
-#include "call/call.h"
-#include "request/group.h"
 
 #include <plait/memory.h>
 
@@ -26,7 +26,7 @@ struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k)
 
 /* ---- Life -------------------------------------------------------------------------------------------------- */
 
-static void copy_options(struct plait_elastic *e, const struct plait_elastic_options *o, uint32_t nrank, uint32_t rank)
+static void copy_options(struct plait_elastic *e, const struct plait_elastic_options *o)
 {
     e->options = *o;
     snprintf(e->name, sizeof e->name, "%s", o->name != NULL ? o->name : "elastic");
@@ -38,8 +38,8 @@ static void copy_options(struct plait_elastic *e, const struct plait_elastic_opt
     if (o->threads == 0)
         e->options.threads = o->mode == PLAIT_ELASTIC_HOGWILD ? 2 : 1;
     e->nserver = !plait_elastic_has_servers(o->mode) ? 0 : o->nserver > 0 ? o->nserver : 1;
-    e->nworker = nrank - e->nserver;
-    e->serves = rank >= e->nworker;
+    e->nworker = e->nrank - e->nserver;
+    e->serves = e->rank >= e->nworker;
     e->way = e->nserver > 0 ? &plait_elastic_served : &plait_elastic_sync;
     e->weights = e->serves ? NULL : o->weights;
     e->count = o->count;
@@ -80,8 +80,7 @@ static enum plait_status give_up(struct plait_elastic *e, enum plait_status stat
 enum plait_status plait_elastic_create(struct plait_comm *comm, const struct plait_elastic_options *options,
                                        struct plait_elastic **out)
 {
-    enum plait_status status =
-        plait_not_in_group(plait_enter(comm, "plait_elastic_create", PLAIT_SUM, NULL), "plait_elastic_create");
+    enum plait_status status = plait_object_enter(comm, "plait_elastic_create");
 
     if (status == PLAIT_OK && out == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: out is NULL");
@@ -91,9 +90,12 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
     if (e == NULL)
         return plait_fail_memory("out of memory for elastic averaging");
     e->way = &plait_elastic_sync;
+    e->kernels = plait_object_kernels(comm);
+    e->rank = plait_comm_rank(comm);
+    e->nrank = plait_comm_nrank(comm);
     status = plait_elastic_check_options(options, comm);
     if (status == PLAIT_OK)
-        copy_options(e, options, comm->nrank, comm->rank);
+        copy_options(e, options);
     status = plait_all_alike(comm, "plait_elastic_create", "plait_elastic_create", plait_elastic_describe, &e->options,
                              status);
     if (status == PLAIT_OK)
@@ -110,9 +112,9 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
 
 enum plait_status plait_elastic_destroy(struct plait_elastic *e)
 {
-    if (e == NULL || plait_comm_inherited(e->comm)) /* in a forked child: it belongs to the parent */
+    if (e == NULL || plait_object_inherited(e->comm)) /* in a forked child: it belongs to the parent */
         return PLAIT_OK;
-    if (plait_not_in_group(PLAIT_OK, "plait_elastic_destroy") != PLAIT_OK)
+    if (plait_object_ungrouped("plait_elastic_destroy") != PLAIT_OK)
         return PLAIT_ERR_ARG;
     if (e->started)
         plait_elastic_finish(e);
@@ -129,18 +131,18 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
 {
     if (e == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: elastic is NULL", call);
-    if (plait_comm_inherited(e->comm))
-        return plait_comm_is_closed(e->comm, call);
-    if (plait_not_in_group(PLAIT_OK, call) != PLAIT_OK)
+    if (plait_object_inherited(e->comm))
+        return plait_object_check(e->comm, call, e->name);
+    if (plait_object_ungrouped(call) != PLAIT_OK)
         return PLAIT_ERR_ARG;
     if (e->failed != PLAIT_OK)
         return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure);
     if (e->serves && role == PLAIT_ELASTIC_WORKER)
-        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a server; it calls plait_elastic_serve()", call,
-                          e->comm->rank, e->name);
+        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a server; it calls plait_elastic_serve()", call, e->rank,
+                          e->name);
     if (!e->serves && role == PLAIT_ELASTIC_SERVER)
-        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a worker; servers are the last %u ranks", call,
-                          e->comm->rank, e->name, e->nserver);
+        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a worker; servers are the last %u ranks", call, e->rank,
+                          e->name, e->nserver);
     return PLAIT_OK;
 }
 

@@ -17,8 +17,11 @@
 #include <plait/elastic.h>
 #include <plait/request.h>
 
-#include "comm/comm.h"
-#include "progress/wait.h"
+#include "call/object.h"
+
+#include <plait/plan.h>
+
+#include <stdatomic.h>
 
 struct plait_elastic;
 
@@ -51,7 +54,6 @@ struct plait_note {
     uint64_t behind;  /* updates by others since its last exchange */
     double pull;
 };
-_Static_assert(sizeof(struct plait_note) <= PLAIT_MAILBOX_DATA, "it travels in one line");
 
 /*
  * A worker's latest request to all servers, in the worker's arena. A server that finds the worker dead reads the
@@ -99,7 +101,8 @@ struct plait_elastic {
     const struct plait_elastic_way *way;
     char name[64], algorithm[PLAIT_MAX_SPEC];
     struct plait_comm *comm;
-    uint32_t nworker, nserver;
+    const struct plait_kernels *kernels;
+    uint32_t rank, nrank, nworker, nserver;
     bool serves;    /* this rank */
     float *weights; /* [count] */
     size_t count;
@@ -118,6 +121,8 @@ struct plait_elastic {
     /* sync.c: */
     void *sums, *differences; /* library memory, in the payload's type; differences is NULL for float32 */
     float pull;               /* of the current exchange */
+    bool subtracts;           /* differences are computed slice by slice, */
+    bool updates_slices;      /* and so are updates, in the reduction */
     struct plait_request *broadcast, *reduce, *gather;
     size_t *shard_counts;
     bool gathering;

@@ -2,10 +2,10 @@
 /* Checks of the options, on this rank and between ranks. */
 #include "elastic.h"
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "call/agree.h"
 #include "memory/devices.h"
-#include "operation/arguments.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -153,15 +153,15 @@ enum plait_status plait_elastic_check_options(const struct plait_elastic_options
                           plait_dtype_name(o->payload));
     enum plait_status status = check_numbers(o);
     if (status == PLAIT_OK)
-        status = check_servers(o, comm->nrank);
+        status = check_servers(o, plait_comm_nrank(comm));
     if (status == PLAIT_OK)
         status = check_centre(o);
     if (status == PLAIT_OK)
         status = check_collective(o);
     const uint32_t nserver = modes[o->mode].served && o->nserver == 0 ? 1 : o->nserver;
-    if (status == PLAIT_OK && o->weights == NULL && comm->rank < comm->nrank - nserver)
-        status =
-            plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: weights is NULL, and rank %u is a worker", comm->rank);
+    const uint32_t rank = plait_comm_rank(comm);
+    if (status == PLAIT_OK && o->weights == NULL && rank < plait_comm_nrank(comm) - nserver)
+        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: weights is NULL, and rank %u is a worker", rank);
     return status == PLAIT_OK ? plait_device_refuse("plait_elastic_create", "weights", o->weights) : status;
 }
 

@@ -16,8 +16,8 @@
 
 #include "pass.h"
 
+#include "base/clock.h"
 #include "base/status.h"
-#include "failure/failure.h"
 
 #include <plait/message.h>
 
@@ -67,7 +67,7 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
     const struct plait_elastic_options *o = &e->options;
     const double pull = end->heard.pull;
     const void *weights = end->weights != NULL ? (const void *)end->weights : end->slot;
-    const struct plait_kernels *k = e->comm->kernels;
+    const struct plait_kernels *k = e->kernels;
 
     if (o->mode == PLAIT_ELASTIC_HOGWILD) {
         const double forces =
@@ -223,7 +223,7 @@ static void lose_server(struct shift *s, struct plait_pair_end *end)
                                              e->name, server, e->nworker + server, (size_t)(end - e->ends)));
     is_gone(e, end, true);
     for (uint32_t w = 0; w < e->nworker; w++)
-        plait_announce_failure(e->ends[w].comm, s->why.status, s->why.text, 0);
+        plait_object_tell(e->ends[w].comm, s->why.status, s->why.text);
 }
 
 static enum plait_status read_note(struct shift *s, struct plait_pair_end *end)

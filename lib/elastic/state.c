@@ -4,7 +4,6 @@
 
 #include "base/status.h"
 #include "call/agree.h"
-#include "failure/failure.h"
 
 #include <plait/memory.h>
 
@@ -28,10 +27,10 @@ enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *fro
     if (e->nserver > 0) { /* no rank has room for the whole centre */
         const enum plait_status status = plait_mem_alloc(e->count * sizeof(float), &all);
         if (status != PLAIT_OK)
-            return plait_comm_fail(e->comm, status, "%s", plait_last_error());
+            return plait_object_fail(e->comm, status);
     }
-    PLAIT_KNOWN(all != NULL && (e->comm->rank != 0 || from != NULL));
-    if (e->comm->rank == 0 && all != from)
+    PLAIT_KNOWN(all != NULL && (e->rank != 0 || from != NULL));
+    if (e->rank == 0 && all != from)
         memcpy(all, from, e->count * sizeof(float));
     const enum plait_status status = plait_broadcast(e->comm, all, all, e->count, PLAIT_FLOAT32, 0, NULL);
     if (all != e->centre) {

@@ -14,8 +14,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "failure/failure.h"
-#include "progress/look.h"
 
 #include <plait/message.h>
 
@@ -67,20 +65,21 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
 static enum plait_status blame(const struct plait_elastic *e, uint32_t server, enum plait_status status)
 {
     const struct plait_desk *desk = e->ends[server].desk;
-    const uint32_t turn = desk != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? desk->turn : e->comm->rank;
-    const int32_t failed = atomic_load(&e->ends[server].comm->own->failed); /* perhaps an earlier error */
+    const uint32_t turn = desk != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? desk->turn : e->rank;
+    const enum plait_status failed = plait_object_failing(e->ends[server].comm)
+                                         ? plait_object_failed(e->ends[server].comm) /* perhaps an earlier error */
+                                         : status;
     char why[64] = "";
 
-    if (turn != e->comm->rank && turn < e->nworker)
+    if (turn != e->rank && turn < e->nworker)
         snprintf(why, sizeof why, ", as it is the turn of rank %u", turn);
-    return plait_elastic_blame(e, server, why, failed != PLAIT_OK ? (enum plait_status)failed : status);
+    return plait_elastic_blame(e, server, why, failed);
 }
 
 /* The server is dead or has left: it reads no weights any more. */
 static bool is_gone(const struct plait_elastic *e, uint32_t server)
 {
-    return plait_peer_died(&e->comm->peers[e->nworker + server]) ||
-           atomic_load(&e->ends[server].comm->peers[SERVER].control->departed);
+    return plait_object_lost(e->ends[server].comm, SERVER);
 }
 
 /*
@@ -89,11 +88,11 @@ static bool is_gone(const struct plait_elastic *e, uint32_t server)
  */
 static void withdraw(struct plait_elastic *e)
 {
-    const double end = plait_clock() + e->comm->deadline;
+    const double end = plait_clock() + plait_object_deadline(e->comm);
 
     atomic_store(&e->offer->number, 0);
     for (uint32_t s = 0; s < e->nserver && e->mapped; s++)
-        while (atomic_load(&e->ends[s].desk->reads[e->comm->rank]) != 0 && plait_clock() < end && !is_gone(e, s))
+        while (atomic_load(&e->ends[s].desk->reads[e->rank]) != 0 && plait_clock() < end && !is_gone(e, s))
             sched_yield();
 }
 
@@ -159,9 +158,9 @@ static enum plait_status take(struct plait_elastic *e, const struct plait_pair_e
     if (out != NULL)
         memcpy(out + end->part.start, end->slot, end->part.count * sizeof(float));
     else
-        plait_elastic_add(e->comm->kernels, e->options.payload, e->weights + end->part.start, end->slot,
-                          end->part.count, -(float)end->heard.pull);
-    return e->mapped ? plait_look_for_failures(end->comm) : PLAIT_OK;
+        plait_elastic_add(e->kernels, e->options.payload, e->weights + end->part.start, end->slot, end->part.count,
+                          -(float)end->heard.pull);
+    return e->mapped ? plait_object_look(end->comm) : PLAIT_OK;
 }
 
 /* Wait for all servers, also after an error, so that none reads weights that the caller writes again. */

@@ -2,10 +2,11 @@
 /* Checks of the caller's options; their text, which must be the same on all ranks. */
 #include "fusion.h"
 
+#include "base/bytes.h"
 #include "base/ranges.h"
 #include "base/status.h"
 #include "call/agree.h"
-#include "operation/arguments.h"
+#include "call/device_work.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -53,9 +53,6 @@ struct plait_optim {
 enum plait_status plait_optim_check_options(const struct plait_optim_options *o);
 enum plait_status plait_optim_check_step(const struct plait_optim *optim, const struct plait_optim_step *s);
 
-/* May this thread make a collective call on the comm now? Without a comm it may. */
-enum plait_status plait_optim_may_meet(struct plait_comm *comm, const char *call);
-
 /* An 18-bit hash of lr, factor, decay and the step's number: sums of hashes and of their squares are exact. */
 double plait_optim_call(struct plait_optim *o, const struct plait_optim_step *s);
 

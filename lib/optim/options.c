@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "optim.h"
 
+#include "base/bytes.h"
 #include "base/ranges.h"
 #include "base/status.h"
 #include "call/agree.h"
-#include "device/device_comm.h"
-#include "memory/devices.h"
-#include "operation/arguments.h"
-#include "request/stream.h"
+#include "call/device_work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -131,19 +129,20 @@ static enum plait_status check_numbers(const struct plait_optim_options *o)
 static enum plait_status check_comm(const struct plait_comm *comm, const struct plait_queue *queue)
 {
     const int device = queue != NULL ? plait_device_used()->device_of(queue) : -1;
+    const int used = comm != NULL ? plait_work_device(comm) : -1;
 
-    if (queue == NULL || comm == NULL || comm->device == NULL || comm->device->device == device)
+    if (queue == NULL || used < 0 || used == device)
         return PLAIT_OK;
     return plait_fail(
         PLAIT_ERR_ARG,
         "plait_optim_create: options.stream is of GPU %d, but this rank has used GPU %d with options.comm", device,
-        comm->device->device);
+        used);
 }
 
 enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
 {
     struct plait_queue *queue;
-    enum plait_status status = plait_stream_of_device("plait_optim_create", o->stream, &queue);
+    enum plait_status status = plait_work_queue("plait_optim_create", o->stream, &queue);
 
     if (status != PLAIT_OK)
         return status;

@@ -2,7 +2,7 @@
 #include <plait/optim.h>
 
 #include "base/status.h"
-#include "operation/arguments.h"
+#include "call/object.h"
 
 #include <math.h>
 #include <stdbool.h>

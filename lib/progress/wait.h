@@ -52,12 +52,6 @@ struct plait_wait_kind {
     void (*note)(const void *context, uint64_t now);
 };
 
-/*
- * A deadline of servers, which wait for workers without a limit. The wait still fails if a needed rank of another host
- * is unheard for the comm's own deadline.
- */
-#define PLAIT_FOREVER 1e9
-
 struct plait_wait {
     uint32_t turns;        /* without progress */
     uint32_t more;         /* turns to spin beyond those of the comm */
