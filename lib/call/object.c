@@ -24,6 +24,14 @@ enum plait_status plait_check_struct(const char *call, const char *what, const v
                             call, what, *given, size, from);
 }
 
+enum plait_status plait_check_numbers(const char *call, const struct plait_number *numbers, size_t n)
+{
+    for (const struct plait_number *x = numbers; x < numbers + n; x++)
+        if (!x->good)
+            return plait_fail(PLAIT_ERR_ARG, "%s: %s is %g; it must be %s", call, x->name, x->value, x->allowed);
+    return PLAIT_OK;
+}
+
 enum plait_status plait_object_enter(struct plait_comm *comm, const char *call)
 {
     return plait_not_in_group(plait_enter(comm, call, PLAIT_SUM, NULL), call);

@@ -23,6 +23,15 @@
 enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
                                      const char *from);
 
+struct plait_number {           /* an option or argument */
+    const char *name, *allowed; /* "momentum", "0 to below 1" */
+    double value;
+    bool good;
+};
+
+/* Check that all are good; the error names the first that is not. */
+enum plait_status plait_check_numbers(const char *call, const struct plait_number *numbers, size_t n);
+
 /* May this thread make the collective `call` with the caller's comm? It is there, usable, and no group is open. */
 enum plait_status plait_object_enter(struct plait_comm *comm, const char *call);
 

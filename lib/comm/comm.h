@@ -242,12 +242,6 @@ struct plait_comm {
     char name[64];
     double deadline, warn;
     enum plait_log_level alarm; /* level of the failure's log line; servers, which expect deaths, use WARN */
-    /*
-     * Among replicated servers: seconds within which an awaited rank must probe once (control->seen). A server probes
-     * every few turns while it waits, so one that does not is stopped or hangs. PLAIT_FOREVER: no limit now. 0: this
-     * is no comm of servers.
-     */
-    _Atomic double patience;
     struct plait_unique_id id_bytes; /* of the rendezvous; zeroes: there was none */
     double claim_seen;               /* clock of the last check that no other process claims this rank */
     struct plait_nodes nodes;        /* which ranks share a node, and connections between hosts; zeroes: one node */

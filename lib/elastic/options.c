@@ -43,24 +43,18 @@ bool plait_elastic_has_servers(enum plait_elastic_mode mode)
 
 static enum plait_status check_numbers(const struct plait_elastic_options *o)
 {
-    const struct {
-        const char *name, *remedy;
-        double value;
-        bool good;
-    } rows[] = {
-        { "count", "1 to 2^45 elements", (double)o->count,
-          o->count > 0 && o->count <= PLAIT_MOST_BYTES / sizeof(float) },
+    const struct plait_number all[] = {
+        { "count", "1 to 2^45", (double)o->count, o->count > 0 && o->count <= PLAIT_MOST_BYTES / sizeof(float) },
         { "period", "1 or more", o->period, o->period > 0 },
         { "beta", "above 0 to 1, or 0 with rho", o->beta, o->beta >= 0 && o->beta <= 1 },
         { "rho", "0 (beta is given) or above", o->rho, o->rho >= 0 && isfinite(o->rho) },
         { "lr", "0 (not needed) or above", o->lr, o->lr >= 0 && isfinite(o->lr) },
         { "momentum", "0 to below 1", o->momentum, o->momentum >= 0 && o->momentum < 1 },
     };
+    const enum plait_status status = plait_check_numbers("plait_elastic_create", all, sizeof all / sizeof *all);
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!rows[i].good)
-            return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: %s is %g; %s is possible", rows[i].name,
-                              rows[i].value, rows[i].remedy);
+    if (status != PLAIT_OK)
+        return status;
     if ((o->beta > 0) == (o->rho > 0))
         return plait_fail(PLAIT_ERR_ARG,
                           "plait_elastic_create: beta is %g and rho is %g; give one and set the other to 0", o->beta,

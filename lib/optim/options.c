@@ -106,11 +106,7 @@ static enum plait_status check_apart(const struct plait_optim_options *o)
 static enum plait_status check_numbers(const struct plait_optim_options *o)
 {
     const bool lars = o->method == PLAIT_OPTIM_LARS;
-    const struct {
-        const char *name, *remedy;
-        double value;
-        bool good;
-    } rows[] = {
+    const struct plait_number all[] = {
         { "momentum", "0 to below 1", o->momentum, o->momentum >= 0 && o->momentum < 1 },
         { "decay", "0 or more", o->decay, o->decay >= 0 && isfinite(o->decay) },
         { "eta", "above 0", o->eta, !lars || (o->eta > 0 && isfinite(o->eta)) },
@@ -118,11 +114,7 @@ static enum plait_status check_numbers(const struct plait_optim_options *o)
         { "norm_decay", "0 or more, or below 0 for what decay is", o->norm_decay, !lars || isfinite(o->norm_decay) },
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!rows[i].good)
-            return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: %s is %g; %s is possible", rows[i].name,
-                              rows[i].value, rows[i].remedy);
-    return PLAIT_OK;
+    return plait_check_numbers("plait_optim_create", all, sizeof all / sizeof *all);
 }
 
 /* With a comm a rank uses one GPU. */
@@ -172,13 +164,13 @@ enum plait_status plait_optim_check_step(const struct plait_optim *optim, const 
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: optim is NULL");
     if (plait_check_struct("plait_optim_step", "step", s, sizeof *s, "PLAIT_OPTIM_STEP_DEFAULT") != PLAIT_OK)
         return PLAIT_ERR_ARG;
-    if (!(s->lr >= 0) || !isfinite((float)s->lr))
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: lr is %g; it must be 0 or more, and finite as float32",
-                          s->lr);
-    if (!(s->factor > 0) || !isfinite(s->factor))
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: factor is %g; it must be above 0, and finite", s->factor);
-    if (!(s->decay >= 0) || !isfinite(s->decay))
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: decay is %g; it must be 0 or more, and finite", s->decay);
+    const struct plait_number all[] = {
+        { "lr", "0 or more, and finite as float32", s->lr, s->lr >= 0 && isfinite((float)s->lr) },
+        { "factor", "above 0, and finite", s->factor, s->factor > 0 && isfinite(s->factor) },
+        { "decay", "0 or more, and finite", s->decay, s->decay >= 0 && isfinite(s->decay) },
+    };
+    if (plait_check_numbers("plait_optim_step", all, sizeof all / sizeof *all) != PLAIT_OK)
+        return PLAIT_ERR_ARG;
     if (s->squares != NULL && optim->queue != NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: squares is %p; with options.stream it must be NULL",
                           (const void *)s->squares);
