@@ -198,7 +198,7 @@ static int restore_rates(struct plait_comm **comm, uint32_t rank, void *arg)
 
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
     CHECK(plait_elastic_restore(e, states[rank], bytes) == PLAIT_ERR_MISMATCH &&
-          says("lr of the state is 0.25 on rank 0 and 0.375 on rank 1"));
+          says("rank 0 has \"lr of the state 0.25\" where rank 1 has \"lr of the state 0.375\""));
     const double infinite = (double)INFINITY;
     memcpy(wrong, states[0], sizeof wrong);
     memcpy(wrong + 32, &infinite, sizeof infinite); /* of struct head */
@@ -470,36 +470,36 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     o.weights = w;
     o.count = 4;
     o.period = rank == 1 ? 3 : 1;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH && says("period is 1 on rank 0 and 3 on rank 1"));
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
+          says("rank 0 has \"period 1\" where rank 1 has \"period 3\""));
     o.period = rank == 1 ? 0 : 1;
     CHECK(plait_elastic_create(*comm, &o, &e) == (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
     CHECK(says(rank == 1 ? "period is 0" : "rank 1 failed"));
     o.period = 1;
     o.mode = rank == 1 ? PLAIT_ELASTIC_SYNC2 : PLAIT_ELASTIC_SYNC3;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
-          says("mode is sync3 on rank 0 and sync2 on rank 1"));
+          says("rank 0 has \"mode sync3\" where rank 1 has \"mode sync2\""));
     o.mode = PLAIT_ELASTIC_SYNC2;
     o.payload = rank == 1 ? PLAIT_BFLOAT16 : PLAIT_FLOAT32;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
-          says("payload is float32 on rank 0 and bfloat16 on rank 1"));
+          says("rank 0 has \"payload float32\" where rank 1 has \"payload bfloat16\""));
     o.payload = PLAIT_FLOAT32;
     o.centre = rank == 1 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
-          says("centre is default on rank 0 and sharded on rank 1"));
+          says("rank 0 has \"centre default\" where rank 1 has \"centre sharded\""));
     o.centre = PLAIT_CENTRE_DEFAULT;
     o.algorithm = rank == 1 ? "ring" : NULL;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
-          says(rank == 1 ? "algorithm is 'ring' here, and differs between rank 0 and rank 1"
-                         : "algorithm is '' here, and differs between rank 0 and rank 1"));
+          says("rank 0 has \"algorithm chosen by size\" where rank 1 has \"algorithm ring\""));
     o.algorithm = NULL;
     o.beta = 0;
     o.rho = 1;
     o.lr = 0.5;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
     CHECK(plait_elastic_set_lr(e, 0.25 * (1 + rank)) == PLAIT_ERR_MISMATCH &&
-          says("is 0.25 on rank 0 and 0.5 on rank 1"));
+          says("rank 0 has \"lr 0.25\" where rank 1 has \"lr 0.5\""));
     CHECK(plait_elastic_set_lr(e, rank == 1 ? -1 : 0.25) == (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
-    CHECK(says(rank == 1 ? "lr is -1" : "is 0.25 on rank 0 and 0 on rank 1"));
+    CHECK(says(rank == 1 ? "lr is -1" : "rank 1 failed: plait_elastic_set_lr: lr is -1"));
     CHECK(plait_elastic_set_lr(e, 0) == PLAIT_ERR_ARG && says("lr is 0"));
     CHECK(plait_elastic_set_lr(e, 0.25) == PLAIT_OK && plait_elastic_exchange(e) == PLAIT_OK);
     CHECK(plait_elastic_destroy(e) == PLAIT_OK);

@@ -295,7 +295,7 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
     o.comm = *comm;
     o.eta = rank == 1 ? 0.03 : 0.02;
     CHECK(plait_optim_create(&o, &optim) == PLAIT_ERR_MISMATCH && optim == NULL);
-    CHECK(strstr(plait_last_error(), "eta is 0.02 on rank 0 and 0.03 on rank 1") != NULL);
+    CHECK(strstr(plait_last_error(), "rank 0 has \"eta 0.02\" where rank 1 has \"eta 0.03\"") != NULL);
     o.eta = 0.02;
     o.momentum = rank == 2 ? 2 : 0.9;
     CHECK(plait_optim_create(&o, &optim) == (rank == 2 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH) && optim == NULL);

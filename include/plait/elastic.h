@@ -57,14 +57,15 @@
  * Modes with servers: the last `nserver` ranks of the comm are servers: they call plait_elastic_serve() instead of
  * working. A rank may be a thread of a worker's process. Each server has an equal part of the centre. Each pair of
  * worker and server has a comm of its own, so nobody waits for a worker that is late or stopped, except in `original`
- * for its turn. A worker that dies or leaves only lowers P. Its last exchange is applied wholly or not at all. A worker
- * that gives up (its exchange took longer than the deadline) counts as dead; its offer is withdrawn from servers that
- * have not received all of it. Inside a node the servers read the weights in place and answer in a slot for each
- * worker; over a network weights and answers are messages. Several servers apply an exchange when all of them have it:
- * the others report to server 0, which tells them, and that takes two small messages more. If a server dies, its part
- * of the centre is lost: an error on all workers and all other servers. A server that does not answer for the comm's
- * deadline is an error, too, for workers that ask it and servers that need it. If all workers die the servers still
- * have the centre: plait_elastic_centre().
+ * for its turn. A worker that dies or leaves only lowers P. Inside a node the servers read the weights in place and
+ * answer in a slot for each worker; over a network weights and answers are messages. Each server applies its part of
+ * an exchange when it has the weights, wholly or not at all. It does not wait for the other servers. Of a worker that
+ * dies, all servers inside a node apply the last exchange that it has begun; over a network those that have received
+ * their part. A worker that gives up (its exchange took longer than the deadline) counts as dead; its offer is
+ * withdrawn from servers that have not applied it. If a server dies, its part of the centre is lost: an error on all
+ * workers and, when a worker has found it dead, on all other servers. A server that does not answer for the comm's
+ * deadline is an error for workers that ask it. If all workers die the servers still have the centre:
+ * plait_elastic_centre().
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing
  * happens.
@@ -149,8 +150,8 @@ PLAIT_API int plait_elastic_find(const char *name);
  *         each worker. Momentum takes n of other memory, from the first plait_elastic_step() on
  * Order:  collective, servers too
  * Thread: as the comm's calls
- * Errors: PLAIT_ERR_ARG; PLAIT_ERR_MISMATCH on every rank: names an option that differs, both ranks and values (of a
- *         text this rank's own); those of plait_comm_split()
+ * Errors: PLAIT_ERR_ARG; PLAIT_ERR_MISMATCH on every rank: names an option that differs, both ranks and values; if one
+ *         rank failed by itself, the others get its name and error; those of plait_comm_split()
  */
 PLAIT_API enum plait_status plait_elastic_create(struct plait_comm *comm, const struct plait_elastic_options *options,
                                                  struct plait_elastic **out);
@@ -203,19 +204,18 @@ PLAIT_API enum plait_status plait_elastic_step(struct plait_elastic *elastic, co
  *
  * Order:  sync modes with rho: collective, and equal on all ranks; else this rank's own
  * Thread: one at a time
- * Errors: PLAIT_ERR_ARG (not finite or not above 0; an exchange is under way), PLAIT_ERR_MISMATCH (both ranks and
- *         rates, 0 for an invalid one); the rate is then unchanged
+ * Errors: PLAIT_ERR_ARG (not finite or not above 0; an exchange is under way), PLAIT_ERR_MISMATCH (two ranks and their
+ *         rates, or a rank and its error); the rate is then unchanged
  */
 PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, double lr);
 
 /**
- * Run a server: take exchanges until every worker has left or died, at all servers. A worker on another host that is
- * silent for the comm's deadline counts as dead: a link is cut, its host is down, or its process is stopped.
+ * Run a server: take exchanges until every worker has left or died. A worker on another host that is silent for the
+ * comm's deadline counts as dead: a link is cut, its host is down, or its process is stopped.
  *
  * Thread: one; hogwild starts options.threads - 1 more for the time of the call
- * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). PLAIT_ERR_PEER, PLAIT_ERR_TIMEOUT name another server
- *         that has died or left, or was silent for 3/4 of the comm's deadline while an exchange or the end depended on
- *         it: all workers are told, and are gone. Deaths of workers are no errors: see plait_elastic_counts
+ * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). PLAIT_ERR_PEER names another server that a worker has
+ *         found dead: all workers are told, and are gone. Deaths of workers are no errors: see plait_elastic_counts
  */
 PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sizes in settings and on command lines: "64K", "1M". */
+/* Sizes: of memory, and as settings and command lines write them: "64K", "1M". */
 #ifndef PLAIT_LIB_BASE_BYTES_H
 #define PLAIT_LIB_BASE_BYTES_H
 
@@ -9,7 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PLAIT_MOST_BYTES ((size_t)1 << 47) /* the address space of a process */
+#define PLAIT_MOST_BYTES  ((size_t)1 << 47) /* the address space of a process */
+#define PLAIT_LINE        64                /* of a cache line; aligns data that must not share one */
+#define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole cache lines */
 
 /* Digits, then at most one of K, M, G (2^10, 2^20, 2^30; either case). False on anything else and on overflow. */
 static inline bool plait_parse_bytes(const char *text, size_t *out)

@@ -5,6 +5,12 @@
 #include <stdint.h>
 #include <time.h>
 
+/*
+ * Seconds: a deadline of servers, which wait for workers without a limit. The wait still fails if a needed rank of
+ * another host is unheard for the comm's own deadline.
+ */
+#define PLAIT_FOREVER 1e9
+
 /* Monotonic nanoseconds; all processes of a machine share the clock. */
 static inline uint64_t plait_clock_ns(void)
 {

@@ -4,8 +4,10 @@
  *
  * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests, group_end.c the
  * groups. device_call.c and device_copy.c serve calls on GPU memory. creation.c creates communicators asynchronously,
- * while the callers drive pending operations. ready.c lets all ranks agree that each is ready. drive.c is one turn of
- * everything that is pending in a communicator.
+ * while the callers drive pending operations. drive.c is one turn of everything that is pending in a communicator.
+ *
+ * For fusion, optim and elastic: agree.c lets all ranks agree that each is ready and gave the same options. object.c
+ * has what these need of their communicator, owner.c begins its operations, device_work.c puts work on a GPU.
  *
  * A call checks its arguments first and changes nothing when one is wrong. Then it runs at once, or becomes a
  * request.
@@ -13,7 +15,7 @@
  * The room promises: an error names the call, the argument, its value and the remedy. This header has the first checks
  * of every call: is the communicator usable, and is another thread inside it?
  *
- * The rooms above it (lifecycle, fusion, optim, elastic) use it; no room below may.
+ * The rooms above it use it; no room below may.
  */
 #ifndef PLAIT_LIB_CALL_CALL_H
 #define PLAIT_LIB_CALL_CALL_H

@@ -21,6 +21,7 @@
 #include <plait/plan.h>
 
 #include "autotune.h"
+#include "base/bytes.h"
 #include "base/config.h"
 #include "base/fork.h"
 #include "base/hash.h"
@@ -36,8 +37,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define PLAIT_LINE         64 /* bytes of a cache line; aligns data that must not share one */
-#define PLAIT_ROUND_UP(n)  (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole cache lines */
 #define PLAIT_WINDOW       16    /* messages in flight from one rank to another, per channel */
 #define PLAIT_MAILBOX_DATA 352   /* bytes of payload in the mailbox itself */
 #define PLAIT_EAGER_MAX    32768 /* bytes that a rank can send on the eager path */
@@ -243,12 +242,6 @@ struct plait_comm {
     char name[64];
     double deadline, warn;
     enum plait_log_level alarm; /* level of the failure's log line; servers, which expect deaths, use WARN */
-    /*
-     * Among replicated servers: seconds within which an awaited rank must probe once (control->seen). A server probes
-     * every few turns while it waits, so one that does not is stopped or hangs. PLAIT_FOREVER: no limit now. 0: this
-     * is no comm of servers.
-     */
-    _Atomic double patience;
     struct plait_unique_id id_bytes; /* of the rendezvous; zeroes: there was none */
     double claim_seen;               /* clock of the last check that no other process claims this rank */
     struct plait_nodes nodes;        /* which ranks share a node, and connections between hosts; zeroes: one node */

@@ -4,8 +4,9 @@
 
 #include "pass.h"
 
-#include "call/call.h"
-#include "request/group.h"
+#include "base/bytes.h"
+#include "base/status.h"
+#include "call/agree.h"
 
 #include <plait/memory.h>
 
@@ -25,7 +26,7 @@ struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k)
 
 /* ---- Life -------------------------------------------------------------------------------------------------- */
 
-static void copy_options(struct plait_elastic *e, const struct plait_elastic_options *o, uint32_t nrank, uint32_t rank)
+static void copy_options(struct plait_elastic *e, const struct plait_elastic_options *o)
 {
     e->options = *o;
     snprintf(e->name, sizeof e->name, "%s", o->name != NULL ? o->name : "elastic");
@@ -37,8 +38,8 @@ static void copy_options(struct plait_elastic *e, const struct plait_elastic_opt
     if (o->threads == 0)
         e->options.threads = o->mode == PLAIT_ELASTIC_HOGWILD ? 2 : 1;
     e->nserver = !plait_elastic_has_servers(o->mode) ? 0 : o->nserver > 0 ? o->nserver : 1;
-    e->nworker = nrank - e->nserver;
-    e->serves = rank >= e->nworker;
+    e->nworker = e->nrank - e->nserver;
+    e->serves = e->rank >= e->nworker;
     e->way = e->nserver > 0 ? &plait_elastic_served : &plait_elastic_sync;
     e->weights = e->serves ? NULL : o->weights;
     e->count = o->count;
@@ -79,8 +80,7 @@ static enum plait_status give_up(struct plait_elastic *e, enum plait_status stat
 enum plait_status plait_elastic_create(struct plait_comm *comm, const struct plait_elastic_options *options,
                                        struct plait_elastic **out)
 {
-    enum plait_status status =
-        plait_not_in_group(plait_enter(comm, "plait_elastic_create", PLAIT_SUM, NULL), "plait_elastic_create");
+    enum plait_status status = plait_object_enter(comm, "plait_elastic_create");
 
     if (status == PLAIT_OK && out == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: out is NULL");
@@ -90,10 +90,14 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
     if (e == NULL)
         return plait_fail_memory("out of memory for elastic averaging");
     e->way = &plait_elastic_sync;
+    e->kernels = plait_object_kernels(comm);
+    e->rank = plait_comm_rank(comm);
+    e->nrank = plait_comm_nrank(comm);
     status = plait_elastic_check_options(options, comm);
     if (status == PLAIT_OK)
-        copy_options(e, options, comm->nrank, comm->rank);
-    status = plait_elastic_agree(e, comm, status);
+        copy_options(e, options);
+    status = plait_all_alike(comm, "plait_elastic_create", "plait_elastic_create", plait_elastic_describe, &e->options,
+                             status);
     if (status == PLAIT_OK)
         status = plait_comm_duplicate(comm, e->name, &e->comm);
     if (status == PLAIT_OK)
@@ -108,9 +112,9 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
 
 enum plait_status plait_elastic_destroy(struct plait_elastic *e)
 {
-    if (e == NULL || plait_comm_inherited(e->comm)) /* in a forked child: it belongs to the parent */
+    if (e == NULL || plait_object_inherited(e->comm)) /* in a forked child: it belongs to the parent */
         return PLAIT_OK;
-    if (plait_not_in_group(PLAIT_OK, "plait_elastic_destroy") != PLAIT_OK)
+    if (plait_object_ungrouped("plait_elastic_destroy") != PLAIT_OK)
         return PLAIT_ERR_ARG;
     if (e->started)
         plait_elastic_finish(e);
@@ -127,18 +131,18 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
 {
     if (e == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: elastic is NULL", call);
-    if (plait_comm_inherited(e->comm))
-        return plait_comm_is_closed(e->comm, call);
-    if (plait_not_in_group(PLAIT_OK, call) != PLAIT_OK)
+    if (plait_object_inherited(e->comm))
+        return plait_object_check(e->comm, call, e->name);
+    if (plait_object_ungrouped(call) != PLAIT_OK)
         return PLAIT_ERR_ARG;
     if (e->failed != PLAIT_OK)
         return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure);
     if (e->serves && role == PLAIT_ELASTIC_WORKER)
-        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a server; it calls plait_elastic_serve()", call,
-                          e->comm->rank, e->name);
+        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a server; it calls plait_elastic_serve()", call, e->rank,
+                          e->name);
     if (!e->serves && role == PLAIT_ELASTIC_SERVER)
-        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a worker; servers are the last %u ranks", call,
-                          e->comm->rank, e->name, e->nserver);
+        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a worker; servers are the last %u ranks", call, e->rank,
+                          e->name, e->nserver);
     return PLAIT_OK;
 }
 
@@ -256,16 +260,21 @@ enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradi
     return PLAIT_OK;
 }
 
+static void describe_lr(const void *lr, struct plait_text *t)
+{
+    plait_text_add_real(t, "lr", *(const double *)lr);
+}
+
 enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)
 {
     enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_set_lr", PLAIT_ELASTIC_WORKER);
 
-    const bool good = lr > 0 && isfinite(lr);
-
-    if (status == PLAIT_OK && e->options.rho > 0 && e->nserver == 0)
-        status = plait_elastic_agree_on(e, "plait_elastic_set_lr", "lr (0: not possible)", good ? lr : 0);
-    if ((status == PLAIT_OK || status == PLAIT_ERR_MISMATCH) && !good)
+    if (status != PLAIT_OK)
+        return status;
+    if (!(lr > 0 && isfinite(lr)))
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_set_lr: lr is %g; it must be above 0, and finite", lr);
+    if (e->options.rho > 0 && e->nserver == 0)
+        status = plait_all_alike(e->comm, "plait_elastic_set_lr", e->name, describe_lr, &lr, status);
     if (status == PLAIT_OK)
         e->options.lr = lr;
     return status;

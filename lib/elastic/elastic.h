@@ -3,8 +3,8 @@
  * The room elastic: ranks that train on their own and are pulled to a common centre.
  *
  * Ranks exchange with the centre in one of two modes. All workers take part in collectives (sync.c), or each worker
- * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). council.c is the agreement of several
- * servers, pass.c the arithmetic, state.c saving and restoring.
+ * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). pass.c is the arithmetic, state.c saves
+ * and restores.
  *
  * The room promises: a worker that dies or stops does not disturb the others. The centre is the one that the papers
  * define (docs/elastic.md), bit for bit in the synchronous modes.
@@ -17,11 +17,13 @@
 #include <plait/elastic.h>
 #include <plait/request.h>
 
-#include "comm/comm.h"
-#include "progress/wait.h"
+#include "call/object.h"
+
+#include <plait/plan.h>
+
+#include <stdatomic.h>
 
 struct plait_elastic;
-struct plait_council;
 
 /* The functions of one exchange mode. start() and finish() together are one exchange of the whole vector. */
 struct plait_elastic_way {
@@ -40,8 +42,11 @@ struct plait_extent { /* elements of the vector */
 /* The k-th of n equal parts; the last ones may be shorter. Parts begin at cache lines. */
 struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
 
-/* Control message of a worker and a server. A worker sets kind, number and pull; a server's answer sets all. */
-enum plait_note_kind { PLAIT_NOTE_EXCHANGE, PLAIT_NOTE_READ, PLAIT_NOTE_LEAVE };
+/*
+ * Control message of a worker and a server. A worker sets kind, number and pull; a server's answer sets all.
+ * LOST: the worker has found server `number` dead.
+ */
+enum plait_note_kind { PLAIT_NOTE_EXCHANGE, PLAIT_NOTE_READ, PLAIT_NOTE_LEAVE, PLAIT_NOTE_LOST };
 struct plait_note {
     uint32_t kind;
     uint32_t workers; /* workers alive */
@@ -49,11 +54,10 @@ struct plait_note {
     uint64_t behind;  /* updates by others since its last exchange */
     double pull;
 };
-_Static_assert(sizeof(struct plait_note) <= PLAIT_MAILBOX_DATA, "it travels in one line");
 
 /*
  * A worker's latest request to all servers, in the worker's arena. A server that finds the worker dead reads the
- * request here, so all servers find the same. The worker writes `number` last.
+ * request here, so all servers that map it find the same. The worker writes `number` last.
  */
 struct plait_offer {
     double pull;
@@ -64,8 +68,7 @@ struct plait_offer {
 /*
  * A server's state that its workers read, in the server's arena after the slots. A worker that gives up may write its
  * weights again only when `reads` is 0. Both sides store, then load (Dekker): the server sets `reads`, then checks
- * the offer; the worker withdraws the offer, then checks `reads`. `reads` stays set until the exchange is applied or
- * dropped, so an exchange that all servers have stays readable.
+ * the offer; the worker withdraws the offer, then checks `reads`.
  */
 struct plait_desk {
     _Atomic uint32_t alive;   /* workers alive */
@@ -89,9 +92,7 @@ struct plait_pair_end { /* one end of a worker-server comm; a worker has [nserve
     uint64_t served;                 /* number of the last exchange or read served */
     uint64_t seen;                   /* `updates` after its last exchange */
     bool receives;                   /* awaits `data`, not `note` */
-    bool asks;                       /* the worker has asked for an exchange */
-    bool waits;                      /* the exchange is complete here, not yet applied */
-    bool told, granted;              /* the other servers know; all servers have it (council.c) */
+    bool asks;                       /* the worker has asked for an exchange, which has not begun */
     bool gone;
 };
 
@@ -100,7 +101,8 @@ struct plait_elastic {
     const struct plait_elastic_way *way;
     char name[64], algorithm[PLAIT_MAX_SPEC];
     struct plait_comm *comm;
-    uint32_t nworker, nserver;
+    const struct plait_kernels *kernels;
+    uint32_t rank, nrank, nworker, nserver;
     bool serves;    /* this rank */
     float *weights; /* [count] */
     size_t count;
@@ -119,6 +121,8 @@ struct plait_elastic {
     /* sync.c: */
     void *sums, *differences; /* library memory, in the payload's type; differences is NULL for float32 */
     float pull;               /* of the current exchange */
+    bool subtracts;           /* differences are computed slice by slice, */
+    bool updates_slices;      /* and so are updates, in the reduction */
     struct plait_request *broadcast, *reduce, *gather;
     size_t *shard_counts;
     bool gathering;
@@ -130,7 +134,6 @@ struct plait_elastic {
     float *offered;  /* worker: memory that servers read: the weights, or a copy */
     char *memory;    /* worker: receive buffers for answers; server: the slots */
     struct plait_offer *offer;
-    struct plait_council **councils;              /* server: one per thread; NULL: the only server */
     _Atomic uint32_t left, died;                  /* server: number of workers */
     _Atomic uint64_t updates, behind, behind_max; /* server: of its part */
     _Atomic double forces, last_pull, movement;
@@ -140,11 +143,9 @@ struct plait_elastic {
 enum plait_status plait_elastic_check_options(const struct plait_elastic_options *o, const struct plait_comm *comm);
 bool plait_elastic_has_servers(enum plait_elastic_mode mode);
 
-/* Do all ranks have the same options? status: this rank's so far. If a rank has failed, every rank is told. */
-enum plait_status plait_elastic_agree(const struct plait_elastic *e, struct plait_comm *comm, enum plait_status status);
-
-/* Is `value` equal on all ranks? Else PLAIT_ERR_MISMATCH shows the values of two ranks. */
-enum plait_status plait_elastic_agree_on(struct plait_elastic *e, const char *call, const char *what, double value);
+/* Write what must be the same on all ranks, of options (struct plait_elastic_options) that have a name. */
+struct plait_text;
+void plait_elastic_describe(const void *options, struct plait_text *t);
 
 /* ---- elastic.c */
 

@@ -5,13 +5,10 @@
  */
 #include "elastic.h"
 
-#include "council.h"
-
-#include "base/config.h"
+#include "base/bytes.h"
+#include "base/clock.h"
 #include "base/status.h"
-#include "failure/failure.h"
-#include "progress/progress.h"
-#include "progress/wait.h"
+#include "memory/arena.h"
 
 #include <plait/memory.h>
 #include <plait/message.h>
@@ -30,7 +27,7 @@ enum { WORKER, SERVER };
  */
 static enum plait_status make_comms(struct plait_elastic *e)
 {
-    const uint32_t n = e->nworker > e->nserver ? e->nworker : e->nserver, rank = e->comm->rank;
+    const uint32_t n = e->nworker > e->nserver ? e->nworker : e->nserver, rank = e->rank;
     enum plait_status status = PLAIT_OK;
 
     for (uint32_t r = 0; r < n && status == PLAIT_OK; r++) {
@@ -45,37 +42,10 @@ static enum plait_status make_comms(struct plait_elastic *e)
         if (status != PLAIT_OK || !meets)
             continue;
         e->ends[e->serves ? worker : server].comm = comm;
-        comm->warn = e->serves ? PLAIT_FOREVER : comm->warn;
-        comm->alarm = e->serves ? PLAIT_LOG_WARN : PLAIT_LOG_ERROR;
+        if (e->serves)
+            plait_object_expect_death(comm);
     }
     return status;
-}
-
-/* Create the councils: several servers detect each other's failure and agree on complete exchanges. */
-static enum plait_status convene(struct plait_elastic *e)
-{
-    const uint32_t n = plait_elastic_nshift(e);
-    struct plait_comm *none;
-    enum plait_status status = PLAIT_OK;
-
-    if (e->nserver < 2)
-        return PLAIT_OK;
-    if (e->serves && (e->councils = calloc(n, sizeof(struct plait_council *))) == NULL)
-        status = plait_fail_memory("out of memory for %u serving threads", n);
-    for (uint32_t t = 0; t < n && status == PLAIT_OK; t++)
-        status = e->serves ? plait_council_create(e, t, &e->councils[t])
-                           : plait_comm_split(e->comm, PLAIT_NO_COLOR, 0, NULL, &none);
-    return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
-}
-
-/* A worker's messages need a progress thread while it computes. With mapped weights the server does all the work. */
-static enum plait_status overlap(struct plait_elastic *e, struct plait_comm *comm)
-{
-    if (e->serves || e->mapped || comm->progress)
-        return PLAIT_OK;
-    const enum plait_status status = plait_progress_thread_start();
-    comm->progress = status == PLAIT_OK;
-    return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
 }
 
 /* Bind the persistent receive of control messages. */
@@ -91,19 +61,13 @@ static enum plait_status bind_note(struct plait_elastic *e, struct plait_pair_en
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
-/* Can this rank read the memory of `rank`? Paced links carry everything as messages. */
-static bool sees(const struct plait_elastic *e, uint32_t rank)
-{
-    return e->comm->peers[rank].process != NULL && !plait_is_paced(&e->comm->config.pace);
-}
-
 /* mapped[w]: worker w and all servers can read each other's memory. A worker uses one mode with all servers. */
 static enum plait_status find_mapped(struct plait_elastic *e, uint8_t *mapped)
 {
     for (uint32_t w = 0; w < e->nworker; w++) {
-        mapped[w] = !e->serves || sees(e, w);
-        for (uint32_t s = 0; s < e->nserver && !e->serves && w == e->comm->rank; s++)
-            mapped[w] &= sees(e, e->nworker + s);
+        mapped[w] = !e->serves || plait_object_reads(e->comm, w);
+        for (uint32_t s = 0; s < e->nserver && !e->serves && w == e->rank; s++)
+            mapped[w] &= plait_object_reads(e->comm, e->nworker + s);
     }
     return plait_allreduce(e->comm, mapped, mapped, e->nworker, PLAIT_UINT8, PLAIT_MIN, NULL);
 }
@@ -116,7 +80,7 @@ static size_t slot_bytes(const struct plait_elastic *e)
 /* Offset in a server's memory: after the slots, at a cache line. */
 static size_t desk_start(const struct plait_elastic *e)
 {
-    return (slot_bytes(e) * e->nworker + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE;
+    return PLAIT_ROUND_UP(slot_bytes(e) * e->nworker);
 }
 
 static enum plait_status allocate(struct plait_elastic *e)
@@ -127,7 +91,7 @@ static enum plait_status allocate(struct plait_elastic *e)
     enum plait_status status = PLAIT_OK;
 
     if (e->serves) {
-        e->own = plait_elastic_part(e->count, e->nserver, e->comm->rank - e->nworker);
+        e->own = plait_elastic_part(e->count, e->nserver, e->rank - e->nworker);
         e->counts.slots = slot * e->nworker;
         room = desk_start(e) + sizeof(struct plait_desk) + e->nworker * sizeof(_Atomic uint64_t);
         status = plait_mem_alloc(e->own.count > 0 ? e->own.count * sizeof(float) : 1, &centre);
@@ -151,89 +115,68 @@ static enum plait_status allocate(struct plait_elastic *e)
     return status;
 }
 
-struct places { /* offsets in a rank's arena */
-    uint64_t memory, offer, offered;
-};
+/* What a rank shows the others; of a rank on another host there is nothing to see. */
+enum { MEMORY, OFFER, OFFERED, NSHOWN };
 
-static uint64_t offset(const struct plait_arena *arena, const void *p)
-{
-    return (uint64_t)((const char *)p - arena->base);
-}
-
-/* Address in this process of a rank's offset; the rank's memory must be mapped. */
-static char *place(const struct plait_elastic *e, const struct plait_arena *arena, uint32_t rank, uint64_t at)
-{
-    const struct plait_process *p = e->comm->peers[rank].process;
-    return (char *)(uintptr_t)((p->base != NULL ? p->base : arena->base) + at);
-}
-
-static void look_up(struct plait_elastic *e, const struct plait_arena *arena, const struct places *all,
-                    const uint8_t *mapped)
+static void look_up(struct plait_elastic *e, const void *const *all, const uint8_t *mapped)
 {
     const size_t slot = slot_bytes(e);
 
     PLAIT_KNOWN(e->ends != NULL && all != NULL && mapped != NULL);
     for (uint32_t i = 0; i < plait_elastic_nend(e); i++) {
         struct plait_pair_end *end = &e->ends[i];
-        const uint32_t worker = e->serves ? i : e->comm->rank, other = e->serves ? i : e->nworker + i;
+        const uint32_t worker = e->serves ? i : e->rank, other = e->serves ? i : e->nworker + i;
+        const void *const *shown = &all[NSHOWN * other];
         end->part = e->serves ? e->own : plait_elastic_part(e->count, e->nserver, i);
-        char *memory = e->serves || !e->mapped ? e->memory : place(e, arena, other, all[other].memory);
+        char *memory = e->serves || !e->mapped ? e->memory : (char *)(uintptr_t)shown[MEMORY];
         end->slot = memory + slot * (e->mapped ? worker : i);
         if (e->serves || e->mapped)
             end->desk = (void *)(memory + desk_start(e));
         if (e->serves && mapped[worker]) {
-            end->weights = (const float *)(const void *)place(e, arena, other, all[other].offered) + e->own.start;
-            end->offer = (const void *)place(e, arena, other, all[other].offer);
+            end->weights = (const float *)shown[OFFERED] + e->own.start;
+            end->offer = shown[OFFER];
         }
     }
 }
 
-static enum plait_status share_places(struct plait_elastic *e, const uint8_t *mapped, struct places *all)
-{
-    const struct plait_arena *arena;
-    enum plait_status status = plait_arena_get(0, &arena);
+/* ---- Both -------------------------------------------------------------------------------------------------- */
 
-    if (status != PLAIT_OK)
-        return plait_comm_fail(e->comm, status, "%s", plait_last_error());
-    struct places own = { offset(arena, e->memory), offset(arena, e->offer), offset(arena, e->offered) };
-    status = plait_allgather(e->comm, &own, all, sizeof own / 8, PLAIT_UINT64, NULL);
-    if (status == PLAIT_OK)
-        look_up(e, arena, all, mapped);
+/* A worker's messages need a progress thread while it computes. With mapped weights the server does all the work. */
+static enum plait_status connect(struct plait_elastic *e)
+{
+    enum plait_status status = make_comms(e);
+
+    for (uint32_t i = 0; i < plait_elastic_nend(e) && status == PLAIT_OK; i++) {
+        if (!e->serves && !e->mapped)
+            status = plait_object_fail(e->comm, plait_object_drive(e->ends[i].comm));
+        if (status == PLAIT_OK)
+            status = bind_note(e, &e->ends[i]);
+    }
     return status;
 }
-
-/* ---- Both -------------------------------------------------------------------------------------------------- */
 
 enum plait_status plait_elastic_pair(struct plait_elastic *e)
 {
     const uint32_t nend = plait_elastic_nend(e);
     uint8_t *mapped = calloc(e->nworker, 1);
-    struct places *all = calloc(e->comm->nrank, sizeof *all);
-    enum plait_status status;
+    const void **all = calloc(NSHOWN * (size_t)e->nrank, sizeof *all);
+    enum plait_status status = PLAIT_OK;
 
     e->ends = calloc(nend, sizeof *e->ends);
     if (mapped == NULL || all == NULL || e->ends == NULL)
-        status =
-            plait_comm_fail(e->comm, plait_fail_memory("out of memory for %u pairs", nend), "%s", plait_last_error());
-    else
-        status = find_mapped(e, mapped);
+        status = plait_object_fail(e->comm, plait_fail_memory("out of memory for %u pairs", nend));
     PLAIT_KNOWN(status != PLAIT_OK || mapped != NULL);
+    if (status == PLAIT_OK)
+        status = find_mapped(e, mapped);
     if (status == PLAIT_OK) {
-        e->mapped = !e->serves && mapped[e->comm->rank];
-        status = allocate(e);
-        if (status != PLAIT_OK)
-            plait_comm_fail(e->comm, status, "%s", plait_last_error());
+        e->mapped = !e->serves && mapped[e->rank];
+        status = plait_object_fail(e->comm, allocate(e));
     }
     if (status == PLAIT_OK)
-        status = share_places(e, mapped, all);
-    if (status == PLAIT_OK)
-        status = make_comms(e);
-    if (status == PLAIT_OK)
-        status = convene(e);
-    for (uint32_t i = 0; i < nend && status == PLAIT_OK; i++) {
-        status = overlap(e, e->ends[i].comm);
-        if (status == PLAIT_OK)
-            status = bind_note(e, &e->ends[i]);
+        status = plait_object_show(e->comm, (const void *const[]){ e->memory, e->offer, e->offered }, NSHOWN, all);
+    if (status == PLAIT_OK) {
+        look_up(e, all, mapped);
+        status = connect(e);
     }
     free(mapped);
     free(all);
@@ -243,18 +186,11 @@ enum plait_status plait_elastic_pair(struct plait_elastic *e)
 void plait_elastic_part_pairs(struct plait_elastic *e)
 {
     for (uint32_t i = 0; e->ends != NULL && i < plait_elastic_nend(e); i++) {
-        struct plait_request **const all[] = { &e->ends[i].note, &e->ends[i].data, &e->ends[i].sent };
-        for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
-            if (*all[k] != NULL)
-                plait_wait(all[k]);
-            plait_request_free(all[k]);
-        }
+        plait_object_drop(&e->ends[i].note);
+        plait_object_drop(&e->ends[i].data);
+        plait_object_drop(&e->ends[i].sent);
         plait_comm_destroy(e->ends[i].comm);
     }
-    for (uint32_t t = 0; e->councils != NULL && t < plait_elastic_nshift(e); t++)
-        plait_council_destroy(e->councils[t]);
-    free(e->councils);
-    e->councils = NULL;
     free(e->ends);
     e->ends = NULL;
 }

@@ -4,20 +4,20 @@
  * slot. It awaits all workers together, never one alone. Except in mode `original`, an answer to one worker does not
  * hold up the others.
  *
- * `asks` is set when a worker has asked for an exchange. `waits` is set when the weights can be read: at once if they
- * are mapped, else when they have arrived. In mode `original` both happen in the worker's turn, and the next turn comes
- * after the exchange. With several servers none applies an exchange before all have it (council.c), and all end with an
- * error when one is lost. A dead worker's complete exchange is applied, too: mapped memory stays, and so does the offer
- * that the worker published (struct plait_offer). A worker that gives up withdraws its offer; the exchange is still
- * applied if a server has it already.
+ * `asks` is set when a worker has asked for an exchange that has not begun: in mode `original` it begins in the
+ * worker's turn. Mapped weights are then applied at once, else `receives` is set until they have arrived. A dead
+ * worker's last exchange is applied, too: mapped memory stays, and so does the offer that the worker published (struct
+ * plait_offer). A worker that gives up withdraws its offer.
+ *
+ * Servers exchange no messages. Each has its own part of the centre, and counts workers as it hears of them. A worker
+ * that finds a server dead tells the others (PLAIT_NOTE_LOST).
  */
 #include "elastic.h"
 
-#include "council.h"
 #include "pass.h"
 
+#include "base/clock.h"
 #include "base/status.h"
-#include "failure/failure.h"
 
 #include <plait/message.h>
 
@@ -32,9 +32,8 @@ struct shift { /* one serving thread: every n-th worker from `first` on */
     struct plait_elastic *e;
     uint32_t first, n;
     uint32_t next;                  /* first worker to check (round robin): the one just served comes last */
-    struct plait_council *council;  /* or NULL */
-    struct plait_request **awaited; /* [nworker + nserver] */
-    uint32_t *who;                  /* [nworker + nserver] sender of each: a worker, or nworker + a server */
+    struct plait_request **awaited; /* [nworker] */
+    uint32_t *who;                  /* [nworker] sender of each */
     bool cancelled;                 /* do nothing */
     struct plait_kept why;          /* the error with which the thread ended */
     pthread_t thread;
@@ -68,7 +67,7 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
     const struct plait_elastic_options *o = &e->options;
     const double pull = end->heard.pull;
     const void *weights = end->weights != NULL ? (const void *)end->weights : end->slot;
-    const struct plait_kernels *k = e->comm->kernels;
+    const struct plait_kernels *k = e->kernels;
 
     if (o->mode == PLAIT_ELASTIC_HOGWILD) {
         const double forces =
@@ -96,32 +95,20 @@ static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool di
     atomic_fetch_add(died ? &e->died : &e->left, 1);
 }
 
-static _Atomic uint64_t *reads_of(const struct plait_elastic *e, const struct plait_pair_end *end)
+/* Mapped weights: apply the exchange, unless the worker has withdrawn it before. */
+static bool apply_offer(struct plait_elastic *e, struct plait_pair_end *end, uint64_t number)
 {
-    return &end->desk->reads[end - e->ends];
-}
+    _Atomic uint64_t *reads = &end->desk->reads[end - e->ends];
 
-/* The worker's exchange is over: applied or dropped. */
-static void forget(struct plait_elastic *e, struct plait_pair_end *end)
-{
-    end->asks = end->waits = end->receives = end->told = end->granted = false;
-    atomic_store(reads_of(e, end), 0);
-}
-
-/* Mapped weights: the exchange waits from now on, unless the worker has withdrawn it before. */
-static bool take_offer(struct plait_elastic *e, struct plait_pair_end *end, uint64_t number)
-{
-    atomic_store(reads_of(e, end), number);
-    end->waits = atomic_load(&end->offer->number) == number;
-    if (!end->waits)
-        atomic_store(reads_of(e, end), 0);
-    return end->waits;
-}
-
-/* NULL: the only server. */
-static struct plait_council *council_of(const struct plait_elastic *e, const struct plait_pair_end *end)
-{
-    return e->councils != NULL ? e->councils[(end - e->ends) % plait_elastic_nshift(e)] : NULL;
+    atomic_store(reads, number);
+    const bool offered = atomic_load(&end->offer->number) == number && end->offer->kind == PLAIT_NOTE_EXCHANGE;
+    if (offered) {
+        end->heard.number = number;
+        end->heard.pull = end->offer->pull;
+        apply(e, end);
+    }
+    atomic_store(reads, 0);
+    return offered;
 }
 
 /* The worker's last exchange stays readable in mapped memory, even if it has not sent this server a message. */
@@ -129,38 +116,10 @@ static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
 {
     if (end->gone)
         return;
-    forget(e, end);
-    if (end->offer != NULL && take_offer(e, end, end->served + 1))
-        end->heard = (struct plait_note){ .number = end->served + 1, .pull = end->offer->pull };
-    if (end->waits && end->offer->kind != PLAIT_NOTE_EXCHANGE)
-        forget(e, end);
+    end->asks = end->receives = false;
     is_gone(e, end, true);
-    if (!end->waits && council_of(e, end) != NULL)
-        plait_council_report(council_of(e, end), (uint32_t)(end - e->ends), false);
-}
-
-/* No server applies the worker's exchange, and this server does not answer: abort the pair's comm. */
-static void drop(struct plait_elastic *e, struct plait_pair_end *end)
-{
-    forget(e, end);
-    plait_comm_abort(end->comm,
-                     "another server cannot have this worker's exchange: it, or the worker, is dead or has given up");
-    is_gone(e, end, true);
-}
-
-/* May the waiting exchange be applied? */
-static bool may_apply(struct plait_elastic *e, struct plait_pair_end *end)
-{
-    struct plait_council *council = council_of(e, end);
-
-    if (end->waits && !end->told && council != NULL) {
-        end->told = true;
-        const enum plait_decision d = plait_council_report(council, (uint32_t)(end - e->ends), true);
-        end->granted = d == PLAIT_DECISION_APPLY;
-        if (d == PLAIT_DECISION_DROP)
-            drop(e, end);
-    }
-    return end->waits && (council == NULL || end->granted);
+    if (end->offer != NULL)
+        apply_offer(e, end, end->served + 1);
 }
 
 /* Send the slot's content, and start to receive the next control message. */
@@ -181,22 +140,34 @@ static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *
     return status;
 }
 
-static void exchange(struct plait_elastic *e, struct plait_pair_end *end)
+static void end_turn(struct plait_elastic *e)
 {
-    apply(e, end);
-    forget(e, end);
-    if (!end->gone && answer(e, end, e->options.payload) != PLAIT_OK)
-        has_died(e, end);
+    _Atomic uint32_t *turn = &e->ends[0].desk->turn;
+
+    *turn = (*turn + 1) % e->nworker;
 }
 
-/* Get the weights of a worker that asks: take mapped ones, or start to receive them. */
+/* The exchange is applied. In mode original all its data is sent before the turn ends. */
+static void end_exchange(struct plait_elastic *e, struct plait_pair_end *end)
+{
+    if (answer(e, end, e->options.payload) != PLAIT_OK)
+        has_died(e, end);
+    if (e->options.mode == PLAIT_ELASTIC_ORIGINAL) {
+        plait_wait(&end->sent);
+        end_turn(e);
+    }
+}
+
+/* Get the weights of a worker that asks: apply mapped ones, or start to receive them. */
 static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
 {
     struct plait_call call = forever(&end->data);
 
     end->asks = false;
     if (end->offer != NULL) {
-        if (!take_offer(e, end, end->heard.number))
+        if (apply_offer(e, end, end->heard.number))
+            end_exchange(e, end);
+        else
             has_died(e, end);
         return;
     }
@@ -208,20 +179,18 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
         has_died(e, end);
 }
 
-/* Mode original: workers in turn. A turn ends when all data of the exchange is sent. */
-static void exchange_in_turn(struct plait_elastic *e)
+/* Mode original: the workers in turn, those that are gone left out. */
+static void take_turns(struct plait_elastic *e)
 {
-    _Atomic uint32_t *turn = &e->ends[0].desk->turn;
-
-    for (uint32_t passed = 0; passed < e->nworker; passed++, *turn = (*turn + 1) % e->nworker) {
-        struct plait_pair_end *end = &e->ends[*turn];
-        if (end->asks)
+    for (uint32_t gone = 0; gone < e->nworker;) {
+        struct plait_pair_end *end = &e->ends[e->ends[0].desk->turn];
+        if (end->asks) {
             fetch(e, end);
-        if (may_apply(e, end)) {
-            exchange(e, end);
-            plait_wait(&end->sent);
-            passed = 0;
-        } else if (!end->gone || end->waits) {
+            gone = 0;
+        } else if (end->gone) {
+            end_turn(e);
+            gone++;
+        } else {
             return;
         }
     }
@@ -239,113 +208,74 @@ static enum plait_status give_centre(struct plait_elastic *e, struct plait_pair_
     return answer(e, end, PLAIT_FLOAT32);
 }
 
-static enum plait_status read_note(struct plait_elastic *e, struct plait_pair_end *end)
+/*
+ * This worker has found another server dead, and with it a part of the centre: fail the comms of all workers, with that
+ * server's name. Other threads find theirs failed.
+ */
+static void lose_server(struct shift *s, struct plait_pair_end *end)
 {
-    if (end->heard.kind == PLAIT_NOTE_LEAVE) {
-        is_gone(e, end, false);
-        return PLAIT_OK;
+    struct plait_elastic *e = s->e;
+    const uint32_t server = (uint32_t)end->heard.number;
+
+    if (s->why.status == PLAIT_OK)
+        plait_keep_error(&s->why, plait_fail(PLAIT_ERR_PEER,
+                                             "%s: server %u (rank %u) does not answer: worker %zu has found it dead",
+                                             e->name, server, e->nworker + server, (size_t)(end - e->ends)));
+    is_gone(e, end, true);
+    for (uint32_t w = 0; w < e->nworker; w++)
+        plait_object_tell(e->ends[w].comm, s->why.status, s->why.text);
+}
+
+static enum plait_status read_note(struct shift *s, struct plait_pair_end *end)
+{
+    switch ((enum plait_note_kind)end->heard.kind) {
+    case PLAIT_NOTE_EXCHANGE:
+        end->asks = true;
+        break;
+    case PLAIT_NOTE_READ:
+        return give_centre(s->e, end);
+    case PLAIT_NOTE_LEAVE:
+        is_gone(s->e, end, false);
+        break;
+    case PLAIT_NOTE_LOST:
+        lose_server(s, end);
+        break;
     }
-    if (end->heard.kind == PLAIT_NOTE_READ)
-        return give_centre(e, end);
-    end->asks = true;
     return PLAIT_OK;
 }
 
-static void go_on(struct plait_elastic *e, struct plait_pair_end *end)
-{
-    if (e->options.mode == PLAIT_ELASTIC_ORIGINAL) {
-        exchange_in_turn(e);
-        return;
-    }
-    if (end->asks)
-        fetch(e, end);
-    while (may_apply(e, end)) /* a second time if the worker has died since: its last exchange */
-        exchange(e, end);
-}
-
 /* A message has come from this worker, or the worker is dead. */
-static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait_status status)
+static void hear(struct shift *s, struct plait_pair_end *end, enum plait_status status)
 {
+    struct plait_elastic *e = s->e;
+
     if (status == PLAIT_OK && end->receives) {
         end->receives = false;
-        end->waits = true;
+        apply(e, end);
+        end_exchange(e, end);
     } else if (status == PLAIT_OK) {
-        status = read_note(e, end);
+        status = read_note(s, end);
     }
     if (status != PLAIT_OK)
         has_died(e, end);
-    go_on(e, end);
-}
-
-/* A server is lost, and with it a part of the centre: fail the workers' comms with its name. */
-static void give_up(struct shift *s)
-{
-    struct plait_elastic *e = s->e;
-    struct plait_kept why;
-
-    plait_keep_error(&why, plait_council_tell(s->council));
-    for (uint32_t w = s->first; w < e->nworker; w += s->n) {
-        struct plait_pair_end *end = &e->ends[w];
-        forget(e, end);
-        if (end->gone)
-            continue;
-        plait_announce_failure(end->comm, why.status, why.text, 0);
-        is_gone(e, end, true);
-    }
-}
-
-/* A message has come from another server, or that server is lost. */
-static void hear_server(struct shift *s, uint32_t server, enum plait_status status)
-{
-    struct plait_elastic *e = s->e;
-    uint32_t worker = e->nworker;
-    const enum plait_decision d = plait_council_hear(s->council, server, status, &worker);
-
-    if (d == PLAIT_DECISION_DROP_ALL) {
-        give_up(s);
-        return;
-    }
-    if (d == PLAIT_DECISION_NONE || worker >= e->nworker || !e->ends[worker].told)
-        return;
-    struct plait_pair_end *end = &e->ends[worker];
-    end->granted = d == PLAIT_DECISION_APPLY;
-    if (!end->granted)
-        drop(e, end);
-    go_on(e, end);
+    if (e->options.mode == PLAIT_ELASTIC_ORIGINAL)
+        take_turns(e);
+    else if (end->asks)
+        fetch(e, end);
 }
 
 /* ---- Serving ----------------------------------------------------------------------------------------------- */
 
-static bool has_workers(const struct shift *s)
-{
-    for (uint32_t w = s->first; w < s->e->nworker; w += s->n)
-        if (!s->e->ends[w].gone)
-            return true;
-    return false;
-}
-
-/*
- * List the requests that this thread waits for; the worker served last comes last. Other servers come first: they send
- * few messages per exchange, and workers wait for them. When no worker is left, only servers are listed.
- */
+/* List the requests that this thread waits for; the worker served last comes last. */
 static uint32_t list_awaited(struct shift *s)
 {
     const struct plait_elastic *e = s->e;
     uint32_t n = 0;
 
-    if (s->council != NULL) {
-        if (!has_workers(s))
-            plait_council_close(s->council);
-        n = plait_council_awaited(s->council, s->awaited, s->who);
-    }
-    for (uint32_t i = 0; i < n; i++)
-        s->who[i] += e->nworker;
     for (uint32_t k = 0; k < e->nworker; k++) {
         const uint32_t w = (s->next + k) % e->nworker;
         const struct plait_pair_end *end = &e->ends[w];
-        if (w % s->n != s->first || end->gone)
-            continue;
-        if (end->asks || end->waits)
+        if (w % s->n != s->first || end->gone || end->asks)
             continue;
         s->awaited[n] = end->receives ? end->data : end->note;
         s->who[n++] = w;
@@ -355,12 +285,10 @@ static uint32_t list_awaited(struct shift *s)
 
 static void begin(struct shift *s)
 {
-    if (s->council != NULL && plait_council_open(s->council) == PLAIT_DECISION_DROP_ALL)
-        give_up(s);
     for (uint32_t w = s->first; w < s->e->nworker; w += s->n) {
         struct plait_pair_end *end = &s->e->ends[w];
         if (!end->gone && plait_start(end->note) != PLAIT_OK)
-            hear(s->e, end, PLAIT_ERR_PEER);
+            hear(s, end, PLAIT_ERR_PEER);
     }
 }
 
@@ -380,18 +308,12 @@ static void *work(void *arg)
             plait_keep_error(&s->why, status);
             break;
         }
-        if (s->who[i] >= e->nworker) {
-            hear_server(s, s->who[i] - e->nworker, status);
-            continue;
-        }
         struct plait_pair_end *end = &e->ends[s->who[i]];
         if (end->receives)
             end->data = s->awaited[i]; /* the wait has set it to NULL */
         s->next = (s->who[i] + 1) % e->nworker;
-        hear(e, end, status);
+        hear(s, end, status);
     }
-    if (s->council != NULL && s->why.status == PLAIT_OK)
-        plait_keep_error(&s->why, plait_council_tell(s->council));
     plait_fpenv_leave(environment);
     return NULL;
 }
@@ -413,9 +335,9 @@ static struct shift *make_shifts(struct plait_elastic *e, uint32_t n)
     if (s == NULL)
         return NULL;
     for (uint32_t t = 0; good && t < n; t++) {
-        s[t] = (struct shift){ .e = e, .first = t, .n = n, .council = e->councils != NULL ? e->councils[t] : NULL };
-        s[t].awaited = calloc(e->nworker + e->nserver, sizeof(struct plait_request *));
-        s[t].who = calloc(e->nworker + e->nserver, sizeof *s[t].who);
+        s[t] = (struct shift){ .e = e, .first = t, .n = n };
+        s[t].awaited = calloc(e->nworker, sizeof(struct plait_request *));
+        s[t].who = calloc(e->nworker, sizeof *s[t].who);
         good = s[t].awaited != NULL && s[t].who != NULL;
     }
     if (good)

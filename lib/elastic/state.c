@@ -3,7 +3,7 @@
 #include "elastic.h"
 
 #include "base/status.h"
-#include "failure/failure.h"
+#include "call/agree.h"
 
 #include <plait/memory.h>
 
@@ -27,10 +27,10 @@ enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *fro
     if (e->nserver > 0) { /* no rank has room for the whole centre */
         const enum plait_status status = plait_mem_alloc(e->count * sizeof(float), &all);
         if (status != PLAIT_OK)
-            return plait_comm_fail(e->comm, status, "%s", plait_last_error());
+            return plait_object_fail(e->comm, status);
     }
-    PLAIT_KNOWN(all != NULL && (e->comm->rank != 0 || from != NULL));
-    if (e->comm->rank == 0 && all != from)
+    PLAIT_KNOWN(all != NULL && (e->rank != 0 || from != NULL));
+    if (e->rank == 0 && all != from)
         memcpy(all, from, e->count * sizeof(float));
     const enum plait_status status = plait_broadcast(e->comm, all, all, e->count, PLAIT_FLOAT32, 0, NULL);
     if (all != e->centre) {
@@ -103,20 +103,20 @@ static double new_lr(const struct plait_elastic *e, const struct head *h)
     return h->lr > 0 ? h->lr : e->options.lr;
 }
 
-/* Do all ranks have a valid state? In sync modes the number of calls must be equal, with rho also the pull. */
-static enum plait_status agree_on_state(struct plait_elastic *e, enum plait_status status, const struct head *h)
-{
-    struct plait_kept wrong;
+struct restored {
+    const struct plait_elastic *e;
+    const struct head *h;
+};
 
-    plait_keep_error(&wrong, status);
-    const double place = status != PLAIT_OK ? -1 : e->nserver == 0 ? (double)h->calls : 0;
-    const enum plait_status all = plait_elastic_agree_on(
-        e, "plait_elastic_restore", "the number of calls in the state (-1: it cannot be restored)", place);
-    if (status != PLAIT_OK)
-        return plait_tell_error(&wrong);
-    return all == PLAIT_OK && e->options.rho > 0 && e->nserver == 0
-               ? plait_elastic_agree_on(e, "plait_elastic_restore", "lr of the state", new_lr(e, h))
-               : all;
+/* In sync modes the number of calls must be equal on all ranks, with rho also the pull. */
+static void describe(const void *state, struct plait_text *t)
+{
+    const struct restored *s = state;
+
+    if (s->e->nserver == 0)
+        plait_text_add(t, "calls in the state %llu\n", (unsigned long long)s->h->calls);
+    if (s->e->nserver == 0 && s->e->options.rho > 0)
+        plait_text_add_real(t, "lr of the state", new_lr(s->e, s->h));
 }
 
 enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *state, size_t bytes)
@@ -128,7 +128,7 @@ enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *sta
     if (status != PLAIT_OK)
         return status;
     status = check_new(e);
-    if (status != PLAIT_OK && e->nserver > 0) /* the servers are serving: they take no part in agree_on_state() */
+    if (status != PLAIT_OK && e->nserver > 0) /* the servers are serving: they take no part in plait_all_alike() */
         return status;
     if (status == PLAIT_OK)
         status = check_state(e, state, bytes, &h);
@@ -137,7 +137,7 @@ enum plait_status plait_elastic_restore(struct plait_elastic *e, const void *sta
         if (velocity == NULL)
             status = plait_fail_memory("out of memory for momenta of %zu weights", e->count);
     }
-    status = agree_on_state(e, status, &h);
+    status = plait_all_alike(e->comm, "plait_elastic_restore", e->name, describe, &(struct restored){ e, &h }, status);
     const float *centre = e->serves || status != PLAIT_OK ? NULL : (const float *)((const char *)state + sizeof h);
     if (status == PLAIT_OK)
         status = plait_elastic_spread(e, centre);

@@ -12,10 +12,6 @@
 #include "pass.h"
 
 #include "base/status.h"
-#include "failure/failure.h"
-#include "progress/progress.h"
-#include "progress/wait.h"
-#include "request/request.h"
 
 #include <plait/memory.h>
 
@@ -36,7 +32,7 @@ static bool overlaps(const struct plait_elastic *e)
 
 static enum plait_status allocate(struct plait_elastic *e)
 {
-    const uint32_t nrank = e->comm->nrank, rank = e->comm->rank;
+    const uint32_t nrank = e->nrank, rank = e->rank;
     const bool narrow = e->options.payload != PLAIT_FLOAT32;
     const size_t size = plait_dtype_size(e->options.payload);
     void *centre = NULL;
@@ -109,14 +105,14 @@ static void subtract(void *elastic, size_t start, size_t n)
     struct plait_elastic *e = elastic;
     const enum plait_dtype payload = e->options.payload;
 
-    plait_elastic_subtract(e->comm->kernels, payload, (char *)e->differences + start * plait_dtype_size(payload),
+    plait_elastic_subtract(e->kernels, payload, (char *)e->differences + start * plait_dtype_size(payload),
                            e->weights + start, e->centre + start, n, e->nworker);
 }
 
 /* Update n weights. If this rank keeps that part of the centre, `sums` is not NULL and the centre is updated, too. */
 static void update_part(struct plait_elastic *e, size_t start, size_t n, const char *sums)
 {
-    const struct plait_kernels *k = e->comm->kernels;
+    const struct plait_kernels *k = e->kernels;
     const enum plait_dtype payload = e->options.payload;
     float *w = e->weights + start, *c = e->centre + start;
 
@@ -134,13 +130,13 @@ static void update_part(struct plait_elastic *e, size_t start, size_t n, const c
 static void update(void *elastic, size_t start, size_t n)
 {
     struct plait_elastic *e = elastic;
-    const uint32_t nblock = is_sharded(e) ? e->comm->nrank : 1;
+    const uint32_t nblock = is_sharded(e) ? e->nrank : 1;
     const size_t size = plait_dtype_size(e->options.payload);
-    const char *sums = (char *)e->sums + plait_slice_place(e->reduce->job.o, &e->reduce->job.work, start) * size;
+    const char *sums = (char *)e->sums + plait_object_sums_at(e->reduce, start) * size;
 
     for (uint32_t b = 0; b < nblock; b++) {
         const struct plait_extent block = plait_elastic_part(e->count, nblock, b);
-        const bool own = nblock > 1 ? b == e->comm->rank : e->own.count > 0;
+        const bool own = nblock > 1 ? b == e->rank : e->own.count > 0;
         const size_t left = block.count > start ? block.count - start : 0;
         update_part(e, block.start + start, left < n ? left : n, own ? sums : NULL);
     }
@@ -150,29 +146,23 @@ static void update(void *elastic, size_t start, size_t n)
 static void bind_work(struct plait_elastic *e)
 {
     const enum plait_elastic_mode mode = e->options.mode;
-    struct plait_slice_work *work = &e->reduce->job.work;
 
-    work->arg = e;
-    work->prologue = e->differences != NULL && mode != PLAIT_ELASTIC_SYNC1 ? subtract : NULL;
-    work->epilogue = mode == PLAIT_ELASTIC_SYNC2 ? update : NULL;
-    work->scratch = work->epilogue != NULL; /* so sums are not written to memory */
+    e->subtracts = e->differences != NULL && mode != PLAIT_ELASTIC_SYNC1;
+    e->updates_slices = mode == PLAIT_ELASTIC_SYNC2;
+    plait_object_overlap(e->reduce, e, e->subtracts ? subtract : NULL, e->updates_slices ? update : NULL);
 }
 
 static enum plait_status prepare(struct plait_elastic *e)
 {
-    enum plait_status status = PLAIT_OK;
+    enum plait_status status = overlaps(e) ? plait_object_drive(e->comm) : PLAIT_OK;
 
-    if (overlaps(e) && !e->comm->progress) {
-        status = plait_progress_thread_start();
-        e->comm->progress = status == PLAIT_OK;
-    }
     if (status == PLAIT_OK)
         status = allocate(e);
     if (status == PLAIT_OK)
         status = bind_all(e);
     if (status == PLAIT_OK)
         bind_work(e);
-    return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(e->comm, status, "%s", plait_last_error());
+    return plait_object_fail(e->comm, status);
 }
 
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
@@ -184,7 +174,7 @@ static enum plait_status begin(struct plait_elastic *e)
         if (status != PLAIT_OK)
             return status;
     }
-    if (e->differences != NULL && e->reduce->job.work.prologue == NULL)
+    if (e->differences != NULL && !e->subtracts)
         subtract(e, 0, e->count);
     return plait_start(e->reduce);
 }
@@ -216,7 +206,7 @@ static enum plait_status finish(struct plait_elastic *e)
         status = end_gather(e);
     if (status != PLAIT_OK)
         return status;
-    if (e->reduce->job.work.epilogue == NULL)
+    if (!e->updates_slices)
         update(e, 0, e->count);
     if (e->gather == NULL)
         return PLAIT_OK;
@@ -238,13 +228,9 @@ static enum plait_status read_centre(struct plait_elastic *e, float *out)
 
 static void leave(struct plait_elastic *e)
 {
-    struct plait_request **const all[] = { &e->broadcast, &e->reduce, &e->gather };
-
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (*all[i] != NULL)
-            plait_wait(all[i]);
-        plait_request_free(all[i]);
-    }
+    plait_object_drop(&e->broadcast);
+    plait_object_drop(&e->reduce);
+    plait_object_drop(&e->gather);
 }
 
 const struct plait_elastic_way plait_elastic_sync = { prepare, start, finish, read_centre, leave };

@@ -14,8 +14,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "failure/failure.h"
-#include "progress/look.h"
 
 #include <plait/message.h>
 
@@ -67,20 +65,21 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
 static enum plait_status blame(const struct plait_elastic *e, uint32_t server, enum plait_status status)
 {
     const struct plait_desk *desk = e->ends[server].desk;
-    const uint32_t turn = desk != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? desk->turn : e->comm->rank;
-    const int32_t failed = atomic_load(&e->ends[server].comm->own->failed); /* perhaps an earlier error */
+    const uint32_t turn = desk != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? desk->turn : e->rank;
+    const enum plait_status failed = plait_object_failing(e->ends[server].comm)
+                                         ? plait_object_failed(e->ends[server].comm) /* perhaps an earlier error */
+                                         : status;
     char why[64] = "";
 
-    if (turn != e->comm->rank && turn < e->nworker)
+    if (turn != e->rank && turn < e->nworker)
         snprintf(why, sizeof why, ", as it is the turn of rank %u", turn);
-    return plait_elastic_blame(e, server, why, failed != PLAIT_OK ? (enum plait_status)failed : status);
+    return plait_elastic_blame(e, server, why, failed);
 }
 
 /* The server is dead or has left: it reads no weights any more. */
 static bool is_gone(const struct plait_elastic *e, uint32_t server)
 {
-    return plait_peer_died(&e->comm->peers[e->nworker + server]) ||
-           atomic_load(&e->ends[server].comm->peers[SERVER].control->departed);
+    return plait_object_lost(e->ends[server].comm, SERVER);
 }
 
 /*
@@ -89,12 +88,29 @@ static bool is_gone(const struct plait_elastic *e, uint32_t server)
  */
 static void withdraw(struct plait_elastic *e)
 {
-    const double end = plait_clock() + e->comm->deadline;
+    const double end = plait_clock() + plait_object_deadline(e->comm);
 
     atomic_store(&e->offer->number, 0);
     for (uint32_t s = 0; s < e->nserver && e->mapped; s++)
-        while (atomic_load(&e->ends[s].desk->reads[e->comm->rank]) != 0 && plait_clock() < end && !is_gone(e, s))
+        while (atomic_load(&e->ends[s].desk->reads[e->rank]) != 0 && plait_clock() < end && !is_gone(e, s))
             sched_yield();
+}
+
+/*
+ * The exchange has failed. If a server is dead, and with it a part of the centre, the other servers are told. They have
+ * answered this worker or failed, so they receive its next control message.
+ */
+static void give_up(struct plait_elastic *e)
+{
+    struct plait_note lost = { .kind = PLAIT_NOTE_LOST, .number = e->nserver };
+
+    withdraw(e);
+    for (uint32_t s = 0; s < e->nserver; s++)
+        if (is_gone(e, s))
+            lost.number = s;
+    for (uint32_t s = 0; s < e->nserver && lost.number < e->nserver; s++)
+        if (!is_gone(e, s))
+            plait_send(e->ends[s].comm, &lost, sizeof lost, PLAIT_UINT8, SERVER, NULL);
 }
 
 static enum plait_status await_one(struct plait_pair_end *end)
@@ -127,7 +143,7 @@ static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
         plait_keep_error(&why, blame(e, s, status));
         for (uint32_t asked = 0; asked < s; asked++)
             await_one(&e->ends[asked]);
-        withdraw(e);
+        give_up(e);
         return plait_tell_error(&why);
     }
     return PLAIT_OK;
@@ -142,26 +158,12 @@ static enum plait_status take(struct plait_elastic *e, const struct plait_pair_e
     if (out != NULL)
         memcpy(out + end->part.start, end->slot, end->part.count * sizeof(float));
     else
-        plait_elastic_add(e->comm->kernels, e->options.payload, e->weights + end->part.start, end->slot,
-                          end->part.count, -(float)end->heard.pull);
-    return e->mapped ? plait_look_for_failures(end->comm) : PLAIT_OK;
+        plait_elastic_add(e->kernels, e->options.payload, e->weights + end->part.start, end->slot, end->part.count,
+                          -(float)end->heard.pull);
+    return e->mapped ? plait_object_look(end->comm) : PLAIT_OK;
 }
 
-/* Another server that does not answer and is not in the text yet: the first one may be waiting for it. */
-static void add_another(const struct plait_elastic *e, uint32_t server, struct plait_kept *error)
-{
-    const size_t n = strlen(error->text);
-    char name[64];
-
-    snprintf(name, sizeof name, "server %u (rank %u)", server, e->nworker + server);
-    if (strstr(error->text, name) == NULL)
-        snprintf(error->text + n, sizeof error->text - n, "; nor does %s", name);
-}
-
-/*
- * Wait for all servers, also after an error, so that none reads weights that the caller writes again. The error names a
- * dead server rather than servers that wait for it.
- */
+/* Wait for all servers, also after an error, so that none reads weights that the caller writes again. */
 static enum plait_status hear(struct plait_elastic *e, float *out)
 {
     struct plait_kept first = { .status = PLAIT_OK };
@@ -171,15 +173,11 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
         enum plait_status status = await_one(end);
         if (status == PLAIT_OK)
             status = take(e, end, out);
-        if (status == PLAIT_OK)
-            continue;
-        if (first.status == PLAIT_OK || (status == PLAIT_ERR_PEER && first.status != PLAIT_ERR_PEER))
+        if (status != PLAIT_OK && first.status == PLAIT_OK)
             plait_keep_error(&first, blame(e, s, status));
-        else if (status == PLAIT_ERR_TIMEOUT && first.status == PLAIT_ERR_TIMEOUT)
-            add_another(e, s, &first);
     }
     if (first.status != PLAIT_OK) {
-        withdraw(e);
+        give_up(e);
         return plait_tell_error(&first);
     }
     e->counts.workers = e->ends[0].heard.workers;

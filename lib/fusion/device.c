@@ -3,11 +3,7 @@
 #include "fusion.h"
 
 #include "base/status.h"
-#include "device/device_comm.h"
-#include "failure/failure.h"
-#include "memory/devices.h"
-#include "request/request.h"
-#include "request/stream.h"
+#include "call/device_work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +13,7 @@
 enum plait_status plait_fusion_check_device(const struct plait_fusion_options *o)
 {
     struct plait_queue *queue;
-    enum plait_status status = plait_stream_of_device("plait_fusion_create", o->stream, &queue);
+    enum plait_status status = plait_work_queue("plait_fusion_create", o->stream, &queue);
     char what[256];
 
     for (uint32_t t = 0; plait_device_used() != NULL && t < o->ntensor && status == PLAIT_OK; t++) {
@@ -32,15 +28,6 @@ enum plait_status plait_fusion_check_device(const struct plait_fusion_options *o
 static const struct plait_device_plugin *plugin(void)
 {
     return plait_device_used();
-}
-
-enum plait_status plait_fusion_device_alloc(const struct plait_fusion *f, size_t bytes, void **out)
-{
-    const int device = plugin()->device_of(f->stream);
-    const char *why = plugin()->alloc(PLAIT_MEMORY_DEVICE, device, bytes, out);
-
-    return why == NULL ? PLAIT_OK
-                       : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for a fusion: %s", bytes, device, why);
 }
 
 /* stretches: [ntensor] scratch. The k-th stretch of a bucket is its k-th tensor, or this rank's k-th piece. */
@@ -77,9 +64,9 @@ static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct p
         why = plugin()->make_mark(device, &b->ready);
     if (why == NULL)
         why = plugin()->make_mark(device, &b->done);
-    b->request->through = false; /* the work after it is enqueued without waiting for it to run */
+    plait_work_enqueues(b->request); /* the work after it is enqueued without waiting for it to run */
     if (b->gather != NULL)
-        b->gather->through = false;
+        plait_work_enqueues(b->gather);
     return why;
 }
 
@@ -96,17 +83,6 @@ enum plait_status plait_fusion_device_make(struct plait_fusion *f)
     return why == NULL ? PLAIT_OK : plait_device_fail("a fusion cannot use its GPU", why);
 }
 
-/* The comm knows whether other ranks may still read the memory, and frees it. */
-void plait_fusion_device_leave(struct plait_fusion *f)
-{
-    pthread_mutex_lock(&f->comm->lock);
-    if (f->comm->device != NULL) {
-        plait_device_retire(f->comm, f->memory);
-        f->memory = NULL;
-    }
-    pthread_mutex_unlock(&f->comm->lock);
-}
-
 void plait_fusion_device_drop(struct plait_fusion *f)
 {
     for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
@@ -119,29 +95,14 @@ void plait_fusion_device_drop(struct plait_fusion *f)
         plugin()->free(PLAIT_MEMORY_DEVICE, f->memory);
 }
 
-static void aim(struct plait_fusion *f)
-{
-    plait_device_aim(f->comm, f->comm->own_queue, false);
-}
-
-enum plait_status plait_fusion_device_drain(struct plait_fusion *f)
-{
-    const char *why = plugin()->drain(f->stream);
-
-    if (why == NULL)
-        why = plugin()->drain(f->comm->own_queue);
-    return why == NULL ? PLAIT_OK : plait_device_fail("a fusion cannot use its GPU", why);
-}
-
 void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from, size_t bytes)
 {
-    pthread_mutex_lock(&f->comm->lock);
-    aim(f);
-    struct plait_queue *queue = plait_device_here(f->comm);
+    plait_object_lock(f->comm);
+    struct plait_queue *queue = plait_work_begin(f->comm);
     if (queue != NULL)
-        plait_device_note(f->comm, plugin()->copy(queue, to, from, bytes));
-    plait_device_rest(f->comm);
-    pthread_mutex_unlock(&f->comm->lock);
+        plait_work_note(f->comm, plugin()->copy(queue, to, from, bytes));
+    plait_work_end(f->comm);
+    plait_object_unlock(f->comm);
 }
 
 /* ---- A round ----------------------------------------------------------------------------------------------------- */
@@ -194,18 +155,16 @@ void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
     const struct plait_bucket *b = &f->buckets[bucket];
+    struct plait_queue *queue = plait_work_begin(f->comm);
+    bool works = queue != NULL && plait_work_note(f->comm, plugin()->follow(queue, b->ready));
     uint32_t k = 0;
 
-    aim(f);
-    struct plait_queue *queue = plait_device_here(f->comm);
-    if (queue != NULL)
-        plait_device_note(f->comm, plugin()->follow(queue, b->ready));
-    if (plait_device_works(f->comm) && !is_packed(f, bucket, f->in))
-        plait_device_note(f->comm, plugin()->pack(queue, b->packing, b->payload, f->in));
+    if (works && !is_packed(f, bucket, f->in))
+        works = plait_work_note(f->comm, plugin()->pack(queue, b->packing, b->payload, f->in));
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket) {
-            if (plait_device_works(f->comm) && is_skipped(f, t))
-                plait_device_note(f->comm, plugin()->zero(queue, b->packing, b->payload, k));
+            if (works && is_skipped(f, t))
+                works = plait_work_note(f->comm, plugin()->zero(queue, b->packing, b->payload, k));
             k++;
         }
 }
@@ -213,14 +172,14 @@ void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
 void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_bucket *b = &f->buckets[bucket];
+    struct plait_queue *queue = plait_work_begin(f->comm);
+    bool works = queue != NULL;
 
-    aim(f);
-    struct plait_queue *queue = plait_device_here(f->comm);
-    if (queue != NULL && b->pieces != NULL && (f->options.check || !is_packed(f, bucket, f->out)))
-        plait_device_note(f->comm, plugin()->unpack(queue, b->pieces, b->payload, f->out));
-    if (plait_device_works(f->comm))
-        plait_device_note(f->comm, plugin()->set_mark(queue, b->done));
-    plait_device_rest(f->comm);
+    if (works && b->pieces != NULL && (f->options.check || !is_packed(f, bucket, f->out)))
+        works = plait_work_note(f->comm, plugin()->unpack(queue, b->pieces, b->payload, f->out));
+    if (works)
+        plait_work_note(f->comm, plugin()->set_mark(queue, b->done));
+    plait_work_end(f->comm);
 }
 
 /* Results of the check: squares of this rank's pieces of the bucket, and whether all are finite. */
@@ -241,9 +200,8 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
 
     if (!f->options.check)
         return true;
-    if (plait_device_works(f->comm))
-        plait_device_note(f->comm, plugin()->passed(f->buckets[bucket].done, &passed));
-    if (!passed || !plait_device_works(f->comm) || plait_look_for_failures(f->comm) != PLAIT_OK)
+    if (!plait_work_note(f->comm, plugin()->passed(f->buckets[bucket].done, &passed)) || !passed ||
+        plait_object_look(f->comm) != PLAIT_OK)
         return false;
     look(f, bucket);
     return true;
@@ -272,14 +230,13 @@ enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
         return refuse_capture(f, "plait_fusion_gather");
     if (why == NULL)
         why = plugin()->set_mark(f->stream, ready);
-    pthread_mutex_lock(&f->comm->lock);
-    plait_device_note(f->comm, why);
-    aim(f);
-    struct plait_queue *queue = plait_device_here(f->comm);
+    plait_object_lock(f->comm);
+    plait_work_note(f->comm, why);
+    struct plait_queue *queue = plait_work_begin(f->comm);
     if (queue != NULL)
-        plait_device_note(f->comm, plugin()->follow(queue, ready));
-    const enum plait_status status = plait_device_status(f->comm);
-    pthread_mutex_unlock(&f->comm->lock);
+        plait_work_note(f->comm, plugin()->follow(queue, ready));
+    const enum plait_status status = plait_work_status(f->comm);
+    plait_object_unlock(f->comm);
     return status;
 }
 
@@ -287,15 +244,12 @@ enum plait_status plait_fusion_device_gathered(struct plait_fusion *f)
 {
     struct plait_mark *done = f->buckets[0].done;
 
-    pthread_mutex_lock(&f->comm->lock);
-    aim(f);
-    struct plait_queue *queue = plait_device_here(f->comm);
-    if (queue != NULL)
-        plait_device_note(f->comm, plugin()->set_mark(queue, done));
-    if (plait_device_works(f->comm))
-        plait_device_note(f->comm, plugin()->follow(f->stream, done));
-    plait_device_rest(f->comm);
-    const enum plait_status status = plait_device_status(f->comm);
-    pthread_mutex_unlock(&f->comm->lock);
+    plait_object_lock(f->comm);
+    struct plait_queue *queue = plait_work_begin(f->comm);
+    if (queue != NULL && plait_work_note(f->comm, plugin()->set_mark(queue, done)))
+        plait_work_note(f->comm, plugin()->follow(f->stream, done));
+    plait_work_end(f->comm);
+    const enum plait_status status = plait_work_status(f->comm);
+    plait_object_unlock(f->comm);
     return status;
 }

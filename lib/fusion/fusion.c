@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fusion.h"
 
-#include "call/call.h"
-#include "call/ready.h"
-#include "progress/progress.h"
-#include "request/stream.h"
+#include "base/status.h"
+#include "call/agree.h"
+#include "call/device_work.h"
+#include "memory/arena.h"
 
 #include <plait/memory.h>
 
@@ -40,7 +40,6 @@ static enum plait_status copy_options(struct plait_fusion *f, const struct plait
     f->options = *o;
     f->ntensor = o->ntensor;
     f->in = f->out = 1;
-    f->stream = o->stream != NULL ? plait_stream_queue(o->stream) : NULL;
     snprintf(f->name, sizeof f->name, "%s", o->name != NULL ? o->name : "fusion");
     snprintf(f->algorithm, sizeof f->algorithm, "%s", o->algorithm != NULL ? o->algorithm : "");
     f->options.name = f->name;
@@ -51,177 +50,23 @@ static enum plait_status copy_options(struct plait_fusion *f, const struct plait
     f->trace = o->trace ? plait_trace_create() : NULL;
     f->waited = calloc(o->ntensor, sizeof *f->waited);
     return f->tensors != NULL && f->waited != NULL && (!o->trace || f->trace != NULL)
-               ? PLAIT_OK
+               ? plait_work_queue("plait_fusion_create", o->stream, &f->stream)
                : plait_fail_memory("out of memory for %u tensors", o->ntensor);
 }
 
-/* ---- Memory and operations of a layout -------------------------------------------------------------------- */
+/* ---- Marks, shared with the other ranks ------------------------------------------------------------------- */
 
-static bool lives_in_bucket(const struct plait_fusion *f, uint32_t tensor)
+static enum plait_status take_marks(struct plait_fusion *f)
 {
-    return f->tensors[tensor].data == NULL;
-}
-
-static bool has_payload_type(const struct plait_fusion *f, uint32_t tensor)
-{
-    return f->tensors[tensor].type == f->flat.buckets[f->flat.places[tensor].bucket].type;
-}
-
-void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor)
-{
-    const struct plait_place *p = &f->flat.places[tensor];
-    const struct plait_bucket *b = &f->buckets[p->bucket];
-    const size_t at = p->start * plait_dtype_size(f->tensors[tensor].type);
-
-    if (!lives_in_bucket(f, tensor))
-        return f->tensors[tensor].data;
-    return (has_payload_type(f, tensor) ? b->payload : b->gradients) + at;
-}
-
-/* A tensor alone in its bucket, of the payload's type, is sent from the caller's memory; else NULL. */
-static char *travels_from(const struct plait_fusion *f, uint32_t k)
-{
-    const struct plait_slab *s = &f->flat.buckets[k];
-
-    return s->ntensor == 1 && !f->options.sharded && has_payload_type(f, s->first) ? f->tensors[s->first].data : NULL;
-}
-
-/* Bytes for gradients that live in this bucket in another type than its payload. */
-static size_t gradient_bytes(const struct plait_fusion *f, uint32_t k)
-{
-    const struct plait_slab *s = &f->flat.buckets[k];
-
-    for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == k && lives_in_bucket(f, t) && !has_payload_type(f, t))
-            return s->count * plait_dtype_size(f->tensors[t].type);
-    return 0;
-}
-
-/* Take the next bytes of the fusion's memory; NULL for 0 bytes. If memory is NULL, only count them. */
-static char *cut_off(char *memory, size_t *at, size_t bytes)
-{
-    char *start = memory != NULL && bytes > 0 ? memory + *at : NULL;
-
-    *at += (bytes + PLAIT_FUSION_ALIGN - 1) / PLAIT_FUSION_ALIGN * PLAIT_FUSION_ALIGN;
-    return start;
-}
-
-/* Assign the buckets' memory; return the bytes of all. */
-static size_t place_buckets(struct plait_fusion *f, char *memory)
-{
-    size_t at = 0;
-
-    for (uint32_t k = 0; k < f->flat.nbucket; k++) {
-        const struct plait_slab *s = &f->flat.buckets[k];
-        struct plait_bucket *b = &f->buckets[k];
-        b->payload = travels_from(f, k);
-        if (b->payload == NULL)
-            b->payload = cut_off(memory, &at, s->count * plait_dtype_size(s->type));
-        b->gradients = cut_off(memory, &at, gradient_bytes(f, k));
-        b->weights = cut_off(memory, &at, s->count * plait_dtype_size(f->options.weights));
-    }
-    return at;
-}
-
-static enum plait_status allocate(struct plait_fusion *f)
-{
-    const uint32_t n = f->flat.nbucket;
     void *memory = NULL;
+    enum plait_status status = plait_arena_alloc(f->ntensor * sizeof *f->marks, &memory);
 
-    f->buckets = calloc(n, sizeof *f->buckets);
-    f->pieces = calloc(f->ntensor, sizeof *f->pieces);
-    f->piece_of = calloc(f->ntensor, sizeof *f->piece_of);
-    if (f->buckets == NULL || f->pieces == NULL || f->piece_of == NULL)
-        return plait_fail_memory("out of memory for %u buckets", n);
-    for (uint32_t k = 0; k < n; k++)
-        f->buckets[k].state = plait_bucket_state(0, f->flat.buckets[k].ntensor);
-    const size_t bytes = place_buckets(f, NULL);
-    enum plait_status status = PLAIT_OK;
-    if (bytes > 0)
-        status = f->stream != NULL ? plait_fusion_device_alloc(f, bytes, &memory) : plait_mem_alloc(bytes, &memory);
-    f->memory = memory;
-    place_buckets(f, f->memory);
+    f->marks = memory;
+    f->others = calloc(f->nrank, sizeof *f->others);
+    f->owner = plait_ownership_create(&plait_fusion_owned, f);
+    if (status == PLAIT_OK && (f->others == NULL || f->owner == NULL))
+        status = plait_fail_memory("out of memory for a fusion of %u ranks", f->nrank);
     return status;
-}
-
-/* This rank's part of the bucket: all of it, or its shard. */
-static void shard_of(const struct plait_fusion *f, uint32_t k, size_t *start, size_t *end)
-{
-    const struct plait_slab *s = &f->flat.buckets[k];
-    const size_t n = f->options.sharded ? s->count / f->comm->nrank : s->count;
-
-    *start = f->options.sharded ? f->comm->rank * n : 0;
-    *end = *start + n;
-}
-
-static void cut_pieces(struct plait_fusion *f)
-{
-    f->npiece = 0;
-    for (uint32_t t = 0; t < f->ntensor; t++) {
-        const struct plait_place *p = &f->flat.places[t];
-        size_t first, end;
-        shard_of(f, p->bucket, &first, &end);
-        const size_t from = p->start > first ? p->start : first;
-        const size_t to = p->start + f->tensors[t].count < end ? p->start + f->tensors[t].count : end;
-        f->piece_of[t] = from < to ? f->npiece : PLAIT_NO_PIECE;
-        if (from >= to)
-            continue;
-        struct plait_piece *piece = &f->pieces[f->npiece++];
-        *piece = (struct plait_piece){ .tensor = t, .start = from - p->start, .count = to - from };
-        piece->gradient = (char *)plait_fusion_place(f, t) + piece->start * plait_dtype_size(f->tensors[t].type);
-        if (f->options.weights != PLAIT_NDTYPE)
-            piece->weight = (char *)plait_fusion_weights(f, t) + piece->start * plait_dtype_size(f->options.weights);
-    }
-}
-
-/* Ranks with different factors would get different results: the operation compares factors. */
-static void compare_factor(struct plait_fusion *f, uint32_t k)
-{
-    plait_bind_factor((struct plait_op_plan *)(uintptr_t)f->buckets[k].request->job.o, f->out);
-}
-
-static enum plait_status bind_bucket(struct plait_fusion *f, uint32_t k)
-{
-    const struct plait_slab *s = &f->flat.buckets[k];
-    const size_t share = s->count / f->comm->nrank, size = plait_dtype_size(f->options.weights);
-    char *payload = f->buckets[k].payload, *weights = f->buckets[k].weights;
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-    enum plait_status status;
-
-    call.algorithm = f->options.algorithm;
-    call.round = f->options.round;
-    call.reproducible = f->options.reproducible != 0;
-    call.persistent = 1;
-    call.request = &f->buckets[k].request;
-    status = f->options.sharded
-                 ? plait_reduce_scatter(f->comm, payload, payload + f->comm->rank * share * plait_dtype_size(s->type),
-                                        share, s->type, f->options.op, &call)
-                 : plait_allreduce(f->comm, payload, payload, s->count, s->type, f->options.op, &call);
-    if (status == PLAIT_OK)
-        compare_factor(f, k);
-    if (status != PLAIT_OK || weights == NULL)
-        return status;
-    call = (struct plait_call)PLAIT_CALL_DEFAULT;
-    call.persistent = 1;
-    call.request = &f->buckets[k].gather;
-    return plait_allgather(f->comm, weights + f->comm->rank * share * size, weights, share, f->options.weights, &call);
-}
-
-/* Make all that a layout needs. After an error drop_layout() frees the parts that were made. */
-static enum plait_status make_layout(struct plait_fusion *f, const struct plait_layout *layout)
-{
-    const uint32_t nshard = f->options.sharded ? f->comm->nrank : 1;
-    enum plait_status status = plait_flat_make(f->tensors, f->ntensor, layout, f->options.payload, nshard, &f->flat);
-
-    if (status == PLAIT_OK)
-        status = allocate(f);
-    for (uint32_t k = 0; status == PLAIT_OK && k < f->flat.nbucket; k++)
-        status = bind_bucket(f, k);
-    if (status != PLAIT_OK)
-        return status;
-    cut_pieces(f);
-    f->next = 0;
-    return f->stream != NULL ? plait_fusion_device_make(f) : PLAIT_OK;
 }
 
 static void begin_rounds(struct plait_fusion *f)
@@ -233,67 +78,6 @@ static void begin_rounds(struct plait_fusion *f)
     f->latest = 0;
 }
 
-/* The request has ended, perhaps as the comm failed, and nobody has waited for it. */
-static void free_request(struct plait_request **r)
-{
-    if (*r != NULL)
-        plait_wait(r);
-    plait_request_free(r);
-}
-
-static void drop_layout(struct plait_fusion *f)
-{
-    for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
-        free_request(&f->buckets[k].request);
-        free_request(&f->buckets[k].gather);
-    }
-    if (f->stream != NULL)
-        plait_fusion_device_drop(f);
-    else
-        plait_mem_free(f->memory);
-    free(f->buckets);
-    free(f->pieces);
-    free(f->piece_of);
-    plait_flat_free(&f->flat);
-    f->buckets = NULL;
-    f->pieces = NULL;
-    f->piece_of = NULL;
-    f->memory = NULL;
-    f->npiece = 0;
-}
-
-/* ---- Marks, shared with the other ranks ------------------------------------------------------------------- */
-
-static enum plait_status take_marks(struct plait_fusion *f, uint32_t nrank)
-{
-    void *memory = NULL;
-    enum plait_status status = plait_arena_alloc(f->ntensor * sizeof *f->marks, &memory);
-
-    f->marks = memory;
-    f->others = calloc(nrank, sizeof *f->others + sizeof(uint64_t)); /* then room for share_marks() */
-    if (status == PLAIT_OK && f->others == NULL)
-        status = plait_fail_memory("out of memory for a fusion of %u ranks", nrank);
-    return status;
-}
-
-static enum plait_status share_marks(struct plait_fusion *f)
-{
-    PLAIT_KNOWN(f != NULL);
-    const uint32_t nrank = f->comm->nrank;
-    const struct plait_arena *arena;
-    uint64_t *const all = (uint64_t *)(f->others + nrank), own;
-
-    plait_arena_get(0, &arena); /* exists: the marks are in it */
-    own = (uint64_t)((char *)(uintptr_t)f->marks - arena->base);
-    enum plait_status status = plait_allgather(f->comm, &own, all, 1, PLAIT_UINT64, NULL);
-    for (uint32_t r = 0; r < nrank && status == PLAIT_OK; r++) {
-        const struct plait_process *p = f->comm->peers[r].process;
-        if (p != NULL)
-            f->others[r] = (const void *)((p->base != NULL ? p->base : arena->base) + all[r]);
-    }
-    return status;
-}
-
 /* ---- Life ------------------------------------------------------------------------------------------------- */
 
 /* Other ranks may read this memory until the comm is destroyed: destroy the comm first. */
@@ -302,11 +86,12 @@ static enum plait_status discard(struct plait_fusion *f)
     struct plait_kept left;
 
     if (f->stream != NULL && f->comm != NULL)
-        plait_fusion_device_leave(f);
+        f->memory = plait_work_retire(f->comm, f->memory) ? NULL : f->memory;
     plait_keep_error(&left, f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK);
-    drop_layout(f);
+    plait_fusion_drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);
     free(f->others);
+    free(f->owner);
     free((void *)(uintptr_t)f->waited);
     plait_trace_destroy(f->trace);
     free(f->tensors);
@@ -328,7 +113,8 @@ static enum plait_status discard_after(struct plait_fusion *f, struct plait_comm
 }
 
 /* The local part of creation. After an error `out` is the half-made fusion, or NULL. */
-static enum plait_status prepare(const struct plait_fusion_options *options, uint32_t nrank, struct plait_fusion **out)
+static enum plait_status prepare(const struct plait_fusion_options *options, const struct plait_comm *comm,
+                                 struct plait_fusion **out)
 {
     enum plait_status status = plait_fusion_check_options(options);
 
@@ -337,20 +123,10 @@ static enum plait_status prepare(const struct plait_fusion_options *options, uin
     *out = calloc(1, sizeof **out);
     if (*out == NULL)
         return plait_fail_memory("out of memory for a fusion");
+    (*out)->rank = plait_comm_rank(comm);
+    (*out)->nrank = plait_comm_nrank(comm);
     status = copy_options(*out, options);
-    return status == PLAIT_OK ? take_marks(*out, nrank) : status;
-}
-
-static enum plait_status drive(struct plait_fusion *f)
-{
-    enum plait_status status = PLAIT_OK;
-
-    PLAIT_KNOWN(f != NULL);
-    if (f->options.progress && !f->comm->progress) {
-        status = plait_progress_thread_start();
-        f->comm->progress = status == PLAIT_OK;
-    }
-    return status;
+    return status == PLAIT_OK ? take_marks(*out) : status;
 }
 
 /* The collective part of creation, on the fusion's own comm. f is NULL if this rank has failed. */
@@ -358,55 +134,56 @@ static enum plait_status make(struct plait_fusion *f, struct plait_comm *comm,
                               const struct plait_fusion_options *options, enum plait_status status)
 {
     static const char call[] = "plait_fusion_create";
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
 
+    if (status == PLAIT_OK) {
+        o = f->options;
+        o.layout = options->layout;
+        status = o.progress ? plait_object_drive(comm) : PLAIT_OK;
+    }
+    status = plait_all_alike(comm, call, o.name, plait_fusion_describe, &o, status);
     if (status == PLAIT_OK)
-        status = drive(f);
-    status = plait_fusion_agree(comm, call, f != NULL ? f->name : NULL, options, status);
-    if (status == PLAIT_OK)
-        status = share_marks(f);
+        status = plait_object_show(comm, &(const void *){ (const void *)(uintptr_t)f->marks }, 1, f->others);
     if (status != PLAIT_OK)
         return status;
     begin_rounds(f);
-    return plait_all_ready(comm, call, make_layout(f, &options->layout));
+    return plait_all_ready(comm, call, plait_fusion_make_layout(f, &options->layout));
 }
 
 enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plait_fusion_options *options,
                                       struct plait_fusion **out)
 {
-    enum plait_status status =
-        plait_not_in_group(plait_enter(comm, "plait_fusion_create", PLAIT_SUM, NULL), "plait_fusion_create");
+    enum plait_status status = plait_object_enter(comm, "plait_fusion_create");
     struct plait_fusion *f = NULL;
     struct plait_comm *own = NULL;
     struct plait_kept why;
 
     if (status != PLAIT_OK)
         return status;
-    status =
-        out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : prepare(options, comm->nrank, &f);
+    status = out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : prepare(options, comm, &f);
     plait_keep_error(&why, status); /* the other ranks come, and learn of it in make() */
     status = plait_comm_duplicate(comm, f != NULL ? f->name : "fusion", &own);
-    if (f != NULL)
+    if (f != NULL && own != NULL) {
         f->comm = own;
+        f->kernels = plait_object_kernels(own);
+        f->past = plait_object_cache(own);
+    }
     if (status == PLAIT_OK)
         status = make(f, own, options, plait_tell_error(&why));
     if (status != PLAIT_OK)
         return discard_after(f, own, why.status != PLAIT_OK ? plait_tell_error(&why) : status);
-    plait_fusion_wait_init(f);
-    pthread_mutex_lock(&f->comm->lock);
-    f->owner = plait_fusion_owner;
-    f->comm->owner = &f->owner;
-    pthread_mutex_unlock(&f->comm->lock);
+    plait_ownership_begin(f->owner, own);
     *out = f;
     return PLAIT_OK;
 }
 
 enum plait_status plait_fusion_destroy(struct plait_fusion *f)
 {
-    if (f == NULL || plait_comm_inherited(f->comm)) /* in a forked child: it belongs to the parent */
+    if (f == NULL || plait_object_inherited(f->comm)) /* in a forked child: it belongs to the parent */
         return PLAIT_OK;
-    pthread_mutex_lock(&f->comm->lock);
+    plait_object_lock(f->comm);
     f->leaving = true;
-    pthread_mutex_unlock(&f->comm->lock);
+    plait_object_unlock(f->comm);
     return discard(f);
 }
 
@@ -416,10 +193,9 @@ enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const ch
 {
     if (f == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: fusion is NULL", call);
-    if (plait_comm_closed(f->comm))
-        return plait_comm_is_closed(f->comm, call);
-    if (plait_has_failed(f->comm))
-        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, f->name, f->comm->own->failure);
+    const enum plait_status status = plait_object_check(f->comm, call, f->name);
+    if (status != PLAIT_OK)
+        return status;
     for (uint32_t t = 0; t < f->ntensor; t++)
         if (plait_mark_round(f->marks[t]) != plait_bucket_ended(&f->buckets[f->flat.places[t].bucket]))
             return plait_fail(PLAIT_ERR_ARG, "%s: %s: tensor %u '%s' is under way; call plait_fusion_wait_all() first",
@@ -440,7 +216,7 @@ static void move_contents(struct plait_fusion *to, struct plait_fusion *from)
 {
     for (uint32_t t = 0; t < to->ntensor; t++) {
         const size_t count = to->tensors[t].count;
-        if (lives_in_bucket(to, t))
+        if (plait_fusion_lives_in_bucket(to, t))
             copy(to, plait_fusion_place(to, t), plait_fusion_place(from, t),
                  count * plait_dtype_size(to->tensors[t].type));
         if (to->options.weights != PLAIT_NDTYPE)
@@ -452,9 +228,9 @@ static void move_contents(struct plait_fusion *to, struct plait_fusion *from)
 /* Copy under the lock: a thread that waits for other comms may drive this comm's progress meanwhile. */
 static struct plait_fusion without_layout(const struct plait_fusion *f)
 {
-    pthread_mutex_lock(&f->comm->lock);
+    plait_object_lock(f->comm);
     struct plait_fusion g = *f;
-    pthread_mutex_unlock(&f->comm->lock);
+    plait_object_unlock(f->comm);
 
     g.flat = (struct plait_flat){ 0 };
     g.buckets = NULL;
@@ -467,8 +243,10 @@ static struct plait_fusion without_layout(const struct plait_fusion *f)
 enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct plait_layout *layout)
 {
     static const char call[] = "plait_fusion_set_layout";
-    enum plait_status status = plait_not_in_group(plait_fusion_check_idle(f, call), call);
+    enum plait_status status = plait_fusion_check_idle(f, call);
 
+    if (status == PLAIT_OK)
+        status = plait_object_ungrouped(call);
     if (status != PLAIT_OK) /* with buckets in flight no collective call is possible */
         return status;
     status = layout == NULL ? plait_fail(PLAIT_ERR_ARG, "%s: layout is NULL", call)
@@ -478,26 +256,27 @@ enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct p
         o.layout = *layout;
     while (atomic_load(&f->waiting) > 0) /* threads that waited for the last round are returning */
         sched_yield();
-    status = plait_fusion_agree(f->comm, call, f->name, &o, status);
+    status = plait_all_alike(f->comm, call, f->name, plait_fusion_describe, &o, status);
     if (status != PLAIT_OK)
         return status;
     struct plait_fusion fresh = without_layout(f);
-    status = plait_all_ready(f->comm, call, make_layout(&fresh, layout)); /* from now on no rank reads the old layout */
+    status = plait_all_ready(f->comm, call,
+                             plait_fusion_make_layout(&fresh, layout)); /* from now on no rank reads the old layout */
     if (status != PLAIT_OK) {
-        drop_layout(&fresh);
+        plait_fusion_drop_layout(&fresh);
         return status;
     }
     if (f->stream != NULL)
-        status = plait_fusion_device_drain(f);
+        status = plait_work_drain(f->comm, f->stream, "a fusion cannot use its GPU");
     move_contents(&fresh, f);
     if (status == PLAIT_OK && f->stream != NULL)
-        status = plait_fusion_device_drain(&fresh);
+        status = plait_work_drain(f->comm, f->stream, "a fusion cannot use its GPU");
     if (f->trace != NULL)
         f->trace->n = 0; /* its events name old buckets */
-    drop_layout(f);
-    pthread_mutex_lock(&f->comm->lock);
+    plait_fusion_drop_layout(f);
+    plait_object_lock(f->comm);
     *f = fresh;
-    pthread_mutex_unlock(&f->comm->lock);
+    plait_object_unlock(f->comm);
     begin_rounds(f);
     return status;
 }
@@ -515,14 +294,14 @@ enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, doub
             "a first one that is 0",
             in, out);
     for (uint32_t t = 0; t < f->ntensor && (in != 1 || out != 1); t++)
-        if (f->comm->kernels->widen[f->tensors[t].type] == NULL && f->tensors[t].type != PLAIT_FLOAT32 &&
+        if (f->kernels->widen[f->tensors[t].type] == NULL && f->tensors[t].type != PLAIT_FLOAT32 &&
             f->tensors[t].type != PLAIT_FLOAT64)
             return plait_fail(PLAIT_ERR_ARG, "plait_fusion_set_scale: tensor %u '%s' is of %s, which is not scaled", t,
                               f->tensors[t].name, plait_dtype_name(f->tensors[t].type));
     f->in = in;
     f->out = out;
     for (uint32_t k = 0; k < f->flat.nbucket; k++)
-        compare_factor(f, k);
+        plait_owner_scale(f->buckets[k].request, out);
     return PLAIT_OK;
 }
 

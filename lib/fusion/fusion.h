@@ -2,8 +2,8 @@
 /*
  * The room fusion: many tensors in few buckets, each bucket one all-reduce.
  *
- * layout.c lays tensors out in buckets; agree.c makes sure that all ranks have the same layout; step.c begins a
- * bucket when its last tensor is ready; pack.c, pass.c and past.h copy, cast and scale; device.c does the same on
+ * layout.c lays tensors out in buckets; options.c checks and compares options; step.c begins a bucket when its last
+ * tensor is ready; pack.c, pass.c and past.h copy, cast and scale; device.c does the same on
  * GPUs; trace.c keeps times.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
@@ -20,8 +20,10 @@
 
 #include "trace.h"
 
-#include "comm/comm.h"
-#include "progress/wait.h"
+#include "call/owner.h"
+
+#include <plait/plan.h>
+#include <plait/stream.h>
 
 #define PLAIT_NO_PIECE UINT32_MAX
 
@@ -42,8 +44,11 @@ struct plait_bucket {
 };
 
 struct plait_fusion {
-    struct plait_owner owner; /* hooks of its comm; the first member */
     struct plait_comm *comm;
+    struct plait_ownership *owner; /* of it */
+    uint32_t rank, nrank;
+    const struct plait_kernels *kernels;
+    size_t past; /* bytes of payload above which streaming stores are used: its start would be evicted from the cache */
     char name[64];
     uint32_t ntensor;
     struct plait_tensor *tensors; /* [ntensor] the names lie after the array */
@@ -64,17 +69,16 @@ struct plait_fusion {
      * arena: other ranks read them when they wait for this rank.
      */
     _Atomic uint32_t *marks;
-    _Atomic uint32_t *waited;        /* [ntensor] the latest round waited for */
-    _Atomic uint32_t latest;         /* the latest round in which any tensor was marked */
-    const _Atomic uint32_t **others; /* [nrank] marks of the other ranks; NULL: on another host */
+    _Atomic uint32_t *waited; /* [ntensor] the latest round waited for */
+    _Atomic uint32_t latest;  /* the latest round in which any tensor was marked */
+    const void **others;      /* [nrank] marks of the other ranks; NULL: on another host */
 
     /* Under the lock. */
-    uint32_t next;          /* bucket to begin */
-    uint32_t nflying;       /* buckets in flight: those just before `next` */
-    struct plait_wait wait; /* for this rank's own tensors */
-    double in, out;         /* factors of packing and unpacking */
-    bool leaving;           /* no bucket begins any more */
-    uint32_t gone;          /* marks of rounds that will never end; they no longer keep the comm active */
+    uint32_t next;    /* bucket to begin */
+    uint32_t nflying; /* buckets in flight: those just before `next` */
+    double in, out;   /* factors of packing and unpacking */
+    bool leaving;     /* no bucket begins any more */
+    uint32_t gone;    /* marks of rounds that will never end; they no longer keep the comm active */
 
     struct plait_trace *trace; /* or NULL */
 
@@ -105,10 +109,13 @@ static inline uint64_t plait_bucket_state(uint32_t ended, uint32_t missing)
     return (uint64_t)ended << 32 | missing;
 }
 
-void plait_fusion_wait_init(struct plait_fusion *f);
+/* buckets.c: make all that a layout needs. After an error drop() frees the parts that were made. */
+enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout);
+void plait_fusion_drop_layout(struct plait_fusion *f);
+bool plait_fusion_lives_in_bucket(const struct plait_fusion *f, uint32_t tensor);
 
-/* The comm's hooks: progress, and the tensors that a rank lacks. Marks of ranks on other hosts are not visible. */
-extern const struct plait_owner plait_fusion_owner;
+/* step.c: progress, and the tensors that a rank lacks. Marks of ranks on other hosts are not visible. */
+extern const struct plait_owned plait_fusion_owned;
 
 /* Check arguments; an error names one. call: the public function. */
 enum plait_status plait_fusion_check_options(const struct plait_fusion_options *options);
@@ -117,9 +124,9 @@ enum plait_status plait_fusion_check_layout(const char *call, const struct plait
 /* Check that nothing is marked or in flight; an error names a tensor. */
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
 
-/* Do all ranks succeed so far and register the same? status: this rank's; after an error `options` is not read. */
-enum plait_status plait_fusion_agree(struct plait_comm *comm, const char *call, const char *name,
-                                     const struct plait_fusion_options *options, enum plait_status status);
+/* Write what all ranks must register alike, of options (struct plait_fusion_options) that have a name. */
+struct plait_text;
+void plait_fusion_describe(const void *options, struct plait_text *t);
 
 /* Copy the bucket's tensors into the payload; copy the results out of it. */
 void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket);
@@ -131,9 +138,7 @@ void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket);
  * caller's stream wait for it.
  */
 enum plait_status plait_fusion_check_device(const struct plait_fusion_options *options);
-enum plait_status plait_fusion_device_alloc(const struct plait_fusion *f, size_t bytes, void **out);
 enum plait_status plait_fusion_device_make(struct plait_fusion *f); /* a layout's tables and marks */
-void plait_fusion_device_leave(struct plait_fusion *f);             /* before the comm is destroyed */
 void plait_fusion_device_drop(struct plait_fusion *f);              /* free the layout; nothing is enqueued */
 enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket);
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket);
@@ -143,7 +148,6 @@ enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bu
 /* The all-gather of weights waits for the caller's stream; gathered() makes the stream wait for the all-gather. */
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f);
 enum plait_status plait_fusion_device_gathered(struct plait_fusion *f);
-enum plait_status plait_fusion_device_drain(struct plait_fusion *f); /* both queues */
 void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from, size_t bytes);
 
 /* Address of a tensor's gradient. */

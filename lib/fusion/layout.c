@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "layout.h"
 
+#include "base/bytes.h"
 #include "base/status.h"
-#include "operation/arguments.h"
 
 #include <stdlib.h>
 

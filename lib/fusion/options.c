@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks of the caller's options. */
+/* Checks of the caller's options; their text, which must be the same on all ranks. */
 #include "fusion.h"
 
+#include "base/bytes.h"
 #include "base/ranges.h"
-#include "call/call.h"
-#include "operation/arguments.h"
+#include "base/status.h"
+#include "call/agree.h"
+#include "call/device_work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,4 +110,41 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
     if (s == PLAIT_OK)
         s = check_apart(o);
     return s == PLAIT_OK ? plait_fusion_check_layout("plait_fusion_create", &o->layout, o->ntensor) : s;
+}
+
+/* ---- Between ranks ---------------------------------------------------------------------------------------- */
+
+static void describe_layout(const struct plait_layout *l, struct plait_text *t)
+{
+    static const char *const rules[] = { "threshold", "cuts", "cubic" };
+
+    plait_text_add(t, "layout %s", rules[l->rule]);
+    if (l->rule == PLAIT_LAYOUT_THRESHOLD)
+        plait_text_add(t, " of %zu bytes", l->threshold);
+    for (uint32_t i = 0; l->rule == PLAIT_LAYOUT_CUTS && i < l->ncut; i++)
+        plait_text_add(t, "%c%u", i > 0 ? ',' : ' ', l->cuts[i]);
+    plait_text_add(t, "\n");
+}
+
+/* Of options whose name is set. */
+void plait_fusion_describe(const void *options, struct plait_text *t)
+{
+    const struct plait_fusion_options *o = options;
+
+    plait_text_add(t, "name %s\n", o->name);
+    plait_text_add(t, "trace %d\n", o->trace != 0);
+    describe_layout(&o->layout, t);
+    plait_text_add(t, "operator %s\n", plait_op_name(o->op));
+    plait_text_add(t, "payload %s\n", o->payload == PLAIT_NDTYPE ? "as gradients" : plait_dtype_name(o->payload));
+    plait_text_add(t, "rounding %d\n", (int)o->round);
+    plait_text_add(t, "sharded %d\n", o->sharded != 0);
+    plait_text_add(t, "weights %s\n", o->weights == PLAIT_NDTYPE ? "none" : plait_dtype_name(o->weights));
+    plait_text_add(t, "check %d\n", o->check != 0);
+    plait_text_add(t, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
+    plait_text_add(t, "reproducible %d\n", o->reproducible != 0);
+    plait_text_add(t, "algorithm %s\n", o->algorithm != NULL ? o->algorithm : "chosen by size");
+    plait_text_add(t, "tensors %u\n", o->ntensor);
+    for (uint32_t i = 0; i < o->ntensor; i++)
+        plait_text_add(t, "tensor %u '%s', %zu %s\n", i, o->tensors[i].name, o->tensors[i].count,
+                       plait_dtype_name(o->tensors[i].type));
 }

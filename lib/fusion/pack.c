@@ -13,12 +13,6 @@ static struct plait_vector payload_at(const struct plait_fusion *f, uint32_t buc
     return (struct plait_vector){ f->buckets[bucket].payload + start * plait_dtype_size(s->type), s->type };
 }
 
-/* Use streaming stores if the payload exceeds the cache: its start would be evicted before it is read. */
-static bool goes_past(const struct plait_fusion *f)
-{
-    return f->flat.bytes > f->comm->cache;
-}
-
 static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucket, bool past)
 {
     const struct plait_tensor *x = &f->tensors[t];
@@ -28,13 +22,13 @@ static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucke
     if (atomic_load_explicit(&f->marks[t], memory_order_relaxed) & PLAIT_FUSION_SKIPPED)
         memset(to.data, 0, x->count * plait_dtype_size(to.type));
     else if (to.data != from.data || f->in != 1)
-        plait_pass_convert(f->comm->kernels, to, from, x->count, f->in, past);
+        plait_pass_convert(f->kernels, to, from, x->count, f->in, past);
 }
 
 void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
-    const bool past = goes_past(f);
+    const bool past = f->flat.bytes > f->past;
 
     if (f->stream != NULL) {
         plait_fusion_device_pack(f, bucket);
@@ -50,17 +44,17 @@ static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece, uint
     const struct plait_vector from = payload_at(f, bucket, f->flat.places[piece->tensor].start + piece->start);
     const struct plait_vector to = { piece->gradient, f->tensors[piece->tensor].type };
 
-    if (f->options.check && !plait_pass_look(f->comm->kernels, to, from, piece->count, f->out,
-                                             past && to.data != from.data, &piece->square))
+    if (f->options.check &&
+        !plait_pass_look(f->kernels, to, from, piece->count, f->out, past && to.data != from.data, &piece->square))
         atomic_store(&f->infinite, 1);
     else if (!f->options.check && (to.data != from.data || f->out != 1))
-        plait_pass_convert(f->comm->kernels, to, from, piece->count, f->out, past && to.data != from.data);
+        plait_pass_convert(f->kernels, to, from, piece->count, f->out, past && to.data != from.data);
 }
 
 void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
-    const bool past = goes_past(f);
+    const bool past = f->flat.bytes > f->past;
 
     if (f->stream != NULL) {
         plait_fusion_device_unpack(f, bucket);

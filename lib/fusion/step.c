@@ -2,10 +2,8 @@
 /* A step: tensors are marked, buckets begin and end in order, callers wait for them; weights are gathered. */
 #include "fusion.h"
 
-#include "base/interrupt.h"
-#include "call/call.h"
-#include "progress/progress.h"
-#include "request/device_request.h"
+#include "base/status.h"
+#include "call/device_work.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,13 +22,9 @@ static enum plait_status check(const struct plait_fusion *f, const char *call, u
 {
     if (f == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: fusion is NULL", call);
-    if (plait_comm_closed(f->comm))
-        return plait_comm_is_closed(f->comm, call);
     if (tensor >= f->ntensor)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s: there is no tensor %u of %u", call, f->name, tensor, f->ntensor);
-    if (plait_has_failed(f->comm))
-        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, f->name, f->comm->own->failure);
-    return PLAIT_OK;
+    return plait_object_check(f->comm, call, f->name);
 }
 
 static void raise_to(_Atomic uint32_t *latest, uint32_t round)
@@ -57,13 +51,11 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
         return refuse(f, call, tensor,
                       before & PLAIT_FUSION_SKIPPED ? "is skipped already in this step"
                                                     : "is ready already; wait for it first");
-    atomic_fetch_add(&f->comm->pending, 1); /* before the count-down, after which the round may end */
+    plait_owner_pends(f->comm); /* before the count-down, after which the round may end */
     plait_trace_add(f->trace, PLAIT_TRACE_READY, tensor, plait_trace_now(f->trace));
     raise_to(&f->latest, round);
-    const bool complete = (uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1;
-    plait_progress_add(f->comm);
-    if (complete)
-        plait_progress_news();
+    if ((uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1)
+        plait_owner_news(); /* the bucket is complete */
     return PLAIT_OK;
 }
 
@@ -97,7 +89,7 @@ static void begin(struct plait_fusion *f, uint32_t k)
     f->nflying++;
     plait_trace_flying(f->trace, 1);
     f->next = (k + 1) % f->flat.nbucket;
-    plait_request_begin(b->request);
+    plait_owner_start(b->request);
 }
 
 /* The bucket's transfer has succeeded. */
@@ -121,8 +113,7 @@ static void end(struct plait_fusion *f, uint32_t k)
 
     f->nflying--;
     atomic_store_explicit(&b->state, plait_bucket_state(b->begun, n), memory_order_release);
-    f->comm->let_go += n;
-    plait_progress_news();
+    plait_owner_ended(f->comm, n);
 }
 
 static uint32_t oldest(const struct plait_fusion *f)
@@ -137,18 +128,15 @@ static void let_go(struct plait_fusion *f)
 
     for (uint32_t k = 0; k < f->flat.nbucket; k++)
         marked += f->flat.buckets[k].ntensor - plait_bucket_missing(&f->buckets[k]);
-    f->comm->let_go += marked - f->gone;
+    plait_owner_ended(f->comm, marked - f->gone);
     f->gone = marked;
-    plait_progress_news();
 }
 
 /* Unpack the bucket once its transfer has ended. Can its round end? */
 static bool has_come(struct plait_fusion *f, uint32_t k, bool *moved)
 {
-    struct plait_request *r = f->buckets[k].request;
-
     if (!f->buckets[k].unpacked) {
-        if (!plait_request_has_ended(r) || plait_request_take(&r) != PLAIT_OK)
+        if (!plait_owner_has(f->buckets[k].request))
             return false;
         unpack(f, k);
         *moved = true;
@@ -156,9 +144,9 @@ static bool has_come(struct plait_fusion *f, uint32_t k, bool *moved)
     return f->stream == NULL || plait_fusion_device_has_come(f, k);
 }
 
-static bool turn(struct plait_owner *self, bool rarely)
+static bool turn(void *fusion, enum plait_awaits *awaits)
 {
-    struct plait_fusion *f = (struct plait_fusion *)self;
+    struct plait_fusion *f = fusion;
     bool moved = false;
 
     while (f->nflying > 0 && has_come(f, oldest(f), &moved)) {
@@ -166,7 +154,7 @@ static bool turn(struct plait_owner *self, bool rarely)
         moved = true;
     }
     const bool left = f->leaving && f->nflying == 0 && !is_complete(&f->buckets[f->next]);
-    if (plait_has_failed(f->comm) || left) {
+    if (plait_object_failing(f->comm) || left) {
         let_go(f);
         return moved;
     }
@@ -174,21 +162,11 @@ static bool turn(struct plait_owner *self, bool rarely)
         begin(f, f->next);
         moved = true;
     }
-    enum plait_status status = f->stream != NULL ? plait_device_status(f->comm) : PLAIT_OK;
-    if (status == PLAIT_OK && f->stream != NULL && f->nflying > 0 && f->buckets[oldest(f)].unpacked)
-        status = plait_device_glance(f->comm, 0, moved, rarely);
-    if (status != PLAIT_OK) {
-        plait_requests_fail(f->comm, status);
-        return true;
-    }
-    if (moved || f->nflying > 0 || atomic_load_explicit(&f->waiting, memory_order_relaxed) == 0) {
-        plait_wait_progress(f->comm, &f->wait);
-        return moved;
-    }
-    status = plait_wait_glance(f->comm, &f->wait, rarely);
-    if (status != PLAIT_OK)
-        plait_requests_fail(f->comm, status);
-    return status != PLAIT_OK;
+    if (f->nflying > 0 && f->stream != NULL && f->buckets[oldest(f)].unpacked)
+        *awaits = PLAIT_AWAITS_DEVICE;
+    else if (f->nflying == 0 && atomic_load_explicit(&f->waiting, memory_order_relaxed) > 0)
+        *awaits = PLAIT_AWAITS_SELF;
+    return moved;
 }
 
 /* ---- Reports of stalls ------------------------------------------------------------------------------------ */
@@ -225,14 +203,14 @@ static uint32_t name_missing(const struct plait_fusion *f, uint32_t k, uint32_t 
     return n;
 }
 
-static void excuse(const struct plait_owner *self, uint32_t rank, char *text, size_t room)
+static void excuse(const void *fusion, uint32_t rank, char *text, size_t room)
 {
-    const struct plait_fusion *f = (const struct plait_fusion *)self;
+    const struct plait_fusion *f = fusion;
     const uint32_t k = oldest(f);
     char names[200] = "";
     const struct words w = { names, sizeof names };
 
-    if (f->nflying == 0 || f->others == NULL)
+    if (f->nflying == 0)
         return;
     if (f->others[rank] == NULL)
         snprintf(text, room, " (which tensors it lacks is known on its host only)");
@@ -240,92 +218,49 @@ static void excuse(const struct plait_owner *self, uint32_t rank, char *text, si
         snprintf(text, room, ": %s", names);
 }
 
-const struct plait_owner plait_fusion_owner = { "a fusion's; plait_fusion_destroy() ends both", turn, excuse };
-
-static uint32_t blame(const void *context, char *text, size_t room)
+static void blame(const void *fusion, char *text, size_t room)
 {
-    const struct plait_fusion *f = context;
+    const struct plait_fusion *f = fusion;
     char names[200] = "";
     const struct words w = { names, sizeof names };
-    const struct plait_bucket *b = &f->buckets[f->next];
 
-    const uint32_t n = name_missing(f, f->next, b->begun + 1, f->marks, &w);
-    snprintf(text, room, "rank %u: tensor%s %s", f->comm->rank, n > 1 ? "s" : "", names);
-    return f->comm->rank + 1;
+    const uint32_t n = name_missing(f, f->next, f->buckets[f->next].begun + 1, f->marks, &w);
+    snprintf(text, room, "tensor%s %s", n > 1 ? "s" : "", names);
 }
 
-static uint32_t nobody(const void *context, uint32_t *ranks, uint32_t most)
-{
-    (void)context;
-    (void)ranks;
-    (void)most;
-    return 0;
-}
-
-static bool everybody(const void *context, uint32_t rank)
-{
-    return rank != ((const struct plait_fusion *)context)->comm->rank;
-}
-
-/* This rank is in no operation: other ranks read its marks instead. */
-static void note_nothing(const void *context, uint64_t now)
-{
-    (void)context;
-    (void)now;
-}
-
-static const struct plait_wait_kind for_tensors = { everybody, blame, note_nothing };
-
-void plait_fusion_wait_init(struct plait_fusion *f)
-{
-    plait_wait_init(&f->wait, &for_tensors, nobody, f);
-}
+const struct plait_owned plait_fusion_owned = { "a fusion's; plait_fusion_destroy() ends both", turn, blame, excuse };
 
 /* ---- Waiting ---------------------------------------------------------------------------------------------- */
 
 struct awaited_round {
-    const struct plait_fusion *f;
     const struct plait_bucket *bucket;
     uint32_t round;
 };
 
-static bool is_there(const struct awaited_round *w)
-{
-    return (int32_t)(plait_bucket_ended(w->bucket) - w->round) >= 0;
-}
-
-static bool is_over(void *awaited)
+static bool is_there(const void *awaited)
 {
     const struct awaited_round *w = awaited;
-    return is_there(w) || plait_has_failed(w->f->comm);
-}
-
-static void interrupt(void *awaited)
-{
-    plait_comm_announce_abort(((const struct awaited_round *)awaited)->f->comm, PLAIT_INTERRUPTED, false);
+    return (int32_t)(plait_bucket_ended(w->bucket) - w->round) >= 0;
 }
 
 /* Wait until `round` rounds of bucket k have ended. */
 static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint32_t k, uint32_t round)
 {
-    struct awaited_round w = { f, &f->buckets[k], round };
+    const struct awaited_round w = { &f->buckets[k], round };
+    enum plait_status status;
 
     if (is_there(&w))
         return f->stream != NULL ? plait_fusion_device_follow(f, k) : PLAIT_OK;
     const double start = plait_trace_now(f->trace);
     plait_trace_waiting(f->trace, 1);
     atomic_fetch_add(&f->waiting, 1);
-    plait_progress_until(is_over, interrupt, &w, plait_spins(f->comm));
+    status = plait_owner_wait(f->comm, call, is_there, &w);
     plait_trace_waiting(f->trace, -1);
     plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
-    const bool come = is_there(&w);
-    const enum plait_status status = come && f->stream != NULL ? plait_fusion_device_follow(f, k) : PLAIT_OK;
+    if (status == PLAIT_OK && f->stream != NULL)
+        status = plait_fusion_device_follow(f, k);
     atomic_fetch_sub(&f->waiting, 1); /* from here on another thread may replace the layout */
-    if (come)
-        return status;
-    pthread_mutex_lock(&f->comm->lock); /* wait for a thread that packs or unpacks now */
-    pthread_mutex_unlock(&f->comm->lock);
-    return plait_fail((enum plait_status)atomic_load(&f->comm->own->failed), "%s: %s", call, f->comm->own->failure);
+    return status;
 }
 
 enum plait_status plait_fusion_wait(struct plait_fusion *f, uint32_t tensor)
@@ -375,9 +310,11 @@ enum plait_status plait_fusion_wait_all(struct plait_fusion *f, struct plait_fus
 enum plait_status plait_fusion_gather(struct plait_fusion *f)
 {
     static const char call[] = "plait_fusion_gather";
-    enum plait_status status = plait_not_in_group(plait_fusion_check_idle(f, call), call);
+    enum plait_status status = plait_fusion_check_idle(f, call);
     uint32_t n = 0;
 
+    if (status == PLAIT_OK)
+        status = plait_object_ungrouped(call);
     if (status == PLAIT_OK && f->options.weights == PLAIT_NDTYPE)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s has no weights; see the options sharded and weights", call, f->name);
     if (status == PLAIT_OK && f->stream != NULL)

@@ -5,8 +5,6 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "failure/failure.h"
-#include "request/request.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -83,8 +81,8 @@ void plait_trace_waiting(struct plait_trace *t, int more)
 
 enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion_times *out)
 {
-    if (f != NULL && plait_comm_closed(f->comm))
-        return plait_comm_is_closed(f->comm, "plait_fusion_times");
+    if (f != NULL && plait_object_inherited(f->comm))
+        return plait_object_check(f->comm, "plait_fusion_times", f->name);
     if (f == NULL || out == NULL || f->trace == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_times: %s",
                           f == NULL     ? "fusion is NULL"
@@ -161,7 +159,7 @@ static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank,
         const struct plait_slab *s = &f->flat.buckets[e->number];
         fprintf(file, "\"bucket %u\",\"args\":{\"tensors\":%u,\"bytes\":%zu,\"type\":\"%s\",\"algorithm\":", e->number,
                 s->ntensor, s->count * plait_dtype_size(s->type), plait_dtype_name(s->type));
-        write_string(file, f->buckets[e->number].request->job.o->selection.spec);
+        write_string(file, plait_owner_algorithm(f->buckets[e->number].request));
         fprintf(file, "}}");
     }
 }
@@ -176,13 +174,13 @@ static enum plait_status write_file(const struct plait_fusion *f, const char *pa
     if (file == NULL)
         return path == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_trace: path is NULL")
                             : plait_fail_errno(errno, "cannot write the trace to '%s'", path);
-    for (uint32_t r = 0; r < f->comm->nrank; r++)
+    for (uint32_t r = 0; r < f->nrank; r++)
         for (size_t i = 0; i < counts[r] / sizeof *events; i++) {
             const double begin = events[starts[r] / sizeof *events + i].begin;
             start = start == 0 || begin < start ? begin : start;
         }
     fprintf(file, "{\"traceEvents\":[\n");
-    for (uint32_t r = 0; r < f->comm->nrank; r++) {
+    for (uint32_t r = 0; r < f->nrank; r++) {
         write_rows(file, r);
         for (size_t i = 0; i < counts[r] / sizeof *events; i++)
             write_event(file, f, r, &events[starts[r] / sizeof *events + i], start);
@@ -203,20 +201,20 @@ static enum plait_status collect(struct plait_fusion *f, const char *path, size_
     int32_t written = PLAIT_OK;
     enum plait_status status = plait_allgather(comm, &own, counts, sizeof own, PLAIT_UINT8, NULL);
 
-    for (uint32_t r = 0; r < comm->nrank; r++) {
+    for (uint32_t r = 0; r < f->nrank; r++) {
         starts[r] = total;
         total += counts[r];
     }
-    if (status == PLAIT_OK && comm->rank == 0 && (all = malloc(total + 1)) == NULL)
-        status = plait_comm_fail(comm, plait_fail_memory("out of memory for a trace"), "%s", plait_last_error());
+    if (status == PLAIT_OK && f->rank == 0 && (all = malloc(total + 1)) == NULL)
+        status = plait_object_fail(comm, plait_fail_memory("out of memory for a trace"));
     if (status == PLAIT_OK)
         status = plait_gatherv(comm, f->trace->events, own, all, counts, starts, PLAIT_UINT8, 0, NULL);
-    if (status == PLAIT_OK && comm->rank == 0)
+    if (status == PLAIT_OK && f->rank == 0)
         written = write_file(f, path, all, counts, starts);
     free(all);
     if (status == PLAIT_OK)
         status = plait_broadcast(comm, &written, &written, 1, PLAIT_INT32, 0, NULL);
-    if (status == PLAIT_OK && written != PLAIT_OK && comm->rank > 0)
+    if (status == PLAIT_OK && written != PLAIT_OK && f->rank > 0)
         plait_fail((enum plait_status)written, "plait_fusion_trace: rank 0 could not write the file");
     f->trace->n = 0;
     return status == PLAIT_OK ? (enum plait_status)written : status;
@@ -224,19 +222,20 @@ static enum plait_status collect(struct plait_fusion *f, const char *path, size_
 
 enum plait_status plait_fusion_trace(struct plait_fusion *f, const char *path)
 {
-    enum plait_status status =
-        plait_not_in_group(plait_fusion_check_idle(f, "plait_fusion_trace"), "plait_fusion_trace");
+    enum plait_status status = plait_fusion_check_idle(f, "plait_fusion_trace");
 
+    if (status == PLAIT_OK)
+        status = plait_object_ungrouped("plait_fusion_trace");
     if (status == PLAIT_OK && f->trace == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_fusion_trace: %s keeps no trace; create it with options.trace",
                           f->name);
     if (status != PLAIT_OK)
         return status;
-    size_t *counts = calloc(2 * (size_t)f->comm->nrank, sizeof *counts);
+    size_t *counts = calloc(2 * (size_t)f->nrank, sizeof *counts);
     if (counts == NULL)
-        status = plait_comm_fail(f->comm, plait_fail_memory("out of memory for a trace"), "%s", plait_last_error());
+        status = plait_object_fail(f->comm, plait_fail_memory("out of memory for a trace"));
     else
-        status = collect(f, path, counts, counts + f->comm->nrank);
+        status = collect(f, path, counts, counts + f->nrank);
     free(counts);
     return status;
 }

@@ -65,19 +65,6 @@ enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct p
                                                      : ", or this rank's part of one be the other (in place)");
 }
 
-enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
-                                     const char *from)
-{
-    const size_t *given = options;
-
-    if (given == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL; start from %s", call, what, from);
-    return *given == size
-               ? PLAIT_OK
-               : plait_fail(PLAIT_ERR_ARG, "%s: %s->size is %zu, not %zu; start from %s of this version's headers",
-                            call, what, *given, size, from);
-}
-
 enum plait_status plait_check_flag(const char *call, const char *what, int value)
 {
     return value == 0 || value == 1 ? PLAIT_OK

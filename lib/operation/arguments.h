@@ -52,13 +52,6 @@ enum plait_status plait_check_operation(const struct plait_kernels *kernels, con
 enum plait_status plait_check_call(const char *name, const struct plait_call *call);
 enum plait_status plait_check_op(const char *name, enum plait_op op, const struct plait_call *call);
 
-/*
- * Checks that an options struct is not NULL and that its first member, its size, is this library's.
- * what: the argument's name, such as "options"; from: the macro that initialises it.
- */
-enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
-                                     const char *from);
-
 /* Checks that a flag is 0 or 1. */
 enum plait_status plait_check_flag(const char *call, const char *what, int value);
 

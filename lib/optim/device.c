@@ -2,32 +2,27 @@
 /* An optimiser on a GPU: the passes of optim.c, enqueued on the caller's stream. */
 #include "optim.h"
 
-#include "call/call.h"
-#include "device/device_comm.h"
-#include "failure/failure.h"
-#include "memory/devices.h"
+#include "base/status.h"
+#include "call/device_work.h"
+
+#include <plait/coll.h>
 
 static const struct plait_device_plugin *plugin(void)
 {
     return plait_device_used();
 }
 
-static enum plait_status alloc(const struct plait_optim *o, size_t bytes, void *out)
-{
-    const int device = plugin()->device_of(o->queue);
-    const char *why = plugin()->alloc(PLAIT_MEMORY_DEVICE, device, bytes, out);
-
-    return why == NULL ? PLAIT_OK
-                       : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for an optimiser: %s", bytes, device, why);
-}
-
 /* The kernels need room for the norms of all tensors, with SGD too. */
 enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
 {
-    enum plait_status status = alloc(o, weights * sizeof *o->momentum + 1, &o->momentum);
+    void *momentum = NULL, *sums = NULL;
+    enum plait_status status = plait_work_alloc(o->queue, "an optimiser", weights * sizeof *o->momentum + 1, &momentum);
 
+    o->momentum = momentum;
     if (status == PLAIT_OK)
-        status = alloc(o, (NORMS + 2 * (size_t)o->options.ntensor) * sizeof *o->sums, &o->sums);
+        status = plait_work_alloc(o->queue, "an optimiser", (NORMS + 2 * (size_t)o->options.ntensor) * sizeof *o->sums,
+                                  &sums);
+    o->sums = sums;
     if (status != PLAIT_OK)
         return status;
     const struct plait_model model = { &o->options, o->momentum, o->at, o->sums };
@@ -43,27 +38,22 @@ static const char *drain(const struct plait_optim *o)
     return why == NULL ? NULL : plugin()->drain(o->queue);
 }
 
+static void free_memory(void *memory)
+{
+    if (memory != NULL)
+        plugin()->free(PLAIT_MEMORY_DEVICE, memory);
+}
+
 /* After a failure other ranks may still read the sums: the comm frees them when no rank does. */
-static void drop_sums(struct plait_optim *o)
+void plait_optim_device_drop(struct plait_optim *o)
 {
     struct plait_comm *comm = o->options.comm;
 
-    if (comm != NULL && comm->device != NULL && plait_has_failed(comm)) {
-        pthread_mutex_lock(&comm->lock);
-        plait_device_retire(comm, o->sums);
-        pthread_mutex_unlock(&comm->lock);
-    } else if (o->sums != NULL) {
-        plugin()->free(PLAIT_MEMORY_DEVICE, o->sums);
-    }
-}
-
-void plait_optim_device_drop(struct plait_optim *o)
-{
     drain(o);
     plugin()->free_stepper(o->stepper);
-    drop_sums(o);
-    if (o->momentum != NULL)
-        plugin()->free(PLAIT_MEMORY_DEVICE, o->momentum);
+    if (comm == NULL || !plait_object_failing(comm) || !plait_work_retire(comm, o->sums))
+        free_memory(o->sums);
+    free_memory(o->momentum);
 }
 
 /* ---- A step --------------------------------------------------------------------------------------------------- */
@@ -71,14 +61,10 @@ void plait_optim_device_drop(struct plait_optim *o)
 /* A device error fails the comm, so that the other ranks do not wait for this one. */
 static enum plait_status fail(const struct plait_optim *o, const char *why)
 {
-    struct plait_comm *comm = o->options.comm;
-
-    if (why == NULL || comm == NULL)
-        return why == NULL ? PLAIT_OK : plait_device_fail("plait_optim_step", why);
-    pthread_mutex_lock(&comm->lock);
-    const enum plait_status status = plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "plait_optim_step: %s", why);
-    pthread_mutex_unlock(&comm->lock);
-    return status;
+    if (why == NULL)
+        return PLAIT_OK;
+    const enum plait_status status = plait_device_fail("plait_optim_step", why);
+    return o->options.comm != NULL ? plait_object_fail(o->options.comm, status) : status;
 }
 
 /* Enqueue the step: this rank's sums, their all-reduce, and the update. */
@@ -121,9 +107,9 @@ static enum plait_status look(struct plait_optim *o, struct plait_optim_result *
 /* A failure releases waiting streams without valid sums. This rank's failure detector may not have seen it yet. */
 static enum plait_status look_for_failures(struct plait_comm *comm)
 {
-    pthread_mutex_lock(&comm->lock);
-    const enum plait_status status = plait_look_for_failures(comm);
-    pthread_mutex_unlock(&comm->lock);
+    plait_object_lock(comm);
+    const enum plait_status status = plait_object_look(comm);
+    plait_object_unlock(comm);
     return status;
 }
 

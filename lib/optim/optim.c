@@ -7,11 +7,15 @@
  */
 #include "optim.h"
 
+#include "base/bytes.h"
+#include "base/config.h"
 #include "base/hash.h"
-#include "call/call.h"
+#include "base/status.h"
+#include "call/agree.h"
+#include "call/device_work.h"
 #include "fusion/past.h"
-#include "operation/arguments.h"
-#include "request/stream.h"
+
+#include <plait/coll.h>
 
 #include <float.h>
 #include <math.h>
@@ -27,7 +31,7 @@ static enum plait_status find_kernels(struct plait_optim *o)
     struct plait_config config;
 
     if (o->options.comm != NULL) {
-        o->kernels = o->options.comm->kernels;
+        o->kernels = plait_object_kernels(o->options.comm);
         return PLAIT_OK;
     }
     const enum plait_status status = plait_config_load(&config);
@@ -84,8 +88,9 @@ static enum plait_status make(const struct plait_optim_options *options, struct 
         return plait_fail_memory("out of memory for an optimiser");
     o->options = *options;
     o->bounds.weights = INFINITY;
-    o->queue = options->stream != NULL ? plait_stream_queue(options->stream) : NULL;
-    status = o->queue == NULL ? find_kernels(o) : PLAIT_OK;
+    status = plait_work_queue("plait_optim_create", options->stream, &o->queue);
+    if (status == PLAIT_OK && o->queue == NULL)
+        status = find_kernels(o);
     if (status == PLAIT_OK)
         status = take_memory(o);
     if (status == PLAIT_OK)
@@ -93,11 +98,6 @@ static enum plait_status make(const struct plait_optim_options *options, struct 
     else
         plait_optim_destroy(o);
     return status;
-}
-
-enum plait_status plait_optim_may_meet(struct plait_comm *comm, const char *call)
-{
-    return comm != NULL ? plait_not_in_group(plait_enter(comm, call, PLAIT_SUM, NULL), call) : PLAIT_OK;
 }
 
 enum plait_status plait_optim_create(const struct plait_optim_options *options, struct plait_optim **out)
@@ -110,12 +110,14 @@ enum plait_status plait_optim_create(const struct plait_optim_options *options, 
         plait_check_struct("plait_optim_create", "options", options, sizeof *options, "PLAIT_OPTIM_OPTIONS_DEFAULT");
     if (status != PLAIT_OK)
         return status;
-    status = plait_optim_may_meet(options->comm, "plait_optim_create");
+    if (options->comm != NULL)
+        status = plait_object_enter(options->comm, "plait_optim_create");
     if (status != PLAIT_OK)
         return status;
     status = make(options, &o);
     if (options->comm != NULL)
-        status = plait_optim_agree(options, status);
+        status = plait_all_alike(options->comm, "plait_optim_create", "plait_optim_create", plait_optim_describe,
+                                 options, status);
     if (status == PLAIT_OK)
         *out = o;
     else
@@ -373,8 +375,8 @@ enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_opt
 {
     enum plait_status status = plait_optim_check_step(o, s);
 
-    if (status == PLAIT_OK)
-        status = plait_optim_may_meet(o->options.comm, "plait_optim_step");
+    if (status == PLAIT_OK && o->options.comm != NULL)
+        status = plait_object_enter(o->options.comm, "plait_optim_step");
     if (status != PLAIT_OK)
         return status;
     if (o->queue != NULL)

@@ -53,9 +53,6 @@ struct plait_optim {
 enum plait_status plait_optim_check_options(const struct plait_optim_options *o);
 enum plait_status plait_optim_check_step(const struct plait_optim *optim, const struct plait_optim_step *s);
 
-/* May this thread make a collective call on the comm now? Without a comm it may. */
-enum plait_status plait_optim_may_meet(struct plait_comm *comm, const char *call);
-
 /* An 18-bit hash of lr, factor, decay and the step's number: sums of hashes and of their squares are exact. */
 double plait_optim_call(struct plait_optim *o, const struct plait_optim_step *s);
 
@@ -65,9 +62,8 @@ void plait_optim_device_drop(struct plait_optim *o);
 enum plait_status plait_optim_device_step(struct plait_optim *o, const struct plait_optim_step *s,
                                           struct plait_optim_result *result);
 
-/*
- * Do all ranks have the same options? `status` is this rank's status so far. If a rank has failed, all return an error.
- */
-enum plait_status plait_optim_agree(const struct plait_optim_options *o, enum plait_status status);
+/* Write what must be the same on all ranks of a sharded optimiser, of options (struct plait_optim_options). */
+struct plait_text;
+void plait_optim_describe(const void *options, struct plait_text *t);
 
 #endif

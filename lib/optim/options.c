@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "optim.h"
 
+#include "base/bytes.h"
 #include "base/ranges.h"
 #include "base/status.h"
-#include "device/device_comm.h"
-#include "memory/devices.h"
-#include "operation/arguments.h"
-#include "request/stream.h"
+#include "call/agree.h"
+#include "call/device_work.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -107,11 +106,7 @@ static enum plait_status check_apart(const struct plait_optim_options *o)
 static enum plait_status check_numbers(const struct plait_optim_options *o)
 {
     const bool lars = o->method == PLAIT_OPTIM_LARS;
-    const struct {
-        const char *name, *remedy;
-        double value;
-        bool good;
-    } rows[] = {
+    const struct plait_number all[] = {
         { "momentum", "0 to below 1", o->momentum, o->momentum >= 0 && o->momentum < 1 },
         { "decay", "0 or more", o->decay, o->decay >= 0 && isfinite(o->decay) },
         { "eta", "above 0", o->eta, !lars || (o->eta > 0 && isfinite(o->eta)) },
@@ -119,30 +114,27 @@ static enum plait_status check_numbers(const struct plait_optim_options *o)
         { "norm_decay", "0 or more, or below 0 for what decay is", o->norm_decay, !lars || isfinite(o->norm_decay) },
     };
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!rows[i].good)
-            return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: %s is %g; %s is possible", rows[i].name,
-                              rows[i].value, rows[i].remedy);
-    return PLAIT_OK;
+    return plait_check_numbers("plait_optim_create", all, sizeof all / sizeof *all);
 }
 
 /* With a comm a rank uses one GPU. */
 static enum plait_status check_comm(const struct plait_comm *comm, const struct plait_queue *queue)
 {
     const int device = queue != NULL ? plait_device_used()->device_of(queue) : -1;
+    const int used = comm != NULL ? plait_work_device(comm) : -1;
 
-    if (queue == NULL || comm == NULL || comm->device == NULL || comm->device->device == device)
+    if (queue == NULL || used < 0 || used == device)
         return PLAIT_OK;
     return plait_fail(
         PLAIT_ERR_ARG,
         "plait_optim_create: options.stream is of GPU %d, but this rank has used GPU %d with options.comm", device,
-        comm->device->device);
+        used);
 }
 
 enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
 {
     struct plait_queue *queue;
-    enum plait_status status = plait_stream_of_device("plait_optim_create", o->stream, &queue);
+    enum plait_status status = plait_work_queue("plait_optim_create", o->stream, &queue);
 
     if (status != PLAIT_OK)
         return status;
@@ -172,13 +164,13 @@ enum plait_status plait_optim_check_step(const struct plait_optim *optim, const 
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: optim is NULL");
     if (plait_check_struct("plait_optim_step", "step", s, sizeof *s, "PLAIT_OPTIM_STEP_DEFAULT") != PLAIT_OK)
         return PLAIT_ERR_ARG;
-    if (!(s->lr >= 0) || !isfinite((float)s->lr))
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: lr is %g; it must be 0 or more, and finite as float32",
-                          s->lr);
-    if (!(s->factor > 0) || !isfinite(s->factor))
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: factor is %g; it must be above 0, and finite", s->factor);
-    if (!(s->decay >= 0) || !isfinite(s->decay))
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: decay is %g; it must be 0 or more, and finite", s->decay);
+    const struct plait_number all[] = {
+        { "lr", "0 or more, and finite as float32", s->lr, s->lr >= 0 && isfinite((float)s->lr) },
+        { "factor", "above 0, and finite", s->factor, s->factor > 0 && isfinite(s->factor) },
+        { "decay", "0 or more, and finite", s->decay, s->decay >= 0 && isfinite(s->decay) },
+    };
+    if (plait_check_numbers("plait_optim_step", all, sizeof all / sizeof *all) != PLAIT_OK)
+        return PLAIT_ERR_ARG;
     if (s->squares != NULL && optim->queue != NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: squares is %p; with options.stream it must be NULL",
                           (const void *)s->squares);
@@ -187,4 +179,23 @@ enum plait_status plait_optim_check_step(const struct plait_optim *optim, const 
             return plait_fail(PLAIT_ERR_ARG, "plait_optim_step: squares[%u] is %g; a sum of squares is not below 0", k,
                               s->squares[k]);
     return PLAIT_OK;
+}
+
+/* Options with the same meaning get the same text. */
+void plait_optim_describe(const void *options, struct plait_text *t)
+{
+    const struct plait_optim_options *o = options;
+    const bool lars = o->method == PLAIT_OPTIM_LARS;
+
+    plait_text_add(t, "ntensor %u\n", o->ntensor);
+    plait_text_add(t, "method %s\n", lars ? "LARS" : "SGD");
+    plait_text_add_real(t, "momentum", o->momentum);
+    plait_text_add(t, "nesterov %d\n", o->nesterov != 0);
+    plait_text_add(t, "lr_in_momentum %d\n", o->lr_in_momentum != 0);
+    plait_text_add_real(t, "decay", o->decay);
+    plait_text_add_real(t, "eta", lars ? o->eta : 0);
+    plait_text_add_real(t, "eps", lars ? o->eps : 0);
+    plait_text_add_real(t, "norm_decay", !lars ? 0 : o->norm_decay < 0 ? -1 : o->norm_decay);
+    plait_text_add(t, "check %d\n", o->check != 0);
+    plait_text_add(t, "memory %s\n", o->stream != NULL ? "a GPU's" : "the host's");
 }

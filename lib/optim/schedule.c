@@ -1,46 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <plait/optim.h>
 
-#include "base/status.h"
-#include "operation/arguments.h"
+#include "call/object.h"
 
 #include <math.h>
-#include <stdbool.h>
-
-static bool wrong(const char *name, double value, const char *remedy)
-{
-    plait_fail(PLAIT_ERR_ARG, "plait_schedule_at: %s is %g; it must be %s", name, value, remedy);
-    return false;
-}
 
 static bool is_good(const struct plait_schedule *s, double step)
 {
     if (plait_check_struct("plait_schedule_at", "schedule", s, sizeof *s, "PLAIT_SCHEDULE_DEFAULT") != PLAIT_OK)
         return false;
-    if (!(step >= 0))
-        return wrong("step", step, "0 or more");
-    if (!(s->base >= 0) || !isfinite(s->base))
-        return wrong("base", s->base, "0 or more, and finite");
-    if (!(s->warmup >= 0) || !isfinite(s->warmup))
-        return wrong("warmup", s->warmup, "0 or more, and finite");
-    if (!(s->start >= 0) || !isfinite(s->start))
-        return wrong("start", s->start, "0 or more, and finite");
-    if ((unsigned)s->rule > PLAIT_DECAY_COSINE)
-        return wrong("rule", s->rule, "one of PLAIT_DECAY_*");
-    if (!(s->steps > 0) || !isfinite(s->steps))
-        return wrong("steps", s->steps, "above 0, and finite");
-    if (!(s->power > 0) || !isfinite(s->power))
-        return wrong("power", s->power, "above 0, and finite");
-    if (!(s->end >= 0) || !isfinite(s->end))
-        return wrong("end", s->end, "0 or more, and finite");
-    if (!(s->gamma > 0) || !isfinite(s->gamma))
-        return wrong("gamma", s->gamma, "above 0, and finite");
-    if (s->milestones == NULL && s->nmilestone > 0)
-        return wrong("nmilestone", s->nmilestone, "0 where milestones is NULL");
-    for (uint32_t i = 0; i < s->nmilestone; i++)
-        if (!(s->milestones[i] >= 0) || (i > 0 && !(s->milestones[i] > s->milestones[i - 1])))
-            return wrong("a milestone", s->milestones[i], "0 or more, and above the one before");
-    return true;
+    const struct plait_number all[] = {
+        { "step", "0 or more", step, step >= 0 },
+        { "base", "0 or more, and finite", s->base, s->base >= 0 && isfinite(s->base) },
+        { "warmup", "0 or more, and finite", s->warmup, s->warmup >= 0 && isfinite(s->warmup) },
+        { "start", "0 or more, and finite", s->start, s->start >= 0 && isfinite(s->start) },
+        { "rule", "one of PLAIT_DECAY_*", s->rule, (unsigned)s->rule <= PLAIT_DECAY_COSINE },
+        { "steps", "above 0, and finite", s->steps, s->steps > 0 && isfinite(s->steps) },
+        { "power", "above 0, and finite", s->power, s->power > 0 && isfinite(s->power) },
+        { "end", "0 or more, and finite", s->end, s->end >= 0 && isfinite(s->end) },
+        { "gamma", "above 0, and finite", s->gamma, s->gamma > 0 && isfinite(s->gamma) },
+        { "nmilestone", "0 where milestones is NULL", s->nmilestone, s->milestones != NULL || s->nmilestone == 0 },
+    };
+    bool good = plait_check_numbers("plait_schedule_at", all, sizeof all / sizeof *all) == PLAIT_OK;
+    for (uint32_t i = 0; i < s->nmilestone && good; i++) {
+        const double x = s->milestones[i];
+        const struct plait_number number = { "a milestone", "0 or more, and above the one before", x,
+                                             x >= 0 && (i == 0 || x > s->milestones[i - 1]) };
+        good = plait_check_numbers("plait_schedule_at", &number, 1) == PLAIT_OK;
+    }
+    return good;
 }
 
 static double polynomial(const struct plait_schedule *s, double done)

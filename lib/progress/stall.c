@@ -260,37 +260,6 @@ static enum plait_status look_for_cut_off(struct plait_comm *comm, const struct 
     return PLAIT_OK;
 }
 
-/* Among replicated servers: warn, then fail, if the awaited rank does not probe for comm->patience seconds. */
-static enum plait_status look_for_silent(struct plait_comm *comm, struct plait_wait *w)
-{
-    double patience = atomic_load_explicit(&comm->patience, memory_order_relaxed);
-    char text[160];
-    uint32_t rank;
-
-    if (patience <= 0 || w->awaited(w->context, &rank, 1) == 0)
-        return PLAIT_OK;
-    const struct plait_peer *p = &comm->peers[rank];
-    const double seen = atomic_load_explicit(&p->control->seen, memory_order_relaxed);
-    if (seen != w->seen || patience >= PLAIT_FOREVER) {
-        w->seen = seen;
-        w->silence = 0;
-        w->warned = false;
-        return PLAIT_OK;
-    }
-    patience += p->replica != NULL ? PLAIT_REMOTE_SILENCE : 0; /* its updates come less often */
-    if (w->silence < patience && (w->silence < comm->warn || w->warned))
-        return PLAIT_OK;
-    snprintf(text, sizeof text,
-             "rank %u (process %d%s%s) is needed and shows no life for %g s: it is stopped, or hangs", rank,
-             plait_peer_pid(p), p->replica != NULL ? " on " : "", p->replica != NULL ? p->replica->host : "",
-             w->silence < patience ? comm->warn : patience);
-    if (w->silence >= patience)
-        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, rank, "%s", text);
-    plait_comm_log(comm, PLAIT_LOG_WARN, "%s", text);
-    w->warned = true;
-    return PLAIT_OK;
-}
-
 /* Text of both the warning and the error. */
 #define STALLED "no progress for %g s: %s"
 
@@ -301,11 +270,9 @@ enum plait_status plait_look_at_clock(struct plait_comm *comm, struct plait_wait
     struct verdict v;
 
     if (deadline >= PLAIT_FOREVER) {
-        enum plait_status status = look_for_cut_off(comm, w, now);
-        if (status == PLAIT_OK)
-            status = look_for_silent(comm, w);
-        if (status != PLAIT_OK || atomic_load_explicit(&comm->patience, memory_order_relaxed) > 0)
-            return status; /* servers wait for workers without a limit or a warning */
+        const enum plait_status status = look_for_cut_off(comm, w, now);
+        if (status != PLAIT_OK)
+            return status;
     }
     if (waited < deadline && (waited < comm->warn || w->warned))
         return PLAIT_OK;

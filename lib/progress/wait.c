@@ -16,7 +16,6 @@
 #define YIELD_FOR    2e-3 /* seconds without progress before it sleeps */
 #define DEATHS_EVERY 0.05 /* seconds between probes for dead processes */
 #define LATE         5e-6 /* seconds of a yield after which others are taken to have run */
-#define COUNTED      0.05 /* most seconds between probes that count as others' silence: this rank may not have run */
 #define PAUSES       50   /* pauses that are timed together */
 #define STOPPED \
     2.0 /* seconds between probes above which this process, perhaps the job, was stopped: not all counts as wait */
@@ -130,11 +129,8 @@ static enum plait_status look_around(struct plait_comm *comm, struct plait_wait 
         w->timed = true;
         w->start = now;
         w->check = now + DEATHS_EVERY;
-        w->silence = 0;
-    } else {
-        w->silence += now - w->last < COUNTED ? now - w->last : COUNTED;
-        if (now - w->last > STOPPED)
-            w->start += now - w->last - counted_of_a_stop(comm, w);
+    } else if (now - w->last > STOPPED) {
+        w->start += now - w->last - counted_of_a_stop(comm, w);
     }
     w->last = now;
     note_wait(comm, w, (uint64_t)(now * 1e9));
@@ -232,8 +228,7 @@ enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
 enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *w, bool rarely)
 {
     const int saved = errno;
-    const bool watched = atomic_load_explicit(&comm->patience, memory_order_relaxed) > 0;
-    const uint32_t spins = watched ? 0 : plait_spins(comm); /* without w->more: a turn may sleep 1 ms here */
+    const uint32_t spins = plait_spins(comm); /* without w->more: a turn may sleep 1 ms here */
     enum plait_status status = PLAIT_OK;
 
     if (rarely || (w->turns++ >= spins && w->turns % LOOK_EVERY == 0))

@@ -52,12 +52,6 @@ struct plait_wait_kind {
     void (*note)(const void *context, uint64_t now);
 };
 
-/*
- * A deadline of servers, which wait for workers without a limit. The wait still fails if a needed rank of another host
- * is unheard for the comm's own deadline.
- */
-#define PLAIT_FOREVER 1e9
-
 struct plait_wait {
     uint32_t turns;        /* without progress */
     uint32_t more;         /* turns to spin beyond those of the comm */
@@ -66,7 +60,6 @@ struct plait_wait {
     uint32_t away;         /* 1: this wait has yielded */
     double start, check;   /* clock of the wait's first probe; of the next probe for deaths */
     double last;           /* clock of the last probe */
-    double seen, silence;  /* the awaited rank's last probe; seconds since, see COUNTED (wait.c) */
     double cut;            /* clock of the first probe that found the link to a needed rank broken; 0: none is */
     uint32_t last_awaited; /* rank + 1, at the last probe; 0: none */
     bool timed, warned, sleepy, announced;
@@ -84,7 +77,7 @@ static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait
 {
     w->turns = w->more = w->suspect = w->away = 0;
     w->timed = w->warned = w->sleepy = w->announced = false;
-    w->cut = w->seen = w->silence = 0;
+    w->cut = 0;
     w->awaited = awaited;
     w->steps = NULL;
     w->context = context;

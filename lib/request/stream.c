@@ -172,16 +172,6 @@ struct plait_queue *plait_stream_queue(const struct plait_stream *s)
     return s->generation == plait_generation ? s->queue : NULL;
 }
 
-enum plait_status plait_stream_of_device(const char *call, const struct plait_stream *s, struct plait_queue **out)
-{
-    *out = s != NULL ? plait_stream_queue(s) : NULL;
-    return s == NULL || *out != NULL
-               ? PLAIT_OK
-               : plait_fail(PLAIT_ERR_ARG,
-                            "%s: options.stream is %p, a host's: use one of plait_stream_create_cuda(), or NULL", call,
-                            (const void *)s);
-}
-
 /* Refuse NULL, and a parent's stream in a forked child: the child has none of the parent's threads. */
 static enum plait_status check(const struct plait_stream *s, const char *name)
 {

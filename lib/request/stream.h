@@ -20,9 +20,6 @@ enum plait_status plait_stream_check(const char *name, const struct plait_call *
 /* The queue of a device stream; else NULL. */
 struct plait_queue *plait_stream_queue(const struct plait_stream *s);
 
-/* For calls with options.stream: its queue; NULL if `s` is NULL. A host stream is an error that names `call`. */
-enum plait_status plait_stream_of_device(const char *call, const struct plait_stream *s, struct plait_queue **out);
-
 /* Append the request to its stream, which takes it when it has ended. Allocates nothing. */
 void plait_stream_add(struct plait_request *r);
 

@@ -579,7 +579,7 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     o.comm = *comm;
     o.stream = rank == 0 ? m.d.stream : NULL;
     part = rank == 0 ? m.gpu.parts[1] : m.host.parts[1];
-    CHECK(refuses(&o, PLAIT_ERR_MISMATCH, "a stream (1) or none (0) is 1 on rank 0 and 0 on rank 1"));
+    CHECK(refuses(&o, PLAIT_ERR_MISMATCH, "rank 0 has \"memory a GPU's\" where rank 1 has \"memory the host's\""));
     CHECK(plait_stream_destroy(threads) == PLAIT_OK);
     return end(&m, rank);
 }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "object.h"
+
+#include "call.h"
+#include "memory/arena.h"
+#include "progress/look.h"
+
+#include <plait/coll.h>
+
+#include <stdlib.h>
+
+/* ---- Checks ------------------------------------------------------------------------------------------------ */
+
+enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
+                                     const char *from)
+{
+    const size_t *given = options;
+
+    if (given == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL; start from %s", call, what, from);
+    return *given == size
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_ARG, "%s: %s->size is %zu, not %zu; start from %s of this version's headers",
+                            call, what, *given, size, from);
+}
+
+enum plait_status plait_check_numbers(const char *call, const struct plait_number *numbers, size_t n)
+{
+    for (const struct plait_number *x = numbers; x < numbers + n; x++)
+        if (!x->good)
+            return plait_fail(PLAIT_ERR_ARG, "%s: %s is %g; it must be %s", call, x->name, x->value, x->allowed);
+    return PLAIT_OK;
+}
+
+enum plait_status plait_object_enter(struct plait_comm *comm, const char *call)
+{
+    return plait_not_in_group(plait_enter(comm, call, PLAIT_SUM, NULL), call);
+}
+
+enum plait_status plait_object_ungrouped(const char *call)
+{
+    return plait_not_in_group(PLAIT_OK, call);
+}
+
+enum plait_status plait_object_check(const struct plait_comm *comm, const char *call, const char *name)
+{
+    if (plait_comm_closed(comm))
+        return plait_comm_is_closed(comm, call);
+    if (plait_has_failed(comm))
+        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, name, comm->own->failure);
+    return PLAIT_OK;
+}
+
+bool plait_object_inherited(const struct plait_comm *comm)
+{
+    return plait_comm_inherited(comm);
+}
+
+/* ---- The comm ---------------------------------------------------------------------------------------------- */
+
+const struct plait_kernels *plait_object_kernels(const struct plait_comm *comm)
+{
+    return comm->kernels;
+}
+
+size_t plait_object_cache(const struct plait_comm *comm)
+{
+    return comm->cache;
+}
+
+double plait_object_deadline(const struct plait_comm *comm)
+{
+    return comm->deadline;
+}
+
+enum plait_status plait_object_drive(struct plait_comm *comm)
+{
+    if (comm->progress)
+        return PLAIT_OK;
+    const enum plait_status status = plait_progress_thread_start();
+    comm->progress = status == PLAIT_OK;
+    return status;
+}
+
+void plait_object_lock(struct plait_comm *comm)
+{
+    pthread_mutex_lock(&comm->lock);
+}
+
+void plait_object_unlock(struct plait_comm *comm)
+{
+    pthread_mutex_unlock(&comm->lock);
+}
+
+void plait_object_expect_death(struct plait_comm *comm)
+{
+    comm->warn = PLAIT_FOREVER;
+    comm->alarm = PLAIT_LOG_WARN;
+}
+
+/* ---- Failures ---------------------------------------------------------------------------------------------- */
+
+enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status status)
+{
+    struct plait_kept why;
+
+    if (status == PLAIT_OK)
+        return PLAIT_OK;
+    plait_keep_error(&why, status);
+    plait_object_lock(comm);
+    status = plait_comm_fail(comm, status, "%s", why.text);
+    plait_object_unlock(comm);
+    return status;
+}
+
+void plait_object_tell(struct plait_comm *comm, enum plait_status status, const char *text)
+{
+    plait_announce_failure(comm, status, text, 0);
+}
+
+enum plait_status plait_object_look(struct plait_comm *comm)
+{
+    return plait_look_for_failures(comm);
+}
+
+bool plait_object_failing(const struct plait_comm *comm)
+{
+    return plait_has_failed(comm);
+}
+
+enum plait_status plait_object_failed(const struct plait_comm *comm)
+{
+    const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
+
+    return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", comm->own->failure);
+}
+
+bool plait_object_lost(const struct plait_comm *comm, uint32_t rank)
+{
+    return plait_peer_died(&comm->peers[rank]) || atomic_load(&comm->peers[rank].control->departed);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------ */
+
+bool plait_object_reads(const struct plait_comm *comm, uint32_t rank)
+{
+    return comm->peers[rank].process != NULL && !plait_is_paced(&comm->config.pace);
+}
+
+/* Addresses travel as offsets in each rank's arena. */
+enum plait_status plait_object_show(struct plait_comm *comm, const void *const *own, uint32_t n, const void **all)
+{
+    uint64_t *places = calloc((size_t)n * (comm->nrank + 1), sizeof *places);
+    uint64_t *mine = places != NULL ? places + (size_t)n * comm->nrank : NULL;
+    const struct plait_arena *arena;
+    enum plait_status status = plait_arena_get(0, &arena);
+
+    if (status == PLAIT_OK && places == NULL)
+        status = plait_fail_memory("out of memory for what %u ranks show each other", comm->nrank);
+    plait_object_fail(comm, status);
+    PLAIT_KNOWN(status != PLAIT_OK || places != NULL);
+    for (uint32_t i = 0; i < n && status == PLAIT_OK; i++)
+        mine[i] = own[i] != NULL ? (uint64_t)((const char *)own[i] - arena->base) : 0;
+    if (status == PLAIT_OK)
+        status = plait_allgather(comm, mine, places, n, PLAIT_UINT64, NULL);
+    for (size_t i = 0; i < (size_t)n * comm->nrank && status == PLAIT_OK; i++) {
+        const struct plait_process *p = comm->peers[i / n].process;
+        const char *base = p == NULL ? NULL : p->base != NULL ? p->base : arena->base;
+        all[i] = base != NULL && places[i] > 0 ? base + places[i] : NULL;
+    }
+    free(places);
+    return status;
+}
+
+/* ---- Persistent collectives -------------------------------------------------------------------------------- */
+
+void plait_object_overlap(struct plait_request *r, void *object, void (*prologue)(void *, size_t start, size_t n),
+                          void (*epilogue)(void *, size_t start, size_t n))
+{
+    r->job.work = (struct plait_slice_work){ prologue, epilogue, object, epilogue != NULL };
+}
+
+size_t plait_object_sums_at(const struct plait_request *r, size_t start)
+{
+    return plait_slice_place(r->job.o, &r->job.work, start);
+}
+
+void plait_object_drop(struct plait_request **r)
+{
+    if (*r != NULL)
+        plait_wait(r);
+    plait_request_free(r);
+}

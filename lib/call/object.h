@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the objects above the public functions need of a communicator: a fusion, an optimiser, elastic averaging. They
+ * use this header, agree.h, owner.h and device_work.h beside the public ones, and see no struct of the rooms below.
+ *
+ * "The comm" is the object's own, unless it says otherwise.
+ */
+#ifndef PLAIT_LIB_CALL_OBJECT_H
+#define PLAIT_LIB_CALL_OBJECT_H
+
+#include <plait/request.h>
+
+#include "reduce/reduce.h"
+
+#include <stdbool.h>
+
+/* ---- Checks ------------------------------------------------------------------------------------------------ */
+
+/*
+ * Check that an options struct is not NULL and that its first member, its size, is this library's.
+ * what: the argument's name, such as "options"; from: the macro that initialises it.
+ */
+enum plait_status plait_check_struct(const char *call, const char *what, const void *options, size_t size,
+                                     const char *from);
+
+struct plait_number {           /* an option or argument */
+    const char *name, *allowed; /* "momentum", "0 to below 1" */
+    double value;
+    bool good;
+};
+
+/* Check that all are good; the error names the first that is not. */
+enum plait_status plait_check_numbers(const char *call, const struct plait_number *numbers, size_t n);
+
+/* May this thread make the collective `call` with the caller's comm? It is there, usable, and no group is open. */
+enum plait_status plait_object_enter(struct plait_comm *comm, const char *call);
+
+/* Refuse `call` while this thread has a group open. */
+enum plait_status plait_object_ungrouped(const char *call);
+
+/* Is the comm still open, and has it not failed? `name`: the object's. */
+enum plait_status plait_object_check(const struct plait_comm *comm, const char *call, const char *name);
+
+/* Is this a forked child, and the object its parent's? */
+bool plait_object_inherited(const struct plait_comm *comm);
+
+/* ---- The comm ---------------------------------------------------------------------------------------------- */
+
+const struct plait_kernels *plait_object_kernels(const struct plait_comm *comm);
+size_t plait_object_cache(const struct plait_comm *comm); /* bytes of the processor's cache, equal on all ranks */
+
+double plait_object_deadline(const struct plait_comm *comm); /* seconds */
+
+/* Have the progress thread drive the comm from now on, until it is destroyed. */
+enum plait_status plait_object_drive(struct plait_comm *comm);
+
+/* Have two threads of this rank use the comm's memory in turn. */
+void plait_object_lock(struct plait_comm *comm);
+void plait_object_unlock(struct plait_comm *comm);
+
+/* For a server: its worker may take its time, or die, which is logged as a warning. */
+void plait_object_expect_death(struct plait_comm *comm);
+
+/* ---- Failures ---------------------------------------------------------------------------------------------- */
+
+/* If `status` is an error, with its text in plait_last_error(), fail the comm with it on all ranks. Returns status. */
+enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status status);
+
+/* The same with a text of another comm's failure, from any thread. */
+void plait_object_tell(struct plait_comm *comm, enum plait_status status, const char *text);
+
+/* Has another rank failed? Its failure is this rank's then. */
+enum plait_status plait_object_look(struct plait_comm *comm);
+
+/* Has the comm failed? And its failure, as plait_last_error() and status; PLAIT_OK: it has not. */
+bool plait_object_failing(const struct plait_comm *comm);
+enum plait_status plait_object_failed(const struct plait_comm *comm);
+
+/* Is another rank dead, or has it left this comm? */
+bool plait_object_lost(const struct plait_comm *comm, uint32_t rank);
+
+/* ---- Memory ------------------------------------------------------------------------------------------------ */
+
+/* Does this rank read the memory of `rank` in place? Not on another host, nor over a link that tests slow down. */
+bool plait_object_reads(const struct plait_comm *comm, uint32_t rank);
+
+/*
+ * Collective. Each rank shows the others memory of its arena (plait_mem_alloc()).
+ *
+ * own   [n] NULL is allowed
+ * all   [nrank][n] where this process has the memory of each rank; NULL: on another host. Read-only but for this rank's
+ */
+enum plait_status plait_object_show(struct plait_comm *comm, const void *const *own, uint32_t n, const void **all);
+
+/* ---- Persistent collectives -------------------------------------------------------------------------------- */
+
+/*
+ * Have a persistent reduction call the object for each slice, while other slices travel. prologue: before others read
+ * this rank's data of the slice; epilogue: when its sums are there. [start, start + n): elements of the vector or of
+ * every block. NULL: nothing to do. With an epilogue, nobody else reads the sums.
+ */
+void plait_object_overlap(struct plait_request *r, void *object, void (*prologue)(void *, size_t start, size_t n),
+                          void (*epilogue)(void *, size_t start, size_t n));
+
+/* The element of OUT at which the sums of the slice from `start` on lie. */
+size_t plait_object_sums_at(const struct plait_request *r, size_t start);
+
+/* Wait until it has ended, if it was started, and free it. NULL is allowed. */
+void plait_object_drop(struct plait_request **r);
+
+#endif
