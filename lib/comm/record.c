@@ -14,7 +14,7 @@ void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t n
     atomic_store_explicit(&p->sequence, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&p->began, now, memory_order_relaxed);
-    atomic_store_explicit(&p->looked, now, memory_order_relaxed);
+    atomic_store_explicit(&p->probed, now, memory_order_relaxed);
     atomic_store_explicit(&p->steps, 0, memory_order_relaxed);
     atomic_store_explicit(&p->nstep, nstep, memory_order_relaxed);
     atomic_store_explicit(&p->slices, 0, memory_order_relaxed);
@@ -53,7 +53,7 @@ static bool read_progress(const struct plait_progress *p, struct plait_operation
     if (atomic_load_explicit(&p->sequence, memory_order_acquire) != out->sequence)
         return false;
     out->began = atomic_load_explicit(&p->began, memory_order_relaxed);
-    out->looked = atomic_load_explicit(&p->looked, memory_order_relaxed);
+    out->probed = atomic_load_explicit(&p->probed, memory_order_relaxed);
     out->steps = atomic_load_explicit(&p->steps, memory_order_relaxed);
     out->nstep = atomic_load_explicit(&p->nstep, memory_order_relaxed);
     out->slices = atomic_load_explicit(&p->slices, memory_order_relaxed);

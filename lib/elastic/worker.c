@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "failure/failure.h"
-#include "progress/look.h"
+#include "progress/detector.h"
 
 #include <plait/message.h>
 
@@ -144,7 +144,7 @@ static enum plait_status take(struct plait_elastic *e, const struct plait_pair_e
     else
         plait_elastic_add(e->comm->kernels, e->options.payload, e->weights + end->part.start, end->slot,
                           end->part.count, -(float)end->heard.pull);
-    return e->mapped ? plait_look_for_failures(end->comm) : PLAIT_OK;
+    return e->mapped ? plait_probe_failures(end->comm) : PLAIT_OK;
 }
 
 /* Another server that does not answer and is not in the text yet: the first one may be waiting for it. */

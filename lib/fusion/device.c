@@ -243,7 +243,7 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
         return true;
     if (plait_device_works(f->comm))
         plait_device_note(f->comm, plugin()->passed(f->buckets[bucket].done, &passed));
-    if (!passed || !plait_device_works(f->comm) || plait_look_for_failures(f->comm) != PLAIT_OK)
+    if (!passed || !plait_device_works(f->comm) || plait_probe_failures(f->comm) != PLAIT_OK)
         return false;
     look(f, bucket);
     return true;

@@ -185,7 +185,7 @@ static bool turn(struct plait_owner *self, bool rarely)
         plait_wait_progress(f->comm, &f->wait);
         return moved;
     }
-    status = plait_wait_glance(f->comm, &f->wait, rarely);
+    status = plait_wait_poll(f->comm, &f->wait, rarely);
     if (status != PLAIT_OK)
         plait_requests_fail(f->comm, status);
     return status != PLAIT_OK;

@@ -122,7 +122,7 @@ static enum plait_status look(struct plait_optim *o, struct plait_optim_result *
 static enum plait_status look_for_failures(struct plait_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);
-    const enum plait_status status = plait_look_for_failures(comm);
+    const enum plait_status status = plait_probe_failures(comm);
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

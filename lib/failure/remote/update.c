@@ -60,7 +60,7 @@ static void copy_progress(const struct plait_operation *o, struct plait_progress
         return;
     atomic_init(&out->sequence, o->sequence);
     atomic_init(&out->began, o->began);
-    atomic_init(&out->looked, o->looked);
+    atomic_init(&out->probed, o->probed);
     atomic_init(&out->steps, o->steps);
     atomic_init(&out->nstep, o->nstep);
     atomic_init(&out->slices, o->slices);
@@ -151,7 +151,7 @@ static void apply_progress(struct plait_ring *ring, const struct plait_progress 
     plait_progress_begin(ring, sequence, began > 0 ? began + ahead : 0,
                          atomic_load_explicit(&from->nslice, memory_order_relaxed),
                          atomic_load_explicit(&from->nstep, memory_order_relaxed));
-    atomic_store_explicit(&to->looked, atomic_load_explicit(&from->looked, memory_order_relaxed) + ahead,
+    atomic_store_explicit(&to->probed, atomic_load_explicit(&from->probed, memory_order_relaxed) + ahead,
                           memory_order_relaxed);
     atomic_store_explicit(&to->steps, atomic_load_explicit(&from->steps, memory_order_relaxed), memory_order_relaxed);
     atomic_store_explicit(&to->slices, atomic_load_explicit(&from->slices, memory_order_relaxed), memory_order_relaxed);
