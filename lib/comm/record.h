@@ -108,6 +108,10 @@ struct plait_operation { /* a copy of an entry of a ring */
     uint32_t slices, nslice, waiting_for, waited_for;
 };
 
+/* Write a progress entry, and read that of operation out->sequence; false: the entry is another's, or changes. */
+void plait_progress_write(struct plait_progress *p, const struct plait_operation *o);
+bool plait_progress_read(const struct plait_progress *p, struct plait_operation *out);
+
 /*
  * Copy operation `sequence` of a rank that has completed `done` operations. False if the ring does not have it or its
  * owner is writing it. Nothing that is read is trusted.

@@ -269,8 +269,8 @@ static enum plait_status probe_clock(struct plait_comm *comm, struct plait_detec
 }
 
 /*
- * Keep the times of the wait. Few seconds count of a stop of this process, or of a long time between two tests: a stopped
- * job can go on, and rare polling still reaches the deadline.
+ * Keep the times of the wait. Few seconds count of a stop of this process, or of a long time between two tests: so a
+ * stopped job can go on, and rare polling still reaches the deadline.
  */
 static void keep_time(const struct plait_comm *comm, struct plait_detector *d, double now)
 {
