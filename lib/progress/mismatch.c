@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The probes for ranks that have called an operation with other arguments: their records are compared with this rank's. */
+/* The probes for other arguments: the records of an operation on other ranks are compared with this rank's. */
 #include "detector.h"
 
 #include "base/status.h"
