@@ -472,8 +472,8 @@ static enum plait_status tell(const struct plait_request *r, enum plait_status s
         plait_fail(status, "%s", own->failure);
     else
         plait_fail(status, "%s: %s", plait_status_text(status),
-                   own != NULL ? "it was not begun: a call of its group was refused, as plait_group_end() said, or the "
-                                 "group only estimated"
+                   own != NULL ? "it did not start: a call of its group was refused, as plait_group_end() said, or the "
+                                 "group was only estimated"
                                : "its comm failed and was destroyed; plait_comm_destroy() said why");
     pthread_mutex_unlock(&homes);
     return status;
