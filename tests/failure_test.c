@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "failure/failure.h"
 #include "operation/operation.h"
-#include "progress/look.h"
+#include "progress/detector.h"
 #include "progress/wait.h"
 #include "ranks.h"
 #include "tier.h"

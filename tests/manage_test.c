@@ -480,7 +480,7 @@ static int in_background(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(plait_comm_create(&o, &c) == PLAIT_OK);
         memset(name, '?', sizeof name - 1); /* it was copied */
         CHECK(plait_comm_status(c) == PLAIT_IN_PROGRESS);
-        CHECK(plait_barrier(c, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "not there yet") != NULL);
+        CHECK(plait_barrier(c, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "not created yet") != NULL);
         CHECK(comm_that_is_not_there_can_be_looked_at(c, rank) == 0);
     } else {
         usleep(100000);

@@ -492,7 +492,7 @@ def a_comm_is_created_in_the_background():
             assert (comm.nrank, comm.rank, comm.name) == (2, rank, 'later')
             if rank == 0:
                 assert not comm.ready()
-                wrong(plait.ArgError, 'not there yet', comm.barrier)
+                wrong(plait.ArgError, 'not created yet', comm.barrier)
             while not comm.ready():
                 time.sleep(0.001)
             equal(comm.allreduce(numpy.ones(3)), 2)

@@ -158,7 +158,7 @@ static void speak_something_else(const struct scene *s)
 static void strangers_are_refused_and_counted(void **state)
 {
     (void)state;
-    meet_beside(speak_something_else, 0, "spoke no Plait");
+    meet_beside(speak_something_else, 0, "did not speak the protocol");
 }
 
 static void scan(const struct scene *s)
@@ -189,7 +189,7 @@ static void send_garbage(const struct scene *s)
 static void gigabytes_of_garbage_are_not_read(void **state)
 {
     (void)state;
-    meet_beside(send_garbage, 0, "spoke no Plait");
+    meet_beside(send_garbage, 0, "did not speak the protocol");
 }
 
 /* ---- Those who stay ---------------------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@
 
 static const char *const refusals[] = {
     [PLAIT_REFUSED_NOTHING] = "said nothing",
-    [PLAIT_REFUSED_STRANGER] = "spoke no Plait of this version",
+    [PLAIT_REFUSED_STRANGER] = "did not speak the protocol of this version of Plait",
     [PLAIT_REFUSED_LEFT] = "left after rank 0's answer: of another comm, with another secret, or by a second address",
     [PLAIT_REFUSED_SECRET] = "did not know this comm's secret",
     [PLAIT_REFUSED_SLOW] = "took too long",

@@ -17,7 +17,7 @@ static bool turn(struct plait_comm *comm, bool rarely)
     moved |= plait_requests_turn(comm, rarely);
     moved |= plait_messages_turn(comm, rarely);
     if (!moved && !comm->running) /* queued requests may not be open yet: then no wait for a rank probes for failures */
-        status = plait_look_for_failures(comm);
+        status = plait_probe_failures(comm);
     if (status != PLAIT_OK)
         plait_requests_fail(comm, status);
     moved |= status != PLAIT_OK;

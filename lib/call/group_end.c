@@ -168,7 +168,7 @@ enum plait_status plait_group_estimate(double latency, double bandwidth, double 
     if (plait_group.refused != PLAIT_OK)
         return plait_group_end();
     const double result = estimate(latency, bandwidth);
-    plait_refuse(plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: the group was estimated and not begun"));
+    plait_refuse(plait_fail(PLAIT_ERR_ARG, "plait_group_estimate: the group was only estimated, and did not start"));
     plait_group_end();
     *seconds = result;
     return PLAIT_OK;

@@ -3,7 +3,7 @@
 
 #include "call.h"
 #include "memory/arena.h"
-#include "progress/look.h"
+#include "progress/detector.h"
 
 #include <plait/coll.h>
 
@@ -120,7 +120,7 @@ void plait_object_tell(struct plait_comm *comm, enum plait_status status, const 
 
 enum plait_status plait_object_look(struct plait_comm *comm)
 {
-    return plait_look_for_failures(comm);
+    return plait_probe_failures(comm);
 }
 
 bool plait_object_failing(const struct plait_comm *comm)

@@ -32,7 +32,7 @@ static bool turn(struct plait_owner *self, bool rarely)
     if (moved || awaits != PLAIT_AWAITS_SELF)
         plait_wait_progress(o->comm, &o->wait);
     else if (status == PLAIT_OK)
-        status = plait_wait_glance(o->comm, &o->wait, rarely);
+        status = plait_wait_poll(o->comm, &o->wait, rarely);
     if (status != PLAIT_OK)
         plait_requests_fail(o->comm, status);
     return moved || status != PLAIT_OK;

@@ -9,7 +9,7 @@ enum plait_status plait_comm_is_closed(const struct plait_comm *comm, const char
         return plait_fail(PLAIT_ERR_ARG, "%s: the comm is %s", call,
                           comm->finalized   ? "finalized; only plait_comm_destroy() is left"
                           : comm->suspended ? "suspended; call plait_comm_resume() first"
-                                            : "not there yet; ask plait_comm_status()");
+                                            : "not created yet; ask plait_comm_status()");
     return plait_fail(PLAIT_ERR_ARG,
                       "%s: comm '%s' belongs to rank %u in another process, of which this is a forked child; create a "
                       "comm in the child",

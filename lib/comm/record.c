@@ -7,21 +7,30 @@
 #include <stdio.h>
 #include <string.h>
 
-void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t now, uint64_t nslice, uint64_t nstep)
+void plait_progress_write(struct plait_progress *p, const struct plait_operation *o)
 {
-    struct plait_progress *p = plait_ring_progress(ring, sequence);
-
     atomic_store_explicit(&p->sequence, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    atomic_store_explicit(&p->began, now, memory_order_relaxed);
-    atomic_store_explicit(&p->looked, now, memory_order_relaxed);
-    atomic_store_explicit(&p->steps, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->nstep, nstep, memory_order_relaxed);
-    atomic_store_explicit(&p->slices, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->nslice, nslice < UINT32_MAX ? (uint32_t)nslice : UINT32_MAX, memory_order_relaxed);
-    atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->waited_for, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->sequence, sequence, memory_order_release);
+    atomic_store_explicit(&p->began, o->began, memory_order_relaxed);
+    atomic_store_explicit(&p->probed, o->probed, memory_order_relaxed);
+    atomic_store_explicit(&p->steps, o->steps, memory_order_relaxed);
+    atomic_store_explicit(&p->nstep, o->nstep, memory_order_relaxed);
+    atomic_store_explicit(&p->slices, o->slices, memory_order_relaxed);
+    atomic_store_explicit(&p->nslice, o->nslice, memory_order_relaxed);
+    atomic_store_explicit(&p->waiting_for, o->waiting_for, memory_order_relaxed);
+    atomic_store_explicit(&p->waited_for, o->waited_for, memory_order_relaxed);
+    atomic_store_explicit(&p->sequence, o->sequence, memory_order_release);
+}
+
+void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t now, uint64_t nslice, uint64_t nstep)
+{
+    const struct plait_operation o = { .sequence = sequence,
+                                       .began = now,
+                                       .probed = now,
+                                       .nstep = nstep,
+                                       .nslice = nslice < UINT32_MAX ? (uint32_t)nslice : UINT32_MAX };
+
+    plait_progress_write(plait_ring_progress(ring, sequence), &o);
 }
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
@@ -48,12 +57,12 @@ static bool read_record(const struct plait_record *r, uint64_t sequence, struct 
     return atomic_load_explicit(&r->word, memory_order_relaxed) == word;
 }
 
-static bool read_progress(const struct plait_progress *p, struct plait_operation *out)
+bool plait_progress_read(const struct plait_progress *p, struct plait_operation *out)
 {
     if (atomic_load_explicit(&p->sequence, memory_order_acquire) != out->sequence)
         return false;
     out->began = atomic_load_explicit(&p->began, memory_order_relaxed);
-    out->looked = atomic_load_explicit(&p->looked, memory_order_relaxed);
+    out->probed = atomic_load_explicit(&p->probed, memory_order_relaxed);
     out->steps = atomic_load_explicit(&p->steps, memory_order_relaxed);
     out->nstep = atomic_load_explicit(&p->nstep, memory_order_relaxed);
     out->slices = atomic_load_explicit(&p->slices, memory_order_relaxed);
@@ -72,7 +81,7 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
     out->sequence = sequence;
     out->message = false;
     out->state = sequence <= done ? PLAIT_DONE : failed ? PLAIT_FAILED : PLAIT_RUNNING;
-    out->has_progress = read_progress(plait_ring_progress(ring, sequence), out);
+    out->has_progress = plait_progress_read(plait_ring_progress(ring, sequence), out);
     return true;
 }
 

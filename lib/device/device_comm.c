@@ -10,7 +10,7 @@
 #include "failure/report.h"
 #include "memory/devices.h"
 #include "operation/slices.h"
-#include "progress/look.h"
+#include "progress/detector.h"
 #include "progress/progress.h"
 
 #include <stdio.h>

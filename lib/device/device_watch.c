@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "failure/failure.h"
-#include "progress/look.h"
+#include "progress/detector.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -236,7 +236,7 @@ static enum plait_status look_at_lender(struct plait_comm *comm, uint32_t rank)
     if (comm->peers[rank].process->base != NULL)
         return PLAIT_OK;
     atomic_thread_fence(memory_order_seq_cst);
-    return plait_look_for_failures(comm);
+    return plait_probe_failures(comm);
 }
 
 static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
@@ -385,7 +385,7 @@ finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plai
         atomic_store_explicit(&comm->own->took, comm->sequence, memory_order_release);
         plait_eager_tell(comm, o);
     }
-    return plait_look_for_failures(comm);
+    return plait_probe_failures(comm);
 }
 
 /* ---- Blocking ------------------------------------------------------------------------------------------ */
@@ -453,7 +453,7 @@ wait_until(struct plait_comm *comm, bool (*is_over)(struct plait_comm *comm, str
     enum plait_status status = PLAIT_OK;
 
     plait_wait_init(&w, NULL, awaited, &turn);
-    w.steps = steps;
+    w.detector.steps = steps;
     plait_wait_for_few_bytes(comm, &w, comm->apart > 0 && are_apart(comm, &turn));
     while (status == PLAIT_OK && !is_over(comm, &turn))
         status = plait_wait_turn(comm, &w);
@@ -553,7 +553,7 @@ void plait_eager_begin(struct plait_comm *comm, const struct plait_op_plan *o, c
     run->taken = 0;
     run->lends = run->finished = false;
     plait_wait_init(&run->wait, NULL, plait_eager_awaited, run);
-    run->wait.steps = run_steps;
+    run->wait.detector.steps = run_steps;
     run->given = try_give(run);
     if (run->o->eager.keeps)
         keep(comm, run->o, &run->sizes, run->in, run->out);

@@ -329,7 +329,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
                  run->o->selection.once;
     run->channel = run->space->channel;
     plait_wait_init(&run->wait, NULL, awaited, run);
-    run->wait.steps = steps_done;
+    run->wait.detector.steps = steps_done;
     plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         struct plait_slice *f = &run->slices[d];
@@ -399,7 +399,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     if (!run->fits) {
         enum plait_status status = make_room(run);
         if (status == PLAIT_OK && run->fits)
-            status = plait_look_for_failures(comm);
+            status = plait_probe_failures(comm);
         if (status != PLAIT_OK || !run->fits)
             return status;
     }
@@ -417,5 +417,5 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     pass_numbers(run);
     plait_store_mode_report(run);
     *ended = true;
-    return plait_look_for_failures(comm);
+    return plait_probe_failures(comm);
 }

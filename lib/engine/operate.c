@@ -9,7 +9,7 @@
 #include "failure/failure.h"
 #include "failure/report.h"
 #include "prog.h"
-#include "progress/look.h"
+#include "progress/detector.h"
 
 #include <stdio.h>
 
@@ -97,7 +97,7 @@ static inline enum plait_status end_rooted(struct plait_comm *comm, const struct
     if (comm->sequence - comm->looked < LOOK_EVERY)
         return PLAIT_OK;
     comm->looked = comm->sequence;
-    return plait_look_at_past_calls(comm);
+    return plait_probe_past_calls(comm);
 }
 
 static inline enum plait_status end(struct plait_comm *comm, const struct plait_op_plan *o)
@@ -113,7 +113,7 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
     if (o->geometry.rooted)
         status = end_rooted(comm, o);
     else if (PLAIT_GUARDS && __builtin_expect(unheard != 0, 0)) /* all have called the operations not yet compared */
-        status = plait_look_at_past_calls(comm);
+        status = plait_probe_past_calls(comm);
     if (PLAIT_GUARDS)
         plait_ring_expect(&comm->own->ring, comm->sequence + 1);
     return status;

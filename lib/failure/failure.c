@@ -86,7 +86,7 @@ static bool is_of_later(const struct plait_comm *comm, const struct plait_contro
            atomic_load_explicit(&c->done, memory_order_acquire) >= comm->sequence;
 }
 
-enum plait_status plait_look_for_failures(struct plait_comm *comm)
+enum plait_status plait_probe_failures(struct plait_comm *comm)
 {
     /*
      * Orders earlier loads before the loads of these flags. The fence publishes no data, so tools that ignore fences

@@ -21,7 +21,7 @@
  * Has any rank failed? Called before a success is reported: an operation that failed on one rank should not succeed on
  * a later one, and a rank that failed and left may have changed the memory that this rank read.
  */
-enum plait_status plait_look_for_failures(struct plait_comm *comm);
+enum plait_status plait_probe_failures(struct plait_comm *comm);
 
 /* Mark the comm as failed for all ranks, unless it has failed already. Any thread. culprit: rank + 1, or 0. */
 void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit);

@@ -76,8 +76,8 @@ void plait_warn_of_full_table(double now)
         !atomic_flag_test_and_set(&warned))
         plait_log(
             PLAIT_LOG_WARN,
-            "%s. Whoever connects to its port takes one; see who does with ss -tnp, and let a firewall admit none but "
-            "the job's hosts (docs/security.md)",
+            "%s. Every connection to its port takes one. ss -tnp lists them; let a firewall admit only the job's hosts "
+            "(docs/security.md)",
             plait_last_error());
 }
 

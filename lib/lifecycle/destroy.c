@@ -10,7 +10,7 @@
 #include "failure/remote/remote.h"
 #include "failure/report.h"
 #include "p2p/message.h"
-#include "progress/look.h"
+#include "progress/detector.h"
 #include "teardown.h"
 
 #include <errno.h>
@@ -58,8 +58,8 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
     }
     plait_wait_progress(comm, &w);
     if (status == PLAIT_OK)
-        status = plait_look_at_past_calls(comm);
-    return status == PLAIT_OK ? plait_look_for_failures(comm) : status;
+        status = plait_probe_past_calls(comm);
+    return status == PLAIT_OK ? plait_probe_failures(comm) : status;
 }
 
 enum plait_status plait_comm_settle(struct plait_comm *comm)

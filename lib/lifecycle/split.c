@@ -11,7 +11,7 @@
 #include "failure/failure.h"
 #include "life.h"
 #include "meet.h"
-#include "progress/look.h"
+#include "progress/detector.h"
 #include "progress/wait.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "failure/remote/remote.h"
 #include "operation/slices.h"
 #include "p2p/message.h"
-#include "progress/look.h"
+#include "progress/detector.h"
 #include "progress/wait.h"
 
 #include <pthread.h>

@@ -303,7 +303,7 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
         return false;
     }
     if (!receive(comm, m, link, to, data, bytes)) {
-        *status = plait_look_for_failures(comm);
+        *status = plait_probe_failures(comm);
         return false;
     }
     return true;
@@ -452,7 +452,7 @@ static enum plait_status turn_out(struct plait_comm *comm, struct plait_pair *pa
     if (pair->peer == comm->rank || plait_message_first_out(pair) == NULL)
         return PLAIT_OK;
     if (has_failed(comm, pair->peer))
-        return plait_look_for_failures(comm);
+        return plait_probe_failures(comm);
     pair->offered = offer_sends(comm, pair, &status);
     return status;
 }
@@ -467,7 +467,7 @@ static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *p
     if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->offered)
         return plait_message_wait_turn(comm, pair, false, false, rarely); /* for this rank's own streams */
     if (!self && has_failed(comm, pair->peer))
-        return plait_look_for_failures(comm);
+        return plait_probe_failures(comm);
     in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);
     out = (self ? in : end_lent(comm, pair)) || pair->offered;
     *moved |= in || out;

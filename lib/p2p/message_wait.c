@@ -85,7 +85,7 @@ static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w,
     char message[160] = "";
 
     if (pair->peer != pair->comm->rank)
-        plait_comm_waits_in(pair->comm, pair->peer, (w->start + w->last) / 2, message, sizeof message);
+        plait_comm_waits_in(pair->comm, pair->peer, plait_detector_middle(&w->detector), message, sizeof message);
     snprintf(text, room, "rank %u does not %s message #%llu %s rank %u (%zu %s)%s", pair->peer, verb,
              (unsigned long long)m->number + 1, side, pair->comm->rank, m->count, plait_dtype_name(m->type), message);
     return pair->peer + 1;
@@ -151,14 +151,14 @@ static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, c
         plait_wait_progress(comm, w);
         return PLAIT_OK;
     }
-    w->limit = head->letter.deadline;
-    return plait_wait_glance(comm, w, rarely);
+    w->detector.limit = head->letter.deadline;
+    return plait_wait_poll(comm, w, rarely);
 }
 
 /* Not at each turn: a probe delays the moment when this rank sees the message. */
 static bool is_due(const struct plait_wait *w)
 {
-    return w->turns % TURNS_A_LOOK == TURNS_A_LOOK - 1;
+    return w->spinner.turns % TURNS_A_LOOK == TURNS_A_LOOK - 1;
 }
 
 static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair, bool out)

@@ -6,7 +6,7 @@
 #include "base/interrupt.h"
 #include "base/status.h"
 #include "reduce/reduce.h"
-#include "wait.h"
+#include "spinner.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -16,10 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define YIELD_FOR 2e-3      /* seconds of yields without progress, before sleeps */
 #define LATE      1e-4      /* seconds of a yield after which others are taken to have run */
-#define SLEEP_NS  1000000   /* longest sleep while other ranks are awaited */
-#define DOUBLINGS 3         /* of that limit, after sleeps without progress */
+#define DOUBLINGS 3         /* of the longest sleep, after sleeps without progress */
 #define IDLE_NS   100000000 /* longest sleep while only this process is awaited */
 #define TURN_NS   100000    /* time slice of the progress thread; the shortest that Linux allows */
 
@@ -142,17 +140,13 @@ static long until_alarm(long most)
     return when > now && when - now < (uint64_t)most ? (long)(when - now) : most;
 }
 
-static void sleep_for(const struct plait_doorbells *doorbells, long for_ranks)
+void plait_progress_sleep(const struct plait_doorbells *doorbells, long ns)
 {
-    atomic_fetch_add(&sleepers, 1);
-    plait_doorbells_sleep(doorbells,
-                          until_alarm(atomic_load(&plait_nactive) > 0 || doorbells->n > 1 ? for_ranks : IDLE_NS));
-    atomic_fetch_sub(&sleepers, 1);
-}
+    const bool awaits = atomic_load(&plait_nactive) > 0 || doorbells->n > 1;
 
-void plait_progress_sleep(const struct plait_doorbells *doorbells)
-{
-    sleep_for(doorbells, SLEEP_NS);
+    atomic_fetch_add(&sleepers, 1);
+    plait_doorbells_sleep(doorbells, until_alarm(awaits ? ns : IDLE_NS));
+    atomic_fetch_sub(&sleepers, 1);
 }
 
 void plait_progress_announce(struct plait_doorbells *doorbells)
@@ -168,53 +162,28 @@ void plait_progress_announce(struct plait_doorbells *doorbells)
         }
 }
 
-struct idle { /* state of a thread without progress */
-    uint32_t turns;
-    double since;    /* clock at the end of the spin; 0: it still spins */
-    uint32_t sleeps; /* since the end of the spin */
-    bool announced;
-    struct plait_doorbells doorbells;
-};
-
-/* Announce at the first call; sleep at the next, after another poll, for at most `most` ns. */
-static void doze(struct idle *idle, long most)
+static void sleep_on_all(struct plait_spinner *spinner, long ns)
 {
-    if (idle->announced) {
-        sleep_for(&idle->doorbells, plait_doorbells_hear(&idle->doorbells) ? most : SLEEP_NS);
-        idle->sleeps++;
-    }
-    idle->announced = true;
-    plait_doorbells_init(&idle->doorbells);
-    plait_progress_announce(&idle->doorbells);
+    plait_spinner_sleep(spinner, ns);
+    plait_progress_announce(&spinner->doorbells);
 }
 
-static void wait_a_little(struct idle *idle, uint32_t spins)
+static void idle(struct plait_spinner *spinner, uint32_t spins)
 {
-    if (idle->turns++ < spins) {
+    if (spinner->turns++ < spins) {
         plait_pause();
         return;
     }
-    const double now = plait_clock();
-    if (idle->since == 0)
-        idle->since = now;
-    if (now - idle->since < YIELD_FOR) {
+    plait_spinner_tick(spinner, plait_clock());
+    if (spinner->sleepy)
+        sleep_on_all(spinner, PLAIT_SLEEP_NS);
+    else
         sched_yield();
-        return;
-    }
-    doze(idle, SLEEP_NS);
-}
-
-static void idle_over(struct idle *idle)
-{
-    idle->turns = 0;
-    idle->since = 0;
-    idle->sleeps = 0;
-    idle->announced = false;
 }
 
 void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self), void *self, uint32_t spins)
 {
-    struct idle idle = { 0 };
+    struct plait_spinner spinner = { .turns = 0 };
 
     if (over(self))
         return;
@@ -222,11 +191,11 @@ void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self
     atomic_fetch_add(&drivers, 1);
     while (!over(self))
         if (plait_progress())
-            idle_over(&idle);
-        else if (idle.turns > spins && plait_interrupted())
+            plait_spinner_reset(&spinner);
+        else if (spinner.turns > spins && plait_interrupted())
             interrupt(self);
         else
-            wait_a_little(&idle, spins);
+            idle(&spinner, spins);
     if (atomic_fetch_sub(&drivers, 1) == 1 && atomic_load(&resting) && atomic_load(&plait_nactive) > 0)
         plait_doorbells_ring(&rest_doorbell);
     plait_fpenv_leave(environment);
@@ -244,21 +213,19 @@ static atomic_bool stop;
  * sleeper wakes. On a busy one a yield costs a time slice, while a sleeper runs soon after it is woken. A yield that
  * returns late shows a busy processor. Sleeps without progress get longer: a turn takes some 20 us from computation.
  */
-static void idle_beside(struct idle *idle, uint32_t *crowded)
+static void idle_beside(struct plait_spinner *spinner, uint32_t *crowded)
 {
     const double now = plait_clock();
 
-    if (idle->since == 0)
-        idle->since = now;
-    if (*crowded == 0 && now - idle->since < YIELD_FOR) {
+    plait_spinner_tick(spinner, now);
+    if (*crowded == 0 && !spinner->sleepy) {
         sched_yield();
         if (plait_clock() - now > LATE)
             *crowded = PLAIT_CROWDED_SLEEPS;
         return;
     }
-    if (idle->announced && *crowded > 0)
-        (*crowded)--;
-    doze(idle, (long)SLEEP_NS << (idle->sleeps < DOUBLINGS ? idle->sleeps : DOUBLINGS));
+    *crowded -= spinner->announced && *crowded > 0;
+    sleep_on_all(spinner, PLAIT_SLEEP_NS << (spinner->sleeps < DOUBLINGS ? spinner->sleeps : DOUBLINGS));
 }
 
 /* Sleep while other threads drive progress. The last of them rings, unless no comm is active any more. */
@@ -295,19 +262,18 @@ static void take_short_turns(void)
 
 static void *run_thread(void *arg)
 {
-    struct idle idle = { 0 };
-
-    take_short_turns();
+    struct plait_spinner spinner = { .turns = 0 };
     uint32_t crowded = 0; /* sleeps left before it yields again */
 
     (void)arg;
+    take_short_turns();
     while (!atomic_load_explicit(&stop, memory_order_relaxed))
         if (atomic_load_explicit(&drivers, memory_order_relaxed) > 0)
             rest();
-        else if (drive(idle.sleeps > 1)) /* after long sleeps, probe at once */
-            idle_over(&idle);
+        else if (drive(spinner.sleeps > 1)) /* after long sleeps, probe at once */
+            plait_spinner_reset(&spinner);
         else
-            idle_beside(&idle, &crowded);
+            idle_beside(&spinner, &crowded);
     return NULL;
 }
 

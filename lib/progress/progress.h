@@ -6,8 +6,8 @@
  * this process. A communicator with pending operations is on the list of active ones; the driving thread holds its
  * lock. Otherwise only the calling thread touches the communicator, and blocking calls take no lock.
  *
- * wait.h spins, then yields, then sleeps. After the spin the failure detector runs: the probes of look.c find
- * failures, mismatched calls and deaths; stall.c finds silence and missed deadlines.
+ * A wait has two parts that do not know each other: a spinner (spinner.h) pauses, then yields, then sleeps; a failure
+ * detector (detector.h) finds failures, mismatched calls, deaths, silence and missed deadlines. wait.h calls the two.
  *
  * The room promises: every wait ends, in success or in an error that names the missing rank. The spin reads no clock
  * and makes no system call.
@@ -33,8 +33,8 @@ void plait_progress_remove(struct plait_comm *comm, uint32_t n);
 /* Before a sleep: add the doorbells that active comms await, and the one that other threads of this process ring. */
 void plait_progress_announce(struct plait_doorbells *doorbells);
 
-/* Sleep on the announced doorbells. */
-void plait_progress_sleep(const struct plait_doorbells *doorbells);
+/* Sleep on the announced doorbells, for at most `ns` nanoseconds if another rank is awaited. */
+void plait_progress_sleep(const struct plait_doorbells *doorbells, long ns);
 
 /* Set a time (plait_clock_ns()) at which sleepers wake for an event that rings no doorbell. Repeat after each turn. */
 void plait_progress_alarm(uint64_t when);

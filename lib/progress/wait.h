@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for other ranks: spin, then yield, then sleep. A failure detector finds why a wait does not end.
- *
- * The spin reads no clock and makes no system call. After the spin, every few turns probe the other ranks: has the comm
- * failed, did a rank call with other arguments, has one left or died? Only then check the clock, for the stall warning
- * and the deadline. doorbells.h wakes sleepers. Pending operations of other comms go on meanwhile (progress.h).
+ * Waiting for other ranks: a loop that calls a spinner (spinner.h), which passes the time, and a failure detector
+ * (detector.h), which finds why the wait does not end. Pending operations of other comms go on meanwhile (progress.h).
  */
 #ifndef PLAIT_LIB_PROGRESS_WAIT_H
 #define PLAIT_LIB_PROGRESS_WAIT_H
 
+#include "detector.h"
 #include "progress.h"
+#include "spinner.h"
 
 #include <sched.h>
-
-#define PLAIT_SPINS 4000 /* turns, each with a pause: tens of microseconds on any processor */
 
 /* With more ranks than processors the awaited rank may need this one. */
 #define PLAIT_SPINS_SHARED 4
@@ -42,62 +39,25 @@
 #define PLAIT_BYTES_A_SPIN 64
 #define PLAIT_MORE_SPINS   (1 << 18)
 
-/* A wait for something else than a collective: for messages, or for this rank's own tensors. */
-struct plait_wait_kind {
-    /* Is this rank needed to end the wait? */
-    bool (*needs)(const void *context, uint32_t rank);
-    /* The culprit of a stall (rank + 1; 0: none), and a text that names it. */
-    uint32_t (*blame)(const void *context, char *text, size_t room);
-    /* Write into the ring that the wait is long (`now` in ns) or over (0). */
-    void (*note)(const void *context, uint64_t now);
-};
-
 struct plait_wait {
-    uint32_t turns;        /* without progress */
-    uint32_t more;         /* turns to spin beyond those of the comm */
-    uint32_t suspect;      /* rank + 1 found gone by the last probe; its data may still arrive */
-    double suspected;      /* clock of the first probe that found it gone */
-    uint32_t away;         /* 1: this wait has yielded */
-    double start, check;   /* clock of the wait's first probe; of the next probe for deaths */
-    double last;           /* clock of the last probe */
-    double cut;            /* clock of the first probe that found the link to a needed rank broken; 0: none is */
-    uint32_t last_awaited; /* rank + 1, at the last probe; 0: none */
-    bool timed, warned, sleepy, announced;
-    /* The awaited ranks, at most `most`; for sleeps and texts. */
-    uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
-    uint64_t (*steps)(const void *context, uint64_t *of); /* steps done; *of: in all. NULL: not known */
-    const void *context;
-    const struct plait_wait_kind *kind; /* NULL: a collective is awaited */
-    double limit;                       /* deadline if kind is not NULL; 0: the comm's */
-    struct plait_doorbells doorbells;   /* of the last announcement */
+    struct plait_spinner spinner;
+    struct plait_detector detector;
+    uint32_t more; /* turns to spin beyond those of the comm */
+    bool away;     /* this wait has yielded */
 };
 
 static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait_kind *kind,
                                    uint32_t (*awaited)(const void *, uint32_t *, uint32_t), const void *context)
 {
-    w->turns = w->more = w->suspect = w->away = 0;
-    w->timed = w->warned = w->sleepy = w->announced = false;
-    w->cut = 0;
-    w->awaited = awaited;
-    w->steps = NULL;
-    w->context = context;
-    w->kind = kind;
-    if (kind != NULL)
-        w->limit = 0;
-}
-
-static inline bool plait_wait_is_for_all(const struct plait_wait *w)
-{
-    return w->kind == NULL;
-}
-
-static inline void plait_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
+    plait_spinner_reset(&w->spinner);
+    w->detector.timed = false;
+    w->detector.awaited = awaited;
+    w->detector.steps = NULL;
+    w->detector.context = context;
+    w->detector.kind = kind;
+    w->detector.limit = 0;
+    w->more = 0;
+    w->away = false;
 }
 
 static inline uint32_t plait_spins(const struct plait_comm *comm)
@@ -110,8 +70,21 @@ static inline uint32_t plait_wait_spins(const struct plait_comm *comm, const str
     return plait_spins(comm) + w->more;
 }
 
-/* Turns of the spin in so many seconds, at most PLAIT_SPINS. */
-uint32_t plait_spins_in(double seconds);
+/* So few that sending takes no time. apart: all senders run on other processors than this rank. */
+void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w, bool apart);
+
+/* Set the spin for an operation in which some rank moves so many bytes. */
+static inline void plait_wait_for_bytes(const struct plait_comm *comm, struct plait_wait *w, size_t bytes)
+{
+    const size_t more = bytes / PLAIT_BYTES_A_SPIN;
+
+    if (comm->port != NULL && !comm->oversubscribed)
+        w->more = bytes <= PLAIT_SPINS_BYTES && comm->crowded == 0 ? PLAIT_SPINS_NETWORK : 0;
+    else if (plait_spins(comm) == PLAIT_SPINS)
+        w->more = more < PLAIT_MORE_SPINS ? (uint32_t)more : PLAIT_MORE_SPINS;
+}
+
+/* ---- Ranks that share a processor: where one has two, and none has more (comm->apart > 0) ----------- */
 
 /* At the start of an operation: publish this rank's processor. */
 void plait_tell_processor(struct plait_comm *comm);
@@ -143,22 +116,7 @@ static inline void plait_is_back(struct plait_comm *comm)
         atomic_store_explicit(&comm->own->away, 0, memory_order_relaxed);
 }
 
-/* So few that sending takes no time. apart: all senders run on other processors than this rank. */
-void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w, bool apart);
-
-/* Set the spin for an operation in which some rank moves so many bytes. */
-static inline void plait_wait_for_bytes(const struct plait_comm *comm, struct plait_wait *w, size_t bytes)
-{
-    const size_t more = bytes / PLAIT_BYTES_A_SPIN;
-
-    if (comm->port != NULL && !comm->oversubscribed)
-        w->more = bytes <= PLAIT_SPINS_BYTES && comm->crowded == 0 ? PLAIT_SPINS_NETWORK : 0;
-    else if (plait_spins(comm) == PLAIT_SPINS)
-        w->more = more < PLAIT_MORE_SPINS ? (uint32_t)more : PLAIT_MORE_SPINS;
-}
-
-/* A long wait is over: clear the wait in this rank's ring. */
-void plait_wait_over(struct plait_comm *comm, const struct plait_wait *w);
+/* ---- Turns ------------------------------------------------------------------------------------------ */
 
 /* The part after the spin. */
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);
@@ -166,13 +124,14 @@ enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
 /*
  * For a caller that polls: probe every few calls, or at each call if it polls rarely. On an error the comm has failed.
  */
-enum plait_status plait_wait_glance(struct plait_comm *comm, struct plait_wait *w, bool rarely);
+enum plait_status plait_wait_poll(struct plait_comm *comm, struct plait_wait *w, bool rarely);
 
 /* One turn without progress. On an error the comm has failed and the operation ends. */
 static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct plait_wait *w)
 {
-    if (w->turns < plait_wait_spins(comm, w) && atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0) {
-        w->turns++;
+    if (w->spinner.turns < plait_wait_spins(comm, w) &&
+        atomic_load_explicit(&plait_nactive, memory_order_relaxed) == 0) {
+        w->spinner.turns++;
         plait_pause();
         return PLAIT_OK;
     }
@@ -182,16 +141,14 @@ static inline enum plait_status plait_wait_turn(struct plait_comm *comm, struct 
 /* There was progress: reset for the next wait. */
 static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wait *w)
 {
-    w->turns = 0;
-    if (w->timed)
-        plait_wait_over(comm, w);
+    if (w->detector.timed)
+        plait_detector_end(comm, &w->detector);
     if (w->away)
         plait_is_back(comm);
-    w->away = 0;
-    w->timed = false;
-    if (w->announced)
+    if (w->spinner.announced)
         plait_awake(comm);
-    w->announced = w->sleepy = false;
+    w->away = false;
+    plait_spinner_reset(&w->spinner);
 }
 
 #endif

@@ -44,7 +44,7 @@ static const struct plait_wait_kind for_mark = { needs, blame, note };
 
 static struct plait_wait *wait_of(struct plait_device_comm *d)
 {
-    if (d->wait.kind == NULL)
+    if (d->wait.detector.kind == NULL)
         plait_wait_init(&d->wait, &for_mark, awaited, d);
     return &d->wait;
 }
@@ -53,9 +53,9 @@ enum plait_status plait_device_glance(struct plait_comm *comm, double limit, boo
 {
     struct plait_wait *w = wait_of(comm->device);
 
-    w->limit = limit;
+    w->detector.limit = limit;
     if (!moved)
-        return plait_wait_glance(comm, w, rarely);
+        return plait_wait_poll(comm, w, rarely);
     plait_wait_progress(comm, w);
     return PLAIT_OK;
 }
@@ -151,7 +151,7 @@ enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely,
             return plait_device_status(comm);
         if (!passed)
             break;
-        status = plait_look_for_failures(comm); /* a failure also lets the queues pass, without data */
+        status = plait_probe_failures(comm); /* a failure also lets the queues pass, without data */
         if (status != PLAIT_OK)
             return status;
         end_marked(comm, PLAIT_OK);

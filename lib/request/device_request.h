@@ -20,7 +20,7 @@ void plait_device_withdraw(struct plait_request *r);
 enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely, bool *moved);
 void plait_device_marked_fail(struct plait_comm *comm, enum plait_status status);
 
-/* plait_wait_glance() for a wait for a mark. limit: its deadline, in seconds; 0: the comm's. */
+/* plait_wait_poll() for a wait for a mark. limit: its deadline, in seconds; 0: the comm's. */
 enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely);
 
 /* Wait until all of the request is on its device queue, or it has ended without. */

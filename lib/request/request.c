@@ -368,8 +368,8 @@ static enum plait_status wait_for_stream(struct plait_comm *comm, bool rarely)
         plait_wait_progress(comm, w);
         return PLAIT_OK;
     }
-    w->limit = held->job.deadline;
-    return plait_wait_glance(comm, w, rarely);
+    w->detector.limit = held->job.deadline;
+    return plait_wait_poll(comm, w, rarely);
 }
 
 /* ---- Turns ---------------------------------------------------------------------------------------------- */
@@ -391,7 +391,7 @@ static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *
     if (status == PLAIT_OK)
         status = plait_run_turn(comm, &turned, ended);
     if (status == PLAIT_OK && !turned && !*ended)
-        return plait_wait_glance(comm, &comm->run->wait, rarely);
+        return plait_wait_poll(comm, &comm->run->wait, rarely);
     plait_wait_progress(comm, &comm->run->wait);
     *moved = true;
     return status;
@@ -399,7 +399,7 @@ static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *
 
 bool plait_requests_turn(struct plait_comm *comm, bool rarely)
 {
-    enum plait_status status = plait_has_failed(comm) ? plait_look_for_failures(comm) : PLAIT_OK;
+    enum plait_status status = plait_has_failed(comm) ? plait_probe_failures(comm) : PLAIT_OK;
     bool moved = false, ended = true;
 
     while (status == PLAIT_OK && comm->first != NULL && ended) {
@@ -418,7 +418,7 @@ bool plait_requests_turn(struct plait_comm *comm, bool rarely)
 uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
 {
     const struct plait_wait *w = &comm->run->wait;
-    return comm->running ? w->awaited(w->context, ranks, most) : 0;
+    return comm->running ? w->detector.awaited(w->detector.context, ranks, most) : 0;
 }
 
 void plait_request_drop(struct plait_request *r, enum plait_status status)
@@ -472,8 +472,8 @@ static enum plait_status tell(const struct plait_request *r, enum plait_status s
         plait_fail(status, "%s", own->failure);
     else
         plait_fail(status, "%s: %s", plait_status_text(status),
-                   own != NULL ? "it was not begun: a call of its group was refused, as plait_group_end() said, or the "
-                                 "group only estimated"
+                   own != NULL ? "it did not start: a call of its group was refused, as plait_group_end() said, or the "
+                                 "group was only estimated"
                                : "its comm failed and was destroyed; plait_comm_destroy() said why");
     pthread_mutex_unlock(&homes);
     return status;

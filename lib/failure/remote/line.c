@@ -66,7 +66,7 @@ bool plait_line_is_idle(const struct plait_line *line)
     return line->sent == line->end;
 }
 
-bool plait_line_add(struct plait_line *line, const void *news, size_t bytes)
+bool plait_line_add(struct plait_line *line, const void *update, size_t bytes)
 {
     if (plait_line_is_idle(line))
         line->sent = line->end = 0;
@@ -78,7 +78,7 @@ bool plait_line_add(struct plait_line *line, const void *news, size_t bytes)
         line->out = more;
         line->size = size;
     }
-    memcpy(line->out + line->end, news, bytes);
+    memcpy(line->out + line->end, update, bytes);
     line->end += bytes;
     return true;
 }

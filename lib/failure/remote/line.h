@@ -6,8 +6,10 @@
 #include "update.h"
 
 struct plait_line {
-    int fd;        /* -1: closed */
-    uint64_t told; /* version up to which all updates were added to `out` */
+    int fd;               /* -1: closed */
+    uint64_t told;        /* version up to which all updates were added to `out` */
+    _Atomic double heard; /* clock of the last update that arrived */
+    bool silent;          /* rank 0: the others were told of the silence of the rank at the other end */
     char in[2 * PLAIT_CONTROL_UPDATE_MOST];
     size_t have, taken; /* bytes of `in`: received; consumed */
     char *out;
@@ -25,7 +27,7 @@ const char *plait_line_next(struct plait_line *line, uint32_t nrank);
 
 /* Is everything sent that was added? Add to `out`; false: out of memory. Send as much as the socket accepts. */
 bool plait_line_is_idle(const struct plait_line *line);
-bool plait_line_add(struct plait_line *line, const void *news, size_t bytes);
+bool plait_line_add(struct plait_line *line, const void *update, size_t bytes);
 void plait_line_write(struct plait_line *line);
 
 #endif

@@ -53,22 +53,6 @@ static bool copy_record(const struct plait_ring *ring, uint64_t sequence, struct
     return true;
 }
 
-static void copy_progress(const struct plait_operation *o, struct plait_progress *out)
-{
-    memset(out, 0, sizeof *out);
-    if (!o->has_progress)
-        return;
-    atomic_init(&out->sequence, o->sequence);
-    atomic_init(&out->began, o->began);
-    atomic_init(&out->looked, o->looked);
-    atomic_init(&out->steps, o->steps);
-    atomic_init(&out->nstep, o->nstep);
-    atomic_init(&out->slices, o->slices);
-    atomic_init(&out->nslice, o->nslice);
-    atomic_init(&out->waiting_for, o->waiting_for);
-    atomic_init(&out->waited_for, o->waited_for);
-}
-
 /*
  * Copy the records from `from` on, which others compare first, then the last ones; `*newest` is the newest. The last
  * ones do not suffice: a rank may be many operations ahead of another that hangs in a mismatched one.
@@ -86,79 +70,71 @@ static uint32_t copy_records(const struct plait_ring *ring, uint64_t done, uint6
     return n + last;
 }
 
-uint32_t plait_control_update_write(const struct plait_control *own, uint64_t wanted, uint32_t looks, uint64_t now,
+uint32_t plait_control_update_write(const struct plait_control *own, uint64_t wanted, uint32_t probes, uint64_t now,
                                     bool departs, void *out)
 {
     enum { KEPT = PLAIT_NRECORD / 2 }; /* newest half of the ring: these are not overwritten soon */
-    struct plait_control_update news = { .rank = own->rank, .looks = looks, .now = now };
+    struct plait_control_update update = { .rank = own->rank, .probes = probes, .now = now };
     struct plait_record records[PLAIT_CONTROL_UPDATE_RECORDS];
     struct plait_progress progress;
-    struct plait_operation newest = { .has_progress = false };
+    struct plait_operation newest;
     uint64_t last = 0;
     char *at = out;
 
-    news.departed = departs;
-    news.failed = atomic_load_explicit(&own->failed, memory_order_acquire);
-    news.noticed = (uint8_t)atomic_load_explicit(&own->noticed, memory_order_acquire);
-    news.receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
-    news.culprit = news.failed != PLAIT_OK ? own->culprit : 0;
-    news.done = atomic_load_explicit(&own->done, memory_order_acquire);
-    news.wanted = atomic_load_explicit(&own->unheard, memory_order_acquire); /* read after done: written before it */
-    if (news.wanted == 0)
-        news.wanted = news.done + 1;
-    news.from = news.done > KEPT && wanted <= news.done - KEPT ? news.done - KEPT + 1 : wanted;
-    news.nrecord = copy_records(&own->ring, news.done, news.from, records, &last);
-    plait_ring_read(&own->ring, last, news.done, false, &newest);
-    copy_progress(&newest, &progress);
-    news.bytes = (uint32_t)(sizeof news + news.nrecord * sizeof *records + sizeof progress +
-                            (news.failed != PLAIT_OK ? sizeof own->failure : 0));
-    memcpy(at, &news, sizeof news);
-    at += sizeof news;
-    memcpy(at, records, news.nrecord * sizeof *records);
-    at += news.nrecord * sizeof *records;
+    update.departed = departs;
+    update.failed = atomic_load_explicit(&own->failed, memory_order_acquire);
+    update.noticed = (uint8_t)atomic_load_explicit(&own->noticed, memory_order_acquire);
+    update.receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
+    update.culprit = update.failed != PLAIT_OK ? own->culprit : 0;
+    update.done = atomic_load_explicit(&own->done, memory_order_acquire);
+    update.wanted = atomic_load_explicit(&own->unheard, memory_order_acquire); /* read after done: written before it */
+    if (update.wanted == 0)
+        update.wanted = update.done + 1;
+    update.from = update.done > KEPT && wanted <= update.done - KEPT ? update.done - KEPT + 1 : wanted;
+    update.nrecord = copy_records(&own->ring, update.done, update.from, records, &last);
+    memset(&progress, 0, sizeof progress);
+    if (plait_ring_read(&own->ring, last, update.done, false, &newest) && newest.has_progress)
+        plait_progress_write(&progress, &newest);
+    update.bytes = (uint32_t)(sizeof update + update.nrecord * sizeof *records + sizeof progress +
+                              (update.failed != PLAIT_OK ? sizeof own->failure : 0));
+    memcpy(at, &update, sizeof update);
+    at += sizeof update;
+    memcpy(at, records, update.nrecord * sizeof *records);
+    at += update.nrecord * sizeof *records;
     memcpy(at, &progress, sizeof progress);
     at += sizeof progress;
-    if (news.failed != PLAIT_OK)
+    if (update.failed != PLAIT_OK)
         memcpy(at, own->failure, sizeof own->failure);
-    return news.bytes;
+    return update.bytes;
 }
 
 /* ---- Reading --------------------------------------------------------------------------------------------- */
 
 bool plait_control_update_check(const void *bytes, size_t n, uint32_t nrank)
 {
-    struct plait_control_update news;
+    struct plait_control_update update;
 
-    if (n < sizeof news)
+    if (n < sizeof update)
         return false;
-    memcpy(&news, bytes, sizeof news);
-    if (news.bytes > n || news.rank >= nrank || news.nrecord > PLAIT_CONTROL_UPDATE_RECORDS || news.culprit > nrank)
+    memcpy(&update, bytes, sizeof update);
+    if (update.bytes > n || update.rank >= nrank || update.nrecord > PLAIT_CONTROL_UPDATE_RECORDS ||
+        update.culprit > nrank)
         return false;
-    const size_t text = news.failed != PLAIT_OK ? sizeof((struct plait_control *)0)->failure : 0;
-    return news.bytes ==
-           sizeof news + news.nrecord * sizeof(struct plait_record) + sizeof(struct plait_progress) + text;
+    const size_t text = update.failed != PLAIT_OK ? sizeof((struct plait_control *)0)->failure : 0;
+    return update.bytes ==
+           sizeof update + update.nrecord * sizeof(struct plait_record) + sizeof(struct plait_progress) + text;
 }
 
-/* As readers of rings expect: `sequence` is zeroed first and written last. */
+/* ahead: ns by which the clock of this process is ahead of the rank's. */
 static void apply_progress(struct plait_ring *ring, const struct plait_progress *from, uint64_t ahead)
 {
-    const uint64_t sequence = atomic_load_explicit(&from->sequence, memory_order_relaxed);
-    struct plait_progress *to = plait_ring_progress(ring, sequence);
+    struct plait_operation o = { .sequence = atomic_load_explicit(&from->sequence, memory_order_relaxed) };
 
-    if (sequence == 0)
+    if (o.sequence == 0 || !plait_progress_read(from, &o))
         return;
-    const uint64_t began = atomic_load_explicit(&from->began, memory_order_relaxed);
-    plait_progress_begin(ring, sequence, began > 0 ? began + ahead : 0,
-                         atomic_load_explicit(&from->nslice, memory_order_relaxed),
-                         atomic_load_explicit(&from->nstep, memory_order_relaxed));
-    atomic_store_explicit(&to->looked, atomic_load_explicit(&from->looked, memory_order_relaxed) + ahead,
-                          memory_order_relaxed);
-    atomic_store_explicit(&to->steps, atomic_load_explicit(&from->steps, memory_order_relaxed), memory_order_relaxed);
-    atomic_store_explicit(&to->slices, atomic_load_explicit(&from->slices, memory_order_relaxed), memory_order_relaxed);
-    atomic_store_explicit(&to->waited_for, atomic_load_explicit(&from->waited_for, memory_order_relaxed),
-                          memory_order_relaxed);
-    atomic_store_explicit(&to->waiting_for, atomic_load_explicit(&from->waiting_for, memory_order_relaxed),
-                          memory_order_release);
+    o.began += o.began > 0 ? ahead : 0;
+    o.probed += ahead;
+    plait_progress_write(plait_ring_progress(ring, o.sequence), &o);
 }
 
 static void apply_record(struct plait_ring *ring, const struct plait_record *from)
@@ -175,36 +151,36 @@ void plait_control_update_apply(const void *bytes, struct plait_replica *replica
     struct plait_control *c = &replica->control;
     struct plait_record record;
     struct plait_progress progress;
-    struct plait_control_update news;
+    struct plait_control_update update;
     const char *at = bytes;
 
-    memcpy(&news, at, sizeof news);
-    at += sizeof news;
-    for (uint32_t i = 0; i < news.nrecord; i++, at += sizeof record) {
+    memcpy(&update, at, sizeof update);
+    at += sizeof update;
+    for (uint32_t i = 0; i < update.nrecord; i++, at += sizeof record) {
         memcpy(&record, at, sizeof record);
         apply_record(&c->ring, &record);
     }
     memcpy(&progress, at, sizeof progress);
     at += sizeof progress;
-    apply_progress(&c->ring, &progress, now - news.now);
-    replica->wanted = news.wanted;
-    atomic_store_explicit(&replica->from, news.from, memory_order_release);
-    if (news.looks != replica->looks)
+    apply_progress(&c->ring, &progress, now - update.now);
+    replica->wanted = update.wanted;
+    atomic_store_explicit(&replica->from, update.from, memory_order_release);
+    if (update.probes != replica->probes)
         atomic_store_explicit(&c->seen, 1e-9 * (double)now, memory_order_relaxed);
-    replica->looks = news.looks;
-    atomic_store_explicit(&replica->silent, news.silence > 0 ? 1e-9 * (double)now - 1e-3 * news.silence : 0,
+    replica->probes = update.probes;
+    atomic_store_explicit(&replica->silent, update.silence > 0 ? 1e-9 * (double)now - 1e-3 * update.silence : 0,
                           memory_order_relaxed);
-    atomic_store_explicit(&c->receiving, news.receiving, memory_order_relaxed);
-    atomic_store_explicit(&c->noticed, news.noticed, memory_order_relaxed);
-    if (news.done > atomic_load_explicit(&c->done, memory_order_relaxed))
-        atomic_store_explicit(&c->done, news.done, memory_order_release);
-    if (news.failed != PLAIT_OK && atomic_load_explicit(&c->failed, memory_order_relaxed) == PLAIT_OK) {
+    atomic_store_explicit(&c->receiving, update.receiving, memory_order_relaxed);
+    atomic_store_explicit(&c->noticed, update.noticed, memory_order_relaxed);
+    if (update.done > atomic_load_explicit(&c->done, memory_order_relaxed))
+        atomic_store_explicit(&c->done, update.done, memory_order_release);
+    if (update.failed != PLAIT_OK && atomic_load_explicit(&c->failed, memory_order_relaxed) == PLAIT_OK) {
         memcpy(c->failure, at, sizeof c->failure);
         c->failure[sizeof c->failure - 1] = '\0';
-        c->culprit = news.culprit;
-        atomic_store(&c->failed, news.failed);
+        c->culprit = update.culprit;
+        atomic_store(&c->failed, update.failed);
     }
-    atomic_store_explicit(&c->departed, news.departed, memory_order_release);
-    if (news.dead)
+    atomic_store_explicit(&c->departed, update.departed, memory_order_release);
+    if (update.dead)
         atomic_store_explicit(&replica->dead, 1, memory_order_release);
 }

@@ -20,7 +20,7 @@ struct plait_control_update { /* the head; records, the progress of the newest, 
     uint32_t rank;
     uint64_t done;
     uint64_t now;     /* the rank's clock, ns */
-    uint32_t looks;   /* grows while the rank waits and probes */
+    uint32_t probes;  /* grows while the rank waits */
     uint32_t culprit; /* rank + 1 */
     int32_t failed;   /* status of the comm; 0: no text follows */
     uint32_t nrecord;
@@ -38,7 +38,7 @@ struct plait_control_update { /* the head; records, the progress of the newest, 
 /* Holds only the part of a control block that every rank reads from every other. */
 struct plait_replica {
     _Atomic uint32_t dead;
-    uint32_t looks;        /* of the last update */
+    uint32_t probes;       /* of the last update */
     _Atomic double silent; /* clock since which rank 0 hears nothing from the rank; 0: not silent */
     uint64_t wanted;       /* as in the update */
     _Atomic uint64_t from; /* as in the update */
@@ -54,17 +54,17 @@ size_t plait_replica_bytes(void); /* of address space; memory only for the used 
  * Write an update of `own`. Returns its bytes.
  *
  * wanted   the first operation that some other rank has yet to compare
- * looks    for the update's field
+ * probes    for the update's field
  * departs  this rank departs now
  * out      [PLAIT_CONTROL_UPDATE_MOST]
  */
-uint32_t plait_control_update_write(const struct plait_control *own, uint64_t wanted, uint32_t looks, uint64_t now,
+uint32_t plait_control_update_write(const struct plait_control *own, uint64_t wanted, uint32_t probes, uint64_t now,
                                     bool departs, void *out);
 
 /* Are these bytes a valid update of a comm of nrank ranks? They come from another host: check before any use. */
 bool plait_control_update_check(const void *bytes, size_t n, uint32_t nrank);
 
 /* Apply a checked update to a replica. `now`: this process's clock, ns. */
-void plait_control_update_apply(const void *news, struct plait_replica *replica, uint64_t now);
+void plait_control_update_apply(const void *update, struct plait_replica *replica, uint64_t now);
 
 #endif

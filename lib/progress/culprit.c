@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "culprit.h"
+
+#include "comm/port.h"
+#include "failure/failure.h"
+#include "failure/remote/remote.h"
+#include "failure/report.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_UNHEARD 3   /* ranks in a text */
+#define MOST_NAMED   16  /* ranks in a text */
+#define EXCUSE       320 /* bytes */
+
+void plait_rank_name(const struct plait_comm *comm, uint32_t rank, char text[PLAIT_RANK_NAME])
+{
+    const struct plait_peer *p = &comm->peers[rank];
+
+    snprintf(text, PLAIT_RANK_NAME, "rank %u (process %d%s%s)", rank, plait_peer_pid(p),
+             p->replica != NULL ? " on " : "", p->replica != NULL ? p->replica->host : "");
+}
+
+__attribute__((format(printf, 2, 3))) static void add(struct plait_culprit *c, const char *format, ...)
+{
+    const size_t n = strlen(c->text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(c->text + n, sizeof c->text - n, format, args);
+    va_end(args);
+}
+
+static void set_rank(struct plait_culprit *c, uint32_t rank)
+{
+    c->rank = c->rank > 0 ? c->rank : rank + 1;
+}
+
+/* ---- What others show ------------------------------------------------------------------------------- */
+
+/* No update from its process on another host in the second half of the wait; updates come even while it computes. */
+static bool unheard(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank)
+{
+    const double heard = comm->peers[rank].replica != NULL ? plait_remote_heard(comm->remote, rank) : d->last;
+
+    return heard < plait_detector_middle(d) && d->last - heard >= PLAIT_REMOTE_SILENCE;
+}
+
+/* Not finished, and no probe in the second half of the wait; ranks that wait do probe. */
+static bool idle(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank)
+{
+    const struct plait_peer *p = &comm->peers[rank];
+
+    if (p->replica != NULL && rank != 0 && plait_remote_heard(comm->remote, 0) < plait_detector_middle(d))
+        return false; /* rank 0, which relays updates, is silent */
+    return !plait_peer_finished(comm, rank) &&
+           atomic_load_explicit(&p->control->seen, memory_order_relaxed) < plait_detector_middle(d);
+}
+
+/* Idle, but heard: the rank's published state is current. */
+static bool silent(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank)
+{
+    return idle(comm, d, rank) && !unheard(comm, d, rank);
+}
+
+static bool called(const struct plait_comm *comm, uint32_t rank)
+{
+    return (uint32_t)atomic_load_explicit(&plait_ring_record(&comm->peers[rank].control->ring, comm->sequence)->word,
+                                          memory_order_acquire) == (uint32_t)comm->sequence;
+}
+
+/* The rank that `rank` awaits in this operation, + 1; 0: none. */
+static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
+{
+    struct plait_operation o;
+
+    if (!plait_comm_operation(comm, rank, comm->sequence, &o) || !o.has_progress || o.waiting_for > comm->nrank)
+        return 0;
+    return o.waiting_for;
+}
+
+/* In the operation by its updates, but no data ever arrived from it: the network's data path is broken. */
+static bool is_walled_off(const struct plait_comm *comm, uint32_t rank)
+{
+    return comm->port != NULL && plait_port_leads(comm->port, rank) && !plait_port_has_heard(comm->port, rank) &&
+           called(comm, rank);
+}
+
+/* ---- Stalls ----------------------------------------------------------------------------------------- */
+
+/* Name unheard ranks. Their last published state is omitted, as it may be stale. */
+static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, uint32_t n, double now,
+                        struct plait_culprit *c)
+{
+    double least = now;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const double silence = now - plait_remote_heard(comm->remote, ranks[i]);
+        char name[PLAIT_RANK_NAME];
+        plait_rank_name(comm, ranks[i], name);
+        add(c, "%s%s", i == 0 ? "nothing has been heard of " : ", ", name);
+        least = silence < least ? silence : least;
+    }
+    add(c, " for %.0f s: %s", least,
+        n == 1 ? "the link to it is cut, its host is down or it is stopped"
+               : "the links to them are cut, their hosts are down or they are stopped");
+    set_rank(c, ranks[0]);
+}
+
+void plait_culprit_unheard(const struct plait_comm *comm, uint32_t rank, double now, struct plait_culprit *out)
+{
+    *out = (struct plait_culprit){ .rank = 0 };
+    say_unheard(comm, &rank, 1, now, out);
+}
+
+static void name_unheard(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *c)
+{
+    uint32_t ranks[MOST_UNHEARD], n = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && n < MOST_UNHEARD; r++)
+        if (idle(comm, d, r) && unheard(comm, d, r))
+            ranks[n++] = r;
+    if (n > 0)
+        say_unheard(comm, ranks, n, d->last, c);
+}
+
+/* The excuse of a rank that has not called the operation: what it does instead, or lacks; "" if not published. */
+static void excuse_of(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank, char text[EXCUSE])
+{
+    text[0] = '\0';
+    if (comm->owner != NULL)
+        comm->owner->excuse(comm->owner, rank, text, EXCUSE);
+    else
+        plait_comm_waits_in(comm, rank, plait_detector_middle(d), text, EXCUSE);
+}
+
+static void name(struct plait_culprit *c, uint32_t rank, bool first)
+{
+    add(c, "%s%u", !first ? ", " : c->text[0] != '\0' ? "; rank " : "rank ", rank);
+    set_rank(c, rank);
+}
+
+/* Name the silent ranks that have not called this operation; consecutive ones with one excuse together. */
+static void name_absent(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *c)
+{
+    char said[EXCUSE] = "", excuse[EXCUSE];
+    unsigned found = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && found < MOST_NAMED; r++) {
+        if (!silent(comm, d, r) || called(comm, r))
+            continue;
+        excuse_of(comm, d, r, excuse);
+        const bool other = found == 0 || strcmp(excuse, said) != 0;
+        if (other && found > 0)
+            add(c, " has not called it%s", said);
+        name(c, r, other);
+        memcpy(said, excuse, sizeof said);
+        found++;
+    }
+    if (found > 0)
+        add(c, " has not called it%s", said);
+}
+
+/* Name the silent ranks that have called it. */
+static void name_silent(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *c)
+{
+    struct plait_operation o;
+    char progress[80] = "";
+    unsigned found = 0;
+
+    for (uint32_t r = 0; r < comm->nrank && found < MOST_NAMED; r++)
+        if (silent(comm, d, r) && called(comm, r)) {
+            name(c, r, found++ == 0);
+            if (plait_comm_operation(comm, r, comm->sequence, &o))
+                plait_operation_progress(&o, progress, sizeof progress);
+        }
+    if (found > 0)
+        add(c, " is in it%s%s and does not answer", found == 1 ? progress : "", found == 1 && progress[0] ? "," : "");
+}
+
+static void name_walled_off(const struct plait_comm *comm, uint32_t rank, struct plait_culprit *c)
+{
+    char way[64];
+
+    plait_port_describe(comm->port, rank, way, sizeof way);
+    add(c,
+        "rank %u is in it, but nothing has ever come from it over the network (%s): a firewall, or an interface of "
+        "which the other host is not reached: set PLAIT_IFNAME, or UCX_NET_DEVICES, to one that leads there",
+        rank, way);
+    set_rank(c, rank);
+}
+
+/* Name the one rank at the end of the chain of waits, which begins at `first`. */
+static void name_last(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank, uint32_t first,
+                      struct plait_culprit *c)
+{
+    char excuse[EXCUSE];
+
+    if (unheard(comm, d, rank)) {
+        say_unheard(comm, &rank, 1, d->last, c);
+    } else if (rank == first && is_walled_off(comm, rank)) {
+        name_walled_off(comm, rank, c);
+    } else if (called(comm, rank)) {
+        add(c, "rank %u is in it and does not answer", rank);
+    } else {
+        excuse_of(comm, d, rank, excuse);
+        add(c, "rank %u has not called it%s", rank, excuse);
+    }
+    set_rank(c, rank);
+}
+
+/* All ranks show life: follow who waits for whom, from the rank that this one awaits. */
+static void follow_waits(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *c)
+{
+    const uint32_t first = d->last_awaited > 0 ? d->last_awaited - 1 : comm->rank;
+    uint32_t at = first, next, n = 0;
+
+    while ((next = awaited_by(comm, at)) != 0 && next != at + 1 && n++ < comm->nrank)
+        at = next - 1;
+    if (next == 0) {
+        name_last(comm, d, unheard(comm, d, 0) ? 0 : at, first, c); /* rank 0 relays the updates of all others */
+    } else if (next == at + 1) {                                    /* see the engine's awaited() */
+        add(c, "rank %u waits for its own stream: what was put there before has not happened", at);
+        set_rank(c, at);
+    } else if (is_walled_off(comm, first)) {
+        name_walled_off(comm, first, c);
+    } else {
+        add(c, "ranks wait for each other, rank %u among them: a fault in the plan or the library", at);
+    }
+}
+
+/* A wait for messages, or for this rank's own tensors. */
+static void find_one(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *c)
+{
+    char text[sizeof c->text];
+
+    c->rank = d->kind->blame(d->context, text, sizeof text);
+    if (c->rank > 0 && unheard(comm, d, c->rank - 1)) {
+        const uint32_t rank = c->rank - 1;
+        say_unheard(comm, &rank, 1, d->last, c);
+        add(c, "; ");
+    }
+    add(c, "%s", text);
+}
+
+void plait_culprit_find(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *out)
+{
+    *out = (struct plait_culprit){ .rank = 0 };
+    if (d->kind != NULL) {
+        find_one(comm, d, out);
+        return;
+    }
+    name_unheard(comm, d, out);
+    name_absent(comm, d, out);
+    name_silent(comm, d, out);
+    if (out->rank == 0)
+        follow_waits(comm, d, out);
+}
+
+/* ---- Ranks that are gone ---------------------------------------------------------------------------- */
+
+/* The lowest rank that died, needed or not; or UINT32_MAX. */
+static uint32_t find_dead(const struct plait_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (r != comm->rank && plait_peer_died(&comm->peers[r]))
+            return r;
+    return UINT32_MAX;
+}
+
+/*
+ * If the relay of updates (rank 0) died, that death may have made the rank leave; then the text names the dead rank.
+ */
+static enum plait_status blame_cut_off(struct plait_comm *comm, uint32_t rank)
+{
+    const char *why = plait_peer_cut_off(comm, rank);
+    const uint32_t dead = find_dead(comm);
+    char name[PLAIT_RANK_NAME];
+
+    why = why != NULL ? why : "its link is broken";
+    if (dead == UINT32_MAX || dead == rank)
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s", rank, why);
+    plait_rank_name(comm, dead, name);
+    return plait_comm_blame(comm, PLAIT_ERR_PEER, dead, "%s died, and rank %u cannot be reached any more: %s", name,
+                            rank, why);
+}
+
+static enum plait_status blame_unread(struct plait_comm *comm)
+{
+    const struct plait_unread *u = &comm->unread;
+
+    return plait_comm_blame(comm, u->error == ESRCH ? PLAIT_ERR_PEER : PLAIT_ERR_SYSTEM, u->rank,
+                            "cannot copy %zu bytes at %#llx of rank %u (process %d) to %p: process_vm_readv: %s; are "
+                            "both buffers as long as count says? PLAIT_CMA=0 does without the call",
+                            u->bytes, (unsigned long long)u->address, u->rank, plait_peer_pid(&comm->peers[u->rank]),
+                            u->to, strerror(u->error));
+}
+
+enum plait_status plait_blame_suspect(struct plait_comm *comm, const struct plait_detector *d)
+{
+    const uint32_t rank = d->suspect - 1;
+    const struct plait_peer *p = &comm->peers[rank];
+    const unsigned long long done = atomic_load_explicit(&p->control->done, memory_order_relaxed);
+    char name[PLAIT_RANK_NAME];
+
+    switch (d->suspicion) {
+    case PLAIT_LEFT:
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u left the comm after operation #%llu", rank, done);
+    case PLAIT_UNREAD:
+        return blame_unread(comm);
+    case PLAIT_CUT_OFF:
+        return blame_cut_off(comm, rank);
+    default:
+        if (!plait_peer_died(p))
+            return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u gave up while the comm was made", rank);
+        plait_rank_name(comm, rank, name);
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "%s died after operation #%llu%s", name, done,
+                                p->replica != NULL ? " or a later one" : ""); /* its last update may be missing */
+    }
+}

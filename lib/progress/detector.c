@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "detector.h"
+
+#include "base/descriptor.h"
+#include "base/status.h"
+#include "bootstrap/origin.h"
+#include "culprit.h"
+#include "failure/failure.h"
+#include "failure/remote/remote.h"
+#include "failure/report.h"
+#include "failure/slow.h"
+#include "progress.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define CHECK_EVERY 0.05 /* seconds between probes for ranks that are gone, which take system calls */
+#define MOST_DYING  1.0  /* seconds, at most, from the loss of a process's memory or link until its death shows */
+#define STOPPED \
+    2.0 /* seconds between probes above which this process, perhaps the job, was stopped: not all counts as wait */
+
+bool plait_peer_finished(const struct plait_comm *comm, uint32_t rank)
+{
+    return atomic_load_explicit(&comm->peers[rank].control->done, memory_order_acquire) >= comm->sequence;
+}
+
+bool plait_peer_died(const struct plait_peer *p)
+{
+    return p->replica != NULL ? atomic_load_explicit(&p->replica->dead, memory_order_acquire) != 0
+                              : p->process->base != NULL && plait_process_dead(p->process);
+}
+
+int plait_peer_pid(const struct plait_peer *p)
+{
+    return p->replica != NULL ? p->replica->pid : p->process->pid;
+}
+
+const char *plait_peer_cut_off(const struct plait_comm *comm, uint32_t rank)
+{
+    const char *why = NULL;
+
+    for (uint32_t i = 0; i < PLAIT_NCHANNEL && why == NULL; i++) {
+        const struct plait_link *link = comm->peers[rank].link[i];
+        why = link != NULL && link->transport->broken != NULL ? link->transport->broken(link) : NULL;
+    }
+    return why;
+}
+
+bool plait_detector_needs(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank)
+{
+    return d->kind == NULL ? !plait_peer_finished(comm, rank) : d->kind->needs(d->context, rank);
+}
+
+static double deadline_of(const struct plait_comm *comm, const struct plait_detector *d)
+{
+    const double own = d->kind == NULL ? comm->limit : d->limit;
+    return own > 0 ? own : comm->deadline;
+}
+
+/* ---- The ring --------------------------------------------------------------------------------------- */
+
+/* Publish that this rank waits, and for which rank, in its ring: the process may be stopped at any moment. */
+static void publish(struct plait_comm *comm, const struct plait_detector *d)
+{
+    const uint64_t now = (uint64_t)(d->last * 1e9);
+    uint64_t steps = 0, nstep = 0;
+
+    if (d->kind != NULL) {
+        d->kind->note(d->context, now);
+        return;
+    }
+    if (atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
+        return; /* waits in destroy, not in an operation */
+    if (d->steps != NULL)
+        steps = d->steps(d->context, &nstep);
+    struct plait_progress *p = plait_ring_progress(&comm->own->ring, comm->sequence);
+    if (atomic_load_explicit(&p->sequence, memory_order_relaxed) != comm->sequence)
+        plait_progress_begin(&comm->own->ring, comm->sequence, now, 1, nstep); /* an eager operation has no entry yet */
+    atomic_store_explicit(&p->steps, steps, memory_order_relaxed);
+    if (d->last_awaited > 0) {
+        atomic_store_explicit(&p->waiting_for, d->last_awaited, memory_order_relaxed);
+        atomic_store_explicit(&p->waited_for, d->last_awaited, memory_order_relaxed);
+    }
+    atomic_store_explicit(&p->probed, now, memory_order_relaxed);
+}
+
+void plait_detector_end(struct plait_comm *comm, struct plait_detector *d)
+{
+    struct plait_progress *p = plait_ring_progress(&comm->own->ring, comm->sequence);
+
+    d->timed = false;
+    if (d->last_awaited > 0)
+        comm->peers[d->last_awaited - 1].waited += plait_clock() - d->start;
+    if (d->kind != NULL)
+        d->kind->note(d->context, 0);
+    else if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
+        atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
+}
+
+/* ---- Ranks that are gone ---------------------------------------------------------------------------- */
+
+/* If the program has closed the library's descriptors, deaths or updates from other hosts would go unseen. */
+static enum plait_status probe_descriptors(struct plait_comm *comm)
+{
+    enum plait_status status = plait_remote_check(comm->remote);
+
+    for (uint32_t i = 0; i < comm->nprocess && status == PLAIT_OK; i++)
+        status = plait_descriptor_check(comm->processes[i].fd);
+    if (status == PLAIT_OK)
+        return PLAIT_OK;
+    char text[256];
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    return plait_comm_blame(comm, status, comm->rank, "%s", text);
+}
+
+static bool shows(const struct plait_comm *comm, uint32_t rank, enum plait_suspicion suspicion)
+{
+    const struct plait_peer *p = &comm->peers[rank];
+
+    switch (suspicion) {
+    case PLAIT_LEFT:
+        return atomic_load_explicit(&p->control->departed, memory_order_acquire) != 0;
+    case PLAIT_DIED:
+        return rank != comm->rank && plait_peer_died(p);
+    case PLAIT_UNCREATED: /* its control block is gone */
+        return atomic_load_explicit(&p->control->id, memory_order_relaxed) != comm->id;
+    case PLAIT_UNREAD:
+        return comm->unread.error != 0 && comm->unread.rank == rank;
+    default:
+        return plait_peer_cut_off(comm, rank) != NULL;
+    }
+}
+
+/* The first suspicion that holds of a needed rank, and the lowest such rank; UINT32_MAX: none. */
+static uint32_t find_suspect(const struct plait_comm *comm, const struct plait_detector *d, enum plait_suspicion *out)
+{
+    const bool deaths = comm->remote != NULL || (comm->nprocess > 0 && poll(comm->processes, comm->nprocess, 0) > 0);
+
+    for (enum plait_suspicion s = PLAIT_LEFT; s <= PLAIT_CUT_OFF; s++) {
+        if ((s == PLAIT_DIED && !deaths) || (s == PLAIT_CUT_OFF && comm->port == NULL))
+            continue;
+        for (uint32_t r = 0; r < comm->nrank; r++)
+            if (shows(comm, r, s) && (s == PLAIT_UNREAD || plait_detector_needs(comm, d, r))) {
+                *out = s;
+                return r;
+            }
+    }
+    return UINT32_MAX;
+}
+
+/* Seconds until a suspicion is sure. Something else that is about to show may be its cause: a death, for example. */
+static double doubt(const struct plait_comm *comm, uint32_t rank, enum plait_suspicion suspicion)
+{
+    const struct plait_peer *p = &comm->peers[rank];
+    const bool dies = (suspicion == PLAIT_UNCREATED && p->replica == NULL && !plait_process_dead(p->process)) ||
+                      (suspicion == PLAIT_UNREAD && comm->unread.error == ESRCH) || suspicion == PLAIT_CUT_OFF;
+
+    return dies ? MOST_DYING : 0;
+}
+
+/* The first probe suspects; the caller then polls once more, as the rank's last messages may have arrived. */
+static enum plait_status probe_suspects(struct plait_comm *comm, struct plait_detector *d, double now)
+{
+    enum plait_suspicion suspicion = PLAIT_LEFT;
+    const uint32_t rank = find_suspect(comm, d, &suspicion);
+
+    if (rank == UINT32_MAX || plait_progress_expects()) { /* or its data are still in flight */
+        d->suspect = 0;
+        return PLAIT_OK;
+    }
+    if (d->suspect != rank + 1 || d->suspicion != suspicion) {
+        d->suspect = rank + 1;
+        d->suspicion = suspicion;
+        d->suspected = now;
+        return PLAIT_OK;
+    }
+    if (now - d->suspected < doubt(comm, rank, suspicion) && now - d->start < deadline_of(comm, d))
+        return PLAIT_OK;
+    return plait_blame_suspect(comm, d);
+}
+
+/* Does another process claim this rank? The comm may then have ranks of two jobs. Checked once a second. */
+static enum plait_status probe_claim(struct plait_comm *comm, double now)
+{
+    if (comm->nodes.claim.fd <= 0 || now < comm->claim_seen + 1)
+        return PLAIT_OK;
+    comm->claim_seen = now;
+    const enum plait_status status = plait_claim_check(&comm->nodes.claim, comm->rank);
+    return status == PLAIT_OK ? PLAIT_OK : plait_comm_fail(comm, status, "%s", plait_last_error());
+}
+
+/* ---- The clock -------------------------------------------------------------------------------------- */
+
+/* Text of both the slow report and the error. */
+#define STALLED "no progress for %g s: %s"
+
+/* In a wait without a deadline: fail if a needed rank of another host is unheard for the comm's deadline. */
+static enum plait_status probe_unheard(struct plait_comm *comm, const struct plait_detector *d, double now)
+{
+    struct plait_culprit c;
+
+    for (uint32_t r = 0; comm->remote != NULL && r < comm->nrank; r++) {
+        if (comm->peers[r].replica == NULL || !plait_detector_needs(comm, d, r))
+            continue;
+        const double heard = plait_remote_heard(comm->remote, r), since = heard > d->start ? heard : d->start;
+        if (now - since < comm->deadline)
+            continue;
+        plait_culprit_unheard(comm, r, now, &c);
+        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, r, "%s", c.text);
+    }
+    return PLAIT_OK;
+}
+
+/* Write the slow report, or fail the comm, when a limit has passed. */
+static enum plait_status probe_clock(struct plait_comm *comm, struct plait_detector *d, double now)
+{
+    const double waited = now - d->start, deadline = deadline_of(comm, d);
+    struct plait_culprit c;
+
+    if (deadline >= PLAIT_FOREVER) {
+        const enum plait_status status = probe_unheard(comm, d, now);
+        if (status != PLAIT_OK)
+            return status;
+    }
+    if (waited < deadline && (waited < comm->warn || d->warned))
+        return PLAIT_OK;
+    d->warned = true;
+    plait_culprit_find(comm, d, &c);
+    if (waited < deadline)
+        plait_comm_log(comm, PLAIT_LOG_WARN, STALLED, comm->warn, c.text);
+    else if (c.rank > 0)
+        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, c.rank - 1, STALLED, deadline, c.text);
+    else
+        return plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, STALLED, deadline, c.text);
+    return PLAIT_OK;
+}
+
+/*
+ * Keep the times of the wait. Few seconds count of a stop of this process, or of a long time between two tests: so a
+ * stopped job can go on, and rare polling still reaches the deadline.
+ */
+static void keep_time(const struct plait_comm *comm, struct plait_detector *d, double now)
+{
+    uint32_t rank;
+
+    d->last_awaited = d->awaited(d->context, &rank, 1) > 0 ? rank + 1 : 0;
+    if (!d->timed) {
+        d->timed = true;
+        d->warned = false;
+        d->start = d->last = now;
+        d->check = now + CHECK_EVERY;
+        d->suspect = 0;
+        return;
+    }
+    const double passed = now - d->last, quarter = deadline_of(comm, d) / 4;
+    if (passed > STOPPED)
+        d->start += passed - (quarter < STOPPED ? quarter : STOPPED);
+    d->last = now;
+}
+
+/* What takes system calls, or time. */
+static enum plait_status probe_rarely(struct plait_comm *comm, struct plait_detector *d, double now)
+{
+    enum plait_status status = plait_probe_past_calls(comm);
+
+    if (status == PLAIT_OK)
+        status = probe_descriptors(comm);
+    if (status == PLAIT_OK)
+        status = probe_suspects(comm, d, now);
+    if (comm->remote != NULL)
+        plait_warn_of_full_table(now);
+    d->check = now + (d->suspect > 0 ? 0 : CHECK_EVERY);
+    return status;
+}
+
+enum plait_status plait_detector_probe(struct plait_comm *comm, struct plait_detector *d, double now)
+{
+    keep_time(comm, d, now);
+    if (!PLAIT_GUARDS)
+        return PLAIT_OK;
+    publish(comm, d);
+    enum plait_status status = d->kind == NULL ? plait_probe_calls(comm) : plait_probe_failures(comm);
+    if (status == PLAIT_OK)
+        status = probe_claim(comm, now);
+    atomic_store_explicit(&comm->own->seen, now, memory_order_relaxed);
+    if (status == PLAIT_OK && (now >= d->check || now - d->start >= deadline_of(comm, d)))
+        status = probe_rarely(comm, d, now);
+    return status == PLAIT_OK && d->suspect == 0 ? probe_clock(comm, d, now) : status;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The failure detector: it finds why a wait does not end. It does not know how the waiting thread spins or sleeps.
+ *
+ * A probe reads the control blocks of the other ranks: has the comm failed, did a rank call with other arguments, has
+ * one left or died, is a link broken? Then it compares the clock with the limits of the slow report and the deadline. A
+ * probe finds nothing, or fails the comm with a text that names the culprit (culprit.h).
+ */
+#ifndef PLAIT_LIB_PROGRESS_DETECTOR_H
+#define PLAIT_LIB_PROGRESS_DETECTOR_H
+
+#include "comm/comm.h"
+
+/* A wait for something else than a collective: for messages, or for this rank's own tensors. */
+struct plait_wait_kind {
+    /* Is this rank needed to end the wait? */
+    bool (*needs)(const void *context, uint32_t rank);
+    /* The culprit of a stall (rank + 1; 0: none), and a text that names it. */
+    uint32_t (*blame)(const void *context, char *text, size_t room);
+    /* Write into the ring that the wait is long (`now` in ns) or over (0). */
+    void (*note)(const void *context, uint64_t now);
+};
+
+/*
+ * A deadline of servers, which wait for workers without a limit. The wait still fails if a needed rank of another host
+ * is unheard for the comm's own deadline.
+ */
+#define PLAIT_FOREVER 1e9
+
+enum plait_suspicion { PLAIT_LEFT, PLAIT_DIED, PLAIT_UNCREATED, PLAIT_UNREAD, PLAIT_CUT_OFF };
+
+struct plait_detector { /* of one wait */
+    /* The awaited ranks, at most `most`. */
+    uint32_t (*awaited)(const void *context, uint32_t *ranks, uint32_t most);
+    uint64_t (*steps)(const void *context, uint64_t *of); /* steps done; *of: in all. NULL: not known */
+    const void *context;
+    const struct plait_wait_kind *kind; /* NULL: a collective is awaited, and every rank is needed */
+    double limit;                       /* deadline if kind is not NULL; 0: the comm's */
+
+    bool timed;            /* the fields below are set: there was a probe */
+    bool warned;           /* the slow report was written */
+    double start, last;    /* clock of the first probe, after stops of this process moved forward; of the last */
+    double check;          /* clock of the next probe for ranks that are gone */
+    uint32_t last_awaited; /* rank + 1, at the last probe; 0: none */
+    uint32_t suspect;      /* rank + 1 that will not end this wait; its data may still arrive. 0: none */
+    enum plait_suspicion suspicion;
+    double suspected; /* clock of the first probe with that suspicion */
+};
+
+/* The middle of the wait. A rank that has shown no life since then is to blame for a stall. */
+static inline double plait_detector_middle(const struct plait_detector *d)
+{
+    return (d->start + d->last) / 2;
+}
+
+/* Probe. On an error the comm has failed. */
+enum plait_status plait_detector_probe(struct plait_comm *comm, struct plait_detector *d, double now);
+
+/* A wait with probes is over: clear it in this rank's ring. */
+void plait_detector_end(struct plait_comm *comm, struct plait_detector *d);
+
+/* Has another rank failed, or called the operation in progress with other arguments? */
+enum plait_status plait_probe_calls(struct plait_comm *comm);
+
+/*
+ * Did a rank call one of the operations since own->unheard with other arguments? All ranks may have returned from such
+ * an operation: in rooted collectives with small messages not every rank waits for every other.
+ */
+enum plait_status plait_probe_past_calls(struct plait_comm *comm);
+
+/* Is `rank` needed to end this wait? Messages need some ranks, a collective needs all. */
+bool plait_detector_needs(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank);
+
+/* Has a rank finished the operation in progress? One that has left or died may have done so before. */
+bool plait_peer_finished(const struct plait_comm *comm, uint32_t rank);
+
+/* Has the process of another rank ended? Ranks that are threads of this process never count. And the process's ID. */
+bool plait_peer_died(const struct plait_peer *peer);
+int plait_peer_pid(const struct plait_peer *peer);
+
+/* Why a link to the rank is broken; NULL: none is. */
+const char *plait_peer_cut_off(const struct plait_comm *comm, uint32_t rank);
+
+#endif
