@@ -77,9 +77,9 @@ static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct p
         why = plugin()->make_mark(device, &b->ready);
     if (why == NULL)
         why = plugin()->make_mark(device, &b->done);
-    b->request->through = false; /* the work after it is enqueued without waiting for it to run */
+    b->request->until_executed = false; /* the work after it is enqueued without waiting for it to run */
     if (b->gather != NULL)
-        b->gather->through = false;
+        b->gather->until_executed = false;
     return why;
 }
 

@@ -121,7 +121,7 @@ static void end(struct plait_fusion *f, uint32_t k)
 
     f->nflying--;
     atomic_store_explicit(&b->state, plait_bucket_state(b->begun, n), memory_order_release);
-    f->comm->let_go += n;
+    f->comm->ncompleted += n;
     plait_progress_news();
 }
 
@@ -137,7 +137,7 @@ static void let_go(struct plait_fusion *f)
 
     for (uint32_t k = 0; k < f->flat.nbucket; k++)
         marked += f->flat.buckets[k].ntensor - plait_bucket_missing(&f->buckets[k]);
-    f->comm->let_go += marked - f->gone;
+    f->comm->ncompleted += marked - f->gone;
     f->gone = marked;
     plait_progress_news();
 }
