@@ -201,7 +201,7 @@ static int look_at_order(const struct actor *a, uint32_t k)
         const struct plait_request *r = a->act[k][i].request;
         if (a->ops[i].message || r == NULL || a->ops[i].form != REQUEST)
             continue;
-        const bool ended = atomic_load(&r->ended);
+        const bool ended = plait_request_has_ended(r);
         CHECK(!open || ended);
         open = ended;
     }
@@ -249,7 +249,7 @@ static int end_all(struct actor *a)
         } else if (order == TEST) {
             int done;
             index = turn % a->npending;
-            if (a->of[index]->request == NULL || !a->of[index]->request->started)
+            if (a->of[index]->request == NULL || plait_request_state(a->of[index]->request) == PLAIT_REQUEST_IDLE)
                 continue;
             CHECK(plait_test(&a->pending[index], &done) == PLAIT_OK);
             if (!done)

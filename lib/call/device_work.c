@@ -71,5 +71,5 @@ enum plait_status plait_work_drain(struct plait_comm *comm, struct plait_queue *
 
 void plait_work_enqueues(struct plait_request *r)
 {
-    r->through = false;
+    r->until_executed = false;
 }

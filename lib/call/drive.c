@@ -16,7 +16,8 @@ static bool turn(struct plait_comm *comm, bool rarely)
     plait_network_turn(comm);
     moved |= plait_requests_turn(comm, rarely);
     moved |= plait_messages_turn(comm, rarely);
-    if (!moved && !comm->running) /* queued requests may not be open yet: then no wait for a rank probes for failures */
+    if (!moved && !plait_requests_run(
+                      comm)) /* queued requests may not be open yet: then no wait for a rank probes for failures */
         status = plait_probe_failures(comm);
     if (status != PLAIT_OK)
         plait_requests_fail(comm, status);
@@ -24,7 +25,7 @@ static bool turn(struct plait_comm *comm, bool rarely)
     plait_fpenv_leave(environment);
     if (moved && atomic_load_explicit(&comm->own->asleep, memory_order_relaxed))
         plait_awake(comm);
-    plait_requests_tell(comm);
+    plait_requests_notify(comm);
     return moved;
 }
 

@@ -22,18 +22,21 @@ enum plait_status plait_group_start(void)
     return PLAIT_OK;
 }
 
-/*
- * Begin all, or, when a call was refused, end all with that error. Returns those that the group waits for: until their
- * end, or until a device stream has them. The others have takers.
- */
+/* Waits the group for its end, or until a device stream has it? A refused one does not get to its host stream. */
+static bool waits_for(const struct plait_request *r, enum plait_status refused)
+{
+    return r->taker == PLAIT_TAKER_CALL ||
+           (refused == PLAIT_OK ? plait_request_is_on_device_stream(r) : r->taker == PLAIT_TAKER_STREAM);
+}
+
+/* Begin all, or, when a call was refused, end all with that error. Returns those that the group waits for. */
 static struct plait_request *begin_all(struct plait_request *first, enum plait_status refused)
 {
     struct plait_request *own = NULL, **end = &own, *next;
 
     for (struct plait_request *r = first; r != NULL; r = next) {
         next = r->next_of_group;
-        if (r->own || (refused == PLAIT_OK && r->streamed) ||
-            (refused != PLAIT_OK && r->stream != NULL && !r->persistent)) {
+        if (waits_for(r, refused)) {
             *end = r;
             end = &r->next_of_group;
         }
@@ -51,14 +54,11 @@ static struct plait_request *begin_all(struct plait_request *first, enum plait_s
     return own;
 }
 
-/* Take all requests out of the group. */
-static void open_up(struct plait_request *first)
+static void refuse_without_comm(const struct plait_request *first)
 {
-    for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
-        r->grouped = false;
+    for (const struct plait_request *r = first; r != NULL; r = r->next_of_group)
         if (r->comm == NULL)
             plait_group_refuse(PLAIT_ERR_ARG, "plait_group_end: a comm of this group's calls was destroyed before");
-    }
 }
 
 enum plait_status plait_group_end(void)
@@ -74,15 +74,15 @@ enum plait_status plait_group_end(void)
     plait_outcome_clear(&o);
     plait_group.first = NULL;
     plait_group.creations = NULL;
-    open_up(first);
+    refuse_without_comm(first);
     if (plait_group.refused != PLAIT_OK)
         plait_outcome_note(&o, plait_group.refusal.status, plait_group.refusal.text);
     plait_creations_make(creations, &o);
     const bool begun = plait_group.refused == PLAIT_OK && plait_exchange_group(first);
     for (r = begun ? first : begin_all(first, plait_group.refused); r != NULL; r = next) {
         next = r->next_of_group;
-        if (r->streamed && !r->own) {
-            plait_request_await_placed(r);
+        if (r->taker == PLAIT_TAKER_HOLDER) {
+            plait_request_await_issued(r);
             continue;
         }
         const enum plait_status status = plait_request_has_ended(r) ? plait_request_take(&r) : plait_wait(&r);

@@ -146,7 +146,7 @@ enum plait_status plait_owner_wait(struct plait_comm *comm, const char *call, bo
 
 void plait_owner_ended(struct plait_comm *comm, uint32_t n)
 {
-    comm->let_go += n;
+    comm->ncompleted += n;
     plait_progress_news();
 }
 

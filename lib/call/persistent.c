@@ -11,9 +11,16 @@
 /* Must its holder wait first? Not once its host stream has passed it, or its device stream has all of it. */
 static bool is_pending(const struct plait_request *r)
 {
-    if (r->streamed)
-        return r->started && !plait_request_has_ended(r) && !atomic_load_explicit(&r->placed, memory_order_acquire);
-    return r->started && !(r->stream != NULL && plait_request_is_over(r));
+    const enum plait_request_state state = plait_request_state(r);
+
+    if (plait_request_is_on_device_stream(r))
+        return state >= PLAIT_REQUEST_HELD && state < PLAIT_REQUEST_ISSUED;
+    return state >= PLAIT_REQUEST_HELD && !(plait_request_is_on_host_stream(r) && state == PLAIT_REQUEST_ENDED);
+}
+
+static bool is_grouped(const struct plait_request *r)
+{
+    return plait_request_state(r) == PLAIT_REQUEST_GROUPED;
 }
 
 static enum plait_status check_start(struct plait_request *r, const char *name)
@@ -23,33 +30,38 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
                           r == NULL ? "NULL" : "not persistent");
     if (r->comm == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: the request's comm was destroyed", name);
-    if (r->grouped || is_pending(r))
+    if (is_grouped(r) || is_pending(r))
         return plait_fail(PLAIT_ERR_ARG, "%s: the request is %s", name,
-                          r->grouped ? "started in this group already" : "pending; wait for it first");
+                          is_grouped(r) ? "started in this group already" : "pending; wait for it first");
     const enum plait_status status = plait_enter(r->comm, name, PLAIT_SUM, NULL);
     return status == PLAIT_OK && r->queue != NULL ? plait_gpu_check_capture(r->comm, name, r->queue) : status;
 }
 
-/* waits: the call, or the open group, waits for its end. */
-static enum plait_status start(struct plait_request *r, bool waits)
+/* taker: who waits for its end. */
+static enum plait_status start(struct plait_request *r, enum plait_taker taker)
 {
-    atomic_store_explicit(&r->started, false, memory_order_relaxed);
+    struct plait_comm *comm = r->comm;
+
+    pthread_mutex_lock(&comm->lock);
+    plait_device_withdraw(r); /* from its last start */
+    r->taker = taker;
     if (plait_in_group()) {
-        plait_group_add(r, waits);
+        plait_requests_notify(comm);
+        pthread_mutex_unlock(&comm->lock);
+        plait_group_add(r);
         return PLAIT_OK;
     }
-    pthread_mutex_lock(&r->comm->lock);
     plait_request_run(r);
-    if (r->streamed)
-        plait_request_await_placed(r);
-    return waits ? plait_wait(&r) : PLAIT_OK;
+    if (plait_request_is_on_device_stream(r))
+        plait_request_await_issued(r);
+    return taker == PLAIT_TAKER_CALL ? plait_wait(&r) : PLAIT_OK;
 }
 
 /* It needs progress on this rank, as peers read or will read this rank's data: all waiting threads drive it. */
 static __attribute__((noinline)) void share(struct plait_request *r)
 {
     pthread_mutex_lock(&r->comm->lock);
-    r->alone = false;
+    plait_request_set_state(r, PLAIT_REQUEST_RUNNING);
     plait_progress_add(r->comm);
     pthread_mutex_unlock(&r->comm->lock);
     plait_progress_news();
@@ -60,7 +72,7 @@ static __attribute__((noinline)) void share(struct plait_request *r)
  * So no thread drives it before its holder waits or the comm is called again, and it takes no lock. The exception is
  * data read in place: its writer waits until this rank has read it, so all waiting threads drive the operation.
  */
-static bool start_alone(struct plait_request *r)
+static bool start_lazily(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
 
@@ -68,13 +80,10 @@ static bool start_alone(struct plait_request *r)
         r->stream != NULL || r->job.work.arg != NULL || comm->owner != NULL ||
         plait_must_queue(comm, NULL)) /* a fusion's ready() counts without the lock */
         return false;
-    atomic_store_explicit(&r->ended, false, memory_order_relaxed);
-    atomic_store_explicit(&r->started, true, memory_order_relaxed);
+    plait_request_set_state(r, PLAIT_REQUEST_LAZY);
     r->next = NULL;
-    r->alone = true;
     comm->first = r;
     comm->end = &r->next;
-    comm->running = true;
     atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
     comm->run->work.epilogue = NULL;
     plait_run_begin_eager(comm, &r->job, r->job.in);
@@ -87,9 +96,9 @@ enum plait_status plait_start(struct plait_request *r)
 {
     const enum plait_status status = check_start(r, "plait_start");
 
-    if (status == PLAIT_OK && start_alone(r))
+    if (status == PLAIT_OK && start_lazily(r))
         return PLAIT_OK;
-    return status == PLAIT_OK ? start(r, false) : plait_refuse(status);
+    return status == PLAIT_OK ? start(r, PLAIT_TAKER_HOLDER) : plait_refuse(status);
 }
 
 enum plait_status plait_run_again(struct plait_request *r)
@@ -99,7 +108,7 @@ enum plait_status plait_run_again(struct plait_request *r)
     if (status != PLAIT_OK)
         return plait_refuse(status);
     if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || r->queue != NULL || plait_must_queue(r->comm, NULL))
-        return start(r, true);
+        return start(r, PLAIT_TAKER_CALL);
     atomic_store_explicit(&r->comm->inside, "plait_run_again", memory_order_relaxed);
     if (!r->job.o->selection.eager || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
         return plait_leave(r->comm, plait_run_job(r->comm, &r->job));
@@ -116,17 +125,17 @@ enum plait_status plait_request_free(struct plait_request **request)
         *request = NULL;
         return PLAIT_OK;
     }
-    if (!r->persistent || r->grouped || is_pending(r))
+    if (!r->persistent || is_grouped(r) || is_pending(r))
         return plait_fail(PLAIT_ERR_ARG, "plait_request_free: the request is %s",
-                          !r->persistent ? "not persistent; wait for it"
-                          : r->grouped   ? "in a group; call plait_group_end() first"
-                                         : "pending; wait for it");
+                          !r->persistent  ? "not persistent; wait for it"
+                          : is_grouped(r) ? "in a group; call plait_group_end() first"
+                                          : "pending; wait for it");
     *request = NULL;
-    if (r->comm != NULL && (r->kind == PLAIT_REQUEST_COLLECTIVE || r->streamed)) {
+    if (r->comm != NULL && (r->kind == PLAIT_REQUEST_COLLECTIVE || plait_request_is_on_device_stream(r))) {
         struct plait_comm *comm = r->comm;
         pthread_mutex_lock(&comm->lock);
         plait_device_withdraw(r);
-        plait_requests_tell(comm);
+        plait_requests_notify(comm);
         if (r->kind == PLAIT_REQUEST_COLLECTIVE)
             plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);
         pthread_mutex_unlock(&comm->lock);

@@ -110,27 +110,28 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
         call = &own;
     }
     const bool alone = queue == NULL && plait_blocks_alone(comm, call);
+    struct plait_request *r = NULL;
     if (!alone)
         pthread_mutex_lock(&comm->lock);
     status = plait_message_prepare(comm, peer);
+    if (status == PLAIT_OK && (r = plait_request_get(comm)) == NULL)
+        status = plait_fail_memory("out of memory for a message");
     if (status != PLAIT_OK)
         status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
-    if (alone) {
-        struct plait_request *r = status == PLAIT_OK ? plait_request_get(comm) : NULL;
-        if (status == PLAIT_OK && r == NULL)
-            status = plait_comm_fail(comm, plait_fail_memory("out of memory for a message"), "%s", plait_last_error());
-        if (r == NULL)
-            return plait_refuse(status);
-        r->kind = kind;
-        write_letter(&r->letter, data, count, bytes, type, peer, call);
-        return plait_exchange_call(r);
-    }
     if (status == PLAIT_OK && kind == PLAIT_REQUEST_SEND)
         status = check_lent(comm, data, queue, peer);
-    struct plait_letter letter;
-    write_letter(&letter, data, count, bytes, type, peer, call);
-    letter.queue = queue;
-    return plait_request_message(comm, kind, &letter, call, status);
+    if (status != PLAIT_OK) {
+        if (r != NULL)
+            plait_request_give_back(r);
+        if (!alone)
+            pthread_mutex_unlock(&comm->lock);
+        return plait_refuse(status);
+    }
+    r->kind = kind;
+    r->queue = queue;
+    write_letter(&r->letter, data, count, bytes, type, peer, call);
+    r->letter.queue = queue;
+    return alone ? plait_exchange_call(r) : plait_request_dispatch(r, call);
 }
 
 static enum plait_status transfer(struct plait_comm *comm, enum plait_request_kind kind, const void *data, size_t count,

@@ -20,19 +20,6 @@
 /* Idle turns before the first yield on a shared processor: more only delay the other rank. */
 #define SPINS_SHARED 1
 
-/* Mark the requests that ended since the last call; returns their number. */
-static uint32_t tell(struct plait_comm *comm)
-{
-    uint32_t n = 0;
-
-    for (struct plait_request *r = comm->over, *next; r != NULL; r = next, n++) {
-        next = r->next;
-        atomic_store_explicit(&r->ended, true, memory_order_relaxed);
-    }
-    comm->over = NULL;
-    return n;
-}
-
 /* After a turn without progress: pause if `spins`, else yield. */
 static void idle(struct plait_comm *comm, bool spins)
 {
@@ -70,7 +57,7 @@ static uint32_t spins_shared(const struct plait_comm *comm, const struct plait_r
 
 static void begin(struct plait_request *r)
 {
-    plait_request_open(r);
+    plait_request_enter(r);
     plait_message_enter(r);
 }
 
@@ -112,12 +99,12 @@ static uint32_t take_now(struct plait_request *first, bool waits, uint32_t spins
     return turns;
 }
 
-static uint32_t count(const struct plait_request *first)
+static uint32_t count_pending(const struct plait_request *first)
 {
     uint32_t n = 0;
 
     for (const struct plait_request *r = first; r != NULL; r = r->next_of_group)
-        n++;
+        n += !plait_request_has_ended(r);
     return n;
 }
 
@@ -138,7 +125,7 @@ static uint32_t run_queued(struct plait_comm *comm, const struct plait_request *
                 spins = spins_shared(comm, first);
             idle(comm, turns < spins);
         }
-        left -= tell(comm);
+        left = count_pending(first);
     }
     plait_fpenv_leave(environment);
     return left;
@@ -154,7 +141,7 @@ static void run(struct plait_request *first)
         plait_tell_processor(comm);
     const bool waits = send_now(first);
     const uint32_t turns = take_now(first, waits, shared ? 0 : spins);
-    uint32_t left = count(first) - tell(comm);
+    uint32_t left = count_pending(first);
     if (left > 0)
         left = run_queued(comm, first, left, spins, shared ? 0 : turns);
     plait_is_back(comm);
@@ -167,7 +154,8 @@ bool plait_exchange_group(struct plait_request *first)
     if (first == NULL || atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0)
         return false;
     for (const struct plait_request *r = first; r != NULL; r = r->next_of_group)
-        if (!r->own || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != first->comm || r->queue != NULL)
+        if (r->taker != PLAIT_TAKER_CALL || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != first->comm ||
+            r->queue != NULL)
             return false;
     if (atomic_load_explicit(&first->comm->pending, memory_order_acquire) > 0)
         return false;
@@ -180,10 +168,9 @@ enum plait_status plait_exchange_call(struct plait_request *r)
     struct plait_comm *comm = r->comm;
 
     if (plait_in_group()) {
-        plait_group_add(r, true);
+        plait_group_add(r);
         return PLAIT_OK;
     }
-    r->own = true;
     r->next_of_group = NULL;
     if (!plait_exchange_group(r)) {
         pthread_mutex_lock(&comm->lock);

@@ -8,7 +8,7 @@
 /* The first of a queue, if it is open; else NULL. */
 static inline struct plait_request *plait_message_first(const struct plait_line *q)
 {
-    return q->first != NULL && atomic_load_explicit(&q->first->open, memory_order_acquire) ? q->first : NULL;
+    return q->first != NULL && plait_request_state(q->first) != PLAIT_REQUEST_HELD ? q->first : NULL;
 }
 
 /* The first send whose receiver is awaited, or NULL. */

@@ -81,18 +81,16 @@ bool plait_device_mark(struct plait_request *r)
         plait_wait_progress(comm, wait_of(d));
     }
     r->next = NULL;
-    r->marked = true;
     *d->marked_end = r;
     d->marked_end = &r->next;
-    atomic_store_explicit(&r->placed, true, memory_order_release);
+    plait_request_set_state(r, PLAIT_REQUEST_ISSUED);
     plait_progress_news();
     return true;
 }
 
-static bool is_placed(void *r)
+static bool is_issued(void *r)
 {
-    return atomic_load_explicit(&((struct plait_request *)r)->placed, memory_order_acquire) ||
-           plait_request_has_ended(r);
+    return plait_request_state(r) >= PLAIT_REQUEST_ISSUED;
 }
 
 static void interrupt(void *r)
@@ -100,9 +98,9 @@ static void interrupt(void *r)
     plait_request_interrupt(r);
 }
 
-void plait_request_await_placed(struct plait_request *r)
+void plait_request_await_issued(struct plait_request *r)
 {
-    plait_progress_until(is_placed, interrupt, r, r->spins);
+    plait_progress_until(is_issued, interrupt, r, r->spins);
 }
 
 static void remove_marked(struct plait_device_comm *d, struct plait_request *r)
@@ -114,15 +112,15 @@ static void remove_marked(struct plait_device_comm *d, struct plait_request *r)
     *at = r->next;
     if (r->next == NULL)
         d->marked_end = at;
-    r->marked = false;
 }
 
 void plait_device_withdraw(struct plait_request *r)
 {
-    if (!r->marked)
+    if (plait_request_state(r) != PLAIT_REQUEST_ISSUED)
         return;
     remove_marked(r->comm->device, r);
-    r->comm->let_go++;
+    plait_request_set_state(r, PLAIT_REQUEST_IDLE);
+    r->comm->ncompleted++;
 }
 
 static void end_marked(struct plait_comm *comm, enum plait_status status)
@@ -130,9 +128,7 @@ static void end_marked(struct plait_comm *comm, enum plait_status status)
     struct plait_request *r = comm->device->marked;
 
     remove_marked(comm->device, r);
-    r->status = status;
-    r->next = comm->over;
-    comm->over = r;
+    plait_request_end(r, status);
 }
 
 /* Operations of a comm are ordered across its queues: marks are passed in the order of the list. */

@@ -24,7 +24,7 @@ void plait_device_marked_fail(struct plait_comm *comm, enum plait_status status)
 enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely);
 
 /* Wait until all of the request is on its device queue, or it has ended without. */
-void plait_request_await_placed(struct plait_request *r);
+void plait_request_await_issued(struct plait_request *r);
 
 /* Free the mark of a request that is freed. */
 void plait_device_unmark(struct plait_request *r);

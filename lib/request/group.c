@@ -37,10 +37,9 @@ enum plait_status plait_not_in_group(enum plait_status status, const char *call)
     return plait_fail(PLAIT_ERR_ARG, "%s: a group is open; call plait_group_end() first", call);
 }
 
-void plait_group_add(struct plait_request *r, bool own)
+void plait_group_add(struct plait_request *r)
 {
-    r->grouped = true;
-    r->own = own;
+    plait_request_set_state(r, PLAIT_REQUEST_GROUPED);
     r->next_of_group = NULL;
     *plait_group.end = r;
     plait_group.end = &r->next_of_group;

@@ -39,8 +39,8 @@ static inline bool plait_in_group(void)
  * `status`, or an error while a group is open. */
 enum plait_status plait_not_in_group(enum plait_status status, const char *call);
 
-/* Add a request to this thread's open group. own: the group waits for it and takes it. */
-void plait_group_add(struct plait_request *r, bool own);
+/* Add a request to this thread's open group, which waits for those of taker CALL. */
+void plait_group_add(struct plait_request *r);
 
 /* Note that a call of the open group was refused with this error. */
 void plait_group_refuse(enum plait_status status, const char *text);

@@ -43,8 +43,37 @@ struct plait_letter { /* a message and how far it is */
 };
 
 /*
+ * What a request is doing. In brackets: states that only some requests go through.
+ *
+ *      FREE --> IDLE --> [GROUPED] --> [HELD] --> QUEUED --> RUNNING --> [ISSUED] --> [FINISHED] --> ENDED
+ *                ^ \                                            ^                                     /  |
+ *                |  `-----------------> [LAZY] ----------------'              persistent: taken <---'   v
+ *                `-------------------------------------------------------------------'                FREE
+ *
+ * A message stays QUEUED until it ends or is ISSUED. An error ends a request from any state after IDLE.
+ */
+enum plait_request_state {
+    PLAIT_REQUEST_FREE,     /* in a free list of its comm */
+    PLAIT_REQUEST_IDLE,     /* persistent: not started, or its result was taken; others: about to be queued */
+    PLAIT_REQUEST_GROUPED,  /* called in a group that has not ended */
+    PLAIT_REQUEST_HELD,     /* in its queue, but its host stream has not reached it */
+    PLAIT_REQUEST_QUEUED,   /* in its queue; it may run */
+    PLAIT_REQUEST_LAZY,     /* it runs, but no thread drives it before its holder waits or its comm is called */
+    PLAIT_REQUEST_RUNNING,  /* a collective: the comm's operation in progress */
+    PLAIT_REQUEST_ISSUED,   /* all of it is on its device queue, with a mark behind it that is not passed */
+    PLAIT_REQUEST_FINISHED, /* the operation is over, but its host stream has not taken note */
+    PLAIT_REQUEST_ENDED,    /* `status` is the result, for its taker */
+};
+
+enum plait_taker {                     /* who waits for its end and takes it */
+                   PLAIT_TAKER_CALL,   /* the blocking call, or the group */
+                   PLAIT_TAKER_HOLDER, /* who has call->request */
+                   PLAIT_TAKER_STREAM, /* its host stream */
+};
+
+/*
  * One thread may take a request while another destroys its comm. So one lock of this process (request.c) protects
- * r->comm and the comm's lists `requests` and `spare`. This lock nests inside a comm's lock.
+ * r->comm and the comm's lists `requests` and `returned_requests`. This lock nests inside a comm's lock.
  */
 struct plait_request {
     struct plait_comm *comm; /* NULL: destroyed, and the operation with it */
@@ -52,23 +81,15 @@ struct plait_request {
     uint32_t spins;          /* turns before a waiting thread yields */
     struct plait_request *next, *next_of_group, *next_of_all;
     enum plait_request_kind kind;
-    struct plait_stream *stream; /* host stream that must reach it first; NULL: it begins at once */
-    struct plait_item item;
-    atomic_bool open; /* its stream has reached it, or it has none */
-    bool persistent;
-    bool grouped;              /* in a group that has not ended */
-    struct plait_queue *queue; /* device queue on which it runs (device_request.h); NULL: on the host */
-    bool streamed;             /* `queue` is the caller's stream: the call returns when all of it is there */
-    bool through;              /* it ends when the queue has executed all of it; else when all of it is there */
-    bool marked;               /* in the list of requests that wait for their mark */
-    atomic_bool placed;        /* all of it is on `queue` */
-    struct plait_mark *mark;   /* set behind it; NULL: it never had one */
-    bool own;                  /* a blocking call or a group waits for it and takes it */
-    bool alone;                /* started, but its comm is not on the list of active ones: see start_alone() */
-    atomic_bool started;       /* begun and not yet taken by its holder */
-    atomic_bool ended;
-    atomic_bool passed; /* its stream has seen its end and goes on */
+    _Atomic(enum plait_request_state) state;
+    enum plait_taker taker;
     enum plait_status status;
+    bool persistent;             /* its holder starts it again and again: taking it does not free it */
+    bool until_executed;         /* on a device: it ends when the queue has executed it, else when it is issued */
+    struct plait_stream *stream; /* of the call; a host's must reach it first; NULL: none */
+    struct plait_queue *queue;   /* device queue on which it runs (device_request.h); NULL: on the host */
+    struct plait_mark *mark;     /* set behind it there; NULL: it never had one */
+    struct plait_item item;
 
     struct plait_job job;
     char scalar[8]; /* target of job.scale, if the scalar was read at the call */
@@ -77,12 +98,36 @@ struct plait_request {
     struct plait_letter letter;
 };
 
+static inline enum plait_request_state plait_request_state(const struct plait_request *r)
+{
+    return atomic_load_explicit(&r->state, memory_order_acquire);
+}
+
+static inline void plait_request_set_state(struct plait_request *r, enum plait_request_state state)
+{
+    atomic_store_explicit(&r->state, state, memory_order_release);
+}
+
+static inline bool plait_request_is_on_host_stream(const struct plait_request *r)
+{
+    return r->stream != NULL && r->queue == NULL;
+}
+
+/* Its queue is the caller's stream: the call returns when all of it is there. */
+static inline bool plait_request_is_on_device_stream(const struct plait_request *r)
+{
+    return r->stream != NULL && r->queue != NULL;
+}
+
 /* Must this call be queued? Operations of the comm are pending, a group is open, or it has a request or a stream. */
 static inline bool plait_must_queue(const struct plait_comm *comm, const struct plait_call *call)
 {
     return atomic_load_explicit(&comm->pending, memory_order_acquire) > 0 || plait_in_group() ||
            (call != NULL && (call->request != NULL || call->stream != NULL));
 }
+
+/* A request for an operation of the comm; NULL: out of memory. Its state is IDLE. */
+struct plait_request *plait_request_get(struct plait_comm *comm);
 
 /*
  * Queue a collective, or, when `status` is an error, end the call with it. The caller holds the comm's lock, and this
@@ -91,10 +136,8 @@ static inline bool plait_must_queue(const struct plait_comm *comm, const struct 
 enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
                                            const struct plait_call *call, enum plait_status status);
 
-/* The same for a message. */
-enum plait_status plait_request_message(struct plait_comm *comm, enum plait_request_kind kind,
-                                        const struct plait_letter *letter, const struct plait_call *call,
-                                        enum plait_status status);
+/* The same for a message, whose request has kind, letter and queue. */
+enum plait_status plait_request_dispatch(struct plait_request *r, const struct plait_call *call);
 
 /*
  * Head-of-line blocking: a request that its host stream has not reached holds up those called later. Returns the first
@@ -107,7 +150,7 @@ static inline const struct plait_request *plait_request_held_up(const struct pla
 {
     const struct plait_request *r = first;
 
-    while (r != NULL && !atomic_load_explicit(&r->open, memory_order_acquire))
+    while (r != NULL && plait_request_state(r) == PLAIT_REQUEST_HELD)
         r = r->next;
     return r != NULL || !first->comm->leaves ? r : first;
 }
@@ -117,18 +160,15 @@ uint32_t plait_request_blame_stream(const struct plait_comm *comm, const char *c
 
 static inline bool plait_request_has_ended(const struct plait_request *r)
 {
-    return atomic_load_explicit(&r->ended, memory_order_acquire);
+    return plait_request_state(r) == PLAIT_REQUEST_ENDED;
 }
 
-/* For its holder: a persistent request on a host stream belongs to the stream until the stream has passed it. */
-static inline bool plait_request_is_over(const struct plait_request *r)
+/* Its state is that of a request in its queue. */
+static inline void plait_request_enter(struct plait_request *r)
 {
-    return r->stream != NULL ? atomic_load_explicit(&r->passed, memory_order_acquire) : plait_request_has_ended(r);
+    plait_request_set_state(r, plait_request_is_on_host_stream(r) ? PLAIT_REQUEST_HELD : PLAIT_REQUEST_QUEUED);
+    r->next = NULL;
 }
-
-/* get: a request for an operation of the comm; NULL: out of memory. open: set its state to begun. */
-struct plait_request *plait_request_get(struct plait_comm *comm);
-void plait_request_open(struct plait_request *r);
 
 /* Put it into its queue; the comm's lock is held. It may end and be taken before this returns; r->comm stays. */
 void plait_request_begin(struct plait_request *r);
@@ -136,8 +176,20 @@ void plait_request_begin(struct plait_request *r);
 /* plait_request_begin() and a first turn. Releases the lock. */
 void plait_request_run(struct plait_request *r);
 
-/* End it with this error instead of beginning it. */
+/*
+ * End it, whatever it is, with the comm's lock held. Its taker may have it at once if nothing is pending in the comm,
+ * as then only the calling thread is there; else from plait_requests_notify() on.
+ */
+void plait_request_end(struct plait_request *r, enum plait_status status);
+
+/* End it with this error instead of beginning it. Its host stream does not get it: the caller takes it. */
 void plait_request_drop(struct plait_request *r, enum plait_status status);
+
+/* The last act of a turn: hand ended requests to their takers. These need no lock once nothing is pending. */
+void plait_requests_notify(struct plait_comm *comm);
+
+/* The comm has failed: end all its requests. */
+void plait_requests_fail(struct plait_comm *comm, enum plait_status status);
 
 /* Initialise a new comm; comm->run is there. */
 void plait_requests_prepare(struct plait_comm *comm);
@@ -146,17 +198,19 @@ void plait_requests_prepare(struct plait_comm *comm);
 bool plait_requests_turn(struct plait_comm *comm, bool rarely);
 uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
 
-/*
- * With the comm's lock held. end: this request has ended. fail: all have, as the comm has failed. tell: the last act of
- * a turn, tells their takers. Once none is pending, takers may touch the comm without the lock.
- */
-void plait_request_end(struct plait_request *r, enum plait_status status);
-void plait_requests_fail(struct plait_comm *comm, enum plait_status status);
-void plait_requests_tell(struct plait_comm *comm);
+/* Is a collective in progress? */
+static inline bool plait_requests_run(const struct plait_comm *comm)
+{
+    return comm->first != NULL && plait_request_state(comm->first) >= PLAIT_REQUEST_LAZY;
+}
 
-/* await: until it has ended, without taking it. take: its result; frees it unless persistent, as the last access. */
-void plait_request_await(struct plait_request *r);
+/* Its result; frees it unless persistent, as the last access. */
 enum plait_status plait_request_take(struct plait_request **r);
+
+/* For its host stream. reach: it may begin. await: until the operation is over. pass: take it, or let its holder. */
+void plait_request_reach(struct plait_request *r);
+void plait_request_await(struct plait_request *r);
+enum plait_status plait_request_pass(struct plait_request *r);
 
 /* Interrupt the wait for it: unless it has ended, its comm fails. Any thread may call this. */
 void plait_request_interrupt(struct plait_request *r);
@@ -164,11 +218,8 @@ void plait_request_interrupt(struct plait_request *r);
 /* Its comm, locked; NULL: the comm is destroyed, or another thread holds the lock. */
 struct plait_comm *plait_request_lock(const struct plait_request *r);
 
-/* It has no holder any more: keep it as a spare, or free it if its comm is destroyed. */
+/* Nobody needs it any more: to a free list, or free it if its comm is destroyed. */
 void plait_request_give_back(struct plait_request *r);
-
-/* Its stream takes it; a persistent one stays for its holder. */
-enum plait_status plait_request_pass(struct plait_request *r);
 
 /* Teardown of a comm. finish: wait for pending requests. forget: free requests without a holder, detach the rest. */
 void plait_requests_finish(struct plait_comm *comm);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public calls that test requests and wait for them. */
+/* Waiting for requests: the public calls, and a host stream's thread. */
 #include "request.h"
 
 #include "base/fork.h"
@@ -16,19 +16,42 @@ static enum plait_status check(struct plait_request *const *request, const char 
     if (*request != NULL && (*request)->generation != plait_generation)
         return plait_fail(PLAIT_ERR_ARG, "%s: the request belongs to another process, of which this is a forked child",
                           name);
-    if (*request != NULL && (*request)->grouped)
+    if (*request != NULL && plait_request_state(*request) == PLAIT_REQUEST_GROUPED)
         return plait_fail(PLAIT_ERR_ARG, "%s: the request's group has not ended; call plait_group_end() first", name);
     return PLAIT_OK;
+}
+
+static bool has_finished(void *r)
+{
+    return plait_request_state(r) >= PLAIT_REQUEST_FINISHED;
+}
+
+static void interrupt_one(void *r)
+{
+    plait_request_interrupt(r);
+}
+
+void plait_request_reach(struct plait_request *r)
+{
+    enum plait_request_state held = PLAIT_REQUEST_HELD;
+
+    atomic_compare_exchange_strong(&r->state, &held, PLAIT_REQUEST_QUEUED); /* it may have ended with its comm */
+    plait_progress_news();
+}
+
+void plait_request_await(struct plait_request *r)
+{
+    plait_progress_until(has_finished, interrupt_one, r, r->spins);
 }
 
 /* A test is no steady poll: it probes for failures each time. */
 static void drive(struct plait_request *r)
 {
     plait_progress();
-    struct plait_comm *comm = plait_request_has_ended(r) ? NULL : plait_request_lock(r);
+    struct plait_comm *comm = has_finished(r) ? NULL : plait_request_lock(r);
     if (comm == NULL)
         return;
-    if (!plait_request_has_ended(r))
+    if (!has_finished(r))
         comm->drive->turn(comm, true);
     pthread_mutex_unlock(&comm->lock);
 }
@@ -43,11 +66,11 @@ enum plait_status plait_test(struct plait_request **request, int *done)
         return plait_fail(PLAIT_ERR_ARG, "plait_test: done is NULL");
     struct plait_request *r = *request;
     *done = 1;
-    if (r == NULL || !r->started)
+    if (r == NULL || plait_request_state(r) == PLAIT_REQUEST_IDLE)
         return PLAIT_OK;
-    if (!plait_request_is_over(r))
+    if (!plait_request_has_ended(r))
         drive(r);
-    *done = plait_request_is_over(r);
+    *done = plait_request_has_ended(r);
     return *done ? plait_request_take(request) : PLAIT_OK;
 }
 
@@ -60,25 +83,26 @@ enum plait_status plait_wait(struct plait_request **request)
 }
 
 /* Its holder waits: list its comm as active, so that all waiting threads drive it. Later, if the comm is locked. */
-static void join_others(struct plait_request *r)
+static void drive_by_all(struct plait_request *r)
 {
     struct plait_comm *comm = plait_request_lock(r);
 
-    r->alone = comm == NULL && !plait_request_has_ended(r);
     if (comm == NULL)
         return;
-    if (atomic_load_explicit(&comm->pending, memory_order_relaxed) > 0)
+    if (plait_request_state(r) == PLAIT_REQUEST_LAZY) {
+        plait_request_set_state(r, PLAIT_REQUEST_RUNNING);
         plait_progress_add(comm);
+    }
     pthread_mutex_unlock(&comm->lock);
 }
 
 struct several { /* requests of which one is waited for */
     struct plait_request *const *requests;
-    size_t n, index; /* which is over; n: none is */
+    size_t n, index; /* which has ended; n: none has */
 };
 
-/* One is over, or none is started. */
-static bool find_over(void *several)
+/* One has ended, or none is started. */
+static bool find_ended(void *several)
 {
     struct several *s = several;
     bool some = false;
@@ -86,15 +110,16 @@ static bool find_over(void *several)
     s->index = s->n;
     for (size_t i = 0; i < s->n; i++) {
         struct plait_request *r = s->requests[i];
-        if (r == NULL || !r->started)
+        const enum plait_request_state state = r != NULL ? plait_request_state(r) : PLAIT_REQUEST_IDLE;
+        if (state == PLAIT_REQUEST_IDLE)
             continue;
         some = true;
-        if (plait_request_is_over(r)) {
+        if (state == PLAIT_REQUEST_ENDED) {
             s->index = i;
             return true;
         }
-        if (r->alone)
-            join_others(r);
+        if (state == PLAIT_REQUEST_LAZY)
+            drive_by_all(r);
     }
     return !some;
 }
@@ -104,7 +129,7 @@ static void interrupt(void *several)
     const struct several *s = several;
 
     for (size_t i = 0; i < s->n; i++)
-        if (s->requests[i] != NULL && s->requests[i]->started)
+        if (s->requests[i] != NULL && plait_request_state(s->requests[i]) != PLAIT_REQUEST_IDLE)
             plait_request_interrupt(s->requests[i]);
 }
 
@@ -121,9 +146,9 @@ enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size
     if (status != PLAIT_OK)
         return status;
     for (size_t i = 0; i < n; i++)
-        if (requests[i] != NULL && requests[i]->started)
+        if (requests[i] != NULL && plait_request_state(requests[i]) != PLAIT_REQUEST_IDLE)
             spins = requests[i]->spins;
-    plait_progress_until(find_over, interrupt, &s, spins);
+    plait_progress_until(find_ended, interrupt, &s, spins);
     *index = s.index;
     return *index < n ? plait_request_take(&requests[*index]) : PLAIT_OK;
 }

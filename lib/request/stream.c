@@ -54,8 +54,7 @@ static void set_current(struct plait_stream *s, struct plait_request *r)
 static enum plait_status run_request(struct plait_stream *s, struct plait_request *r)
 {
     set_current(s, r);
-    atomic_store_explicit(&r->open, true, memory_order_release);
-    plait_progress_news();
+    plait_request_reach(r);
     plait_request_await(r);
     set_current(s, NULL);
     return plait_request_pass(r);
