@@ -16,8 +16,8 @@ static bool turn(struct plait_comm *comm, bool rarely)
     plait_network_turn(comm);
     moved |= plait_requests_turn(comm, rarely);
     moved |= plait_messages_turn(comm, rarely);
-    if (!moved && !plait_requests_run(
-                      comm)) /* queued requests may not be open yet: then no wait for a rank probes for failures */
+    /* Queued requests may not be open yet: then no wait for a rank probes for failures. */
+    if (!moved && !plait_requests_run(comm))
         status = plait_probe_failures(comm);
     if (status != PLAIT_OK)
         plait_requests_fail(comm, status);
