@@ -3,6 +3,8 @@
  * Ranks on several hosts, which are network name spaces on one bridge: who shares a node, descriptors inside each, which
  * address is taken where some lead nowhere. Needs the right to make them (root); else skipped.
  */
+#include "unit.h"
+
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
@@ -13,19 +15,15 @@
 #include <plait/config.h>
 #include <plait/launch.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -102,7 +100,6 @@ static pid_t start_host(void)
 
 static int open_hosts(void **state)
 {
-    (void)state;
     if (run("ip link set lo up && ip link add sw type bridge && ip link set sw up") != 0)
         return 1;
     for (int h = 0; h < NHOST; h++) {
@@ -118,7 +115,6 @@ static int open_hosts(void **state)
 
 static int close_hosts(void **state)
 {
-    (void)state;
     for (int h = 0; h < NHOST; h++)
         if (hosts[h] > 0) {
             kill(hosts[h], SIGKILL);
@@ -254,7 +250,6 @@ static int meet(struct scene *s)
 
 static void nodes_are_who_can_pass_descriptors(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(meet, NRANK), 0);
 }
 
@@ -282,7 +277,6 @@ static int meet_again(struct scene *s)
 
 static void derived_ids_meet_at_another_host(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(meet_again, NRANK), 0);
 }
 
@@ -362,7 +356,6 @@ static int choose_for_data(struct scene *s)
                  { "eth9", "10.77.0.2", "" } }; /* down */
     char devices[PLAIT_DEVICES_TEXT];
 
-    (void)s;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = inet_addr(rows[i].met) };
         struct plait_hosts met = { { 0 } };
@@ -409,7 +402,6 @@ static int choose_beside_bridges(struct scene *s)
 
 static void bridges_of_containers_do_not_hide_the_host(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(choose_beside_bridges, 1), 0);
 }
 
@@ -443,7 +435,6 @@ static int miss_loopback(struct scene *s)
 
 static void loopback_that_is_down_is_named(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(miss_loopback, 1), 0);
 }
 
@@ -504,7 +495,6 @@ static int find_loopback_only(struct scene *s)
 
 static void interfaces_are_chosen_by_name_prefix_and_exclusion(void **state)
 {
-    (void)state;
     add_interfaces();
     assert_int_equal(run_ranks(choose, 1), 0);
     assert_int_equal(run_ranks(choose_for_data, 1), 0);
@@ -512,7 +502,6 @@ static void interfaces_are_chosen_by_name_prefix_and_exclusion(void **state)
 
 static void ranks_find_the_address_that_they_reach(void **state)
 {
-    (void)state;
     add_interfaces();
     assert_int_equal(run_ranks(find_a_way, 4), 0);
     assert_int_equal(run_ranks(find_no_way, 2), 0);
@@ -603,7 +592,6 @@ static int miss_at_a_name(struct scene *s)
 
 static void loopback_host_names_are_no_obstacle_or_are_named(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(meet_as_torchrun, 3), 0);
     assert_int_equal(run_ranks(meet_as_slurm, 3), 0);
     assert_int_equal(run_ranks(miss_at_a_name, 3), 0);

@@ -4,18 +4,14 @@
 #include "ranks.h"
 #include "specs.h"
 #include "tier.h"
+#include "unit.h"
 #include "values.h"
 
 #include <plait/memory.h>
 #include <plait/plan.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <sys/mman.h>
 
 static const enum plait_dtype types[] = {
@@ -342,7 +338,6 @@ static void the_full_product(void **state)
     struct specs specs;
     struct trial *trials;
 
-    (void)state;
     for (uint32_t nrank = full() ? 1 : 3; nrank <= (full() ? 9 : 3); nrank++) {
         specs_init(&specs, PLAIT_ALLREDUCE, nrank, false);
         for (unsigned map = 0; map < 3; map++) {
@@ -359,27 +354,23 @@ static void the_full_product(void **state)
 
 static void every_algorithm_is_right_between_processes(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 9; n++)
         random_trials(n, 1, full() ? 10 : 2, full() || n == 2 ? 10000000 : 65537, 1);
 }
 
 static void every_algorithm_is_right_between_threads(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 9; n += full() ? 1 : 3)
         random_trials(1, n, full() ? 10 : 2, full() ? 10000000 : 65537, 1);
 }
 
 static void two_processes_of_three_threads(void **state)
 {
-    (void)state;
     random_trials(2, 3, full() ? 10 : 4, full() ? 10000000 : 1000003, 1);
 }
 
 static void sixty_four_threads(void **state)
 {
-    (void)state;
     random_trials(1, 64, 1, 4099, full() ? 1 : 2);
 }
 
@@ -391,7 +382,6 @@ static void two_hundred_and_fifty_six_threads_reduce_a_megabyte(void **state)
         { .spec = "halving-doubling", .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .count = 1 << 18 },
     };
 
-    (void)state;
     run_trials(1, 256, NULL, trials, full() ? sizeof trials / sizeof *trials : 1);
 }
 
@@ -400,7 +390,6 @@ static void every_type_and_operator_is_right(void **state)
     struct trial trials[NTYPE * PLAIT_PREMULSUM * 4];
     size_t n = 0;
 
-    (void)state;
     for (size_t t = 0; t < NTYPE; t++)
         for (unsigned op = 0; op < PLAIT_PREMULSUM; op++)
             for (unsigned k = 0; k < 4; k++, n++) {

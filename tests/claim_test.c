@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Another process has the same rank: who comes second fails, and who has come hears of it, whatever they do meanwhile. */
+#include "unit.h"
+
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
 #include "bootstrap/origin.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,7 +51,6 @@ static void who_answers_and_ends_had_the_rank(void **state)
     int ready[2];
     char word;
 
-    (void)state;
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     assert_int_equal(pipe(ready), 0);
     holder = fork();
@@ -76,7 +72,6 @@ static void rank_0_hears_of_another_while_it_waits_for_ranks(void **state)
     int waits[2], how;
     char word;
 
-    (void)state;
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     plait_id_set_unnamed(&id);
     assert_int_equal(pipe(waits), 0);

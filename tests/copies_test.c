@@ -5,22 +5,18 @@
  *
  * Usage: copies_test LIBPLAIT
  */
+#include "unit.h"
+
 #include <plait/comm.h>
 #include <plait/memory.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -88,7 +84,6 @@ static int make_copies(void **state)
 {
     char command[1024], path[64];
 
-    (void)state;
     if (mkdtemp(folder) == NULL)
         return -1;
     for (unsigned k = 1; k < NCOPY; k++) {
@@ -104,7 +99,6 @@ static int remove_copies(void **state)
 {
     char path[64];
 
-    (void)state;
     for (unsigned k = 1; k < NCOPY; k++) {
         path_of(k, path);
         unlink(path);
@@ -231,7 +225,6 @@ static int interleave(uint32_t rank, const struct ids *ids)
 
 static void copies_run_side_by_side_and_end_in_any_order(void **state)
 {
-    (void)state;
     assert_int_equal(run(interleave), 0);
 }
 
@@ -258,7 +251,6 @@ static int fail_in_one(uint32_t rank, const struct ids *ids)
 /* Calls inside a copy went to the program's own library, which has its own last error. */
 static void the_copies_errors_do_not_mix(void **state)
 {
-    (void)state;
     assert_int_equal(run(fail_in_one), 0);
 }
 
@@ -334,7 +326,6 @@ static int unload(uint32_t rank, const struct ids *ids)
 
 static void a_copy_that_is_unloaded_leaves_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(run(unload), 0);
 }
 
@@ -356,7 +347,6 @@ static int keep_memory(uint32_t rank, const struct ids *ids)
 
 static void memory_that_was_not_freed_outlives_its_copy(void **state)
 {
-    (void)state;
     assert_int_equal(run(keep_memory), 0);
 }
 

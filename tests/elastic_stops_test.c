@@ -5,18 +5,15 @@
  */
 #include "elastic_model.h"
 #include "pending.h"
+#include "unit.h"
 
 #include <plait/log.h>
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define NWORKER  2
 #define COUNT    5000
@@ -255,7 +252,6 @@ static void lose_each(enum plait_elastic_mode mode, uint32_t nserver, int number
 
 static void a_server_that_is_killed_is_named_by_all(void **state)
 {
-    (void)state;
     for (uint32_t nserver = 2; nserver <= 3; nserver++)
         lose_each(PLAIT_ELASTIC_ASYNC, nserver, SIGKILL, exchange_all_the_time);
     lose_each(PLAIT_ELASTIC_HOGWILD, 2, SIGKILL, exchange_all_the_time);
@@ -263,14 +259,12 @@ static void a_server_that_is_killed_is_named_by_all(void **state)
 
 static void servers_hear_of_a_death_though_no_worker_asks(void **state)
 {
-    (void)state;
     lose_each(PLAIT_ELASTIC_ASYNC, 3, SIGKILL, exchange_then);
     lose_each(PLAIT_ELASTIC_ASYNC, 2, SIGKILL, leave_then);
 }
 
 static void a_server_that_is_stopped_is_named_by_all(void **state)
 {
-    (void)state;
     for (uint32_t nserver = 2; nserver <= 3; nserver++)
         lose_each(PLAIT_ELASTIC_ASYNC, nserver, SIGSTOP, exchange_all_the_time);
     lose_each(PLAIT_ELASTIC_HOGWILD, 2, SIGSTOP, exchange_then);
@@ -278,13 +272,11 @@ static void a_server_that_is_stopped_is_named_by_all(void **state)
 
 static void an_exchange_that_a_stopped_server_missed_is_not_applied_by_the_others(void **state)
 {
-    (void)state;
     lose_each(PLAIT_ELASTIC_ASYNC, 2, SIGSTOP, exchange_alone_then);
 }
 
 static void servers_that_are_left_to_themselves_end_too(void **state)
 {
-    (void)state;
     lose_each(PLAIT_ELASTIC_ASYNC, 3, SIGSTOP, leave_then);
 }
 
@@ -297,7 +289,6 @@ static void the_stopped_server_is_named_in_a_warning_before(void **state)
                                                  .signal = SIGSTOP,
                                                  .work = leave_then });
 
-    (void)state;
     assert_int_equal(s->stalls, 1);
 }
 
@@ -326,7 +317,6 @@ static int come_rarely(struct scene *s, struct plait_elastic *e, uint32_t rank)
 
 static void servers_that_nobody_asks_for_long_are_not_missing(void **state)
 {
-    (void)state;
     play_both((struct scene){ .mode = PLAIT_ELASTIC_ASYNC, .nserver = 3, .deadline = DEADLINE, .work = come_rarely });
 }
 
@@ -342,7 +332,6 @@ static int come_late(struct scene *s, struct plait_elastic *e, uint32_t rank)
 
 static void servers_that_come_late_are_not_missing(void **state)
 {
-    (void)state;
     play_both((struct scene){ .mode = PLAIT_ELASTIC_ASYNC, .nserver = 3, .deadline = 4, .work = come_late });
 }
 
@@ -370,7 +359,6 @@ static int stop_for_a_while(struct scene *s, struct plait_elastic *e, uint32_t r
 
 static void a_server_that_is_only_slow_is_not_missing(void **state)
 {
-    (void)state;
     play_both((struct scene){ .mode = PLAIT_ELASTIC_ASYNC, .nserver = 2, .deadline = 2, .work = stop_for_a_while });
 }
 

@@ -2,6 +2,7 @@
 /* Elastic averaging: wrong use is named and changes nothing; what is set and restored later. */
 #include "elastic_model.h"
 #include "pending.h"
+#include "unit.h"
 
 #include <plait/coll.h>
 #include <plait/elastic.h>
@@ -9,14 +10,10 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define COUNT 3001 /* of weights: no multiple of anything */
 
@@ -50,7 +47,6 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_elastic *e = NULL;
     char state[64] = "nothing";
 
-    (void)arg;
     CHECK(w != NULL && g != NULL);
 #define WRONG(field, value, text)                                                               \
     do {                                                                                        \
@@ -167,7 +163,6 @@ static void a_group_takes_no_call_and_changes_nothing(void **state)
     struct kind sync = { .mode = PLAIT_ELASTIC_SYNC3, .nworker = 2 };
     struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 1, .nserver = 1 };
 
-    (void)state;
     run_both(2, call_in_a_group, &sync);
     run_both(2, call_in_a_group, &served);
 }
@@ -181,7 +176,6 @@ static int restore_rates(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_elastic *e = NULL;
     char states[2][256], wrong[256];
 
-    (void)arg;
     o.mode = PLAIT_ELASTIC_SYNC2;
     o.weights = w;
     o.count = 4;
@@ -216,7 +210,6 @@ static int restore_rates(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_restored_rate_is_the_same_on_all_ranks(void **state)
 {
-    (void)state;
     run_both(2, restore_rates, NULL);
 }
 
@@ -248,7 +241,6 @@ static void a_late_restore_is_refused_while_servers_serve(void **state)
 {
     struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
 
-    (void)state;
     run_both(3, restore_late, &served);
 }
 
@@ -284,7 +276,6 @@ static void a_server_can_read_its_centre_in_the_end(void **state)
 {
     struct kind k = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 2 };
 
-    (void)state;
     run_both(4, read_on_a_server, &k);
 }
 
@@ -321,7 +312,6 @@ static void differences_beyond_float16_stay_finite(void **state)
     struct kind sync = { .mode = PLAIT_ELASTIC_SYNC2, .nworker = 3 };
     struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
 
-    (void)state;
     run_both(3, be_far_away, &sync);
     run_both(3, be_far_away, &served);
 }
@@ -352,7 +342,6 @@ static void async_momentum_has_nine_tenths_by_default(void **state)
 {
     struct kind k = { .mode = PLAIT_ELASTIC_ASYNC_MOMENTUM, .nworker = 1, .nserver = 1 };
 
-    (void)state;
     run_both(2, step_twice, &k);
 }
 
@@ -392,7 +381,6 @@ static void staleness_is_what_others_did_in_between(void **state)
 {
     struct kind k = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
 
-    (void)state;
     run_both(3, take_turns, &k);
 }
 
@@ -445,7 +433,6 @@ static void a_started_exchange_of_messages_goes_on_by_itself(void **state)
     void *applied = model_shared(sizeof(_Atomic uint64_t));
     const char *pace = getenv("PLAIT_PACE");
 
-    (void)state;
     assert_non_null(applied);
     setenv("PLAIT_FOR_TESTS", "1", 1);
     if (pace == NULL)
@@ -466,7 +453,6 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
     struct plait_elastic *e = NULL;
 
-    (void)arg;
     o.weights = w;
     o.count = 4;
     o.period = rank == 1 ? 3 : 1;
@@ -508,7 +494,6 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void wrong_use_is_named_and_changes_nothing(void **state)
 {
-    (void)state;
     run(2, 1, misuse, NULL);
     run_both(2, differ, NULL);
 }

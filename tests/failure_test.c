@@ -5,6 +5,7 @@
 #include "comm/comm.h"
 #include "failure/failure.h"
 #include "operation/operation.h"
+#include "places.h"
 #include "progress/look.h"
 #include "progress/wait.h"
 #include "ranks.h"
@@ -15,21 +16,14 @@
 #include <plait/request.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "places.h"
 
 #define COUNT 5000
 
@@ -73,7 +67,6 @@ static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm *other = NULL;
     struct plait_comm_count count;
 
-    (void)arg;
     CHECK(plait_comm_duplicate(NULL, NULL, &other) == PLAIT_ERR_ARG && says("plait_comm_duplicate: comm is NULL"));
     CHECK(plait_comm_duplicate(c, NULL, NULL) == PLAIT_ERR_ARG && says("plait_comm_duplicate: out is NULL"));
     CHECK(plait_comm_count(NULL, 0, &count) == PLAIT_ERR_ARG && says("plait_comm_count: comm is NULL"));
@@ -120,7 +113,6 @@ static void wrong_arguments_are_named_and_change_nothing(void **state)
 {
     const struct ranks r = ranks_of(2, 1, wrong_arguments, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -131,7 +123,6 @@ static void a_wrong_time_is_the_one_that_is_named(void **state)
     struct plait_comm_options late = good, silent = good, quiet = good;
     struct plait_comm *comm = NULL;
 
-    (void)state;
     late.timeout = 2e6;
     assert_int_equal(plait_comm_create(&late, &comm), PLAIT_ERR_ARG);
     assert_true(says("timeout is 2e+06; 0 (PLAIT_TIMEOUT holds) to 1e+06 seconds are allowed"));
@@ -149,7 +140,6 @@ static void wrong_options_are_named(void **state)
     struct plait_comm *comm = NULL;
     struct plait_unique_id id = { "not an id" };
 
-    (void)state;
     assert_int_equal(plait_comm_create(NULL, &comm), PLAIT_ERR_ARG);
     assert_int_equal(plait_comm_create(&o, &comm), PLAIT_ERR_ARG);
     assert_true(says("nrank is 0"));
@@ -240,7 +230,6 @@ static int one_rank_differs(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_rank_that_calls_otherwise_is_named_with_the_field(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
         for (size_t k = 0; k < sizeof usual_counts / sizeof *usual_counts; k++) {
             struct deviation v = { &differences[i], usual_counts[k] };
@@ -346,7 +335,6 @@ static int options_differ(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void options_and_settings_that_differ_are_named_at_creation(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof discords / sizeof *discords; i++) {
         struct discordant v = { ranks_of(3, 1, options_differ, NULL), &discords[i] };
         v.ranks.arg = &v;
@@ -379,7 +367,6 @@ static void a_rank_that_dies_is_named(void **state)
 {
     static const char *const algorithms[] = { NULL, "ring", "binomial", "one-shot" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
         struct ranks r = ranks_of(4, 1, one_rank_dies, (void *)(uintptr_t)algorithms[i]);
         r.processes = true;
@@ -394,7 +381,6 @@ static int one_rank_dies_in_a_request(struct plait_comm **comm, uint32_t rank, v
     struct plait_request *request = NULL;
     float *data = calloc(count, sizeof *data);
 
-    (void)arg;
     CHECK(data != NULL);
     CHECK(plait_allreduce(*comm, data, data, count, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     ranks_meet();
@@ -414,7 +400,6 @@ static void a_rank_that_dies_in_a_large_request_is_named(void **state)
 {
     struct ranks r = ranks_of(2, 1, one_rank_dies_in_a_request, NULL);
 
-    (void)state;
     r.processes = true;
     r.limit = 60;
     assert_int_equal(ranks_run(&r), 1); /* the killed one */
@@ -422,7 +407,6 @@ static void a_rank_that_dies_in_a_large_request_is_named(void **state)
 
 static int one_rank_leaves(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     if (rank == 1) {
         CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
@@ -441,14 +425,12 @@ static void a_rank_that_leaves_is_named(void **state)
     const struct ranks processes = ranks_of(3, 1, one_rank_leaves, NULL),
                        threads = ranks_of(1, 3, one_rank_leaves, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&processes), 0);
     assert_int_equal(ranks_run(&threads), 0);
 }
 
 static int one_rank_stays_away(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     if (rank == 2)
         ranks_meet();
@@ -465,7 +447,6 @@ static void a_rank_that_stays_away_is_named_at_the_deadline(void **state)
 {
     struct ranks r = ranks_of(3, 1, one_rank_stays_away, NULL);
 
-    (void)state;
     r.options.deadline = 2;
     r.options.warn = 0.5;
     assert_int_equal(ranks_run(&r), 0);
@@ -488,7 +469,6 @@ static void ranks_that_never_come_are_named_at_creation(void **state)
 {
     struct ranks r = ranks_of(4, 1, never_come, NULL);
 
-    (void)state;
     r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
@@ -496,7 +476,6 @@ static void ranks_that_never_come_are_named_at_creation(void **state)
 
 static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     ranks_meet();
     if (rank == 0) {
@@ -514,7 +493,6 @@ static void abort_reaches_every_rank(void **state)
 {
     const struct ranks r = ranks_of(3, 1, abort_from_outside, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -564,7 +542,6 @@ static void a_failure_during_a_eager_operation_is_told_by_it(void **state)
     _Atomic(struct plait_comm *) other = NULL;
     const struct ranks r = ranks_of(1, 2, a_peer_fails_meanwhile, &other);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -572,7 +549,6 @@ static void a_failure_during_a_eager_operation_is_told_by_it(void **state)
 
 static int barrier_twice(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     return 0;
@@ -583,7 +559,6 @@ static void an_empty_message_from_null_arrives(void **state)
 {
     const struct ranks r = ranks_of(1, 65, barrier_twice, NULL); /* above 64 ranks the engine runs barriers */
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -591,7 +566,6 @@ static int abort_before_eager(struct plait_comm **comm, uint32_t rank, void *arg
 {
     float v = 1;
 
-    (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     ranks_meet(); /* all are out of the barrier before the abort, which is over before they go on */
     if (rank == 0)
@@ -609,7 +583,6 @@ static void abort_reaches_eager_operations(void **state)
 {
     const struct ranks r = ranks_of(3, 1, abort_before_eager, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -618,7 +591,6 @@ static int fail_behind_its_back(struct plait_comm **comm, uint32_t rank, void *a
     struct plait_call call = PLAIT_CALL_DEFAULT;
     float v = 1, w;
 
-    (void)arg;
     CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     call.deadline = 0.3;
     if (rank == 0)
@@ -636,7 +608,6 @@ static void destroy_tells_of_a_failure_elsewhere(void **state)
 {
     const struct ranks r = ranks_of(2, 1, fail_behind_its_back, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -646,7 +617,6 @@ static int free_after_failure(struct plait_comm **comm, uint32_t rank, void *arg
     float *in = calloc(count, sizeof *in), *out = calloc(count, sizeof *out);
     enum plait_status status = PLAIT_OK;
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     for (unsigned k = 0; status == PLAIT_OK && k < 1000; k++) {
         status = plait_allreduce(*comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, NULL);
@@ -666,7 +636,6 @@ static void buffers_may_be_freed_after_a_failed_comm_is_destroyed(void **state)
 {
     const struct ranks r = ranks_of(1, 4, free_after_failure, NULL);
 
-    (void)state;
     for (unsigned k = 0; k < (light() ? 2 : 5); k++)
         assert_int_equal(ranks_run(&r), 0);
 }
@@ -697,7 +666,6 @@ static int destroy_while_another_reads(struct plait_comm **comm, uint32_t rank, 
     static float in[2][COUNT], out[2][COUNT]; /* both stay, so that a fault is a flag and no signal */
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     call.algorithm = "binomial";
     call.slice = COUNT;
     call.deadline = 100;
@@ -724,7 +692,6 @@ static void destroy_waits_for_threads_as_long_as_they_read(void **state)
 {
     struct ranks r = ranks_of(1, 2, destroy_while_another_reads, NULL);
 
-    (void)state;
     r.options.deadline = 0.02;
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -757,7 +724,6 @@ static void a_forked_child_is_another_process(void **state)
 {
     struct ranks r = ranks_of(1, 1, fork_and_meet, NULL);
 
-    (void)state;
     r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
@@ -778,26 +744,21 @@ static void hub_emit(const struct plait_alg *self, struct plait_builder *b, cons
         plait_emit_send(b, 0, plait_in(0), 0, 1);
         plait_emit_recv(b, 0, plait_out(0), 0, 1);
     }
-    (void)s;
 }
 
 static bool hub_applies(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return s->nrank == 2;
 }
 
 static struct plait_claim hub_claim(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
-    (void)s;
     return (struct plait_claim){ .depth = 2, .rounds = 2, .nblk = 1, .sent = 1, .received = 1, .rounds_exact = true };
 }
 
 /* Everyone adds its left neighbour's vector only. */
 static void short_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    (void)self;
     plait_blocks(b, 1, 1);
     plait_emit_send(b, (me + 1) % s->nrank, plait_in(0), 0, 1);
     plait_emit_recv(b, (me + s->nrank - 1) % s->nrank, plait_tmp(0), 0, 1);
@@ -806,14 +767,11 @@ static void short_emit(const struct plait_alg *self, struct plait_builder *b, co
 
 static bool short_applies(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return s->nrank > 1;
 }
 
 static struct plait_claim short_claim(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
-    (void)s;
     return (struct plait_claim){ .depth = 1, .rounds = 1, .nblk = 1, .sent = 1, .received = 1, .rounds_exact = true };
 }
 
@@ -841,7 +799,6 @@ static void a_callers_algorithm_that_is_wrong_is_refused(void **state)
 {
     struct ranks r = ranks_of(3, 1, use_short_sum, NULL);
 
-    (void)state;
     r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
@@ -880,7 +837,6 @@ static void ranks_with_other_plans_of_one_name_are_told(void **state)
 {
     struct ranks r = ranks_of(2, 1, plans_differ, NULL);
 
-    (void)state;
     r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
@@ -943,7 +899,6 @@ static void a_rank_stopped_while_it_waits_is_named(void **state)
     _Atomic pid_t *waiting = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct ranks r = ranks_of(3, 1, stop_while_it_waits, waiting);
 
-    (void)state;
     assert_true(waiting != MAP_FAILED);
     r.options.deadline = 2;
     r.processes = true;
@@ -959,7 +914,6 @@ static int leave_while_descriptors_pass(struct plait_comm **comm, uint32_t rank,
     struct plait_bootstrap *b = NULL;
     enum plait_status status;
 
-    (void)comm;
     CHECK(plait_bootstrap_create(o.id, rank, 4, 10, PLAIT_OK, &b) == PLAIT_OK);
     if (rank == 2) { /* it was to give a descriptor, and is gone */
         plait_bootstrap_destroy(b);
@@ -980,7 +934,6 @@ static void a_rank_that_dies_while_descriptors_pass_is_named(void **state)
 {
     struct ranks r = ranks_of(4, 1, leave_while_descriptors_pass, NULL);
 
-    (void)state;
     r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
@@ -1021,7 +974,6 @@ static void a_death_is_not_blamed_on_ranks_that_could_not_create(void **state)
     struct cut_short *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct ranks r = ranks_of(3, 1, die_and_give_up, c);
 
-    (void)state;
     r.processes = true;
     assert_true(c != MAP_FAILED);
     c->somebody_dies = true;
@@ -1037,7 +989,6 @@ static int one_root_differs(struct plait_comm **comm, uint32_t rank, void *arg)
     enum plait_status status = PLAIT_OK;
     const uint32_t root = rank == 1 ? 1 : 2;
 
-    (void)arg;
     for (uint32_t i = 0; i < 100 && status == PLAIT_OK; i++)
         status = plait_scatter(*comm, rank == root ? in : NULL, out, 10, PLAIT_FLOAT32, root, NULL);
     CHECK(status == PLAIT_ERR_MISMATCH);
@@ -1052,7 +1003,6 @@ static void a_rank_with_another_root_for_whom_nobody_waits_is_found(void **state
 {
     const struct ranks r = ranks_of(3, 1, one_root_differs, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -1061,7 +1011,6 @@ static int die_before_a_short_deadline(struct plait_comm **comm, uint32_t rank, 
     float in[COUNT] = { 0 }, out[COUNT];
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     ranks_meet();
     if (rank == 1)
@@ -1081,7 +1030,6 @@ static void a_death_is_told_before_the_deadline_is(void **state)
 {
     const struct ranks r = ranks_of(3, 1, die_before_a_short_deadline, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 1);
 }
 
@@ -1089,7 +1037,6 @@ static atomic_bool is_cut;
 
 static const char *broken_when_cut(const struct plait_link *link)
 {
-    (void)link;
     return is_cut ? "cut" : NULL;
 }
 
@@ -1097,7 +1044,6 @@ static int leave_after_a_long_wait(struct plait_comm **comm, uint32_t rank, void
 {
     static struct plait_transport breaks;
 
-    (void)arg;
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     if (rank == 0) {
         struct plait_link *link = (*comm)->peers[1].link[PLAIT_CHANNEL_COLLECTIVES];
@@ -1118,7 +1064,6 @@ static void a_broken_link_is_blamed_after_a_while(void **state)
 {
     const struct ranks r = ranks_of(1, 2, leave_after_a_long_wait, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Children of ranks: forked at any moment, executing other programs, living longer than their parent. */
 #include "ranks.h"
+#include "unit.h"
 #include "values.h"
 
 #include <plait/memory.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -93,7 +89,6 @@ static void a_forked_child_frees_only_its_own_and_its_parents_memory(void **stat
     void *other = malloc(1);
     int how;
 
-    (void)state;
     assert_int_equal(plait_mem_alloc(10000, (void **)&memory), PLAIT_OK);
     const pid_t child = fork();
     if (child == 0) {
@@ -128,7 +123,6 @@ static int run_children(struct plait_comm **comm, uint32_t rank, void *arg)
     uint32_t *memory;
     int how;
 
-    (void)arg;
     CHECK(plait_mem_alloc(1 << 20, (void **)&memory) == PLAIT_OK);
     memory[1000] = 12345;
     at_exit_comm = *comm;
@@ -163,7 +157,6 @@ static void a_forked_child_is_refused_and_changes_nothing(void **state)
 {
     struct ranks r = two(run_children, NULL);
 
-    (void)state;
     r.options.name = "the comm";
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -211,7 +204,6 @@ static int fork_all_the_time(struct plait_comm **comm, uint32_t rank, void *arg)
     void *memory;
     int how, bad = 0;
 
-    (void)arg;
     CHECK(plait_mem_alloc(4096, &memory) == PLAIT_OK);
     pthread_create(&threads[0], NULL, operate, &b);
     pthread_create(&threads[1], NULL, churn, &b);
@@ -233,7 +225,6 @@ static void fork_in_the_middle_of_operations_of_other_threads(void **state)
 {
     struct ranks r = two(fork_all_the_time, NULL);
 
-    (void)state;
     r.options.name = "the comm";
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -279,7 +270,6 @@ static void a_child_does_not_hide_its_parents_death(void **state)
     struct orphan *o = shared_memory(sizeof *o);
     const struct ranks r = two(die_and_leave_a_child, o);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 1); /* the killed one */
     kill(o->pid, SIGKILL);
     munmap(o, sizeof *o);
@@ -341,7 +331,6 @@ static int die_in_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 /* The child has the sockets: their other ends heard nothing until the time limit. */
 static void a_child_does_not_hide_a_death_in_creation(void **state)
 {
-    (void)state;
     for (uint32_t dead = 0; dead < 2; dead++) {
         struct creation *c = shared_memory(sizeof *c);
         struct ranks r = two(die_in_creation, c);
@@ -419,7 +408,6 @@ static void an_executed_program_inherits_no_descriptor(void **state)
     int before = count_in_program();
     const struct ranks r = two(count_while_busy, &before);
 
-    (void)state;
     assert_true(before > 0 && before < 255);
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -455,7 +443,6 @@ static int count_during_creation(struct plait_comm **comm, uint32_t rank, void *
     pthread_t thread;
     int bad = 0;
 
-    (void)comm;
     pthread_create(&thread, NULL, meet_often, both);
     while (!b.stop)
         bad |= count_in_program() != m->before;
@@ -469,7 +456,6 @@ static void nor_while_another_thread_creates_comms(void **state)
     struct meetings m = { .before = count_in_program() };
     struct ranks r = two(count_during_creation, &m);
 
-    (void)state;
     for (unsigned k = 0; k < 50; k++)
         assert_int_equal(plait_unique_id_create(&m.id[k]), PLAIT_OK);
     r.no_comm = true;

@@ -3,15 +3,12 @@
 #include "comm/comm.h"
 #include "inject.h"
 #include "pending.h"
+#include "unit.h"
 
 #include <plait/fusion.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define COUNT 50
 
@@ -54,7 +51,6 @@ static int wrong_on_one(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_tensor tensors[] = { { "a", COUNT, PLAIT_FLOAT32, NULL }, { "b", COUNT, PLAIT_FLOAT32, NULL } };
     struct plait_fusion *f = NULL;
 
-    (void)arg;
     o.tensors = tensors;
     o.ntensor = 2;
     CHECK(told(plait_fusion_create(*comm, rank == 1 ? NULL : &o, &f), rank, PLAIT_ERR_ARG, "plait_fusion_create",
@@ -76,7 +72,6 @@ static int wrong_on_one(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_wrong_registration_or_layout_of_one_rank_is_told_to_all(void **state)
 {
-    (void)state;
     run_both(3, wrong_on_one, NULL);
 }
 
@@ -97,7 +92,6 @@ static int short_of_memory(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_fusion *f;
     uint32_t more = 1, told_all = 0;
 
-    (void)arg;
     o.tensors = tensors;
     o.ntensor = 2;
     for (unsigned nth = 1; more; nth++) {
@@ -122,7 +116,6 @@ static int short_of_memory(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_layout_for_which_one_rank_lacks_memory_leaves_the_old_one(void **state)
 {
-    (void)state;
     run(2, 1, short_of_memory, NULL);
 }
 
@@ -148,7 +141,6 @@ static int short_at_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_fusion_for_which_one_rank_lacks_memory_leaves_the_comm(void **state)
 {
-    (void)state;
     for (unsigned nth = 1; nth <= 3; nth++)
         run(2, 1, short_at_creation, &nth);
 }

@@ -4,20 +4,17 @@
 #include "pending.h"
 #include "random.h"
 #include "tier.h"
+#include "unit.h"
 
 #include <plait/fusion.h>
 #include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define NTENSOR 40
@@ -174,7 +171,6 @@ static void sums_are_right_in_every_layout_order_and_memory(void **state)
         { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 },
     };
 
-    (void)state;
     for (uint32_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         for (unsigned bits = 0; bits < 16; bits++) {
             struct kind k = { layouts[i], bits & 1, bits & 2, bits & 4, bits & 8, PLAIT_NDTYPE, PLAIT_SUM };
@@ -209,7 +205,6 @@ static int move(struct plait_comm **comm, uint32_t rank, void *arg)
     struct model m;
     uint64_t seed = 4711;
 
-    (void)arg;
     make_model(&m, 5, true, true);
     o.tensors = m.tensors;
     o.ntensor = NTENSOR;
@@ -235,7 +230,6 @@ static int move(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_new_layout_keeps_what_is_there(void **state)
 {
-    (void)state;
     run_both(3, move, NULL);
 }
 
@@ -308,7 +302,6 @@ static void shards_cover_every_element_once_and_weights_reach_everybody(void **s
 {
     enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_BFLOAT16 };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         run_both(3, shard, &payloads[i]);
         run(1, 1, shard, &payloads[i]);
@@ -327,7 +320,6 @@ static int look(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_tensor tensors[] = { { "big", 5000, PLAIT_FLOAT32, big }, { "small", 3, PLAIT_FLOAT32, small } };
     struct plait_fusion *f;
 
-    (void)arg;
     o.tensors = tensors;
     o.ntensor = 2;
     o.payload = PLAIT_FLOAT16;
@@ -359,7 +351,6 @@ static int look(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void what_is_not_finite_is_seen_by_all_ranks_alike(void **state)
 {
-    (void)state;
     run_both(3, look, NULL);
 }
 
@@ -417,7 +408,6 @@ static void reproducible_bits_depend_on_neither_layout_nor_algorithm(void **stat
 {
     enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_FLOAT16, PLAIT_BFLOAT16 };
 
-    (void)state;
     for (unsigned i = 0; i < 3; i++)
         run(5, 1, same_bits, &payloads[i]);
 }
@@ -434,7 +424,6 @@ static int count(struct plait_comm **comm, uint32_t rank, void *arg)
     struct model m;
     size_t payload = 0;
 
-    (void)rank;
     make_model(&m, 3, false, true);
     for (uint32_t t = 0; t < NTENSOR; t++)
         m.tensors[t].data = NULL;
@@ -472,7 +461,6 @@ static void a_payload_of_16_bits_halves_what_travels(void **state)
 {
     enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_BFLOAT16 };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++)
         run(2, 1, count, &payloads[i]);
 }
@@ -497,7 +485,6 @@ static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
     struct model m;
     char path[64], word[64], *text;
 
-    (void)arg;
     snprintf(path, sizeof path, "fusion_trace_%d.json", (int)getpid());
     make_model(&m, 3, false, false);
     o.tensors = m.tensors;
@@ -545,7 +532,6 @@ static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_trace_has_every_tensor_and_transfer_of_every_rank(void **state)
 {
-    (void)state;
     run(3, 1, trace, NULL);
 }
 
@@ -560,7 +546,6 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_fusion_bucket bucket;
     struct plait_piece piece;
 
-    (void)arg;
     CHECK(plait_fusion_create(*comm, NULL, &none) == PLAIT_ERR_ARG && says("options is NULL"));
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensors is NULL"));
     o.tensors = tensors;
@@ -632,7 +617,6 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void wrong_use_is_named_and_changes_nothing(void **state)
 {
-    (void)state;
     run_both(1, wrong, NULL);
 }
 
@@ -643,7 +627,6 @@ static int leave_at_once(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_fusion *f;
     struct model m;
 
-    (void)arg;
     make_model(&m, 31, false, true);
     o.tensors = m.tensors;
     o.ntensor = NTENSOR;
@@ -660,7 +643,6 @@ static int leave_at_once(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void complete_buckets_travel_although_their_fusion_is_destroyed(void **state)
 {
-    (void)state;
     run_both(3, leave_at_once, NULL);
 }
 
@@ -695,7 +677,6 @@ static int forgotten(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_tensor_that_a_later_step_has_not_marked_is_not_waited_for(void **state)
 {
-    (void)state;
     for (uint32_t threshold = 0; threshold <= 1000; threshold += 1000)
         run_both(2, forgotten, &threshold);
 }
@@ -733,7 +714,6 @@ static int scale_differs(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void ranks_that_scale_sums_differently_are_named_on_every_rank(void **state)
 {
-    (void)state;
     for (uint32_t count = 1; count <= 100000; count *= 1000)
         run_both(3, scale_differs, &count);
 }
@@ -745,7 +725,6 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_fusion *f;
     struct plait_layout layout = { PLAIT_LAYOUT_THRESHOLD, 100 + (rank == 2), NULL, 0 };
 
-    (void)arg;
     o.tensors = tensors;
     o.ntensor = 2;
     tensors[1].count += rank == 1;
@@ -770,7 +749,6 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void ranks_that_register_something_else_are_named_on_every_rank(void **state)
 {
-    (void)state;
     run_both(3, differ, NULL);
 }
 
@@ -822,7 +800,6 @@ static void a_stall_names_the_tensors_and_their_rank(void **state)
 {
     bool waits[] = { false, true };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .limit = 60, .body = stall, .arg = &waits[i] };
         ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
@@ -866,7 +843,6 @@ failed:
 
 static void a_rank_that_dies_in_a_bucket_is_named(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = die, .arg = &seed, .processes = true };
         assert_int_equal(ranks_run(&ranks), 1); /* who died */
@@ -902,7 +878,6 @@ static int threads(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_fusion *f;
     struct model m;
 
-    (void)arg;
     make_model(&m, 21, false, true);
     o.tensors = m.tensors;
     o.ntensor = NTENSOR;
@@ -926,7 +901,6 @@ static int threads(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void tensors_become_ready_in_any_thread(void **state)
 {
-    (void)state;
     run_both(2, threads, NULL);
 }
 

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-perf's ranks come in however many strangers are at the door, and the time that they have ends all the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "../bench/ranks.h" /* the tests have another */
+#include "unit.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -73,7 +67,6 @@ static void be_strange(const struct ranks *r, uint32_t rank)
 {
     static const char nonsense[sizeof(struct hello)] = "GET / HTTP/1.1";
 
-    (void)rank;
     for (int i = 0; i < STRANGERS; i++) {
         const int fd = connect_to(r);
         if (i % 3 > 0)
@@ -98,7 +91,6 @@ static void silent_strangers_keep_no_rank_waiting(void **state)
     struct ranks r;
     pid_t rank[NRANK];
 
-    (void)state;
     listen_for(&r);
     const pid_t strangers = start(be_strange, &r, 0);
     sleep(1); /* they are first */
@@ -115,7 +107,6 @@ static void silent_strangers_keep_no_rank_waiting(void **state)
 
 static void come_again(const struct ranks *r, uint32_t rank)
 {
-    (void)rank;
     for (;;) {
         const int fd = connect_to(r);
         if (fd >= 0)
@@ -128,7 +119,6 @@ static void the_deadline_counts_although_strangers_come(void **state)
 {
     struct ranks r;
 
-    (void)state;
     listen_for(&r);
     const pid_t strangers = start(come_again, &r, 0);
     assert_false(ranks_greet(&r, 1));

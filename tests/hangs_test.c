@@ -5,20 +5,16 @@
  */
 #include "base/clock.h"
 #include "ranks.h"
+#include "unit.h"
 #include "watch.h"
 
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -97,7 +93,6 @@ static void a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_whe
     static char text[65536];
     int how;
 
-    (void)state;
     assert_true(pid != MAP_FAILED);
     const pid_t child = run_hanging(pid);
     for (const double until = plait_clock() + 30; pid[3] == 0 && plait_clock() < until; usleep(1000))
@@ -156,7 +151,6 @@ static void warning_error_and_log_say_in_which_message_the_awaited_rank_is(void 
 {
     static const bool collective[] = { true, false };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct ranks r = {
             .nprocess = 3, .nthread = 1, .body = miss_a_message, .arg = (void *)(uintptr_t)&collective[i]
@@ -174,7 +168,6 @@ static int wait_without_end(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static struct heard h = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-    (void)arg;
     plait_log_callback(hear, &h);
     if (rank == 1)
         sleep(3);
@@ -187,7 +180,6 @@ static void a_wait_without_end_is_warned_of(void **state)
 {
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_without_end, .processes = true };
 
-    (void)state;
     r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     r.options.warn = 0.2;
     r.options.deadline = 1e9;
@@ -202,7 +194,6 @@ static int ask_once(struct plait_comm **comm, uint32_t rank, void *arg)
     float v[8];
     int done;
 
-    (void)arg;
     if (rank == 0) {
         ranks_meet();
         CHECK(plait_recv(*comm, v, 8, PLAIT_FLOAT32, 1, NULL) == PLAIT_ERR_TIMEOUT);
@@ -227,7 +218,6 @@ static void a_rank_that_no_longer_looks_is_not_said_to_wait(void **state)
 {
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = ask_once, .processes = true };
 
-    (void)state;
     r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     r.options.deadline = 1;
     assert_int_equal(ranks_run(&r), 0);

@@ -5,18 +5,14 @@
  */
 #include "base/clock.h"
 #include "ranks.h"
+#include "unit.h"
 #include "values.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -137,7 +133,6 @@ static void close_scene(struct scene *s)
 
 static void one_killed_rank_leaves_nothing_and_the_others_name_it(void **state)
 {
-    (void)state;
     for (uint32_t dead = 0; dead < NRANK; dead += 3) {
         struct scene *s = open_scene(NRANK);
         char want[64];
@@ -165,7 +160,6 @@ static void ranks_that_are_all_killed_leave_nothing(void **state)
 {
     struct scene *s = open_scene(NRANK);
 
-    (void)state;
     assert_true(wait_until(all_run, s));
     for (uint32_t r = 0; r < NRANK; r++) {
         assert_no_named_file(s->pid[r]);
@@ -184,7 +178,6 @@ static void a_root_killed_while_it_waits_takes_its_socket_along(void **state)
 {
     struct scene *s = open_scene(1);
 
-    (void)state;
     assert_true(wait_until(socket_exists, s));
     kill(s->pid[0], SIGKILL);
     assert_int_equal(waitpid(s->pid[0], NULL, 0), s->pid[0]);
@@ -196,7 +189,6 @@ static int sum_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static float in[5000], out[5000];
 
-    (void)arg;
     for (size_t count = 10; count <= 5000; count += 4990) {
         values_fill(in, PLAIT_FLOAT32, PLAIT_SUM, 64, rank, count);
         CHECK(plait_allreduce(*comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
@@ -209,7 +201,6 @@ static void sixty_four_processes_meet_and_part(void **state)
 {
     const struct ranks r = { .nprocess = 64, .nthread = 1, .limit = 120, .body = sum_once, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where log lines go and what they name. */
+#include "unit.h"
+
 #include "base/descriptor.h"
 #include "base/log.h"
 
@@ -7,14 +9,10 @@
 #include <plait/config.h>
 #include <plait/log.h>
 
-#include <setjmp.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -58,7 +56,6 @@ static void run(void (*body)(void), struct output *o)
 
 static int clear_environment(void **state)
 {
-    (void)state;
     unsetenv("PLAIT_LOG");
     unsetenv("PLAIT_LOG_FILE");
     return 0;
@@ -68,7 +65,6 @@ static char folder[] = "/tmp/plait-log-XXXXXX";
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
@@ -76,7 +72,6 @@ static int remove_folder(void **state)
 {
     char command[64];
 
-    (void)state;
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);
 }
@@ -136,7 +131,6 @@ static void lines_name_comm_rank_and_operation_and_stdout_stays_empty(void **sta
 {
     struct output o;
 
-    (void)state;
     setenv("PLAIT_LOG", "debug", 1);
     run(live_and_fail, &o);
     assert_string_equal(o.out, "");
@@ -156,7 +150,6 @@ static void less_important_lines_are_dropped(void **state)
 {
     struct output o;
 
-    (void)state;
     run(live_and_fail, &o); /* by default warnings and errors */
     assert_true(lines_of(o.err, "Z error: ") >= 2);
     assert_int_equal(lines_of(o.err, "\n"), lines_of(o.err, "Z error: "));
@@ -187,7 +180,6 @@ static void lines_have_the_time(void **state)
     unsigned thousandths;
     int end = 0;
 
-    (void)state;
     setenv("TZ", "America/New_York", 1);
     const time_t before = time(NULL);
     run(say_one_thing, &o);
@@ -212,7 +204,6 @@ static void each_host_and_process_has_its_file(void **state)
     struct output o;
     char host[64] = "", text[16384];
 
-    (void)state;
     gethostname(host, sizeof host - 1);
     setenv("PLAIT_LOG", "info", 1);
     set_file("%h-%p-100%%.log");
@@ -246,7 +237,6 @@ static void a_forked_child_has_a_file_of_its_own(void **state)
     char text[16384];
     int child;
 
-    (void)state;
     setenv("PLAIT_LOG", "info", 1);
     set_file("fork-%p");
     run(fork_and_live, &o);
@@ -262,7 +252,6 @@ static void processes_may_share_a_file_which_is_added_to(void **state)
     struct output o;
     char text[16384];
 
-    (void)state;
     setenv("PLAIT_LOG", "info", 1);
     set_file("shared");
     run(live_and_fail, &o);
@@ -275,7 +264,6 @@ static void a_file_that_cannot_be_opened_is_named_and_lines_go_to_stderr(void **
 {
     struct output o;
 
-    (void)state;
     set_file("no/such/folder-%p");
     run(live_and_fail, &o);
     assert_int_equal(lines_of(o.err, "warn: PLAIT_LOG_FILE='"), 1);
@@ -288,7 +276,6 @@ static void a_process_with_nothing_to_say_makes_no_file(void **state)
     struct output o;
     char text[64];
 
-    (void)state;
     set_file("silent");
     run(get_a_setting, &o);
     assert_string_equal(o.err, "");
@@ -301,7 +288,6 @@ static void a_bad_pattern_is_refused(void **state)
     struct plait_setting s;
     enum plait_status status = PLAIT_OK;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bool refused = false;
         setenv("PLAIT_LOG_FILE", bad[i], 1);
@@ -355,7 +341,6 @@ static void a_callback_gets_every_line_until_it_is_replaced(void **state)
 {
     struct output o;
 
-    (void)state;
     setenv("PLAIT_LOG", "info", 1);
     run(listen, &o);
     assert_string_equal(o.out, "");
@@ -394,7 +379,6 @@ static void a_misspelt_name_of_any_setting_is_warned_of_with_the_right_one(void 
     char wrong[64], *save = NULL;
     unsigned n = 0;
 
-    (void)state;
     run(print_names, &all); /* this process must not have read its settings: each warns once */
     for (char *name = strtok_r(all.out, "\n", &save); name != NULL; name = strtok_r(NULL, "\n", &save), n++) {
         const size_t length = strlen(name);
@@ -419,7 +403,6 @@ static void what_is_built_on_the_library_writes_to_its_log(void **state)
     struct output o;
     char expected[64];
 
-    (void)state;
     run(write_three, &o);
     snprintf(expected, sizeof expected, ":%ld] ", (long)o.pid);
     assert_non_null(strstr(o.err, expected));
@@ -455,7 +438,6 @@ static void a_file_that_a_program_opens_under_the_logs_number_gets_no_line(void 
 {
     struct output o;
 
-    (void)state;
     run(take_the_number, &o);
 }
 

@@ -2,16 +2,12 @@
 /* A rank that fails, dies or leaves while the ranks meet: the others are told at once, not at the end of the time. */
 #include "base/clock.h"
 #include "ranks.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -136,7 +132,6 @@ static void rank_0_does_not_wait_for_the_other_ranks_of_a_process_that_died(void
 {
     struct scene *s = open_scene();
 
-    (void)state;
     start(s, 0, NULL);
     wait_for_sockets(s, 1);
     start(s, 2, NULL);
@@ -156,7 +151,6 @@ static void a_process_that_does_not_say_which_rank_it_is_counts_for_nothing(void
     const size_t n = strlen((const char *)s->id.bytes);
     int silent[48];
 
-    (void)state;
     memcpy(address.sun_path + 1, s->id.bytes, n);
     start(s, 0, NULL);
     start(s, 1, NULL);
@@ -188,7 +182,6 @@ static void the_death_of_rank_0_is_seen_by_those_who_have_come(void **state)
 {
     struct scene *s = open_scene();
 
-    (void)state;
     start(s, 0, NULL);
     start(s, 1, NULL);
     start(s, 2, NULL);
@@ -214,7 +207,6 @@ static void tell_all_that_one_fails(uint32_t failing, const char *setting, enum 
 
 static void a_failed_rank_is_named_to_those_who_came_and_those_who_come_late(void **state)
 {
-    (void)state;
     for (uint32_t failing = 0; failing < 2; failing++)
         tell_all_that_one_fails(failing, "no such kernels", PLAIT_ERR_CONFIG, "PLAIT_ISA");
 }
@@ -222,7 +214,6 @@ static void a_failed_rank_is_named_to_those_who_came_and_those_who_come_late(voi
 /* The others waited for it until the timeout. */
 static void a_wrong_argument_on_one_rank_is_told_to_all(void **state)
 {
-    (void)state;
     for (uint32_t failing = 0; failing < 2; failing++)
         tell_all_that_one_fails(failing, "", PLAIT_ERR_ARG, "plait_comm_create: round is 3");
 }
@@ -234,7 +225,6 @@ static void another_users_process_is_not_taken_for_rank_0(void **state)
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     const size_t n = strlen((const char *)s->id.bytes);
 
-    (void)state;
     if (geteuid() != 0) {
         print_message("only root can become another user\n");
         munmap(s, sizeof *s);

@@ -21,7 +21,6 @@ static int sum(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float *v = malloc(COUNT * sizeof *v);
 
-    (void)arg;
     CHECK(v != NULL);
     values_fill(v, PLAIT_FLOAT32, PLAIT_SUM, 3, rank, COUNT);
     CHECK(plait_allreduce(*comm, v, v, COUNT, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);

@@ -4,18 +4,15 @@
  * on one rank skips the step on all; what differs between ranks is named on all.
  */
 #include "pending.h"
+#include "unit.h"
 
 #include <plait/fusion.h>
 #include <plait/group.h>
 #include <plait/optim.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <math.h>
 
 enum { NTENSOR = 6, NRANK = 3, NSTEP = 10 };
 static const size_t counts[NTENSOR] = { 5, 1000, 64, 333, 3001, 1 };
@@ -154,7 +151,6 @@ static int sharded(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void shards_get_the_bits_of_the_whole_where_norms_are_not_sums_of_parts(void **state)
 {
-    (void)state;
     for (int cut = 0; cut < 2; cut++)
         for (int method = 0; method < 2; method++) {
             struct kind k = { (enum plait_optim_method)method, cut };
@@ -261,7 +257,6 @@ static int one_weight_too_large(struct plait_comm **comm, uint32_t rank, void *a
 
 static void a_step_too_large_on_one_rank_is_skipped_on_all(void **state)
 {
-    (void)state;
     for (int method = 0; method < 2; method++) {
         enum plait_optim_method m = (enum plait_optim_method)method;
         run_both(NRANK, one_too_large, &m);
@@ -271,7 +266,6 @@ static void a_step_too_large_on_one_rank_is_skipped_on_all(void **state)
 
 static void a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale(void **state)
 {
-    (void)state;
     for (int method = 0; method < 2; method++) {
         enum plait_optim_method m = (enum plait_optim_method)method;
         run_both(NRANK, one_nan, &m);
@@ -288,7 +282,6 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_optim_part parts[NTENSOR];
     struct plait_optim *optim = NULL;
 
-    (void)arg;
     CHECK(x != NULL);
     o.parts = parts;
     o.npart = make_parts(x, rank, true, parts);
@@ -319,7 +312,6 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void ranks_that_differ_are_told_and_nothing_is_changed(void **state)
 {
-    (void)state;
     run_both(NRANK, differing, NULL);
 }
 
@@ -334,7 +326,6 @@ static int in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_optim_part parts[NTENSOR];
     struct plait_optim *optim = NULL;
 
-    (void)arg;
     CHECK(x != NULL);
     fill_weights(x);
     fill_gradients(x, 0);
@@ -357,7 +348,6 @@ static int in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_group_refuses_what_ranks_do_together(void **state)
 {
-    (void)state;
     run_both(NRANK, in_a_group, NULL);
 }
 
@@ -376,7 +366,6 @@ static int with_fusion(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_optim *optim;
     struct plait_piece piece;
 
-    (void)arg;
     CHECK(x != NULL && whole(want, PLAIT_OPTIM_LARS, rank) == 0);
     fill_weights(x);
     for (uint32_t t = 0; t < NTENSOR; t++)
@@ -430,7 +419,6 @@ static int with_fusion(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole(void **state)
 {
-    (void)state;
     run_both(NRANK, with_fusion, NULL);
 }
 

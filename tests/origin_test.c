@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Jobs without a name: whose ranks belong together, and which of two jobs on one port ends. Scripts are what people write. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "unit.h"
+
+#include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,7 +85,6 @@ static void ranks_of_two_launchers_are_refused(void **state)
 {
     static const char *const places[] = { "", "LOCAL_WORLD_SIZE=2" }; /* over TCP, and on this machine */
 
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         setenv("LOCAL_WORLD_SIZE", i % 2 == 0 ? "" : "2", 1);
         const pid_t a = start(RANK(0, ""), -1), b = start(RANK(1, ""), -1);
@@ -105,13 +101,11 @@ static void ranks_of_two_launchers_are_refused(void **state)
 
 static void agents_of_torchrun_on_one_host_belong_together(void **state)
 {
-    (void)state;
     assert_two_meet(RANK(0, "GROUP_RANK=0"), RANK(1, "GROUP_RANK=1"));
 }
 
 static void ranks_in_wrappers_belong_together(void **state)
 {
-    (void)state;
     assert_meets(LOOP("", "sh -c '$PROGRAM; exit $?'"));
     assert_meets(LOOP("", "sh -c '$PROGRAM | cat; exit 0'"));
     /* A wrapper makes RANK of what its launcher says. */
@@ -124,7 +118,6 @@ static void ranks_in_wrappers_belong_together(void **state)
 /* It may be an agent, or a shell at work, which starts ranks itself. */
 static void one_of_other_many_is_no_wrapper(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         const char *const scripts[] = {
             LOOP("env -u RANK PMI_SIZE=1 PMI_RANK=0", "sh -c 'export RANK='$r'; $PROGRAM; exit $?'"),
@@ -140,7 +133,6 @@ static void one_of_other_many_is_no_wrapper(void **state)
 /* No other job has its id. A step of another number of processes may have started several jobs. */
 static void ranks_of_a_named_step_are_not_compared(void **state)
 {
-    (void)state;
     assert_two_meet(RANK(0, "SLURM_JOB_ID=7 SLURM_STEP_ID=1 SLURM_NTASKS=2 SLURM_PROCID=0"),
                     RANK(1, "SLURM_JOB_ID=7 SLURM_STEP_ID=1 SLURM_NTASKS=2 SLURM_PROCID=1"));
     assert_two_meet(RANK(0, "PMIX_NAMESPACE=x OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"),
@@ -162,7 +154,6 @@ static void a_job_outlives_another_that_takes_its_port(void **state)
     static const char job[] = LOOP("", "sh -c '$PROGRAM; exit $?'");
     char training[32];
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         int ends[2];
         setenv("LOCAL_WORLD_SIZE", i == 0 ? "2" : "", 1);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Programs of tests that run twice: their ranks share a host, or (PLAIT_HOSTS) take each other for other hosts'. A test that
- * has a meaning in one of the two only is not in the other's list. After cmocka.h.
+ * has a meaning in one of the two only is not in the other's list.
  */
 #ifndef PLAIT_TESTS_PLACES_H
 #define PLAIT_TESTS_PLACES_H
 
-#include <stdint.h>
+#include "unit.h"
+
 #include <stdlib.h>
 
 enum place_of_test { ANYWHERE, ON_ONE_HOST, OVER_HOSTS };

@@ -3,18 +3,14 @@
 #include "base/clock.h"
 #include "progress/progress.h"
 #include "ranks.h"
+#include "unit.h"
 
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <errno.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -132,7 +128,6 @@ static void run(unsigned nap_us, unsigned late_us, bool less)
 
 static void the_thread_alone_finishes_an_operation(void **state)
 {
-    (void)state;
     run(0, 0, false);
     run(0, 20000, false);
 }
@@ -140,7 +135,6 @@ static void the_thread_alone_finishes_an_operation(void **state)
 /* Once a yield has come back late. */
 static void the_thread_sleeps_where_others_want_the_processor(void **state)
 {
-    (void)state;
     run(150, 20000, false);
 }
 
@@ -148,7 +142,6 @@ static void the_thread_sleeps_where_others_want_the_processor(void **state)
  * computes. */
 static void the_thread_looks_around_less_while_it_waits_long(void **state)
 {
-    (void)state;
     if (syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) < 0 && (errno == ENOSYS || errno == EPERM)) {
         print_message("skipped: this kernel has no futex_waitv()\n");
         skip();
@@ -162,7 +155,6 @@ static int have_nothing_to_do(struct plait_comm **comm, uint32_t rank, void *arg
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *request = NULL;
 
-    (void)arg;
     is_rank = true;
     call.request = &request;
     CHECK(plait_barrier(*comm, &call) == PLAIT_OK && plait_wait(&request) == PLAIT_OK);
@@ -179,7 +171,6 @@ static void a_thread_with_nothing_to_do_sleeps(void **state)
 {
     struct ranks r = { .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = have_nothing_to_do };
 
-    (void)state;
     r.options.progress = 1;
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -220,7 +211,6 @@ static void the_thread_that_rests_hears_of_a_new_operation(void **state)
         .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = wait_and_start, .arg = &job
     };
 
-    (void)state;
     r.options.progress = 1;
     assert_int_equal(pipe(job.done), 0);
     assert_int_equal(ranks_run(&r), 0);
@@ -239,7 +229,6 @@ static int ask_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r;
 
-    (void)arg;
     is_rank = true;
     for (uint32_t k = 0; k < TIMES; k++) {
         call.request = &r;
@@ -260,7 +249,6 @@ static void counters_are_asked_for_while_the_thread_runs_operations(void **state
 {
     struct ranks r = { .nprocess = 1, .nthread = 2, .limit = 60, .body = ask_meanwhile };
 
-    (void)state;
     r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     r.options.progress = 1;
     assert_int_equal(ranks_run(&r), 0);

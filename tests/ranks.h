@@ -14,6 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Bodies have the same parameters, whatever they need. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 struct ranks {
     uint32_t nprocess, nthread;        /* nthread ranks in each process */
     double limit;                      /* seconds until everything is killed; 0: 60 */

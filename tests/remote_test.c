@@ -4,17 +4,13 @@
 #include "failure/remote/line.h"
 #include "failure/remote/remote.h"
 #include "random.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define NRANK   4
 #define PATIENT 30.0 /* seconds: the longest wait for what is to come, which is an error then */

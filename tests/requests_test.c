@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: that they go on, their end, what is told of those that fail. */
 #include "pending.h"
+#include "unit.h"
 
 #include <plait/group.h>
 #include <plait/log.h>
@@ -8,15 +9,10 @@
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,7 +40,6 @@ static int cross(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r;
     int32_t one = 1, sum;
 
-    (void)arg;
     if (second_comm(*comm, rank, &second) != 0)
         return 1;
     for (uint32_t k = 0; k < 5; k++) {
@@ -63,7 +58,6 @@ static int cross(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void pending_operations_go_on_while_their_thread_is_in_another_comm(void **state)
 {
-    (void)state;
     run_both(3, cross, NULL);
 }
 
@@ -76,7 +70,6 @@ static int create_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_unique_id id;
     struct plait_request *r;
 
-    (void)arg;
     CHECK(rank != 0 || plait_unique_id_create(&id) == PLAIT_OK);
     CHECK(plait_broadcast(*comm, rank == 0 ? &id : NULL, &id, sizeof id, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
     o.id = &id;
@@ -91,7 +84,6 @@ static int create_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void pending_operations_go_on_while_their_thread_makes_a_comm(void **state)
 {
-    (void)state;
     run(3, 1, create_meanwhile, NULL);
 }
 
@@ -131,7 +123,6 @@ static int two_threads(struct plait_comm **comm, uint32_t rank, void *arg)
     struct job j = { .rank = rank };
     pthread_t thread;
 
-    (void)arg;
     if (second_comm(*comm, rank, &j.comm) != 0)
         return 1;
     CHECK(pthread_create(&thread, NULL, work, &j) == 0);
@@ -143,7 +134,6 @@ static int two_threads(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void two_comms_are_used_from_two_threads_at_once(void **state)
 {
-    (void)state;
     run_both(3, two_threads, NULL);
 }
 
@@ -157,7 +147,6 @@ static int hand_over(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm_options o = ranks_options(&ranks, rank);
 
-    (void)arg;
     for (int32_t k = 0; k < 30; k++) {
         int32_t in[4] = { k, k, k, k }, out[3][4];
         struct plait_request *r[3];
@@ -181,7 +170,6 @@ static int hand_over(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void requests_are_taken_by_other_threads_while_their_comm_is_destroyed(void **state)
 {
-    (void)state;
     ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 120, .body = hand_over, .no_comm = true };
     assert_int_equal(ranks_run(&ranks), 0);
     ranks.nprocess = 1;
@@ -246,7 +234,6 @@ static int fail_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void every_pending_request_ends_with_the_error_of_its_comm(void **state)
 {
-    (void)state;
     for (enum failure f = ABORT; f < NFAILURE; f++) {
         struct ranks r = { .nprocess = 3, .nthread = 1, .body = fail_with_pending, .arg = &f, .processes = true };
         assert_int_equal(ranks_run(&r), 0);
@@ -264,7 +251,6 @@ static int fail_then_ask(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r = NULL;
     struct plait_stream *stream;
 
-    (void)arg;
     CHECK(plait_stream_create(&stream) == PLAIT_OK);
     CHECK(begin_sum(*comm, v, v, 4, &r) == PLAIT_OK && plait_wait(&r) == PLAIT_OK);
     call.request = &r;
@@ -284,7 +270,6 @@ static int fail_then_ask(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void requests_of_a_destroyed_comm_keep_their_result(void **state)
 {
-    (void)state;
     run(1, 1, fail_then_ask, NULL);
 }
 
@@ -293,8 +278,6 @@ static void ask_for_stats(void *context, enum plait_log_level level, const char 
 {
     struct plait_comm_stats stats;
 
-    (void)level;
-    (void)line;
     plait_comm_stats(*(struct plait_comm **)context, &stats);
 }
 
@@ -304,7 +287,6 @@ static int stats_in_callback(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r;
     int32_t got;
 
-    (void)arg;
     plait_log_callback(ask_for_stats, comm);
     call.request = &r;
     call.deadline = 0.1;
@@ -318,7 +300,6 @@ static int stats_in_callback(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void the_logs_callback_may_ask_for_figures(void **state)
 {
-    (void)state;
     run(1, 1, stats_in_callback, NULL);
 }
 
@@ -330,7 +311,6 @@ static int wait_for_either(struct plait_comm **comm, uint32_t rank, void *arg)
     int32_t got[2] = { 0 }, v = (int32_t)rank;
     size_t index;
 
-    (void)arg;
     if (rank == 1)
         CHECK(plait_recv(*comm, got, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
     if (rank != 0) {
@@ -350,7 +330,6 @@ static int wait_for_either(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void wait_any_tells_the_first_that_ends_not_the_first_that_was_started(void **state)
 {
-    (void)state;
     run(3, 1, wait_for_either, NULL);
 }
 
@@ -362,7 +341,6 @@ static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
     size_t index;
     int done;
 
-    (void)arg;
     CHECK(plait_wait(NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "plait_wait: request is NULL") != NULL);
     CHECK(plait_test(&none, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "done is NULL") != NULL);
     CHECK(plait_test(&none, &done) == PLAIT_OK && done == 1 && plait_wait(&none) == PLAIT_OK);
@@ -387,7 +365,6 @@ static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void wrong_arguments_are_named_and_change_nothing(void **state)
 {
-    (void)state;
     run(2, 1, ask_wrongly, NULL);
 }
 
@@ -442,7 +419,6 @@ static int fail_in_two_comms(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void the_first_error_in_the_order_of_the_calls_is_told(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < 4; k++)
         run(2, 1, fail_in_two_comms, &(struct errors){ k % 2, k / 2 });
 }
@@ -456,7 +432,6 @@ static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r[6];
     int done;
 
-    (void)arg;
     for (uint32_t k = 0; k < 200; k++) {
         if (k == 20)
             plait_comm_stats(*comm, &before);
@@ -481,7 +456,6 @@ static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void nothing_is_allocated_and_errno_is_kept(void **state)
 {
-    (void)state;
     run_both(2, keep, NULL);
 }
 
@@ -493,7 +467,6 @@ static int fork_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_stream *stream;
     int how;
 
-    (void)arg;
     CHECK(plait_stream_create(&stream) == PLAIT_OK);
     call.request = &again;
     call.persistent = 1;
@@ -520,7 +493,6 @@ static void a_forked_child_has_no_requests_streams_or_groups(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = fork_with_pending, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 

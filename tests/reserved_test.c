@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The arena where the system gives a process less than main memory: what is only reserved takes none. */
 #include "ranks.h"
+#include "unit.h"
 
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +14,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define MIB (1UL << 20)
 
@@ -86,7 +82,6 @@ static int lock_all(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void what_is_reserved_takes_no_memory_where_all_is_locked(void **state)
 {
-    (void)state;
     if (geteuid() != 0) {
         print_message("skipped: locking more than the limit needs root\n");
         skip();
@@ -108,7 +103,6 @@ static int lock_within_a_limit(struct plait_comm **comm, uint32_t rank, void *ar
 
 static void a_limit_on_locked_memory_is_named(void **state)
 {
-    (void)state;
     assert_int_equal(run(lock_within_a_limit), 0);
 }
 
@@ -146,7 +140,6 @@ static int space_for_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_limit_on_address_space_shrinks_the_arena_or_is_named(void **state)
 {
-    (void)state;
     assert_int_equal(run(space_of_a_job), 0);
     assert_int_equal(run(space_for_the_least), 0);
     assert_int_equal(run(space_for_nothing), 0);
@@ -192,7 +185,6 @@ static int without_getrandom(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_system_call_that_is_denied_is_named(void **state)
 {
-    (void)state;
     assert_int_equal(run(without_memfd), 0);
     assert_int_equal(run(without_getrandom), 0);
 }

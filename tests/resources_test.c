@@ -6,22 +6,18 @@
 #include "base/clock.h"
 #include "base/system_limits.h"
 #include "ranks.h"
+#include "unit.h"
 #include "values.h"
 
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -122,7 +118,6 @@ static void a_limit_on_descriptors_is_named_wherever_it_is_met(void **state)
         .nprocess = NRANK, .nthread = 1, .body = few_descriptors, .arg = job, .no_comm = true, .limit = 150
     };
 
-    (void)state;
     for (job->victim = 0; job->victim < 2; job->victim++) {
         unsigned failed = 0, foreseen = 0;
         for (job->room = 0; job->room < 30; job->room++) {
@@ -148,7 +143,6 @@ static void a_full_table_of_descriptors_has_no_room(void **state)
 {
     int how;
 
-    (void)state;
     const pid_t pid = fork();
     if (pid == 0) {
         limit(RLIMIT_NOFILE, 64);
@@ -194,7 +188,6 @@ static void the_first_limit_on_descriptors_that_is_advised_is_enough(void **stat
 {
     struct advice *a = mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    (void)state;
     assert_true(a != MAP_FAILED);
     for (a->nrank = 2; a->nrank <= NMOST; a->nrank += NMOST - 2) {
         const struct ranks r = {
@@ -225,7 +218,6 @@ static int many_as_nobody(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm_options o = ranks_options(&r, rank);
     float one = 1, sum = 0;
 
-    (void)arg;
     if (geteuid() == 0) /* root's descriptors on the way are not limited */
         CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
     limit(RLIMIT_NOFILE, open_descriptors() + 3 * NMANY + 8);
@@ -238,7 +230,6 @@ static void descriptors_on_the_way_count_and_are_waited_for(void **state)
 {
     const struct ranks r = { .nprocess = NMANY, .nthread = 1, .body = many_as_nobody, .no_comm = true, .limit = 150 };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -273,7 +264,6 @@ static void a_limit_on_address_space_is_named_wherever_it_is_met(void **state)
         .nprocess = NRANK, .nthread = 1, .body = little_space, .arg = job, .no_comm = true, .limit = 150
     };
 
-    (void)state;
     for (job->victim = 0; job->victim < 2; job->victim++)
         for (unsigned arenas = 0; arenas <= NRANK; arenas++) {
             job->room = arenas * (64 << 20) + (32 << 20);
@@ -313,7 +303,6 @@ static void who_cannot_start_a_thread_for_a_comm_does_what_is_pending(void **sta
     struct job *job = open_job();
     const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = no_thread, .arg = job, .processes = true };
 
-    (void)state;
     for (job->victim = 0; job->victim < 2; job->victim++) {
         assert_int_equal(ranks_run(&r), 0);
         assert_all_told(job, "no thread in which");
@@ -347,8 +336,6 @@ static int share(struct plait_comm **comm, uint32_t rank, void *arg)
     const size_t bytes = 40 << 20;
     void *memory, *other = NULL, *again;
 
-    (void)comm;
-    (void)arg;
     setenv("PLAIT_ARENA", "64M", 1);
     CHECK(plait_mem_alloc(bytes, &memory) == PLAIT_OK);
     memset(memory, 7, bytes);
@@ -369,7 +356,6 @@ static void memory_that_is_shared_stays_until_it_is_freed_as_often(void **state)
 {
     const struct ranks r = { .nprocess = 1, .nthread = 1, .body = share, .no_comm = true, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -378,8 +364,6 @@ static int small_arena(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     void *memory;
 
-    (void)comm;
-    (void)arg;
     setenv("PLAIT_ARENA", "64M", 1);
     CHECK(plait_mem_alloc(65 << 20, &memory) == PLAIT_ERR_NOMEM &&
           strstr(plait_last_error(), "; raise PLAIT_ARENA to at least 13") != NULL);
@@ -391,7 +375,6 @@ static void memory_before_the_first_comm_obeys_the_size_of_the_arena(void **stat
 {
     const struct ranks r = { .nprocess = 1, .nthread = 1, .body = small_arena, .no_comm = true, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -409,7 +392,6 @@ static void a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named(void **st
         .nprocess = NRANK, .nthread = 1, .body = small_files, .arg = job, .no_comm = true, .limit = 150
     };
 
-    (void)state;
     job->victim = 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char value[32];
@@ -433,7 +415,6 @@ static void more_than_the_available_memory_is_an_error_not_a_kill(void **state)
     const size_t all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     int how;
 
-    (void)state;
     const pid_t pid = fork();
     if (pid == 0) {
         const int fd = open("/proc/self/oom_score_adj", O_WRONLY); /* if it is a kill after all, then of this one */
@@ -517,7 +498,6 @@ static void a_memory_limit_of_a_control_group_is_an_error_not_a_kill(void **stat
     struct job *job = open_job();
     const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = in_group, .arg = job, .limit = 150 };
 
-    (void)state;
     job->victim = 1;
     if (!make_group(job->group, sizeof job->group)) {
         print_message("no right to make a control group with a memory limit\n");
@@ -538,7 +518,6 @@ static int leave_with_memory(struct plait_comm **comm, uint32_t rank, void *arg)
     void *memory;
     float *x;
 
-    (void)arg;
     CHECK(plait_mem_alloc(4000, &memory) == PLAIT_OK);
     x = memory;
     x[0] = 1;
@@ -557,7 +536,6 @@ static void who_ends_with_memory_of_the_library_has_left(void **state)
 {
     const struct ranks r = { .nprocess = 3, .nthread = 1, .body = leave_with_memory, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 

@@ -3,21 +3,17 @@
 #include "base/clock.h"
 #include "memory/arena.h"
 #include "ranks.h"
+#include "unit.h"
 #include "watch.h"
 
 #include <plait/log.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -120,7 +116,6 @@ static void the_dump_of_stopped_and_waiting_ranks_names_operation_progress_and_w
     char text[3][4096];
     unsigned steps, of, tries = 0;
 
-    (void)state;
     assert_true(s != MAP_FAILED);
     start_scene(s);
     while (!stop_two(s, text))
@@ -202,7 +197,6 @@ static void warning_and_error_of_a_stall_say_the_same(void **state)
 {
     static const size_t counts[] = { 1, 5000 };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct ranks r = { .nprocess = 3, .nthread = 1, .body = stall, .arg = (void *)(uintptr_t)&counts[i] };
         r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
@@ -215,7 +209,6 @@ static void warning_and_error_of_a_stall_say_the_same(void **state)
 
 static void stop_here(int number)
 {
-    (void)number;
     raise(SIGSTOP);
 }
 
@@ -248,7 +241,6 @@ static void a_wait_that_is_over_is_nobodys_excuse(void **state)
     _Atomic pid_t *stopped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 30, .body = stop_after_a_long_wait, .arg = stopped };
 
-    (void)state;
     assert_true(stopped != MAP_FAILED);
     r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     r.options.deadline = 3;
@@ -261,7 +253,6 @@ static int run_out_of_arena(struct plait_comm **comm, uint32_t rank, void *arg)
     const size_t count = 1 << 20;
     float *v = calloc(count, sizeof *v);
 
-    (void)arg;
     enum plait_status status = sum(*comm, 1); /* a late rank may be told of the second call in the first */
     if (status == PLAIT_OK)
         status = plait_allreduce(*comm, v, v, count, PLAIT_FLOAT32, PLAIT_SUM, NULL);
@@ -278,7 +269,6 @@ static void an_operation_that_finds_no_memory_is_named(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = run_out_of_arena };
 
-    (void)state;
     setenv("PLAIT_ARENA", "256K", 1);
     assert_int_equal(ranks_run(&r), 0);
     unsetenv("PLAIT_ARENA");
@@ -343,7 +333,6 @@ static void a_process_without_an_arena_is_refused_with_the_reason(void **state)
     struct plait_comm *comm;
     char text[4096];
 
-    (void)state;
     assert_refused(999999999, "no such process");
     pid_t pid = start(end_at_once);
     siginfo_t ended;
@@ -375,7 +364,6 @@ static void a_process_of_another_user_is_refused_with_the_remedy(void **state)
 {
     char command[512], text[1024] = "";
 
-    (void)state;
     if (geteuid() == 0) {
         snprintf(command, sizeof command, "setpriv --reuid 65534 --regid 65534 --clear-groups %s --dump %d 2>&1",
                  watch_info, (int)getpid());

@@ -2,6 +2,7 @@
 /* The caller's signals, registers and settings: they arrive, interrupt nothing, and stay as they are. */
 #include "base/clock.h"
 #include "ranks.h"
+#include "unit.h"
 #include "values.h"
 
 #include <plait/memory.h>
@@ -9,13 +10,6 @@
 #include <plait/plan.h>
 #include <plait/topology.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <fenv.h>
 #include <locale.h>
@@ -23,6 +17,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -62,7 +58,6 @@ static void tick(int number)
 {
     const int saved = errno;
 
-    (void)number;
     ticks = ticks + 1;
     errno = saved;
 }
@@ -144,7 +139,6 @@ static int wait_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_timer_interrupts_every_wait_and_ends_none(void **state)
 {
-    (void)state;
     for (unsigned restart = 0; restart < 2; restart++) {
         struct ranks r = ranks_of(3, wait_in_storm, NULL);
         struct storm s = { &r, restart };
@@ -174,7 +168,6 @@ static int time_out_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_timer_takes_no_time_limit_from_creation(void **state)
 {
-    (void)state;
     for (unsigned restart = 0; restart < 2; restart++) {
         struct ranks r = ranks_of(2, time_out_in_storm, NULL);
         struct storm s = { &r, restart };
@@ -225,7 +218,6 @@ static void a_job_that_was_stopped_longer_than_the_deadline_goes_on(void **state
     struct stop *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct ranks r = ranks_of(2, be_stopped, s);
 
-    (void)state;
     assert_true(s != MAP_FAILED);
     r.options.deadline = 2.4;
     assert_int_equal(ranks_run(&r), 0);
@@ -431,7 +423,6 @@ static void every_call_leaves_the_callers_settings_as_they_were(void **state)
 {
     struct ranks r = ranks_of(2, call_everything, NULL);
 
-    (void)state;
     r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
@@ -443,7 +434,6 @@ static int wait_with_exceptions(struct plait_comm **comm, uint32_t rank, void *a
     const size_t counts[] = { 1, 1 };
     int32_t v[] = { 4711, 4711 };
 
-    (void)arg;
     for (unsigned k = 0; k < 3; k++) {
         CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
         if (rank == 1)
@@ -465,7 +455,6 @@ static void who_unmasks_every_exception_may_wait(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_with_exceptions, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Slow paths taken by surprise: devices that are missed, seen in a /sys of our own. */
+#include "unit.h"
+
 #include "failure/slow.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 static char sys[] = "/tmp/plait-slow-XXXXXX";
 
 static int make_sys(void **state)
 {
-    (void)state;
     return mkdtemp(sys) == NULL;
 }
 
@@ -24,7 +20,6 @@ static int remove_sys(void **state)
 {
     char command[64];
 
-    (void)state;
     snprintf(command, sizeof command, "rm -rf %s", sys);
     return system(command);
 }
@@ -50,7 +45,6 @@ static void an_active_port_beside_tcp_is_missed(void **state)
 {
     char text[1024] = "";
 
-    (void)state;
     set_port("4: ACTIVE");
     assert_true(plait_device_is_missed(sys, "tcp/eth0", text, sizeof text));
     assert_non_null(strstr(text, "messages go over tcp/eth0 although port 1 of mlx5_0 is active"));
@@ -61,7 +55,6 @@ static void a_port_that_is_down_is_missed_with_its_state(void **state)
 {
     char text[1024] = "";
 
-    (void)state;
     set_port("1: DOWN");
     assert_true(plait_device_is_missed(sys, "tcp/eth0", text, sizeof text));
     assert_non_null(strstr(text, "port 1 of mlx5_0 is not active (1: DOWN)"));
@@ -72,7 +65,6 @@ static void who_uses_it_misses_nothing(void **state)
 {
     char text[1024] = "";
 
-    (void)state;
     set_port("4: ACTIVE");
     assert_false(plait_device_is_missed(sys, "rc_mlx5/mlx5_0:1, tcp/eth0", text, sizeof text));
     assert_false(plait_device_is_missed(sys, "posix/memory", text, sizeof text));
@@ -83,7 +75,6 @@ static void a_place_is_the_same_whenever_it_is_asked_for(void **state)
 {
     const struct plait_where a = plait_where_am_i(), b = plait_where_am_i();
 
-    (void)state;
     assert_true(a.machine == b.machine && a.host == b.host);
     assert_true(a.machine != a.host || a.machine == 0);
 }

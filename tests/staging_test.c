@@ -7,16 +7,12 @@
 #include "engine/slice.h"
 #include "p2p/message.h"
 #include "ranks.h"
+#include "unit.h"
 
 #include <plait/group.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { BYTES = 40000, NTIME = 100 }; /* fewer than PLAIT_COPY_AT: no other way is tried */
 enum { SOME = 512 << 10 };           /* bytes of a flight, whatever the processor's caches are */
@@ -54,7 +50,6 @@ static int run_after_a_long_one(struct plait_comm **comm, uint32_t rank, void *a
     float *v = calloc(count, sizeof *v);
     size_t before[PLAIT_NSLICE], after[PLAIT_NSLICE];
 
-    (void)arg;
     (*comm)->slice_bytes = SOME;
     uncut.slice = count;
     uncut.algorithm = "two-shot";
@@ -73,7 +68,6 @@ static void a_long_slice_does_not_send_short_ones_through_all_its_memory(void **
 {
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = run_after_a_long_one };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -110,7 +104,6 @@ static int exchange_both_ways(struct plait_comm **comm, uint32_t rank, void *arg
     struct plait_slice *f = (*comm)->slices;
     size_t nplace[PLAIT_NSLICE] = { 0 };
 
-    (void)arg;
     (*comm)->slice_bytes = SOME;
     CHECK(v != NULL && exchange(*comm, rank, v, -1) == 0 && f->bytes == SOME);
     CHECK(stage(*comm, rank, PLAIT_ALLTOALL, true) == 0);
@@ -160,7 +153,6 @@ static int send_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     char *v = malloc(BYTES);
 
-    (void)arg;
     CHECK(v != NULL && pass(*comm, rank, v, 0) == 0);
     for (unsigned past = 0; past < 2; past++) {
         CHECK(stage(*comm, rank, PLAIT_NCOLL, past) == 0);
@@ -183,7 +175,6 @@ static void what_is_staged_past_the_caches_has_memory_of_its_own(void **state)
 {
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = exchange_both_ways, .processes = true };
 
-    (void)state;
     setenv("PLAIT_CMA", "0", 1);
     unsigned failed = ranks_run(&r);
     r.body = send_both_ways;
@@ -213,7 +204,6 @@ static int take_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     _Atomic float *own = (*comm)->own->copies[m.row].cost;
     char *v = malloc(2 * (size_t)BYTES);
 
-    (void)arg;
     CHECK(v != NULL);
     memset(v, 'v', BYTES);
     for (unsigned i = 0; i < 2; i++) /* in turn, until both are known */
@@ -234,7 +224,6 @@ static void what_is_longer_than_caches_is_written_as_takes_less_time(void **stat
 {
     const struct ranks r = { .nprocess = 1, .nthread = 2, .body = take_both_ways };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -245,7 +234,6 @@ static int stage_messages(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     char in[PLAIT_MAILBOX_DATA + 1] = { 1 }, out[PLAIT_MAILBOX_DATA + 1];
 
-    (void)arg;
     for (size_t n = PLAIT_MAILBOX_DATA; n <= PLAIT_MAILBOX_DATA + 1; n++) {
         struct plait_comm_stats before, after;
         plait_comm_stats(*comm, &before);
@@ -297,13 +285,11 @@ static void messages_that_fit_into_a_post_are_staged_nowhere(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = stage_messages, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
 static void a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_turn(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < 2; k++) {
         bool processes = k == 1;
         const struct ranks r = { .nprocess = processes ? 3 : 1,

@@ -3,23 +3,20 @@
  * Whoever connects to rank 0 without the secret of the id is refused, counted and named once, and the meeting goes on as
  * if nobody had come. Strangers come from 127.0.0.2, ranks from 127.0.0.1.
  */
+#include "unit.h"
+
 #include "base/clock.h"
 #include "base/config.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/tcp.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -157,7 +154,6 @@ static void speak_something_else(const struct scene *s)
 
 static void strangers_are_refused_and_counted(void **state)
 {
-    (void)state;
     meet_beside(speak_something_else, 0, "spoke no Plait");
 }
 
@@ -169,7 +165,6 @@ static void scan(const struct scene *s)
 
 static void port_scans_are_counted(void **state)
 {
-    (void)state;
     meet_beside(scan, 0, "said nothing");
 }
 
@@ -188,7 +183,6 @@ static void send_garbage(const struct scene *s)
 
 static void gigabytes_of_garbage_are_not_read(void **state)
 {
-    (void)state;
     meet_beside(send_garbage, 0, "spoke no Plait");
 }
 
@@ -213,7 +207,6 @@ static void stay_silent(const struct scene *s)
 
 static void connections_that_say_nothing_hold_nobody_up(void **state)
 {
-    (void)state;
     meet_beside(stay_silent, 0, "one of which");
     release();
 }
@@ -233,7 +226,6 @@ static void drip(const struct scene *s)
 
 static void slow_drips_end(void **state)
 {
-    (void)state;
     meet_beside(drip, 0, "took too long");
 }
 
@@ -258,7 +250,6 @@ static void crowd(const struct scene *s)
 
 static void thousands_of_connections_do_not_take_all_descriptors(void **state)
 {
-    (void)state;
     meet_beside(crowd, 32, "one of which");
     release();
 }
@@ -297,7 +288,6 @@ static void guess_the_secret(const struct scene *s)
 
 static void a_wrong_secret_is_refused(void **state)
 {
-    (void)state;
     meet_beside(guess_the_secret, 0, "did not know this comm's secret");
 }
 
@@ -320,7 +310,6 @@ static void say_again_what_was_heard(const struct scene *s)
 
 static void replayed_messages_are_refused(void **state)
 {
-    (void)state;
     meet_beside(say_again_what_was_heard, 0, "did not know this comm's secret");
 }
 
@@ -340,7 +329,6 @@ static void send_the_answer_back(const struct scene *s)
 
 static void an_answer_sent_back_is_refused(void **state)
 {
-    (void)state;
     meet_beside(send_the_answer_back, 0, "did not know this comm's secret");
 }
 
@@ -361,7 +349,6 @@ static void change_the_rank(const struct scene *s)
 
 static void a_changed_claim_is_refused(void **state)
 {
-    (void)state;
     meet_beside(change_the_rank, 0, "did not know this comm's secret");
 }
 

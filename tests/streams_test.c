@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent operations, host streams, and functions of the caller's that other threads run. */
 #include "pending.h"
+#include "unit.h"
 
 #include <plait/message.h>
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static void *wait_elsewhere(void *arg)
@@ -61,7 +57,6 @@ static int persist(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r[3];
     struct plait_comm_stats before, after;
 
-    (void)arg;
     call.persistent = 1;
     for (uint32_t i = 0; i < 3; i++) {
         call.request = &r[i];
@@ -104,7 +99,6 @@ static int persist(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void persistent_operations_run_again_and_again(void **state)
 {
-    (void)state;
     run_both(3, persist, NULL);
 }
 
@@ -149,7 +143,6 @@ static int stream_order(struct plait_comm **comm, uint32_t rank, void *arg)
     float x[4] = { 1, 2, 3, 4 }, y[4], factor = 1000;
     int done = 0;
 
-    (void)arg;
     t.to = &factor;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     v[0] = 1;
@@ -181,7 +174,6 @@ static int gate(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r;
     int done;
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     CHECK(plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, a, b, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
@@ -203,7 +195,6 @@ static int persistent_on_stream(struct plait_comm **comm, uint32_t rank, void *a
     struct plait_request *r;
     size_t index;
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     call.request = &r;
     CHECK(plait_allreduce(*comm, a, b, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
@@ -237,7 +228,6 @@ static int alone_again(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r;
     int done;
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     persistent.persistent = 1;
     persistent.request = &r;
@@ -258,7 +248,6 @@ static int alone_again(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void whoever_sees_an_idle_comm_is_alone_with_it(void **state)
 {
-    (void)state;
     ranks = (struct ranks){ .nprocess = 1, .nthread = 2, .limit = 120, .body = alone_again };
     ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     ranks.options.progress = 1;
@@ -272,7 +261,6 @@ static int leave_with_stream(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm_options o = ranks_options(&ranks, rank);
     int32_t v[4] = { 1, 1, 1, 1 };
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     for (uint32_t k = 0; k < 50; k++) {
         CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
@@ -295,9 +283,6 @@ static int first_error(struct plait_comm **comm, uint32_t rank, void *arg)
     struct trail t = { .gate = &open };
     int32_t v[4] = { 1, 1, 1, 1 };
 
-    (void)comm;
-    (void)rank;
-    (void)arg;
     o.nrank = 1;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK &&
           plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
@@ -317,7 +302,6 @@ static int first_error(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void streams_keep_their_order(void **state)
 {
-    (void)state;
     run_both(3, stream_order, NULL);
     run_both(3, gate, NULL);
     run_both(3, persistent_on_stream, NULL);
@@ -413,7 +397,6 @@ static void who_waits_for_a_stream_that_waits_for_it_has_a_deadline(void **state
 {
     static int (*const bodies[])(struct plait_comm **, uint32_t, void *) = { hold_up_itself, leave_held_up };
 
-    (void)state;
     for (unsigned k = 0; k < 4; k++) {
         bool message = k % 2;
         ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = bodies[k / 2], .arg = &message };
@@ -431,7 +414,6 @@ static int hold_up_a_death(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     int32_t v[4] = { 1, 1, 1, 1 };
 
-    (void)arg;
     if (rank == 1) {
         usleep(100000);
         raise(SIGKILL);
@@ -449,7 +431,6 @@ static int hold_up_a_death(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void who_waits_behind_a_stream_sees_a_death(void **state)
 {
-    (void)state;
     ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = hold_up_a_death, .processes = true };
     ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     assert_int_equal(ranks_run(&ranks), 1); /* the one that was killed */
@@ -463,7 +444,6 @@ static int compute_long(struct plait_comm **comm, uint32_t rank, void *arg)
     struct trail t = { .gate = &open };
     int32_t v[4] = { 1, 1, 1, 1 };
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     CHECK(plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, v, v, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
@@ -476,7 +456,6 @@ static int compute_long(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_stream_may_take_longer_than_the_deadline(void **state)
 {
-    (void)state;
     ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = compute_long };
     ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     ranks.options.deadline = 3;
@@ -491,7 +470,6 @@ static void add_up(void *inout, const void *in, size_t count, enum plait_dtype t
     int32_t *a = inout;
     const int32_t *b = in;
 
-    (void)type;
     for (size_t i = 0; i < count; i++)
         a[i] += b[i];
     atomic_fetch_add((atomic_int *)context, 1);
@@ -506,7 +484,6 @@ static int user_function(struct plait_comm **comm, uint32_t rank, void *arg)
     pthread_t thread;
     void *status;
 
-    (void)arg;
     {
         struct plait_user_op user = { sizeof user, add_up, &calls, 0 }; /* is not kept */
         call.user = &user;
@@ -523,7 +500,6 @@ static int user_function(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void functions_of_the_caller_run_in_whatever_thread_drives(void **state)
 {
-    (void)state;
     run_both(3, user_function, NULL);
 }
 

@@ -5,20 +5,16 @@
  */
 #include "ranks.h"
 #include "specs.h"
+#include "unit.h"
 #include "values.h"
 
 #include <plait/memory.h>
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <pthread.h>
 #include <unistd.h>
 
 struct series {
@@ -77,7 +73,6 @@ static int every_spec(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void every_algorithm_between_threads(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 5; n++) {
         struct specs specs;
         specs_init(&specs, PLAIT_ALLREDUCE, n, false);
@@ -101,7 +96,6 @@ static int many_eager(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int64_t v[40], w[40];
 
-    (void)arg;
     for (int64_t k = 0; k < 400; k++) {
         const size_t count = (size_t)k % 40 + 1;
         for (size_t i = 0; i < count; i++)
@@ -117,7 +111,6 @@ static void eager_operations_between_threads(void **state)
 {
     const struct ranks r = { .nprocess = 1, .nthread = 4, .limit = 300, .body = many_eager };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -146,7 +139,6 @@ static void comms_of_threads_come_and_go(void **state)
                        .no_comm = true,
                        .options = PLAIT_COMM_OPTIONS_DEFAULT };
 
-    (void)state;
     r.arg = &r;
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -217,7 +209,6 @@ static void add_and_be_disturbed(void *inout, const void *in, size_t count, enum
     pthread_t other;
     float *to = inout;
 
-    (void)type;
     if (x->inside != NULL && x->refused + x->let_in == 0 && pthread_create(&other, NULL, call_everything, x) == 0)
         pthread_join(other, NULL);
     for (size_t i = 0; i < count; i++)
@@ -233,7 +224,6 @@ static int be_disturbed(struct plait_comm **comm, uint32_t rank, void *arg)
     float *in = malloc(MOST * sizeof *in), *out = malloc(MOST * sizeof *out);
     struct plait_call call = PLAIT_CALL_DEFAULT, persistent = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     call.user = persistent.user = &user;
     persistent.persistent = 1;
@@ -265,7 +255,6 @@ static void a_second_thread_in_a_comm_is_refused_and_the_first_goes_on(void **st
 {
     struct ranks r = { .nprocess = 1, .nthread = 2, .limit = 60, .body = be_disturbed };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 

@@ -3,19 +3,16 @@
  * Each system call of a save, one after the other: the process is killed before it, or it fails. What was on the disk is
  * still there and whole, and the next save succeeds. train_kill_test.c does the same at random moments.
  */
+#include "unit.h"
+
 #include "checkpoint.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,25 +196,21 @@ static int strike_each(enum fault fault)
 
 static void a_kill_before_any_call_loses_nothing(void **state)
 {
-    (void)state;
     assert_true(strike_each(KILL) >= 15);
 }
 
 static void any_call_that_fails_is_told_or_made_good(void **state)
 {
-    (void)state;
     assert_true(strike_each(FAIL) >= 15);
 }
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) == NULL;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return rmdir(folder);
 }
 

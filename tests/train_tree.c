@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "train_tree.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -43,7 +40,6 @@ struct dataset *open_half(const char *in, const char *half)
 
 int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) == NULL || make_data(path_of("a"), CLASSES, TRAIN, VAL, 24, 1) != 0 ||
            (train = open_half(path_of("a"), "train")) == NULL || (val = open_half(path_of("a"), "val")) == NULL;
 }
@@ -52,7 +48,6 @@ int remove_folder(void **state)
 {
     char command[600];
 
-    (void)state;
     dataset_close(train);
     dataset_close(val);
     snprintf(command, sizeof command, "rm -rf %s", folder);

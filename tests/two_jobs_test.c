@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two jobs on one host with one MASTER_ADDR and MASTER_PORT, started at once. No ranks of both go on together. */
 #include "tier.h"
+#include "unit.h"
 
 #include <plait/launch.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -144,7 +140,6 @@ static void two_jobs_with_one_port_and_no_name_never_become_one_comm(void **stat
     static const char *const variables[] = { NAMELESS, NAMELESS " TORCHELASTIC_RUN_ID=none" };
     unsigned failed = 0;
 
-    (void)state;
     for (unsigned i = 0; i < (full() ? 40 : 8); i++) {
         const unsigned nrank = 2 + i % 2;
         const struct ends e = run_two_jobs(nrank, variables[i / 2 % 2], SPLIT_LAUNCHERS);
@@ -166,7 +161,6 @@ static void jobs_that_differ_in_any_name_do_not_meet(void **state)
                                          "FLUX_JOB_ID",         "OMPI_MCA_ess_base_jobid" };
     char variables[256];
 
-    (void)state;
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(variables, sizeof variables, NAMELESS " JOB=%s", names[i]);
         const struct ends e = run_two_jobs(3, variables, ONE_LAUNCHER);
@@ -180,7 +174,6 @@ static void jobs_that_differ_in_any_name_do_not_meet(void **state)
 /* One shell starts both: nothing tells them apart until a rank is there twice. A comm that was made before then fails. */
 static void ranks_of_two_jobs_do_not_train_together_for_long(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < (full() ? 20 : 4); i++) {
         const unsigned nrank = 2 + i % 2;
         const struct ends e = run_two_jobs(nrank, NAMELESS " PLAIT_TIMEOUT=4 TRAIN=3", ONE_LAUNCHER);

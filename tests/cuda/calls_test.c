@@ -6,6 +6,7 @@
  * make a new comm. As tests/alloc_test.c does with calls that take resources.
  */
 #include "../collective.h"
+#include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
 #include "base/clock.h"
@@ -18,18 +19,11 @@
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 #define NRANK 3
 #define ROOM  (1 << 16)
@@ -369,7 +363,6 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
     const unsigned step = every();
     unsigned nth = full() ? 0 : (unsigned)(s->kind - kinds) % step;
 
-    (void)comm;
     if (!device_begin(&d, ROOM))
         _exit(1); /* with the threads that wait for it */
     if (round_of(s, rank, 0, &d, true) != 0 || round_of(s, rank, 0, &d, false) != 0)
@@ -425,7 +418,6 @@ static void run_jobs(enum phase phase, const struct kind *kind, unsigned least, 
 
 static void the_first_operation_of_a_comm(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < NKIND; k++)
         if (full() || k < 3 || kinds[k].way >= MESSAGES)
             run_jobs(FIRST, &kinds[k], 40, k == 2 ? 3 : k % 4, 4);
@@ -433,7 +425,6 @@ static void the_first_operation_of_a_comm(void **state)
 
 static void later_operations(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < NKIND; k += full() ? 1 : 2)
         run_jobs(LATER, &kinds[k], 10, (k / 2 + 1) % 4, 4);
 }
@@ -441,7 +432,6 @@ static void later_operations(void **state)
 /* On one host: no operation over hosts is in a graph */
 static void an_operation_that_is_captured(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < NKIND; k++)
         if (!kinds[k].blocking && (full() || k % 3 == 0))
             run_jobs(CAPTURE, &kinds[k], 10, k % 2 == 0 ? 1 : 3, 4);
@@ -449,7 +439,6 @@ static void an_operation_that_is_captured(void **state)
 
 static void leaving(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < NKIND; k += full() ? 1 : 2)
         run_jobs(DESTROY, &kinds[k], 10, k / 2 % 4, 4);
 }
@@ -478,7 +467,6 @@ static unsigned failures;
 
 static void nothing(void *context)
 {
-    (void)context;
 }
 
 /* The first use of a device: driver, context, kernels; then memory of each kind, a stream. Did one fail? */
@@ -541,7 +529,6 @@ static void the_first_use_of_a_device(void **state)
     int how = 0;
     unsigned n = 0;
 
-    (void)state;
     while (WIFEXITED(how) && WEXITSTATUS(how) == 0) {
         fflush(NULL);
         const pid_t child = fork();

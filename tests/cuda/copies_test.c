@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies between a comm's operations, streams that follow others, GPUs that are named, scalars that the GPU reads. */
 #include "../ranks.h"
+#include "../unit.h"
 #include "device.h"
 #include "device_run.h"
 
@@ -9,13 +10,8 @@
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { PARTS = 300, EACH = 41, COUNT = PARTS * EACH, ROOM = 2 * COUNT * sizeof(int32_t) };
 
@@ -37,7 +33,6 @@ static int pack_and_unpack(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_copy in[PARTS], out[PARTS];
     struct device_rank d, other;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM) && device_begin(&other, ROOM));
     call.stream = other.stream;
     for (uint32_t i = 0; i < PARTS; i++) {
@@ -64,7 +59,6 @@ static int pack_and_unpack(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void copies_are_between_the_operations_of_a_comm(void **state)
 {
-    (void)state;
     device_run(1, 3, pack_and_unpack, NULL);
     device_run(2, 1, pack_and_unpack, NULL);
 }
@@ -117,13 +111,11 @@ static int ask_what_is_captured(struct plait_comm **comm, uint32_t rank, void *a
 
 static void a_stream_says_if_it_is_captured(void **state)
 {
-    (void)state;
     device_run(1, 1, ask_what_is_captured, NULL);
 }
 
 static void a_stream_follows_another(void **state)
 {
-    (void)state;
     device_run(1, 1, follow, NULL);
 }
 
@@ -138,7 +130,6 @@ static int name_devices(struct plait_comm **comm, uint32_t rank, void *arg)
     void *memory, *first;
     int number = -2;
 
-    (void)arg;
     CHECK(plait_device_now(&number) == PLAIT_OK && number == -1); /* no driver was loaded */
     CHECK(device_begin_on(&d, ROOM, 1));
     CHECK(plait_device_now(&number) == PLAIT_OK && number == 1);
@@ -173,7 +164,6 @@ static void gpus_are_named(void **state)
 {
     const char *with_a_driver = getenv("PLAIT_TEST_DEVICES");
 
-    (void)state;
     if (with_a_driver != NULL && atoi(with_a_driver) < 2)
         skip();
     setenv("PLAIT_STANDIN_DEVICES", "2", 1);
@@ -193,7 +183,6 @@ static int scale_late(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *pinned;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM) && fill(&d, rank, 1) == 0 && device.stream_synchronize(d.cuda) == 0);
     CHECK(plait_mem_alloc_as(PLAIT_MEMORY_PINNED, sizeof *scalars, &pinned) == PLAIT_OK);
     call.stream = d.stream;
@@ -224,7 +213,6 @@ static int scale_late(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_scalar_is_read_in_its_turn(void **state)
 {
-    (void)state;
     device_run(1, 3, scale_late, NULL);
     device_run(2, 1, scale_late, NULL);
 }
@@ -236,7 +224,6 @@ static int misalign(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM) && fill(&d, rank, 1) == 0);
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in + 2, d.out, 10, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
@@ -259,7 +246,6 @@ static int misalign(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void memory_that_is_not_aligned_to_its_elements_is_refused(void **state)
 {
-    (void)state;
     device_run(1, 2, misalign, NULL);
     device_run(2, 1, misalign, NULL);
 }

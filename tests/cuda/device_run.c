@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "device_run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "../unit.h"
+
 #include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 unsigned device_ranks_run(const struct ranks *r)
 {

@@ -417,7 +417,6 @@ static int measure_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
     struct timing t;
     char what[96];
 
-    (void)arg;
     CHECK(device_begin(&d, most));
     for (unsigned k = 0; k < sizeof colls / sizeof *colls; k++)
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= most; i++) {

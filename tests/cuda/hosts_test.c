@@ -5,6 +5,7 @@
  */
 #include "../collective.h"
 #include "../ranks.h"
+#include "../unit.h"
 #include "base/clock.h"
 #include "device.h"
 #include "device_operate.h"
@@ -15,15 +16,10 @@
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -57,7 +53,6 @@ static int look_at_way(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_peer_info info;
 
-    (void)arg;
     CHECK(plait_comm_peer(*comm, rank ^ 1u, &info) == PLAIT_OK && strcmp(info.gpu, "mapped") == 0);
     CHECK(plait_comm_peer(*comm, rank ^ 2u, &info) == PLAIT_OK);
     CHECK(strcmp(info.gpu, is_direct() ? "direct" : "pinned") == 0);
@@ -66,7 +61,6 @@ static int look_at_way(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_comm_tells_how_memory_of_gpus_goes(void **state)
 {
-    (void)state;
     device_run(2, 2, look_at_way, NULL);
 }
 
@@ -75,7 +69,6 @@ static int every_collective(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, 4 * ROOM));
     for (unsigned i = 0; i <= NCOLLECTIVE; i++)
         for (unsigned inplace = 0; inplace < 2; inplace++) {
@@ -95,7 +88,6 @@ static int every_collective(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void every_collective_of_long_blocks(void **state)
 {
-    (void)state;
     device_run(2, 1, every_collective, NULL);
     device_run(2, 2, every_collective, NULL);
     device_run(3, 1, every_collective, NULL);
@@ -112,7 +104,6 @@ static int long_vectors(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm_stats stats;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     call.slice = 64 << 10;
@@ -142,7 +133,6 @@ static int long_vectors(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void long_vectors_go_in_slices(void **state)
 {
-    (void)state;
     device_run(2, 1, long_vectors, NULL);
     device_run(2, 2, long_vectors, NULL);
     device_run(1, 3, long_vectors, NULL);
@@ -154,7 +144,6 @@ static int long_messages(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, 6 * ROOM));
     call.stream = d.stream;
     for (int32_t k = 0; k < 3; k++) {
@@ -177,7 +166,6 @@ static int long_messages(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void long_messages_go_in_slices(void **state)
 {
-    (void)state;
     device_run(2, 1, long_messages, NULL);
     device_run(1, 2, long_messages, NULL);
 }
@@ -192,7 +180,6 @@ static int broadcast(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROUNDS * PART));
     call.stream = d.stream;
     for (int32_t i = 0; i < ROUNDS * PART / 4; i++)
@@ -213,7 +200,6 @@ static int broadcast(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void what_comes_waits_for_what_is_before_it(void **state)
 {
-    (void)state;
     setenv("PLAIT_STANDIN_DELAY", "1000", 1);
     device_run(2, 1, broadcast, NULL);
     device_run(3, 1, broadcast, NULL);
@@ -231,7 +217,6 @@ static int capture(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *graph;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     call.request = &again;
@@ -256,7 +241,6 @@ static int capture(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void no_operation_is_in_a_graph(void **state)
 {
-    (void)state;
     device_run(1, 2, capture, NULL);
     device_run(2, 1, capture, NULL);
 }
@@ -269,7 +253,6 @@ static struct shared {
 
 static void wait_at_gate(void *context)
 {
-    (void)context;
     while (!atomic_load(&shared->gate))
         usleep(100);
 }
@@ -342,7 +325,6 @@ static void run_held(uint32_t nprocess, uint32_t nthread, enum held held, double
 
 static void a_stream_that_is_held_up_is_waited_for_until_an_abort(void **state)
 {
-    (void)state;
     run_held(2, 1, ABORTED, 600);
     run_held(1, 3, ABORTED, 600);
     run_held(2, 2, ABORTED, 600);
@@ -350,14 +332,12 @@ static void a_stream_that_is_held_up_is_waited_for_until_an_abort(void **state)
 
 static void a_stream_that_is_held_up_is_waited_for_until_the_deadline(void **state)
 {
-    (void)state;
     run_held(2, 1, LATE, 3);
     run_held(1, 3, LATE, 3);
 }
 
 static void a_stream_that_is_held_up_is_waited_for_until_its_rank_dies(void **state)
 {
-    (void)state;
     run_held(2, 1, KILLED, 600);
     run_held(3, 1, KILLED, 600);
 }
@@ -368,7 +348,6 @@ static int hold_message(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
@@ -390,7 +369,6 @@ static void a_message_from_a_stream_that_is_held_up_is_its_senders_fault(void **
         .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = hold_message, .processes = true
     };
 
-    (void)state;
     r.options.deadline = 1;
     atomic_store(&shared->gate, 0);
     assert_int_equal(device_ranks_run(&r), 0);

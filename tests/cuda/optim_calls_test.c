@@ -5,6 +5,7 @@
  * call, or none if the library can do without; it aborts, and the other one gets an error soon; no stream hangs; nothing of
  * the device's is left; and the same ranks train in a new comm. As calls_test.c does with collectives.
  */
+#include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
 #include "base/clock.h"
@@ -15,17 +16,10 @@
 #include <plait/memory.h>
 #include <plait/optim.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 #define NRANK 2
 #define LATE  60.0 /* seconds: far above a loaded machine's delays, below the deadline */
@@ -340,7 +334,6 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
     struct trainer x = { .fusion = NULL };
     int how;
 
-    (void)comm;
     if (!device_begin(&x.d, AREA) || !train_on_host(&x))
         _exit(1); /* with the threads that wait for it */
     if (round_of(s, &x, rank, 0, true) > 0 || round_of(s, &x, rank, 0, false) > 0)
@@ -385,7 +378,6 @@ static void run_job(bool sharded, uint32_t nthread, uint32_t victim)
 
 static void ranks_that_train(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 4; i += full() ? 1 : 3) {
         run_job(true, i & 1 ? NRANK : 1, i >> 1);
         if (full() || i == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests and persistent operations on a device's memory: when they end, in which order, and how. */
+#include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
@@ -9,16 +10,9 @@
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 enum { COUNT = 1000, MANY = 6, ROOM = MANY * COUNT * sizeof(int32_t) };
 
@@ -69,7 +63,6 @@ static int pend(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r[MANY];
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     for (int32_t k = 0; k < (full() ? 50 : 10); k++) {
         const bool streamed = k % 2 == 1;
@@ -106,14 +99,12 @@ static int pend(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_request_ends_when_its_operation_has_happened(void **state)
 {
-    (void)state;
     device_run(1, 1, pend, NULL);
     device_run(1, 4, pend, NULL);
 }
 
 static void ranks_of_several_processes_have_requests(void **state)
 {
-    (void)state;
     device_run(2, 1, pend, NULL);
     device_run(2, 2, pend, NULL);
 }
@@ -122,7 +113,6 @@ static _Atomic uint32_t gate, waiting;
 
 static void wait_at_gate(void *context)
 {
-    (void)context;
     atomic_fetch_add(&waiting, 1);
     while (!atomic_load(&gate))
         usleep(100);
@@ -138,7 +128,6 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     size_t index;
     int done;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(fill(&d, rank, 5, false) == 0);
     CHECK(plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
@@ -162,7 +151,6 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: over hosts a call waits for its stream */
 static void a_request_waits_for_what_is_before_it_on_its_stream(void **state)
 {
-    (void)state;
     atomic_store(&gate, 0);
     device_run(1, 3, hold, NULL);
 }
@@ -176,7 +164,6 @@ static int again(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r[MANY];
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.persistent = 1;
     for (uint32_t i = 0; i < MANY; i++) {
@@ -215,7 +202,6 @@ static int again(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_persistent_operation_is_started_again_and_again(void **state)
 {
-    (void)state;
     device_run(1, 2, again, NULL);
     device_run(1, 3, again, NULL);
 }
@@ -228,7 +214,6 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *graph, *exec;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     call.persistent = 1;
@@ -253,7 +238,6 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: no operation over hosts is in a graph */
 static void a_persistent_operation_is_captured(void **state)
 {
-    (void)state;
     device_run(1, 3, replay, NULL);
 }
 
@@ -266,7 +250,6 @@ static int together(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm *both[2] = { *comm, NULL };
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(plait_comm_duplicate(*comm, NULL, &both[1]) == PLAIT_OK);
     for (int32_t k = 0; k < (full() ? 50 : 10); k++) {
@@ -294,7 +277,6 @@ static int together(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void calls_of_every_form_are_grouped(void **state)
 {
-    (void)state;
     device_run(1, 2, together, NULL);
     device_run(1, 3, together, NULL);
 }
@@ -308,7 +290,6 @@ static int leave(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r[MANY];
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(fill(&d, rank, 9, true) == 0);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -328,7 +309,6 @@ static int leave(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_comm_that_is_left_ends_its_requests_first(void **state)
 {
-    (void)state;
     device_run(1, 3, leave, NULL);
 }
 
@@ -367,20 +347,17 @@ static int break_off(struct plait_comm **comm, uint32_t rank, double deadline)
 
 static int abort_one(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     return break_off(comm, rank, 0);
 }
 
 static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     return break_off(comm, rank, 0.3);
 }
 
 /* On one host: over hosts a call waits for its stream */
 static void requests_end_with_a_comm_that_fails(void **state)
 {
-    (void)state;
     atomic_store(&gate, 0);
     atomic_store(&waiting, 0);
     device_run(1, 2, abort_one, NULL);

@@ -3,16 +3,11 @@
  * What a program does with NCCL on the host's memory: every collective, messages, groups. It is compiled with NVIDIA's
  * nccl.h where that is at hand, else with ours, and linked with libnccl.so.2.
  */
+#include "../unit.h"
 #include "ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define COUNT 1000
 #define MOST  8
@@ -118,7 +113,6 @@ static void every_collective_is_right_in_processes_threads_and_both(void **state
 {
     static const int shapes[][2] = { { 1, 1 }, { 2, 1 }, { 1, 3 }, { 3, 2 } };
 
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         assert_int_equal(
             ranks_run(&(struct ranks){ .nprocess = shapes[i][0], .nthread = shapes[i][1], .body = use_everything }), 0);
@@ -173,7 +167,6 @@ static void each_rank_may_work_in_place_or_not(void **state)
                                                  { "NCCL_ALGO=allreduce:ring", NULL },
                                                  { "NCCL_ALGO=allreduce:tree", NULL } };
 
-    (void)state;
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
         for (int threads = 0; threads < 2; threads++)
             assert_int_equal(ranks_run(&(struct ranks){ .nprocess = threads ? 1 : 3,
@@ -206,7 +199,6 @@ static int combine_every_type(ncclComm_t *comm, int rank, int nrank)
 {
     unsigned char in[64 * 8], out[64 * 8];
 
-    (void)nrank;
     for (int type = 0; type < ncclNumTypes; type++)
         for (int op = ncclProd; op < ncclNumOps; op++) {
             for (size_t i = 0; i < 64; i++)
@@ -255,7 +247,6 @@ static int types_and_operators(ncclComm_t *comm, int rank, int nrank)
 
 static void every_type_is_combined_by_every_operator_and_by_those_that_multiply_before(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = types_and_operators }), 0);
 }
 
@@ -289,7 +280,6 @@ static int exchange(ncclComm_t *comm, int rank, int nrank)
 
 static void messages_in_groups_do_not_wait_for_each_other(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = exchange }), 0);
 }
 
@@ -301,8 +291,6 @@ static int hold_all(ncclComm_t *unused, int rank, int nrank)
     ncclComm_t comms[4], parts[4];
     int device;
 
-    (void)unused;
-    (void)nrank;
     OK(ncclCommInitAll(comms, 4, devices));
     OK(ncclCommCuDevice(comms[3], &device));
     CHECK(device == 3);
@@ -341,7 +329,6 @@ static int hold_all(ncclComm_t *unused, int rank, int nrank)
 
 static void one_thread_may_hold_all_ranks_several_of_them_on_a_device(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 1, .body = hold_all, .no_comm = 1 }), 0);
 }
 
@@ -349,7 +336,6 @@ static void the_version_is_that_of_the_interface(void **state)
 {
     int version = 0;
 
-    (void)state;
     assert_int_equal(ncclGetVersion(&version), ncclSuccess);
     assert_true(version >= NCCL_VERSION_CODE);
     assert_int_equal(pncclGetVersion(&version), ncclSuccess);

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NCCL's names in the environment, parameters, and what the log says. */
 #include "../comma_locale.h"
+#include "../unit.h"
 #include "comm.h"
 #include "ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,7 +71,6 @@ static int use(int rank)
 
 static void nccl_debug_says_how_much_is_told(void **state)
 {
-    (void)state;
     RUN(use, "PATH=/bin");
     assert_string_equal(log_text, "");
     RUN(use, "NCCL_DEBUG=VERSION");
@@ -93,7 +87,6 @@ static void nccl_debug_says_how_much_is_told(void **state)
 /* As in Turkish, where i is not the small letter of I. */
 static void words_of_nccl_are_known_in_every_locale(void **state)
 {
-    (void)state;
     assert_true(comma_locale(true));
     RUN(use, "NCCL_DEBUG=info");
     assert_int_equal(times_logged("is not used"), 0);
@@ -108,7 +101,6 @@ static void nccl_debug_file_takes_the_log(void **state)
     char name[64], set[96], line[256];
     FILE *f;
 
-    (void)state;
     snprintf(name, sizeof name, "/tmp/plait-nccl-%d.log", (int)getpid());
     snprintf(set, sizeof set, "NCCL_DEBUG_FILE=%s", name);
     RUN(use, "NCCL_DEBUG=INFO", set);
@@ -121,7 +113,6 @@ static void nccl_debug_file_takes_the_log(void **state)
 
 static void names_without_a_meaning_are_told_once(void **state)
 {
-    (void)state;
     RUN(use, "NCCL_IB_HCA=mlx5", "NCCL_P2P_DISABLE=1", "NCCL_ASYNC_ERROR_HANDLING=1", "NCCL_COMM_BLOCKING=1");
     assert_int_equal(times_logged("NCCL_IB_HCA has no meaning here: UCX_NET_DEVICES"), 1);
     assert_int_equal(times_logged("NCCL_P2P_DISABLE has no meaning here"), 1);
@@ -147,7 +138,6 @@ static int makes_no_id(int rank)
 
 static void nccl_comm_id_makes_no_id_and_the_error_says_what_does(void **state)
 {
-    (void)state;
     RUN(makes_no_id, "NCCL_COMM_ID=127.0.0.1:5000");
     assert_int_equal(times_logged("NCCL_COMM_ID has no meaning here: ncclGetUniqueId() fails"), 1);
 }
@@ -176,7 +166,6 @@ static int runs_what_is_expected(int rank)
 
 static void nccl_algo_chooses_by_its_names_and_ours(void **state)
 {
-    (void)state;
     strcpy(expected, "ring");
     RUN(runs_what_is_expected, "NCCL_ALGO=Ring");
     RUN(runs_what_is_expected, "NCCL_ALGO=allreduce:nvls,ring;allgather:bruck");
@@ -197,7 +186,6 @@ static int exchanges(int rank)
     float x = 1, y;
     ncclComm_t comm;
 
-    (void)rank;
     OK(ncclCommInitAll(&comm, 1, NULL));
     OK(ncclAllReduce(&x, &y, 1, ncclFloat, ncclSum, comm, NULL));
     OK(ncclAlltoAll(&x, &y, 1, ncclFloat, comm, NULL));
@@ -209,7 +197,6 @@ static int exchanges(int rank)
 /* They are set for all-reduces. */
 static void nccl_algo_is_silent_of_collectives_that_its_names_do_not_fit(void **state)
 {
-    (void)state;
     RUN(exchanges, "NCCL_ALGO=ring");
     assert_int_equal(times_logged("can run"), 0);
     RUN(exchanges, "NCCL_ALGO=Ring,NVLS");
@@ -226,7 +213,6 @@ static int stages_too_much(int rank)
     static float x[8 << 20];
     ncclComm_t comm;
 
-    (void)rank;
     OK(ncclCommInitAll(&comm, 1, NULL));
     CHECK(ncclAlltoAll(x, x, sizeof x / sizeof *x, ncclFloat, comm, NULL) == ncclSystemError);
     CHECK(strstr(ncclGetLastError(comm), "no memory to copy the input of ncclAlltoAll in place: ") != NULL);
@@ -237,7 +223,6 @@ static int stages_too_much(int rank)
 
 static void memory_that_all_to_all_in_place_lacks_is_named(void **state)
 {
-    (void)state;
     RUN(stages_too_much, "PLAIT_ARENA=16M");
 }
 
@@ -262,7 +247,6 @@ static int selects(int rank)
 
 static void a_call_selects_its_algorithm_and_may_insist(void **state)
 {
-    (void)state;
     RUN(selects, "PATH=/bin");
 }
 
@@ -309,7 +293,6 @@ static void parameters_are_nccls_names_and_plaits_settings(void **state)
     char path[] = "/tmp/plait-nccl-conf-XXXXXX", set[64];
     const int fd = mkstemp(path);
 
-    (void)state;
     assert_true(fd >= 0 && dprintf(fd, "# a comment\nNCCL_ALGO = ring # ours\nNCCL_BUFFSIZE=1\n") > 0);
     close(fd);
     snprintf(set, sizeof set, "NCCL_CONF_FILE=%s", path);
@@ -337,7 +320,6 @@ static int blocks_or_not(int rank)
 
 static void nccl_comm_blocking_overrides_the_config(void **state)
 {
-    (void)state;
     RUN(blocks_or_not, "NCCL_COMM_BLOCKING=0");
 }
 
@@ -368,7 +350,6 @@ static int average_halves(int rank)
 
 static void an_average_of_halves_is_finite_with_every_algorithm_of_nccl_algo(void **state)
 {
-    (void)state;
     RUN(average_halves, "PATH=/bin");
     RUN(average_halves, "NCCL_ALGO=Ring");
     RUN(average_halves, "NCCL_ALGO=Tree");

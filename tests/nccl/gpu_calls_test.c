@@ -5,17 +5,12 @@
  * stream hangs, nothing of the GPU's is left, and the same ranks go on in a new comm.
  */
 #include "../tier.h"
+#include "../unit.h"
 #include "gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -293,8 +288,6 @@ static int fail_each(ncclComm_t *unused, int rank, int nrank)
     struct standin_left before;
     unsigned nth = 0;
 
-    (void)unused;
-    (void)nrank;
     CHECK(gpu_use(0) && gpu_begin(&s.g, 2 * COUNT) && gpu_begin(&s.other, 1));
     gpu_careless(); /* the streams of a failed comm pass in any order */
     round_of(&s, rank, 0);
@@ -333,14 +326,12 @@ static void run_scene(const struct scene *which, int nprocess)
 
 static void every_call_of_the_driver_may_fail_in_threads(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
         run_scene(&scenes[i], 1);
 }
 
 static void every_call_of_the_driver_may_fail_in_processes(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
         run_scene(&scenes[i], NRANK);
 }

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All-reduces of one group on memory of a GPU become few, packed and unpacked on its streams. Looks into the comm. */
+#include "../places.h"
 #include "comm.h"
 #include "gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "../places.h"
 
 #define NTENSOR 161
 #define MOST    3000
@@ -63,7 +56,6 @@ static float *one_by_one(ncclComm_t comm, int rank, struct gpu_rank *g)
 {
     float *want = malloc(ALL * sizeof *want);
 
-    (void)rank;
     for (int t = 0; t < NTENSOR; t++)
         if (ncclAllReduce(g->in + t * MOST, g->out + t * MOST, count_of(t), ncclFloat, ncclSum, comm, g->stream) !=
             ncclSuccess)
@@ -96,7 +88,6 @@ static void many_all_reduces_on_a_gpu_are_few_and_have_the_same_bits(void **stat
 {
     static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", NULL };
 
-    (void)state;
     assert_int_equal(
         gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 3, .body = compare, .environment = environment }), 0);
     assert_int_equal(
@@ -144,7 +135,6 @@ static void groups_follow_each_other_on_several_streams(void **state)
     static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", "PLAIT_NCCL_FUSION=100000",
                                                "PLAIT_STANDIN_DELAY=50", NULL };
 
-    (void)state;
     assert_int_equal(
         gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 2, .body = queue_groups, .environment = environment }),
         0);
@@ -187,7 +177,6 @@ static int write_and_read_on_each(ncclComm_t *comm, int rank, int nrank)
 
 static void a_group_is_behind_the_streams_of_its_calls_and_before_them(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 2, write_and_read_on_each), 0);
     assert_int_equal(gpu_run(2, 1, write_and_read_on_each), 0);
 }
@@ -224,7 +213,6 @@ static int mix(ncclComm_t *comm, int rank, int nrank)
 
 static void memory_of_the_host_and_of_a_gpu_are_fused_apart(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 2, mix), 0);
     assert_int_equal(gpu_run(2, 1, mix), 0);
 }
@@ -263,7 +251,6 @@ static void a_fused_group_is_captured(void **state)
 {
     static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", NULL };
 
-    (void)state;
     assert_int_equal(
         gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 2, .body = capture_group, .environment = environment }),
         0);
@@ -304,7 +291,6 @@ static int capture_growing_groups(ncclComm_t *comm, int rank, int nrank)
 
 static void a_larger_captured_group_leaves_the_memory_of_smaller_ones(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 2, capture_growing_groups), 0);
 }
 
@@ -338,7 +324,6 @@ static int fuse_single_elements(ncclComm_t *comm, int rank, int nrank)
 /* Behind one of odd size all others were copied byte by byte. */
 static void parts_of_a_fused_group_begin_on_16_bytes(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 2, fuse_single_elements), 0);
 }
 

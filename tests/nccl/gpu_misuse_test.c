@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams, memory and GPUs that do not go together; and those that do, though it may not seem so. */
+#include "../places.h"
 #include "gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 #define COUNT 1000
 
@@ -136,7 +129,6 @@ static int go_on(ncclComm_t *comm, int rank, int nrank)
 
 static void what_does_not_go_together_is_refused_by_name(void **state)
 {
-    (void)state;
     if (!gpu_has_two())
         skip();
     assert_int_equal(run_on_two_gpus(1, 2, go_on), 0);
@@ -174,7 +166,6 @@ static int use_default_streams(ncclComm_t *comm, int rank, int nrank)
 
 static void no_stream_is_the_default_one_of_the_comm_s_gpu(void **state)
 {
-    (void)state;
     if (!gpu_has_two())
         skip();
     assert_int_equal(run_on_two_gpus(1, 2, use_default_streams), 0);
@@ -209,7 +200,6 @@ static int use_pinned(ncclComm_t *comm, int rank, int nrank)
 
 static void pinned_memory_waits_for_the_default_stream(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 2, use_pinned), 0);
     assert_int_equal(gpu_run(2, 1, use_pinned), 0);
 }
@@ -247,7 +237,6 @@ static void streams_may_take_the_place_of_others(void **state)
 {
     static const char *const environment[] = { "PLAIT_STANDIN_DELAY=20", NULL };
 
-    (void)state;
     assert_int_equal(gpu_ranks_run((struct ranks){
                          .nprocess = 1, .nthread = 2, .body = change_streams, .environment = environment }),
                      0);
@@ -284,7 +273,6 @@ static int free_and_allocate(ncclComm_t *comm, int rank, int nrank)
 
 static void memory_may_lie_where_what_was_freed_lay(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(2, 1, free_and_allocate), 0);
     assert_int_equal(gpu_run(2, 2, free_and_allocate), 0);
     assert_int_equal(gpu_run(3, 1, free_and_allocate), 0);
@@ -358,7 +346,6 @@ static int use_many_allocations(ncclComm_t *comm, int rank, int nrank)
 /* On one host: over hosts there are no graphs */
 static void graphs_and_calls_may_use_more_than_64_allocations(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(2, 1, use_many_allocations), 0);
 }
 
@@ -396,7 +383,6 @@ static int capture_in_part(ncclComm_t *comm, int rank, int nrank)
 /* What was to run now was put into the graph, where it was fused. */
 static void a_group_that_is_captured_in_part_is_refused(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 2, capture_in_part), 0);
 }
 
@@ -424,7 +410,6 @@ static int use_none(ncclComm_t *comm, int rank, int nrank)
 
 static void a_process_without_a_driver_has_the_host_s_memory(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(2, 1, use_none), 0);
 }
 
@@ -432,7 +417,6 @@ static void a_process_without_a_driver_has_the_host_s_memory(void **state)
 
 static void a_group_with_a_wrong_buffer_does_nothing(void **state)
 {
-    (void)state;
     if (!gpu_has_two())
         skip();
     assert_int_equal(run_on_two_gpus(1, 2, go_wrong), 0);

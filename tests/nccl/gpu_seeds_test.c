@@ -5,16 +5,11 @@
  */
 #include "../random.h"
 #include "../tier.h"
+#include "../unit.h"
 #include "gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST_RANKS = 4, ITEMS = 14, ROOM = 4096, STREAMS = 3, MOST_TENSORS = 12 };
 
@@ -252,7 +247,6 @@ static void random_programs_come_to_what_they_must(void **state)
     const char *one = getenv("PLAIT_SEED");
     const uint64_t last = one != NULL ? strtoull(one, NULL, 0) : full() ? 2000 : 40;
 
-    (void)state;
     for (seed = one != NULL ? last : 1; seed <= last; seed++) {
         const int *shape = shapes[seed % (sizeof shapes / sizeof *shapes)];
         capture_mode = shape[1] > 1 ? CAPTURE_ALONE : 0;

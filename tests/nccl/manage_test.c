@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Comms of NCCL's interface: how they are made, paused, ended, and what failures leave. */
+#include "../unit.h"
 #include "ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -77,7 +72,6 @@ static int make_in_the_background(ncclComm_t *comm, int rank, int nrank)
 
 static void comms_that_do_not_block_are_in_progress_until_they_are_there(void **state)
 {
-    (void)state;
     assert_int_equal(
         ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = make_in_the_background, .no_comm = 1 }), 0);
 }
@@ -110,7 +104,6 @@ static int is_not_there_yet(ncclComm_t *comm, int rank, int nrank)
 
 static void a_comm_that_is_not_there_yet_refuses_calls_and_can_be_aborted(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 1, .body = is_not_there_yet, .no_comm = 1 }),
                      0);
 }
@@ -166,7 +159,6 @@ static int end_in_its_group(ncclComm_t *comm, int rank, int nrank)
 
 static void a_comm_is_not_destroyed_before_its_group_ends(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = end_in_its_group, .no_comm = 1 }),
                      0);
 }
@@ -187,7 +179,6 @@ static int abort_creation(ncclComm_t *comm, int rank, int nrank)
     pthread_t thread;
     void *done;
 
-    (void)nrank;
     CHECK(pthread_create(&thread, NULL, abort_when_it_is_named, &waits) == 0);
     CHECK(ncclCommInitRank(&waits, 2, ranks_id[0], rank) == ncclRemoteError); /* of two: the other one never comes */
     CHECK(strstr(ncclGetLastError(NULL), "aborted") != NULL);
@@ -201,7 +192,6 @@ static void a_creation_that_waits_ends_when_another_thread_aborts_it(void **stat
 {
     static const char *const environment[] = { "PLAIT_TIMEOUT=3600", NULL };
 
-    (void)state;
     assert_int_equal(
         ranks_run(&(struct ranks){
             .nprocess = 1, .nthread = 1, .body = abort_creation, .no_comm = 1, .environment = environment }),
@@ -241,7 +231,6 @@ static int make_in_every_way(ncclComm_t *comm, int rank, int nrank)
 
 static void comms_are_made_from_several_ids_split_and_shrunk(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = make_in_every_way }), 0);
 }
 
@@ -273,7 +262,6 @@ static int pause_and_go_on(ncclComm_t *comm, int rank, int nrank)
 
 static void comms_are_suspended_and_resumed_and_tell_their_memory(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = pause_and_go_on }), 0);
 }
 
@@ -302,7 +290,6 @@ static int register_memory(ncclComm_t *comm, int rank, int nrank)
 
 static void memory_is_registered_and_windows_are_null(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = register_memory }), 0);
 }
 
@@ -341,7 +328,6 @@ static int revoke_and_go_on(ncclComm_t *comm, int rank, int nrank)
 
 static void a_revoked_comm_can_be_split_and_shrunk(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = revoke_and_go_on }), 0);
 }
 
@@ -360,7 +346,6 @@ static int abort_in_flight(ncclComm_t *comm, int rank, int nrank)
     void *done;
     ncclResult_t state = ncclSuccess;
 
-    (void)nrank;
     if (rank == 0) {
         CHECK(pthread_create(&thread, NULL, abort_soon, &mine) == 0);
         CHECK(ncclAllReduce(large, large, 1 << 20, ncclFloat, ncclSum, *comm, NULL) == ncclRemoteError);
@@ -381,7 +366,6 @@ static int abort_in_flight(ncclComm_t *comm, int rank, int nrank)
 
 static void a_comm_is_aborted_while_an_operation_is_in_flight(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = abort_in_flight }), 0);
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = abort_in_flight }), 0);
 }
@@ -438,7 +422,6 @@ static int abort_one_of_two(ncclComm_t *comm, int rank, int nrank)
     pthread_t thread;
     void *done;
 
-    (void)nrank;
     OK(ncclCommSplit(*comm, 0, 0, &pair.comm[1], NULL));
     *comm = NULL;
     if (rank == 1)
@@ -457,7 +440,6 @@ static int abort_one_of_two(ncclComm_t *comm, int rank, int nrank)
 
 static void a_comm_is_aborted_while_a_group_waits_for_another(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = abort_one_of_two }), 0);
 }
 
@@ -467,7 +449,6 @@ static int abort_a_split(ncclComm_t *comm, int rank, int nrank)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t whole = *comm, part;
 
-    (void)nrank;
     *comm = NULL;
     if (rank == 1)
         return await_failure(whole, rank);
@@ -482,7 +463,6 @@ static void a_split_that_is_in_progress_is_aborted(void **state)
 {
     static const char *const environment[] = { "PLAIT_TIMEOUT=3600", NULL };
 
-    (void)state;
     assert_int_equal(
         ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = abort_a_split, .environment = environment }),
         0);
@@ -509,7 +489,6 @@ static int die_or_go_on(ncclComm_t *comm, int rank, int nrank)
 
 static void survivors_of_a_death_shrink_and_go_on(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 3, .nthread = 1, .body = die_or_go_on, .careless = 1 }), 1);
 }
 
@@ -517,7 +496,6 @@ static int differ(ncclComm_t *comm, int rank, int nrank)
 {
     float in[8] = { 0 }, out[8];
 
-    (void)nrank;
     CHECK(ncclAllReduce(in, out, 4 + (size_t)rank, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidUsage);
     CHECK(strstr(ncclGetLastError(*comm), "count") != NULL);
     return 0;
@@ -525,7 +503,6 @@ static int differ(ncclComm_t *comm, int rank, int nrank)
 
 static void ranks_that_call_differently_are_told(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = differ, .careless = 1 }), 0);
 }
 
@@ -569,7 +546,6 @@ static int pass_old_configs(ncclComm_t *comm, int rank, int nrank)
 
 static void configs_are_read_to_their_size(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = pass_old_configs, .no_comm = 1 }),
                      0);
 }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NCCL's interface used wrongly: an answer, a text that names it, and nothing else happens. */
+#include "../unit.h"
 #include "device.h"
 #include "ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define SAYS(text) CHECK(strstr(ncclGetLastError(NULL), text) != NULL)
@@ -79,7 +74,6 @@ static int arguments(ncclComm_t *comm, int rank, int nrank)
 
 static void wrong_arguments_are_named_and_change_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = arguments }), 0);
 }
 
@@ -90,7 +84,6 @@ static int use_what_is_gone(ncclComm_t *comm, int rank, int nrank)
     float x = 1;
     int n;
 
-    (void)nrank;
     *comm = NULL;
     OK(ncclCommDestroy(gone));
     for (int i = 0; i < 100; i++) { /* other comms do not take its place */
@@ -112,7 +105,6 @@ static int use_what_is_gone(ncclComm_t *comm, int rank, int nrank)
 
 static void a_comm_that_was_destroyed_is_known_for_it(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = use_what_is_gone }), 0);
 }
 
@@ -123,7 +115,6 @@ static int exchange_too_much(ncclComm_t *comm, int rank, int nrank)
     const size_t counts[] = { (size_t)1 << 61, (size_t)1 << 62, SIZE_MAX, (size_t)1 << 60 };
     char text[1024];
 
-    (void)rank;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         CHECK(ncclAlltoAll(x, y, counts[i], ncclFloat, *comm, NULL) == ncclInvalidArgument);
         snprintf(text, sizeof text, "%s", ncclGetLastError(*comm));
@@ -141,7 +132,6 @@ static int exchange_too_much(ncclComm_t *comm, int rank, int nrank)
 
 static void an_all_to_all_in_place_of_too_much_is_refused_as_one_that_is_not(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = exchange_too_much }), 0);
 }
 
@@ -212,7 +202,6 @@ static int groups(ncclComm_t *comm, int rank, int nrank)
 
 static void groups_with_an_error_or_left_open_do_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = groups }), 0);
 }
 
@@ -249,7 +238,6 @@ static int ask_for_what_is_not_there(ncclComm_t *comm, int rank, int nrank)
 
 static void what_cannot_be_is_refused_by_name(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = ask_for_what_is_not_there }), 0);
 }
 

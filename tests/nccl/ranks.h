@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Bodies have the same parameters, whatever they need. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 struct ranks {
     int nprocess, nthread; /* nthread ranks in each process */
     /* One rank. 0 is success; anything else has printed why. *comm is destroyed afterwards unless it is NULL. */
