@@ -211,12 +211,9 @@ static struct sums *new_sums(void)
 static void run_trials(uint32_t nprocess, uint32_t nthread, const uint32_t *node, struct trial *trials, size_t n)
 {
     struct plan_of_trials p = { trials, n, new_sums(), nprocess * nthread };
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = full() ? 1200 : 120,
-                       .body = try_all,
-                       .arg = &p,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = full() ? 1200 : 120, .body = try_all, .arg = &p
+    };
     const double begin = plait_clock();
 
     for (size_t i = 0; i < n; i++)

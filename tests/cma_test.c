@@ -8,9 +8,8 @@
 #include "engine/select.h"
 #include "engine/slice.h"
 #include "p2p/message.h"
-#include "ranks.h"
 #include "tier.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/log.h>
 #include <plait/message.h>
@@ -435,7 +434,8 @@ static unsigned timed_copies(struct plait_comm *comm, size_t bytes, unsigned n)
     return timed;
 }
 
-static int time_copies(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Two looks at the clock and a fence took as long as the smallest copies, of which every third was timed for ever. */
+static int short_copies_are_timed_seldom_after_the_first(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { SURE = PLAIT_COPY_SURE * PLAIT_COPY_ROUND, LATER = PLAIT_COPY_TIMED * PLAIT_COPY_SPARED * PLAIT_COPY_ROUND };
 
@@ -446,14 +446,6 @@ static int time_copies(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(timed_copies(*comm, PLAIT_COPY_LONG, LATER) == LATER);
     CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE - 1, LATER) == 0);
     return 0;
-}
-
-/* Two looks at the clock and a fence took as long as the smallest copies, of which every third was timed for ever. */
-static void short_copies_are_timed_seldom_after_the_first(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = time_copies };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* One slice, then two halves: arg says for how many halves rank 0 has memory to land in. The first lands in the result. */
@@ -500,7 +492,8 @@ static void memory_to_land_in_is_what_is_used(void **state)
     run_or_skip(&r, 0);
 }
 
-static int reduce_in_threads(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Nor is anything between threads of one process, whatever combines it. */
+static int threads_stage_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     uint64_t staged;
 
@@ -512,14 +505,6 @@ static int reduce_in_threads(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(staged == 0);
     }
     return 0;
-}
-
-/* Nor is anything between threads of one process, whatever combines it. */
-static void threads_stage_nothing(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 4, .body = reduce_in_threads };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Messages of a thread's only link. */
@@ -546,7 +531,8 @@ static const void *count_arrival(struct plait_link *link, uint32_t number, uint3
     return data;
 }
 
-static int keep_and_lend(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Of what a rank lends and copies itself, the others' reads came four slices after its copy, from memory. */
+static int what_a_rank_keeps_and_lends_goes_slice_by_slice(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { SLICE = 64 << 10, NSLICE = 8, BLOCK = NSLICE * SLICE };
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -573,14 +559,6 @@ static int keep_and_lend(struct plait_comm **comm, uint32_t rank, void *arg)
     free(in);
     free(out);
     return 0;
-}
-
-/* Of what a rank lends and copies itself, the others' reads came four slices after its copy, from memory. */
-static void what_a_rank_keeps_and_lends_goes_slice_by_slice(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 2, .body = keep_and_lend };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 static int read_in_pieces(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -874,7 +852,7 @@ static void find_line(void *found, enum plait_log_level level, const char *line)
 /* Rank 1 may not read: what it gets is staged, what the others get is not. */
 static int one_may_not(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
     unsigned lines = 0;
     uint64_t staged;
 
@@ -900,7 +878,6 @@ static void a_rank_that_may_not_read_says_so_and_is_staged_for(void **state)
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = one_may_not, .no_comm = true, .processes = true };
 
-    r.arg = &r;
     run_or_skip(&r, 0);
 }
 
@@ -1035,10 +1012,10 @@ int main(void)
         cmocka_unit_test(a_copy_that_serves_several_ranks_counts_once),
         cmocka_unit_test(ranks_that_share_a_processor_lend_to_a_root_and_cut_less),
         cmocka_unit_test(how_to_write_results_is_tried_where_the_kernel_reads_too),
-        cmocka_unit_test(short_copies_are_timed_seldom_after_the_first),
+        test_of_ranks(short_copies_are_timed_seldom_after_the_first, 1, 1),
         cmocka_unit_test(memory_to_land_in_is_what_is_used),
-        cmocka_unit_test(threads_stage_nothing),
-        cmocka_unit_test(what_a_rank_keeps_and_lends_goes_slice_by_slice),
+        test_of_ranks(threads_stage_nothing, 1, 4),
+        test_of_ranks(what_a_rank_keeps_and_lends_goes_slice_by_slice, 1, 2),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
         cmocka_unit_test(the_cheaper_way_is_taken_and_the_other_tried_now_and_then),
         cmocka_unit_test(both_ways_are_measured),

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every collective on real ranks, by every algorithm: right, in every place and memory, from every root. */
 #include "collective.h"
-#include "ranks.h"
 #include "tier.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/memory.h>
 
@@ -456,7 +455,7 @@ static void long_blocks_of_pairs_go_in_slices(void **state)
     unsetenv("PLAIT_CMA");
 }
 
-static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_sizes_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t apart[5] = { 4, 0, 1, 8, 7 }, overlapping[5] = { 3, 0, 1, 8, 7 };
     const size_t nothing[5] = { 0 }, anywhere[5] = { 5, 0, (size_t)1 << 40, SIZE_MAX / 8, 5 };
@@ -488,13 +487,6 @@ static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *
     CHECK(strstr(plait_last_error(), "use direct") != NULL);
     CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_INT32, NULL) == PLAIT_OK); /* nothing has happened */
     return 0;
-}
-
-static void wrong_sizes_are_named_and_change_nothing(void **state)
-{
-    const struct ranks r = { .nprocess = 5, .nthread = 1, .body = ask_wrongly_for_sizes };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Operators of the caller's ------------------------------------------------------------------------- */
@@ -588,7 +580,7 @@ static void operators_of_the_caller_work_everywhere(void **state)
 
 /* ---- Wrong arguments ------------------------------------------------------------------------------------- */
 
-static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int in[8] = { 0 }, out[8] = { 0 };
 
@@ -608,13 +600,6 @@ static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void wrong_arguments_are_named_and_change_nothing(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = ask_wrongly };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -624,9 +609,9 @@ int main(void)
         cmocka_unit_test(long_blocks_of_different_sizes_go_in_slices),
         cmocka_unit_test(blocks_may_differ_in_size),
         cmocka_unit_test(long_blocks_of_pairs_go_in_slices),
-        cmocka_unit_test(wrong_sizes_are_named_and_change_nothing),
+        test_of_ranks(wrong_sizes_are_named_and_change_nothing, 5, 1),
         cmocka_unit_test(operators_of_the_caller_work_everywhere),
-        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1),
     };
     return cmocka_run_group_tests_name("collectives", tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The conformance suite over each transport. */
 #include "conformance.h"
-#include "ranks.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +82,8 @@ static void a_paced_transport_conforms(void **state)
 
 /* ---- Bugs that were -------------------------------------------------------------------------------- */
 
-static int ask_for_lanes(struct plait_comm **comm, uint32_t rank, void *arg)
+/* A plan without deadlock hung when the first lane taken was more than a window behind the first one sent. */
+static int a_plan_that_the_window_would_stop_is_refused(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int in[64] = { 1 }, out[64];
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -95,31 +95,14 @@ static int ask_for_lanes(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* A plan without deadlock hung when the first lane taken was more than a window behind the first one sent. */
-static void a_plan_that_the_window_would_stop_is_refused(void **state)
-{
-    struct ranks r = { .nprocess = 1, .nthread = 3, .body = ask_for_lanes, .options = PLAIT_COMM_OPTIONS_DEFAULT };
-
-    r.options.algorithms = conformance_algs;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int sum_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Copying no bytes from TMP that had no memory went through memcpy(NULL); the undefined sanitizer sees it. */
+static int a_copy_of_an_empty_block_of_tmp_touches_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
     call.algorithm = "swap";
     CHECK(plait_allreduce(*comm, NULL, NULL, 0, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
     return 0;
-}
-
-/* Copying no bytes from TMP that had no memory went through memcpy(NULL); the undefined sanitizer sees it. */
-static void a_copy_of_an_empty_block_of_tmp_touches_nothing(void **state)
-{
-    struct ranks r = { .nprocess = 1, .nthread = 2, .body = sum_nothing, .options = PLAIT_COMM_OPTIONS_DEFAULT };
-
-    r.options.algorithms = conformance_algs;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 int main(void)
@@ -131,8 +114,8 @@ int main(void)
         cmocka_unit_test(shared_memory_between_processes_and_threads_conforms),
         cmocka_unit_test(links_lend_and_land),
         cmocka_unit_test(a_paced_transport_conforms),
-        cmocka_unit_test(a_plan_that_the_window_would_stop_is_refused),
-        cmocka_unit_test(a_copy_of_an_empty_block_of_tmp_touches_nothing),
+        test_of_ranks(a_plan_that_the_window_would_stop_is_refused, 1, 3, .options.algorithms = conformance_algs),
+        test_of_ranks(a_copy_of_an_empty_block_of_tmp_touches_nothing, 1, 2, .options.algorithms = conformance_algs),
     };
 
     return cmocka_run_group_tests_name("conformance", tests, NULL, NULL);

@@ -4,9 +4,8 @@
 #include "comm/comm.h"
 #include "engine/select.h"
 #include "operation/operation.h"
-#include "ranks.h"
 #include "specs.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -108,7 +107,7 @@ static void small_operations_allocate_nothing_and_call_nothing(void **state)
 }
 
 /* Once each was called, no later call of it allocates: neither on the heap nor in the arena. */
-static int repeat_all(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_collective_that_was_called_before_allocates_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t nrank = plait_comm_nrank(*comm);
     struct collective all[2 + NCOLLECTIVE + NSIZED] = { { .coll = PLAIT_ALLREDUCE }, { .coll = PLAIT_BARRIER } };
@@ -134,13 +133,6 @@ static int repeat_all(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(round == 0 || (allocations == allocated && stats_of(*comm).allocations == before.allocations));
     }
     return 0;
-}
-
-static void a_collective_that_was_called_before_allocates_nothing(void **state)
-{
-    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = repeat_all };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- System calls, counted by the kernel ------------------------------------------------------------ */
@@ -178,9 +170,8 @@ static int change_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
 static void forms_of_different_sizes_are_bound_once(void **state)
 {
     static const uint32_t node[] = { 0, 1 };
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = change_sizes, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = change_sizes, .options.node = node };
 
-    r.options.node = node;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -447,7 +438,7 @@ static void messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing(
     }
 }
 
-static int count_two_shot(struct plait_comm **comm, uint32_t rank, void *arg)
+static int two_shot_touches_every_byte_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { COUNT = 1 << 16, BYTES = COUNT * 4 };
     float *in = calloc(COUNT, 4), *out = calloc(COUNT, 4);
@@ -461,13 +452,6 @@ static int count_two_shot(struct plait_comm **comm, uint32_t rank, void *arg)
     free(in);
     free(out);
     return 0;
-}
-
-static void two_shot_touches_every_byte_once(void **state)
-{
-    const struct ranks r = { .nprocess = 4, .nthread = 1, .body = count_two_shot };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Is the block in another rank's output? */
@@ -519,7 +503,7 @@ static int count_direct(struct plait_comm *comm, uint32_t rank, const struct col
     return 0;
 }
 
-static int count_all_direct(struct plait_comm **comm, uint32_t rank, void *arg)
+static int direct_collectives_touch_every_byte_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     for (size_t i = 0; i < NCOLLECTIVE + NSIZED; i++) {
         struct collective c = { .spec = "direct", .type = PLAIT_FLOAT32, .count = 20000, .slice = 1 << 30 };
@@ -534,23 +518,16 @@ static int count_all_direct(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void direct_collectives_touch_every_byte_once(void **state)
-{
-    const struct ranks r = { .nprocess = 4, .nthread = 1, .body = count_all_direct };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_operations_allocate_nothing_and_call_nothing),
-        cmocka_unit_test(a_collective_that_was_called_before_allocates_nothing),
+        test_of_ranks(a_collective_that_was_called_before_allocates_nothing, 3, 1),
         cmocka_unit_test(forms_of_different_sizes_are_bound_once),
         cmocka_unit_test(small_operations_make_no_system_call),
         cmocka_unit_test(messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing),
-        cmocka_unit_test(two_shot_touches_every_byte_once),
-        cmocka_unit_test(direct_collectives_touch_every_byte_once),
+        test_of_ranks(two_shot_touches_every_byte_once, 4, 1),
+        test_of_ranks(direct_collectives_touch_every_byte_once, 4, 1),
     };
 
     setenv("PLAIT_CMA", "1", 1); /* what is copied once does not depend on the time that it takes */

@@ -4,9 +4,8 @@
 #include "failure/report.h"
 #include "operation/operation.h"
 #include "plans.h"
-#include "ranks.h"
 #include "tier.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/memory.h>
 #include <plait/request.h>
@@ -409,7 +408,8 @@ static int start_and_wait_elsewhere(struct plait_comm **comm, uint32_t rank, voi
 }
 
 /* Rank 0 lends to rank 1, which has started the same operation and waits in another comm for rank 0. */
-static int take_while_waiting_elsewhere(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere(struct plait_comm **comm,
+                                                                                 uint32_t rank, void *arg)
 {
     const struct call c = { .coll = PLAIT_ALLGATHER, .count = MOST_COUNT };
     struct plait_call how = PLAIT_CALL_DEFAULT;
@@ -435,13 +435,6 @@ static int take_while_waiting_elsewhere(struct plait_comm **comm, uint32_t rank,
     return 0;
 }
 
-static void a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_while_waiting_elsewhere, .limit = 20 };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* plait_start() leaves nothing behind that the others wait for. */
 static void a_started_operation_that_waits_for_a_reader_goes_on_elsewhere(void **state)
 {
@@ -460,8 +453,11 @@ static bool waits_for_the_last(const struct plait_comm *comm, uint32_t rank)
     return plait_comm_operation(comm, rank, 1, &o) && o.has_progress && o.waiting_for == 2 + 1 && o.steps == o.nstep;
 }
 
-/* Of the others' blocks rank 1's is large and there; rank 2's is small, and late: it comes when it is waited for. */
-static int wait_for_a_small_block(struct plait_comm **comm, uint32_t rank, void *arg)
+/*
+ * Once the large blocks had come, it waited for nobody that it could name. Of the others' blocks rank 1's is large and
+ * there; rank 2's is small, and late: it comes when it is waited for.
+ */
+static int who_owes_a_small_block_is_waited_for_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t large = (size_t)1 << 18, counts[3][3] = { { 1, large, 1 }, { large, 1, 1 }, { 1, 1, 1 } };
     int32_t *in = calloc(2 * (large + 2), sizeof *in), *out = in + large + 2;
@@ -475,18 +471,13 @@ static int wait_for_a_small_block(struct plait_comm **comm, uint32_t rank, void 
     return 0;
 }
 
-/* Once the large blocks had come, it waited for nobody that it could name. */
-static void who_owes_a_small_block_is_waited_for_by_name(void **state)
-{
-    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = wait_for_a_small_block, .limit = 20 };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 enum { NSEVERAL = 8, SMALL_BLOCK = 12000, LARGE_BLOCK = 40000 };
 
-/* Small blocks, each of two slices of a large one: of 64 KiB / 8 where the cache is not known. */
-static int mix_small_blocks_of_several_slices(struct plait_comm **comm, uint32_t rank, void *arg)
+/*
+ * Its second slice was waited for. Small blocks, each of two slices of a large one: of 64 KiB / 8 where the cache is
+ * not known.
+ */
+static int a_small_block_that_is_longer_than_a_slice_has_none(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { N = LARGE_BLOCK + (NSEVERAL - 1) * SMALL_BLOCK };
     size_t counts[NSEVERAL];
@@ -509,16 +500,6 @@ static int mix_small_blocks_of_several_slices(struct plait_comm **comm, uint32_t
     }
     free(v);
     return 0;
-}
-
-/* Its second slice was waited for. */
-static void a_small_block_that_is_longer_than_a_slice_has_none(void **state)
-{
-    struct ranks r = { .nprocess = NSEVERAL, .nthread = 1, .body = mix_small_blocks_of_several_slices };
-
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    r.options.deadline = 5;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* A root's own parts of a gather and of a gather-v, which rank 1 has not called. */
@@ -705,7 +686,7 @@ static void what_is_counted_is_what_the_engine_counts_for_direct(void **state)
 }
 
 /* Blocks of the same sizes elsewhere, of another root, after a mistake, and with another call pending are not the last ones. */
-static int remember_blocks(struct plait_comm **comm, uint32_t rank, void *arg)
+static int blocks_that_lie_elsewhere_are_not_the_last_ones(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const struct {
         size_t counts[2], starts[2];
@@ -753,27 +734,20 @@ static int remember_blocks(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void blocks_that_lie_elsewhere_are_not_the_last_ones(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = remember_blocks };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_sequence_gives_what_is_known),
         cmocka_unit_test(who_gives_is_ahead_by_as_many_operations_as_there_are_slots),
         cmocka_unit_test(long_vectors_in_library_memory_or_in_one_process_are_lent),
-        cmocka_unit_test(a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere),
+        test_of_ranks(a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere, 2, 1, .limit = 20),
         cmocka_unit_test(a_started_operation_that_waits_for_a_reader_goes_on_elsewhere),
-        cmocka_unit_test(who_owes_a_small_block_is_waited_for_by_name),
-        cmocka_unit_test(a_small_block_that_is_longer_than_a_slice_has_none),
+        test_of_ranks(who_owes_a_small_block_is_waited_for_by_name, 3, 1, .limit = 20),
+        test_of_ranks(a_small_block_that_is_longer_than_a_slice_has_none, NSEVERAL, 1, .options.deadline = 5),
         cmocka_unit_test(what_a_rank_keeps_is_copied_before_the_others_come),
         cmocka_unit_test(a_reader_that_does_not_come_is_named),
         cmocka_unit_test(what_a_failed_rank_of_this_process_lent_is_not_read),
-        cmocka_unit_test(blocks_that_lie_elsewhere_are_not_the_last_ones),
+        test_of_ranks(blocks_that_lie_elsewhere_are_not_the_last_ones, 2, 1),
         cmocka_unit_test(what_is_counted_is_what_the_engine_counts_for_direct),
     };
     return cmocka_run_group_tests_name("eager", tests, NULL, NULL);

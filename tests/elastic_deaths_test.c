@@ -250,9 +250,9 @@ static void what_a_worker_that_gave_up_had_offered_is_not_read(void **state)
         .mode = PLAIT_ELASTIC_ORIGINAL, .nworker = 2, .nserver = 1, .library = mapped, .board = fresh_board()
     };
 
-    ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = give_up, .arg = &p, .processes = true };
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    ranks.options.deadline = 3;
+    ranks = (struct ranks){
+        .nprocess = 3, .nthread = 1, .body = give_up, .arg = &p, .processes = true, .options.deadline = 3
+    };
     assert_int_equal(ranks_run(&ranks), 0);
     assert_true(p.board->exchanges[0] == 2 && p.board->died[0] == 1 && p.board->left[0] == 1);
 }

@@ -125,12 +125,14 @@ static struct scene *play(struct scene s)
         shared = model_shared(sizeof *shared);
     assert_non_null(shared);
     memcpy(shared, &s, sizeof s);
-    ranks = (struct ranks){ .nprocess = NWORKER + s.nserver, .nthread = 1, .body = join, .arg = shared };
-    ranks.processes = true;
-    ranks.limit = 120;
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    ranks.options.deadline = s.deadline;
-    ranks.options.warn = s.deadline / 4;
+    ranks = (struct ranks){ .nprocess = NWORKER + s.nserver,
+                            .nthread = 1,
+                            .body = join,
+                            .arg = shared,
+                            .processes = true,
+                            .limit = 120,
+                            .options.deadline = s.deadline,
+                            .options.warn = s.deadline / 4 };
     assert_int_equal(ranks_run(&ranks), s.signal == SIGKILL);
     return shared;
 }

@@ -2,7 +2,7 @@
 /* Elastic averaging: wrong use is named and changes nothing; what is set and restored later. */
 #include "elastic_model.h"
 #include "pending.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/coll.h>
 #include <plait/elastic.h>
@@ -168,7 +168,7 @@ static void a_group_takes_no_call_and_changes_nothing(void **state)
 }
 
 /* With rho the learning rate is part of the pull. The state's replaces the object's, also a second time. */
-static int restore_rates(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_restored_rate_is_the_same_on_all_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float w[4] = { 1, 2, 3, 4 }, g[4] = { 0 };
     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
@@ -206,11 +206,6 @@ static int restore_rates(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(counts.pull == 0.375 && plait_elastic_step(e, g) == PLAIT_OK);
     CHECK(plait_elastic_destroy(e) == PLAIT_OK);
     return 0;
-}
-
-static void a_restored_rate_is_the_same_on_all_ranks(void **state)
-{
-    run_both(2, restore_rates, NULL);
 }
 
 /* The worker waited for its server, which served, until the deadline, and the object failed. */
@@ -502,7 +497,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_takes_no_call_and_changes_nothing),
-        cmocka_unit_test(a_restored_rate_is_the_same_on_all_ranks),
+        test_of_both(a_restored_rate_is_the_same_on_all_ranks, 2),
         cmocka_unit_test(a_late_restore_is_refused_while_servers_serve),
         cmocka_unit_test(a_server_can_read_its_centre_in_the_end),
         cmocka_unit_test(async_momentum_has_nine_tenths_by_default),

@@ -114,32 +114,27 @@ static bool bind_to(unsigned n)
     return sched_setaffinity(0, sizeof one, &one) == 0;
 }
 
-struct binding {
-    struct ranks ranks;
-    bool apart; /* each rank has a processor of its own */
-};
-
+/* arg: each rank has a processor of its own. */
 static int create_bound(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct binding *b = arg;
-    const struct plait_comm_options o = ranks_options(&b->ranks, rank);
+    const bool apart = *(const bool *)arg;
+    const struct plait_comm_options o = ranks_options(rank);
     struct plait_choice c;
 
-    CHECK(bind_to(b->apart ? rank : 0));
+    CHECK(bind_to(apart ? rank : 0));
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
-    CHECK((*comm)->oversubscribed == !b->apart);
+    CHECK((*comm)->oversubscribed == !apart);
     CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, SHARING / 4, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
-    CHECK((strcmp(c.path, "eager") == 0) == (!b->apart && o.nrank == 8));
+    CHECK((strcmp(c.path, "eager") == 0) == (!apart && o.nrank == 8));
     return 0;
 }
 
 /* Threads have processors of their own. */
 static void run_bound(uint32_t nrank, bool apart)
 {
-    struct binding b = { { .nprocess = 1, .nthread = nrank, .body = create_bound, .no_comm = true }, apart };
+    const struct ranks r = { .nprocess = 1, .nthread = nrank, .body = create_bound, .arg = &apart, .no_comm = true };
 
-    b.ranks.arg = &b;
-    assert_int_equal(ranks_run(&b.ranks), 0);
+    assert_int_equal(ranks_run(&r), 0);
 }
 
 static void ranks_that_share_processors_are_counted_over_all_of_them(void **state)

@@ -8,8 +8,8 @@
 #include "places.h"
 #include "progress/look.h"
 #include "progress/wait.h"
-#include "ranks.h"
 #include "tier.h"
+#include "unit_ranks.h"
 
 #include <plait/memory.h>
 #include <plait/plan.h>
@@ -47,19 +47,15 @@ static bool says(const char *text)
 static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
                              void *arg)
 {
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = 60,
-                       .body = body,
-                       .arg = arg,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
-    r.options.deadline = 10;
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = 60, .body = body, .arg = arg, .options.deadline = 10
+    };
     return r;
 }
 
 /* ---- Wrong arguments ------------------------------------------------------------------------------- */
 
-static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float v[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, w[8] = { 0 };
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -107,13 +103,6 @@ static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_allreduce(c, v, w, 8, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     CHECK(w[7] == 16);
     return 0;
-}
-
-static void wrong_arguments_are_named_and_change_nothing(void **state)
-{
-    const struct ranks r = ranks_of(2, 1, wrong_arguments, NULL);
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Which of the times it is, and what may be. */
@@ -306,20 +295,14 @@ static bool names_both(const char *text)
            here != there && says(" on rank 2");
 }
 
-struct discordant {
-    struct ranks ranks;
-    const struct discord *discord;
-};
-
 static int options_differ(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct discordant *v = arg;
-    const struct discord *d = v->discord;
+    const struct discord *d = arg;
     const bool differs = rank == 2;
     const uint32_t nodes[] = { 0, 0, differs ? d->node : 0 };
     const struct plait_alg *const algorithms[] = { differs && d->algorithm != NULL ? d->algorithm : &one_algorithm,
                                                    NULL };
-    struct plait_comm_options o = ranks_options(&v->ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     if (d->variable != NULL)
         CHECK(setenv(d->variable, differs ? d->other : d->usual, 1) == 0);
@@ -336,11 +319,10 @@ static int options_differ(struct plait_comm **comm, uint32_t rank, void *arg)
 static void options_and_settings_that_differ_are_named_at_creation(void **state)
 {
     for (size_t i = 0; i < sizeof discords / sizeof *discords; i++) {
-        struct discordant v = { ranks_of(3, 1, options_differ, NULL), &discords[i] };
-        v.ranks.arg = &v;
-        v.ranks.no_comm = true;
-        v.ranks.processes = true; /* each has an environment */
-        assert_int_equal(ranks_run(&v.ranks), 0);
+        struct ranks r = ranks_of(3, 1, options_differ, (void *)(uintptr_t)&discords[i]);
+        r.no_comm = true;
+        r.processes = true; /* each has an environment */
+        assert_int_equal(ranks_run(&r), 0);
     }
 }
 
@@ -429,7 +411,7 @@ static void a_rank_that_leaves_is_named(void **state)
     assert_int_equal(ranks_run(&threads), 0);
 }
 
-static int one_rank_stays_away(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_rank_that_stays_away_is_named_at_the_deadline(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     if (rank == 2)
@@ -443,18 +425,9 @@ static int one_rank_stays_away(struct plait_comm **comm, uint32_t rank, void *ar
     return 0;
 }
 
-static void a_rank_that_stays_away_is_named_at_the_deadline(void **state)
+static int ranks_that_never_come_are_named_at_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct ranks r = ranks_of(3, 1, one_rank_stays_away, NULL);
-
-    r.options.deadline = 2;
-    r.options.warn = 0.5;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int never_come(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     o.timeout = 2;
     ranks_meet();
@@ -465,16 +438,7 @@ static int never_come(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void ranks_that_never_come_are_named_at_creation(void **state)
-{
-    struct ranks r = ranks_of(4, 1, never_come, NULL);
-
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg)
+static int abort_reaches_every_rank(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     ranks_meet();
@@ -487,13 +451,6 @@ static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
-}
-
-static void abort_reaches_every_rank(void **state)
-{
-    const struct ranks r = ranks_of(3, 1, abort_from_outside, NULL);
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 static struct plait_comm *failing; /* the comm that interfere() ends */
@@ -562,7 +519,8 @@ static void an_empty_message_from_null_arrives(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
-static int abort_before_eager(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Eager operations never looked: they went on after an abort. */
+static int abort_reaches_eager_operations(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float v = 1;
 
@@ -578,15 +536,8 @@ static int abort_before_eager(struct plait_comm **comm, uint32_t rank, void *arg
     return 0;
 }
 
-/* Eager operations never looked: they went on after an abort. */
-static void abort_reaches_eager_operations(void **state)
-{
-    const struct ranks r = ranks_of(3, 1, abort_before_eager, NULL);
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int fail_behind_its_back(struct plait_comm **comm, uint32_t rank, void *arg)
+/* A rank that was done when another one failed did not hear of it in destroy. */
+static int destroy_tells_of_a_failure_elsewhere(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     float v = 1, w;
@@ -601,14 +552,6 @@ static int fail_behind_its_back(struct plait_comm **comm, uint32_t rank, void *a
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_TIMEOUT);
     *comm = NULL;
     return 0;
-}
-
-/* A rank that was done when another one failed did not hear of it in destroy. */
-static void destroy_tells_of_a_failure_elsewhere(void **state)
-{
-    const struct ranks r = ranks_of(2, 1, fail_behind_its_back, NULL);
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 static int free_after_failure(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -696,9 +639,10 @@ static void destroy_waits_for_threads_as_long_as_they_read(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
-static int fork_and_meet(struct plait_comm **comm, uint32_t rank, void *arg)
+/* The child took its parent for itself, and its own memory for its parent's. */
+static int a_forked_child_is_another_process(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_comm *own = NULL;
     float v = 1, w = 0;
     int how = -1;
@@ -717,16 +661,6 @@ static int fork_and_meet(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(waitpid(child, &how, 0) == child && how == 0);
     CHECK(plait_comm_destroy(own) == PLAIT_OK);
     return 0;
-}
-
-/* The child took its parent for itself, and its own memory for its parent's. */
-static void a_forked_child_is_another_process(void **state)
-{
-    struct ranks r = ranks_of(1, 1, fork_and_meet, NULL);
-
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Everyone sends everything to rank 0 and gets it back; the preset says in which order it adds. */
@@ -775,7 +709,8 @@ static struct plait_claim short_claim(const struct plait_alg *self, const struct
     return (struct plait_claim){ .depth = 1, .rounds = 1, .nblk = 1, .sent = 1, .received = 1, .rounds_exact = true };
 }
 
-static int use_short_sum(struct plait_comm **comm, uint32_t rank, void *arg)
+/* The caller's own algorithm left out a contribution, and nobody said so. */
+static int a_callers_algorithm_that_is_wrong_is_refused(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const struct plait_alg alg = { .name = "short",
                                           .params = "",
@@ -785,7 +720,7 @@ static int use_short_sum(struct plait_comm **comm, uint32_t rank, void *arg)
                                           .emit = short_emit,
                                           .claim = short_claim };
     const struct plait_alg *const algorithms[] = { &alg, NULL };
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     o.algorithms = algorithms;
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
@@ -794,17 +729,8 @@ static int use_short_sum(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* The caller's own algorithm left out a contribution, and nobody said so. */
-static void a_callers_algorithm_that_is_wrong_is_refused(void **state)
-{
-    struct ranks r = ranks_of(3, 1, use_short_sum, NULL);
-
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Two algorithms of one name gave a wrong sum: only the name was compared. */
+static int ranks_with_other_plans_of_one_name_are_told(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const struct plait_alg hub = { .name = "hub",
                                           .params = "",
@@ -822,7 +748,7 @@ static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
                                             .emit = hub_emit,
                                             .claim = hub_claim };
     const struct plait_alg *const algorithms[] = { rank == 0 ? &other : &hub, NULL };
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     o.algorithms = algorithms;
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
@@ -830,16 +756,6 @@ static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
-}
-
-/* Two algorithms of one name gave a wrong sum: only the name was compared. */
-static void ranks_with_other_plans_of_one_name_are_told(void **state)
-{
-    struct ranks r = ranks_of(2, 1, plans_differ, NULL);
-
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 static bool is_stopped(pid_t pid)
@@ -906,9 +822,10 @@ static void a_rank_stopped_while_it_waits_is_named(void **state)
     munmap(waiting, 4096);
 }
 
-static int leave_while_descriptors_pass(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Only rank 0 knew who had died; the others blamed rank 0. */
+static int a_rank_that_dies_while_descriptors_pass_is_named(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
     const bool gives[4] = { true, true, true, false };
     int own[1] = { 2 }, fds[4][1];
     struct plait_bootstrap *b = NULL;
@@ -927,16 +844,6 @@ static int leave_while_descriptors_pass(struct plait_comm **comm, uint32_t rank,
     CHECK(status == PLAIT_ERR_PEER && says("comm creation: rank 2 left"));
     plait_bootstrap_destroy(b);
     return 0;
-}
-
-/* Only rank 0 knew who had died; the others blamed rank 0. */
-static void a_rank_that_dies_while_descriptors_pass_is_named(void **state)
-{
-    struct ranks r = ranks_of(4, 1, leave_while_descriptors_pass, NULL);
-
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 struct cut_short {
@@ -983,7 +890,8 @@ static void a_death_is_not_blamed_on_ranks_that_could_not_create(void **state)
     munmap(c, sizeof *c);
 }
 
-static int one_root_differs(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Nobody takes from rank 1 and nobody waits for it, nor it for anybody: that used to go on forever. */
+static int a_rank_with_another_root_for_whom_nobody_waits_is_found(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float in[30] = { 0 }, out[30];
     enum plait_status status = PLAIT_OK;
@@ -996,14 +904,6 @@ static int one_root_differs(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_MISMATCH);
     *comm = NULL;
     return 0;
-}
-
-/* Nobody takes from rank 1 and nobody waits for it, nor it for anybody: that used to go on forever. */
-static void a_rank_with_another_root_for_whom_nobody_waits_is_found(void **state)
-{
-    const struct ranks r = ranks_of(3, 1, one_root_differs, NULL);
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 static int die_before_a_short_deadline(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -1070,7 +970,7 @@ static void a_broken_link_is_blamed_after_a_while(void **state)
 int main(void)
 {
     struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1, .options.deadline = 10),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(a_wrong_time_is_the_one_that_is_named),
         cmocka_unit_test(a_rank_that_calls_otherwise_is_named_with_the_field),
@@ -1078,21 +978,22 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_rank_that_dies_in_a_large_request_is_named),
         cmocka_unit_test(a_rank_that_leaves_is_named),
-        cmocka_unit_test(a_rank_that_stays_away_is_named_at_the_deadline),
-        cmocka_unit_test(ranks_that_never_come_are_named_at_creation),
-        cmocka_unit_test(abort_reaches_every_rank),
+        test_of_ranks(a_rank_that_stays_away_is_named_at_the_deadline, 3, 1, .options.deadline = 2,
+                      .options.warn = 0.5),
+        test_of_ranks(ranks_that_never_come_are_named_at_creation, 4, 1, .options.deadline = 10, .no_comm = true),
+        test_of_ranks(abort_reaches_every_rank, 3, 1, .options.deadline = 10),
         test_on_one_host(a_failure_during_a_eager_operation_is_told_by_it),
         cmocka_unit_test(an_empty_message_from_null_arrives),
-        cmocka_unit_test(abort_reaches_eager_operations),
-        cmocka_unit_test(destroy_tells_of_a_failure_elsewhere),
+        test_of_ranks(abort_reaches_eager_operations, 3, 1, .options.deadline = 10),
+        test_of_ranks(destroy_tells_of_a_failure_elsewhere, 2, 1, .options.deadline = 10),
         cmocka_unit_test(buffers_may_be_freed_after_a_failed_comm_is_destroyed),
         test_on_one_host(destroy_waits_for_threads_as_long_as_they_read),
-        cmocka_unit_test(a_forked_child_is_another_process),
-        cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
-        cmocka_unit_test(a_callers_algorithm_that_is_wrong_is_refused),
+        test_of_ranks(a_forked_child_is_another_process, 1, 1, .options.deadline = 10, .no_comm = true),
+        test_of_ranks(ranks_with_other_plans_of_one_name_are_told, 2, 1, .options.deadline = 10, .no_comm = true),
+        test_of_ranks(a_callers_algorithm_that_is_wrong_is_refused, 3, 1, .options.deadline = 10, .no_comm = true),
         cmocka_unit_test(a_rank_stopped_while_it_waits_is_named),
-        cmocka_unit_test(a_rank_that_dies_while_descriptors_pass_is_named),
-        cmocka_unit_test(a_rank_with_another_root_for_whom_nobody_waits_is_found),
+        test_of_ranks(a_rank_that_dies_while_descriptors_pass_is_named, 4, 1, .options.deadline = 10, .no_comm = true),
+        test_of_ranks(a_rank_with_another_root_for_whom_nobody_waits_is_found, 3, 1, .options.deadline = 10),
         cmocka_unit_test(a_death_is_told_before_the_deadline_is),
         test_over_hosts(a_broken_link_is_blamed_after_a_while),
         cmocka_unit_test(a_death_is_not_blamed_on_ranks_that_could_not_create),

@@ -33,10 +33,7 @@ static int sum(struct plait_comm *comm, uint32_t rank, size_t count)
 
 static struct ranks two(int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
-    struct ranks r = {
-        .nprocess = 2, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options = PLAIT_COMM_OPTIONS_DEFAULT
-    };
-    r.options.deadline = 20;
+    struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options.deadline = 20 };
     return r;
 }
 
@@ -276,7 +273,6 @@ static void a_child_does_not_hide_its_parents_death(void **state)
 }
 
 struct creation {
-    struct ranks *ranks;
     uint32_t dead; /* rank that dies in it */
     struct orphan orphan;
 };
@@ -308,7 +304,7 @@ static bool connected(void)
 static int die_in_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct creation *c = arg;
-    struct plait_comm_options o = ranks_options(c->ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     pthread_t thread;
 
     o.nrank = 3;
@@ -334,7 +330,6 @@ static void a_child_does_not_hide_a_death_in_creation(void **state)
     for (uint32_t dead = 0; dead < 2; dead++) {
         struct creation *c = shared_memory(sizeof *c);
         struct ranks r = two(die_in_creation, c);
-        c->ranks = &r;
         c->dead = dead;
         r.nprocess = dead == 0 ? 2 : 3; /* without rank 0 nobody answers rank 2 */
         r.no_comm = true;

@@ -367,7 +367,7 @@ static int body(struct plait_comm **none, uint32_t thread, void *arg)
 {
     const struct play *play = arg;
     struct actor *a = calloc(1, sizeof *a);
-    struct plait_comm_options o = ranks_options(&ranks, 0);
+    struct plait_comm_options o = ranks_options(0);
     const uint32_t rank = thread * play->held;
 
     CHECK(a != NULL && plait_group_start() == PLAIT_OK);

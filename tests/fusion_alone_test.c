@@ -3,7 +3,7 @@
 #include "comm/comm.h"
 #include "inject.h"
 #include "pending.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/fusion.h>
 
@@ -42,7 +42,7 @@ static bool told(enum plait_status status, uint32_t rank, enum plait_status own,
     return status == (rank == 1 ? own : PLAIT_ERR_MISMATCH) && says(rank == 1 ? why : text);
 }
 
-static int wrong_on_one(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_wrong_registration_or_layout_of_one_rank_is_told_to_all(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plait_layout right = { PLAIT_LAYOUT_CUTS, 0, two_buckets, 1 };
     const uint32_t cuts[] = { rank == 1 ? 7 : 1 };
@@ -70,11 +70,6 @@ static int wrong_on_one(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_wrong_registration_or_layout_of_one_rank_is_told_to_all(void **state)
-{
-    run_both(3, wrong_on_one, NULL);
-}
-
 /* Has rank 1's nth call been made to fail? */
 static int fired(struct plait_comm *comm, uint32_t rank, uint32_t *out)
 {
@@ -84,7 +79,8 @@ static int fired(struct plait_comm *comm, uint32_t rank, uint32_t *out)
 }
 
 /* Rank 1's nth call that takes a resource fails, for each n. */
-static int short_of_memory(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_layout_for_which_one_rank_lacks_memory_leaves_the_old_one(struct plait_comm **comm, uint32_t rank,
+                                                                       void *arg)
 {
     const struct plait_layout layout = { PLAIT_LAYOUT_CUTS, 0, two_buckets, 1 };
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
@@ -112,11 +108,6 @@ static int short_of_memory(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     CHECK(told_all >= 5);
     return 0;
-}
-
-static void a_layout_for_which_one_rank_lacks_memory_leaves_the_old_one(void **state)
-{
-    run(2, 1, short_of_memory, NULL);
 }
 
 /* As before, at creation: the comm of which it would be goes on. */
@@ -148,8 +139,8 @@ static void a_fusion_for_which_one_rank_lacks_memory_leaves_the_comm(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrong_registration_or_layout_of_one_rank_is_told_to_all),
-        cmocka_unit_test(a_layout_for_which_one_rank_lacks_memory_leaves_the_old_one),
+        test_of_both(a_wrong_registration_or_layout_of_one_rank_is_told_to_all, 3),
+        test_of_ranks(a_layout_for_which_one_rank_lacks_memory_leaves_the_old_one, 2, 1),
         cmocka_unit_test(a_fusion_for_which_one_rank_lacks_memory_leaves_the_comm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,7 @@
 #include "pending.h"
 #include "random.h"
 #include "tier.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/fusion.h>
 #include <plait/group.h>
@@ -124,7 +124,7 @@ static uint32_t skipped_by(uint32_t tensor, uint32_t step, uint32_t nrank)
 static int steps(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct kind *k = arg;
-    const uint32_t nrank = ranks.nprocess * ranks.nthread;
+    const uint32_t nrank = plait_comm_nrank(*comm);
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_fusion_result result;
     struct plait_fusion *f;
@@ -196,10 +196,10 @@ static bool says(const char *text)
     return false;
 }
 
-static int move(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_new_layout_keeps_what_is_there(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
-    const uint32_t nrank = ranks.nprocess * ranks.nthread;
+    const uint32_t nrank = plait_comm_nrank(*comm);
     struct plait_layout layout = { 0 };
     struct plait_fusion *f;
     struct model m;
@@ -228,17 +228,12 @@ static int move(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_new_layout_keeps_what_is_there(void **state)
-{
-    run_both(3, move, NULL);
-}
-
 /* ---- Shards ----------------------------------------------------------------------------------------------- */
 
 /* Every element is in exactly one rank's piece; the weights that ranks make of their pieces reach everybody. */
 static int shard(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const uint32_t nrank = ranks.nprocess * ranks.nthread;
+    const uint32_t nrank = plait_comm_nrank(*comm);
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_fusion *f;
     struct plait_piece p;
@@ -311,7 +306,7 @@ static void shards_cover_every_element_once_and_weights_reach_everybody(void **s
 /* ---- Scale and check -------------------------------------------------------------------------------------- */
 
 /* The first step is good; in the second one rank has a NaN or an infinity, or the sum overflows the payload. */
-static int look(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_is_not_finite_is_seen_by_all_ranks_alike(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     const float bad[] = { __builtin_nanf(""), __builtin_inff(), 40000 };
@@ -347,11 +342,6 @@ static int look(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_set_scale(f, 1, __builtin_nan("")) == PLAIT_ERR_ARG && says("must be finite"));
     CHECK(plait_fusion_destroy(f) == PLAIT_OK);
     return 0;
-}
-
-static void what_is_not_finite_is_seen_by_all_ranks_alike(void **state)
-{
-    run_both(3, look, NULL);
 }
 
 /* ---- Bits ------------------------------------------------------------------------------------------------- */
@@ -476,7 +466,7 @@ static unsigned occurrences(const char *text, const char *word)
     return n;
 }
 
-static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_trace_has_every_tensor_and_transfer_of_every_rank(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { STEPS = 3 };
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
@@ -528,11 +518,6 @@ static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_destroy(f) == PLAIT_OK);
     free_model(&m);
     return 0;
-}
-
-static void a_trace_has_every_tensor_and_transfer_of_every_rank(void **state)
-{
-    run(3, 1, trace, NULL);
 }
 
 /* ---- What goes wrong -------------------------------------------------------------------------------------- */
@@ -621,7 +606,8 @@ static void wrong_use_is_named_and_changes_nothing(void **state)
 }
 
 /* Complete buckets still travel: a rank that is quick to leave does not fail the others. */
-static int leave_at_once(struct plait_comm **comm, uint32_t rank, void *arg)
+static int complete_buckets_travel_although_their_fusion_is_destroyed(struct plait_comm **comm, uint32_t rank,
+                                                                      void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_fusion *f;
@@ -639,11 +625,6 @@ static int leave_at_once(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     free_model(&m);
     return 0;
-}
-
-static void complete_buckets_travel_although_their_fusion_is_destroyed(void **state)
-{
-    run_both(3, leave_at_once, NULL);
 }
 
 /* An optimiser would go on with the gradient of this rank alone. */
@@ -718,7 +699,8 @@ static void ranks_that_scale_sums_differently_are_named_on_every_rank(void **sta
         run_both(3, scale_differs, &count);
 }
 
-static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
+static int ranks_that_register_something_else_are_named_on_every_rank(struct plait_comm **comm, uint32_t rank,
+                                                                      void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_tensor tensors[] = { { "a", 10, PLAIT_FLOAT32, NULL }, { "b", 20, PLAIT_FLOAT32, NULL } };
@@ -745,11 +727,6 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
     CHECK(plait_fusion_destroy(f) == PLAIT_OK);
     return 0;
-}
-
-static void ranks_that_register_something_else_are_named_on_every_rank(void **state)
-{
-    run_both(3, differ, NULL);
 }
 
 /* Does the last error say that the rank lacks these tensors? Of a rank on another host they are not known. */
@@ -801,10 +778,13 @@ static void a_stall_names_the_tensors_and_their_rank(void **state)
     bool waits[] = { false, true };
 
     for (unsigned i = 0; i < 2; i++) {
-        ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .limit = 60, .body = stall, .arg = &waits[i] };
-        ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-        ranks.options.deadline = 3;
-        ranks.options.warn = 1;
+        ranks = (struct ranks){ .nprocess = 3,
+                                .nthread = 1,
+                                .limit = 60,
+                                .body = stall,
+                                .arg = &waits[i],
+                                .options.deadline = 3,
+                                .options.warn = 1 };
         assert_int_equal(ranks_run(&ranks), 0);
     }
 }
@@ -872,7 +852,7 @@ static void *mark_share(void *arg)
 }
 
 /* Four threads make tensors ready, step after step, each as soon as it has its own back. */
-static int threads(struct plait_comm **comm, uint32_t rank, void *arg)
+static int tensors_become_ready_in_any_thread(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_fusion *f;
@@ -899,29 +879,24 @@ static int threads(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void tensors_become_ready_in_any_thread(void **state)
-{
-    run_both(2, threads, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_right_in_every_layout_order_and_memory),
-        cmocka_unit_test(a_new_layout_keeps_what_is_there),
+        test_of_both(a_new_layout_keeps_what_is_there, 3),
         cmocka_unit_test(shards_cover_every_element_once_and_weights_reach_everybody),
-        cmocka_unit_test(what_is_not_finite_is_seen_by_all_ranks_alike),
+        test_of_both(what_is_not_finite_is_seen_by_all_ranks_alike, 3),
         cmocka_unit_test(reproducible_bits_depend_on_neither_layout_nor_algorithm),
         cmocka_unit_test(a_payload_of_16_bits_halves_what_travels),
-        cmocka_unit_test(a_trace_has_every_tensor_and_transfer_of_every_rank),
+        test_of_ranks(a_trace_has_every_tensor_and_transfer_of_every_rank, 3, 1),
         cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
-        cmocka_unit_test(complete_buckets_travel_although_their_fusion_is_destroyed),
+        test_of_both(complete_buckets_travel_although_their_fusion_is_destroyed, 3),
         cmocka_unit_test(ranks_that_scale_sums_differently_are_named_on_every_rank),
         cmocka_unit_test(a_tensor_that_a_later_step_has_not_marked_is_not_waited_for),
-        cmocka_unit_test(ranks_that_register_something_else_are_named_on_every_rank),
+        test_of_both(ranks_that_register_something_else_are_named_on_every_rank, 3),
         cmocka_unit_test(a_stall_names_the_tensors_and_their_rank),
         cmocka_unit_test(a_rank_that_dies_in_a_bucket_is_named),
-        cmocka_unit_test(tensors_become_ready_in_any_thread),
+        test_of_both(tensors_become_ready_in_any_thread, 2),
     };
 
     return cmocka_run_group_tests_name("fusion", tests, NULL, NULL);

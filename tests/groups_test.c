@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups, and one thread that holds several ranks of a comm. Messages in groups: messages_test.c. */
 #include "pending.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/group.h>
 #include <plait/message.h>
@@ -26,7 +26,7 @@ static void run_without_comm(uint32_t nprocess, uint32_t nthread, int (*body)(st
 /* This thread's HELD ranks of one comm. */
 static int create_held(uint32_t rank, struct plait_comm **comm, const char *name)
 {
-    struct plait_comm_options o = ranks_options(&ranks, 0);
+    struct plait_comm_options o = ranks_options(0);
 
     o.nrank *= HELD;
     o.name = name;
@@ -159,9 +159,9 @@ static void what_cannot_be_created_is_told_at_the_end(void **state)
 /* ---- Together -------------------------------------------------------------------------------------------- */
 
 /* Collectives of two comms, in an order of each rank's own, with messages between; nested. */
-static int any_order(struct plait_comm **comm, uint32_t rank, void *arg)
+static int calls_of_a_group_run_together_in_any_order(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_comm *both[2] = { *comm, NULL };
     struct plait_unique_id id;
     int32_t one = 1, sum[2][3], got = -1;
@@ -191,14 +191,8 @@ static int any_order(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void calls_of_a_group_run_together_in_any_order(void **state)
-{
-    run(3, 1, any_order, NULL);
-    run(1, 3, any_order, NULL);
-}
-
 /* Requests, streams and persistent operations in a group: begun at its end, waited for by who holds them. */
-static int mixed(struct plait_comm **comm, uint32_t rank, void *arg)
+static int requests_streams_and_persistent_operations_in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t one = 1, sum[5] = { 0 };
     struct plait_call held = PLAIT_CALL_DEFAULT, streamed = PLAIT_CALL_DEFAULT, kept = PLAIT_CALL_DEFAULT;
@@ -225,12 +219,6 @@ static int mixed(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_stream_destroy(streamed.stream) == PLAIT_OK && sum[1] == 2);
     CHECK(plait_request_free(&again) == PLAIT_OK && plait_request_free(&other) == PLAIT_OK);
     return 0;
-}
-
-static void requests_streams_and_persistent_operations_in_a_group(void **state)
-{
-    run(2, 1, mixed, NULL);
-    run(1, 2, mixed, NULL);
 }
 
 /* ---- Refused --------------------------------------------------------------------------------------------- */
@@ -401,8 +389,8 @@ int main(void)
         cmocka_unit_test(one_thread_may_hold_several_ranks),
         cmocka_unit_test(a_thread_leaves_several_ranks_of_a_comm_that_failed),
         cmocka_unit_test(what_cannot_be_created_is_told_at_the_end),
-        cmocka_unit_test(calls_of_a_group_run_together_in_any_order),
-        cmocka_unit_test(requests_streams_and_persistent_operations_in_a_group),
+        test_of_both(calls_of_a_group_run_together_in_any_order, 3),
+        test_of_both(requests_streams_and_persistent_operations_in_a_group, 2),
         cmocka_unit_test(a_refused_call_refuses_its_group),
         cmocka_unit_test(comms_that_are_lost_in_a_group_are_told),
     };

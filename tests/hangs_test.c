@@ -4,8 +4,7 @@
  * Usage: hangs_test PLAIT_INFO
  */
 #include "base/clock.h"
-#include "ranks.h"
-#include "unit.h"
+#include "unit_ranks.h"
 #include "watch.h"
 
 #include <plait/message.h>
@@ -156,7 +155,6 @@ static void warning_error_and_log_say_in_which_message_the_awaited_rank_is(void 
             .nprocess = 3, .nthread = 1, .body = miss_a_message, .arg = (void *)(uintptr_t)&collective[i]
         };
         r.processes = true; /* each hears its own log */
-        r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
         r.options.warn = 1;
         r.options.deadline = 3;
         assert_int_equal(ranks_run(&r), 0);
@@ -164,7 +162,7 @@ static void warning_error_and_log_say_in_which_message_the_awaited_rank_is(void 
 }
 
 /* A wait without an end was told of no more once its look for ranks that are cut off came first. */
-static int wait_without_end(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_wait_without_end_is_warned_of(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static struct heard h = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -176,18 +174,8 @@ static int wait_without_end(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_wait_without_end_is_warned_of(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_without_end, .processes = true };
-
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    r.options.warn = 0.2;
-    r.options.deadline = 1e9;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* Rank 1 asks once whether its message has come, and then does nothing for long. */
-static int ask_once(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_rank_that_no_longer_looks_is_not_said_to_wait(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r;
@@ -214,22 +202,14 @@ static int ask_once(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_rank_that_no_longer_looks_is_not_said_to_wait(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = ask_once, .processes = true };
-
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    r.options.deadline = 1;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_when_it_is_stopped),
         cmocka_unit_test(warning_error_and_log_say_in_which_message_the_awaited_rank_is),
-        cmocka_unit_test(a_wait_without_end_is_warned_of),
-        cmocka_unit_test(a_rank_that_no_longer_looks_is_not_said_to_wait),
+        test_of_ranks(a_wait_without_end_is_warned_of, 2, 1, .processes = true, .options.warn = 0.2,
+                      .options.deadline = 1e9),
+        test_of_ranks(a_rank_that_no_longer_looks_is_not_said_to_wait, 2, 1, .processes = true, .options.deadline = 1),
     };
 
     if (argc != 2)

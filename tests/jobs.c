@@ -108,11 +108,10 @@ unsigned jobs_run(const struct jobs *j, uint32_t nprocess, uint32_t nthread)
                        .limit = 120,
                        .body = run_all,
                        .arg = (void *)(uintptr_t)j,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
+                       .options.node = j->node,
+                       .options.algorithms = j->algs,
+                       .options.deadline = 60 };
 
-    r.options.node = j->node;
-    r.options.algorithms = j->algs;
-    r.options.deadline = 60;
     return ranks_run(&r);
 }
 

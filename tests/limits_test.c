@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Large numbers: of elements, bytes, messages, operations, comms and processes. Linked with wrapped system calls. */
-#include "ranks.h"
 #include "specs.h"
 #include "tier.h"
-#include "unit.h"
+#include "unit_ranks.h"
 #include "usage.h"
 #include "values.h"
 
@@ -34,13 +33,9 @@
 static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
                              void *arg)
 {
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = 120,
-                       .body = body,
-                       .arg = arg,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
-    r.options.deadline = 60;
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg, .options.deadline = 60
+    };
     return r;
 }
 
@@ -482,24 +477,17 @@ ssize_t __wrap_recvmsg(int socket, struct msghdr *m, int flags)
 }
 
 /* Rank 0 has one message with descriptors from each rank, and one for it. */
-static int count_messages(struct plait_comm **comm, uint32_t rank, void *arg)
+static int sixty_four_processes_meet_with_few_messages(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     CHECK(sent == (rank == 0 ? 63 : 1) && received == sent);
     CHECK(sum(*comm, rank, 10, NULL) == 0 && sum(*comm, rank, COUNT, NULL) == 0);
     return 0;
 }
 
-static void sixty_four_processes_meet_with_few_messages(void **state)
-{
-    const struct ranks r = ranks_of(64, 1, count_messages, NULL);
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* Descriptors on the way count as open: too many of them were an error. */
-static int with_few_descriptors(struct plait_comm **comm, uint32_t rank, void *arg)
+static int users_who_may_open_few_descriptors_start_64_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
     const struct rlimit few = { 256, 256 };
 
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
@@ -507,15 +495,6 @@ static int with_few_descriptors(struct plait_comm **comm, uint32_t rank, void *a
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     CHECK(sum(*comm, rank, COUNT, NULL) == 0);
     return 0;
-}
-
-static void users_who_may_open_few_descriptors_start_64_ranks(void **state)
-{
-    struct ranks r = ranks_of(64, 1, with_few_descriptors, NULL);
-
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Systems that lack something ------------------------------------------------------------------------ */
@@ -536,7 +515,7 @@ static void forbid_pidfds(void)
 
 static int wait_without_pidfds(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     forbid_pidfds();
     CHECK(syscall(SYS_pidfd_open, getpid(), 0) < 0);
@@ -572,7 +551,6 @@ static void where_pidfds_are_forbidden_nobody_is_taken_for_dead(void **state)
         printf("seccomp filters are not permitted\n");
         skip();
     }
-    r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -586,8 +564,9 @@ int main(void)
         cmocka_unit_test(comms_made_one_after_the_other_cost_nothing),
         cmocka_unit_test(a_hundred_comms_live_at_once),
         cmocka_unit_test(a_control_block_is_as_large_as_the_manual_says),
-        cmocka_unit_test(sixty_four_processes_meet_with_few_messages),
-        cmocka_unit_test(users_who_may_open_few_descriptors_start_64_ranks),
+        test_of_ranks(sixty_four_processes_meet_with_few_messages, 64, 1, .options.deadline = 60),
+        test_of_ranks(users_who_may_open_few_descriptors_start_64_ranks, 64, 1, .options.deadline = 60,
+                      .no_comm = true),
         cmocka_unit_test(where_pidfds_are_forbidden_nobody_is_taken_for_dead),
     };
 

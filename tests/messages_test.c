@@ -5,7 +5,7 @@
 #include "p2p/message.h"
 #include "pending.h"
 #include "random.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include "../transports/net_link.h"
 
@@ -169,7 +169,7 @@ static void a_message_is_sent_when_all_of_its_slices_are(void **state)
 }
 
 /* What the kernel copies goes in pieces of PLAIT_MESSAGE_TOGETHER slices: two whole ones and a word. */
-static int send_together(struct plait_comm **comm, uint32_t rank, void *arg)
+static int slices_that_the_kernel_copies_go_together(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t n = 2 * PLAIT_MESSAGE_TOGETHER * PLAIT_MESSAGE_SLICE / sizeof(int32_t) + 1;
     const uint64_t slices = 2 * PLAIT_MESSAGE_TOGETHER + 1;
@@ -190,13 +190,6 @@ static int send_together(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     free(v);
     return 0;
-}
-
-static void slices_that_the_kernel_copies_go_together(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = send_together, .processes = true };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* What was sent arrives although the sender has left, and its process has ended. */
@@ -274,7 +267,7 @@ static void small_messages_go_past_their_queues(void **state)
 }
 
 /* Different ranks do different things, messages beside collectives. */
-static int differ_without_mismatch(struct plait_comm **comm, uint32_t rank, void *arg)
+static int messages_and_collectives_do_not_wait_for_each_other(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t v[8], w[8] = { 0 };
     struct plait_request *r = NULL;
@@ -292,11 +285,6 @@ static int differ_without_mismatch(struct plait_comm **comm, uint32_t rank, void
         CHECK(rank != 1 || holds(w, 8, 0, 1, k) == 0);
     }
     return 0;
-}
-
-static void messages_and_collectives_do_not_wait_for_each_other(void **state)
-{
-    run_both(3, differ_without_mismatch, NULL);
 }
 
 static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -468,7 +456,7 @@ static void a_thousand_random_messages_in_a_group(void **state)
 
 /* ---- Wrong ----------------------------------------------------------------------------------------------- */
 
-static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t v[4] = { 0 };
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -495,11 +483,6 @@ static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
     else
         CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, 0, NULL) == PLAIT_OK);
     return 0;
-}
-
-static void wrong_arguments_are_named_and_change_nothing(void **state)
-{
-    run(2, 1, ask_wrongly, NULL);
 }
 
 struct difference {
@@ -534,7 +517,7 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static int differ_from_itself(struct plait_comm **comm, uint32_t rank, void *arg)
+static int messages_to_oneself_that_differ_are_named(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t in[8] = { 0 }, out[8] = { 0 };
 
@@ -545,11 +528,6 @@ static int differ_from_itself(struct plait_comm **comm, uint32_t rank, void *arg
     CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
     *comm = NULL;
     return 0;
-}
-
-static void messages_to_oneself_that_differ_are_named(void **state)
-{
-    run_both(1, differ_from_itself, NULL);
 }
 
 static void messages_that_differ_are_named_on_both_ranks(void **state)
@@ -709,16 +687,16 @@ int main(void)
         cmocka_unit_test(messages_of_any_size_arrive),
         cmocka_unit_test(a_message_is_sent_when_all_of_its_slices_are),
         cmocka_unit_test(who_receives_a_long_message_sends_between_its_slices),
-        cmocka_unit_test(slices_that_the_kernel_copies_go_together),
+        test_of_ranks(slices_that_the_kernel_copies_go_together, 2, 1, .processes = true),
         cmocka_unit_test(a_message_outlives_its_sender),
         cmocka_unit_test(small_messages_go_past_their_queues),
-        cmocka_unit_test(messages_and_collectives_do_not_wait_for_each_other),
+        test_of_both(messages_and_collectives_do_not_wait_for_each_other, 3),
         cmocka_unit_test(a_rank_may_send_to_itself),
         cmocka_unit_test(rings_and_all_to_alls_in_groups),
         cmocka_unit_test(a_thousand_random_messages_in_a_group),
-        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1),
         cmocka_unit_test(messages_that_differ_are_named_on_both_ranks),
-        cmocka_unit_test(messages_to_oneself_that_differ_are_named),
+        test_of_both(messages_to_oneself_that_differ_are_named, 1),
         cmocka_unit_test(who_does_not_send_or_receive_is_named_in_time),
         cmocka_unit_test(who_leaves_has_said_what_it_has_taken),
     };

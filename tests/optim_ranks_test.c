@@ -4,7 +4,7 @@
  * on one rank skips the step on all; what differs between ranks is named on all.
  */
 #include "pending.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/fusion.h>
 #include <plait/group.h>
@@ -274,7 +274,7 @@ static void a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale(
 
 /* ---- Differences ------------------------------------------------------------------------------------------ */
 
-static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
+static int ranks_that_differ_are_told_and_nothing_is_changed(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_optim_options o = options_of(PLAIT_OPTIM_LARS);
     struct plait_optim_step s = step_of(0);
@@ -310,15 +310,10 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void ranks_that_differ_are_told_and_nothing_is_changed(void **state)
-{
-    run_both(NRANK, differing, NULL);
-}
-
 /* ---- In a group ----------------------------------------------------------------------------------------- */
 
 /* What the ranks do together would only be queued, and its memory be gone when the group ends. */
-static int in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_group_refuses_what_ranks_do_together(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_optim_options o = options_of(PLAIT_OPTIM_LARS);
     const struct plait_optim_step s = step_of(0);
@@ -346,14 +341,10 @@ static int in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_group_refuses_what_ranks_do_together(void **state)
-{
-    run_both(NRANK, in_a_group, NULL);
-}
-
 /* ---- With a fusion ---------------------------------------------------------------------------------------- */
 
-static int with_fusion(struct plait_comm **comm, uint32_t rank, void *arg)
+static int pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole(struct plait_comm **comm, uint32_t rank,
+                                                                       void *arg)
 {
     static const char *const names[NTENSOR] = { "a", "b", "c", "d", "e", "f" };
     struct plait_fusion_options fo = PLAIT_FUSION_OPTIONS_DEFAULT;
@@ -417,20 +408,15 @@ static int with_fusion(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole(void **state)
-{
-    run_both(NRANK, with_fusion, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_get_the_bits_of_the_whole_where_norms_are_not_sums_of_parts),
         cmocka_unit_test(a_step_too_large_on_one_rank_is_skipped_on_all),
         cmocka_unit_test(a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale),
-        cmocka_unit_test(ranks_that_differ_are_told_and_nothing_is_changed),
-        cmocka_unit_test(a_group_refuses_what_ranks_do_together),
-        cmocka_unit_test(pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole),
+        test_of_both(ranks_that_differ_are_told_and_nothing_is_changed, NRANK),
+        test_of_both(a_group_refuses_what_ranks_do_together, NRANK),
+        test_of_both(pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole, NRANK),
     };
 
     return cmocka_run_group_tests_name("optim_ranks", tests, NULL, NULL);

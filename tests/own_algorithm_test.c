@@ -96,7 +96,7 @@ static struct plait_alg broken(int field)
 
 static int create_with(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     for (int field = 0; field < NBROKEN; field++) {
         const struct plait_alg a = broken(field);
@@ -121,7 +121,6 @@ static void an_algorithm_that_lacks_something_is_refused_by_its_place(void **sta
         assert_int_equal(plait_alg_find(algs, "swap", &s, &found), PLAIT_ERR_ARG);
         assert_non_null(strstr(plait_last_error(), "algs[0] "));
     }
-    r.arg = &r;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -201,11 +200,9 @@ static void run_with(const struct plait_alg *alg, int (*body)(struct plait_comm 
 {
     const struct plait_alg *const algs[] = { alg, NULL };
     struct ranks r = {
-        .nprocess = 2, .nthread = 1, .body = body, .options = PLAIT_COMM_OPTIONS_DEFAULT, .processes = true
+        .nprocess = 2, .nthread = 1, .body = body, .processes = true, .options.algorithms = algs, .options.deadline = 30
     };
 
-    r.options.algorithms = algs;
-    r.options.deadline = 30;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -259,10 +256,9 @@ static void an_emit_that_changes_its_mind_is_refused(void **state)
     const struct plait_alg *const algs[] = { &swap, NULL };
     uint32_t period = 1;
     struct ranks r = {
-        .nprocess = 1, .nthread = 2, .body = emit_by_chance, .arg = &period, .options = PLAIT_COMM_OPTIONS_DEFAULT
+        .nprocess = 1, .nthread = 2, .body = emit_by_chance, .arg = &period, .options.algorithms = algs
     };
 
-    r.options.algorithms = algs;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -379,10 +375,9 @@ static void a_root_that_is_not_right_in_place_is_told_so(void **state)
         struct ranks r = { .nprocess = 3,
                            .nthread = 1,
                            .body = reduce_to_root,
-                           .options = PLAIT_COMM_OPTIONS_DEFAULT,
-                           .processes = true };
-        r.options.algorithms = algs;
-        r.options.deadline = 30;
+                           .processes = true,
+                           .options.algorithms = algs,
+                           .options.deadline = 30 };
         assert_int_equal(ranks_run(&r), 0);
     }
 }

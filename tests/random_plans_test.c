@@ -116,12 +116,9 @@ static void run(struct batch *b)
 {
     uint64_t random = b->seed;
     const uint32_t how = random_below(&random, 8);
-    struct ranks r = { .nprocess = how % 2 ? b->nrank : 1,
-                       .nthread = how % 2 ? 1 : b->nrank,
-                       .limit = 60,
-                       .body = run_batch,
-                       .arg = b,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    struct ranks r = {
+        .nprocess = how % 2 ? b->nrank : 1, .nthread = how % 2 ? 1 : b->nrank, .limit = 60, .body = run_batch, .arg = b
+    };
 
     for (uint32_t i = 0; i < b->n; i++)
         b->algs[i] = &b->plan[i].alg;

@@ -23,7 +23,7 @@
 int (*ranks_prepare)(struct plait_comm *comm, uint32_t rank);
 static struct plait_unique_id the_id;
 static _Atomic uint32_t *arrived; /* shared by all processes: calls of ranks_meet() */
-static uint32_t nrank;            /* of the run */
+static struct ranks latest;       /* the run */
 
 struct thread {
     const struct ranks *ranks;
@@ -31,12 +31,12 @@ struct thread {
     int result;
 };
 
-struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank)
+struct plait_comm_options ranks_options(uint32_t rank)
 {
-    static const struct plait_comm_options defaults = PLAIT_COMM_OPTIONS_DEFAULT;
-    struct plait_comm_options o = r->options.size ? r->options : defaults;
+    struct plait_comm_options o = latest.options;
 
-    o.nrank = r->nprocess * r->nthread;
+    o.size = sizeof o;
+    o.nrank = latest.nprocess * latest.nthread;
     o.rank = rank;
     o.id = &the_id;
     return o;
@@ -44,6 +44,7 @@ struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank)
 
 void ranks_meet(void)
 {
+    const uint32_t nrank = latest.nprocess * latest.nthread;
     const uint32_t before = (*arrived)++, all = (before / nrank + 1) * nrank;
 
     while (*arrived < all)
@@ -53,7 +54,7 @@ void ranks_meet(void)
 static void *run_thread(void *arg)
 {
     struct thread *t = arg;
-    const struct plait_comm_options o = ranks_options(t->ranks, t->rank);
+    const struct plait_comm_options o = ranks_options(t->rank);
     struct plait_comm *comm = NULL;
 
     if (!t->ranks->no_comm && plait_comm_create(&o, &comm) != PLAIT_OK) {
@@ -106,7 +107,7 @@ static void end_all(const struct ranks *r, const pid_t *pids)
 
 static unsigned run_all(const struct ranks *r)
 {
-    const double until = plait_clock() + SLOWER * (r->limit > 0 ? r->limit : 60);
+    const double until = plait_clock() + SLOWER * (r->limit > 0 ? r->limit : 120);
     pid_t *pids = calloc(r->nprocess, sizeof *pids);
     unsigned failed = 0, left = r->nprocess;
 
@@ -115,7 +116,7 @@ static unsigned run_all(const struct ranks *r)
     if (pids == NULL || arrived == MAP_FAILED || plait_unique_id_create(&the_id) != PLAIT_OK)
         return 1;
     *arrived = 0;
-    nrank = r->nprocess * r->nthread;
+    latest = *r;
     fflush(NULL);
     for (uint32_t p = 0; p < r->nprocess; p++)
         if ((pids[p] = fork()) == 0) {

@@ -19,8 +19,8 @@
 
 struct ranks {
     uint32_t nprocess, nthread;        /* nthread ranks in each process */
-    double limit;                      /* seconds until everything is killed; 0: 60 */
-    struct plait_comm_options options; /* nrank, rank and id are filled in; size 0: defaults */
+    double limit;                      /* seconds until everything is killed; 0: 120 */
+    struct plait_comm_options options; /* size, nrank, rank and id are filled in; 0 is the default of the rest */
     /* One rank. 0 is success; anything else has printed why. It may destroy the comm and set *comm to NULL. */
     int (*body)(struct plait_comm **comm, uint32_t rank, void *arg);
     void *arg;
@@ -39,8 +39,8 @@ unsigned ranks_run(const struct ranks *r);
  * still take long on another. Every rank calls it equally often. */
 void ranks_meet(void);
 
-/* The options of this rank (for no_comm). */
-struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank);
+/* The options of this rank of the run (for no_comm). */
+struct plait_comm_options ranks_options(uint32_t rank);
 
 /* Do the ranks of a test behave as if on several hosts, for what only shared memory promises? */
 #define RANKS_ON_HOSTS (getenv("PLAIT_HOSTS") != NULL)

@@ -160,11 +160,8 @@ static int ask_for_others(struct plait_comm **comm, uint32_t rank, void *arg)
 static void an_algorithm_of_another_order_is_refused(void **state)
 {
     struct specs specs;
-    struct ranks r = {
-        .nprocess = 1, .nthread = 6, .body = ask_for_others, .arg = &specs, .options = PLAIT_COMM_OPTIONS_DEFAULT
-    };
+    struct ranks r = { .nprocess = 1, .nthread = 6, .body = ask_for_others, .arg = &specs, .options.reproducible = 1 };
 
-    r.options.reproducible = 1;
     specs_init(&specs, PLAIT_ALLREDUCE, 6, false);
     assert_int_equal(ranks_run(&r), 0);
     specs_finish(&specs);

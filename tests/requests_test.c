@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: that they go on, their end, what is told of those that fail. */
 #include "pending.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/group.h>
 #include <plait/log.h>
@@ -19,7 +19,7 @@
 /* Make a second comm of the same ranks. Rank 0 passes its id through the first one. */
 static int second_comm(struct plait_comm *first, uint32_t rank, struct plait_comm **out)
 {
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_unique_id id;
 
     CHECK(rank != 0 || plait_unique_id_create(&id) == PLAIT_OK);
@@ -33,7 +33,8 @@ static int second_comm(struct plait_comm *first, uint32_t rank, struct plait_com
 /* ---- Going on -------------------------------------------------------------------------------------------- */
 
 /* Rank 0 is in an operation of one comm while the others wait for a pending one of the other first. */
-static int cross(struct plait_comm **comm, uint32_t rank, void *arg)
+static int pending_operations_go_on_while_their_thread_is_in_another_comm(struct plait_comm **comm, uint32_t rank,
+                                                                          void *arg)
 {
     int32_t *in = memory[rank][0], *out = memory[rank][1];
     struct plait_comm *second, *third;
@@ -56,16 +57,11 @@ static int cross(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void pending_operations_go_on_while_their_thread_is_in_another_comm(void **state)
-{
-    run_both(3, cross, NULL);
-}
-
 /* Creation alone is what rank 0 waits in. */
-static int create_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
+static int pending_operations_go_on_while_their_thread_makes_a_comm(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t *in = memory[rank][0], *out = memory[rank][1];
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_comm *second;
     struct plait_unique_id id;
     struct plait_request *r;
@@ -80,11 +76,6 @@ static int create_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_comm_create(&o, &second) == PLAIT_OK);
     CHECK(plait_wait(&r) == PLAIT_OK && plait_comm_destroy(second) == PLAIT_OK);
     return 0;
-}
-
-static void pending_operations_go_on_while_their_thread_makes_a_comm(void **state)
-{
-    run(3, 1, create_meanwhile, NULL);
 }
 
 struct job { /* of a thread besides */
@@ -118,7 +109,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static int two_threads(struct plait_comm **comm, uint32_t rank, void *arg)
+static int two_comms_are_used_from_two_threads_at_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct job j = { .rank = rank };
     pthread_t thread;
@@ -132,11 +123,6 @@ static int two_threads(struct plait_comm **comm, uint32_t rank, void *arg)
     return result + j.result;
 }
 
-static void two_comms_are_used_from_two_threads_at_once(void **state)
-{
-    run_both(3, two_threads, NULL);
-}
-
 static void *wait_elsewhere(void *arg)
 {
     return (void *)(intptr_t)plait_wait(arg);
@@ -145,7 +131,7 @@ static void *wait_elsewhere(void *arg)
 /* Any thread may wait, also one that is another's than the comm's; the comm goes on being used, and is left. */
 static int hand_over(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     for (int32_t k = 0; k < 30; k++) {
         int32_t in[4] = { k, k, k, k }, out[3][4];
@@ -244,7 +230,7 @@ static void every_pending_request_ends_with_the_error_of_its_comm(void **state)
     }
 }
 
-static int fail_then_ask(struct plait_comm **comm, uint32_t rank, void *arg)
+static int requests_of_a_destroyed_comm_keep_their_result(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     int32_t v[4] = { 0 };
@@ -268,11 +254,6 @@ static int fail_then_ask(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void requests_of_a_destroyed_comm_keep_their_result(void **state)
-{
-    run(1, 1, fail_then_ask, NULL);
-}
-
 /* The log's callback asks for figures of the comm that fails, by the thread that drives it. */
 static void ask_for_stats(void *context, enum plait_log_level level, const char *line)
 {
@@ -281,7 +262,7 @@ static void ask_for_stats(void *context, enum plait_log_level level, const char 
     plait_comm_stats(*(struct plait_comm **)context, &stats);
 }
 
-static int stats_in_callback(struct plait_comm **comm, uint32_t rank, void *arg)
+static int the_logs_callback_may_ask_for_figures(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r;
@@ -298,13 +279,9 @@ static int stats_in_callback(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void the_logs_callback_may_ask_for_figures(void **state)
-{
-    run(1, 1, stats_in_callback, NULL);
-}
-
 /* Rank 1 sends what rank 0 receives first only when rank 0 has told it that it has what it receives second, from rank 2. */
-static int wait_for_either(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wait_any_tells_the_first_that_ends_not_the_first_that_was_started(struct plait_comm **comm, uint32_t rank,
+                                                                             void *arg)
 {
     struct plait_request *r[3] = { NULL, NULL, NULL };
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -328,12 +305,7 @@ static int wait_for_either(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void wait_any_tells_the_first_that_ends_not_the_first_that_was_started(void **state)
-{
-    run(3, 1, wait_for_either, NULL);
-}
-
-static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r = NULL, *none = NULL;
@@ -361,11 +333,6 @@ static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_stream_call(NULL, free, NULL) == PLAIT_ERR_ARG && plait_stream_query(NULL, &done) == PLAIT_ERR_ARG);
     CHECK(plait_stream_destroy(NULL) == PLAIT_OK);
     return 0;
-}
-
-static void wrong_arguments_are_named_and_change_nothing(void **state)
-{
-    run(2, 1, ask_wrongly, NULL);
 }
 
 /* ---- Several errors at once ---- */
@@ -425,7 +392,7 @@ static void the_first_error_in_the_order_of_the_calls_is_told(void **state)
 
 /* ---- What is kept ---------------------------------------------------------------------------------------- */
 
-static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
+static int nothing_is_allocated_and_errno_is_kept(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t v[4] = { 1, 2, 3, 4 }, w[5000] = { 0 }, x[5000];
     struct plait_comm_stats before, after;
@@ -454,12 +421,7 @@ static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void nothing_is_allocated_and_errno_is_kept(void **state)
-{
-    run_both(2, keep, NULL);
-}
-
-static int fork_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_forked_child_has_no_requests_streams_or_groups(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t v[4] = { 1, 1, 1, 1 }, w[4];
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -489,28 +451,21 @@ static int fork_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_forked_child_has_no_requests_streams_or_groups(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = fork_with_pending, .processes = true };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pending_operations_go_on_while_their_thread_is_in_another_comm),
-        cmocka_unit_test(pending_operations_go_on_while_their_thread_makes_a_comm),
-        cmocka_unit_test(two_comms_are_used_from_two_threads_at_once),
+        test_of_both(pending_operations_go_on_while_their_thread_is_in_another_comm, 3),
+        test_of_ranks(pending_operations_go_on_while_their_thread_makes_a_comm, 3, 1),
+        test_of_both(two_comms_are_used_from_two_threads_at_once, 3),
         cmocka_unit_test(requests_are_taken_by_other_threads_while_their_comm_is_destroyed),
         cmocka_unit_test(every_pending_request_ends_with_the_error_of_its_comm),
-        cmocka_unit_test(requests_of_a_destroyed_comm_keep_their_result),
-        cmocka_unit_test(the_logs_callback_may_ask_for_figures),
-        cmocka_unit_test(wait_any_tells_the_first_that_ends_not_the_first_that_was_started),
-        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        test_of_ranks(requests_of_a_destroyed_comm_keep_their_result, 1, 1),
+        test_of_ranks(the_logs_callback_may_ask_for_figures, 1, 1),
+        test_of_ranks(wait_any_tells_the_first_that_ends_not_the_first_that_was_started, 3, 1),
+        test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1),
         cmocka_unit_test(the_first_error_in_the_order_of_the_calls_is_told),
-        cmocka_unit_test(nothing_is_allocated_and_errno_is_kept),
-        cmocka_unit_test(a_forked_child_has_no_requests_streams_or_groups),
+        test_of_both(nothing_is_allocated_and_errno_is_kept, 2),
+        test_of_ranks(a_forked_child_has_no_requests_streams_or_groups, 2, 1, .processes = true),
     };
     return cmocka_run_group_tests_name("requests", tests, NULL, NULL);
 }

@@ -60,7 +60,6 @@ static unsigned run(int (*body)(struct plait_comm **, uint32_t, void *))
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = body, .no_comm = true, .processes = true };
 
     unsetenv("PLAIT_ARENA");
-    r.arg = &r;
     return ranks_run(&r);
 }
 
@@ -68,7 +67,7 @@ static unsigned run(int (*body)(struct plait_comm **, uint32_t, void *))
 
 static int lock_all(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
     const size_t before = bytes_of("RssShmem:"), locked = bytes_of("VmLck:");
 
     setenv("PLAIT_ARENA", "512M", 1); /* not main memory's size, which would end other programs if this fails */
@@ -91,7 +90,7 @@ static void what_is_reserved_takes_no_memory_where_all_is_locked(void **state)
 
 static int lock_within_a_limit(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     limit(RLIMIT_MEMLOCK, 8 * MIB);
     CHECK(geteuid() != 0 || (setgid(65534) == 0 && setuid(65534) == 0)); /* the limit is not root's */
@@ -110,7 +109,7 @@ static void a_limit_on_locked_memory_is_named(void **state)
 
 static int little_space(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     return sum(*comm, rank);
@@ -130,7 +129,7 @@ static int space_for_the_least(struct plait_comm **comm, uint32_t rank, void *ar
 
 static int space_for_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     limit(RLIMIT_AS, bytes_of("VmSize:") + 40 * MIB);
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_NOMEM);
@@ -162,7 +161,7 @@ static bool forbid(unsigned call)
 
 static int create_without(struct plait_comm **comm, uint32_t rank, void *arg, unsigned call, const char *name)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     CHECK(forbid(call));
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_SYSTEM);

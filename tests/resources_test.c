@@ -5,8 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/system_limits.h"
-#include "ranks.h"
-#include "unit.h"
+#include "unit_ranks.h"
 #include "values.h"
 
 #include <plait/memory.h>
@@ -53,8 +52,7 @@ static void note(struct job *job, uint32_t rank, enum plait_status status)
 
 static int create(struct plait_comm **comm, uint32_t rank, struct job *job)
 {
-    struct ranks r = { .nprocess = NRANK, .nthread = 1 };
-    struct plait_comm_options o = ranks_options(&r, rank);
+    struct plait_comm_options o = ranks_options(rank);
     const double start = plait_clock();
 
     o.timeout = 600;
@@ -170,8 +168,7 @@ static int create_with_limit(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const char remedy[] = "raise the limit to at least ";
     struct advice *a = arg;
-    const struct ranks r = { .nprocess = a->nrank, .nthread = 1 };
-    struct plait_comm_options o = ranks_options(&r, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     for (int fd = 3; fd < 256; fd++)
         close(fd); /* inherited ones: all ranks have as many */
@@ -212,10 +209,9 @@ static void the_first_limit_on_descriptors_that_is_advised_is_enough(void **stat
 
 #define NMANY 32
 
-static int many_as_nobody(struct plait_comm **comm, uint32_t rank, void *arg)
+static int descriptors_on_the_way_count_and_are_waited_for(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct ranks r = { .nprocess = NMANY, .nthread = 1 };
-    struct plait_comm_options o = ranks_options(&r, rank);
+    struct plait_comm_options o = ranks_options(rank);
     float one = 1, sum = 0;
 
     if (geteuid() == 0) /* root's descriptors on the way are not limited */
@@ -224,13 +220,6 @@ static int many_as_nobody(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && sum == NMANY);
     return 0;
-}
-
-static void descriptors_on_the_way_count_and_are_waited_for(void **state)
-{
-    const struct ranks r = { .nprocess = NMANY, .nthread = 1, .body = many_as_nobody, .no_comm = true, .limit = 150 };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Address space ------------------------------------------------------------------------------------------- */
@@ -280,6 +269,7 @@ static int no_thread(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static float in[100000], out[100000];
     struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_request *sum = NULL;
     struct plait_comm *other = NULL;
     struct job *job = arg;
@@ -290,9 +280,7 @@ static int no_thread(struct plait_comm **comm, uint32_t rank, void *arg)
         limit(RLIMIT_AS, address_space() + (4 << 20));
     else
         CHECK(plait_wait(&sum) == PLAIT_OK);
-    struct ranks r = { .nprocess = NRANK, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT };
-    r.options.timeout = 5;
-    const struct plait_comm_options o = ranks_options(&r, rank);
+    o.timeout = 5;
     note(job, rank, plait_comm_create(&o, &other));
     CHECK(plait_wait(&sum) == PLAIT_OK);
     return 0;
@@ -331,7 +319,7 @@ static int small_files(struct plait_comm **comm, uint32_t rank, void *arg)
 }
 
 /* The arena has room for one block only, so that it shows whether the first is still there. */
-static int share(struct plait_comm **comm, uint32_t rank, void *arg)
+static int memory_that_is_shared_stays_until_it_is_freed_as_often(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t bytes = 40 << 20;
     void *memory, *other = NULL, *again;
@@ -352,15 +340,8 @@ static int share(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void memory_that_is_shared_stays_until_it_is_freed_as_often(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = share, .no_comm = true, .processes = true };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* Its memory was taken from an arena as large as main memory, whatever PLAIT_ARENA said. */
-static int small_arena(struct plait_comm **comm, uint32_t rank, void *arg)
+static int memory_before_the_first_comm_obeys_the_size_of_the_arena(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     void *memory;
 
@@ -369,13 +350,6 @@ static int small_arena(struct plait_comm **comm, uint32_t rank, void *arg)
           strstr(plait_last_error(), "; raise PLAIT_ARENA to at least 13") != NULL);
     CHECK(plait_mem_alloc(64 << 20, &memory) == PLAIT_OK && plait_mem_free(memory) == PLAIT_OK);
     return 0;
-}
-
-static void memory_before_the_first_comm_obeys_the_size_of_the_arena(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = small_arena, .no_comm = true, .processes = true };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* The arena is a file of memory; it was as large as main memory, and a signal ended the process. */
@@ -512,8 +486,11 @@ static void a_memory_limit_of_a_control_group_is_an_error_not_a_kill(void **stat
     munmap(job, sizeof *job);
 }
 
-/* exit() runs what the library does at its end; the others' processes leave later. */
-static int leave_with_memory(struct plait_comm **comm, uint32_t rank, void *arg)
+/*
+ * Its block was given back under those who still read in it that it had left: it had died, they were told. exit() runs
+ * what the library does at its end; the others' processes leave later.
+ */
+static int who_ends_with_memory_of_the_library_has_left(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     void *memory;
     float *x;
@@ -531,28 +508,21 @@ static int leave_with_memory(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* Its block was given back under those who still read in it that it had left: it had died, they were told. */
-static void who_ends_with_memory_of_the_library_has_left(void **state)
-{
-    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = leave_with_memory, .processes = true };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_limit_on_descriptors_is_named_wherever_it_is_met),
         cmocka_unit_test(a_full_table_of_descriptors_has_no_room),
         cmocka_unit_test(the_first_limit_on_descriptors_that_is_advised_is_enough),
-        cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
+        test_of_ranks(descriptors_on_the_way_count_and_are_waited_for, NMANY, 1, .no_comm = true, .limit = 150),
         cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
         cmocka_unit_test(who_cannot_start_a_thread_for_a_comm_does_what_is_pending),
-        cmocka_unit_test(memory_that_is_shared_stays_until_it_is_freed_as_often),
-        cmocka_unit_test(memory_before_the_first_comm_obeys_the_size_of_the_arena),
+        test_of_ranks(memory_that_is_shared_stays_until_it_is_freed_as_often, 1, 1, .no_comm = true, .processes = true),
+        test_of_ranks(memory_before_the_first_comm_obeys_the_size_of_the_arena, 1, 1, .no_comm = true,
+                      .processes = true),
         cmocka_unit_test(a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named),
         cmocka_unit_test(more_than_the_available_memory_is_an_error_not_a_kill),
-        cmocka_unit_test(who_ends_with_memory_of_the_library_has_left),
+        test_of_ranks(who_ends_with_memory_of_the_library_has_left, 3, 1, .processes = true),
         cmocka_unit_test(a_memory_limit_of_a_control_group_is_an_error_not_a_kill),
     };
 

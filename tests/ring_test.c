@@ -198,11 +198,13 @@ static void warning_and_error_of_a_stall_say_the_same(void **state)
     static const size_t counts[] = { 1, 5000 };
 
     for (unsigned i = 0; i < 2; i++) {
-        struct ranks r = { .nprocess = 3, .nthread = 1, .body = stall, .arg = (void *)(uintptr_t)&counts[i] };
-        r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-        r.options.name = "stalls";
-        r.options.warn = 1.5;
-        r.options.deadline = 3.5;
+        struct ranks r = { .nprocess = 3,
+                           .nthread = 1,
+                           .body = stall,
+                           .arg = (void *)(uintptr_t)&counts[i],
+                           .options.name = "stalls",
+                           .options.warn = 1.5,
+                           .options.deadline = 3.5 };
         assert_int_equal(ranks_run(&r), 0);
     }
 }
@@ -242,7 +244,6 @@ static void a_wait_that_is_over_is_nobodys_excuse(void **state)
     struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 30, .body = stop_after_a_long_wait, .arg = stopped };
 
     assert_true(stopped != MAP_FAILED);
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     r.options.deadline = 3;
     assert_int_equal(ranks_run(&r), 1); /* the killed one */
     munmap(stopped, 4096);

@@ -5,12 +5,11 @@
  */
 #include "jobs.h"
 #include "plans.h"
-#include "ranks.h"
 #include "reduce/reduce.h"
 #include "reduce_reference.h"
 #include "specs.h"
 #include "tier.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/request.h>
 
@@ -235,7 +234,8 @@ static void no_average_leaves_its_type_whatever_algorithm_rounding_and_size(void
 }
 
 /* The other collectives that combine, 40000 on every rank, in place and not; and multiples of the ranks' number are exact. */
-static int average_all_forms(struct plait_comm **comm, uint32_t rank, void *arg)
+static int averages_of_reductions_persistent_or_with_parts_do_not_leave_float16(struct plait_comm **comm, uint32_t rank,
+                                                                                void *arg)
 {
     enum { N = 3, COUNT_OF_BLOCK = 700 };
     static const size_t counts[N] = { COUNT_OF_BLOCK, COUNT_OF_BLOCK / 2, 1 };
@@ -294,15 +294,6 @@ static int average_all_forms(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     CHECK(plait_request_free(&request) == PLAIT_OK);
     return 0;
-}
-
-static void averages_of_reductions_persistent_or_with_parts_do_not_leave_float16(void **state)
-{
-    struct ranks r = {
-        .nprocess = 1, .nthread = 3, .limit = 60, .body = average_all_forms, .options = PLAIT_COMM_OPTIONS_DEFAULT
-    };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* 1 and eight numbers too small to change it: one at a time they are lost, together they are not. */
@@ -372,7 +363,7 @@ int main(void)
         cmocka_unit_test(long_blocks_rounded_once_give_the_oracles_bits),
         cmocka_unit_test(a_wide_sum_may_take_the_place_of_a_narrow_operand),
         cmocka_unit_test(no_average_leaves_its_type_whatever_algorithm_rounding_and_size),
-        cmocka_unit_test(averages_of_reductions_persistent_or_with_parts_do_not_leave_float16),
+        test_of_ranks(averages_of_reductions_persistent_or_with_parts_do_not_leave_float16, 1, 3),
         cmocka_unit_test(rounding_once_keeps_what_rounding_at_every_hop_loses),
     };
 

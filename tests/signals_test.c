@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The caller's signals, registers and settings: they arrive, interrupt nothing, and stay as they are. */
 #include "base/clock.h"
-#include "ranks.h"
-#include "unit.h"
+#include "unit_ranks.h"
 #include "values.h"
 
 #include <plait/memory.h>
@@ -41,9 +40,8 @@ static int sum(struct plait_comm *comm, uint32_t rank, size_t count)
 static struct ranks ranks_of(uint32_t nprocess, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
     struct ranks r = {
-        .nprocess = nprocess, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options = PLAIT_COMM_OPTIONS_DEFAULT
+        .nprocess = nprocess, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options.deadline = 20
     };
-    r.options.deadline = 20;
     return r;
 }
 
@@ -86,21 +84,16 @@ static void stay_away(double seconds)
         usleep(1000);
 }
 
-struct storm {
-    struct ranks *ranks;
-    bool restart;
-};
-
 /* Waits of every kind: for a late rank in creation, in eager and long operations, in destroy; and a deadline. */
 static int wait_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct storm *s = arg;
-    struct plait_comm_options o = ranks_options(s->ranks, rank);
+    const bool *restart = arg;
+    struct plait_comm_options o = ranks_options(rank);
     static float v[COUNT];
     struct plait_call call = PLAIT_CALL_DEFAULT;
     char first[20];
 
-    start_timer(s->restart);
+    start_timer(*restart);
     if (rank == 0)
         stay_away(0.1); /* the others look for rank 0's socket */
     if (rank == 2)
@@ -139,10 +132,9 @@ static int wait_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_timer_interrupts_every_wait_and_ends_none(void **state)
 {
-    for (unsigned restart = 0; restart < 2; restart++) {
-        struct ranks r = ranks_of(3, wait_in_storm, NULL);
-        struct storm s = { &r, restart };
-        r.arg = &s;
+    for (unsigned k = 0; k < 2; k++) {
+        bool restart = k;
+        struct ranks r = ranks_of(3, wait_in_storm, &restart);
         r.no_comm = true;
         assert_int_equal(ranks_run(&r), 0);
     }
@@ -150,14 +142,14 @@ static void a_timer_interrupts_every_wait_and_ends_none(void **state)
 
 static int time_out_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct storm *s = arg;
-    struct plait_comm_options o = ranks_options(s->ranks, rank);
+    const bool *restart = arg;
+    struct plait_comm_options o = ranks_options(rank);
 
     o.nrank = 3; /* rank 2 never comes */
     o.timeout = 2;
     ranks_meet();
     const double start = plait_clock();
-    start_timer(s->restart);
+    start_timer(*restart);
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_TIMEOUT);
     CHECK(rank == 1 || plait_clock() - start >= 1.95); /* a rank that came late is told by the other */
     CHECK(ticks > FEW_TICKS);
@@ -168,10 +160,9 @@ static int time_out_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_timer_takes_no_time_limit_from_creation(void **state)
 {
-    for (unsigned restart = 0; restart < 2; restart++) {
-        struct ranks r = ranks_of(2, time_out_in_storm, NULL);
-        struct storm s = { &r, restart };
-        r.arg = &s;
+    for (unsigned k = 0; k < 2; k++) {
+        bool restart = k;
+        struct ranks r = ranks_of(2, time_out_in_storm, &restart);
         r.no_comm = true;
         assert_int_equal(ranks_run(&r), 0);
     }
@@ -343,8 +334,7 @@ static void make_denormals(float *v, float scale, size_t count)
 /* Each call of the library in turn: afterwards everything is as before. */
 static int call_everything(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct ranks *r = arg;
-    struct plait_comm_options o = ranks_options(r, rank);
+    struct plait_comm_options o = ranks_options(rank);
     static float in[COUNT], out[COUNT], twice[COUNT];
     const float special[] = { INFINITY, NAN, 3e38f, -INFINITY };
     float special_out[4];
@@ -423,13 +413,12 @@ static void every_call_leaves_the_callers_settings_as_they_were(void **state)
 {
     struct ranks r = ranks_of(2, call_everything, NULL);
 
-    r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
 }
 
 /* A wait computes times: with every exception unmasked it died of SIGFPE where nothing was combined, and in messages. */
-static int wait_with_exceptions(struct plait_comm **comm, uint32_t rank, void *arg)
+static int who_unmasks_every_exception_may_wait(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t counts[] = { 1, 1 };
     int32_t v[] = { 4711, 4711 };
@@ -451,13 +440,6 @@ static int wait_with_exceptions(struct plait_comm **comm, uint32_t rank, void *a
     return 0;
 }
 
-static void who_unmasks_every_exception_may_wait(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_with_exceptions, .processes = true };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -465,7 +447,7 @@ int main(void)
         cmocka_unit_test(a_timer_takes_no_time_limit_from_creation),
         cmocka_unit_test(a_job_that_was_stopped_longer_than_the_deadline_goes_on),
         cmocka_unit_test(every_call_leaves_the_callers_settings_as_they_were),
-        cmocka_unit_test(who_unmasks_every_exception_may_wait),
+        test_of_ranks(who_unmasks_every_exception_may_wait, 2, 1, .processes = true),
     };
 
     return cmocka_run_group_tests_name("signals", tests, NULL, NULL);

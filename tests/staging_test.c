@@ -6,8 +6,7 @@
 #include "comm/comm.h"
 #include "engine/slice.h"
 #include "p2p/message.h"
-#include "ranks.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/group.h>
 
@@ -43,7 +42,9 @@ static int use_flights(struct plait_comm *comm, uint32_t rank, float *v, size_t 
     return 0;
 }
 
-static int run_after_a_long_one(struct plait_comm **comm, uint32_t rank, void *arg)
+/* The memory grows for the longest slice; were all of it used in turn, no cache would hold it from then on. */
+static int a_long_slice_does_not_send_short_ones_through_all_its_memory(struct plait_comm **comm, uint32_t rank,
+                                                                        void *arg)
 {
     const size_t count = 4 * SOME;
     struct plait_call uncut = PLAIT_CALL_DEFAULT;
@@ -61,14 +62,6 @@ static int run_after_a_long_one(struct plait_comm **comm, uint32_t rank, void *a
         CHECK(after[d] > 0 && after[d] == before[d]);
     free(v);
     return 0;
-}
-
-/* The memory grows for the longest slice; were all of it used in turn, no cache would hold it from then on. */
-static void a_long_slice_does_not_send_short_ones_through_all_its_memory(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = run_after_a_long_one };
-
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Past the caches ----------------------------------------------------------------------------------- */
@@ -197,7 +190,7 @@ static unsigned count_out(struct plait_comm *comm, char *to, const char *from, s
     return (uint8_t)(comm->ncopy[m.row][PLAIT_TAKING_STAGED_OUT] - before);
 }
 
-static int take_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_is_longer_than_caches_is_written_as_takes_less_time(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plait_copied m = { BYTES, plait_copy_row(PLAIT_NCOLL, 1 << 20), 1 };
     const struct plait_copied shorter = { BYTES, m.row - 1, 1 };
@@ -220,17 +213,10 @@ static int take_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void what_is_longer_than_caches_is_written_as_takes_less_time(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 2, .body = take_both_ways };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* ---- Messages ----------------------------------------------------------------------------------------- */
 
 /* What fits into a mailbox is staged nowhere; a byte more is. */
-static int stage_messages(struct plait_comm **comm, uint32_t rank, void *arg)
+static int messages_that_fit_into_a_post_are_staged_nowhere(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     char in[PLAIT_MAILBOX_DATA + 1] = { 1 }, out[PLAIT_MAILBOX_DATA + 1];
 
@@ -281,13 +267,6 @@ static int wait_for_messages(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void messages_that_fit_into_a_post_are_staged_nowhere(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = stage_messages, .processes = true };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 static void a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_turn(void **state)
 {
     for (unsigned k = 0; k < 2; k++) {
@@ -304,10 +283,10 @@ static void a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_tu
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_slice_does_not_send_short_ones_through_all_its_memory),
+        test_of_ranks(a_long_slice_does_not_send_short_ones_through_all_its_memory, 2, 1),
         cmocka_unit_test(what_is_staged_past_the_caches_has_memory_of_its_own),
-        cmocka_unit_test(what_is_longer_than_caches_is_written_as_takes_less_time),
-        cmocka_unit_test(messages_that_fit_into_a_post_are_staged_nowhere),
+        test_of_ranks(what_is_longer_than_caches_is_written_as_takes_less_time, 1, 2),
+        test_of_ranks(messages_that_fit_into_a_post_are_staged_nowhere, 2, 1, .processes = true),
         cmocka_unit_test(a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_turn),
     };
 

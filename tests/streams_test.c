@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent operations, host streams, and functions of the caller's that other threads run. */
 #include "pending.h"
-#include "unit.h"
+#include "unit_ranks.h"
 
 #include <plait/message.h>
 #include <plait/request.h>
@@ -50,7 +50,7 @@ static int run_v(struct plait_comm *comm, uint32_t rank)
 }
 
 /* Bound once: other operations that take its place in the comm's memory do not matter. */
-static int persist(struct plait_comm **comm, uint32_t rank, void *arg)
+static int persistent_operations_run_again_and_again(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t *in = memory[rank][0], *out = memory[rank][1], *other = out + 3000;
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -95,11 +95,6 @@ static int persist(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_run_again(r[2]) == PLAIT_ERR_ARG && plait_start(NULL) == PLAIT_ERR_ARG);
     CHECK(plait_request_free(&r[1]) == PLAIT_OK && plait_request_free(&r[2]) == PLAIT_OK);
     return 0;
-}
-
-static void persistent_operations_run_again_and_again(void **state)
-{
-    run_both(3, persist, NULL);
 }
 
 /* ---- Streams --------------------------------------------------------------------------------------------- */
@@ -248,9 +243,7 @@ static int alone_again(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void whoever_sees_an_idle_comm_is_alone_with_it(void **state)
 {
-    ranks = (struct ranks){ .nprocess = 1, .nthread = 2, .limit = 120, .body = alone_again };
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    ranks.options.progress = 1;
+    ranks = (struct ranks){ .nprocess = 1, .nthread = 2, .limit = 120, .body = alone_again, .options.progress = 1 };
     assert_int_equal(ranks_run(&ranks), 0);
 }
 
@@ -258,7 +251,7 @@ static void whoever_sees_an_idle_comm_is_alone_with_it(void **state)
 static int leave_with_stream(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     int32_t v[4] = { 1, 1, 1, 1 };
 
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
@@ -399,9 +392,9 @@ static void who_waits_for_a_stream_that_waits_for_it_has_a_deadline(void **state
 
     for (unsigned k = 0; k < 4; k++) {
         bool message = k % 2;
-        ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = bodies[k / 2], .arg = &message };
-        ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-        ranks.options.deadline = 1;
+        ranks = (struct ranks){
+            .nprocess = 2, .nthread = 1, .limit = 60, .body = bodies[k / 2], .arg = &message, .options.deadline = 1
+        };
         assert_int_equal(ranks_run(&ranks), 0);
     }
 }
@@ -432,7 +425,6 @@ static int hold_up_a_death(struct plait_comm **comm, uint32_t rank, void *arg)
 static void who_waits_behind_a_stream_sees_a_death(void **state)
 {
     ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = hold_up_a_death, .processes = true };
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     assert_int_equal(ranks_run(&ranks), 1); /* the one that was killed */
 }
 
@@ -456,10 +448,9 @@ static int compute_long(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_stream_may_take_longer_than_the_deadline(void **state)
 {
-    ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = compute_long };
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    ranks.options.deadline = 3;
-    ranks.options.progress = 1;
+    ranks = (struct ranks){
+        .nprocess = 2, .nthread = 1, .limit = 60, .body = compute_long, .options.deadline = 3, .options.progress = 1
+    };
     assert_int_equal(ranks_run(&ranks), 0);
 }
 
@@ -475,7 +466,7 @@ static void add_up(void *inout, const void *in, size_t count, enum plait_dtype t
     atomic_fetch_add((atomic_int *)context, 1);
 }
 
-static int user_function(struct plait_comm **comm, uint32_t rank, void *arg)
+static int functions_of_the_caller_run_in_whatever_thread_drives(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t *a = memory[rank][0], *b = memory[rank][1];
     atomic_int calls = 0;
@@ -498,21 +489,16 @@ static int user_function(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void functions_of_the_caller_run_in_whatever_thread_drives(void **state)
-{
-    run_both(3, user_function, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(persistent_operations_run_again_and_again),
+        test_of_both(persistent_operations_run_again_and_again, 3),
         cmocka_unit_test(streams_keep_their_order),
         cmocka_unit_test(who_waits_for_a_stream_that_waits_for_it_has_a_deadline),
         cmocka_unit_test(who_waits_behind_a_stream_sees_a_death),
         cmocka_unit_test(a_stream_may_take_longer_than_the_deadline),
         cmocka_unit_test(whoever_sees_an_idle_comm_is_alone_with_it),
-        cmocka_unit_test(functions_of_the_caller_run_in_whatever_thread_drives),
+        test_of_both(functions_of_the_caller_run_in_whatever_thread_drives, 3),
     };
     return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
 }

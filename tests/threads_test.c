@@ -3,9 +3,8 @@
  * Ranks as threads, in few operations that reach every kind of access that ranks share: made for the thread sanitizer,
  * which is ten times slower. Buffers are made and freed for each operation, so that late readers are seen.
  */
-#include "ranks.h"
 #include "specs.h"
-#include "unit.h"
+#include "unit_ranks.h"
 #include "values.h"
 
 #include <plait/memory.h>
@@ -83,8 +82,7 @@ static void every_algorithm_between_threads(void **state)
                                .limit = 300,
                                .body = every_spec,
                                .arg = &s,
-                               .options = PLAIT_COMM_OPTIONS_DEFAULT };
-            r.options.node = specs.maps[map];
+                               .options.node = specs.maps[map] };
             assert_int_equal(ranks_run(&r), 0);
         }
         specs_finish(&specs);
@@ -92,7 +90,7 @@ static void every_algorithm_between_threads(void **state)
 }
 
 /* Eager operations one after the other, no barrier between: slots are written again as soon as that is allowed. */
-static int many_eager(struct plait_comm **comm, uint32_t rank, void *arg)
+static int eager_operations_between_threads(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int64_t v[40], w[40];
 
@@ -107,17 +105,10 @@ static int many_eager(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void eager_operations_between_threads(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 4, .limit = 300, .body = many_eager };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* Control blocks and staging are given back while other ranks may still look at them. */
-static int come_and_go(struct plait_comm **comm, uint32_t rank, void *arg)
+static int comms_of_threads_come_and_go(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     for (uint32_t k = 0; k < 12; k++) {
         CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
@@ -128,19 +119,6 @@ static int come_and_go(struct plait_comm **comm, uint32_t rank, void *arg)
         *comm = NULL;
     }
     return 0;
-}
-
-static void comms_of_threads_come_and_go(void **state)
-{
-    struct ranks r = { .nprocess = 1,
-                       .nthread = 3,
-                       .limit = 300,
-                       .body = come_and_go,
-                       .no_comm = true,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
-
-    r.arg = &r;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Two threads in one comm --------------------------------------------------------------------------------- */
@@ -215,7 +193,8 @@ static void add_and_be_disturbed(void *inout, const void *in, size_t count, enum
         to[i] += ((const float *)in)[i];
 }
 
-static int be_disturbed(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_second_thread_in_a_comm_is_refused_and_the_first_goes_on(struct plait_comm **comm, uint32_t rank,
+                                                                      void *arg)
 {
     enum { MOST = 300000 };
     static const size_t sizes[] = { 1, MOST };
@@ -251,20 +230,13 @@ static int be_disturbed(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_second_thread_in_a_comm_is_refused_and_the_first_goes_on(void **state)
-{
-    struct ranks r = { .nprocess = 1, .nthread = 2, .limit = 60, .body = be_disturbed };
-
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_second_thread_in_a_comm_is_refused_and_the_first_goes_on),
+        test_of_ranks(a_second_thread_in_a_comm_is_refused_and_the_first_goes_on, 1, 2),
         cmocka_unit_test(every_algorithm_between_threads),
-        cmocka_unit_test(eager_operations_between_threads),
-        cmocka_unit_test(comms_of_threads_come_and_go),
+        test_of_ranks(eager_operations_between_threads, 1, 4, .limit = 300),
+        test_of_ranks(comms_of_threads_come_and_go, 1, 3, .limit = 300, .no_comm = true),
     };
 
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);

@@ -413,12 +413,11 @@ static void run_with(uint32_t nprocess, uint32_t threads, int (*body)(struct pla
 {
     struct ranks r = { .nprocess = nprocess,
                        .nthread = threads,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
                        .body = body,
                        .arg = arg,
-                       .processes = true };
+                       .processes = true,
+                       .options.deadline = deadline };
 
-    r.options.deadline = deadline;
     shared->gate = 0;
     pthread_barrier_init(&in_process, NULL, threads);
     const unsigned failed = device_ranks_run(&r);

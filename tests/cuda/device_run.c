@@ -23,9 +23,7 @@ unsigned device_ranks_run(const struct ranks *r)
 void device_run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **comm, uint32_t rank, void *arg),
                 void *arg)
 {
-    const struct ranks r = {
-        .nprocess = nprocess, .nthread = nthread, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = body, .arg = arg
-    };
+    const struct ranks r = { .nprocess = nprocess, .nthread = nthread, .body = body, .arg = arg };
 
     assert_int_equal(device_ranks_run(&r), 0);
 }

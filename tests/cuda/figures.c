@@ -443,13 +443,9 @@ static int measure_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static bool run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), bool no_comm)
 {
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = 240,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
-                       .body = body,
-                       .processes = true,
-                       .no_comm = no_comm };
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = 240, .body = body, .processes = true, .no_comm = no_comm
+    };
     char name[32];
 
     snprintf(name, sizeof name, "%u %s", nprocess * nthread, nprocess > 1 ? "processes" : "threads");

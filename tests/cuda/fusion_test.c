@@ -399,9 +399,8 @@ static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_fusion_that_is_held_up_runs_out_of_time(void **state)
 {
-    struct ranks r = { .nprocess = 1, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = run_out };
+    struct ranks r = { .nprocess = 1, .nthread = 1, .body = run_out, .options.deadline = 0.3 };
 
-    r.options.deadline = 0.3;
     atomic_store(&gate, 0);
     assert_int_equal(ranks_run(&r), 0);
 }

@@ -313,12 +313,11 @@ static void run_held(uint32_t nprocess, uint32_t nthread, enum held held, double
 {
     struct ranks r = { .nprocess = nprocess,
                        .nthread = nthread,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
                        .body = hold,
                        .arg = &held,
-                       .processes = true };
+                       .processes = true,
+                       .options.deadline = deadline };
 
-    r.options.deadline = deadline;
     atomic_store(&shared->gate, 0);
     assert_int_equal(device_ranks_run(&r), held == KILLED ? nthread : 0);
 }
@@ -365,11 +364,8 @@ static int hold_message(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_message_from_a_stream_that_is_held_up_is_its_senders_fault(void **state)
 {
-    struct ranks r = {
-        .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = hold_message, .processes = true
-    };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = hold_message, .processes = true, .options.deadline = 1 };
 
-    r.options.deadline = 1;
     atomic_store(&shared->gate, 0);
     assert_int_equal(device_ranks_run(&r), 0);
 }

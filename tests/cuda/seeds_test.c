@@ -474,14 +474,10 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static unsigned run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = 120,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
-                       .body = body,
-                       .arg = arg };
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg, .options.deadline = 60
+    };
 
-    r.options.deadline = 60;
     pthread_barrier_init(&in_process, NULL, nthread);
     const unsigned failed = device_ranks_run(&r);
     pthread_barrier_destroy(&in_process);

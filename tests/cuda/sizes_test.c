@@ -168,11 +168,7 @@ static int every_size(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void run(uint32_t nprocess, uint32_t nthread)
 {
-    const struct ranks r = { .nprocess = nprocess,
-                             .nthread = nthread,
-                             .limit = 200,
-                             .options = PLAIT_COMM_OPTIONS_DEFAULT,
-                             .body = every_size };
+    const struct ranks r = { .nprocess = nprocess, .nthread = nthread, .limit = 200, .body = every_size };
 
     assert_int_equal(device_ranks_run(&r), 0);
 }
