@@ -3,6 +3,7 @@
  * Ranks on several hosts, which are network name spaces on one bridge: who shares a node, descriptors inside each, which
  * address is taken where some lead nowhere. Needs the right to make them (root); else skipped.
  */
+#include "child.h"
 #include "unit.h"
 
 #include "base/clock.h"
@@ -26,8 +27,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NHOST 3
@@ -82,10 +81,8 @@ static pid_t start_host(void)
     char byte = 0;
 
     assert_int_equal(pipe(ready), 0);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         byte = unshare(CLONE_NEWNET) == 0;
         if (write(ready[1], &byte, 1) == 1)
             pause();
@@ -118,7 +115,7 @@ static int close_hosts(void **state)
     for (int h = 0; h < NHOST; h++)
         if (hosts[h] > 0) {
             kill(hosts[h], SIGKILL);
-            waitpid(hosts[h], NULL, 0);
+            child_end(hosts[h]);
             hosts[h] = 0;
             run("ip link del v%d 2>/dev/null", h);
         }
@@ -129,29 +126,22 @@ static int close_hosts(void **state)
 /* Every rank on its host, as a process of its own; how many failed. */
 static unsigned run_ranks(int (*body)(struct scene *), uint32_t nrank)
 {
-    struct plait_unique_id *id = mmap(NULL, sizeof *id, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct plait_unique_id *id = shared_memory(sizeof *id);
     pid_t pids[NRANK];
     unsigned failed = 0;
 
-    assert_true(id != MAP_FAILED);
-    fflush(NULL);
     for (uint32_t r = 0; r < nrank; r++) {
-        pids[r] = fork();
-        assert_true(pids[r] >= 0);
+        pids[r] = child_fork();
         if (pids[r] == 0) {
             struct scene s = { r, id };
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
             alarm(60);
             const int result = enter(hosts[host_of[r]]) != 0 ? 1 : body(&s);
             fflush(NULL);
             _exit(result);
         }
     }
-    for (uint32_t r = 0; r < nrank; r++) {
-        int how;
-        assert_int_equal(waitpid(pids[r], &how, 0), pids[r]);
-        failed += how != 0;
-    }
+    for (uint32_t r = 0; r < nrank; r++)
+        failed += child_end(pids[r]) != 0;
     munmap(id, sizeof *id);
     return failed;
 }

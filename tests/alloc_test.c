@@ -5,6 +5,7 @@
  * nothing leaks; and the same processes can make a new comm.
  */
 #include "base/clock.h"
+#include "child.h"
 #include "collective.h"
 #include "inject.h"
 #include "ranks.h"
@@ -25,7 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -472,7 +472,7 @@ static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthr
 {
     static const char *const names[] = { "create", "first",  "grow",  "second", "destroy",
                                          "abort",  "memory", "split", "shrink" };
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
     const struct ranks r = { .nprocess = NRANK / nthread,
                              .nthread = nthread,
                              .limit = 600,
@@ -481,15 +481,11 @@ static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthr
                              .processes = true,
                              .no_comm = true,
                              .tied = true };
-    pthread_barrierattr_t attr;
 
-    assert_true(s != MAP_FAILED);
     *s = (struct scene){ .phase = phase, .kind = kind, .nthread = nthread, .victim = victim, .onwards = onwards };
-    pthread_barrierattr_init(&attr);
-    pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     const double start = plait_clock();
     do {
-        pthread_barrier_init(&s->all, &attr, NRANK);
+        shared_barrier_init(&s->all, NRANK);
         if (ranks_run(&r) != 0)
             fail_msg("call %u (%s) failed", s->nth, s->call);
     } while (phase == CREATE && (s->nth++ == 0 || s->call[0] != '\0'));
@@ -497,7 +493,6 @@ static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthr
     printf("%-7s %-31s %s, rank %u, %s: %u calls failed, in %u the library did without (%.1f s)\n", names[phase],
            kind->name, nthread > 1 ? "threads  " : "processes", victim,
            onwards ? "all from the nth" : "the nth         ", fired, s->survived, plait_clock() - start);
-    pthread_barrierattr_destroy(&attr);
     munmap(s, sizeof *s);
     return fired;
 }
@@ -613,17 +608,16 @@ static int make_first_arena(unsigned nth)
 /* Watching for fork() came between the call that failed and the text of its error. */
 static void the_first_arena_names_what_failed(void **state)
 {
-    int how = 0;
+    int end = 0;
 
-    for (unsigned nth = 1; how == 0; nth++) {
-        const pid_t child = fork();
+    for (unsigned nth = 1; end == 0; nth++) {
+        const pid_t child = child_fork();
         if (child == 0)
             _exit(make_first_arena(nth));
-        assert_int_equal(waitpid(child, &how, 0), child);
-        assert_true(nth > 3 || how == 0);
+        end = child_end(child);
+        assert_true(nth > 3 || end == 0);
     }
-    assert_true(WIFEXITED(how));
-    assert_int_equal(WEXITSTATUS(how), 2);
+    assert_int_equal(end, 2);
 }
 
 int main(void)

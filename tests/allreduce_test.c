@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All-reduce on real ranks: right, the same on all ranks, the same again. */
 #include "base/clock.h"
+#include "child.h"
 #include "ranks.h"
 #include "specs.h"
 #include "tier.h"
@@ -12,7 +13,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static const enum plait_dtype types[] = {
 #define PLAIT_X(symbol, value, bytes, name) symbol,
@@ -203,8 +203,7 @@ static int try_all(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static struct sums *new_sums(void)
 {
-    void *p = mmap(NULL, sizeof(struct sums), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(p != MAP_FAILED);
+    void *p = shared_memory(sizeof(struct sums));
     return p;
 }
 

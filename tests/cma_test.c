@@ -3,6 +3,7 @@
  * The single copy: memory of any allocator is read by its receivers through the kernel (process_vm_readv), and staged
  * where that is forbidden, switched off or of no use. The call is wrapped: counted, and made to fail.
  */
+#include "child.h"
 #include "collective.h"
 #include "comm/comm.h"
 #include "engine/select.h"
@@ -1027,6 +1028,6 @@ int main(void)
     };
 
     setenv("PLAIT_CMA", "1", 1);
-    skipped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return skipped == MAP_FAILED ? 1 : cmocka_run_group_tests_name("cma", tests, NULL, NULL);
+    skipped = shared_memory(4096);
+    return cmocka_run_group_tests_name("cma", tests, NULL, NULL);
 }

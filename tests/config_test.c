@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "child.h"
 #include "unit.h"
 
 #include "base/config.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *const variables[] = {
@@ -343,33 +343,6 @@ static void bad_environment_is_named(void **state)
     assert_says("PLAIT_CONFIG='/tmp' cannot be read");
 }
 
-/* What a child that runs `body` writes to stderr. */
-static void capture(void (*body)(void), char *out, size_t room)
-{
-    int ends[2], status;
-    size_t n = 0;
-    ssize_t got;
-    pid_t child;
-
-    assert_int_equal(pipe(ends), 0);
-    child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        body();
-        _exit(0);
-    }
-    close(ends[1]);
-    while ((got = read(ends[0], out + n, room - 1 - n)) > 0)
-        n += (size_t)got;
-    out[n] = '\0';
-    close(ends[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
 static void load_twice(void)
 {
     struct plait_config c;
@@ -388,7 +361,7 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
     setenv("PLAIT_SLICES", "4K", 1);
     setenv("PLAIT_TEST_ANYTHING", "1", 1);
     setenv("PLAIT_LIBRARY", "libplait.so.0", 1);
-    capture(load_twice, text, sizeof text);
+    assert_int_equal(child_run(load_twice, text, sizeof text), 0);
     first = strstr(text, "warn: environment: there is no setting 'PLAIT_SLICES'; did you mean PLAIT_SLICE?");
     assert_non_null(first);
     assert_null(strstr(first + strlen("warn: environment: there is no setting 'PLAIT_SLICES'"), "'PLAIT_SLICES'"));
@@ -398,7 +371,7 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
     assert_null(strstr(text, "PLAIT_TEST_ANYTHING"));
     assert_null(strstr(text, "PLAIT_LIBRARY"));
     setenv("PLAIT_LOG", "error", 1);
-    capture(load_twice, text, sizeof text);
+    assert_int_equal(child_run(load_twice, text, sizeof text), 0);
     assert_string_equal(text, "");
     unlink(path);
 }
@@ -408,7 +381,7 @@ static void a_name_that_is_like_no_other_is_not_taken_for_one(void **state)
     char text[4096];
 
     setenv("PLAIT_FOOBARBAZ", "1", 1);
-    capture(load_twice, text, sizeof text);
+    assert_int_equal(child_run(load_twice, text, sizeof text), 0);
     assert_non_null(strstr(text, "there is no setting 'PLAIT_FOOBARBAZ'; plait-info --config lists all\n"));
     assert_null(strstr(text, "did you mean"));
     unsetenv("PLAIT_FOOBARBAZ");
@@ -427,7 +400,7 @@ static void log_lines_have_host_process_and_level(void **state)
     char text[8192], host[64] = "", expected[96];
     unsigned lines = 0;
 
-    capture(log_some, text, sizeof text);
+    assert_int_equal(child_run(log_some, text, sizeof text), 0);
     gethostname(host, sizeof host - 1);
     snprintf(expected, sizeof expected, "plait[%s:", host);
     assert_int_equal(strncmp(text, expected, strlen(expected)), 0);

@@ -5,6 +5,7 @@
  *
  * Usage: copies_test LIBPLAIT
  */
+#include "child.h"
 #include "unit.h"
 
 #include <plait/comm.h>
@@ -17,10 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NRANK  2
@@ -116,19 +114,18 @@ static int run(int (*body)(uint32_t rank, const struct ids *ids))
 {
     static struct ids ids;
     pid_t pids[NRANK];
-    int how, failed = 0;
+    int failed = 0;
 
     for (unsigned i = 0; i < NROUND; i++)
         for (unsigned k = 0; k < NCOPY; k++)
             assert_int_equal(plait_unique_id_create(&ids.id[i][k]), PLAIT_OK);
     for (uint32_t r = 0; r < NRANK; r++)
-        if ((pids[r] = fork()) == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if ((pids[r] = child_fork()) == 0) {
             alarm(600);
             exit(body(r, &ids)); /* what is loaded still has its destructors run */
         }
     for (uint32_t r = 0; r < NRANK; r++)
-        failed += waitpid(pids[r], &how, 0) != pids[r] || how != 0;
+        failed += child_end(pids[r]) != 0;
     return failed;
 }
 
@@ -313,11 +310,10 @@ static int unload(uint32_t rank, const struct ids *ids)
         if (round > 2)
             CHECK(u.descriptors == first.descriptors && u.threads == first.threads &&
                   (MAPS_MEMORY || u.mappings <= first.mappings));
-        const pid_t child = fork(); /* the copy that is gone is not told */
+        const pid_t child = child_fork(); /* the copy that is gone is not told */
         if (child == 0)
             _exit(0);
-        int how;
-        CHECK(waitpid(child, &how, 0) == child && how == 0);
+        CHECK(child_end(child) == 0);
         CHECK(sum(&own, outer, rank, COUNT, 2) == 0);
     }
     CHECK(plait_comm_destroy(outer) == PLAIT_OK);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What operations cost, counted: allocations, system calls, messages, bytes. Linked with wrapped allocators. */
+#include "child.h"
 #include "collective.h"
 #include "comm/comm.h"
 #include "engine/select.h"
@@ -19,7 +20,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -266,10 +266,9 @@ static int trap_small(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void small_operations_make_no_system_call(void **state)
 {
-    struct calls *calls = mmap(NULL, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct calls *calls = shared_memory(sizeof *calls);
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = trap_small, .arg = calls };
 
-    assert_true(calls != MAP_FAILED);
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
         print_message("needs 2 processors\n");
         skip();

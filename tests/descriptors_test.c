@@ -6,6 +6,7 @@
  */
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "child.h"
 #include "ranks.h"
 #include "tier.h"
 #include "unit.h"
@@ -105,8 +106,7 @@ static bool is_sum(const int32_t *v)
 static void new_scene(bool tcp)
 {
     if (scene == NULL)
-        scene = mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(scene != MAP_FAILED);
+        scene = shared_memory(sizeof *scene);
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(tcp ? plait_unique_id_create_tcp("lo", &scene->id[i]) : plait_unique_id_create(&scene->id[i]),
                          PLAIT_OK);

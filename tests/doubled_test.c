@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two ranks a processor: who waits for a few bytes keeps it for ranks on another, and gives way to the one on its own. */
+#include "child.h"
 #include "comm/comm.h"
 #include "progress/wait.h"
 #include "ranks.h"
@@ -7,7 +8,6 @@
 
 #include <sched.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { NRANK = 4, NCPU = 2 };
@@ -128,12 +128,11 @@ static int wait_bound_and_stay(struct plait_comm **comm, uint32_t rank, void *ar
 
 static void who_waits_for_a_few_bytes_keeps_its_processor_for_ranks_on_others(void **state)
 {
-    struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *shared = shared_memory(sizeof *shared);
     const struct ranks r = {
         .nprocess = 1, .nthread = NRANK, .body = wait_bound_and_stay, .arg = shared, .tied = true
     };
 
-    assert_true(shared != MAP_FAILED);
     assert_int_equal(ranks_run(&r), 0);
     munmap(shared, sizeof *shared);
 }

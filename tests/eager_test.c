@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Eager operations: slots are not written before all have read them, whoever is ahead; and what that costs. */
+#include "child.h"
 #include "comm/comm.h"
 #include "failure/report.h"
 #include "operation/operation.h"
@@ -345,9 +346,8 @@ static int be_ahead(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static struct lead *share_lead(size_t count, unsigned most, bool to_root)
 {
-    struct lead *lead = mmap(NULL, sizeof *lead, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct lead *lead = shared_memory(sizeof *lead);
 
-    assert_true(lead != MAP_FAILED);
     *lead = (struct lead){ .count = count, .most = most, .to_root = to_root };
     return lead;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Elastic averaging when workers leave, come late, stop or die, or a server does: who is told what, and no hang. */
+#include "child.h"
 #include "elastic_model.h"
 #include "pending.h"
 #include "random.h"
@@ -46,7 +47,7 @@ static struct board *fresh_board(void)
     static struct board *b;
 
     if (b == NULL)
-        b = model_shared(sizeof *b);
+        b = shared_memory(sizeof *b);
     assert_non_null(b);
     memset(b, 0, sizeof *b);
     return b;

@@ -3,6 +3,7 @@
  * Elastic averaging with several servers, of which one is stopped or dies: the others hear so with its name, and no wait
  * lasts for ever. One that is only slow, late or idle is not named.
  */
+#include "child.h"
 #include "elastic_model.h"
 #include "pending.h"
 #include "unit.h"
@@ -122,7 +123,7 @@ static struct scene *play(struct scene s)
     static struct scene *shared;
 
     if (shared == NULL)
-        shared = model_shared(sizeof *shared);
+        shared = shared_memory(sizeof *shared);
     assert_non_null(shared);
     memcpy(shared, &s, sizeof s);
     ranks = (struct ranks){ .nprocess = NWORKER + s.nserver,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Elastic averaging: the bits of the equations, nothing lost or doubled, minima that are found. */
+#include "child.h"
 #include "elastic_model.h"
 #include "pending.h"
 #include "random.h"
@@ -314,7 +315,7 @@ static struct totals *shared_totals(void)
     static struct totals *t;
 
     if (t == NULL)
-        t = model_shared(sizeof *t);
+        t = shared_memory(sizeof *t);
     assert_non_null(t);
     memset(t, 0, sizeof *t);
     return t;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Elastic averaging: wrong use is named and changes nothing; what is set and restored later. */
+#include "child.h"
 #include "elastic_model.h"
 #include "pending.h"
 #include "unit_ranks.h"
@@ -425,7 +426,7 @@ static int only_start(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_started_exchange_of_messages_goes_on_by_itself(void **state)
 {
-    void *applied = model_shared(sizeof(_Atomic uint64_t));
+    void *applied = shared_memory(sizeof(_Atomic uint64_t));
     const char *pace = getenv("PLAIT_PACE");
 
     assert_non_null(applied);

@@ -2,6 +2,7 @@
 /* What goes wrong is named: wrong arguments, ranks that differ, die, leave or stay away. */
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
+#include "child.h"
 #include "comm/comm.h"
 #include "failure/failure.h"
 #include "operation/operation.h"
@@ -20,8 +21,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -645,12 +644,11 @@ static int a_forked_child_is_another_process(struct plait_comm **comm, uint32_t 
     struct plait_comm_options o = ranks_options(rank);
     struct plait_comm *own = NULL;
     float v = 1, w = 0;
-    int how = -1;
 
     o.nrank = 1;
     CHECK(plait_comm_create(&o, &own) == PLAIT_OK); /* the arena and a comm exist when the child is made */
     o.nrank = 2;
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     o.rank = child == 0;
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && w == 2);
@@ -658,7 +656,7 @@ static int a_forked_child_is_another_process(struct plait_comm **comm, uint32_t 
     *comm = NULL;
     if (child == 0)
         _exit(0);
-    CHECK(waitpid(child, &how, 0) == child && how == 0);
+    CHECK(child_end(child) == 0);
     CHECK(plait_comm_destroy(own) == PLAIT_OK);
     return 0;
 }
@@ -812,10 +810,9 @@ static int stop_while_it_waits(struct plait_comm **comm, uint32_t rank, void *ar
 /* Whom it had waited for was blamed, or all ranks: "ranks wait for each other". */
 static void a_rank_stopped_while_it_waits_is_named(void **state)
 {
-    _Atomic pid_t *waiting = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic pid_t *waiting = shared_memory(4096);
     struct ranks r = ranks_of(3, 1, stop_while_it_waits, waiting);
 
-    assert_true(waiting != MAP_FAILED);
     r.options.deadline = 2;
     r.processes = true;
     assert_int_equal(ranks_run(&r), 0);
@@ -878,11 +875,10 @@ static int die_and_give_up(struct plait_comm **comm, uint32_t rank, void *arg)
 /* A death that cut creation short for some ranks was blamed on those. */
 static void a_death_is_not_blamed_on_ranks_that_could_not_create(void **state)
 {
-    struct cut_short *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct cut_short *c = shared_memory(sizeof *c);
     struct ranks r = ranks_of(3, 1, die_and_give_up, c);
 
     r.processes = true;
-    assert_true(c != MAP_FAILED);
     c->somebody_dies = true;
     assert_int_equal(ranks_run(&r), 1);
     *c = (struct cut_short){ false, 0 };

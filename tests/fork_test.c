@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Children of ranks: forked at any moment, executing other programs, living longer than their parent. */
+#include "child.h"
 #include "ranks.h"
 #include "unit.h"
 #include "values.h"
@@ -13,7 +14,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,14 +35,6 @@ static struct ranks two(int (*body)(struct plait_comm **, uint32_t, void *), voi
 {
     struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options.deadline = 20 };
     return r;
-}
-
-static void *shared_memory(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(p != MAP_FAILED);
-    return p;
 }
 
 /* ---- What a child may do --------------------------------------------------------------------------- */
@@ -99,8 +91,7 @@ static void a_forked_child_frees_only_its_own_and_its_parents_memory(void **stat
                   ? 0
                   : 2);
     }
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_int_equal(how, 0);
+    assert_int_equal(child_end(child), 0);
     assert_int_equal(plait_mem_free(memory), PLAIT_OK);
     free(other);
 }
@@ -142,7 +133,7 @@ static int run_children(struct plait_comm **comm, uint32_t rank, void *arg)
             _exit(waitpid(grandchild, &how, 0) == grandchild && how == 0 ? use_library(*comm, rank, memory) : 1);
         }
         CHECK(sum(*comm, rank, k % 2 ? COUNT : 100) == 0);
-        CHECK(waitpid(child, &how, 0) == child && how == 0);
+        CHECK(child_end(child) == 0);
         CHECK(sum(*comm, rank, COUNT) == 0);
         CHECK(memory[1000] == 12345);
     }
@@ -199,7 +190,7 @@ static int fork_all_the_time(struct plait_comm **comm, uint32_t rank, void *arg)
     struct busy b = { .comm = *comm, .rank = rank };
     pthread_t threads[2];
     void *memory;
-    int how, bad = 0;
+    int bad = 0;
 
     CHECK(plait_mem_alloc(4096, &memory) == PLAIT_OK);
     pthread_create(&threads[0], NULL, operate, &b);
@@ -210,7 +201,7 @@ static int fork_all_the_time(struct plait_comm **comm, uint32_t rank, void *arg)
             alarm(30);
             _exit(use_library(*comm, rank, memory));
         }
-        bad |= waitpid(child, &how, 0) != child || how != 0;
+        bad |= child_end(child) != 0;
     }
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-perf's ranks come in however many strangers are at the door, and the time that they have ends all the same. */
 #include "../bench/ranks.h" /* the tests have another */
+#include "child.h"
 #include "unit.h"
 
 #include <arpa/inet.h>
@@ -9,9 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NRANK     2
@@ -45,12 +44,10 @@ static int connect_to(const struct ranks *r)
 
 static pid_t start(void (*what)(const struct ranks *, uint32_t), const struct ranks *r, uint32_t rank)
 {
-    const pid_t child = fork();
+    const pid_t child = child_fork();
 
-    assert_true(child >= 0);
     if (child > 0)
         return child;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(r->listen_fd);
     what(r, rank);
     _exit(0);
@@ -59,7 +56,7 @@ static pid_t start(void (*what)(const struct ranks *, uint32_t), const struct ra
 static void end(pid_t child, int signal)
 {
     kill(child, signal);
-    waitpid(child, NULL, 0);
+    child_end(child);
 }
 
 /* A third says nothing, a third the beginning of something, a third what is no hello of ours. */

@@ -4,6 +4,7 @@
  * Usage: hangs_test PLAIT_INFO
  */
 #include "base/clock.h"
+#include "child.h"
 #include "unit_ranks.h"
 #include "watch.h"
 
@@ -14,9 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define MANY 1000 /* more than the ring of messages has */
@@ -53,15 +51,12 @@ static pid_t run_hanging(_Atomic pid_t *pid)
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = hang_in_messages, .arg = (void *)(uintptr_t)pid };
 
-    fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         setenv("PLAIT_CMA", "0", 1); /* the long message is staged: half of it finds room */
         r.processes = true;
         _exit(ranks_run(&r) == 3 ? 0 : 1); /* all are killed */
     }
-    assert_true(child > 0);
     return child;
 }
 
@@ -88,11 +83,8 @@ static void a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_whe
     static const char received[] = "\n  recv #3 from rank 2 (1000 float32), 4000 bytes, running, began ";
     static const char sent[] =
         "\n  send #1001 to rank 1 (1048576 float32), 4194304 bytes, running, 4 of 8 slices, began ";
-    _Atomic pid_t *pid = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic pid_t *pid = shared_memory(4096);
     static char text[65536];
-    int how;
-
-    assert_true(pid != MAP_FAILED);
     const pid_t child = run_hanging(pid);
     for (const double until = plait_clock() + 30; pid[3] == 0 && plait_clock() < until; usleep(1000))
         ;
@@ -110,8 +102,7 @@ static void a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_whe
     assert_null(strstr(text, "recv #1 from rank 2"));
     for (unsigned r = 0; r < 3; r++)
         kill(pid[r], SIGKILL);
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    assert_int_equal(child_end(child), 0);
     munmap(pid, 4096);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What launchers say is understood, or refused by name; the secret is for its owner alone; ranks meet as they were told. */
+#include "child.h"
 #include "unit.h"
 
 #include "base/config.h"
@@ -17,10 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -346,11 +345,9 @@ static unsigned run_as_torchrun(uint16_t port, unsigned nrank, const char *const
     char text[16];
 
     for (unsigned r = 0; r < nrank; r++) {
-        pids[r] = fork();
-        assert_true(pids[r] >= 0);
+        pids[r] = child_fork();
         if (pids[r] > 0)
             continue;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         set(TORCHRUN " LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 PLAIT_IFNAME==lo PLAIT_TIMEOUT=20");
         snprintf(text, sizeof text, "%u", r);
         setenv("RANK", text, 1);
@@ -366,11 +363,8 @@ static unsigned run_as_torchrun(uint16_t port, unsigned nrank, const char *const
         execl(ranks_program, ranks_program, NULL);
         _exit(127);
     }
-    for (unsigned r = 0; r < nrank; r++) {
-        int how;
-        assert_int_equal(waitpid(pids[r], &how, 0), pids[r]);
-        failed += how != 0;
-    }
+    for (unsigned r = 0; r < nrank; r++)
+        failed += child_end(pids[r]) != 0;
     return failed;
 }
 

@@ -4,6 +4,7 @@
  * a file and the meeting point has no name in the file system.
  */
 #include "base/clock.h"
+#include "child.h"
 #include "ranks.h"
 #include "unit.h"
 #include "values.h"
@@ -13,8 +14,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,17 +54,13 @@ static void rank_main(struct scene *s, uint32_t rank)
 
 static struct scene *open_scene(unsigned nrank)
 {
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
 
-    assert_true(s != MAP_FAILED);
     assert_int_equal(plait_unique_id_create(&s->id), PLAIT_OK);
     for (uint32_t r = 0; r < nrank; r++) {
-        const pid_t pid = fork();
-        if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        const pid_t pid = child_fork();
+        if (pid == 0)
             rank_main(s, r);
-        }
-        assert_true(pid > 0);
         s->pid[r] = pid;
     }
     return s;
@@ -143,9 +138,7 @@ static void one_killed_rank_leaves_nothing_and_the_others_name_it(void **state)
         kill(s->pid[dead], SIGKILL);
         snprintf(want, sizeof want, "rank %u (process %d) died", dead, (int)s->pid[dead]);
         for (uint32_t r = 0; r < NRANK; r++) {
-            int how;
-            assert_int_equal(waitpid(s->pid[r], &how, 0), s->pid[r]);
-            assert_true(r == dead ? WIFSIGNALED(how) : WIFEXITED(how) && WEXITSTATUS(how) == 0);
+            assert_int_equal(child_end(s->pid[r]), r == dead ? -SIGKILL : 0);
             if (r != dead)
                 assert_int_equal(s->status[r], PLAIT_ERR_PEER);
             if (r != dead && strstr(s->text[r], want) == NULL)
@@ -168,7 +161,7 @@ static void ranks_that_are_all_killed_leave_nothing(void **state)
     for (uint32_t r = 0; r < NRANK; r++)
         kill(s->pid[r], SIGKILL);
     for (uint32_t r = 0; r < NRANK; r++)
-        assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        child_end(s->pid[r]);
     assert_false(socket_exists(s));
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* and no process of theirs */
     close_scene(s);
@@ -180,7 +173,7 @@ static void a_root_killed_while_it_waits_takes_its_socket_along(void **state)
 
     assert_true(wait_until(socket_exists, s));
     kill(s->pid[0], SIGKILL);
-    assert_int_equal(waitpid(s->pid[0], NULL, 0), s->pid[0]);
+    child_end(s->pid[0]);
     assert_false(socket_exists(s));
     close_scene(s);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Large numbers: of elements, bytes, messages, operations, comms and processes. Linked with wrapped system calls. */
+#include "child.h"
 #include "specs.h"
 #include "tier.h"
 #include "unit_ranks.h"
@@ -19,12 +20,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define COUNT 20000
@@ -42,13 +41,9 @@ static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(st
 /* A barrier that is not the library's, for ranks in processes and threads. */
 static pthread_barrier_t *outside(uint32_t n)
 {
-    pthread_barrier_t *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pthread_barrierattr_t shared;
+    pthread_barrier_t *b = shared_memory(sizeof *b);
 
-    assert_true(b != MAP_FAILED);
-    pthread_barrierattr_init(&shared);
-    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(b, &shared, n);
+    shared_barrier_init(b, n);
     return b;
 }
 
@@ -532,14 +527,13 @@ static int wait_without_pidfds(struct plait_comm **comm, uint32_t rank, void *ar
 /* Can a process forbid itself system calls here? Tried in one that ends at once. */
 static bool can_forbid(void)
 {
-    const pid_t child = fork();
-    int status;
+    const pid_t child = child_fork();
 
     if (child == 0) {
         forbid_pidfds();
         _exit(syscall(SYS_pidfd_open, getpid(), 0) >= 0);
     }
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return child_end(child) == 0;
 }
 
 /* What stood in for the descriptor that old kernels and some containers do not give looked like a dead process. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where log lines go and what they name. */
+#include "child.h"
 #include "unit.h"
 
 #include "base/descriptor.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,11 +35,9 @@ static void read_all(FILE *f, char *text, size_t room)
 static void run(void (*body)(void), struct output *o)
 {
     FILE *out = tmpfile(), *err = tmpfile();
-    int how;
 
     assert_true(out != NULL && err != NULL);
-    fflush(NULL);
-    o->pid = fork();
+    o->pid = child_fork();
     if (o->pid == 0) {
         dup2(fileno(out), 1);
         dup2(fileno(err), 2);
@@ -47,11 +45,11 @@ static void run(void (*body)(void), struct output *o)
         fflush(NULL);
         _exit(0);
     }
-    assert_int_equal(waitpid(o->pid, &how, 0), o->pid);
+    const int end = child_end(o->pid);
     read_all(out, o->out, sizeof o->out);
     read_all(err, o->err, sizeof o->err);
-    if (how != 0)
-        fail_msg("status %d, stdout '%s', stderr '%s'", how, o->out, o->err);
+    if (end != 0)
+        fail_msg("status %d, stdout '%s', stderr '%s'", end, o->out, o->err);
 }
 
 static int clear_environment(void **state)
@@ -220,13 +218,12 @@ static void each_host_and_process_has_its_file(void **state)
 static void fork_and_live(void)
 {
     live_and_fail();
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     if (child == 0) {
         live_and_fail();
         _exit(0);
     }
-    int how;
-    if (waitpid(child, &how, 0) != child || how != 0)
+    if (child_end(child) != 0)
         _exit(1);
     printf("%d\n", (int)child);
 }

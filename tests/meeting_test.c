@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank that fails, dies or leaves while the ranks meet: the others are told at once, not at the end of the time. */
 #include "base/clock.h"
+#include "child.h"
 #include "ranks.h"
 #include "unit.h"
 
@@ -8,11 +9,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,9 +28,8 @@ struct scene { /* shared by the test and its ranks */
 
 static struct scene *open_scene(void)
 {
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
 
-    assert_true(s != MAP_FAILED);
     assert_int_equal(plait_unique_id_create(&s->id), PLAIT_OK);
     return s;
 }
@@ -57,14 +54,12 @@ static void rank_main(struct scene *s, uint32_t rank, int round)
 /* Start a rank; `setting`: with this value of PLAIT_ISA, "": with a wrong argument; NULL: with neither. */
 static void start(struct scene *s, uint32_t rank, const char *setting)
 {
-    fflush(NULL);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
+
     if (pid > 0) {
         s->pid[rank] = pid;
         return;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (setting != NULL && setting[0] != '\0')
         setenv("PLAIT_ISA", setting, 1);
     rank_main(s, rank, setting != NULL && setting[0] == '\0' ? PLAIT_ROUND_HOP + 1 : PLAIT_ROUND_DEFAULT);
@@ -96,7 +91,7 @@ static void wait_for_sockets(const struct scene *s, unsigned n)
 /* `rank` has learnt it; those who come only now are told too. */
 static void come_late(struct scene *s, uint32_t rank)
 {
-    assert_int_equal(waitpid(s->pid[rank], NULL, 0), s->pid[rank]);
+    child_end(s->pid[rank]);
     s->pid[rank] = 0;
     for (uint32_t r = 0; r < NRANK; r++)
         if (r != rank && s->pid[r] == 0)
@@ -109,7 +104,7 @@ static void assert_told_either(struct scene *s, uint32_t dead, enum plait_status
 {
     for (uint32_t r = 0; r < NRANK; r++) {
         if (s->pid[r] > 0)
-            assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+            child_end(s->pid[r]);
         if (r == dead || s->seconds[r] == 0) /* 0: never started */
             continue;
         const bool told = strstr(s->text[r], text) != NULL || (other != NULL && strstr(s->text[r], other) != NULL);
@@ -169,7 +164,7 @@ static void a_process_that_does_not_say_which_rank_it_is_counts_for_nothing(void
     start(s, 2, NULL);
     start(s, 3, NULL);
     for (uint32_t r = 0; r < NRANK; r++) {
-        assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        child_end(s->pid[r]);
         if (s->status[r] != PLAIT_OK)
             fail_msg("rank %u: %s", r, s->text[r]);
     }
@@ -231,11 +226,9 @@ static void another_users_process_is_not_taken_for_rank_0(void **state)
         skip();
     }
     memcpy(address.sun_path + 1, s->id.bytes, n);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
     if (pid == 0) {
         const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (setuid(65534) != 0 ||
             bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) != 0 ||
             listen(fd, 8) != 0)
@@ -247,7 +240,7 @@ static void another_users_process_is_not_taken_for_rank_0(void **state)
     start(s, 1, NULL);
     start(s, 2, NULL);
     for (uint32_t r = 1; r < 3; r++) {
-        assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        child_end(s->pid[r]);
         s->pid[r] = 0;
     }
     kill(s->pid[0], SIGKILL);

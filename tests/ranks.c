@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ranks.h"
+#include "child.h"
 
 #include "base/clock.h"
 
@@ -8,8 +9,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -112,15 +111,13 @@ static unsigned run_all(const struct ranks *r)
     unsigned failed = 0, left = r->nprocess;
 
     if (arrived == NULL)
-        arrived = mmap(NULL, sizeof *arrived, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (pids == NULL || arrived == MAP_FAILED || plait_unique_id_create(&the_id) != PLAIT_OK)
+        arrived = shared_memory(sizeof *arrived);
+    if (pids == NULL || plait_unique_id_create(&the_id) != PLAIT_OK)
         return 1;
     *arrived = 0;
     latest = *r;
-    fflush(NULL);
     for (uint32_t p = 0; p < r->nprocess; p++)
-        if ((pids[p] = fork()) == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if ((pids[p] = child_fork()) == 0) {
             const int bad = run_process(r, p);
             fflush(NULL);
             _exit(bad > 100 ? 100 : bad);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: that they go on, their end, what is told of those that fail. */
+#include "child.h"
 #include "pending.h"
 #include "unit_ranks.h"
 
@@ -13,7 +14,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* Make a second comm of the same ranks. Rank 0 passes its id through the first one. */
@@ -427,7 +427,6 @@ static int a_forked_child_has_no_requests_streams_or_groups(struct plait_comm **
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r, *again;
     struct plait_stream *stream;
-    int how;
 
     CHECK(plait_stream_create(&stream) == PLAIT_OK);
     call.request = &again;
@@ -436,7 +435,7 @@ static int a_forked_child_has_no_requests_streams_or_groups(struct plait_comm **
     CHECK(begin_sum(*comm, v, w, 4, &r) == PLAIT_OK);
     CHECK(plait_group_start() == PLAIT_OK);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     if (child == 0) {
         const bool good = plait_group_end() == PLAIT_ERR_ARG && plait_wait(&r) == PLAIT_ERR_ARG &&
                           plait_start(again) == PLAIT_ERR_ARG && plait_request_free(&again) == PLAIT_OK &&
@@ -444,7 +443,7 @@ static int a_forked_child_has_no_requests_streams_or_groups(struct plait_comm **
                           plait_stream_synchronize(stream) == PLAIT_ERR_ARG && plait_stream_destroy(stream) == PLAIT_OK;
         _exit(good ? 0 : 1);
     }
-    CHECK(waitpid(child, &how, 0) == child && how == 0);
+    CHECK(child_end(child) == 0);
     CHECK(plait_group_end() == PLAIT_OK && plait_wait(&r) == PLAIT_OK && w[0] == 2);
     CHECK(plait_run_again(again) == PLAIT_OK && plait_request_free(&again) == PLAIT_OK);
     CHECK(plait_stream_destroy(stream) == PLAIT_OK);

@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/system_limits.h"
+#include "child.h"
 #include "unit_ranks.h"
 #include "values.h"
 
@@ -20,7 +21,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,9 +38,8 @@ struct job { /* shared by the test and its ranks */
 
 static struct job *open_job(void)
 {
-    struct job *job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct job *job = shared_memory(sizeof *job);
 
-    assert_true(job != MAP_FAILED);
     return job;
 }
 
@@ -139,9 +138,8 @@ static void a_limit_on_descriptors_is_named_wherever_it_is_met(void **state)
 /* With no descriptor left there is none to count the others with either. */
 static void a_full_table_of_descriptors_has_no_room(void **state)
 {
-    int how;
+    const pid_t pid = child_fork();
 
-    const pid_t pid = fork();
     if (pid == 0) {
         limit(RLIMIT_NOFILE, 64);
         const bool room = plait_check_descriptors(1, 0, "a test") == PLAIT_OK;
@@ -152,8 +150,7 @@ static void a_full_table_of_descriptors_has_no_room(void **state)
                            strstr(plait_last_error(), "to at least 65 (ulimit -n)") != NULL;
         _exit(room && none && named ? 0 : 1);
     }
-    assert_true(pid > 0 && waitpid(pid, &how, 0) == pid);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    assert_int_equal(child_end(pid), 0);
 }
 
 #define NMOST 8
@@ -183,9 +180,8 @@ static int create_with_limit(struct plait_comm **comm, uint32_t rank, void *arg)
 /* All advices are one, which is the least limit that is enough. It took two of them to make a comm. */
 static void the_first_limit_on_descriptors_that_is_advised_is_enough(void **state)
 {
-    struct advice *a = mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct advice *a = shared_memory(sizeof *a);
 
-    assert_true(a != MAP_FAILED);
     for (a->nrank = 2; a->nrank <= NMOST; a->nrank += NMOST - 2) {
         const struct ranks r = {
             .nprocess = a->nrank, .nthread = 1, .body = create_with_limit, .arg = a, .no_comm = true, .limit = 150
@@ -387,9 +383,8 @@ static void a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named(void **st
 static void more_than_the_available_memory_is_an_error_not_a_kill(void **state)
 {
     const size_t all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    int how;
+    const pid_t pid = child_fork();
 
-    const pid_t pid = fork();
     if (pid == 0) {
         const int fd = open("/proc/self/oom_score_adj", O_WRONLY); /* if it is a kill after all, then of this one */
         void *memory;
@@ -399,9 +394,7 @@ static void more_than_the_available_memory_is_an_error_not_a_kill(void **state)
             _exit(1);
         _exit(strstr(plait_last_error(), " of memory: ") != NULL ? 0 : 2);
     }
-    assert_true(pid > 0 && waitpid(pid, &how, 0) == pid);
-    assert_true(WIFEXITED(how));
-    assert_int_equal(WEXITSTATUS(how), 0);
+    assert_int_equal(child_end(pid), 0);
 }
 
 /* ---- Control groups -------------------------------------------------------------------------------------------- */

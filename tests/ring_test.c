@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ranks did last, seen from outside, in warnings, errors and the log. Usage: ring_test PLAIT_INFO */
 #include "base/clock.h"
+#include "child.h"
 #include "memory/arena.h"
 #include "ranks.h"
 #include "unit.h"
@@ -15,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,7 +37,6 @@ static void rank_main(struct scene *s, uint32_t rank)
     struct plait_comm *comm;
     float *v = calloc(COUNT, sizeof *v);
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     o.nrank = 3;
     o.rank = rank;
     o.id = &s->id;
@@ -58,12 +56,10 @@ static void rank_main(struct scene *s, uint32_t rank)
 static void start_scene(struct scene *s)
 {
     assert_int_equal(plait_unique_id_create(&s->id), PLAIT_OK);
-    fflush(NULL);
     for (uint32_t r = 0; r < 3; r++) {
-        const pid_t pid = fork(); /* the scene is shared: only the parent may write it there */
+        const pid_t pid = child_fork(); /* the scene is shared: only the parent may write it there */
         if (pid == 0)
             rank_main(s, r);
-        assert_true(pid > 0);
         s->pid[r] = pid;
     }
     for (const double until = plait_clock() + 30; s->running < 3 && plait_clock() < until; usleep(1000))
@@ -112,11 +108,10 @@ static bool stop_two(struct scene *s, char text[3][4096])
 
 static void the_dump_of_stopped_and_waiting_ranks_names_operation_progress_and_whom(void **state)
 {
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
     char text[3][4096];
     unsigned steps, of, tries = 0;
 
-    assert_true(s != MAP_FAILED);
     start_scene(s);
     while (!stop_two(s, text))
         assert_true(tries++ < 200);
@@ -127,14 +122,13 @@ static void the_dump_of_stopped_and_waiting_ranks_names_operation_progress_and_w
     assert_non_null(strstr(text[2], ", running, "));
 
     kill(s->pid[0], SIGKILL); /* rank 2 tells, and rank 1, which cannot know, still shows what it did */
-    int how;
-    assert_int_equal(waitpid(s->pid[2], &how, 0), s->pid[2]);
+    child_end(s->pid[2]);
     assert_non_null(strstr(s->error[2], "comm 'scene', allreduce #"));
     assert_non_null(strstr(s->error[2], " steps: rank 2: rank 0 (process "));
     assert_true(dump_says(s->pid[1], ", waiting for rank 0\n", text[1], sizeof text[1]));
     for (unsigned r = 0; r < 2; r++) {
         kill(s->pid[r], SIGKILL);
-        assert_int_equal(waitpid(s->pid[r], &how, 0), s->pid[r]);
+        child_end(s->pid[r]);
     }
     munmap(s, sizeof *s);
 }
@@ -240,10 +234,9 @@ static int stop_after_a_long_wait(struct plait_comm **comm, uint32_t rank, void 
 /* What a rank last waited for was taken for what it waits for now: "ranks wait for each other". */
 static void a_wait_that_is_over_is_nobodys_excuse(void **state)
 {
-    _Atomic pid_t *stopped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic pid_t *stopped = shared_memory(4096);
     struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 30, .body = stop_after_a_long_wait, .arg = stopped };
 
-    assert_true(stopped != MAP_FAILED);
     r.options.deadline = 3;
     assert_int_equal(ranks_run(&r), 1); /* the killed one */
     munmap(stopped, 4096);
@@ -288,15 +281,12 @@ static void assert_refused(pid_t pid, const char *words)
 
 static pid_t start(void (*body)(void))
 {
-    fflush(NULL);
-    const pid_t pid = fork();
+    const pid_t pid = child_fork();
 
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         body();
         _exit(0);
     }
-    assert_true(pid > 0);
     return pid;
 }
 
@@ -304,7 +294,7 @@ static void end(pid_t pid)
 {
     assert_true(pid > 0);
     kill(pid, SIGKILL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    child_end(pid);
 }
 
 static void wait_for_ever(void)

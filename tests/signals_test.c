@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The caller's signals, registers and settings: they arrive, interrupt nothing, and stay as they are. */
 #include "base/clock.h"
+#include "child.h"
 #include "unit_ranks.h"
 #include "values.h"
 
@@ -18,7 +19,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
@@ -206,10 +206,9 @@ static int be_stopped(struct plait_comm **comm, uint32_t rank, void *arg)
 /* The time of the stop counted as waiting: when the job went on, ranks gave up. */
 static void a_job_that_was_stopped_longer_than_the_deadline_goes_on(void **state)
 {
-    struct stop *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct stop *s = shared_memory(sizeof *s);
     struct ranks r = ranks_of(2, be_stopped, s);
 
-    assert_true(s != MAP_FAILED);
     r.options.deadline = 2.4;
     assert_int_equal(ranks_run(&r), 0);
     munmap(s, sizeof *s);

@@ -3,6 +3,7 @@
  * Whoever connects to rank 0 without the secret of the id is refused, counted and named once, and the meeting goes on as
  * if nobody had come. Strangers come from 127.0.0.2, ranks from 127.0.0.1.
  */
+#include "child.h"
 #include "unit.h"
 
 #include "base/clock.h"
@@ -17,10 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NRANK 3
@@ -56,14 +54,12 @@ static void rank_main(struct scene *s, uint32_t rank, unsigned descriptors)
 
 static void start(struct scene *s, uint32_t rank, unsigned descriptors)
 {
-    fflush(NULL);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
+
     if (pid > 0) {
         s->pid[rank] = pid;
         return;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     setenv("PLAIT_LOG", "info", 1);
     if (rank == 0)
         setenv("PLAIT_LOG_FILE", s->log, 1);
@@ -110,10 +106,9 @@ static void assert_closed(int fd)
 /* All ranks but the last have come, strangers do what they do, the last rank comes: all have met. */
 static void meet_beside(void (*strangers)(const struct scene *), unsigned descriptors, const char *says)
 {
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
     char log[4096] = "";
 
-    assert_true(s != MAP_FAILED);
     assert_int_equal(plait_unique_id_create_tcp("=lo", &s->id), PLAIT_OK);
     assert_true(plait_tcp_id_of(&s->id, &s->tcp));
     strcpy(s->log, "/tmp/plait-strangers-XXXXXX");
@@ -126,7 +121,7 @@ static void meet_beside(void (*strangers)(const struct scene *), unsigned descri
     for (uint32_t r = 2; r < NRANK; r++)
         start(s, r, 0);
     for (uint32_t r = 0; r < NRANK; r++) {
-        assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        child_end(s->pid[r]);
         if (s->status[r] != PLAIT_OK)
             fail_msg("rank %u: %s", r, s->text[r]);
     }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "bootstrap/tcp.h"
+#include "child.h"
 #include "comm/comm.h"
 #include "ranks.h"
 #include "unit.h"
@@ -13,7 +14,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 static struct plait_unique_id the_id;
@@ -355,6 +355,6 @@ int main(void)
         cmocka_unit_test(an_id_that_is_none_is_refused),
     };
 
-    counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return counts == MAP_FAILED ? 1 : cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
+    counts = shared_memory(sizeof *counts);
+    return cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
 }

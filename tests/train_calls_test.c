@@ -3,6 +3,7 @@
  * Each system call of a save, one after the other: the process is killed before it, or it fails. What was on the disk is
  * still there and whole, and the next save succeeds. train_kill_test.c does the same at random moments.
  */
+#include "child.h"
 #include "unit.h"
 
 #include "checkpoint.h"
@@ -17,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { COUNT = 3000, NOT_REACHED = 77 };
@@ -176,21 +176,17 @@ static void check_folder(void)
 static int strike_each(enum fault fault)
 {
     for (int n = 0;; n++) {
-        int status;
-        const pid_t child = fork();
+        const pid_t child = child_fork();
 
-        assert_true(child >= 0);
         until = -1;
         if (child == 0)
             live(n, fault);
-        assert_int_equal(waitpid(child, &status, 0), child);
+        const int end = child_end(child);
         check_folder();
-        if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_REACHED)
+        if (end == NOT_REACHED)
             return print_message("%d calls\n", n), n;
-        if (fault == KILL)
-            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        else if (status != 0)
-            fail_msg("call %d failed, and the child ended with %d", n, status);
+        if (end != (fault == KILL ? -SIGKILL : 0))
+            fail_msg("call %d failed, and the child ended with %d", n, end);
     }
 }
 

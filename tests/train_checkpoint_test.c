@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checkpoints: the last few and the best are kept, the newest whole one is found, what fails is told and loses nothing. */
+#include "child.h"
 #include "unit.h"
 
 #include "checkpoint.h"
@@ -14,7 +15,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { COUNT = 1000 };
@@ -381,7 +381,7 @@ static void a_folder_that_cannot_be_written_is_told_at_once(void **state)
     assert_int_equal(mkdir(folder, 0777), 0);
     if (geteuid() == 0) { /* for whom nothing is forbidden: in a child that is nobody */
         assert_int_equal(chmod(top, 0755), 0);
-        const pid_t child = fork();
+        const pid_t child = child_fork();
         if (child == 0) {
             const char *why = NULL;
             _exit(setuid(65534) != 0                                                                            ? 1
@@ -389,9 +389,7 @@ static void a_folder_that_cannot_be_written_is_told_at_once(void **state)
                   : strstr(why, "no checkpoint can be written there: Permission denied; name a folder") == NULL ? 3
                                                                                                                 : 0);
         }
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
+        assert_int_equal(child_end(child), 0);
     } else {
         assert_int_equal(chmod(folder, 0555), 0);
         not_created(folder, "no checkpoint can be written there: Permission denied; name a folder");

@@ -1,36 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ends a program that loads images, and what a lost rank does not end. */
+#include "child.h"
 #include "train_tree.h"
 #include "unit.h"
 
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
+
+static const struct loader_options *loading;
+
+static void load(void)
+{
+    struct images m;
+    struct loader *l = loader_create(loading);
+
+    loader_begin(l, 0, 0);
+    while (loader_next(l, &m))
+        ;
+}
 
 /* What a child that loads says; its exit status must be 1. */
 static void load_in_child(const struct loader_options *o, char *said, size_t room)
 {
-    int pipe_of[2], status;
-
-    assert_int_equal(pipe(pipe_of), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(pipe_of[1], STDERR_FILENO);
-        struct images m;
-        struct loader *l = loader_create(o);
-        loader_begin(l, 0, 0);
-        while (loader_next(l, &m))
-            ;
-        _exit(0);
-    }
-    close(pipe_of[1]);
-    ssize_t n = 0, more;
-    while ((more = read(pipe_of[0], said + n, room - 1 - (size_t)n)) > 0)
-        n += more;
-    said[n] = '\0';
-    close(pipe_of[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    loading = o;
+    assert_int_equal(child_run(load, said, room), 1);
 }
 
 static void a_broken_file_ends_the_program_if_asked(void **state)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a run needs to go on: saved and put back with all bits; what does not belong to this run is refused, both values
  * named, and changes nothing. Weights of others. */
+#include "child.h"
 #include "resume.h"
 #include "train_small_model.h"
 #include "unit.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/plait-resume-XXXXXX";
@@ -479,18 +479,16 @@ static void one_rank_reads_and_all_have_it(void **state)
 {
     struct plait_unique_id id;
     struct run was;
-    int status;
 
     begin(&was, 10, 1.1F);
     advance(&was);
     save(&was, 42);
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     if (child == 0)
         _exit(rank_restores(&id, 1, &was));
     assert_int_equal(rank_restores(&id, 0, &was), 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_int_equal(child_end(child), 0);
 }
 
 static int make_folder(void **state)

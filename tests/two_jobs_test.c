@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two jobs on one host with one MASTER_ADDR and MASTER_PORT, started at once. No ranks of both go on together. */
+#include "child.h"
 #include "tier.h"
 #include "unit.h"
 
@@ -10,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -38,13 +37,11 @@ enum { SPLIT_LAUNCHERS = 2, ONE_LAUNCHER = 1 };
 
 static pid_t start_rank(unsigned job, unsigned rank, unsigned nrank, const char *variables)
 {
-    const pid_t pid = fork();
+    const pid_t pid = child_fork();
     char text[16], name[16];
 
-    assert_true(pid >= 0);
     if (pid > 0)
         return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     set(variables);
     snprintf(text, sizeof text, "%u", rank);
     setenv("RANK", text, 1);
@@ -66,12 +63,11 @@ struct ends {
 
 static void wait_for(pid_t pid, struct ends *e)
 {
-    int how;
+    const int end = child_end(pid);
 
-    assert_int_equal(waitpid(pid, &how, 0), pid);
-    e->fine += WIFEXITED(how) && WEXITSTATUS(how) == 0;
-    e->failed += WIFEXITED(how) && WEXITSTATUS(how) == 1;
-    e->mixed += WIFEXITED(how) && WEXITSTATUS(how) == 3;
+    e->fine += end == 0;
+    e->failed += end == 1;
+    e->mixed += end == 3;
 }
 
 /* A launcher's process, which ends with its ranks' ends packed into its status. */
@@ -80,11 +76,9 @@ static pid_t start_job(unsigned job, unsigned nrank, const char *variables)
     struct ends e = { 0 };
     pid_t ranks[4];
 
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
     if (pid > 0)
         return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (unsigned r = 0; r < nrank; r++)
         ranks[r] = start_rank(job, r, nrank, variables);
     for (unsigned r = 0; r < nrank; r++)
@@ -104,17 +98,16 @@ static struct ends run_two_jobs(unsigned nrank, const char *variables, int launc
             for (unsigned r = 0; r < nrank; r++)
                 pids[job][r] = start_rank(job, r, nrank, variables);
     for (unsigned job = 0; job < 2; job++) {
-        int how;
         if (launchers == ONE_LAUNCHER) {
             for (unsigned r = 0; r < nrank; r++)
                 wait_for(pids[job][r], &all);
             continue;
         }
-        assert_int_equal(waitpid(pids[job][0], &how, 0), pids[job][0]);
-        assert_true(WIFEXITED(how));
-        all.fine += WEXITSTATUS(how) & 3;
-        all.failed += WEXITSTATUS(how) >> 2 & 3;
-        all.mixed += WEXITSTATUS(how) >> 4;
+        const int end = child_end(pids[job][0]);
+        assert_true(end >= 0);
+        all.fine += (unsigned)end & 3;
+        all.failed += (unsigned)end >> 2 & 3;
+        all.mixed += (unsigned)end >> 4;
     }
     return all;
 }

@@ -5,6 +5,7 @@
  * names the call, all others get the same soon; no stream hangs; nothing of the device's is left; and the same ranks can
  * make a new comm. As tests/alloc_test.c does with calls that take resources.
  */
+#include "../child.h"
 #include "../collective.h"
 #include "../places.h"
 #include "../ranks.h"
@@ -21,8 +22,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NRANK 3
@@ -381,7 +380,7 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
 static void run_job(enum phase phase, const struct kind *kind, uint32_t nthread, uint32_t victim, unsigned least)
 {
     static const char *const names[] = { "first", "later", "capture", "destroy" };
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
     const struct ranks r = { .nprocess = NRANK / nthread,
                              .nthread = nthread,
                              .limit = 600,
@@ -390,19 +389,14 @@ static void run_job(enum phase phase, const struct kind *kind, uint32_t nthread,
                              .processes = true,
                              .no_comm = true,
                              .tied = true };
-    pthread_barrierattr_t attr;
 
-    assert_true(s != MAP_FAILED);
     *s = (struct scene){ .phase = phase, .kind = kind, .nthread = nthread, .victim = victim };
-    pthread_barrierattr_init(&attr);
-    pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&s->all, &attr, NRANK);
+    shared_barrier_init(&s->all, NRANK);
     const double start = plait_clock();
     const unsigned failed = device_ranks_run(&r);
     const unsigned fired = s->fired;
     printf("%-7s %-31s %s, rank %u: %u calls failed, in %u the library did without (%.1f s)\n", names[phase],
            kind->name, nthread > 1 ? "threads  " : "processes", victim, fired, s->survived, plait_clock() - start);
-    pthread_barrierattr_destroy(&attr);
     munmap(s, sizeof *s);
     assert_int_equal(failed, 0);
     if (fired < least / every())
@@ -526,19 +520,18 @@ static void first_use(unsigned nth)
 
 static void the_first_use_of_a_device(void **state)
 {
-    int how = 0;
+    int end = 0;
     unsigned n = 0;
 
-    while (WIFEXITED(how) && WEXITSTATUS(how) == 0) {
-        fflush(NULL);
-        const pid_t child = fork();
+    while (end == 0) {
+        const pid_t child = child_fork();
         if (child == 0)
             first_use(++n);
         n++;
-        assert_int_equal(waitpid(child, &how, 0), child);
+        end = child_end(child);
     }
     printf("first use: %u calls failed\n", n - 1);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 3 && n > 60);
+    assert_true(end == 3 && n > 60);
 }
 
 int main(void)

@@ -4,6 +4,7 @@
  * fused sums): the others get an error that says who, soon; their streams pass; nothing of the device's is left; and they
  * make a comm of those that are left.
  */
+#include "../child.h"
 #include "../places.h"
 #include "../random.h"
 #include "../ranks.h"
@@ -23,7 +24,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -505,6 +505,6 @@ int main(void)
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
     setenv("PLAIT_LOG_FILE", "/dev/null", 0);
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = shared_memory(sizeof *shared);
     return run_tests_of_this_place("deaths with operations on a device", tests);
 }

@@ -7,6 +7,7 @@
  * A fraction is that of the bandwidth of the device's own copy in the same run, bytes read and written both counted; of
  * ranks' operations those that must be.
  */
+#include "../child.h"
 #include "../ranks.h"
 #include "base/clock.h"
 #include "device.h"
@@ -22,7 +23,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define LEAST 0.2 /* seconds of a measurement */
 
@@ -465,7 +465,7 @@ int main(int argc, char **argv)
         return 2;
     for (uint32_t t = 0; t < tensors.n && small; t++)
         tensors.count[t] = 1 + t;
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = shared_memory(sizeof *shared);
     right = run(1, 1, measure_kernels, true);
     for (uint32_t n = 2; n <= 8; n *= 2)
         right = run(1, n, measure_ranks, false) && right;

@@ -3,6 +3,7 @@
  * What is different where ranks with devices are on several hosts: what is between them goes by pinned memory, in slices,
  * and the host takes part in it. With PLAIT_HOSTS=2 the second half of the ranks is on another host.
  */
+#include "../child.h"
 #include "../collective.h"
 #include "../ranks.h"
 #include "../unit.h"
@@ -20,7 +21,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { COUNT = 1 << 18, ROOM = COUNT * sizeof(int32_t) };
@@ -388,6 +388,6 @@ int main(void)
     if (getenv("PLAIT_CUDA_DRIVER") == NULL || !RANKS_ON_HOSTS)
         return 77;
     setenv("PLAIT_LOG_FILE", "/dev/null", 0);
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = shared_memory(sizeof *shared);
     return cmocka_run_group_tests_name("devices on several hosts", tests, NULL, NULL);
 }

@@ -1,41 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NCCL's names in the environment, parameters, and what the log says. */
 #include "../comma_locale.h"
+#include "../child.h"
 #include "../unit.h"
 #include "comm.h"
 #include "ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char log_text[1 << 16];
 
+static const char *const *with;
+static int (*run_body)(int rank);
+
+static void run_with_names(void)
+{
+    alarm(60);
+    for (; *with != NULL; with++)
+        putenv((char *)(uintptr_t)*with);
+    if (run_body(0) != 0)
+        _exit(1);
+}
+
 /* In a child with these names ("NAME=value", ..., NULL), as things are told once for each process; what it logs is kept. */
 static int run_with(const char *const *environment, int (*body)(int rank))
 {
-    FILE *err = tmpfile();
-    int how;
-
-    fflush(NULL);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        alarm(60);
-        dup2(fileno(err), 2);
-        for (; *environment != NULL; environment++)
-            putenv((char *)(uintptr_t)*environment);
-        const int bad = body(0);
-        fflush(NULL);
-        _exit(bad);
-    }
-    waitpid(pid, &how, 0);
-    rewind(err);
-    log_text[fread(log_text, 1, sizeof log_text - 1, err)] = '\0';
-    fclose(err);
-    if (how != 0)
+    with = environment;
+    run_body = body;
+    const int end = child_run(run_with_names, log_text, sizeof log_text);
+    if (end != 0)
         fprintf(stderr, "%s", log_text);
-    return how;
+    return end;
 }
 #define RUN(body, ...) assert_int_equal(run_with((const char *const[]){ __VA_ARGS__, NULL }, body), 0)
 

@@ -4,6 +4,7 @@
  * error that names it, or none if the library can do without. Then it aborts its comm, and the others hear of it. No
  * stream hangs, nothing of the GPU's is left, and the same ranks go on in a new comm.
  */
+#include "../child.h"
 #include "../tier.h"
 #include "../unit.h"
 #include "gpu.h"
@@ -11,7 +12,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -308,8 +308,7 @@ static void run_scene(const struct scene *which, int nprocess)
 {
     pthread_barrierattr_t attr;
 
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(shared != MAP_FAILED);
+    shared = shared_memory(sizeof *shared);
     pthread_barrierattr_init(&attr);
     pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&shared->all, &attr, NRANK);
