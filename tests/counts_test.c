@@ -4,7 +4,6 @@
 #include "collective.h"
 #include "comm/comm.h"
 #include "engine/select.h"
-#include "operation/operation.h"
 #include "specs.h"
 #include "unit_ranks.h"
 

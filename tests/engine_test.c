@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine and the path without it against the oracle; what binding decides, over all algorithms. */
-#include "comm/comm.h"
 #include "engine/prog.h"
 #include "jobs.h"
-#include "plan/plan_check.h"
 #include "plans.h"
 #include "ranks.h"
 #include "reduce_reference.h"

@@ -8,7 +8,6 @@
 #include "operation/operation.h"
 #include "places.h"
 #include "progress/look.h"
-#include "progress/wait.h"
 #include "tier.h"
 #include "unit_ranks.h"
 

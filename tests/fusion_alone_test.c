@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank cannot register or lay out: every rank is told which and why, and what was there before goes on. */
-#include "comm/comm.h"
 #include "inject.h"
 #include "pending.h"
 #include "unit_ranks.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fusion: sums are right in every layout, memory, payload and order of readiness; what is wrong is named. */
-#include "comm/comm.h"
 #include "pending.h"
 #include "random.h"
 #include "tier.h"
@@ -732,7 +731,7 @@ static int ranks_that_register_something_else_are_named_on_every_rank(struct pla
 /* Does the last error say that the rank lacks these tensors? Of a rank on another host they are not known. */
 static bool says_lacks(const struct plait_fusion *f, uint32_t rank, const char *tensors)
 {
-    const bool far = plait_fusion_comm(f)->peers[rank].replica != NULL;
+    const bool far = ranks_apart(rank, plait_comm_rank(plait_fusion_comm(f)));
     char text[200];
 
     snprintf(text, sizeof text, "rank %u has not called it%s%s", rank, far ? "" : ": ",

@@ -41,6 +41,15 @@ struct plait_comm_options ranks_options(uint32_t rank)
     return o;
 }
 
+bool ranks_apart(uint32_t a, uint32_t b)
+{
+    const uint32_t nrank = latest.nprocess * latest.nthread,
+                   set = RANKS_ON_HOSTS ? (uint32_t)atoi(getenv("PLAIT_HOSTS")) : 1;
+    const uint32_t hosts = set < nrank ? set : nrank;
+
+    return a * hosts / nrank != b * hosts / nrank;
+}
+
 void ranks_meet(void)
 {
     const uint32_t nrank = latest.nprocess * latest.nthread;

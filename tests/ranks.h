@@ -45,6 +45,9 @@ struct plait_comm_options ranks_options(uint32_t rank);
 /* Do the ranks of a test behave as if on several hosts, for what only shared memory promises? */
 #define RANKS_ON_HOSTS (getenv("PLAIT_HOSTS") != NULL)
 
+/* In a body: are two ranks as if on different hosts? */
+bool ranks_apart(uint32_t a, uint32_t b);
+
 /* Allocations between two looks at calls that go on and on, with one peer: none; over a network there are rooms for what comes
  * before it is asked for, kept, at most a window of 16 messages for each of two channels. */
 #define RANKS_KEEP_MEMORY(before, after) ((after) - (before) <= (RANKS_ON_HOSTS ? 32 : 0))

@@ -6,7 +6,6 @@
 #include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
-#include "comm/comm.h"
 #include "device.h"
 #include "device_run.h"
 
@@ -395,11 +394,11 @@ int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const s
     return error;
 }
 
-static void fail_rank_1(void *comm)
-{
-    struct plait_control *c = (void *)(uintptr_t)((struct plait_comm *)comm)->peers[1].control;
+static struct plait_comm *comm_of_rank_1;
 
-    atomic_store(&c->failed, PLAIT_ERR_FAILED);
+static void fail_rank_1(void *context)
+{
+    plait_comm_abort(comm_of_rank_1, "meanwhile");
 }
 
 /* Rank 1's comm fails while rank 0's step is on its stream, whose sums may have been anything since then. */
@@ -414,13 +413,15 @@ static int fail_on_the_way(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(fill(&m, rank, 0, false) == 0);
     CHECK(plait_optim_step(m.gpu.optim, &s, &result) == PLAIT_OK);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    if (rank == 1)
+    if (rank == 1) {
+        comm_of_rank_1 = *comm;
         atomic_store(&gate, 1);
+    }
     while (!atomic_load(&gate))
         usleep(100);
     late = true;
     usleep(5000); /* it sleeps now */
-    CHECK(rank != 0 || plait_stream_call(m.d.stream, fail_rank_1, *comm) == PLAIT_OK);
+    CHECK(rank != 0 || plait_stream_call(m.d.stream, fail_rank_1, NULL) == PLAIT_OK);
     const enum plait_status status = plait_optim_step(m.gpu.optim, &s, rank == 0 ? &result : NULL);
     CHECK(rank != 0 || status == PLAIT_ERR_FAILED);
     late = false;
