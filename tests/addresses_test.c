@@ -5,6 +5,7 @@
  */
 #include "child.h"
 #include "unit.h"
+#include "until.h"
 
 #include "base/clock.h"
 #include "base/config.h"
@@ -155,11 +156,7 @@ static void share_id(struct scene *s)
         memcpy(s->id->bytes + 1, id.bytes + 1, sizeof id.bytes - 1);
         __atomic_store_n(&s->id->bytes[0], id.bytes[0], __ATOMIC_RELEASE);
     }
-    for (const double until = plait_clock() + 30; __atomic_load_n(&s->id->bytes[0], __ATOMIC_ACQUIRE) == 0;)
-        if (plait_clock() > until)
-            return;
-        else
-            usleep(1000);
+    (void)comes_true(__atomic_load_n(&s->id->bytes[0], __ATOMIC_ACQUIRE) != 0, 30);
 }
 
 /* ---- Nodes ----------------------------------------------------------------------------------------------------- */

@@ -69,13 +69,6 @@ static bool forbid_reading(void)
 
 /* ---- Operations ---------------------------------------------------------------------------------------- */
 
-static struct plait_comm_stats stats_of(const struct plait_comm *comm)
-{
-    struct plait_comm_stats s;
-    plait_comm_stats(comm, &s);
-    return s;
-}
-
 /* One operation on malloc memory; is the result right, and how many bytes were staged for it? */
 static int run_one(struct plait_comm *comm, uint32_t rank, const struct collective *c, uint64_t *staged)
 {

@@ -52,14 +52,6 @@ void *__wrap_realloc(void *p, size_t n)
     return __real_realloc(p, n);
 }
 
-static struct plait_comm_stats stats_of(const struct plait_comm *comm)
-{
-    struct plait_comm_stats s;
-
-    plait_comm_stats(comm, &s);
-    return s;
-}
-
 /* ---- The steady state ------------------------------------------------------------------------------- */
 
 static int repeat_small(struct plait_comm **comm, uint32_t rank, void *arg)

@@ -25,11 +25,6 @@
 #define COUNT 20000
 #define MOST  8
 
-static bool says(const char *text)
-{
-    return strstr(plait_last_error(), text) != NULL;
-}
-
 /* What the processes of a test show each other. */
 struct board {
     _Atomic uint32_t stage;

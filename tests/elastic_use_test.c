@@ -18,11 +18,6 @@
 
 #define COUNT 3001 /* of weights: no multiple of anything */
 
-static bool says(const char *text)
-{
-    return strstr(plait_last_error(), text) != NULL;
-}
-
 struct kind {
     enum plait_elastic_mode mode;
     uint32_t nworker, nserver;

@@ -34,14 +34,6 @@ static enum plait_status sum(struct plait_comm *comm, size_t count, const char *
     return plait_allreduce(comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, &call);
 }
 
-static bool says(const char *text)
-{
-    if (strstr(plait_last_error(), text) != NULL)
-        return true;
-    fprintf(stderr, "'%s' is not in '%s'\n", text, plait_last_error());
-    return false;
-}
-
 static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
                              void *arg)
 {

@@ -13,11 +13,6 @@
 
 static const uint32_t two_buckets[] = { 1 };
 
-static bool says(const char *text)
-{
-    return strstr(plait_last_error(), text) != NULL;
-}
-
 static int sums(struct plait_fusion *f, uint32_t rank, uint32_t nrank)
 {
     for (uint32_t t = 0; t < 2; t++) {

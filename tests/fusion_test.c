@@ -187,14 +187,6 @@ static void sums_are_right_in_every_layout_order_and_memory(void **state)
 
 /* ---- Layouts ---------------------------------------------------------------------------------------------- */
 
-static bool says(const char *text)
-{
-    if (strstr(plait_last_error(), text) != NULL)
-        return true;
-    fprintf(stderr, "'%s' is not in '%s'\n", text, plait_last_error());
-    return false;
-}
-
 static int a_new_layout_keeps_what_is_there(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;

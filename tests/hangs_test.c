@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "child.h"
 #include "unit_ranks.h"
+#include "until.h"
 #include "watch.h"
 
 #include <plait/message.h>
@@ -86,8 +87,7 @@ static void a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_whe
     _Atomic pid_t *pid = shared_memory(4096);
     static char text[65536];
     const pid_t child = run_hanging(pid);
-    for (const double until = plait_clock() + 30; pid[3] == 0 && plait_clock() < until; usleep(1000))
-        ;
+    assert_true(comes_true(pid[3] != 0, 30));
     assert_true(comes_to(pid[0], sent, ", waiting for rank 1\n", text, sizeof text));
     assert_true(comes_to(pid[1], received, ", waiting for rank 2\n", text, sizeof text));
     kill(pid[1], SIGSTOP);

@@ -7,6 +7,7 @@
 #include "child.h"
 #include "ranks.h"
 #include "unit.h"
+#include "until.h"
 #include "values.h"
 
 #include <dirent.h>
@@ -66,19 +67,6 @@ static struct scene *open_scene(unsigned nrank)
     return s;
 }
 
-static bool wait_until(bool (*ready)(struct scene *), struct scene *s)
-{
-    for (const double until = plait_clock() + 30; plait_clock() < until; usleep(1000))
-        if (ready(s))
-            return true;
-    return false;
-}
-
-static bool all_run(struct scene *s)
-{
-    return s->running == NRANK;
-}
-
 /* Is there a Unix socket with this id's name? */
 static bool socket_exists(struct scene *s)
 {
@@ -131,7 +119,7 @@ static void one_killed_rank_leaves_nothing_and_the_others_name_it(void **state)
     for (uint32_t dead = 0; dead < NRANK; dead += 3) {
         struct scene *s = open_scene(NRANK);
         char want[64];
-        assert_true(wait_until(all_run, s));
+        assert_true(comes_true(s->running == NRANK, 30));
         assert_no_named_file(s->pid[dead]);
         assert_false(socket_exists(s)); /* the meeting is over */
         const double start = plait_clock();
@@ -153,7 +141,7 @@ static void ranks_that_are_all_killed_leave_nothing(void **state)
 {
     struct scene *s = open_scene(NRANK);
 
-    assert_true(wait_until(all_run, s));
+    assert_true(comes_true(s->running == NRANK, 30));
     for (uint32_t r = 0; r < NRANK; r++) {
         assert_no_named_file(s->pid[r]);
         kill(s->pid[r], SIGSTOP); /* all in the middle of it */
@@ -171,7 +159,7 @@ static void a_root_killed_while_it_waits_takes_its_socket_along(void **state)
 {
     struct scene *s = open_scene(1);
 
-    assert_true(wait_until(socket_exists, s));
+    assert_true(comes_true(socket_exists(s), 30));
     kill(s->pid[0], SIGKILL);
     child_end(s->pid[0]);
     assert_false(socket_exists(s));

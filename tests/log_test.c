@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where log lines go and what they name. */
-#include "child.h"
-#include "unit.h"
-
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "child.h"
+#include "folder.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>
@@ -59,40 +58,21 @@ static int clear_environment(void **state)
     return 0;
 }
 
-static char folder[] = "/tmp/plait-log-XXXXXX";
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[64];
-
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
 static void set_file(const char *name)
 {
-    char path[128];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    setenv("PLAIT_LOG_FILE", path, 1);
+    setenv("PLAIT_LOG_FILE", in_folder(name), 1);
 }
 
 /* The text of a file whose name is `format` with a number. */
 __attribute__((format(printf, 3, 4))) static bool read_file(char *text, size_t room, const char *format, ...)
 {
-    char name[128], path[192];
+    char name[128];
     va_list args;
 
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(in_folder(name), "r");
     if (f == NULL)
         return false;
     read_all(f, text, room);
@@ -458,5 +438,5 @@ int main(void)
         TEST(what_is_built_on_the_library_writes_to_its_log),
     };
 #undef TEST
-    return cmocka_run_group_tests_name("log", tests, make_folder, remove_folder);
+    return cmocka_run_group_tests_name("log", tests, folder_make, folder_remove);
 }

@@ -4,6 +4,7 @@
 #include "child.h"
 #include "ranks.h"
 #include "unit.h"
+#include "until.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -84,8 +85,7 @@ static unsigned count_sockets(const struct scene *s)
 
 static void wait_for_sockets(const struct scene *s, unsigned n)
 {
-    for (const double until = plait_clock() + 30; count_sockets(s) < n; usleep(1000))
-        assert_true(plait_clock() < until);
+    assert_true(comes_true(count_sockets(s) >= n, 30));
 }
 
 /* `rank` has learnt it; those who come only now are told too. */

@@ -165,3 +165,11 @@ unsigned ranks_run(const struct ranks *r)
     }
     return run_all(&all);
 }
+
+bool says(const char *text)
+{
+    if (strstr(plait_last_error(), text) != NULL)
+        return true;
+    fprintf(stderr, "'%s' is not in '%s'\n", text, plait_last_error());
+    return false;
+}

@@ -52,6 +52,17 @@ bool ranks_apart(uint32_t a, uint32_t b);
  * before it is asked for, kept, at most a window of 16 messages for each of two channels. */
 #define RANKS_KEEP_MEMORY(before, after) ((after) - (before) <= (RANKS_ON_HOSTS ? 32 : 0))
 
+static inline struct plait_comm_stats stats_of(const struct plait_comm *comm)
+{
+    struct plait_comm_stats s;
+
+    plait_comm_stats(comm, &s);
+    return s;
+}
+
+/* Is the text in the last error? Prints both if not. */
+bool says(const char *text);
+
 /* In a body: print the condition and the library's last error, and fail the rank. */
 #define CHECK(condition)                                                                                \
     do {                                                                                                \

@@ -5,6 +5,7 @@
 #include "failure/remote/remote.h"
 #include "random.h"
 #include "unit.h"
+#include "until.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,13 +68,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-#define EVENTUALLY(condition)                         \
-    do {                                              \
-        const double until = plait_clock() + PATIENT; \
-        while (!(condition) && plait_clock() < until) \
-            usleep(1000);                             \
-        assert_true(condition);                       \
-    } while (0)
+#define EVENTUALLY(condition) assert_true(comes_true(condition, PATIENT))
 
 static const struct plait_replica *replica(const struct world *w, uint32_t on, uint32_t of)
 {

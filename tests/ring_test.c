@@ -5,6 +5,7 @@
 #include "memory/arena.h"
 #include "ranks.h"
 #include "unit.h"
+#include "until.h"
 #include "watch.h"
 
 #include <plait/log.h>
@@ -62,9 +63,7 @@ static void start_scene(struct scene *s)
             rank_main(s, r);
         s->pid[r] = pid;
     }
-    for (const double until = plait_clock() + 30; s->running < 3 && plait_clock() < until; usleep(1000))
-        ;
-    assert_int_equal(s->running, 3);
+    assert_true(comes_true(s->running == 3, 30));
 }
 
 /* The operation that a rank is in, from its dump. */

@@ -4,7 +4,7 @@
  * still there and whole, and the next save succeeds. train_kill_test.c does the same at random moments.
  */
 #include "child.h"
-#include "unit.h"
+#include "folder.h"
 
 #include "checkpoint.h"
 
@@ -22,8 +22,6 @@
 
 enum { COUNT = 3000, NOT_REACHED = 77 };
 enum fault { KILL, FAIL };
-
-static char folder[] = "/tmp/plait-calls-XXXXXX";
 
 /* ---- The calls ---------------------------------------------------------------------------------------------- */
 
@@ -200,11 +198,6 @@ static void any_call_that_fails_is_told_or_made_good(void **state)
     assert_true(strike_each(FAIL) >= 15);
 }
 
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL;
-}
-
 static int remove_folder(void **state)
 {
     return rmdir(folder);
@@ -218,5 +211,5 @@ int main(void)
     };
 
     until = -1;
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, remove_folder);
 }

@@ -2,9 +2,9 @@
 /* What a run needs to go on: saved and put back with all bits; what does not belong to this run is refused, both values
  * named, and changes nothing. Weights of others. */
 #include "child.h"
+#include "folder.h"
 #include "resume.h"
 #include "train_small_model.h"
-#include "unit.h"
 #include "weights.h"
 
 #include <plait/comm.h>
@@ -15,16 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/plait-resume-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-    static char path[PATH_MAX];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 struct run { /* a small one */
     struct model model;
@@ -491,11 +481,6 @@ static void one_rank_reads_and_all_have_it(void **state)
     assert_int_equal(child_end(child), 0);
 }
 
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL;
-}
-
 static int remove_folder(void **state)
 {
     unlink(in_folder(CHECKPOINT));
@@ -518,5 +503,5 @@ int main(void)
         cmocka_unit_test(one_rank_reads_and_all_have_it),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, remove_folder);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files of tensors: what is written is read again, also by and from the Python package; each wrong number is named. */
-#include "unit.h"
+#include "folder.h"
 
 #include "safetensors.h"
 
@@ -14,25 +14,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/plait-safetensors-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-    static char path[PATH_MAX];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_file(const char *path, const void *data, size_t bytes)
-{
-    FILE *const f = fopen(path, "wb");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, bytes, f), bytes);
-    assert_int_equal(fclose(f), 0);
-}
 
 /* A file with this header and so many zeros behind it. */
 static size_t file_of(const char *header, size_t room, uint8_t *out)
@@ -308,7 +289,7 @@ static void what_is_not_a_file_is_named(void **state)
     assert_non_null(strstr(why, "No such file"));
     assert_null(safetensors_open(folder, &why));
     assert_non_null(strstr(why, "a folder"));
-    write_file(in_folder("empty"), "", 0);
+    folder_write("empty", "", 0);
     assert_null(safetensors_open(in_folder("empty"), &why));
     assert_non_null(strstr(why, "empty"));
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
@@ -345,11 +326,6 @@ static void a_failure_to_write_leaves_what_was_there(void **state)
     safetensors_close(f);
 }
 
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) == NULL;
-}
-
 /* All that is left is what the tests know: no temporary file. */
 static int remove_folder(void **state)
 {
@@ -377,5 +353,5 @@ int main(void)
         cmocka_unit_test(a_failure_to_write_leaves_what_was_there),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, remove_folder);
 }

@@ -8,7 +8,7 @@
 #include "../values.h"
 #include "device.h"
 #include "device_operate.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -272,13 +272,7 @@ static void more_ranks_than_hardware_queues_are_named_when_they_capture(void **s
 
 /* ---- Ends ------------------------------------------------------------------------------------------------- */
 
-static _Atomic int gate, called;
-
-static void wait_at_gate(void *context)
-{
-    while (!atomic_load(&gate))
-        usleep(100);
-}
+static _Atomic int called;
 
 /* Rank 1's stream is held up; rank 0's waits for it, and passes when the comm fails. */
 static int abort_one(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -355,7 +349,7 @@ static void a_failed_comm_does_not_keep_its_device_busy(void **state)
 
 /* ---- What is refused -------------------------------------------------------------------------------------- */
 
-static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const char *const words[] = { "is host memory; the stream needs device memory", "call->scale is" };
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -383,11 +377,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_allreduce(*comm, host, host, 4, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK); /* nothing has happened */
     CHECK(device_end(&d));
     return 0;
-}
-
-static void what_does_not_fit_is_refused_by_name(void **state)
-{
-    device_run(1, 2, refuse, NULL);
 }
 
 /* They could not be put one behind the other, which messages of one comm are. */
@@ -433,7 +422,7 @@ int main(void)
         test_on_one_host(more_ranks_than_hardware_queues_are_named_when_they_capture),
         test_on_one_host(an_aborted_comm_holds_no_stream),
         cmocka_unit_test(a_failed_comm_does_not_keep_its_device_busy),
-        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        test_on_device(what_does_not_fit_is_refused_by_name, 1, 2),
         test_on_one_host(messages_of_a_group_are_of_one_capture),
     };
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies between a comm's operations, streams that follow others, GPUs that are named, scalars that the GPU reads. */
 #include "../ranks.h"
-#include "../unit.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/memory.h>
 #include <plait/message.h>
@@ -219,7 +218,7 @@ static void a_scalar_is_read_in_its_turn(void **state)
 
 /* ---- Memory that a kernel could not access --------------------------------------------------------------------------- */
 
-static int misalign(struct plait_comm **comm, uint32_t rank, void *arg)
+static int memory_that_is_not_aligned_to_its_elements_is_refused(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
@@ -244,12 +243,6 @@ static int misalign(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void memory_that_is_not_aligned_to_its_elements_is_refused(void **state)
-{
-    device_run(1, 2, misalign, NULL);
-    device_run(2, 1, misalign, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,7 +251,7 @@ int main(void)
         cmocka_unit_test(a_stream_says_if_it_is_captured),
         cmocka_unit_test(gpus_are_named),
         cmocka_unit_test(a_scalar_is_read_in_its_turn),
-        cmocka_unit_test(memory_that_is_not_aligned_to_its_elements_is_refused),
+        test_on_device_both(memory_that_is_not_aligned_to_its_elements_is_refused, 2),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

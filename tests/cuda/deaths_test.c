@@ -193,7 +193,7 @@ static int play(struct plait_comm **comm, uint32_t rank, void *scene)
     return 0;
 }
 
-static void wait_at_gate(void *context)
+static void wait_at_shared_gate(void *context)
 {
     while (!atomic_load(&shared->gate))
         usleep(100);
@@ -207,7 +207,7 @@ static int killed_under_way(struct plait_comm *comm, uint32_t rank, struct devic
     int done = 1;
 
     CHECK(sum(comm, d, false) == PLAIT_OK && plait_stream_synchronize(d->stream) == PLAIT_OK);
-    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_shared_gate, NULL) == PLAIT_OK);
     for (int i = 0; i < 3; i++)
         CHECK(sum(comm, d, false) == PLAIT_OK);
     CHECK(plait_stream_query(d->stream, &done) == PLAIT_OK && !done);
@@ -316,7 +316,7 @@ static int aborted(struct plait_comm *comm, uint32_t rank, struct device_rank *d
 
     CHECK(sum(comm, d, false) == PLAIT_OK && plait_stream_synchronize(d->stream) == PLAIT_OK);
     CHECK(make_fusion(comm, d, &fusion) == PLAIT_OK);
-    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_shared_gate, NULL) == PLAIT_OK);
     for (int i = 0; i < 3; i++)
         CHECK(sum(comm, d, false) == PLAIT_OK && ring(comm, d) == PLAIT_OK && fuse(fusion) == PLAIT_OK);
     CHECK(begin_sum(comm, d, false, &request) == PLAIT_OK);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+_Atomic int gate;
+
 unsigned device_ranks_run(const struct ranks *r)
 {
     char world[] = "/tmp/plait-device-test-XXXXXX"; /* where the processes' stand-ins meet */
@@ -26,4 +28,10 @@ void device_run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_co
     const struct ranks r = { .nprocess = nprocess, .nthread = nthread, .body = body, .arg = arg };
 
     assert_int_equal(device_ranks_run(&r), 0);
+}
+
+void wait_at_gate(void *context)
+{
+    while (!gate)
+        usleep(100);
 }

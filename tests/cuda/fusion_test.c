@@ -4,7 +4,7 @@
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/fusion.h>
 #include <plait/memory.h>
@@ -338,14 +338,6 @@ static void infinities_are_found_and_layouts_change(void **state)
 
 /* ---- The stream ---------------------------------------------------------------------------------------------------- */
 
-static _Atomic int gate;
-
-static void wait_at_gate(void *context)
-{
-    while (!atomic_load(&gate))
-        usleep(100);
-}
-
 /* Without `check` nobody waits for the device: the gradients come when all has been said. */
 static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -407,7 +399,7 @@ static void a_fusion_that_is_held_up_runs_out_of_time(void **state)
 
 /* ---- What is refused ------------------------------------------------------------------------------------------------- */
 
-static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     float host[4];
@@ -447,11 +439,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void what_does_not_fit_is_refused_by_name(void **state)
-{
-    device_run(1, 2, refuse, NULL);
-}
-
 int main(void)
 {
     struct CMUnitTest tests[] = {
@@ -461,7 +448,7 @@ int main(void)
         cmocka_unit_test(infinities_are_found_and_layouts_change),
         test_on_one_host(a_step_waits_for_its_stream_and_not_the_host),
         cmocka_unit_test(a_fusion_that_is_held_up_runs_out_of_time),
-        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        test_on_device(what_does_not_fit_is_refused_by_name, 1, 2),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

@@ -6,11 +6,10 @@
 #include "../child.h"
 #include "../collective.h"
 #include "../ranks.h"
-#include "../unit.h"
 #include "base/clock.h"
 #include "device.h"
 #include "device_operate.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -49,7 +48,7 @@ static bool is_direct(void)
     return n > 6 && strcmp(folder + n - 6, "direct") == 0;
 }
 
-static int look_at_way(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_comm_tells_how_memory_of_gpus_goes(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_peer_info info;
 
@@ -57,11 +56,6 @@ static int look_at_way(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_comm_peer(*comm, rank ^ 2u, &info) == PLAIT_OK);
     CHECK(strcmp(info.gpu, is_direct() ? "direct" : "pinned") == 0);
     return 0;
-}
-
-static void a_comm_tells_how_memory_of_gpus_goes(void **state)
-{
-    device_run(2, 2, look_at_way, NULL);
 }
 
 /* Longer than what goes by pinned memory whatever the network can do. */
@@ -139,7 +133,7 @@ static void long_vectors_go_in_slices(void **state)
 }
 
 /* Both ways at once, longer than a window of slices. */
-static int long_messages(struct plait_comm **comm, uint32_t rank, void *arg)
+static int long_messages_go_in_slices(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
@@ -162,12 +156,6 @@ static int long_messages(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     CHECK(device_end(&d));
     return 0;
-}
-
-static void long_messages_go_in_slices(void **state)
-{
-    device_run(2, 1, long_messages, NULL);
-    device_run(1, 2, long_messages, NULL);
 }
 
 /* ---- Order -------------------------------------------------------------------------------------------------- */
@@ -209,7 +197,7 @@ static void what_comes_waits_for_what_is_before_it(void **state)
 /* ---- Graphs ------------------------------------------------------------------------------------------------- */
 
 /* Refused by name; nothing has happened, neither to the graph nor to the comm. */
-static int capture(struct plait_comm **comm, uint32_t rank, void *arg)
+static int no_operation_is_in_a_graph(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const char why[] = "on several hosts, and the stream is captured";
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -239,19 +227,13 @@ static int capture(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void no_operation_is_in_a_graph(void **state)
-{
-    device_run(1, 2, capture, NULL);
-    device_run(2, 1, capture, NULL);
-}
-
 /* ---- A stream that is held up ------------------------------------------------------------------------------- */
 
 static struct shared {
     _Atomic int gate, calls;
 } * shared;
 
-static void wait_at_gate(void *context)
+static void wait_at_shared_gate(void *context)
 {
     while (!atomic_load(&shared->gate))
         usleep(100);
@@ -283,7 +265,7 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
     ranks_meet(); /* everyone is out of it */
-    CHECK(!last || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(!last || plait_stream_call(d.stream, wait_at_shared_gate, NULL) == PLAIT_OK);
     if (last && held != LATE)
         CHECK(pthread_create(&other, NULL, end_soon, held == KILLED ? NULL : *comm) == 0);
     const double start = plait_clock();
@@ -349,7 +331,7 @@ static int hold_message(struct plait_comm **comm, uint32_t rank, void *arg)
 
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
-    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_shared_gate, NULL) == PLAIT_OK);
     CHECK((rank == 0 ? plait_recv(*comm, d.out, 99, PLAIT_INT32, 1, &call)
                      : plait_send(*comm, d.in, 99, PLAIT_INT32, 0, &call)) != PLAIT_OK);
     CHECK(strstr(plait_last_error(), "rank 1 does not send message #1") != NULL ||
@@ -373,12 +355,12 @@ static void a_message_from_a_stream_that_is_held_up_is_its_senders_fault(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_comm_tells_how_memory_of_gpus_goes),
+        test_on_device(a_comm_tells_how_memory_of_gpus_goes, 2, 2),
         cmocka_unit_test(every_collective_of_long_blocks),
         cmocka_unit_test(long_vectors_go_in_slices),
-        cmocka_unit_test(long_messages_go_in_slices),
+        test_on_device_both(long_messages_go_in_slices, 2),
         cmocka_unit_test(what_comes_waits_for_what_is_before_it),
-        cmocka_unit_test(no_operation_is_in_a_graph),
+        test_on_device_both(no_operation_is_in_a_graph, 2),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_an_abort),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_the_deadline),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_its_rank_dies),

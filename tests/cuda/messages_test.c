@@ -5,7 +5,7 @@
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -376,7 +376,7 @@ static void one_thread_holds_several_ranks(void **state)
 /* ---- Streams that go ------------------------------------------------------------------------------------------ */
 
 /* Who compares addresses takes the new stream for the old one, and orders nothing. */
-static int change(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_stream_in_the_place_of_another_comes_behind_it(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t peer = !rank;
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -401,11 +401,6 @@ static int change(struct plait_comm **comm, uint32_t rank, void *arg)
             return 1;
     CHECK(device_end(&d));
     return 0;
-}
-
-static void a_stream_in_the_place_of_another_comes_behind_it(void **state)
-{
-    device_run(1, 2, change, NULL);
 }
 
 /* ---- What does not fit ------------------------------------------------------------------------------------------ */
@@ -486,13 +481,7 @@ static void a_message_between_a_device_and_the_host_is_named(void **state)
 /* ---- Ends ---------------------------------------------------------------------------------------------------- */
 
 /* Rank 0 waits for messages that nobody sends, and for one whose sender's stream is held up. */
-static _Atomic int gate, posted;
-
-static void wait_at_gate(void *context)
-{
-    while (!atomic_load(&gate))
-        usleep(100);
-}
+static _Atomic int posted;
 
 static int break_off(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -546,7 +535,7 @@ int main(void)
         cmocka_unit_test(messages_alone_as_requests_and_persistent),
         test_on_one_host(messages_are_captured),
         cmocka_unit_test(one_thread_holds_several_ranks),
-        cmocka_unit_test(a_stream_in_the_place_of_another_comes_behind_it),
+        test_on_device(a_stream_in_the_place_of_another_comes_behind_it, 1, 2),
         cmocka_unit_test(a_message_between_a_device_and_the_host_is_named),
         test_on_one_host(messages_end_with_a_comm_that_fails),
     };

@@ -7,7 +7,7 @@
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/fusion.h>
 #include <plait/memory.h>
@@ -274,14 +274,6 @@ static void shards_have_the_bits_of_the_whole(void **state)
 
 /* ---- The order of the stream ------------------------------------------------------------------------------------- */
 
-static _Atomic int gate;
-
-static void wait_at_gate(void *context)
-{
-    while (!atomic_load(&gate))
-        usleep(100);
-}
-
 /* Gradients come while the step is on the stream already. */
 static int held(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -519,7 +511,7 @@ static bool refuses(const struct plait_optim_options *o, enum plait_status statu
     return plait_optim_create(o, &optim) == status && strstr(plait_last_error(), what) != NULL;
 }
 
-static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_optim_options o = options_of(&kinds[0]);
     const double squares[NTENSOR] = { 0 };
@@ -564,11 +556,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     return end(&m, rank);
 }
 
-static void what_does_not_fit_is_refused_by_name(void **state)
-{
-    device_run(1, 2, refuse, NULL);
-}
-
 int main(void)
 {
     struct CMUnitTest tests[] = {
@@ -579,7 +566,7 @@ int main(void)
         cmocka_unit_test(ranks_that_differ_are_told_and_nothing_is_changed),
         test_on_one_host(a_step_whose_ranks_have_failed_meanwhile_has_no_result),
         cmocka_unit_test(pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole),
-        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        test_on_device(what_does_not_fit_is_refused_by_name, 1, 2),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

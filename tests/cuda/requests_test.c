@@ -4,7 +4,7 @@
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -109,13 +109,12 @@ static void ranks_of_several_processes_have_requests(void **state)
     device_run(2, 2, pend, NULL);
 }
 
-static _Atomic uint32_t gate, waiting;
+static _Atomic uint32_t waiting;
 
-static void wait_at_gate(void *context)
+static void count_and_wait(void *context)
 {
     atomic_fetch_add(&waiting, 1);
-    while (!atomic_load(&gate))
-        usleep(100);
+    wait_at_gate(context);
 }
 
 static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -130,7 +129,7 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
 
     CHECK(device_begin(&d, ROOM));
     CHECK(fill(&d, rank, 5, false) == 0);
-    CHECK(plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(plait_stream_call(d.stream, count_and_wait, NULL) == PLAIT_OK);
     call.stream = d.stream;
     call.request = &r[0];
     CHECK(sum(*comm, &d, 0, &call) == PLAIT_OK);
@@ -283,7 +282,7 @@ static void calls_of_every_form_are_grouped(void **state)
 
 /* ---- Ends of comms ------------------------------------------------------------------------------------------ */
 
-static int leave(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_comm_that_is_left_ends_its_requests_first(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t nrank = plait_comm_nrank(*comm);
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -307,11 +306,6 @@ static int leave(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_comm_that_is_left_ends_its_requests_first(void **state)
-{
-    device_run(1, 3, leave, NULL);
-}
-
 /* Rank 1's stream is held up. Rank 0's requests end with the comm: when it is aborted, or at the deadline. */
 static int break_off(struct plait_comm **comm, uint32_t rank, double deadline)
 {
@@ -320,7 +314,7 @@ static int break_off(struct plait_comm **comm, uint32_t rank, double deadline)
     struct device_rank d;
 
     CHECK(device_begin(&d, ROOM));
-    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(rank == 0 || plait_stream_call(d.stream, count_and_wait, NULL) == PLAIT_OK);
     call.deadline = rank == 0 ? deadline : 0;
     for (uint32_t i = 0; i < 2; i++) {
         call.request = &r[i];
@@ -375,7 +369,7 @@ int main(void)
         cmocka_unit_test(a_persistent_operation_is_started_again_and_again),
         test_on_one_host(a_persistent_operation_is_captured),
         cmocka_unit_test(calls_of_every_form_are_grouped),
-        cmocka_unit_test(a_comm_that_is_left_ends_its_requests_first),
+        test_on_device(a_comm_that_is_left_ends_its_requests_first, 1, 3),
         test_on_one_host(requests_end_with_a_comm_that_fails),
     };
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All-reduces of one group become few: how many, which, and with which bits. Looks into the comm for Plait's counters. */
 #include "../comma_locale.h"
-#include "../unit.h"
 #include "comm.h"
-#include "ranks.h"
+#include "unit_ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +132,7 @@ static void only_what_is_alike_is_fused_and_the_order_of_collectives_stays(void 
 }
 
 /* The calls that two ranks would fuse differ, though the sizes of the buckets do not. */
-static int fuse_others(ncclComm_t *comm, int rank, int nrank)
+static int ranks_that_would_fuse_other_calls_are_told(ncclComm_t *comm, int rank, int nrank)
 {
     const ncclRedOp_t ops[2][4] = { { ncclSum, ncclMax, ncclSum, ncclMax }, { ncclSum, ncclMax, ncclMax, ncclSum } };
     float x[4][8] = { { 0 } };
@@ -152,11 +151,6 @@ static int fuse_others(ncclComm_t *comm, int rank, int nrank)
     CHECK(ncclGroupEnd() == ncclInvalidUsage);
     CHECK(strstr(ncclGetLastError(*comm), "call->mark") != NULL);
     return 0;
-}
-
-static void ranks_that_would_fuse_other_calls_are_told(void **state)
-{
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = fuse_others, .careless = 1 }), 0);
 }
 
 /* A factor is its rank's own, so what is equal here may be different there. */
@@ -253,7 +247,7 @@ int main(void)
         cmocka_unit_test(many_all_reduces_of_a_group_are_few_messages_and_have_the_same_bits),
         cmocka_unit_test(fusion_can_be_switched_off),
         cmocka_unit_test(only_what_is_alike_is_fused_and_the_order_of_collectives_stays),
-        cmocka_unit_test(ranks_that_would_fuse_other_calls_are_told),
+        test_of_ranks(ranks_that_would_fuse_other_calls_are_told, 2, 1, .careless = 1),
         cmocka_unit_test(sums_with_factors_stay_single),
         cmocka_unit_test(a_group_is_estimated_by_the_claims),
         cmocka_unit_test(an_estimate_is_the_same_where_numbers_have_a_comma),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How comms on a GPU begin and end: in the background, aborted with work on streams, with a rank that dies. */
 #include "../places.h"
-#include "gpu.h"
+#include "unit_gpu.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -32,16 +32,6 @@ static int adds_up(ncclComm_t comm, struct gpu_rank *g, int rank, int nrank)
     for (int i = 0; i < COUNT; i++)
         CHECK(g->host[i] == (float)(nrank * (nrank - 1) / 2 + nrank * i));
     return 0;
-}
-
-/* Until it is no longer in progress. */
-static ncclResult_t settle(ncclComm_t comm)
-{
-    ncclResult_t result = ncclInProgress;
-
-    while (ncclCommGetAsyncError(comm, &result) == ncclSuccess && result == ncclInProgress)
-        usleep(200);
-    return result;
 }
 
 /* Until it has failed. */
@@ -273,7 +263,7 @@ static void a_call_that_waits_for_a_rank_ends_when_it_is_aborted(void **state)
 }
 
 /* Aborted or destroyed between a call in a group and the group's end. */
-static int abort_in_a_group(ncclComm_t *comm, int rank, int nrank)
+static int a_comm_may_be_aborted_before_its_group_ends(ncclComm_t *comm, int rank, int nrank)
 {
     struct standin_left before, after;
     struct gpu_rank g;
@@ -295,11 +285,6 @@ static int abort_in_a_group(ncclComm_t *comm, int rank, int nrank)
     CHECK(memcmp(&after, &before, sizeof after) == 0);
     CHECK(gpu_end(&g));
     return 0;
-}
-
-static void a_comm_may_be_aborted_before_its_group_ends(void **state)
-{
-    assert_int_equal(gpu_run(1, 1, abort_in_a_group), 0);
 }
 
 /* ---- Dead ------------------------------------------------------------------------------------------------------- */
@@ -402,7 +387,7 @@ int main(void)
         cmocka_unit_test(comms_leave_nothing_on_a_gpu),
         test_on_one_host(an_aborted_comm_lets_its_streams_pass_when_its_error_is_known),
         test_on_one_host(a_call_that_waits_for_a_rank_ends_when_it_is_aborted),
-        cmocka_unit_test(a_comm_may_be_aborted_before_its_group_ends),
+        test_on_gpu(a_comm_may_be_aborted_before_its_group_ends, 1, 1),
         test_on_one_host(an_abort_does_not_wait_for_another_ranks_stream),
         test_on_one_host(who_is_left_goes_on_when_a_process_is_killed),
     };

@@ -25,7 +25,7 @@ struct rank {
     uint64_t own; /* draws of this rank */
 };
 
-static size_t random_below(uint64_t *state, size_t n)
+static size_t below(uint64_t *state, size_t n)
 {
     return random_next(state) % n;
 }
@@ -41,15 +41,14 @@ struct item { /* the same on all ranks */
 
 static struct item draw_item(uint64_t *state)
 {
-    struct item i = { (enum what)random_below(state, NWHAT), 1 + random_below(state, ROOM / MOST_RANKS), 1, false,
-                      false };
+    struct item i = { (enum what)below(state, NWHAT), 1 + below(state, ROOM / MOST_RANKS), 1, false, false };
 
     if (i.what == GROUP) {
-        i.ntensor = 2 + (unsigned)random_below(state, MOST_TENSORS - 1);
-        i.count = 1 + random_below(state, ROOM / MOST_TENSORS);
+        i.ntensor = 2 + (unsigned)below(state, MOST_TENSORS - 1);
+        i.count = 1 + below(state, ROOM / MOST_TENSORS);
     }
-    i.captured = random_below(state, 4) == 0 && !ON_HOSTS;
-    i.inplace = random_below(state, 3) == 0;
+    i.captured = below(state, 4) == 0 && !ON_HOSTS;
+    i.inplace = below(state, 3) == 0;
     return i;
 }
 
@@ -60,7 +59,7 @@ static float value(int rank, int item, size_t i)
 
 static cudaStream_t draw_stream(struct rank *r, const struct item *i)
 {
-    return r->streams[random_below(&r->own, i->captured ? STREAMS : STREAMS + 1)]; /* CUDA's default is not captured */
+    return r->streams[below(&r->own, i->captured ? STREAMS : STREAMS + 1)]; /* CUDA's default is not captured */
 }
 
 /* On its stream, before: its input is written; after: its output is read. Nobody waits. */
