@@ -3,17 +3,13 @@
 #include "collective.h"
 #include "ranks.h"
 #include "tier.h"
+#include "unit.h"
 
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define NRANK 3
 #define COUNT 300000
@@ -65,7 +61,6 @@ static int abort_after_the_last(struct plait_comm **comm, uint32_t rank, void *a
 {
     char *memory[4];
 
-    (void)arg;
     for (int k = 0; k < 4; k++)
         CHECK((memory[k] = calloc(COUNT, sizeof(float))) != NULL);
     for (int i = 0; i < tries(); i++) {
@@ -83,7 +78,6 @@ static void the_others_finish_what_an_aborting_rank_has_finished(void **state)
 {
     struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = abort_after_the_last, .limit = 200 };
 
-    (void)state;
     setenv("PLAIT_LOG_FILE", "/dev/null", 1); /* two lines for each abort */
     for (int cma = 0; cma < 2; cma++) {
         setenv("PLAIT_CMA", cma ? "1" : "0", 1);

@@ -3,6 +3,10 @@
  * Ranks on several hosts, which are network name spaces on one bridge: who shares a node, descriptors inside each, which
  * address is taken where some lead nowhere. Needs the right to make them (root); else skipped.
  */
+#include "child.h"
+#include "unit.h"
+#include "until.h"
+
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
@@ -13,23 +17,17 @@
 #include <plait/config.h>
 #include <plait/launch.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NHOST 3
@@ -84,10 +82,8 @@ static pid_t start_host(void)
     char byte = 0;
 
     assert_int_equal(pipe(ready), 0);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         byte = unshare(CLONE_NEWNET) == 0;
         if (write(ready[1], &byte, 1) == 1)
             pause();
@@ -102,7 +98,6 @@ static pid_t start_host(void)
 
 static int open_hosts(void **state)
 {
-    (void)state;
     if (run("ip link set lo up && ip link add sw type bridge && ip link set sw up") != 0)
         return 1;
     for (int h = 0; h < NHOST; h++) {
@@ -118,11 +113,10 @@ static int open_hosts(void **state)
 
 static int close_hosts(void **state)
 {
-    (void)state;
     for (int h = 0; h < NHOST; h++)
         if (hosts[h] > 0) {
             kill(hosts[h], SIGKILL);
-            waitpid(hosts[h], NULL, 0);
+            child_end(hosts[h]);
             hosts[h] = 0;
             run("ip link del v%d 2>/dev/null", h);
         }
@@ -133,29 +127,22 @@ static int close_hosts(void **state)
 /* Every rank on its host, as a process of its own; how many failed. */
 static unsigned run_ranks(int (*body)(struct scene *), uint32_t nrank)
 {
-    struct plait_unique_id *id = mmap(NULL, sizeof *id, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct plait_unique_id *id = shared_memory(sizeof *id);
     pid_t pids[NRANK];
     unsigned failed = 0;
 
-    assert_true(id != MAP_FAILED);
-    fflush(NULL);
     for (uint32_t r = 0; r < nrank; r++) {
-        pids[r] = fork();
-        assert_true(pids[r] >= 0);
+        pids[r] = child_fork();
         if (pids[r] == 0) {
             struct scene s = { r, id };
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
             alarm(60);
             const int result = enter(hosts[host_of[r]]) != 0 ? 1 : body(&s);
             fflush(NULL);
             _exit(result);
         }
     }
-    for (uint32_t r = 0; r < nrank; r++) {
-        int how;
-        assert_int_equal(waitpid(pids[r], &how, 0), pids[r]);
-        failed += how != 0;
-    }
+    for (uint32_t r = 0; r < nrank; r++)
+        failed += child_end(pids[r]) != 0;
     munmap(id, sizeof *id);
     return failed;
 }
@@ -169,11 +156,7 @@ static void share_id(struct scene *s)
         memcpy(s->id->bytes + 1, id.bytes + 1, sizeof id.bytes - 1);
         __atomic_store_n(&s->id->bytes[0], id.bytes[0], __ATOMIC_RELEASE);
     }
-    for (const double until = plait_clock() + 30; __atomic_load_n(&s->id->bytes[0], __ATOMIC_ACQUIRE) == 0;)
-        if (plait_clock() > until)
-            return;
-        else
-            usleep(1000);
+    (void)comes_true(__atomic_load_n(&s->id->bytes[0], __ATOMIC_ACQUIRE) != 0, 30);
 }
 
 /* ---- Nodes ----------------------------------------------------------------------------------------------------- */
@@ -254,7 +237,6 @@ static int meet(struct scene *s)
 
 static void nodes_are_who_can_pass_descriptors(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(meet, NRANK), 0);
 }
 
@@ -282,7 +264,6 @@ static int meet_again(struct scene *s)
 
 static void derived_ids_meet_at_another_host(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(meet_again, NRANK), 0);
 }
 
@@ -362,7 +343,6 @@ static int choose_for_data(struct scene *s)
                  { "eth9", "10.77.0.2", "" } }; /* down */
     char devices[PLAIT_DEVICES_TEXT];
 
-    (void)s;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = inet_addr(rows[i].met) };
         struct plait_hosts met = { { 0 } };
@@ -409,7 +389,6 @@ static int choose_beside_bridges(struct scene *s)
 
 static void bridges_of_containers_do_not_hide_the_host(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(choose_beside_bridges, 1), 0);
 }
 
@@ -443,7 +422,6 @@ static int miss_loopback(struct scene *s)
 
 static void loopback_that_is_down_is_named(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(miss_loopback, 1), 0);
 }
 
@@ -504,7 +482,6 @@ static int find_loopback_only(struct scene *s)
 
 static void interfaces_are_chosen_by_name_prefix_and_exclusion(void **state)
 {
-    (void)state;
     add_interfaces();
     assert_int_equal(run_ranks(choose, 1), 0);
     assert_int_equal(run_ranks(choose_for_data, 1), 0);
@@ -512,7 +489,6 @@ static void interfaces_are_chosen_by_name_prefix_and_exclusion(void **state)
 
 static void ranks_find_the_address_that_they_reach(void **state)
 {
-    (void)state;
     add_interfaces();
     assert_int_equal(run_ranks(find_a_way, 4), 0);
     assert_int_equal(run_ranks(find_no_way, 2), 0);
@@ -603,7 +579,6 @@ static int miss_at_a_name(struct scene *s)
 
 static void loopback_host_names_are_no_obstacle_or_are_named(void **state)
 {
-    (void)state;
     assert_int_equal(run_ranks(meet_as_torchrun, 3), 0);
     assert_int_equal(run_ranks(meet_as_slurm, 3), 0);
     assert_int_equal(run_ranks(miss_at_a_name, 3), 0);

@@ -5,10 +5,12 @@
  * nothing leaks; and the same processes can make a new comm.
  */
 #include "base/clock.h"
+#include "child.h"
 #include "collective.h"
 #include "inject.h"
 #include "ranks.h"
 #include "tier.h"
+#include "unit.h"
 #include "values.h"
 
 #include "memory/arena.h"
@@ -18,18 +20,12 @@
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -464,7 +460,6 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
     struct scene *s = scene;
     unsigned nth = s->nth;
 
-    (void)comm;
     do {
         if ((nth == 0 && s->phase != CREATE && round_of(s, rank, 0) != 0) || round_of(s, rank, nth) != 0)
             _exit(1); /* with the threads that wait for it */
@@ -477,7 +472,7 @@ static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthr
 {
     static const char *const names[] = { "create", "first",  "grow",  "second", "destroy",
                                          "abort",  "memory", "split", "shrink" };
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
     const struct ranks r = { .nprocess = NRANK / nthread,
                              .nthread = nthread,
                              .limit = 600,
@@ -486,15 +481,11 @@ static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthr
                              .processes = true,
                              .no_comm = true,
                              .tied = true };
-    pthread_barrierattr_t attr;
 
-    assert_true(s != MAP_FAILED);
     *s = (struct scene){ .phase = phase, .kind = kind, .nthread = nthread, .victim = victim, .onwards = onwards };
-    pthread_barrierattr_init(&attr);
-    pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     const double start = plait_clock();
     do {
-        pthread_barrier_init(&s->all, &attr, NRANK);
+        shared_barrier_init(&s->all, NRANK);
         if (ranks_run(&r) != 0)
             fail_msg("call %u (%s) failed", s->nth, s->call);
     } while (phase == CREATE && (s->nth++ == 0 || s->call[0] != '\0'));
@@ -502,7 +493,6 @@ static unsigned run_job(enum phase phase, const struct kind *kind, uint32_t nthr
     printf("%-7s %-31s %s, rank %u, %s: %u calls failed, in %u the library did without (%.1f s)\n", names[phase],
            kind->name, nthread > 1 ? "threads  " : "processes", victim,
            onwards ? "all from the nth" : "the nth         ", fired, s->survived, plait_clock() - start);
-    pthread_barrierattr_destroy(&attr);
     munmap(s, sizeof *s);
     return fired;
 }
@@ -522,14 +512,12 @@ static void run_jobs(enum phase phase, const struct kind *kind, unsigned least, 
 
 static void creating_a_comm(void **state)
 {
-    (void)state;
     run_jobs(CREATE, EAGER, 20, 0, 3);
     run_jobs(CREATE, HIERARCHY, 20, 2, 8);
 }
 
 static void the_first_operation_of_a_kind(void **state)
 {
-    (void)state;
     for (size_t i = 0; &kinds[i] < SLICED; i++)
         if (full() || (i % 3 == 0 && !kinds[i].c.library && &kinds[i] != RING))
             run_jobs(FIRST, &kinds[i], kinds[i].c.spec[0] != '\0' || kinds[i].c.sizes != 0 ? 10 : 1, 3 * i % 8, 8);
@@ -538,7 +526,6 @@ static void the_first_operation_of_a_kind(void **state)
 /* Ranks as processes: a thread drives others' operations too. */
 static void the_first_operation_in_a_form(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < NFORM; i += full() ? 1 : 3)
         for (unsigned onwards = 0; onwards < (full() ? 2 : 1); onwards++)
             if (run_job(FIRST, &FORMS[i], 1, i % 2, onwards) < (FORMS[i].form == MESSAGES ? 10 : 50))
@@ -547,20 +534,17 @@ static void the_first_operation_in_a_form(void **state)
 
 static void growing_the_staging_memory(void **state)
 {
-    (void)state;
     run_jobs(GROW, SLICED, 5, 2, 8);
 }
 
 static void library_memory(void **state)
 {
-    (void)state;
     run_jobs(MEMORY, EAGER, 2, 0, 5);
 }
 
 /* A rank that could not used to leave the others waiting for it. */
 static void making_a_comm_of_a_comm(void **state)
 {
-    (void)state;
     run_jobs(SPLIT, EAGER, 20, 1, 3);
     run_jobs(SHRINK, EAGER, 20, 0, 3);
 }
@@ -568,7 +552,6 @@ static void making_a_comm_of_a_comm(void **state)
 /* A rank without a thread for it told nobody. */
 static void making_comms_at_a_groups_end(void **state)
 {
-    (void)state;
     run_jobs(CREATE, IN_GROUP, 2, 0, 3);
     run_jobs(SPLIT, IN_GROUP, 2, 1, 3);
     run_jobs(SHRINK, IN_GROUP, 2, 0, 3);
@@ -576,14 +559,12 @@ static void making_comms_at_a_groups_end(void **state)
 
 static void a_second_operation_takes_nothing(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         assert_int_equal(run_job(SECOND, &kinds[i], 1, 1, false), 0);
 }
 
 static void leaving_takes_nothing(void **state)
 {
-    (void)state;
     for (uint32_t nthread = 1; nthread <= NRANK; nthread += NRANK - 1)
         for (size_t i = 0; i < 2; i++)
             run_job(DESTROY, &kinds[i], nthread, 1, true);
@@ -591,7 +572,6 @@ static void leaving_takes_nothing(void **state)
 
 static void aborting_takes_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(run_job(ABORT, TWO_SHOT, 1, 1, true), 0);
 }
 
@@ -599,7 +579,6 @@ static void an_id_without_random_bytes_is_an_error(void **state)
 {
     struct plait_unique_id id;
 
-    (void)state;
     inject_arm(1, false);
     const enum plait_status status = plait_unique_id_create(&id);
     inject_disarm();
@@ -629,18 +608,16 @@ static int make_first_arena(unsigned nth)
 /* Watching for fork() came between the call that failed and the text of its error. */
 static void the_first_arena_names_what_failed(void **state)
 {
-    int how = 0;
+    int end = 0;
 
-    (void)state;
-    for (unsigned nth = 1; how == 0; nth++) {
-        const pid_t child = fork();
+    for (unsigned nth = 1; end == 0; nth++) {
+        const pid_t child = child_fork();
         if (child == 0)
             _exit(make_first_arena(nth));
-        assert_int_equal(waitpid(child, &how, 0), child);
-        assert_true(nth > 3 || how == 0);
+        end = child_end(child);
+        assert_true(nth > 3 || end == 0);
     }
-    assert_true(WIFEXITED(how));
-    assert_int_equal(WEXITSTATUS(how), 2);
+    assert_int_equal(end, 2);
 }
 
 int main(void)

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All-reduce on real ranks: right, the same on all ranks, the same again. */
 #include "base/clock.h"
+#include "child.h"
 #include "ranks.h"
 #include "specs.h"
 #include "tier.h"
+#include "unit.h"
 #include "values.h"
 
 #include <plait/memory.h>
 #include <plait/plan.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <sys/mman.h>
 
 static const enum plait_dtype types[] = {
 #define PLAIT_X(symbol, value, bytes, name) symbol,
@@ -207,20 +203,16 @@ static int try_all(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static struct sums *new_sums(void)
 {
-    void *p = mmap(NULL, sizeof(struct sums), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(p != MAP_FAILED);
+    void *p = shared_memory(sizeof(struct sums));
     return p;
 }
 
 static void run_trials(uint32_t nprocess, uint32_t nthread, const uint32_t *node, struct trial *trials, size_t n)
 {
     struct plan_of_trials p = { trials, n, new_sums(), nprocess * nthread };
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = full() ? 1200 : 120,
-                       .body = try_all,
-                       .arg = &p,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = full() ? 1200 : 120, .body = try_all, .arg = &p
+    };
     const double begin = plait_clock();
 
     for (size_t i = 0; i < n; i++)
@@ -342,7 +334,6 @@ static void the_full_product(void **state)
     struct specs specs;
     struct trial *trials;
 
-    (void)state;
     for (uint32_t nrank = full() ? 1 : 3; nrank <= (full() ? 9 : 3); nrank++) {
         specs_init(&specs, PLAIT_ALLREDUCE, nrank, false);
         for (unsigned map = 0; map < 3; map++) {
@@ -359,27 +350,23 @@ static void the_full_product(void **state)
 
 static void every_algorithm_is_right_between_processes(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 9; n++)
         random_trials(n, 1, full() ? 10 : 2, full() || n == 2 ? 10000000 : 65537, 1);
 }
 
 static void every_algorithm_is_right_between_threads(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 9; n += full() ? 1 : 3)
         random_trials(1, n, full() ? 10 : 2, full() ? 10000000 : 65537, 1);
 }
 
 static void two_processes_of_three_threads(void **state)
 {
-    (void)state;
     random_trials(2, 3, full() ? 10 : 4, full() ? 10000000 : 1000003, 1);
 }
 
 static void sixty_four_threads(void **state)
 {
-    (void)state;
     random_trials(1, 64, 1, 4099, full() ? 1 : 2);
 }
 
@@ -391,7 +378,6 @@ static void two_hundred_and_fifty_six_threads_reduce_a_megabyte(void **state)
         { .spec = "halving-doubling", .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .count = 1 << 18 },
     };
 
-    (void)state;
     run_trials(1, 256, NULL, trials, full() ? sizeof trials / sizeof *trials : 1);
 }
 
@@ -400,7 +386,6 @@ static void every_type_and_operator_is_right(void **state)
     struct trial trials[NTYPE * PLAIT_PREMULSUM * 4];
     size_t n = 0;
 
-    (void)state;
     for (size_t t = 0; t < NTYPE; t++)
         for (unsigned op = 0; op < PLAIT_PREMULSUM; op++)
             for (unsigned k = 0; k < 4; k++, n++) {

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Choosing how to write, with costs that the test makes up. */
+#include "unit.h"
+
 #include "comm/autotune.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define SMALL 65536
 #define LARGE ((size_t)64 << 20)
@@ -35,7 +32,6 @@ static const double near[PLAIT_NWAY] = { 1, 5, 1, 5 }, far[PLAIT_NWAY] = { 7, 1,
 
 static void the_cheapest_way_is_found_in_the_first_ten_operations(void **state)
 {
-    (void)state;
     for (unsigned best = 0; best < PLAIT_NWAY; best++) {
         double cost[PLAIT_NWAY] = { 4, 4, 4, 4 };
         struct plait_autotunes all = { 0 };
@@ -50,7 +46,6 @@ static void trying_costs_few_operations(void **state)
 {
     const double cost[PLAIT_NWAY] = { 1, 4, 4, 4 };
 
-    (void)state;
     for (size_t bytes = SMALL; bytes <= LARGE; bytes *= LARGE / SMALL) {
         struct plait_autotunes all = { 0 };
         uint32_t used[PLAIT_NWAY] = { 0 };
@@ -63,7 +58,6 @@ static void where_results_alone_are_tried_nothing_is_shared_past_the_caches(void
 {
     const double cost[PLAIT_NWAY] = { 4, 1, 2, 1 }; /* what is shared would make more of a difference */
 
-    (void)state;
     for (size_t bytes = SMALL; bytes <= LARGE; bytes *= LARGE / SMALL) {
         struct plait_autotunes all = { .results_alone = true };
         uint32_t used[PLAIT_NWAY] = { 0 };
@@ -81,7 +75,6 @@ static void a_machine_that_changes_is_followed(void **state)
     const struct plait_autotune *t = plait_autotune_of(&all, SMALL);
     uint32_t used[PLAIT_NWAY] = { 0 };
 
-    (void)state;
     operate(&all, SMALL, near, PLAIT_AUTOTUNE_PERIOD, used);
     assert_int_equal(t->way & PLAIT_SHARED_PAST, 0);
     operate(&all, SMALL, far, PLAIT_AUTOTUNE_PERIOD, used);
@@ -96,7 +89,6 @@ static void large_operations_follow_within_a_dozen(void **state)
     const struct plait_autotune *t = plait_autotune_of(&all, LARGE);
     uint32_t used[PLAIT_NWAY] = { 0 };
 
-    (void)state;
     operate(&all, LARGE, near, 40, used);
     assert_int_equal(t->way & PLAIT_SHARED_PAST, 0);
     operate(&all, LARGE, far, 3 + PLAIT_AUTOTUNE_PLACES, used);
@@ -110,7 +102,6 @@ static void costs_that_vary_by_themselves_cause_few_rounds(void **state)
     uint32_t used[PLAIT_NWAY] = { 0 };
     const unsigned n = 100;
 
-    (void)state;
     for (unsigned i = 0; i < n * PLAIT_AUTOTUNE_PERIOD / 4; i++) {
         const double c = i % 2 ? 1 : 2, cost[PLAIT_NWAY] = { c, 4 * c, 4 * c, 4 * c };
         operate(&all, LARGE, cost, 4, used);
@@ -123,7 +114,6 @@ static void one_size_tells_the_others_how_cores_share_caches(void **state)
     struct plait_autotunes all = { 0 };
     uint32_t used[PLAIT_NWAY] = { 0 };
 
-    (void)state;
     operate(&all, LARGE, near, 20, used);
     operate(&all, SMALL, far, 2 * PLAIT_AUTOTUNE_EARLY, used);
     assert_int_equal(plait_autotune_of(&all, LARGE)->way & PLAIT_SHARED_PAST, PLAIT_SHARED_PAST);
@@ -137,7 +127,6 @@ static void a_new_size_starts_from_what_is_known(void **state)
     struct plait_autotunes all = { 0 };
     uint32_t used[PLAIT_NWAY] = { 0 };
 
-    (void)state;
     operate(&all, SMALL, far, 10, used);
     memset(used, 0, sizeof used);
     operate(&all, LARGE, far, PLAIT_AUTOTUNE_EARLY, used);
@@ -152,7 +141,6 @@ static void a_new_size_sees_that_the_machine_has_changed(void **state)
     struct plait_autotunes all = { 0 };
     uint32_t used[PLAIT_NWAY] = { 0 };
 
-    (void)state;
     operate(&all, SMALL, near, 10, used);
     operate(&all, LARGE, far, 6, used);
     assert_int_equal(plait_autotune_of(&all, LARGE)->way & PLAIT_SHARED_PAST, PLAIT_SHARED_PAST);
@@ -165,7 +153,6 @@ static void a_small_gain_changes_nothing(void **state)
     struct plait_autotunes all = { 0 };
     uint32_t used[PLAIT_NWAY] = { 0 };
 
-    (void)state;
     operate(&all, SMALL, cost, 10 * PLAIT_AUTOTUNE_PERIOD, used);
     assert_int_equal(plait_autotune_of(&all, SMALL)->way, 0);
 }
@@ -175,7 +162,6 @@ static void the_first_operation_does_not_count(void **state)
     struct plait_autotunes all = { 0 };
     bool timed = true;
 
-    (void)state;
     assert_int_equal(plait_autotune_start(&all, LARGE, &timed), 0);
     assert_false(timed);
 }

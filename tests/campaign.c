@@ -11,6 +11,7 @@
  * --blind: the library detects nothing, and every injection that needs detection must be reported.
  */
 #include "campaign.h"
+#include "child.h"
 #include "tier.h"
 
 #include <dirent.h>
@@ -20,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -49,17 +49,6 @@ struct board { /* shared by the workers */
     _Atomic int big; /* an injection that needs much memory runs */
     struct outcome outcomes[];
 };
-
-static void *shared(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    if (p == MAP_FAILED) {
-        perror("campaign: memory");
-        exit(2);
-    }
-    return p;
-}
 
 /* ---- Options ----------------------------------------------------------------------------------------- */
 
@@ -420,7 +409,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--agent") == 0)
         return agent_main(atoi(argv[2]));
     const struct options o = read_options(argc, argv);
-    struct board *board = shared(sizeof *board + o.count * sizeof *board->outcomes);
+    struct board *board = shared_memory(sizeof *board + o.count * sizeof *board->outcomes);
     const bool own = own_places();
     const unsigned before = count_files(own);
     uint64_t *seeds = choose_seeds(&o);

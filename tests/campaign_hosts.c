@@ -7,6 +7,7 @@
  * its host: it locks the byte of its number in that file, and the kernel says whose lock it is.
  */
 #include "campaign.h"
+#include "child.h"
 
 #include <fcntl.h>
 #include <libgen.h>
@@ -95,12 +96,11 @@ int agent_main(int fd)
 
 bool hosts_possible(void)
 {
-    int how;
-    const pid_t pid = fork();
+    const pid_t pid = child_fork();
 
     if (pid == 0)
         _exit(geteuid() != 0 || unshare(CLONE_NEWNET) != 0);
-    return pid > 0 && waitpid(pid, &how, 0) == pid && how == 0;
+    return child_end(pid) == 0;
 }
 
 bool hosts_find_plugin(void)

@@ -5,15 +5,11 @@
 #include "plans.h"
 #include "specs.h"
 #include "tier.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- Every algorithm --------------------------------------------------------------------------- */
 
@@ -52,7 +48,6 @@ static void every_algorithm_passes_on_every_rank_count(void **state)
 {
     static const uint32_t larger[] = { 65, 96, 100, 127, 128 };
 
-    (void)state;
     for (int c = 0; c < PLAIT_NCOLL; c++) {
         const enum plait_coll coll = (enum plait_coll)c;
         const double start = plait_clock();
@@ -142,7 +137,6 @@ static void each_rank_of_the_librarys_algorithms_may_work_in_place_or_not(void *
                                              PLAIT_REDUCE,    PLAIT_GATHER,         PLAIT_SCATTER };
     static const uint32_t nranks[] = { 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24 };
 
-    (void)state;
     for (size_t c = 0; c < sizeof colls / sizeof *colls; c++)
         for (size_t k = 0; k < sizeof nranks / sizeof *nranks; k++) {
             const uint32_t n = nranks[k];
@@ -229,7 +223,6 @@ static void right_plans_pass(void **state)
         { { "1 0 1\n" }, .inplace = true, .message = NULL },
     };
 
-    (void)state;
     ASSERT_FAULTS(right);
 }
 
@@ -261,7 +254,6 @@ static void right_plans_of_every_geometry_pass(void **state)
           .coll = PLAIT_ALLTOALL },
     };
 
-    (void)state;
     ASSERT_FAULTS(right);
 }
 
@@ -343,7 +335,6 @@ static void moves_against_the_geometry_are_refused(void **state)
           .inplace = true },
     };
 
-    (void)state;
     ASSERT_FAULTS(faults);
 }
 
@@ -368,7 +359,6 @@ static void unmatched_messages_are_refused(void **state)
           "rank 0 step 1 sends 1 block from block 1, but rank 1 step 1 receives 1 from block 0" },
     };
 
-    (void)state;
     ASSERT_FAULTS(faults);
 }
 
@@ -387,7 +377,6 @@ static void deadlocks_across_ranks_are_refused(void **state)
           "rank 1 step 1 (recv block 0) waits for itself, through rank 1 step 0, rank 2 step 0, rank 0 step 0" },
     };
 
-    (void)state;
     ASSERT_FAULTS(faults);
 }
 
@@ -421,7 +410,6 @@ static void races_are_refused(void **state)
           "rank 0 step 1 (block 0) writes tmp[1..2], which overlaps what it reads" },
     };
 
-    (void)state;
     ASSERT_FAULTS(faults);
 }
 
@@ -458,7 +446,6 @@ static void wrong_meanings_are_refused(void **state)
           "rank 0 step 2 reads tmp[1] as block 1, which was written as part of a span that starts at slot 0" },
     };
 
-    (void)state;
     ASSERT_FAULTS(faults);
 }
 
@@ -470,7 +457,6 @@ static void ranks_that_add_in_different_orders_are_refused(void **state)
           "rank 1 step 2 writes block 0, combined in another order than rank 0's" },
     };
 
-    (void)state;
     ASSERT_FAULTS(faults);
 }
 
@@ -501,7 +487,6 @@ static void assert_shape_fault(struct plans *p, const char *message)
 
 static void fields_out_of_range_are_refused(void **state)
 {
-    (void)state;
     EXPECT_SHAPE_FAULT(step->verb = PLAIT_NVERB, "rank 1 step 2 (block 0) has no verb");
     EXPECT_SHAPE_FAULT(step->lane = 1, "is on a lane that the plan does not have");
     EXPECT_SHAPE_FAULT(step->nblk = 0, "moves blocks outside the vector");
@@ -546,7 +531,6 @@ static void a_fused_graph_can_lock_up_where_the_plan_does_not(void **state)
     const uint32_t *node[2] = { alone, alone };
     struct plait_report report;
 
-    (void)state;
     assert_int_equal(plait_check_deadlock("hand", CONST_PLANS(&p), 2, NULL, &report), PLAIT_OK);
     assert_int_equal(plait_check_deadlock("hand", CONST_PLANS(&p), 2, node, NULL), PLAIT_OK);
     node[0] = second;
@@ -567,7 +551,6 @@ static void binomial_emit(const struct plait_alg *self, struct plait_builder *b,
 {
     uint32_t k;
 
-    (void)self;
     plait_blocks(b, 1, 1);
     plait_emit_copy(b, plait_out(0), plait_in(0), 0, 1);
     for (k = 1; k < s->nrank && (me & k) == 0; k *= 2)
@@ -615,7 +598,6 @@ static void binomial_from_rank_0_is_the_canonical_order(void **state)
 {
     struct plait_report report;
 
-    (void)state;
     for (uint32_t n = 1; n <= 70; n++) {
         if (check_without_claim(&binomial, n, &report) != PLAIT_OK)
             fail_msg("%s", report.text);
@@ -629,7 +611,6 @@ static void above_1024_ranks_the_proof_is_probabilistic(void **state)
 {
     struct plait_report report;
 
-    (void)state;
     assert_int_equal(check_without_claim(&binomial, 3000, &report), PLAIT_OK);
     assert_true(report.probabilistic && report.canonical);
     assert_int_equal(check_without_claim(&lossy, 3000, &report), PLAIT_ERR_PLAN);
@@ -667,7 +648,6 @@ static void wrong_claims_are_refused(void **state)
     struct plait_alg liar = *plait_algs[0];
     struct plait_report report;
 
-    (void)state;
     liar.claim = wrong_claim;
     for (uint32_t i = 0; i < sizeof messages / sizeof *messages; i++) {
         const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 4, .root = i };
@@ -683,7 +663,6 @@ static void wrong_promises_are_refused(void **state)
     struct plait_alg liar = *plait_algs[0];
     struct plait_report report;
 
-    (void)state;
     liar.canonical = true;
     assert_int_equal(plait_alg_check(&liar, &shape, &report), PLAIT_ERR_PLAN);
     assert_string_equal(report.text, "ring, 5 ranks: claims the canonical order, but a block has another one");
@@ -708,7 +687,6 @@ static void rounds_count_one_send_and_one_receive_at_a_time(void **state)
     const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 3 };
     struct plait_report report;
 
-    (void)state;
     assert_int_equal(plait_plan_check("all to all", &shape, CONST_PLANS(&p), NULL, &report), PLAIT_OK);
     assert_int_equal(report.seen.depth, 1);
     assert_int_equal(report.seen.rounds, 3);

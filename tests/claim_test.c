@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Another process has the same rank: who comes second fails, and who has come hears of it, whatever they do meanwhile. */
+#include "child.h"
+#include "unit.h"
+
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
 #include "bootstrap/origin.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,7 +37,6 @@ static void hold(const struct plait_unique_id *id, int ready)
 {
     struct plait_rank_claim claim;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     bool fine = plait_claim_make(id, 0, nobody, &claim) == PLAIT_OK && claim.fd > 0 && write(ready, "", 1) == 1;
     while (fine && plait_claim_check(&claim, 0) == PLAIT_OK)
         usleep(1000);
@@ -54,11 +50,9 @@ static void who_answers_and_ends_had_the_rank(void **state)
     int ready[2];
     char word;
 
-    (void)state;
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     assert_int_equal(pipe(ready), 0);
-    holder = fork();
-    assert_true(holder >= 0);
+    holder = child_fork();
     if (holder == 0)
         hold(&id, ready[1]);
     assert_int_equal(read(ready[0], &word, 1), 1);
@@ -73,23 +67,18 @@ static void rank_0_hears_of_another_while_it_waits_for_ranks(void **state)
     struct plait_bootstrap *b;
     struct plait_rank_claim claim;
     struct plait_unique_id id;
-    int waits[2], how;
+    int waits[2];
     char word;
 
-    (void)state;
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     plait_id_set_unnamed(&id);
     assert_int_equal(pipe(waits), 0);
-    const pid_t other = fork();
-    assert_true(other >= 0);
-    if (other == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const pid_t other = child_fork();
+    if (other == 0)
         _exit(read(waits[0], &word, 1) != 1 || plait_claim_make(&id, 0, nobody, &claim) != PLAIT_ERR_MISMATCH);
-    }
     go = waits[1];
     assert_int_equal(plait_bootstrap_create(&id, 0, 2, 4, PLAIT_OK, &b), PLAIT_ERR_MISMATCH);
-    assert_int_equal(waitpid(other, &how, 0), other);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    assert_int_equal(child_end(other), 0);
     close(waits[0]);
     close(waits[1]);
 }

@@ -3,29 +3,25 @@
  * The single copy: memory of any allocator is read by its receivers through the kernel (process_vm_readv), and staged
  * where that is forbidden, switched off or of no use. The call is wrapped: counted, and made to fail.
  */
+#include "child.h"
 #include "collective.h"
 #include "comm/comm.h"
 #include "engine/select.h"
 #include "engine/slice.h"
 #include "p2p/message.h"
-#include "ranks.h"
 #include "tier.h"
+#include "unit_ranks.h"
 
 #include <plait/log.h>
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -72,13 +68,6 @@ static bool forbid_reading(void)
 }
 
 /* ---- Operations ---------------------------------------------------------------------------------------- */
-
-static struct plait_comm_stats stats_of(const struct plait_comm *comm)
-{
-    struct plait_comm_stats s;
-    plait_comm_stats(comm, &s);
-    return s;
-}
 
 /* One operation on malloc memory; is the result right, and how many bytes were staged for it? */
 static int run_one(struct plait_comm *comm, uint32_t rank, const struct collective *c, uint64_t *staged)
@@ -173,7 +162,6 @@ static int copy_once(struct plait_comm **comm, uint32_t rank, void *arg)
     static const size_t counts[] = { PLAIT_LEAST_ONCE / 4, 10007, PLAIT_MOST_ONCE_GATHER / 4 / sizeof(int32_t) };
     uint64_t staged;
 
-    (void)arg;
     if (!single_copy_works(*comm)) {
         *skipped = true;
         return 0;
@@ -203,7 +191,6 @@ static void run_or_skip(const struct ranks *r, unsigned failed)
 /* In no collective that only moves, nor in a reduce or in messages, is malloc memory staged: between processes, threads and both. */
 static void memory_of_any_allocator_is_copied_once(void **state)
 {
-    (void)state;
     for (uint32_t k = 0; k < 3; k++) {
         const struct ranks r = { .nprocess = k == 0 ? 3 : 2, .nthread = 1 + (k == 2), .body = copy_once };
         run_or_skip(&r, 0);
@@ -230,7 +217,6 @@ static int gather_all(struct plait_comm *comm, uint32_t rank, size_t bytes, bool
 
 static int gather_blocks_that_differ(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     if (!single_copy_works(*comm)) {
         *skipped = true;
         return 0;
@@ -245,7 +231,6 @@ static void blocks_of_an_all_gather_that_differ_go_one_way(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = gather_blocks_that_differ };
 
-    (void)state;
     run_or_skip(&r, 0);
 }
 
@@ -256,7 +241,6 @@ static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *ar
     unsigned lent = 0, staged = 0;
     char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     if (!single_copy_works(*comm)) {
         *skipped = true;
@@ -283,7 +267,6 @@ static void slices_of_a_block_go_one_way_the_last_one_too(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_blocks_one_way };
 
-    (void)state;
     run_or_skip(&r, 0);
 }
 
@@ -327,7 +310,6 @@ static int give_the_same(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     uint64_t same, own, dear;
 
-    (void)arg;
     if (!single_copy_works(*comm)) {
         *skipped = true;
         return 0;
@@ -345,7 +327,6 @@ static void a_copy_that_serves_several_ranks_counts_once(void **state)
 {
     const struct ranks r = { .nprocess = 3, .nthread = 1, .body = give_the_same };
 
-    (void)state;
     run_or_skip(&r, 0);
 }
 
@@ -356,7 +337,6 @@ static int look_at_a_shared_processor(struct plait_comm **comm, uint32_t rank, v
     char *in = calloc(2, BLOCK), *out = calloc(4, BLOCK);
     struct plait_choice choice[2];
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     if (!single_copy_works(*comm)) {
         *skipped = true;
@@ -381,7 +361,6 @@ static void ranks_that_share_a_processor_lend_to_a_root_and_cut_less(void **stat
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = look_at_a_shared_processor };
 
-    (void)state;
     run_or_skip(&r, 0);
 }
 
@@ -405,7 +384,6 @@ static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     const size_t counts[2] = { LONG, LONG };
     char *in = calloc(1, LONG), *out = calloc(2, LONG);
 
-    (void)arg;
     if (!single_copy_works(*comm)) {
         *skipped = true;
         return 0;
@@ -436,7 +414,6 @@ static void how_to_write_results_is_tried_where_the_kernel_reads_too(void **stat
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = try_ways };
 
-    (void)state;
     run_or_skip(&r, 0);
 }
 
@@ -451,11 +428,11 @@ static unsigned timed_copies(struct plait_comm *comm, size_t bytes, unsigned n)
     return timed;
 }
 
-static int time_copies(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Two looks at the clock and a fence took as long as the smallest copies, of which every third was timed for ever. */
+static int short_copies_are_timed_seldom_after_the_first(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { SURE = PLAIT_COPY_SURE * PLAIT_COPY_ROUND, LATER = PLAIT_COPY_TIMED * PLAIT_COPY_SPARED * PLAIT_COPY_ROUND };
 
-    (void)arg;
     CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, SURE) == (SURE + PLAIT_COPY_TIMED - 1) / PLAIT_COPY_TIMED +
                                                              PLAIT_COPY_FIRST -
                                                              1); /* the first ones, and every third */
@@ -463,15 +440,6 @@ static int time_copies(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(timed_copies(*comm, PLAIT_COPY_LONG, LATER) == LATER);
     CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE - 1, LATER) == 0);
     return 0;
-}
-
-/* Two looks at the clock and a fence took as long as the smallest copies, of which every third was timed for ever. */
-static void short_copies_are_timed_seldom_after_the_first(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = time_copies };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* One slice, then two halves: arg says for how many halves rank 0 has memory to land in. The first lands in the result. */
@@ -511,7 +479,6 @@ static void memory_to_land_in_is_what_is_used(void **state)
     size_t slices[2] = { 2, 2 + PLAIT_NSLICE - 1 };
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = land, .arg = slices };
 
-    (void)state;
     run_or_skip(&r, 0);
     r.nprocess = 1;
     r.nthread = 3;
@@ -519,11 +486,11 @@ static void memory_to_land_in_is_what_is_used(void **state)
     run_or_skip(&r, 0);
 }
 
-static int reduce_in_threads(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Nor is anything between threads of one process, whatever combines it. */
+static int threads_stage_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     uint64_t staged;
 
-    (void)arg;
     for (size_t i = 0; i < NCOLLECTIVE + 1; i++) {
         const struct collective c = { .coll = i < NCOLLECTIVE ? collectives[i] : PLAIT_ALLREDUCE,
                                       .type = PLAIT_INT32,
@@ -532,15 +499,6 @@ static int reduce_in_threads(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(staged == 0);
     }
     return 0;
-}
-
-/* Nor is anything between threads of one process, whatever combines it. */
-static void threads_stage_nothing(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 4, .body = reduce_in_threads };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Messages of a thread's only link. */
@@ -567,14 +525,14 @@ static const void *count_arrival(struct plait_link *link, uint32_t number, uint3
     return data;
 }
 
-static int keep_and_lend(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Of what a rank lends and copies itself, the others' reads came four slices after its copy, from memory. */
+static int what_a_rank_keeps_and_lends_goes_slice_by_slice(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { SLICE = 64 << 10, NSLICE = 8, BLOCK = NSLICE * SLICE };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
     static _Thread_local struct plait_transport counting;
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     call.slice = 2 * SLICE;
     CHECK(plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, &call) == PLAIT_OK);
@@ -597,20 +555,10 @@ static int keep_and_lend(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* Of what a rank lends and copies itself, the others' reads came four slices after its copy, from memory. */
-static void what_a_rank_keeps_and_lends_goes_slice_by_slice(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 2, .body = keep_and_lend };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 static int read_in_pieces(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     uint64_t staged;
 
-    (void)arg;
     if (!single_copy_works(*comm)) {
         *skipped = true;
         return 0;
@@ -630,7 +578,6 @@ static void short_and_interrupted_reads_go_on(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = read_in_pieces };
 
-    (void)state;
     run_or_skip(&r, 0);
 }
 
@@ -739,7 +686,6 @@ static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
     _Atomic float *own = (*comm)->own->copies[ROW].cost;
     _Atomic float *other = ((struct plait_control *)(uintptr_t)(*comm)->peers[1].control)->copies[ROW].cost;
 
-    (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     if (rank != 0)
         return 0;
@@ -782,7 +728,6 @@ static void the_cheaper_way_is_taken_and_the_other_tried_now_and_then(void **sta
 {
     const struct ranks r = { .nprocess = 1, .nthread = 2, .body = decide };
 
-    (void)state;
     setenv("PLAIT_CMA", "auto", 1);
     const unsigned failed = ranks_run(&r);
     setenv("PLAIT_CMA", "1", 1);
@@ -796,7 +741,6 @@ static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
     static const size_t sizes[] = { 32 * KIB, 128 * KIB, 512 * KIB }; /* copy_mode.h's third, fifth and seventh */
     char *v = calloc(NSLICE, PLAIT_MESSAGE_SLICE);
 
-    (void)arg;
     CHECK(v != NULL);
     if (!single_copy_works(*comm)) {
         *skipped = true;
@@ -825,7 +769,6 @@ static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     static const uint32_t rows[] = { ROW_OF(PLAIT_BROADCAST, 3), ROW }; /* each has its own costs */
     char *v = malloc(BYTES);
 
-    (void)arg;
     CHECK(v != NULL);
     if (!single_copy_works(*comm)) {
         *skipped = true;
@@ -860,7 +803,6 @@ static void both_ways_are_measured(void **state)
 {
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = move_both_ways, .processes = true };
 
-    (void)state;
     unsetenv("PLAIT_CMA"); /* auto */
     *skipped = false;
     unsigned failed = ranks_run(&r);
@@ -878,7 +820,6 @@ static int stage_all(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     uint64_t staged;
 
-    (void)arg;
     CHECK(run_moves(*comm, rank, 50000, &staged) == 0);
     CHECK(staged > 0);
     CHECK(nread == 0); /* a filter may kill who makes the call */
@@ -889,7 +830,6 @@ static void switched_off_everything_is_staged_and_nobody_tries(void **state)
 {
     const struct ranks r = { .nprocess = 3, .nthread = 1, .body = stage_all, .processes = true };
 
-    (void)state;
     setenv("PLAIT_CMA", "0", 1);
     const unsigned failed = ranks_run(&r);
     setenv("PLAIT_CMA", "1", 1);
@@ -906,7 +846,7 @@ static void find_line(void *found, enum plait_log_level level, const char *line)
 /* Rank 1 may not read: what it gets is staged, what the others get is not. */
 static int one_may_not(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
     unsigned lines = 0;
     uint64_t staged;
 
@@ -932,8 +872,6 @@ static void a_rank_that_may_not_read_says_so_and_is_staged_for(void **state)
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = one_may_not, .no_comm = true, .processes = true };
 
-    (void)state;
-    r.arg = &r;
     run_or_skip(&r, 0);
 }
 
@@ -974,7 +912,6 @@ static int send_nothing_there(struct plait_comm **comm, uint32_t rank, void *arg
 /* The error names both ranks and both addresses, where staging would have ended one of them by a signal. */
 static void memory_that_is_not_there_is_named(void **state)
 {
-    (void)state;
     for (uintptr_t k = 0; k < 4; k++) {
         const struct ranks r = {
             .nprocess = 2, .nthread = 1, .body = send_nothing_there, .arg = (void *)k, .processes = true
@@ -988,7 +925,6 @@ static int read_a_stranger(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_process p = *(*comm)->peers[1 - rank].process;
     char word[64];
 
-    (void)arg;
     if (!single_copy_works(*comm)) {
         *skipped = true;
         return 0;
@@ -1007,7 +943,6 @@ static void a_process_that_is_not_the_one_that_was_met_is_not_read(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = read_a_stranger, .processes = true };
 
-    (void)state;
     run_or_skip(&r, 0);
 }
 
@@ -1052,7 +987,6 @@ static void a_rank_that_dies_while_it_is_read_is_named(void **state)
     uint64_t seed;
     const struct ranks r = { .nprocess = 3, .nthread = 1, .body = kill_while_reading, .arg = &seed, .processes = true };
 
-    (void)state;
     setenv("PLAIT_LOG_FILE", "/dev/null", 1);
     for (seed = 1; seed <= n; seed++) {
         setenv("PLAIT_CMA", seed % 2 ? "1" : "auto", 1);
@@ -1072,10 +1006,10 @@ int main(void)
         cmocka_unit_test(a_copy_that_serves_several_ranks_counts_once),
         cmocka_unit_test(ranks_that_share_a_processor_lend_to_a_root_and_cut_less),
         cmocka_unit_test(how_to_write_results_is_tried_where_the_kernel_reads_too),
-        cmocka_unit_test(short_copies_are_timed_seldom_after_the_first),
+        test_of_ranks(short_copies_are_timed_seldom_after_the_first, 1, 1),
         cmocka_unit_test(memory_to_land_in_is_what_is_used),
-        cmocka_unit_test(threads_stage_nothing),
-        cmocka_unit_test(what_a_rank_keeps_and_lends_goes_slice_by_slice),
+        test_of_ranks(threads_stage_nothing, 1, 4),
+        test_of_ranks(what_a_rank_keeps_and_lends_goes_slice_by_slice, 1, 2),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
         cmocka_unit_test(the_cheaper_way_is_taken_and_the_other_tried_now_and_then),
         cmocka_unit_test(both_ways_are_measured),
@@ -1087,6 +1021,6 @@ int main(void)
     };
 
     setenv("PLAIT_CMA", "1", 1);
-    skipped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return skipped == MAP_FAILED ? 1 : cmocka_run_group_tests_name("cma", tests, NULL, NULL);
+    skipped = shared_memory(4096);
+    return cmocka_run_group_tests_name("cma", tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every collective on real ranks, by every algorithm: right, in every place and memory, from every root. */
 #include "collective.h"
-#include "ranks.h"
 #include "tier.h"
+#include "unit_ranks.h"
 
 #include <plait/memory.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define GUARD 64 /* bytes after a buffer that must stay as they are */
 
@@ -186,14 +181,12 @@ static void try_shape(uint32_t nprocess, uint32_t nthread)
 
 static void every_collective_is_right_between_processes(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 9; n += full() || n < 3 ? 1 : 3)
         try_shape(n, 1);
 }
 
 static void every_collective_is_right_between_threads(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 8; n += full() ? 1 : 5)
         try_shape(1, n);
     try_shape(2, 3);
@@ -203,7 +196,6 @@ static void long_blocks_go_in_slices(void **state)
 {
     struct trials all = { .nrank = 4 };
 
-    (void)state;
     for (size_t k = 0; k < NCOLLECTIVE; k++)
         for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
             struct collective t = { .coll = collectives[k], .type = PLAIT_INT32, .root = 2, .count = 300001 };
@@ -257,7 +249,6 @@ static int move_long(struct plait_comm **comm, uint32_t rank, void *arg)
     const size_t counts[3] = { LONG, 1, SHORT };
     int32_t *in = malloc((LONG + 1 + SHORT) * sizeof *in), *out = malloc((LONG + 1 + SHORT) * sizeof *out);
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     for (int i = 0; i < 3; i++)
         CHECK(combine_long(*comm, rank, counts, in, out) == 0 && gather_long(*comm, rank, counts, in, out) == 0);
@@ -271,7 +262,6 @@ static void long_blocks_of_different_sizes_go_in_slices(void **state)
 {
     const struct ranks r = { .nprocess = 3, .nthread = 1, .body = move_long };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
     setenv("PLAIT_CMA", "0", 1);
     assert_int_equal(ranks_run(&r), 0);
@@ -378,7 +368,6 @@ static int try_all_sized(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t nrank = plait_comm_nrank(*comm);
 
-    (void)arg;
     for (unsigned round = 0; round < 24; round++)
         if (try_sized(*comm, rank, nrank, round, round % nrank) != 0) {
             fprintf(stderr, "round %u\n", round);
@@ -391,7 +380,6 @@ static void blocks_may_differ_in_size(void **state)
 {
     struct ranks r = { .nthread = 1, .body = try_all_sized };
 
-    (void)state;
     for (r.nprocess = 1; r.nprocess <= MOST_RANKS; r.nprocess += r.nprocess < 3 ? 1 : 2)
         assert_int_equal(ranks_run(&r), 0);
     r.nprocess = 2;
@@ -427,7 +415,6 @@ static int move_long_pairs(struct plait_comm **comm, uint32_t rank, void *arg)
     int32_t *in = malloc((size_t)LONG_RANKS * LONG_BLOCK * sizeof *in),
             *out = malloc((size_t)LONG_RANKS * LONG_BLOCK * sizeof *out);
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     for (unsigned round = 0; round < 12; round++) {
         const uint32_t root = round % nrank;
@@ -460,7 +447,6 @@ static void long_blocks_of_pairs_go_in_slices(void **state)
     const struct ranks processes = { .nprocess = 3, .nthread = 1, .body = move_long_pairs };
     const struct ranks both = { .nprocess = 2, .nthread = 2, .body = move_long_pairs };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cma / sizeof *cma; i++) {
         setenv("PLAIT_CMA", cma[i], 1);
         assert_int_equal(ranks_run(&processes), 0);
@@ -469,7 +455,7 @@ static void long_blocks_of_pairs_go_in_slices(void **state)
     unsetenv("PLAIT_CMA");
 }
 
-static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_sizes_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t apart[5] = { 4, 0, 1, 8, 7 }, overlapping[5] = { 3, 0, 1, 8, 7 };
     const size_t nothing[5] = { 0 }, anywhere[5] = { 5, 0, (size_t)1 << 40, SIZE_MAX / 8, 5 };
@@ -478,7 +464,6 @@ static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *
     int in[16] = { 0 }, out[16];
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     CHECK(plait_allgatherv(*comm, in, out, NULL, NULL, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "allgatherv: the counts of") != NULL);
     CHECK(plait_allgatherv(*comm, in, out, huge, NULL, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
@@ -504,14 +489,6 @@ static int ask_wrongly_for_sizes(struct plait_comm **comm, uint32_t rank, void *
     return 0;
 }
 
-static void wrong_sizes_are_named_and_change_nothing(void **state)
-{
-    const struct ranks r = { .nprocess = 5, .nthread = 1, .body = ask_wrongly_for_sizes };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* ---- Operators of the caller's ------------------------------------------------------------------------- */
 
 /* Elements are maps x -> a x + b of 32-bit numbers: combining them is associative, but not commutative. */
@@ -526,8 +503,6 @@ static void compose_all(void *inout, const void *in, size_t count, enum plait_dt
     uint64_t *left = inout;
     const uint64_t *right = in;
 
-    (void)type;
-    (void)context;
     for (size_t i = 0; i < count; i++)
         left[i] = compose(left[i], right[i]);
 }
@@ -549,7 +524,6 @@ static int combine_as_the_caller_says(struct plait_comm **comm, uint32_t rank, v
     struct plait_call ordered = PLAIT_CALL_DEFAULT, scaled = PLAIT_CALL_DEFAULT;
     size_t counts[MOST_RANKS];
 
-    (void)arg;
     ordered.user = &user;
     scaled.scale = &scale;
     for (size_t i = 0; i < nrank * PART; i++) {
@@ -600,18 +574,16 @@ static void operators_of_the_caller_work_everywhere(void **state)
 {
     struct ranks r = { .nthread = 1, .body = combine_as_the_caller_says };
 
-    (void)state;
     for (r.nprocess = 1; r.nprocess <= 5; r.nprocess += 2)
         assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Wrong arguments ------------------------------------------------------------------------------------- */
 
-static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int in[8] = { 0 }, out[8] = { 0 };
 
-    (void)arg;
     CHECK(plait_broadcast(*comm, in, out, 4, PLAIT_INT32, 2, NULL) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "broadcast: root is 2, but the comm has 2 ranks") != NULL);
     CHECK(plait_allgather(*comm, in, NULL, 4, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
@@ -628,14 +600,6 @@ static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void wrong_arguments_are_named_and_change_nothing(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = ask_wrongly };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -645,9 +609,9 @@ int main(void)
         cmocka_unit_test(long_blocks_of_different_sizes_go_in_slices),
         cmocka_unit_test(blocks_may_differ_in_size),
         cmocka_unit_test(long_blocks_of_pairs_go_in_slices),
-        cmocka_unit_test(wrong_sizes_are_named_and_change_nothing),
+        test_of_ranks(wrong_sizes_are_named_and_change_nothing, 5, 1),
         cmocka_unit_test(operators_of_the_caller_work_everywhere),
-        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1),
     };
     return cmocka_run_group_tests_name("collectives", tests, NULL, NULL);
 }

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "child.h"
+#include "unit.h"
+
 #include "base/config.h"
 #include "base/log.h"
 
 #include <plait/topology.h>
 #include <plait/version.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static const char *const variables[] = {
     "PLAIT_ALGO",           "PLAIT_ARENA",        "PLAIT_CHECK",      "PLAIT_CMA",          "PLAIT_CONFIG",
@@ -28,7 +26,6 @@ static const char *const variables[] = {
 
 static int clear_environment(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < NVARIABLE; i++)
         unsetenv(variables[i]);
     return 0;
@@ -81,7 +78,6 @@ static void defaults_are_those_of_the_header(void **state)
 {
     struct plait_config c;
 
-    (void)state;
     assert_int_equal(plait_config_load(&c), PLAIT_OK);
     assert_string_equal(c.algo, "");
     assert_string_equal(c.file, "");
@@ -104,7 +100,6 @@ static void ports_are_one_or_a_range(void **state)
     static const char *const bad[] = { "0", "70000", "5-4", "1-", "-1", "1-70000", "1-2-3", "1 - 2", "x" };
     struct plait_config c;
 
-    (void)state;
     assert_int_equal(load_text("PLAIT_PORTS = 65535", &c), PLAIT_OK);
     assert_true(c.ports.first == 65535 && c.ports.n == 1);
     assert_int_equal(load_text("PLAIT_PORTS = 1-65535", &c), PLAIT_OK);
@@ -120,7 +115,6 @@ static void interfaces_and_launchers_are_checked(void **state)
 {
     struct plait_config c;
 
-    (void)state;
     assert_int_equal(load_text("PLAIT_IFNAME = ^=docker0,veth", &c), PLAIT_OK);
     assert_refused("PLAIT_IFNAME = ^", "all but");
     assert_refused("PLAIT_IFNAME = eth0,^docker", "all but");
@@ -133,7 +127,6 @@ static void a_secret_is_shown_nowhere(void **state)
 {
     struct plait_config c;
 
-    (void)state;
     setenv("PLAIT_SECRET", "correct horse battery", 1);
     assert_string_equal(setting("PLAIT_SECRET").value, "(secret)");
     assert_int_equal(plait_config_load(&c), PLAIT_OK);
@@ -155,7 +148,6 @@ static void settings_are_listed_with_text_value_and_origin(void **state)
     struct plait_setting s;
     size_t n = 0;
 
-    (void)state;
     for (; plait_config_get(n, &s) == PLAIT_OK; n++) {
         assert_int_equal(strncmp(s.name, "PLAIT_", 6), 0);
         assert_true(strlen(s.text) > 10);
@@ -186,7 +178,6 @@ static void sizes_take_binary_units(void **state)
                                        "99999999999999999999999",
                                        "1T" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         struct plait_config c;
         char line[96];
@@ -208,7 +199,6 @@ static void seconds_are_positive_numbers(void **state)
     static const char *const bad[] = { "0", "0.0", "-1", "inf", "nan", "1e3", "1s", ".", "1,5", "1.2.3", "1000000001" };
     struct plait_config c;
 
-    (void)state;
     assert_int_equal(load_text("PLAIT_DEADLINE=0.5\nPLAIT_WARN=7\nPLAIT_TIMEOUT=.25", &c), PLAIT_OK);
     assert_true(c.deadline == 0.5 && c.warn == 7 && c.timeout == 0.25);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -222,7 +212,6 @@ static void names_and_flags_take_their_words_only(void **state)
 {
     struct plait_config c;
 
-    (void)state;
     assert_int_equal(load_text("PLAIT_LOG=debug\nPLAIT_ISA=avx2\nPLAIT_CHECK=1\nPLAIT_ALGO=allreduce:torus:4x8", &c),
                      PLAIT_OK);
     assert_int_equal(c.log, PLAIT_LOG_DEBUG);
@@ -243,7 +232,6 @@ static void lines_have_comments_blanks_and_any_line_end(void **state)
 {
     struct plait_config c;
 
-    (void)state;
     assert_int_equal(load_text("# a comment\r\n\r\n \tPLAIT_SLICE\t=  1K  # why\r\nPLAIT_CHECK=1\n\nPLAIT_ISA=", &c),
                      PLAIT_OK);
     assert_int_equal(c.slice, 1024);
@@ -257,7 +245,6 @@ static void broken_lines_are_named(void **state)
     char line[400] = "PLAIT_ALGO=", expected[] = "PLAIT_ALGO is longer than 255 characters";
     struct plait_config c;
 
-    (void)state;
     assert_refused("\n\nPLAIT_SLICE 4", "f.conf:3: 'PLAIT_SLICE 4' is not of the form NAME = value");
     assert_refused("= 4", "f.conf:1: '= 4' is not");
     assert_refused("PLAIT_WARN=1\nPLAIT_WARN=2", "f.conf:2: PLAIT_WARN was already set in line 1");
@@ -273,7 +260,6 @@ static void environment_comes_before_file_before_default(void **state)
     char path[32], origin[64];
     struct plait_config c;
 
-    (void)state;
     write_file(path, "PLAIT_WARN = 5\n\nPLAIT_TIMEOUT = 6\n");
     setenv("PLAIT_CONFIG", path, 1);
     setenv("PLAIT_WARN", "4", 1);
@@ -298,7 +284,6 @@ static void what_the_program_sets_comes_after_the_environment_and_before_the_fil
     char path[32];
     struct plait_config c;
 
-    (void)state;
     write_file(path, "PLAIT_WARN = 5\n");
     setenv("PLAIT_CONFIG", path, 1);
     assert_int_equal(plait_config_set("PLAIT_WARN", "7", "--warn"), PLAIT_OK);
@@ -327,7 +312,6 @@ static void a_version_is_three_numbers(void **state)
     struct plait_config c;
     char line[64];
 
-    (void)state;
     assert_int_equal(load_text("PLAIT_NCCL_VERSION = 2.28.9", &c), PLAIT_OK);
     assert_int_equal(c.nccl_version, 22809);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -341,7 +325,6 @@ static void bad_environment_is_named(void **state)
     char huge[400];
     struct plait_config c = { .check = 77 };
 
-    (void)state;
     setenv("PLAIT_SLICE", "lots", 1);
     assert_int_equal(plait_config_load(&c), PLAIT_ERR_CONFIG);
     assert_says("PLAIT_SLICE='lots' (environment): allowed is a number of bytes");
@@ -360,33 +343,6 @@ static void bad_environment_is_named(void **state)
     assert_says("PLAIT_CONFIG='/tmp' cannot be read");
 }
 
-/* What a child that runs `body` writes to stderr. */
-static void capture(void (*body)(void), char *out, size_t room)
-{
-    int ends[2], status;
-    size_t n = 0;
-    ssize_t got;
-    pid_t child;
-
-    assert_int_equal(pipe(ends), 0);
-    child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        body();
-        _exit(0);
-    }
-    close(ends[1]);
-    while ((got = read(ends[0], out + n, room - 1 - n)) > 0)
-        n += (size_t)got;
-    out[n] = '\0';
-    close(ends[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
 static void load_twice(void)
 {
     struct plait_config c;
@@ -400,13 +356,12 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
 {
     char path[32], text[4096], expected[256], *first;
 
-    (void)state;
     write_file(path, "\nPLAIT_DEADLNE = 5\n");
     setenv("PLAIT_CONFIG", path, 1);
     setenv("PLAIT_SLICES", "4K", 1);
     setenv("PLAIT_TEST_ANYTHING", "1", 1);
     setenv("PLAIT_LIBRARY", "libplait.so.0", 1);
-    capture(load_twice, text, sizeof text);
+    assert_int_equal(child_run(load_twice, text, sizeof text), 0);
     first = strstr(text, "warn: environment: there is no setting 'PLAIT_SLICES'; did you mean PLAIT_SLICE?");
     assert_non_null(first);
     assert_null(strstr(first + strlen("warn: environment: there is no setting 'PLAIT_SLICES'"), "'PLAIT_SLICES'"));
@@ -416,7 +371,7 @@ static void unknown_names_are_warned_of_once_with_the_nearest(void **state)
     assert_null(strstr(text, "PLAIT_TEST_ANYTHING"));
     assert_null(strstr(text, "PLAIT_LIBRARY"));
     setenv("PLAIT_LOG", "error", 1);
-    capture(load_twice, text, sizeof text);
+    assert_int_equal(child_run(load_twice, text, sizeof text), 0);
     assert_string_equal(text, "");
     unlink(path);
 }
@@ -425,9 +380,8 @@ static void a_name_that_is_like_no_other_is_not_taken_for_one(void **state)
 {
     char text[4096];
 
-    (void)state;
     setenv("PLAIT_FOOBARBAZ", "1", 1);
-    capture(load_twice, text, sizeof text);
+    assert_int_equal(child_run(load_twice, text, sizeof text), 0);
     assert_non_null(strstr(text, "there is no setting 'PLAIT_FOOBARBAZ'; plait-info --config lists all\n"));
     assert_null(strstr(text, "did you mean"));
     unsetenv("PLAIT_FOOBARBAZ");
@@ -446,8 +400,7 @@ static void log_lines_have_host_process_and_level(void **state)
     char text[8192], host[64] = "", expected[96];
     unsigned lines = 0;
 
-    (void)state;
-    capture(log_some, text, sizeof text);
+    assert_int_equal(child_run(log_some, text, sizeof text), 0);
     gethostname(host, sizeof host - 1);
     snprintf(expected, sizeof expected, "plait[%s:", host);
     assert_int_equal(strncmp(text, expected, strlen(expected)), 0);
@@ -466,7 +419,6 @@ static void any_file_is_parsed_safely(void **state)
                                           "\t",          "allreduce:", "PLAIT_ALGO", "\xff", "99999999999999999999" };
     unsigned seed = 1;
 
-    (void)state;
     for (int run = 0; run < 20000; run++) {
         char text[512];
         size_t n = 0;
@@ -489,7 +441,6 @@ static void topology_is_plausible(void **state)
 {
     struct plait_topology t;
 
-    (void)state;
     plait_topology_get(&t);
     assert_true(strlen(t.processor) > 0);
     assert_true(t.ncpu >= 1 && t.ncpu <= 1 << 18);
@@ -503,7 +454,6 @@ static void version_and_features_have_their_form(void **state)
     unsigned major, minor, patch;
     int n = 0;
 
-    (void)state;
     assert_int_equal(sscanf(plait_version(), "%u.%u.%u%n", &major, &minor, &patch, &n), 3);
     assert_int_equal(plait_version()[n], '\0');
     assert_string_equal(plait_version(), PLAIT_VERSION);
@@ -529,7 +479,6 @@ static void a_pace_has_a_latency_a_bandwidth_or_both(void **state)
     struct plait_config c;
     char line[64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         snprintf(line, sizeof line, "PLAIT_PACE=%s", good[i].text);
         assert_int_equal(load_text(line, &c), PLAIT_OK);

@@ -23,13 +23,11 @@
 
 static bool any_shape(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return s->nrank <= MOST_RANKS;
 }
 
 static bool one_number(const struct plait_alg *self, const char *text, struct plait_shape *s)
 {
-    (void)self;
     s->nparam = 1;
     return sscanf(text, "%u", &s->param[0]) == 1;
 }
@@ -37,7 +35,6 @@ static bool one_number(const struct plait_alg *self, const char *text, struct pl
 /* Only the number of blocks is used: these plans are checked without a claim. */
 static struct plait_claim claim_blocks(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return (struct plait_claim){ .nblk = s->nparam > 0 ? s->param[0] : 1 };
 }
 
@@ -67,7 +64,6 @@ static void many_emit(const struct plait_alg *self, struct plait_builder *b, con
 {
     const uint32_t k = s->param[0];
 
-    (void)self;
     plait_blocks(b, k, s->nrank * k);
     for (uint32_t r = 0; r < s->nrank; r++)
         for (uint32_t i = 0; i < k && r != me; i++) {
@@ -83,7 +79,6 @@ static void lanes_emit(const struct plait_alg *self, struct plait_builder *b, co
 {
     const uint32_t k = s->param[0];
 
-    (void)self;
     plait_blocks(b, k, s->nrank);
     for (uint32_t i = 0; i < k; i++) {
         plait_lane(b, i);
@@ -103,7 +98,6 @@ static void lanes_emit(const struct plait_alg *self, struct plait_builder *b, co
 /* Rank 0 takes one vector after the other; those of the low ranks lie ready all the time. */
 static void star_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    (void)self;
     plait_blocks(b, 1, 1);
     if (me > 0) {
         plait_emit_send(b, 0, plait_in(0), 0, 1);
@@ -124,7 +118,6 @@ static void twice_emit(const struct plait_alg *self, struct plait_builder *b, co
 {
     const uint32_t n = s->nrank - 1;
 
-    (void)self;
     plait_blocks(b, 1, 2 * n + 1);
     for (uint32_t r = 0; r < s->nrank; r++)
         for (uint32_t copy = 0; copy < 2 && r != me; copy++) {
@@ -136,14 +129,12 @@ static void twice_emit(const struct plait_alg *self, struct plait_builder *b, co
 
 static bool power_of_two(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return s->nrank <= MOST_RANKS && (s->nrank & (s->nrank - 1)) == 0;
 }
 
 /* Pairs swap what lies in TMP, two blocks at once, and write it again. */
 static void swap_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    (void)self;
     plait_blocks(b, 2, 4);
     plait_emit_copy(b, plait_tmp(0), plait_in(0), 0, 2);
     for (uint32_t bit = 1; bit < s->nrank; bit *= 2) {
@@ -218,7 +209,6 @@ static void random_emit(const struct plait_alg *self, struct plait_builder *b, c
     struct random_plan p = { b, s->nrank, me, 1 + seed % 4 * 8, (uint64_t)seed << 32 | me };
     unsigned char stage[MOST_BLOCKS] = { 0 };
 
-    (void)self;
     plait_blocks(b, nblk, p.nslot);
     for (uint32_t left = 2 * nblk; left > 0; left--) {
         uint32_t parent[MOST_RANKS], blk = random_below(&p.state, nblk);
@@ -235,7 +225,6 @@ static void random_emit(const struct plait_alg *self, struct plait_builder *b, c
 
 static bool two_numbers(const struct plait_alg *self, const char *text, struct plait_shape *s)
 {
-    (void)self;
     s->nparam = 2;
     return sscanf(text, "%u:%u", &s->param[0], &s->param[1]) == 2 && s->param[0] <= MOST_BLOCKS;
 }
@@ -487,7 +476,6 @@ static int exchange_letters(struct plait_comm **comm, uint32_t rank, void *arg)
     unsigned char *memory[2] = { malloc(300001), NULL }, *landing = malloc(300002);
     void *library;
 
-    (void)arg;
     CHECK(link != NULL && memory[0] != NULL && landing != NULL && plait_mem_alloc(300001, &library) == PLAIT_OK);
     memory[1] = library;
     for (uint32_t number = 0; number < 96; number++)

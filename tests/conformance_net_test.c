@@ -4,14 +4,10 @@
 #include "fake_net.h"
 #include "ranks.h"
 #include "shared_net.h"
+#include "unit.h"
 #include "wire.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static bool run_threads(const struct jobs *j)
 {
@@ -26,7 +22,6 @@ static void conforms(const char *name, uint32_t least, uint32_t most, bool (*run
 
 static void a_network_that_delays_and_reorders_conforms(void **state)
 {
-    (void)state;
     wire_plugin = &fake_net;
     conforms("fake", 2, 5, run_threads);
     assert_int_equal(conformance_links(1, 2), 0);
@@ -46,7 +41,6 @@ static void over(const char *transports)
 
 static void ucx_over_tcp_conforms(void **state)
 {
-    (void)state;
     over("tcp");
     conforms("ucx, tcp, processes", 2, 4, run_processes);
     conforms("ucx, tcp, threads", 3, 3, run_threads);
@@ -56,7 +50,6 @@ static void ucx_over_tcp_conforms(void **state)
 
 static void ucx_over_posix_shared_memory_conforms(void **state)
 {
-    (void)state;
     over("posix");
     conforms("ucx, posix, processes", 2, 4, run_processes);
     conforms("ucx, posix, threads", 3, 3, run_threads);
@@ -66,7 +59,6 @@ static void ucx_over_posix_shared_memory_conforms(void **state)
 
 static void ucx_over_self_conforms(void **state)
 {
-    (void)state;
     over("self");
     wire_plugin = &shared_net;
     conforms("ucx, self, threads", 2, 5, run_threads);

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The conformance suite over each transport. */
 #include "conformance.h"
-#include "ranks.h"
+#include "unit_ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static bool run_local(const struct jobs *j)
 {
@@ -40,32 +35,27 @@ static void conforms(const char *name, uint32_t least, uint32_t most, bool (*run
 
 static void local_conforms(void **state)
 {
-    (void)state;
     conforms("local", 1, 8, run_local);
 }
 
 static void shared_memory_between_processes_conforms(void **state)
 {
-    (void)state;
     conforms("shm, processes", 1, 6, run_processes);
 }
 
 static void shared_memory_between_threads_conforms(void **state)
 {
-    (void)state;
     conforms("shm, threads", 1, 8, run_threads);
 }
 
 static void shared_memory_between_processes_and_threads_conforms(void **state)
 {
-    (void)state;
     conforms("shm, both", 4, 4, run_mixed);
     conforms("shm, both", 6, 6, run_mixed);
 }
 
 static void links_lend_and_land(void **state)
 {
-    (void)state;
     assert_int_equal(conformance_links(2, 1), 0);
     assert_int_equal(conformance_links(1, 2), 0);
     setenv("PLAIT_CMA", "0", 1);
@@ -77,7 +67,6 @@ static void links_lend_and_land(void **state)
 /* Slowed down so little that the suite stays quick: what counts is that messages are held back at all. */
 static void a_paced_transport_conforms(void **state)
 {
-    (void)state;
     setenv("PLAIT_PACE", "2us,4GB/s", 1);
     setenv("PLAIT_FOR_TESTS", "1", 1);
     setenv("PLAIT_LOG", "error", 1);
@@ -93,12 +82,12 @@ static void a_paced_transport_conforms(void **state)
 
 /* ---- Bugs that were -------------------------------------------------------------------------------- */
 
-static int ask_for_lanes(struct plait_comm **comm, uint32_t rank, void *arg)
+/* A plan without deadlock hung when the first lane taken was more than a window behind the first one sent. */
+static int a_plan_that_the_window_would_stop_is_refused(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int in[64] = { 1 }, out[64];
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     call.algorithm = "lanes:24";
     CHECK(plait_allreduce(*comm, in, out, 64, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_PLAN);
     CHECK(strstr(plait_last_error(), "'lanes:24' can deadlock with 3 ranks: a message overtakes 16 others") != NULL);
@@ -106,34 +95,14 @@ static int ask_for_lanes(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* A plan without deadlock hung when the first lane taken was more than a window behind the first one sent. */
-static void a_plan_that_the_window_would_stop_is_refused(void **state)
-{
-    struct ranks r = { .nprocess = 1, .nthread = 3, .body = ask_for_lanes, .options = PLAIT_COMM_OPTIONS_DEFAULT };
-
-    (void)state;
-    r.options.algorithms = conformance_algs;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int sum_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Copying no bytes from TMP that had no memory went through memcpy(NULL); the undefined sanitizer sees it. */
+static int a_copy_of_an_empty_block_of_tmp_touches_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     call.algorithm = "swap";
     CHECK(plait_allreduce(*comm, NULL, NULL, 0, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
     return 0;
-}
-
-/* Copying no bytes from TMP that had no memory went through memcpy(NULL); the undefined sanitizer sees it. */
-static void a_copy_of_an_empty_block_of_tmp_touches_nothing(void **state)
-{
-    struct ranks r = { .nprocess = 1, .nthread = 2, .body = sum_nothing, .options = PLAIT_COMM_OPTIONS_DEFAULT };
-
-    (void)state;
-    r.options.algorithms = conformance_algs;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 int main(void)
@@ -145,8 +114,8 @@ int main(void)
         cmocka_unit_test(shared_memory_between_processes_and_threads_conforms),
         cmocka_unit_test(links_lend_and_land),
         cmocka_unit_test(a_paced_transport_conforms),
-        cmocka_unit_test(a_plan_that_the_window_would_stop_is_refused),
-        cmocka_unit_test(a_copy_of_an_empty_block_of_tmp_touches_nothing),
+        test_of_ranks(a_plan_that_the_window_would_stop_is_refused, 1, 3, .options.algorithms = conformance_algs),
+        test_of_ranks(a_copy_of_an_empty_block_of_tmp_touches_nothing, 1, 2, .options.algorithms = conformance_algs),
     };
 
     return cmocka_run_group_tests_name("conformance", tests, NULL, NULL);

@@ -5,26 +5,20 @@
  *
  * Usage: copies_test LIBPLAIT
  */
+#include "child.h"
+#include "unit.h"
+
 #include <plait/comm.h>
 #include <plait/memory.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NRANK  2
@@ -88,7 +82,6 @@ static int make_copies(void **state)
 {
     char command[1024], path[64];
 
-    (void)state;
     if (mkdtemp(folder) == NULL)
         return -1;
     for (unsigned k = 1; k < NCOPY; k++) {
@@ -104,7 +97,6 @@ static int remove_copies(void **state)
 {
     char path[64];
 
-    (void)state;
     for (unsigned k = 1; k < NCOPY; k++) {
         path_of(k, path);
         unlink(path);
@@ -122,19 +114,18 @@ static int run(int (*body)(uint32_t rank, const struct ids *ids))
 {
     static struct ids ids;
     pid_t pids[NRANK];
-    int how, failed = 0;
+    int failed = 0;
 
     for (unsigned i = 0; i < NROUND; i++)
         for (unsigned k = 0; k < NCOPY; k++)
             assert_int_equal(plait_unique_id_create(&ids.id[i][k]), PLAIT_OK);
     for (uint32_t r = 0; r < NRANK; r++)
-        if ((pids[r] = fork()) == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if ((pids[r] = child_fork()) == 0) {
             alarm(600);
             exit(body(r, &ids)); /* what is loaded still has its destructors run */
         }
     for (uint32_t r = 0; r < NRANK; r++)
-        failed += waitpid(pids[r], &how, 0) != pids[r] || how != 0;
+        failed += child_end(pids[r]) != 0;
     return failed;
 }
 
@@ -231,7 +222,6 @@ static int interleave(uint32_t rank, const struct ids *ids)
 
 static void copies_run_side_by_side_and_end_in_any_order(void **state)
 {
-    (void)state;
     assert_int_equal(run(interleave), 0);
 }
 
@@ -258,7 +248,6 @@ static int fail_in_one(uint32_t rank, const struct ids *ids)
 /* Calls inside a copy went to the program's own library, which has its own last error. */
 static void the_copies_errors_do_not_mix(void **state)
 {
-    (void)state;
     assert_int_equal(run(fail_in_one), 0);
 }
 
@@ -321,11 +310,10 @@ static int unload(uint32_t rank, const struct ids *ids)
         if (round > 2)
             CHECK(u.descriptors == first.descriptors && u.threads == first.threads &&
                   (MAPS_MEMORY || u.mappings <= first.mappings));
-        const pid_t child = fork(); /* the copy that is gone is not told */
+        const pid_t child = child_fork(); /* the copy that is gone is not told */
         if (child == 0)
             _exit(0);
-        int how;
-        CHECK(waitpid(child, &how, 0) == child && how == 0);
+        CHECK(child_end(child) == 0);
         CHECK(sum(&own, outer, rank, COUNT, 2) == 0);
     }
     CHECK(plait_comm_destroy(outer) == PLAIT_OK);
@@ -334,7 +322,6 @@ static int unload(uint32_t rank, const struct ids *ids)
 
 static void a_copy_that_is_unloaded_leaves_nothing(void **state)
 {
-    (void)state;
     assert_int_equal(run(unload), 0);
 }
 
@@ -356,7 +343,6 @@ static int keep_memory(uint32_t rank, const struct ids *ids)
 
 static void memory_that_was_not_freed_outlives_its_copy(void **state)
 {
-    (void)state;
     assert_int_equal(run(keep_memory), 0);
 }
 

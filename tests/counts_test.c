@@ -1,30 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What operations cost, counted: allocations, system calls, messages, bytes. Linked with wrapped allocators. */
+#include "child.h"
 #include "collective.h"
 #include "comm/comm.h"
 #include "engine/select.h"
-#include "operation/operation.h"
-#include "ranks.h"
 #include "specs.h"
+#include "unit_ranks.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/message.h>
 #include <plait/plan.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -58,14 +52,6 @@ void *__wrap_realloc(void *p, size_t n)
     return __real_realloc(p, n);
 }
 
-static struct plait_comm_stats stats_of(const struct plait_comm *comm)
-{
-    struct plait_comm_stats s;
-
-    plait_comm_stats(comm, &s);
-    return s;
-}
-
 /* ---- The steady state ------------------------------------------------------------------------------- */
 
 static int repeat_small(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -75,7 +61,6 @@ static int repeat_small(struct plait_comm **comm, uint32_t rank, void *arg)
     uint64_t fewest = UINT64_MAX;
     cpu_set_t cpu;
 
-    (void)arg;
     CPU_ZERO(&cpu);
     CPU_SET(rank, &cpu);
     sched_setaffinity(0, sizeof cpu, &cpu);
@@ -105,7 +90,6 @@ static void small_operations_allocate_nothing_and_call_nothing(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = repeat_small };
 
-    (void)state;
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
         print_message("needs 2 processors\n");
         skip();
@@ -114,14 +98,13 @@ static void small_operations_allocate_nothing_and_call_nothing(void **state)
 }
 
 /* Once each was called, no later call of it allocates: neither on the heap nor in the arena. */
-static int repeat_all(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_collective_that_was_called_before_allocates_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t nrank = plait_comm_nrank(*comm);
     struct collective all[2 + NCOLLECTIVE + NSIZED] = { { .coll = PLAIT_ALLREDUCE }, { .coll = PLAIT_BARRIER } };
     const size_t n = sizeof all / sizeof *all;
     static char in[65536], out[65536];
 
-    (void)arg;
     for (size_t i = 0; i < n; i++) {
         const bool sized = i >= 2 + NCOLLECTIVE;
         all[i].coll = i < 2 ? all[i].coll : sized ? sized_collectives[i - 2 - NCOLLECTIVE] : collectives[i - 2];
@@ -141,14 +124,6 @@ static int repeat_all(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(round == 0 || (allocations == allocated && stats_of(*comm).allocations == before.allocations));
     }
     return 0;
-}
-
-static void a_collective_that_was_called_before_allocates_nothing(void **state)
-{
-    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = repeat_all };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- System calls, counted by the kernel ------------------------------------------------------------ */
@@ -171,7 +146,6 @@ static int change_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
     static float in[2048], out[4096];
     uint64_t bound = 0;
 
-    (void)arg;
     for (size_t n = 1; n <= 64; n++) {
         const size_t counts[] = { n, n };
         CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_FLOAT32, NULL) == PLAIT_OK);
@@ -187,10 +161,8 @@ static int change_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
 static void forms_of_different_sizes_are_bound_once(void **state)
 {
     static const uint32_t node[] = { 0, 1 };
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = change_sizes, .options = PLAIT_COMM_OPTIONS_DEFAULT };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = change_sizes, .options.node = node };
 
-    (void)state;
-    r.options.node = node;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -198,7 +170,6 @@ static void count_call(int number, siginfo_t *info, void *context)
 {
     ucontext_t *at = context;
 
-    (void)number;
     /* The call fails; left as it is, poll() would seem to report a rank's death. */
 #if defined(__x86_64__)
     at->uc_mcontext.gregs[REG_RAX] = -ENOSYS;
@@ -286,11 +257,9 @@ static int trap_small(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void small_operations_make_no_system_call(void **state)
 {
-    struct calls *calls = mmap(NULL, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct calls *calls = shared_memory(sizeof *calls);
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = trap_small, .arg = calls };
 
-    (void)state;
-    assert_true(calls != MAP_FAILED);
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
         print_message("needs 2 processors\n");
         skip();
@@ -450,7 +419,6 @@ static void count_messages(enum plait_coll coll, uint32_t nrank, bool sized)
 
 static void messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 8; n++) {
         count_messages(PLAIT_ALLREDUCE, n, false);
         for (size_t i = 0; i < NCOLLECTIVE; i++)
@@ -460,13 +428,12 @@ static void messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing(
     }
 }
 
-static int count_two_shot(struct plait_comm **comm, uint32_t rank, void *arg)
+static int two_shot_touches_every_byte_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { COUNT = 1 << 16, BYTES = COUNT * 4 };
     float *in = calloc(COUNT, 4), *out = calloc(COUNT, 4);
     const struct plait_comm_stats before = stats_of(*comm);
 
-    (void)arg;
     CHECK(plait_allreduce(*comm, in, out, COUNT, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     const struct plait_comm_stats after = stats_of(*comm);
     CHECK(after.bytes_reduced - before.bytes_reduced == BYTES / 4);   /* its own block, in one pass */
@@ -475,14 +442,6 @@ static int count_two_shot(struct plait_comm **comm, uint32_t rank, void *arg)
     free(in);
     free(out);
     return 0;
-}
-
-static void two_shot_touches_every_byte_once(void **state)
-{
-    const struct ranks r = { .nprocess = 4, .nthread = 1, .body = count_two_shot };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Is the block in another rank's output? */
@@ -534,9 +493,8 @@ static int count_direct(struct plait_comm *comm, uint32_t rank, const struct col
     return 0;
 }
 
-static int count_all_direct(struct plait_comm **comm, uint32_t rank, void *arg)
+static int direct_collectives_touch_every_byte_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     for (size_t i = 0; i < NCOLLECTIVE + NSIZED; i++) {
         struct collective c = { .spec = "direct", .type = PLAIT_FLOAT32, .count = 20000, .slice = 1 << 30 };
         c.coll = i < NCOLLECTIVE ? collectives[i] : sized_collectives[i - NCOLLECTIVE];
@@ -550,24 +508,16 @@ static int count_all_direct(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void direct_collectives_touch_every_byte_once(void **state)
-{
-    const struct ranks r = { .nprocess = 4, .nthread = 1, .body = count_all_direct };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_operations_allocate_nothing_and_call_nothing),
-        cmocka_unit_test(a_collective_that_was_called_before_allocates_nothing),
+        test_of_ranks(a_collective_that_was_called_before_allocates_nothing, 3, 1),
         cmocka_unit_test(forms_of_different_sizes_are_bound_once),
         cmocka_unit_test(small_operations_make_no_system_call),
         cmocka_unit_test(messages_and_bytes_equal_the_plan_and_library_memory_stages_nothing),
-        cmocka_unit_test(two_shot_touches_every_byte_once),
-        cmocka_unit_test(direct_collectives_touch_every_byte_once),
+        test_of_ranks(two_shot_touches_every_byte_once, 4, 1),
+        test_of_ranks(direct_collectives_touch_every_byte_once, 4, 1),
     };
 
     setenv("PLAIT_CMA", "1", 1); /* what is copied once does not depend on the time that it takes */

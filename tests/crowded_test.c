@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Strangers at the port of a network between hosts, which say nothing and stay. */
 #include "ranks.h"
+#include "unit.h"
 
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +11,6 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define STRANGERS 200
 #define MOST      96 /* descriptors of rank 0 */
@@ -62,7 +58,6 @@ static int be_crowded(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int port = own_port(), ports[2];
 
-    (void)arg;
     CHECK(plait_allgather(*comm, &port, ports, 1, PLAIT_INT32, NULL) == PLAIT_OK);
     CHECK(ports[0] != 0);
     if (rank == 0) {
@@ -87,7 +82,6 @@ static void strangers_that_take_all_descriptors_are_noticed(void **state)
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = be_crowded, .limit = 120, .processes = true };
     const int fd = mkstemp(log_path);
 
-    (void)state;
     assert_true(fd >= 0);
     close(fd);
     setenv("PLAIT_LOG_FILE", log_path, 1);

@@ -6,22 +6,18 @@
  */
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "child.h"
 #include "ranks.h"
 #include "tier.h"
+#include "unit.h"
 
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -110,8 +106,7 @@ static bool is_sum(const int32_t *v)
 static void new_scene(bool tcp)
 {
     if (scene == NULL)
-        scene = mmap(NULL, sizeof *scene, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(scene != MAP_FAILED);
+        scene = shared_memory(sizeof *scene);
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(tcp ? plait_unique_id_create_tcp("lo", &scene->id[i]) : plait_unique_id_create(&scene->id[i]),
                          PLAIT_OK);
@@ -142,8 +137,6 @@ static int print_while_summing(struct plait_comm **unused, uint32_t rank, void *
     struct plait_comm *comm, *second;
     int32_t *v;
 
-    (void)unused;
-    (void)arg;
     errors = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, MOST);
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         close(fd);
@@ -168,7 +161,6 @@ static int print_while_summing(struct plait_comm **unused, uint32_t rank, void *
 
 static void what_a_program_without_standard_streams_prints_enters_no_sum(void **state)
 {
-    (void)state;
     for (unsigned tcp = 0; tcp < 2; tcp++) {
         const struct ranks r = { NRANK, 1, .body = print_while_summing, .processes = true, .no_comm = true };
         new_scene(tcp);
@@ -447,8 +439,6 @@ static int live(struct plait_comm **unused, uint32_t rank, void *arg)
     struct plait_comm *comm, *second;
     void *more;
 
-    (void)unused;
-    (void)arg;
     l->rank = rank;
     if (scene->least > 0)
         take_low_numbers();
@@ -519,19 +509,16 @@ static void close_each(bool tcp)
 
 static void nothing_is_done_to_files_that_a_program_opens_under_our_numbers(void **state)
 {
-    (void)state;
     close_each(false);
 }
 
 static void nor_where_ranks_met_over_tcp(void **state)
 {
-    (void)state;
     close_each(true);
 }
 
 static void nor_where_numbers_are_high(void **state)
 {
-    (void)state;
     if (!has_room_for_high_numbers())
         skip();
     for (enum moment m = 0; m < NMOMENT; m++)
@@ -549,7 +536,6 @@ static void the_list_of_descriptors_keeps_any_number_until_it_is_full(void **sta
     int n = 0, fd = 0, last = 0;
     uint64_t seed = 1;
 
-    (void)state;
     if (!has_room_for_high_numbers())
         skip();
     while ((fd = plait_descriptor_keep(fcntl(one, F_DUPFD_CLOEXEC, last + 1), "a test")) >= 0) {

@@ -6,22 +6,17 @@
 #include "../lib/comm/record.h"
 
 #include "ranks.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static int disagree(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     size_t give[3] = { 10, 10, 10 }, take[3] = { 10, 10, 10 };
     int in[40] = { 0 }, out[40];
 
-    (void)arg;
     take[1] = rank == 2 ? 20 : 10; /* rank 1 gives 10 */
     CHECK(plait_alltoallv(*comm, in, give, NULL, out, take, NULL, PLAIT_INT32, NULL) != PLAIT_OK ||
           plait_barrier(*comm, NULL) != PLAIT_OK);
@@ -85,7 +80,6 @@ static void two_ranks_whose_sizes_disagree_are_told(void **state)
           "\n" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         const struct ranks r = {
             .nprocess = 2, .nthread = 1, .body = disagree_in_pair, .arg = (void *)(uintptr_t)&pairs[i]
@@ -141,7 +135,6 @@ static void ranks_that_disagree_on_whether_a_block_is_small_are_told(void **stat
     static const enum plait_coll colls[] = { PLAIT_GATHER, PLAIT_SCATTER, PLAIT_ALLTOALL };
     static const size_t sizes[] = { 0, 7, 8, 100000, 200000 }, usual[] = { 3, 60000 };
 
-    (void)state;
     for (size_t i = 0; i < sizeof colls / sizeof *colls; i++)
         for (size_t a = 0; a < sizeof sizes / sizeof *sizes; a++)
             for (size_t b = 0; b < sizeof sizes / sizeof *sizes; b++)
@@ -158,7 +151,6 @@ static int differ_in_slices(struct plait_comm **comm, uint32_t rank, void *arg)
     const size_t counts[3] = { rank == 2 ? 9000000 : 3000000, 4, 4 };
     int *in = calloc(9000008, sizeof *in), *out = calloc(9000008, sizeof *out);
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     CHECK(plait_reduce_scatterv(*comm, in, out, counts, NULL, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_ERR_MISMATCH);
     CHECK(strstr(plait_last_error(), "the largest block has 3000000 elements here and 9000000 on rank 2") != NULL ||
@@ -174,7 +166,6 @@ static int differ_in_root(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int in[4] = { 0 }, out[4];
 
-    (void)arg;
     CHECK(plait_broadcast(*comm, in, out, 4, PLAIT_INT32, rank == 2 ? 1 : 0, NULL) != PLAIT_OK ||
           plait_barrier(*comm, NULL) != PLAIT_OK);
     CHECK(strstr(plait_last_error(), "root is ") != NULL);
@@ -189,7 +180,6 @@ static int differ_in_root_and_sizes(struct plait_comm **comm, uint32_t rank, voi
     static const size_t counts[2] = { 3, 5 };
     int in[8] = { 0 }, out[8];
 
-    (void)arg;
     CHECK(plait_scatterv(*comm, in, counts, NULL, out, counts[rank], PLAIT_INT32, rank, NULL) != PLAIT_OK ||
           plait_barrier(*comm, NULL) != PLAIT_OK);
     CHECK(strstr(plait_last_error(), "root is ") != NULL);
@@ -203,7 +193,6 @@ static int differ_in_form(struct plait_comm **comm, uint32_t rank, void *arg)
     const size_t counts[3] = { 4, 4, 4 };
     int in[4] = { 0 }, out[12];
 
-    (void)arg;
     CHECK((rank == 1 ? plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_INT32, NULL)
                      : plait_allgather(*comm, in, out, 4, PLAIT_INT32, NULL)) == PLAIT_ERR_MISMATCH);
     CHECK(strstr(plait_last_error(), "allgather #1 (4 int32, direct)") != NULL ||
@@ -219,7 +208,6 @@ static int differ_in_collective(struct plait_comm **comm, uint32_t rank, void *a
 {
     int in[12] = { 0 }, out[12];
 
-    (void)arg;
     if (rank == 1)
         CHECK(plait_gather(*comm, in, out, 4, PLAIT_INT32, 0, NULL) != PLAIT_OK ||
               plait_barrier(*comm, NULL) != PLAIT_OK);
@@ -257,7 +245,6 @@ static void a_call_that_differs_is_told_though_nobody_waited_in_it(void **state)
     int calls = 1000;
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = differ_in_root_once, .arg = &calls };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
     calls = 2; /* nothing follows it but leaving */
     assert_int_equal(ranks_run(&r), 0);
@@ -269,7 +256,6 @@ static int differ_in_root_before_others(struct plait_comm **comm, uint32_t rank,
     enum plait_status status;
     int in[4] = { 0 }, out[4];
 
-    (void)arg;
     status = plait_broadcast(*comm, nothing, out, 4, PLAIT_INT32, rank == 1 ? 1 : 0, NULL);
     for (unsigned k = 0; k < PLAIT_NRECORD + 10 && status == PLAIT_OK; k++)
         status = plait_allreduce(*comm, in, out, 4, PLAIT_INT32, PLAIT_SUM, NULL);
@@ -285,7 +271,6 @@ static void a_rooted_call_that_differs_is_told_by_the_calls_that_follow(void **s
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = differ_in_root_before_others };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
     r.nprocess = 2;
     assert_int_equal(ranks_run(&r), 0);
@@ -295,7 +280,6 @@ static void sizes_that_disagree_are_named(void **state)
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = disagree };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
     r.body = differ_in_slices;
     assert_int_equal(ranks_run(&r), 0);
@@ -305,7 +289,6 @@ static void ranks_that_differ_are_told(void **state)
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = differ_in_root };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
     r = (struct ranks){ .nprocess = 2, .nthread = 1, .body = differ_in_root_and_sizes };
     assert_int_equal(ranks_run(&r), 0);

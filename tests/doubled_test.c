@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two ranks a processor: who waits for a few bytes keeps it for ranks on another, and gives way to the one on its own. */
+#include "child.h"
 #include "comm/comm.h"
 #include "progress/wait.h"
 #include "ranks.h"
+#include "unit.h"
 
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { NRANK = 4, NCPU = 2 };
 
@@ -26,7 +21,6 @@ struct shared {
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
-    (void)most;
     *ranks = *(const uint32_t *)context;
     return 1;
 }
@@ -134,13 +128,11 @@ static int wait_bound_and_stay(struct plait_comm **comm, uint32_t rank, void *ar
 
 static void who_waits_for_a_few_bytes_keeps_its_processor_for_ranks_on_others(void **state)
 {
-    struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *shared = shared_memory(sizeof *shared);
     const struct ranks r = {
         .nprocess = 1, .nthread = NRANK, .body = wait_bound_and_stay, .arg = shared, .tied = true
     };
 
-    (void)state;
-    assert_true(shared != MAP_FAILED);
     assert_int_equal(ranks_run(&r), 0);
     munmap(shared, sizeof *shared);
 }
@@ -150,7 +142,6 @@ static int wait_otherwise(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float x = 1, sum = 0;
 
-    (void)arg;
     CHECK(plait_allreduce(*comm, &x, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     CHECK((*comm)->apart == 0);
     CHECK(atomic_load(&(*comm)->own->processor) == 0);
@@ -160,7 +151,6 @@ static int wait_otherwise(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void others_wait_as_ever(void **state)
 {
-    (void)state;
     for (uint32_t n = NCPU; n <= 3 * NCPU; n += 2 * NCPU) {
         const struct ranks r = { .nprocess = n, .nthread = 1, .body = wait_otherwise };
         assert_int_equal(ranks_run(&r), 0);

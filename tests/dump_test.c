@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ring of a rank's last operations, read from an arena: the right ones, and no harm from any bytes. */
+#include "unit.h"
+
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "failure/dump.h"
@@ -8,14 +10,9 @@
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 struct lines {
     unsigned n;
@@ -73,7 +70,6 @@ static void the_ring_has_the_last_1024_operations_in_order(void **state)
     struct plait_comm *comm = create("wraps");
     struct lines l = { .room = 1100, .text = calloc(1100, 512) };
 
-    (void)state;
     assert_non_null(l.text);
     for (size_t i = 1; i <= 1500; i++)
         sum(comm, i, i % 100 == 0 ? "one-shot" : NULL);
@@ -115,7 +111,6 @@ static void the_ring_has_the_last_256_messages_and_what_has_not_ended_comes_last
     struct plait_request *r[8];
     char expected[80];
 
-    (void)state;
     assert_non_null(l.text);
     to_itself(comm, false, &r[0]);
     assert_int_equal(dump_own(16, &l, NULL), PLAIT_OK);
@@ -155,7 +150,6 @@ static void every_comm_of_the_process_is_shown_until_it_is_destroyed(void **stat
     struct lines l = { .room = 64, .text = text };
     struct plait_comm *comm[3];
 
-    (void)state;
     for (unsigned i = 0; i < 3; i++) {
         char name[2] = { (char)('a' + i), '\0' };
         comm[i] = create(name);
@@ -179,7 +173,6 @@ static void a_comm_that_failed_says_why(void **state)
     struct plait_comm *comm = create("fails");
     float v = 1;
 
-    (void)state;
     sum(comm, 7, NULL);
     assert_int_equal(plait_comm_abort(comm, "had\nenough"), PLAIT_OK);
     assert_int_equal(plait_allreduce(comm, &v, &v, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL), PLAIT_ERR_FAILED);
@@ -227,7 +220,6 @@ static void what_is_no_arena_is_refused_and_says_why(void **state)
     struct plait_arena_header *h = (struct plait_arena_header *)(void *)image;
     struct lines l = { 0 };
 
-    (void)state;
     assert_int_equal(dump_image(image, IMAGE, &l, error), PLAIT_OK);
     assert_int_equal(l.n, 1 + 2 + 100);
     const uint64_t first = h->first;
@@ -268,7 +260,6 @@ static void any_bytes_are_read_safely(void **state)
     const unsigned rounds = 2000;
     unsigned seed = 1, shown = 0;
 
-    (void)state;
     assert_non_null(damaged);
     memcpy(damaged, image, IMAGE);
     for (unsigned k = 0; k < rounds; k++) {

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Eager operations: slots are not written before all have read them, whoever is ahead; and what that costs. */
+#include "child.h"
 #include "comm/comm.h"
 #include "failure/report.h"
 #include "operation/operation.h"
 #include "plans.h"
-#include "ranks.h"
 #include "tier.h"
+#include "unit_ranks.h"
 
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define MOST_RANKS 9
 #define MOST_COUNT 600  /* elements of a block: on both sides of every border between the places for data */
@@ -276,7 +272,6 @@ static void any_sequence_gives_what_is_known(void **state)
                                : light() ? 400
                                          : 1500 };
 
-    (void)state;
     for (uint32_t nrank = 2; nrank <= MOST_RANKS; nrank++, s.seed++) {
         struct ranks r = { .nprocess = nrank, .nthread = 1, .body = run_sequence, .arg = &s };
         printf("seed %llu\n", (unsigned long long)s.seed);
@@ -351,9 +346,8 @@ static int be_ahead(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static struct lead *share_lead(size_t count, unsigned most, bool to_root)
 {
-    struct lead *lead = mmap(NULL, sizeof *lead, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct lead *lead = shared_memory(sizeof *lead);
 
-    assert_true(lead != MAP_FAILED);
     *lead = (struct lead){ .count = count, .most = most, .to_root = to_root };
     return lead;
 }
@@ -361,7 +355,6 @@ static struct lead *share_lead(size_t count, unsigned most, bool to_root)
 /* Nobody is awaited before all slots are used, and then the reader is. */
 static void who_gives_is_ahead_by_as_many_operations_as_there_are_slots(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         const bool small = i % 2 == 0;
         struct lead *lead = share_lead(small ? 4 : MOST_COUNT, small ? PLAIT_EAGER_SMALL : PLAIT_EAGER_LARGE, i / 2);
@@ -374,7 +367,6 @@ static void who_gives_is_ahead_by_as_many_operations_as_there_are_slots(void **s
 /* What the reader can read where it lies is not written again: whoever gives it waits for the reader. */
 static void long_vectors_in_library_memory_or_in_one_process_are_lent(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         struct lead *lead = share_lead(MOST_COUNT, 0, i % 2);
         const bool library = i / 2;
@@ -416,7 +408,8 @@ static int start_and_wait_elsewhere(struct plait_comm **comm, uint32_t rank, voi
 }
 
 /* Rank 0 lends to rank 1, which has started the same operation and waits in another comm for rank 0. */
-static int take_while_waiting_elsewhere(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere(struct plait_comm **comm,
+                                                                                 uint32_t rank, void *arg)
 {
     const struct call c = { .coll = PLAIT_ALLGATHER, .count = MOST_COUNT };
     struct plait_call how = PLAIT_CALL_DEFAULT;
@@ -424,7 +417,6 @@ static int take_while_waiting_elsewhere(struct plait_comm **comm, uint32_t rank,
     struct plait_comm *other = NULL;
     struct place *p = new_place(rank == 0);
 
-    (void)arg;
     CHECK(p != NULL && plait_comm_duplicate(*comm, NULL, &other) == PLAIT_OK);
     (*comm)->oversubscribed = false;
     fill(p, &c, 1, rank, 2);
@@ -443,21 +435,12 @@ static int take_while_waiting_elsewhere(struct plait_comm **comm, uint32_t rank,
     return 0;
 }
 
-static void a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_while_waiting_elsewhere, .limit = 20 };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* plait_start() leaves nothing behind that the others wait for. */
 static void a_started_operation_that_waits_for_a_reader_goes_on_elsewhere(void **state)
 {
     struct lead *lead = share_lead(1, 0, false);
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = start_and_wait_elsewhere, .arg = lead, .limit = 20 };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
     munmap(lead, sizeof *lead);
 }
@@ -470,13 +453,15 @@ static bool waits_for_the_last(const struct plait_comm *comm, uint32_t rank)
     return plait_comm_operation(comm, rank, 1, &o) && o.has_progress && o.waiting_for == 2 + 1 && o.steps == o.nstep;
 }
 
-/* Of the others' blocks rank 1's is large and there; rank 2's is small, and late: it comes when it is waited for. */
-static int wait_for_a_small_block(struct plait_comm **comm, uint32_t rank, void *arg)
+/*
+ * Once the large blocks had come, it waited for nobody that it could name. Of the others' blocks rank 1's is large and
+ * there; rank 2's is small, and late: it comes when it is waited for.
+ */
+static int who_owes_a_small_block_is_waited_for_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t large = (size_t)1 << 18, counts[3][3] = { { 1, large, 1 }, { large, 1, 1 }, { 1, 1, 1 } };
     int32_t *in = calloc(2 * (large + 2), sizeof *in), *out = in + large + 2;
 
-    (void)arg;
     CHECK(in != NULL);
     while (rank == 2 && !(waits_for_the_last(*comm, 0) && waits_for_the_last(*comm, 1)))
         usleep(1000);
@@ -486,25 +471,18 @@ static int wait_for_a_small_block(struct plait_comm **comm, uint32_t rank, void 
     return 0;
 }
 
-/* Once the large blocks had come, it waited for nobody that it could name. */
-static void who_owes_a_small_block_is_waited_for_by_name(void **state)
-{
-    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = wait_for_a_small_block, .limit = 20 };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 enum { NSEVERAL = 8, SMALL_BLOCK = 12000, LARGE_BLOCK = 40000 };
 
-/* Small blocks, each of two slices of a large one: of 64 KiB / 8 where the cache is not known. */
-static int mix_small_blocks_of_several_slices(struct plait_comm **comm, uint32_t rank, void *arg)
+/*
+ * Its second slice was waited for. Small blocks, each of two slices of a large one: of 64 KiB / 8 where the cache is
+ * not known.
+ */
+static int a_small_block_that_is_longer_than_a_slice_has_none(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { N = LARGE_BLOCK + (NSEVERAL - 1) * SMALL_BLOCK };
     size_t counts[NSEVERAL];
     uint8_t *v = calloc(2, N);
 
-    (void)arg;
     CHECK(v != NULL);
     (*comm)->cache = 0;
     (*comm)->oversubscribed = false;
@@ -522,17 +500,6 @@ static int mix_small_blocks_of_several_slices(struct plait_comm **comm, uint32_t
     }
     free(v);
     return 0;
-}
-
-/* Its second slice was waited for. */
-static void a_small_block_that_is_longer_than_a_slice_has_none(void **state)
-{
-    struct ranks r = { .nprocess = NSEVERAL, .nthread = 1, .body = mix_small_blocks_of_several_slices };
-
-    (void)state;
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    r.options.deadline = 5;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* A root's own parts of a gather and of a gather-v, which rank 1 has not called. */
@@ -569,7 +536,6 @@ static int look_at_own(struct plait_comm **comm, uint32_t rank, void *arg)
 /* It need not wait for the others, and they are awaited in the meantime. */
 static void what_a_rank_keeps_is_copied_before_the_others_come(void **state)
 {
-    (void)state;
     for (size_t count = 1; count <= MOST_COUNT; count *= 17) {
         struct lead *lead = share_lead(count, 0, false);
         const struct ranks r = { .nprocess = 2, .nthread = 1, .body = look_at_own, .arg = lead };
@@ -614,7 +580,6 @@ static int wait_in_vain(struct plait_comm **comm, uint32_t rank, void *arg)
 /* The wait for a reader, of what was there before or of what is lent, has the deadline, names the rank, and sees it die. */
 static void a_reader_that_does_not_come_is_named(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 8; i++) {
         struct lead *lead = i / 4 ? share_lead(MOST_COUNT, 0, false) : share_lead(1, PLAIT_EAGER_SMALL, false);
         lead->dies = i % 2;
@@ -655,7 +620,6 @@ static int lend_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
 /* It was read: a rank looked for failures only afterwards. */
 static void what_a_failed_rank_of_this_process_lent_is_not_read(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct lead *lead = share_lead(0, 0, false);
         const struct ranks r = { .nprocess = 1, .nthread = 2, .body = lend_and_leave, .arg = lead };
@@ -691,7 +655,6 @@ static int count_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_choice choice;
 
-    (void)arg;
     for (unsigned i = 0; i < 2 * PLAIT_NCOLL; i++) {
         struct call c = { .coll = (enum plait_coll)(i / 2), .count = 16, .inplace = i % 2, .form = BLOCKING };
         struct counts eager, engine;
@@ -716,7 +679,6 @@ static int count_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 /* Messages, bytes sent, copied and reduced. */
 static void what_is_counted_is_what_the_engine_counts_for_direct(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 5; n++) {
         const struct ranks r = { .nprocess = 1, .nthread = n, .body = count_both_ways };
         assert_int_equal(ranks_run(&r), 0);
@@ -724,7 +686,7 @@ static void what_is_counted_is_what_the_engine_counts_for_direct(void **state)
 }
 
 /* Blocks of the same sizes elsewhere, of another root, after a mistake, and with another call pending are not the last ones. */
-static int remember_blocks(struct plait_comm **comm, uint32_t rank, void *arg)
+static int blocks_that_lie_elsewhere_are_not_the_last_ones(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const struct {
         size_t counts[2], starts[2];
@@ -741,7 +703,6 @@ static int remember_blocks(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *request = NULL;
     int32_t in[4], early[4], out[9], later[5];
 
-    (void)arg;
     for (unsigned k = 0; k < 3 * sizeof calls / sizeof *calls; k++) {
         const unsigned i = k % (sizeof calls / sizeof *calls), form = k / (sizeof calls / sizeof *calls);
         const size_t *starts = calls[i].packed ? NULL : calls[i].starts, own = calls[i].counts[rank];
@@ -773,28 +734,20 @@ static int remember_blocks(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void blocks_that_lie_elsewhere_are_not_the_last_ones(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = remember_blocks };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_sequence_gives_what_is_known),
         cmocka_unit_test(who_gives_is_ahead_by_as_many_operations_as_there_are_slots),
         cmocka_unit_test(long_vectors_in_library_memory_or_in_one_process_are_lent),
-        cmocka_unit_test(a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere),
+        test_of_ranks(a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere, 2, 1, .limit = 20),
         cmocka_unit_test(a_started_operation_that_waits_for_a_reader_goes_on_elsewhere),
-        cmocka_unit_test(who_owes_a_small_block_is_waited_for_by_name),
-        cmocka_unit_test(a_small_block_that_is_longer_than_a_slice_has_none),
+        test_of_ranks(who_owes_a_small_block_is_waited_for_by_name, 3, 1, .limit = 20),
+        test_of_ranks(a_small_block_that_is_longer_than_a_slice_has_none, NSEVERAL, 1, .options.deadline = 5),
         cmocka_unit_test(what_a_rank_keeps_is_copied_before_the_others_come),
         cmocka_unit_test(a_reader_that_does_not_come_is_named),
         cmocka_unit_test(what_a_failed_rank_of_this_process_lent_is_not_read),
-        cmocka_unit_test(blocks_that_lie_elsewhere_are_not_the_last_ones),
+        test_of_ranks(blocks_that_lie_elsewhere_are_not_the_last_ones, 2, 1),
         cmocka_unit_test(what_is_counted_is_what_the_engine_counts_for_direct),
     };
     return cmocka_run_group_tests_name("eager", tests, NULL, NULL);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Elastic averaging when workers leave, come late, stop or die, or a server does: who is told what, and no hang. */
+#include "child.h"
 #include "elastic_model.h"
 #include "pending.h"
 #include "random.h"
 #include "tier.h"
+#include "unit.h"
 
 #include "../lib/elastic/elastic.h"
 
@@ -13,24 +15,15 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #define COUNT 20000
 #define MOST  8
-
-static bool says(const char *text)
-{
-    return strstr(plait_last_error(), text) != NULL;
-}
 
 /* What the processes of a test show each other. */
 struct board {
@@ -49,7 +42,7 @@ static struct board *fresh_board(void)
     static struct board *b;
 
     if (b == NULL)
-        b = model_shared(sizeof *b);
+        b = shared_memory(sizeof *b);
     assert_non_null(b);
     memset(b, 0, sizeof *b);
     return b;
@@ -164,7 +157,6 @@ static void workers_finish_early_and_come_late(void **state)
 {
     static const enum plait_elastic_mode modes[] = { PLAIT_ELASTIC_ASYNC, PLAIT_ELASTIC_HOGWILD };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct plan p = { .mode = modes[i], .nworker = 3, .nserver = 2, .work = come_and_go, .board = fresh_board() };
         run(5, 1, join, &p);
@@ -200,7 +192,6 @@ static void a_stopped_worker_keeps_nobody_waiting(void **state)
         .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1, .work = stop_another, .board = fresh_board()
     };
 
-    (void)state;
     ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = join, .arg = &p, .processes = true };
     assert_int_equal(ranks_run(&ranks), 0);
 }
@@ -255,10 +246,9 @@ static void what_a_worker_that_gave_up_had_offered_is_not_read(void **state)
         .mode = PLAIT_ELASTIC_ORIGINAL, .nworker = 2, .nserver = 1, .library = mapped, .board = fresh_board()
     };
 
-    (void)state;
-    ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = give_up, .arg = &p, .processes = true };
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    ranks.options.deadline = 3;
+    ranks = (struct ranks){
+        .nprocess = 3, .nthread = 1, .body = give_up, .arg = &p, .processes = true, .options.deadline = 3
+    };
     assert_int_equal(ranks_run(&ranks), 0);
     assert_true(p.board->exchanges[0] == 2 && p.board->died[0] == 1 && p.board->left[0] == 1);
 }
@@ -287,7 +277,6 @@ static int lose_one(const struct plan *p, struct plait_elastic *e, uint32_t rank
 
 static void a_dead_worker_is_counted_and_a_dead_server_named(void **state)
 {
-    (void)state;
     for (uint32_t victim = 1; victim < 4; victim += 2) { /* a worker; a server */
         struct plan p = { .mode = PLAIT_ELASTIC_ASYNC,
                           .nworker = 2,
@@ -363,7 +352,6 @@ static void the_first_pull_after_a_death_is_that_of_one_worker_less(void **state
 {
     struct plan p = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1, .victim = 1, .board = fresh_board() };
 
-    (void)state;
     if (RANKS_ON_HOSTS || getenv("PLAIT_PACE") != NULL)
         return;
     ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = exchange_after_a_death, .arg = &p, .processes = true };
@@ -374,7 +362,6 @@ static void the_first_pull_after_a_death_is_that_of_one_worker_less(void **state
 /* In ask(), what is needed for the second server is memory that cannot be read. The first has what it got by then. */
 static void die_of_it(int number)
 {
-    (void)number;
     usleep(200000);
     kill(getpid(), SIGKILL);
 }
@@ -429,8 +416,6 @@ static void die_between_servers(enum plait_elastic_mode mode, uint32_t nserver, 
 static void what_reached_one_server_is_applied_by_all(void **state)
 {
     static const uint64_t both[] = { 1, 1 };
-
-    (void)state;
     if (!RANKS_ON_HOSTS && getenv("PLAIT_PACE") == NULL)
         die_between_servers(PLAIT_ELASTIC_ASYNC, 2, both);
 }
@@ -441,7 +426,6 @@ static void what_was_sent_to_one_server_is_applied_by_that_one(void **state)
     const bool set = getenv("PLAIT_PACE") == NULL, for_tests = getenv("PLAIT_FOR_TESTS") == NULL;
     static const uint64_t first[] = { 1, 0, 0 };
 
-    (void)state;
     setenv("PLAIT_FOR_TESTS", "1", 0);
     setenv("PLAIT_PACE", "10us,1GB/s", 0);
     die_between_servers(PLAIT_ELASTIC_ASYNC, 2, first);
@@ -542,7 +526,6 @@ static void a_rank_dies_at_any_moment_in_any_mode(void **state)
 {
     const uint64_t n = full() ? 100 : light() ? 7 : 14;
 
-    (void)state;
     uint64_t late = 0;
     for (uint64_t seed = 1; seed <= n; seed++)
         late += kill_somebody(seed);

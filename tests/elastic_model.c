@@ -114,9 +114,3 @@ void model_step(struct model *m, float pull, float momentum, float lr)
             m->w[r][i] += m->v[r][i];
         }
 }
-
-void *model_shared(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}

@@ -24,7 +24,4 @@ void model_free(struct model *m);
 /* An exchange of all with this pull, then the local step of all. Modes with servers: in the order of the ranks. */
 void model_step(struct model *m, float pull, float momentum, float lr);
 
-/* Zeroed memory that processes forked later share; NULL: there is none. */
-void *model_shared(size_t bytes);
-
 #endif

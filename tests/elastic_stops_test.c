@@ -3,18 +3,18 @@
  * Elastic averaging with several servers, of which one is stopped or dies: workers hear so with its name, of a dead one
  * all servers, too, and no wait lasts for ever. One that is only slow, late or idle is not named.
  */
+#include "child.h"
 #include "elastic_model.h"
 #include "pending.h"
+#include "unit.h"
 
-#include <setjmp.h>
+#include <plait/log.h>
+
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define NWORKER  2
 #define COUNT    5000
@@ -123,15 +123,17 @@ static struct scene *play(struct scene s)
     static struct scene *shared;
 
     if (shared == NULL)
-        shared = model_shared(sizeof *shared);
+        shared = shared_memory(sizeof *shared);
     assert_non_null(shared);
     memcpy(shared, &s, sizeof s);
-    ranks = (struct ranks){ .nprocess = NWORKER + s.nserver, .nthread = 1, .body = join, .arg = shared };
-    ranks.processes = true;
-    ranks.limit = 120;
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    ranks.options.deadline = s.deadline;
-    ranks.options.warn = s.deadline / 4;
+    ranks = (struct ranks){ .nprocess = NWORKER + s.nserver,
+                            .nthread = 1,
+                            .body = join,
+                            .arg = shared,
+                            .processes = true,
+                            .limit = 120,
+                            .options.deadline = s.deadline,
+                            .options.warn = s.deadline / 4 };
     assert_int_equal(ranks_run(&ranks), s.signal == SIGKILL);
     return shared;
 }
@@ -230,7 +232,6 @@ static void lose_each(enum plait_elastic_mode mode, uint32_t nserver, int number
 
 static void a_server_that_is_killed_is_named_by_all(void **state)
 {
-    (void)state;
     for (uint32_t nserver = 2; nserver <= 3; nserver++)
         lose_each(PLAIT_ELASTIC_ASYNC, nserver, SIGKILL, exchange_all_the_time);
     lose_each(PLAIT_ELASTIC_HOGWILD, 2, SIGKILL, exchange_all_the_time);
@@ -238,20 +239,17 @@ static void a_server_that_is_killed_is_named_by_all(void **state)
 
 static void a_server_that_dies_while_nobody_asks_is_named_by_who_asks_next(void **state)
 {
-    (void)state;
     lose_each(PLAIT_ELASTIC_ASYNC, 3, SIGKILL, exchange_then);
 }
 
 static void a_server_that_is_stopped_is_named_to_workers(void **state)
 {
-    (void)state;
     lose_each(PLAIT_ELASTIC_ASYNC, 3, SIGSTOP, exchange_all_the_time);
     lose_each(PLAIT_ELASTIC_HOGWILD, 2, SIGSTOP, exchange_then);
 }
 
 static void a_worker_that_gives_up_on_a_stopped_server_ends_nobody_else(void **state)
 {
-    (void)state;
     lose_each(PLAIT_ELASTIC_ASYNC, 2, SIGSTOP, exchange_alone_then);
 }
 
@@ -280,7 +278,6 @@ static int come_rarely(struct scene *s, struct plait_elastic *e, uint32_t rank)
 
 static void servers_that_nobody_asks_for_long_are_not_missing(void **state)
 {
-    (void)state;
     play_both((struct scene){ .mode = PLAIT_ELASTIC_ASYNC, .nserver = 3, .deadline = DEADLINE, .work = come_rarely });
 }
 
@@ -296,7 +293,6 @@ static int come_late(struct scene *s, struct plait_elastic *e, uint32_t rank)
 
 static void servers_that_come_late_are_not_missing(void **state)
 {
-    (void)state;
     play_both((struct scene){ .mode = PLAIT_ELASTIC_ASYNC, .nserver = 3, .deadline = 4, .work = come_late });
 }
 
@@ -324,7 +320,6 @@ static int stop_for_a_while(struct scene *s, struct plait_elastic *e, uint32_t r
 
 static void a_server_that_is_only_slow_is_not_missing(void **state)
 {
-    (void)state;
     play_both((struct scene){ .mode = PLAIT_ELASTIC_ASYNC, .nserver = 2, .deadline = 2, .work = stop_for_a_while });
 }
 

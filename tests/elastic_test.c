@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Elastic averaging: the bits of the equations, nothing lost or doubled, minima that are found. */
+#include "child.h"
 #include "elastic_model.h"
 #include "pending.h"
 #include "random.h"
 #include "tier.h"
+#include "unit.h"
 
 #include <plait/elastic.h>
 #include <plait/memory.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define COUNT 3001 /* of weights: no multiple of anything */
 
@@ -136,7 +134,6 @@ static const enum plait_dtype payloads[] = { PLAIT_FLOAT32, PLAIT_FLOAT16, PLAIT
 /* Every mode whose bits are promised: sync with every number of workers, servers with one, original with all. */
 static void the_bits_are_those_of_the_equations(void **state)
 {
-    (void)state;
     for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
         for (uint32_t i = 0; i < 6; i++) {
             const bool sync = mode >= PLAIT_ELASTIC_SYNC1, several = sync || mode == PLAIT_ELASTIC_ORIGINAL;
@@ -159,7 +156,6 @@ static void the_bits_are_those_of_the_equations(void **state)
 /* Many more slices than are in flight: their sums lie in the places of those that are done. */
 static void the_bits_are_the_same_with_many_slices(void **state)
 {
-    (void)state;
     setenv("PLAIT_SLICE", "400", 1);
     for (uint32_t i = 0; i < 12; i++) {
         struct kind k = { .mode = i % 2 ? PLAIT_ELASTIC_SYNC3 : PLAIT_ELASTIC_SYNC2,
@@ -177,7 +173,6 @@ static void reproducible_bits_depend_on_no_algorithm(void **state)
 {
     static const char *const algorithms[] = { "one-shot", "two-shot", "binomial", "halving-doubling" };
 
-    (void)state;
     for (uint32_t i = 0; i < 8; i++) {
         struct kind k = { .mode = i % 2 ? PLAIT_ELASTIC_SYNC3 : PLAIT_ELASTIC_SYNC2,
                           .payload = payloads[i % 3],
@@ -226,7 +221,6 @@ static int repeat(struct plait_comm **comm, uint32_t rank, void *arg)
 /* Without options.reproducible, too: in the order that the chosen algorithm has, whatever it is. */
 static void all_ranks_and_runs_have_the_same_bits(void **state)
 {
-    (void)state;
     for (int mode = PLAIT_ELASTIC_SYNC1; mode < PLAIT_NELASTIC; mode++)
         for (uint32_t i = 0; i < 4; i++) { /* the last one sharded, if that is possible */
             struct kind k = { .mode = (enum plait_elastic_mode)mode,
@@ -321,7 +315,7 @@ static struct totals *shared_totals(void)
     static struct totals *t;
 
     if (t == NULL)
-        t = model_shared(sizeof *t);
+        t = shared_memory(sizeof *t);
     assert_non_null(t);
     memset(t, 0, sizeof *t);
     return t;
@@ -329,7 +323,6 @@ static struct totals *shared_totals(void)
 
 static void what_workers_give_up_the_centre_gains(void **state)
 {
-    (void)state;
     for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
         for (uint32_t i = full() ? 0 : (uint32_t)mode % 2; i < 6; i += full() ? 1 : 2) {
             const bool sync = mode >= PLAIT_ELASTIC_SYNC1;
@@ -405,7 +398,6 @@ static void what_hogwild_loses_is_reported_as_lost(void **state)
                            shared_totals() };
     double lost = 0;
 
-    (void)state;
     for (uint32_t i = 0; i < 20 && lost == 0; i++) {
         run(5, 1, collide, &c);
         lost = c.totals->server[0].forces - c.totals->server[0].movement;
@@ -461,7 +453,6 @@ static int descend(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void every_mode_finds_the_minimum_of_a_convex_problem(void **state)
 {
-    (void)state;
     for (int mode = 0; mode < PLAIT_NELASTIC; mode++) {
         const bool sync = mode >= PLAIT_ELASTIC_SYNC1;
         struct kind k = { .mode = (enum plait_elastic_mode)mode,
@@ -532,7 +523,6 @@ static void a_saved_state_goes_on_with_the_same_bits(void **state)
         { PLAIT_ELASTIC_ASYNC, 0, PLAIT_FLOAT16, 1, 2, false, false, NULL },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct kind k = kinds[i];
         run_both(k.nworker + k.nserver, go_on, &k);
@@ -564,7 +554,6 @@ static int count_copies(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void weights_in_library_memory_are_not_staged(void **state)
 {
-    (void)state;
     for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
         for (uint32_t i = 0; i < 3 && mode != PLAIT_ELASTIC_SYNC1; i++) {
             const bool sync = mode >= PLAIT_ELASTIC_SYNC2;

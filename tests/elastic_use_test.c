@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Elastic averaging: wrong use is named and changes nothing; what is set and restored later. */
+#include "child.h"
 #include "elastic_model.h"
 #include "pending.h"
+#include "unit_ranks.h"
 
 #include <plait/coll.h>
 #include <plait/elastic.h>
@@ -9,21 +11,12 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #define COUNT 3001 /* of weights: no multiple of anything */
-
-static bool says(const char *text)
-{
-    return strstr(plait_last_error(), text) != NULL;
-}
 
 struct kind {
     enum plait_elastic_mode mode;
@@ -50,7 +43,6 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_elastic *e = NULL;
     char state[64] = "nothing";
 
-    (void)arg;
     CHECK(w != NULL && g != NULL);
 #define WRONG(field, value, text)                                                               \
     do {                                                                                        \
@@ -167,13 +159,12 @@ static void a_group_takes_no_call_and_changes_nothing(void **state)
     struct kind sync = { .mode = PLAIT_ELASTIC_SYNC3, .nworker = 2 };
     struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 1, .nserver = 1 };
 
-    (void)state;
     run_both(2, call_in_a_group, &sync);
     run_both(2, call_in_a_group, &served);
 }
 
 /* With rho the learning rate is part of the pull. The state's replaces the object's, also a second time. */
-static int restore_rates(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_restored_rate_is_the_same_on_all_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float w[4] = { 1, 2, 3, 4 }, g[4] = { 0 };
     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
@@ -181,7 +172,6 @@ static int restore_rates(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_elastic *e = NULL;
     char states[2][256], wrong[256];
 
-    (void)arg;
     o.mode = PLAIT_ELASTIC_SYNC2;
     o.weights = w;
     o.count = 4;
@@ -214,12 +204,6 @@ static int restore_rates(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_restored_rate_is_the_same_on_all_ranks(void **state)
-{
-    (void)state;
-    run_both(2, restore_rates, NULL);
-}
-
 /* The worker waited for its server, which served, until the deadline, and the object failed. */
 static int restore_late(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -248,7 +232,6 @@ static void a_late_restore_is_refused_while_servers_serve(void **state)
 {
     struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
 
-    (void)state;
     run_both(3, restore_late, &served);
 }
 
@@ -284,7 +267,6 @@ static void a_server_can_read_its_centre_in_the_end(void **state)
 {
     struct kind k = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 2 };
 
-    (void)state;
     run_both(4, read_on_a_server, &k);
 }
 
@@ -321,7 +303,6 @@ static void differences_beyond_float16_stay_finite(void **state)
     struct kind sync = { .mode = PLAIT_ELASTIC_SYNC2, .nworker = 3 };
     struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
 
-    (void)state;
     run_both(3, be_far_away, &sync);
     run_both(3, be_far_away, &served);
 }
@@ -352,7 +333,6 @@ static void async_momentum_has_nine_tenths_by_default(void **state)
 {
     struct kind k = { .mode = PLAIT_ELASTIC_ASYNC_MOMENTUM, .nworker = 1, .nserver = 1 };
 
-    (void)state;
     run_both(2, step_twice, &k);
 }
 
@@ -392,7 +372,6 @@ static void staleness_is_what_others_did_in_between(void **state)
 {
     struct kind k = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
 
-    (void)state;
     run_both(3, take_turns, &k);
 }
 
@@ -442,10 +421,9 @@ static int only_start(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_started_exchange_of_messages_goes_on_by_itself(void **state)
 {
-    void *applied = model_shared(sizeof(_Atomic uint64_t));
+    void *applied = shared_memory(sizeof(_Atomic uint64_t));
     const char *pace = getenv("PLAIT_PACE");
 
-    (void)state;
     assert_non_null(applied);
     setenv("PLAIT_FOR_TESTS", "1", 1);
     if (pace == NULL)
@@ -466,7 +444,6 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
     struct plait_elastic *e = NULL;
 
-    (void)arg;
     o.weights = w;
     o.count = 4;
     o.period = rank == 1 ? 3 : 1;
@@ -508,7 +485,6 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void wrong_use_is_named_and_changes_nothing(void **state)
 {
-    (void)state;
     run(2, 1, misuse, NULL);
     run_both(2, differ, NULL);
 }
@@ -517,7 +493,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_takes_no_call_and_changes_nothing),
-        cmocka_unit_test(a_restored_rate_is_the_same_on_all_ranks),
+        test_of_both(a_restored_rate_is_the_same_on_all_ranks, 2),
         cmocka_unit_test(a_late_restore_is_refused_while_servers_serve),
         cmocka_unit_test(a_server_can_read_its_centre_in_the_end),
         cmocka_unit_test(async_momentum_has_nine_tenths_by_default),

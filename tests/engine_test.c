@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine and the path without it against the oracle; what binding decides, over all algorithms. */
-#include "comm/comm.h"
 #include "engine/prog.h"
 #include "jobs.h"
-#include "plan/plan_check.h"
 #include "plans.h"
 #include "ranks.h"
 #include "reduce_reference.h"
 #include "request/request.h"
 #include "specs.h"
 #include "tier.h"
+#include "unit.h"
 
 #include <plait/memory.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <sched.h>
 
 /* Numbers whose sums round, and integers that wrap. */
 static void fill(const struct job *job, uint32_t nrank, uint64_t seed)
@@ -67,7 +61,6 @@ static void add_eager(struct jobs *j)
 
 static void eager_all_reduces_give_the_oracles_bits(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 9; n += full() || n < 3 ? 1 : 2) {
         struct jobs j;
         jobs_init(&j, n, NULL, NULL);
@@ -83,7 +76,6 @@ static int ask_for_path(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_choice c;
 
-    (void)arg;
     CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, 2000, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
     CHECK(strcmp(c.path, "eager") == 0);
     CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, PLAIT_EAGER_MAX / 4 + 1, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) ==
@@ -95,7 +87,6 @@ static int ask_for_path(struct plait_comm **comm, uint32_t rank, void *arg)
 /* So the sizes above are on both sides of the border, wherever it is between them. */
 static void eager_operations_run_without_the_engine_and_others_with_it(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 9; n++) {
         const struct ranks r = { .nprocess = 1, .nthread = n, .body = ask_for_path };
         assert_int_equal(ranks_run(&r), 0);
@@ -121,39 +112,33 @@ static bool bind_to(unsigned n)
     return sched_setaffinity(0, sizeof one, &one) == 0;
 }
 
-struct binding {
-    struct ranks ranks;
-    bool apart; /* each rank has a processor of its own */
-};
-
+/* arg: each rank has a processor of its own. */
 static int create_bound(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct binding *b = arg;
-    const struct plait_comm_options o = ranks_options(&b->ranks, rank);
+    const bool apart = *(const bool *)arg;
+    const struct plait_comm_options o = ranks_options(rank);
     struct plait_choice c;
 
-    CHECK(bind_to(b->apart ? rank : 0));
+    CHECK(bind_to(apart ? rank : 0));
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
-    CHECK((*comm)->oversubscribed == !b->apart);
+    CHECK((*comm)->oversubscribed == !apart);
     CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, SHARING / 4, PLAIT_FLOAT32, PLAIT_SUM, 0, NULL, &c) == PLAIT_OK);
-    CHECK((strcmp(c.path, "eager") == 0) == (!b->apart && o.nrank == 8));
+    CHECK((strcmp(c.path, "eager") == 0) == (!apart && o.nrank == 8));
     return 0;
 }
 
 /* Threads have processors of their own. */
 static void run_bound(uint32_t nrank, bool apart)
 {
-    struct binding b = { { .nprocess = 1, .nthread = nrank, .body = create_bound, .no_comm = true }, apart };
+    const struct ranks r = { .nprocess = 1, .nthread = nrank, .body = create_bound, .arg = &apart, .no_comm = true };
 
-    b.ranks.arg = &b;
-    assert_int_equal(ranks_run(&b.ranks), 0);
+    assert_int_equal(ranks_run(&r), 0);
 }
 
 static void ranks_that_share_processors_are_counted_over_all_of_them(void **state)
 {
     cpu_set_t all;
 
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     run_bound(2, false);
     run_bound(8, false);
@@ -167,7 +152,6 @@ static void slices_of_any_size_give_the_oracles_bits(void **state)
 {
     static const size_t slices[] = { 1, 8, 20, 100, 0 }; /* bytes; an element at least */
 
-    (void)state;
     for (uint32_t n = 2; n <= 9; n += full() || n < 3 ? 1 : 3) {
         struct specs specs;
         specs_init(&specs, PLAIT_ALLREDUCE, n, false);
@@ -228,7 +212,6 @@ static void every_algorithm_is_free_of_deadlock_when_fused(void **state)
     static const uint32_t larger[] = { 65, 96, 100, 127, 128 };
     unsigned proved[3] = { 0 };
 
-    (void)state;
     for (uint32_t n = 2; n <= (full() ? 64 : 33); n += full() || n < 9 ? 1 : 6)
         prove_all(n, PLAIT_FUSE_PROVED, proved);
     for (size_t i = 0; i < sizeof larger / sizeof *larger; i += full() ? 1 : 2)
@@ -252,7 +235,6 @@ static void check_bound(const struct spec *spec)
 /* Of every collective, algorithm and root: turned back into steps, it does what the plan does. */
 static void what_is_bound_is_what_was_proved(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= (full() ? 20 : light() ? 5 : 9); n++)
         for (int coll = 0; coll < PLAIT_NCOLL; coll++)
             for (int inplace = 0; inplace < (coll == PLAIT_ALLTOALL ? 1 : 2); inplace++) {
@@ -279,7 +261,6 @@ static void a_receive_is_not_fused_into_what_waits_for_more(void **state)
     struct plans p = plans_read(texts, 3, false);
     uint32_t node[4];
 
-    (void)state;
     assert_int_equal(plait_fuse(p.plan[0], PLAIT_FUSE_LOCAL, node), PLAIT_OK);
     assert_int_equal(node[1], 2);
     assert_int_equal(node[0], 0); /* else it would be taken only when the other message has come, too */
@@ -360,7 +341,6 @@ static void a_bound_plan_that_is_another_is_refused(void **state)
     static const char *const specs[] = { "ring", "halving-doubling", "trees:2", "two-shot" };
     uint32_t tried[NDAMAGE] = { 0 }, refused[NDAMAGE] = { 0 };
 
-    (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         struct spec spec = { .shape = { .coll = PLAIT_ALLREDUCE, .nrank = 4 } };
         snprintf(spec.text, sizeof spec.text, "%s", specs[i]);
@@ -410,7 +390,6 @@ static void results_are_known_without_contributor_sets(void **state)
 {
     static const uint32_t nranks[] = { 65, 66, 72 };
 
-    (void)state;
     for (size_t k = 0; k < sizeof nranks / sizeof *nranks; k++)
         for (int inplace = 0; inplace < 2; inplace++) {
             const uint32_t n = nranks[k], ranks[] = { 0, 1, 37, n - 1 };
@@ -547,7 +526,6 @@ static int run_errand(struct plait_comm *comm, uint32_t rank, const struct erran
 
 static int run_errands(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     for (size_t k = 0; k < sizeof errands / sizeof *errands; k++)
         CHECK(run_errand(*comm, rank, &errands[k]) == 0);
     return 0;
@@ -557,7 +535,6 @@ static void work_goes_with_each_slice_once_and_before_the_end(void **state)
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = run_errands };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
     r.nprocess = 1;
     r.nthread = 3;

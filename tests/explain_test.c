@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What plait-info --explain says is what runs. Usage: explain_test PLAIT_INFO */
+#include "unit.h"
+
 #include <plait/comm.h>
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define MAX_RANKS 5
 
@@ -137,7 +135,6 @@ static void compare(struct run what)
 
 static void every_size_runs_as_explained(void **state)
 {
-    (void)state;
     for (uint32_t nrank = 1; nrank <= MAX_RANKS; nrank++)
         for (size_t bytes = 8; bytes <= 8 << 20; bytes *= 8)
             compare((struct run){ .nrank = nrank, .bytes = bytes, .type = PLAIT_FLOAT32, .op = PLAIT_SUM });
@@ -150,7 +147,6 @@ static void every_type_and_operator_runs_as_explained(void **state)
     static const enum plait_op ops[] = { PLAIT_OP_LIST(PLAIT_X) };
 #undef PLAIT_X
 
-    (void)state;
     for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
         for (size_t o = 0; o < sizeof ops / sizeof ops[0] && ops[o] != PLAIT_USER; o++)
             compare((struct run){
@@ -159,7 +155,6 @@ static void every_type_and_operator_runs_as_explained(void **state)
 
 static void a_named_algorithm_runs_as_explained(void **state)
 {
-    (void)state;
     compare((struct run){ .nrank = 4, .bytes = 1 << 20, .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .algorithm = "ring" });
     compare((struct run){
         .nrank = 4, .bytes = 64, .type = PLAIT_FLOAT32, .op = PLAIT_SUM, .algorithm = "ring", .inplace = true });
@@ -170,7 +165,6 @@ static void node_maps_run_as_explained(void **state)
 {
     static const uint32_t even[] = { 0, 0, 1, 1 }, uneven[] = { 0, 0, 0, 1 };
 
-    (void)state;
     for (size_t bytes = 8; bytes <= 8 << 20; bytes *= 8) {
         const struct run run = { .nrank = 4, .bytes = bytes, .type = PLAIT_FLOAT32, .op = PLAIT_SUM };
         struct run mapped = run;
@@ -189,7 +183,6 @@ static void forms_of_different_sizes_run_as_explained(void **state)
                                              PLAIT_ALLTOALL };
     static const uint32_t node[] = { 0, 1, 1 };
 
-    (void)state;
     for (size_t c = 0; c < sizeof colls / sizeof *colls; c++)
         for (uint32_t nrank = 2; nrank <= 3; nrank++)
             for (size_t bytes = 16; bytes <= 4 << 20; bytes *= 64) {

@@ -2,34 +2,27 @@
 /* What goes wrong is named: wrong arguments, ranks that differ, die, leave or stay away. */
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
+#include "child.h"
 #include "comm/comm.h"
 #include "failure/failure.h"
 #include "operation/operation.h"
+#include "places.h"
 #include "progress/detector.h"
 #include "progress/wait.h"
-#include "ranks.h"
 #include "tier.h"
+#include "unit_ranks.h"
 
 #include <plait/memory.h>
 #include <plait/plan.h>
 #include <plait/request.h>
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "places.h"
 
 #define COUNT 5000
 
@@ -42,30 +35,18 @@ static enum plait_status sum(struct plait_comm *comm, size_t count, const char *
     return plait_allreduce(comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, &call);
 }
 
-static bool says(const char *text)
-{
-    if (strstr(plait_last_error(), text) != NULL)
-        return true;
-    fprintf(stderr, "'%s' is not in '%s'\n", text, plait_last_error());
-    return false;
-}
-
 static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
                              void *arg)
 {
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = 60,
-                       .body = body,
-                       .arg = arg,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
-    r.options.deadline = 10;
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = 60, .body = body, .arg = arg, .options.deadline = 10
+    };
     return r;
 }
 
 /* ---- Wrong arguments ------------------------------------------------------------------------------- */
 
-static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float v[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, w[8] = { 0 };
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -73,7 +54,6 @@ static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm *other = NULL;
     struct plait_comm_count count;
 
-    (void)arg;
     CHECK(plait_comm_duplicate(NULL, NULL, &other) == PLAIT_ERR_ARG && says("plait_comm_duplicate: comm is NULL"));
     CHECK(plait_comm_duplicate(c, NULL, NULL) == PLAIT_ERR_ARG && says("plait_comm_duplicate: out is NULL"));
     CHECK(plait_comm_count(NULL, 0, &count) == PLAIT_ERR_ARG && says("plait_comm_count: comm is NULL"));
@@ -116,14 +96,6 @@ static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void wrong_arguments_are_named_and_change_nothing(void **state)
-{
-    const struct ranks r = ranks_of(2, 1, wrong_arguments, NULL);
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* Which of the times it is, and what may be. */
 static void a_wrong_time_is_the_one_that_is_named(void **state)
 {
@@ -131,7 +103,6 @@ static void a_wrong_time_is_the_one_that_is_named(void **state)
     struct plait_comm_options late = good, silent = good, quiet = good;
     struct plait_comm *comm = NULL;
 
-    (void)state;
     late.timeout = 2e6;
     assert_int_equal(plait_comm_create(&late, &comm), PLAIT_ERR_ARG);
     assert_true(says("timeout is 2e+06; 0 (PLAIT_TIMEOUT holds) to 1e+06 seconds are allowed"));
@@ -149,7 +120,6 @@ static void wrong_options_are_named(void **state)
     struct plait_comm *comm = NULL;
     struct plait_unique_id id = { "not an id" };
 
-    (void)state;
     assert_int_equal(plait_comm_create(NULL, &comm), PLAIT_ERR_ARG);
     assert_int_equal(plait_comm_create(&o, &comm), PLAIT_ERR_ARG);
     assert_true(says("nrank is 0"));
@@ -240,7 +210,6 @@ static int one_rank_differs(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_rank_that_calls_otherwise_is_named_with_the_field(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
         for (size_t k = 0; k < sizeof usual_counts / sizeof *usual_counts; k++) {
             struct deviation v = { &differences[i], usual_counts[k] };
@@ -317,20 +286,14 @@ static bool names_both(const char *text)
            here != there && says(" on rank 2");
 }
 
-struct discordant {
-    struct ranks ranks;
-    const struct discord *discord;
-};
-
 static int options_differ(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct discordant *v = arg;
-    const struct discord *d = v->discord;
+    const struct discord *d = arg;
     const bool differs = rank == 2;
     const uint32_t nodes[] = { 0, 0, differs ? d->node : 0 };
     const struct plait_alg *const algorithms[] = { differs && d->algorithm != NULL ? d->algorithm : &one_algorithm,
                                                    NULL };
-    struct plait_comm_options o = ranks_options(&v->ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     if (d->variable != NULL)
         CHECK(setenv(d->variable, differs ? d->other : d->usual, 1) == 0);
@@ -346,13 +309,11 @@ static int options_differ(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void options_and_settings_that_differ_are_named_at_creation(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof discords / sizeof *discords; i++) {
-        struct discordant v = { ranks_of(3, 1, options_differ, NULL), &discords[i] };
-        v.ranks.arg = &v;
-        v.ranks.no_comm = true;
-        v.ranks.processes = true; /* each has an environment */
-        assert_int_equal(ranks_run(&v.ranks), 0);
+        struct ranks r = ranks_of(3, 1, options_differ, (void *)(uintptr_t)&discords[i]);
+        r.no_comm = true;
+        r.processes = true; /* each has an environment */
+        assert_int_equal(ranks_run(&r), 0);
     }
 }
 
@@ -379,7 +340,6 @@ static void a_rank_that_dies_is_named(void **state)
 {
     static const char *const algorithms[] = { NULL, "ring", "binomial", "one-shot" };
 
-    (void)state;
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
         struct ranks r = ranks_of(4, 1, one_rank_dies, (void *)(uintptr_t)algorithms[i]);
         r.processes = true;
@@ -394,7 +354,6 @@ static int one_rank_dies_in_a_request(struct plait_comm **comm, uint32_t rank, v
     struct plait_request *request = NULL;
     float *data = calloc(count, sizeof *data);
 
-    (void)arg;
     CHECK(data != NULL);
     CHECK(plait_allreduce(*comm, data, data, count, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     ranks_meet();
@@ -414,7 +373,6 @@ static void a_rank_that_dies_in_a_large_request_is_named(void **state)
 {
     struct ranks r = ranks_of(2, 1, one_rank_dies_in_a_request, NULL);
 
-    (void)state;
     r.processes = true;
     r.limit = 60;
     assert_int_equal(ranks_run(&r), 1); /* the killed one */
@@ -422,7 +380,6 @@ static void a_rank_that_dies_in_a_large_request_is_named(void **state)
 
 static int one_rank_leaves(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     if (rank == 1) {
         CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
@@ -441,14 +398,12 @@ static void a_rank_that_leaves_is_named(void **state)
     const struct ranks processes = ranks_of(3, 1, one_rank_leaves, NULL),
                        threads = ranks_of(1, 3, one_rank_leaves, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&processes), 0);
     assert_int_equal(ranks_run(&threads), 0);
 }
 
-static int one_rank_stays_away(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_rank_that_stays_away_is_named_at_the_deadline(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     if (rank == 2)
         ranks_meet();
@@ -461,19 +416,9 @@ static int one_rank_stays_away(struct plait_comm **comm, uint32_t rank, void *ar
     return 0;
 }
 
-static void a_rank_that_stays_away_is_named_at_the_deadline(void **state)
+static int ranks_that_never_come_are_named_at_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct ranks r = ranks_of(3, 1, one_rank_stays_away, NULL);
-
-    (void)state;
-    r.options.deadline = 2;
-    r.options.warn = 0.5;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int never_come(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     o.timeout = 2;
     ranks_meet();
@@ -484,19 +429,8 @@ static int never_come(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void ranks_that_never_come_are_named_at_creation(void **state)
+static int abort_reaches_every_rank(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct ranks r = ranks_of(4, 1, never_come, NULL);
-
-    (void)state;
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    (void)arg;
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     ranks_meet();
     if (rank == 0) {
@@ -508,14 +442,6 @@ static int abort_from_outside(struct plait_comm **comm, uint32_t rank, void *arg
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
-}
-
-static void abort_reaches_every_rank(void **state)
-{
-    const struct ranks r = ranks_of(3, 1, abort_from_outside, NULL);
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 static struct plait_comm *failing; /* the comm that interfere() ends */
@@ -564,7 +490,6 @@ static void a_failure_during_a_eager_operation_is_told_by_it(void **state)
     _Atomic(struct plait_comm *) other = NULL;
     const struct ranks r = ranks_of(1, 2, a_peer_fails_meanwhile, &other);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -572,7 +497,6 @@ static void a_failure_during_a_eager_operation_is_told_by_it(void **state)
 
 static int barrier_twice(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     return 0;
@@ -583,15 +507,14 @@ static void an_empty_message_from_null_arrives(void **state)
 {
     const struct ranks r = ranks_of(1, 65, barrier_twice, NULL); /* above 64 ranks the engine runs barriers */
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
-static int abort_before_eager(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Eager operations never looked: they went on after an abort. */
+static int abort_reaches_eager_operations(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float v = 1;
 
-    (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     ranks_meet(); /* all are out of the barrier before the abort, which is over before they go on */
     if (rank == 0)
@@ -604,21 +527,12 @@ static int abort_before_eager(struct plait_comm **comm, uint32_t rank, void *arg
     return 0;
 }
 
-/* Eager operations never looked: they went on after an abort. */
-static void abort_reaches_eager_operations(void **state)
-{
-    const struct ranks r = ranks_of(3, 1, abort_before_eager, NULL);
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int fail_behind_its_back(struct plait_comm **comm, uint32_t rank, void *arg)
+/* A rank that was done when another one failed did not hear of it in destroy. */
+static int destroy_tells_of_a_failure_elsewhere(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     float v = 1, w;
 
-    (void)arg;
     CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
     call.deadline = 0.3;
     if (rank == 0)
@@ -631,22 +545,12 @@ static int fail_behind_its_back(struct plait_comm **comm, uint32_t rank, void *a
     return 0;
 }
 
-/* A rank that was done when another one failed did not hear of it in destroy. */
-static void destroy_tells_of_a_failure_elsewhere(void **state)
-{
-    const struct ranks r = ranks_of(2, 1, fail_behind_its_back, NULL);
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 static int free_after_failure(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t count = 8 << 20;
     float *in = calloc(count, sizeof *in), *out = calloc(count, sizeof *out);
     enum plait_status status = PLAIT_OK;
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     for (unsigned k = 0; status == PLAIT_OK && k < 1000; k++) {
         status = plait_allreduce(*comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, NULL);
@@ -666,7 +570,6 @@ static void buffers_may_be_freed_after_a_failed_comm_is_destroyed(void **state)
 {
     const struct ranks r = ranks_of(1, 4, free_after_failure, NULL);
 
-    (void)state;
     for (unsigned k = 0; k < (light() ? 2 : 5); k++)
         assert_int_equal(ranks_run(&r), 0);
 }
@@ -697,7 +600,6 @@ static int destroy_while_another_reads(struct plait_comm **comm, uint32_t rank, 
     static float in[2][COUNT], out[2][COUNT]; /* both stay, so that a fault is a flag and no signal */
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     call.algorithm = "binomial";
     call.slice = COUNT;
     call.deadline = 100;
@@ -724,22 +626,21 @@ static void destroy_waits_for_threads_as_long_as_they_read(void **state)
 {
     struct ranks r = ranks_of(1, 2, destroy_while_another_reads, NULL);
 
-    (void)state;
     r.options.deadline = 0.02;
     assert_int_equal(ranks_run(&r), 0);
 }
 
-static int fork_and_meet(struct plait_comm **comm, uint32_t rank, void *arg)
+/* The child took its parent for itself, and its own memory for its parent's. */
+static int a_forked_child_is_another_process(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_comm *own = NULL;
     float v = 1, w = 0;
-    int how = -1;
 
     o.nrank = 1;
     CHECK(plait_comm_create(&o, &own) == PLAIT_OK); /* the arena and a comm exist when the child is made */
     o.nrank = 2;
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     o.rank = child == 0;
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, &v, &w, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && w == 2);
@@ -747,20 +648,9 @@ static int fork_and_meet(struct plait_comm **comm, uint32_t rank, void *arg)
     *comm = NULL;
     if (child == 0)
         _exit(0);
-    CHECK(waitpid(child, &how, 0) == child && how == 0);
+    CHECK(child_end(child) == 0);
     CHECK(plait_comm_destroy(own) == PLAIT_OK);
     return 0;
-}
-
-/* The child took its parent for itself, and its own memory for its parent's. */
-static void a_forked_child_is_another_process(void **state)
-{
-    struct ranks r = ranks_of(1, 1, fork_and_meet, NULL);
-
-    (void)state;
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Everyone sends everything to rank 0 and gets it back; the preset says in which order it adds. */
@@ -778,26 +668,21 @@ static void hub_emit(const struct plait_alg *self, struct plait_builder *b, cons
         plait_emit_send(b, 0, plait_in(0), 0, 1);
         plait_emit_recv(b, 0, plait_out(0), 0, 1);
     }
-    (void)s;
 }
 
 static bool hub_applies(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return s->nrank == 2;
 }
 
 static struct plait_claim hub_claim(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
-    (void)s;
     return (struct plait_claim){ .depth = 2, .rounds = 2, .nblk = 1, .sent = 1, .received = 1, .rounds_exact = true };
 }
 
 /* Everyone adds its left neighbour's vector only. */
 static void short_emit(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s, uint32_t me)
 {
-    (void)self;
     plait_blocks(b, 1, 1);
     plait_emit_send(b, (me + 1) % s->nrank, plait_in(0), 0, 1);
     plait_emit_recv(b, (me + s->nrank - 1) % s->nrank, plait_tmp(0), 0, 1);
@@ -806,18 +691,16 @@ static void short_emit(const struct plait_alg *self, struct plait_builder *b, co
 
 static bool short_applies(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return s->nrank > 1;
 }
 
 static struct plait_claim short_claim(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
-    (void)s;
     return (struct plait_claim){ .depth = 1, .rounds = 1, .nblk = 1, .sent = 1, .received = 1, .rounds_exact = true };
 }
 
-static int use_short_sum(struct plait_comm **comm, uint32_t rank, void *arg)
+/* The caller's own algorithm left out a contribution, and nobody said so. */
+static int a_callers_algorithm_that_is_wrong_is_refused(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const struct plait_alg alg = { .name = "short",
                                           .params = "",
@@ -827,7 +710,7 @@ static int use_short_sum(struct plait_comm **comm, uint32_t rank, void *arg)
                                           .emit = short_emit,
                                           .claim = short_claim };
     const struct plait_alg *const algorithms[] = { &alg, NULL };
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     o.algorithms = algorithms;
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
@@ -836,18 +719,8 @@ static int use_short_sum(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* The caller's own algorithm left out a contribution, and nobody said so. */
-static void a_callers_algorithm_that_is_wrong_is_refused(void **state)
-{
-    struct ranks r = ranks_of(3, 1, use_short_sum, NULL);
-
-    (void)state;
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Two algorithms of one name gave a wrong sum: only the name was compared. */
+static int ranks_with_other_plans_of_one_name_are_told(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const struct plait_alg hub = { .name = "hub",
                                           .params = "",
@@ -865,7 +738,7 @@ static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
                                             .emit = hub_emit,
                                             .claim = hub_claim };
     const struct plait_alg *const algorithms[] = { rank == 0 ? &other : &hub, NULL };
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     o.algorithms = algorithms;
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
@@ -873,17 +746,6 @@ static int plans_differ(struct plait_comm **comm, uint32_t rank, void *arg)
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
-}
-
-/* Two algorithms of one name gave a wrong sum: only the name was compared. */
-static void ranks_with_other_plans_of_one_name_are_told(void **state)
-{
-    struct ranks r = ranks_of(2, 1, plans_differ, NULL);
-
-    (void)state;
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 static bool is_stopped(pid_t pid)
@@ -940,26 +802,24 @@ static int stop_while_it_waits(struct plait_comm **comm, uint32_t rank, void *ar
 /* Whom it had waited for was blamed, or all ranks: "ranks wait for each other". */
 static void a_rank_stopped_while_it_waits_is_named(void **state)
 {
-    _Atomic pid_t *waiting = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic pid_t *waiting = shared_memory(4096);
     struct ranks r = ranks_of(3, 1, stop_while_it_waits, waiting);
 
-    (void)state;
-    assert_true(waiting != MAP_FAILED);
     r.options.deadline = 2;
     r.processes = true;
     assert_int_equal(ranks_run(&r), 0);
     munmap(waiting, 4096);
 }
 
-static int leave_while_descriptors_pass(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Only rank 0 knew who had died; the others blamed rank 0. */
+static int a_rank_that_dies_while_descriptors_pass_is_named(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
     const bool gives[4] = { true, true, true, false };
     int own[1] = { 2 }, fds[4][1];
     struct plait_bootstrap *b = NULL;
     enum plait_status status;
 
-    (void)comm;
     CHECK(plait_bootstrap_create(o.id, rank, 4, 10, PLAIT_OK, &b) == PLAIT_OK);
     if (rank == 2) { /* it was to give a descriptor, and is gone */
         plait_bootstrap_destroy(b);
@@ -973,17 +833,6 @@ static int leave_while_descriptors_pass(struct plait_comm **comm, uint32_t rank,
     CHECK(status == PLAIT_ERR_PEER && says("comm creation: rank 2 left"));
     plait_bootstrap_destroy(b);
     return 0;
-}
-
-/* Only rank 0 knew who had died; the others blamed rank 0. */
-static void a_rank_that_dies_while_descriptors_pass_is_named(void **state)
-{
-    struct ranks r = ranks_of(4, 1, leave_while_descriptors_pass, NULL);
-
-    (void)state;
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 struct cut_short {
@@ -1018,12 +867,10 @@ static int die_and_give_up(struct plait_comm **comm, uint32_t rank, void *arg)
 /* A death that cut creation short for some ranks was blamed on those. */
 static void a_death_is_not_blamed_on_ranks_that_could_not_create(void **state)
 {
-    struct cut_short *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct cut_short *c = shared_memory(sizeof *c);
     struct ranks r = ranks_of(3, 1, die_and_give_up, c);
 
-    (void)state;
     r.processes = true;
-    assert_true(c != MAP_FAILED);
     c->somebody_dies = true;
     assert_int_equal(ranks_run(&r), 1);
     *c = (struct cut_short){ false, 0 };
@@ -1031,13 +878,13 @@ static void a_death_is_not_blamed_on_ranks_that_could_not_create(void **state)
     munmap(c, sizeof *c);
 }
 
-static int one_root_differs(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Nobody takes from rank 1 and nobody waits for it, nor it for anybody: that used to go on forever. */
+static int a_rank_with_another_root_for_whom_nobody_waits_is_found(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float in[30] = { 0 }, out[30];
     enum plait_status status = PLAIT_OK;
     const uint32_t root = rank == 1 ? 1 : 2;
 
-    (void)arg;
     for (uint32_t i = 0; i < 100 && status == PLAIT_OK; i++)
         status = plait_scatter(*comm, rank == root ? in : NULL, out, 10, PLAIT_FLOAT32, root, NULL);
     CHECK(status == PLAIT_ERR_MISMATCH);
@@ -1047,21 +894,11 @@ static int one_root_differs(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* Nobody takes from rank 1 and nobody waits for it, nor it for anybody: that used to go on forever. */
-static void a_rank_with_another_root_for_whom_nobody_waits_is_found(void **state)
-{
-    const struct ranks r = ranks_of(3, 1, one_root_differs, NULL);
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 static int die_before_a_short_deadline(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float in[COUNT] = { 0 }, out[COUNT];
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     ranks_meet();
     if (rank == 1)
@@ -1081,7 +918,6 @@ static void a_death_is_told_before_the_deadline_is(void **state)
 {
     const struct ranks r = ranks_of(3, 1, die_before_a_short_deadline, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 1);
 }
 
@@ -1089,7 +925,6 @@ static atomic_bool is_cut;
 
 static const char *broken_when_cut(const struct plait_link *link)
 {
-    (void)link;
     return is_cut ? "cut" : NULL;
 }
 
@@ -1097,7 +932,6 @@ static int leave_after_a_long_wait(struct plait_comm **comm, uint32_t rank, void
 {
     static struct plait_transport breaks;
 
-    (void)arg;
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
     if (rank == 0) {
         struct plait_link *link = (*comm)->peers[1].link[PLAIT_CHANNEL_COLLECTIVES];
@@ -1118,14 +952,13 @@ static void a_broken_link_is_blamed_after_a_while(void **state)
 {
     const struct ranks r = ranks_of(1, 2, leave_after_a_long_wait, NULL);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
 int main(void)
 {
     struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1, .options.deadline = 10),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(a_wrong_time_is_the_one_that_is_named),
         cmocka_unit_test(a_rank_that_calls_otherwise_is_named_with_the_field),
@@ -1133,21 +966,22 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_rank_that_dies_in_a_large_request_is_named),
         cmocka_unit_test(a_rank_that_leaves_is_named),
-        cmocka_unit_test(a_rank_that_stays_away_is_named_at_the_deadline),
-        cmocka_unit_test(ranks_that_never_come_are_named_at_creation),
-        cmocka_unit_test(abort_reaches_every_rank),
+        test_of_ranks(a_rank_that_stays_away_is_named_at_the_deadline, 3, 1, .options.deadline = 2,
+                      .options.warn = 0.5),
+        test_of_ranks(ranks_that_never_come_are_named_at_creation, 4, 1, .options.deadline = 10, .no_comm = true),
+        test_of_ranks(abort_reaches_every_rank, 3, 1, .options.deadline = 10),
         test_on_one_host(a_failure_during_a_eager_operation_is_told_by_it),
         cmocka_unit_test(an_empty_message_from_null_arrives),
-        cmocka_unit_test(abort_reaches_eager_operations),
-        cmocka_unit_test(destroy_tells_of_a_failure_elsewhere),
+        test_of_ranks(abort_reaches_eager_operations, 3, 1, .options.deadline = 10),
+        test_of_ranks(destroy_tells_of_a_failure_elsewhere, 2, 1, .options.deadline = 10),
         cmocka_unit_test(buffers_may_be_freed_after_a_failed_comm_is_destroyed),
         test_on_one_host(destroy_waits_for_threads_as_long_as_they_read),
-        cmocka_unit_test(a_forked_child_is_another_process),
-        cmocka_unit_test(ranks_with_other_plans_of_one_name_are_told),
-        cmocka_unit_test(a_callers_algorithm_that_is_wrong_is_refused),
+        test_of_ranks(a_forked_child_is_another_process, 1, 1, .options.deadline = 10, .no_comm = true),
+        test_of_ranks(ranks_with_other_plans_of_one_name_are_told, 2, 1, .options.deadline = 10, .no_comm = true),
+        test_of_ranks(a_callers_algorithm_that_is_wrong_is_refused, 3, 1, .options.deadline = 10, .no_comm = true),
         cmocka_unit_test(a_rank_stopped_while_it_waits_is_named),
-        cmocka_unit_test(a_rank_that_dies_while_descriptors_pass_is_named),
-        cmocka_unit_test(a_rank_with_another_root_for_whom_nobody_waits_is_found),
+        test_of_ranks(a_rank_that_dies_while_descriptors_pass_is_named, 4, 1, .options.deadline = 10, .no_comm = true),
+        test_of_ranks(a_rank_with_another_root_for_whom_nobody_waits_is_found, 3, 1, .options.deadline = 10),
         cmocka_unit_test(a_death_is_told_before_the_deadline_is),
         test_over_hosts(a_broken_link_is_blamed_after_a_while),
         cmocka_unit_test(a_death_is_not_blamed_on_ranks_that_could_not_create),

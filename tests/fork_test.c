@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Children of ranks: forked at any moment, executing other programs, living longer than their parent. */
+#include "child.h"
 #include "ranks.h"
+#include "unit.h"
 #include "values.h"
 
 #include <plait/memory.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,19 +33,8 @@ static int sum(struct plait_comm *comm, uint32_t rank, size_t count)
 
 static struct ranks two(int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
-    struct ranks r = {
-        .nprocess = 2, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options = PLAIT_COMM_OPTIONS_DEFAULT
-    };
-    r.options.deadline = 20;
+    struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options.deadline = 20 };
     return r;
-}
-
-static void *shared_memory(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(p != MAP_FAILED);
-    return p;
 }
 
 /* ---- What a child may do --------------------------------------------------------------------------- */
@@ -93,7 +78,6 @@ static void a_forked_child_frees_only_its_own_and_its_parents_memory(void **stat
     void *other = malloc(1);
     int how;
 
-    (void)state;
     assert_int_equal(plait_mem_alloc(10000, (void **)&memory), PLAIT_OK);
     const pid_t child = fork();
     if (child == 0) {
@@ -107,8 +91,7 @@ static void a_forked_child_frees_only_its_own_and_its_parents_memory(void **stat
                   ? 0
                   : 2);
     }
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_int_equal(how, 0);
+    assert_int_equal(child_end(child), 0);
     assert_int_equal(plait_mem_free(memory), PLAIT_OK);
     free(other);
 }
@@ -128,7 +111,6 @@ static int run_children(struct plait_comm **comm, uint32_t rank, void *arg)
     uint32_t *memory;
     int how;
 
-    (void)arg;
     CHECK(plait_mem_alloc(1 << 20, (void **)&memory) == PLAIT_OK);
     memory[1000] = 12345;
     at_exit_comm = *comm;
@@ -151,7 +133,7 @@ static int run_children(struct plait_comm **comm, uint32_t rank, void *arg)
             _exit(waitpid(grandchild, &how, 0) == grandchild && how == 0 ? use_library(*comm, rank, memory) : 1);
         }
         CHECK(sum(*comm, rank, k % 2 ? COUNT : 100) == 0);
-        CHECK(waitpid(child, &how, 0) == child && how == 0);
+        CHECK(child_end(child) == 0);
         CHECK(sum(*comm, rank, COUNT) == 0);
         CHECK(memory[1000] == 12345);
     }
@@ -163,7 +145,6 @@ static void a_forked_child_is_refused_and_changes_nothing(void **state)
 {
     struct ranks r = two(run_children, NULL);
 
-    (void)state;
     r.options.name = "the comm";
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -209,9 +190,8 @@ static int fork_all_the_time(struct plait_comm **comm, uint32_t rank, void *arg)
     struct busy b = { .comm = *comm, .rank = rank };
     pthread_t threads[2];
     void *memory;
-    int how, bad = 0;
+    int bad = 0;
 
-    (void)arg;
     CHECK(plait_mem_alloc(4096, &memory) == PLAIT_OK);
     pthread_create(&threads[0], NULL, operate, &b);
     pthread_create(&threads[1], NULL, churn, &b);
@@ -221,7 +201,7 @@ static int fork_all_the_time(struct plait_comm **comm, uint32_t rank, void *arg)
             alarm(30);
             _exit(use_library(*comm, rank, memory));
         }
-        bad |= waitpid(child, &how, 0) != child || how != 0;
+        bad |= child_end(child) != 0;
     }
     pthread_join(threads[0], NULL);
     pthread_join(threads[1], NULL);
@@ -233,7 +213,6 @@ static void fork_in_the_middle_of_operations_of_other_threads(void **state)
 {
     struct ranks r = two(fork_all_the_time, NULL);
 
-    (void)state;
     r.options.name = "the comm";
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -279,14 +258,12 @@ static void a_child_does_not_hide_its_parents_death(void **state)
     struct orphan *o = shared_memory(sizeof *o);
     const struct ranks r = two(die_and_leave_a_child, o);
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 1); /* the killed one */
     kill(o->pid, SIGKILL);
     munmap(o, sizeof *o);
 }
 
 struct creation {
-    struct ranks *ranks;
     uint32_t dead; /* rank that dies in it */
     struct orphan orphan;
 };
@@ -318,7 +295,7 @@ static bool connected(void)
 static int die_in_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct creation *c = arg;
-    struct plait_comm_options o = ranks_options(c->ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     pthread_t thread;
 
     o.nrank = 3;
@@ -341,11 +318,9 @@ static int die_in_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 /* The child has the sockets: their other ends heard nothing until the time limit. */
 static void a_child_does_not_hide_a_death_in_creation(void **state)
 {
-    (void)state;
     for (uint32_t dead = 0; dead < 2; dead++) {
         struct creation *c = shared_memory(sizeof *c);
         struct ranks r = two(die_in_creation, c);
-        c->ranks = &r;
         c->dead = dead;
         r.nprocess = dead == 0 ? 2 : 3; /* without rank 0 nobody answers rank 2 */
         r.no_comm = true;
@@ -419,7 +394,6 @@ static void an_executed_program_inherits_no_descriptor(void **state)
     int before = count_in_program();
     const struct ranks r = two(count_while_busy, &before);
 
-    (void)state;
     assert_true(before > 0 && before < 255);
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -455,7 +429,6 @@ static int count_during_creation(struct plait_comm **comm, uint32_t rank, void *
     pthread_t thread;
     int bad = 0;
 
-    (void)comm;
     pthread_create(&thread, NULL, meet_often, both);
     while (!b.stop)
         bad |= count_in_program() != m->before;
@@ -469,7 +442,6 @@ static void nor_while_another_thread_creates_comms(void **state)
     struct meetings m = { .before = count_in_program() };
     struct ranks r = two(count_during_creation, &m);
 
-    (void)state;
     for (unsigned k = 0; k < 50; k++)
         assert_int_equal(plait_unique_id_create(&m.id[k]), PLAIT_OK);
     r.no_comm = true;

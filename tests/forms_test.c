@@ -9,19 +9,15 @@
 #include "ranks.h"
 #include "request/request.h"
 #include "tier.h"
+#include "unit.h"
 
 #include <plait/group.h>
 #include <plait/message.h>
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <time.h>
 
 #define MOST_HELD 6
@@ -371,10 +367,9 @@ static int body(struct plait_comm **none, uint32_t thread, void *arg)
 {
     const struct play *play = arg;
     struct actor *a = calloc(1, sizeof *a);
-    struct plait_comm_options o = ranks_options(&ranks, 0);
+    struct plait_comm_options o = ranks_options(0);
     const uint32_t rank = thread * play->held;
 
-    (void)none;
     CHECK(a != NULL && plait_group_start() == PLAIT_OK);
     a->play = play;
     a->first = rank;
@@ -463,7 +458,6 @@ static void every_algorithm_is_right_in_every_form(void **state)
 {
     const uint64_t seed = draw_seed();
 
-    (void)state;
     for (uint32_t n = 1; n <= 6; n += full() ? 1 : 2) { /* seeds that differ in every way modulo NFORM */
         every_algorithm(n, 1, 1, seed + n);
         every_algorithm(1, n, 1, seed + 11 + n);
@@ -478,7 +472,6 @@ static void forms_mix_at_random(void **state)
     const uint64_t seed = draw_seed();
     const struct play p = { .n = full() ? 300 : 12 };
 
-    (void)state;
     for (uint32_t i = 0; i < (full() ? 6 : 1); i++)
         for (uint32_t n = 1; n <= 6; n++) {
             struct play each = p;
@@ -575,7 +568,6 @@ static int run_sized(struct plait_comm **comm, uint32_t rank, void *arg)
     struct sized *s = calloc(5, sizeof *s);
     struct plait_stream *stream;
 
-    (void)arg;
     CHECK(s != NULL && plait_stream_create(&stream) == PLAIT_OK);
     for (uint32_t k = 0; k < 24; k++) {
         CHECK(k % 3 != 2 || plait_group_start() == PLAIT_OK);
@@ -600,7 +592,6 @@ static int run_sized(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void blocks_of_different_sizes_in_every_form(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 5; n += n < 3 ? 1 : 2) {
         const struct ranks processes = { .nprocess = n, .nthread = 1, .body = run_sized };
         const struct ranks threads = { .nprocess = 1, .nthread = n, .body = run_sized };

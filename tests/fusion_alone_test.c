@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One rank cannot register or lay out: every rank is told which and why, and what was there before goes on. */
-#include "comm/comm.h"
 #include "inject.h"
 #include "pending.h"
+#include "unit_ranks.h"
 
 #include <plait/fusion.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define COUNT 50
 
 static const uint32_t two_buckets[] = { 1 };
-
-static bool says(const char *text)
-{
-    return strstr(plait_last_error(), text) != NULL;
-}
 
 static int sums(struct plait_fusion *f, uint32_t rank, uint32_t nrank)
 {
@@ -45,7 +36,7 @@ static bool told(enum plait_status status, uint32_t rank, enum plait_status own,
     return status == (rank == 1 ? own : PLAIT_ERR_MISMATCH) && says(rank == 1 ? why : text);
 }
 
-static int wrong_on_one(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_wrong_registration_or_layout_of_one_rank_is_told_to_all(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plait_layout right = { PLAIT_LAYOUT_CUTS, 0, two_buckets, 1 };
     const uint32_t cuts[] = { rank == 1 ? 7 : 1 };
@@ -54,7 +45,6 @@ static int wrong_on_one(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_tensor tensors[] = { { "a", COUNT, PLAIT_FLOAT32, NULL }, { "b", COUNT, PLAIT_FLOAT32, NULL } };
     struct plait_fusion *f = NULL;
 
-    (void)arg;
     o.tensors = tensors;
     o.ntensor = 2;
     CHECK(told(plait_fusion_create(*comm, rank == 1 ? NULL : &o, &f), rank, PLAIT_ERR_ARG, "plait_fusion_create",
@@ -74,12 +64,6 @@ static int wrong_on_one(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_wrong_registration_or_layout_of_one_rank_is_told_to_all(void **state)
-{
-    (void)state;
-    run_both(3, wrong_on_one, NULL);
-}
-
 /* Has rank 1's nth call been made to fail? */
 static int fired(struct plait_comm *comm, uint32_t rank, uint32_t *out)
 {
@@ -89,7 +73,8 @@ static int fired(struct plait_comm *comm, uint32_t rank, uint32_t *out)
 }
 
 /* Rank 1's nth call that takes a resource fails, for each n. */
-static int short_of_memory(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_layout_for_which_one_rank_lacks_memory_leaves_the_old_one(struct plait_comm **comm, uint32_t rank,
+                                                                       void *arg)
 {
     const struct plait_layout layout = { PLAIT_LAYOUT_CUTS, 0, two_buckets, 1 };
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
@@ -97,7 +82,6 @@ static int short_of_memory(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_fusion *f;
     uint32_t more = 1, told_all = 0;
 
-    (void)arg;
     o.tensors = tensors;
     o.ntensor = 2;
     for (unsigned nth = 1; more; nth++) {
@@ -118,12 +102,6 @@ static int short_of_memory(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     CHECK(told_all >= 5);
     return 0;
-}
-
-static void a_layout_for_which_one_rank_lacks_memory_leaves_the_old_one(void **state)
-{
-    (void)state;
-    run(2, 1, short_of_memory, NULL);
 }
 
 /* As before, at creation: the comm of which it would be goes on. */
@@ -148,7 +126,6 @@ static int short_at_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_fusion_for_which_one_rank_lacks_memory_leaves_the_comm(void **state)
 {
-    (void)state;
     for (unsigned nth = 1; nth <= 3; nth++)
         run(2, 1, short_at_creation, &nth);
 }
@@ -156,8 +133,8 @@ static void a_fusion_for_which_one_rank_lacks_memory_leaves_the_comm(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrong_registration_or_layout_of_one_rank_is_told_to_all),
-        cmocka_unit_test(a_layout_for_which_one_rank_lacks_memory_leaves_the_old_one),
+        test_of_both(a_wrong_registration_or_layout_of_one_rank_is_told_to_all, 3),
+        test_of_ranks(a_layout_for_which_one_rank_lacks_memory_leaves_the_old_one, 2, 1),
         cmocka_unit_test(a_fusion_for_which_one_rank_lacks_memory_leaves_the_comm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

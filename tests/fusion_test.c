@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fusion: sums are right in every layout, memory, payload and order of readiness; what is wrong is named. */
-#include "comm/comm.h"
 #include "pending.h"
 #include "random.h"
 #include "tier.h"
+#include "unit_ranks.h"
 
 #include <plait/fusion.h>
 #include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define NTENSOR 40
@@ -127,7 +123,7 @@ static uint32_t skipped_by(uint32_t tensor, uint32_t step, uint32_t nrank)
 static int steps(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct kind *k = arg;
-    const uint32_t nrank = ranks.nprocess * ranks.nthread;
+    const uint32_t nrank = plait_comm_nrank(*comm);
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_fusion_result result;
     struct plait_fusion *f;
@@ -174,7 +170,6 @@ static void sums_are_right_in_every_layout_order_and_memory(void **state)
         { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 },
     };
 
-    (void)state;
     for (uint32_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         for (unsigned bits = 0; bits < 16; bits++) {
             struct kind k = { layouts[i], bits & 1, bits & 2, bits & 4, bits & 8, PLAIT_NDTYPE, PLAIT_SUM };
@@ -192,24 +187,15 @@ static void sums_are_right_in_every_layout_order_and_memory(void **state)
 
 /* ---- Layouts ---------------------------------------------------------------------------------------------- */
 
-static bool says(const char *text)
-{
-    if (strstr(plait_last_error(), text) != NULL)
-        return true;
-    fprintf(stderr, "'%s' is not in '%s'\n", text, plait_last_error());
-    return false;
-}
-
-static int move(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_new_layout_keeps_what_is_there(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
-    const uint32_t nrank = ranks.nprocess * ranks.nthread;
+    const uint32_t nrank = plait_comm_nrank(*comm);
     struct plait_layout layout = { 0 };
     struct plait_fusion *f;
     struct model m;
     uint64_t seed = 4711;
 
-    (void)arg;
     make_model(&m, 5, true, true);
     o.tensors = m.tensors;
     o.ntensor = NTENSOR;
@@ -233,18 +219,12 @@ static int move(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_new_layout_keeps_what_is_there(void **state)
-{
-    (void)state;
-    run_both(3, move, NULL);
-}
-
 /* ---- Shards ----------------------------------------------------------------------------------------------- */
 
 /* Every element is in exactly one rank's piece; the weights that ranks make of their pieces reach everybody. */
 static int shard(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const uint32_t nrank = ranks.nprocess * ranks.nthread;
+    const uint32_t nrank = plait_comm_nrank(*comm);
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_fusion *f;
     struct plait_piece p;
@@ -308,7 +288,6 @@ static void shards_cover_every_element_once_and_weights_reach_everybody(void **s
 {
     enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_BFLOAT16 };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         run_both(3, shard, &payloads[i]);
         run(1, 1, shard, &payloads[i]);
@@ -318,7 +297,7 @@ static void shards_cover_every_element_once_and_weights_reach_everybody(void **s
 /* ---- Scale and check -------------------------------------------------------------------------------------- */
 
 /* The first step is good; in the second one rank has a NaN or an infinity, or the sum overflows the payload. */
-static int look(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_is_not_finite_is_seen_by_all_ranks_alike(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     const float bad[] = { __builtin_nanf(""), __builtin_inff(), 40000 };
@@ -327,7 +306,6 @@ static int look(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_tensor tensors[] = { { "big", 5000, PLAIT_FLOAT32, big }, { "small", 3, PLAIT_FLOAT32, small } };
     struct plait_fusion *f;
 
-    (void)arg;
     o.tensors = tensors;
     o.ntensor = 2;
     o.payload = PLAIT_FLOAT16;
@@ -355,12 +333,6 @@ static int look(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_set_scale(f, 1, __builtin_nan("")) == PLAIT_ERR_ARG && says("must be finite"));
     CHECK(plait_fusion_destroy(f) == PLAIT_OK);
     return 0;
-}
-
-static void what_is_not_finite_is_seen_by_all_ranks_alike(void **state)
-{
-    (void)state;
-    run_both(3, look, NULL);
 }
 
 /* ---- Bits ------------------------------------------------------------------------------------------------- */
@@ -417,7 +389,6 @@ static void reproducible_bits_depend_on_neither_layout_nor_algorithm(void **stat
 {
     enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_FLOAT16, PLAIT_BFLOAT16 };
 
-    (void)state;
     for (unsigned i = 0; i < 3; i++)
         run(5, 1, same_bits, &payloads[i]);
 }
@@ -434,7 +405,6 @@ static int count(struct plait_comm **comm, uint32_t rank, void *arg)
     struct model m;
     size_t payload = 0;
 
-    (void)rank;
     make_model(&m, 3, false, true);
     for (uint32_t t = 0; t < NTENSOR; t++)
         m.tensors[t].data = NULL;
@@ -472,7 +442,6 @@ static void a_payload_of_16_bits_halves_what_travels(void **state)
 {
     enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_BFLOAT16 };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++)
         run(2, 1, count, &payloads[i]);
 }
@@ -488,7 +457,7 @@ static unsigned occurrences(const char *text, const char *word)
     return n;
 }
 
-static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_trace_has_every_tensor_and_transfer_of_every_rank(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { STEPS = 3 };
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
@@ -497,7 +466,6 @@ static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
     struct model m;
     char path[64], word[64], *text;
 
-    (void)arg;
     snprintf(path, sizeof path, "fusion_trace_%d.json", (int)getpid());
     make_model(&m, 3, false, false);
     o.tensors = m.tensors;
@@ -543,12 +511,6 @@ static int trace(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_trace_has_every_tensor_and_transfer_of_every_rank(void **state)
-{
-    (void)state;
-    run(3, 1, trace, NULL);
-}
-
 /* ---- What goes wrong -------------------------------------------------------------------------------------- */
 
 static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -560,7 +522,6 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_fusion_bucket bucket;
     struct plait_piece piece;
 
-    (void)arg;
     CHECK(plait_fusion_create(*comm, NULL, &none) == PLAIT_ERR_ARG && says("options is NULL"));
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensors is NULL"));
     o.tensors = tensors;
@@ -632,18 +593,17 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void wrong_use_is_named_and_changes_nothing(void **state)
 {
-    (void)state;
     run_both(1, wrong, NULL);
 }
 
 /* Complete buckets still travel: a rank that is quick to leave does not fail the others. */
-static int leave_at_once(struct plait_comm **comm, uint32_t rank, void *arg)
+static int complete_buckets_travel_although_their_fusion_is_destroyed(struct plait_comm **comm, uint32_t rank,
+                                                                      void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_fusion *f;
     struct model m;
 
-    (void)arg;
     make_model(&m, 31, false, true);
     o.tensors = m.tensors;
     o.ntensor = NTENSOR;
@@ -656,12 +616,6 @@ static int leave_at_once(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     free_model(&m);
     return 0;
-}
-
-static void complete_buckets_travel_although_their_fusion_is_destroyed(void **state)
-{
-    (void)state;
-    run_both(3, leave_at_once, NULL);
 }
 
 /* An optimiser would go on with the gradient of this rank alone. */
@@ -695,7 +649,6 @@ static int forgotten(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_tensor_that_a_later_step_has_not_marked_is_not_waited_for(void **state)
 {
-    (void)state;
     for (uint32_t threshold = 0; threshold <= 1000; threshold += 1000)
         run_both(2, forgotten, &threshold);
 }
@@ -733,19 +686,18 @@ static int scale_differs(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void ranks_that_scale_sums_differently_are_named_on_every_rank(void **state)
 {
-    (void)state;
     for (uint32_t count = 1; count <= 100000; count *= 1000)
         run_both(3, scale_differs, &count);
 }
 
-static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
+static int ranks_that_register_something_else_are_named_on_every_rank(struct plait_comm **comm, uint32_t rank,
+                                                                      void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_tensor tensors[] = { { "a", 10, PLAIT_FLOAT32, NULL }, { "b", 20, PLAIT_FLOAT32, NULL } };
     struct plait_fusion *f;
     struct plait_layout layout = { PLAIT_LAYOUT_THRESHOLD, 100 + (rank == 2), NULL, 0 };
 
-    (void)arg;
     o.tensors = tensors;
     o.ntensor = 2;
     tensors[1].count += rank == 1;
@@ -768,16 +720,10 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void ranks_that_register_something_else_are_named_on_every_rank(void **state)
-{
-    (void)state;
-    run_both(3, differ, NULL);
-}
-
 /* Does the last error say that the rank lacks these tensors? Of a rank on another host they are not known. */
 static bool says_lacks(const struct plait_fusion *f, uint32_t rank, const char *tensors)
 {
-    const bool far = plait_fusion_comm(f)->peers[rank].replica != NULL;
+    const bool far = ranks_apart(rank, plait_comm_rank(plait_fusion_comm(f)));
     char text[200];
 
     snprintf(text, sizeof text, "rank %u has not called it%s%s", rank, far ? "" : ": ",
@@ -822,12 +768,14 @@ static void a_stall_names_the_tensors_and_their_rank(void **state)
 {
     bool waits[] = { false, true };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
-        ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .limit = 60, .body = stall, .arg = &waits[i] };
-        ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-        ranks.options.deadline = 3;
-        ranks.options.warn = 1;
+        ranks = (struct ranks){ .nprocess = 3,
+                                .nthread = 1,
+                                .limit = 60,
+                                .body = stall,
+                                .arg = &waits[i],
+                                .options.deadline = 3,
+                                .options.warn = 1 };
         assert_int_equal(ranks_run(&ranks), 0);
     }
 }
@@ -866,7 +814,6 @@ failed:
 
 static void a_rank_that_dies_in_a_bucket_is_named(void **state)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = die, .arg = &seed, .processes = true };
         assert_int_equal(ranks_run(&ranks), 1); /* who died */
@@ -896,13 +843,12 @@ static void *mark_share(void *arg)
 }
 
 /* Four threads make tensors ready, step after step, each as soon as it has its own back. */
-static int threads(struct plait_comm **comm, uint32_t rank, void *arg)
+static int tensors_become_ready_in_any_thread(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_fusion *f;
     struct model m;
 
-    (void)arg;
     make_model(&m, 21, false, true);
     o.tensors = m.tensors;
     o.ntensor = NTENSOR;
@@ -924,30 +870,24 @@ static int threads(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void tensors_become_ready_in_any_thread(void **state)
-{
-    (void)state;
-    run_both(2, threads, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_right_in_every_layout_order_and_memory),
-        cmocka_unit_test(a_new_layout_keeps_what_is_there),
+        test_of_both(a_new_layout_keeps_what_is_there, 3),
         cmocka_unit_test(shards_cover_every_element_once_and_weights_reach_everybody),
-        cmocka_unit_test(what_is_not_finite_is_seen_by_all_ranks_alike),
+        test_of_both(what_is_not_finite_is_seen_by_all_ranks_alike, 3),
         cmocka_unit_test(reproducible_bits_depend_on_neither_layout_nor_algorithm),
         cmocka_unit_test(a_payload_of_16_bits_halves_what_travels),
-        cmocka_unit_test(a_trace_has_every_tensor_and_transfer_of_every_rank),
+        test_of_ranks(a_trace_has_every_tensor_and_transfer_of_every_rank, 3, 1),
         cmocka_unit_test(wrong_use_is_named_and_changes_nothing),
-        cmocka_unit_test(complete_buckets_travel_although_their_fusion_is_destroyed),
+        test_of_both(complete_buckets_travel_although_their_fusion_is_destroyed, 3),
         cmocka_unit_test(ranks_that_scale_sums_differently_are_named_on_every_rank),
         cmocka_unit_test(a_tensor_that_a_later_step_has_not_marked_is_not_waited_for),
-        cmocka_unit_test(ranks_that_register_something_else_are_named_on_every_rank),
+        test_of_both(ranks_that_register_something_else_are_named_on_every_rank, 3),
         cmocka_unit_test(a_stall_names_the_tensors_and_their_rank),
         cmocka_unit_test(a_rank_that_dies_in_a_bucket_is_named),
-        cmocka_unit_test(tensors_become_ready_in_any_thread),
+        test_of_both(tensors_become_ready_in_any_thread, 2),
     };
 
     return cmocka_run_group_tests_name("fusion", tests, NULL, NULL);

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-perf's ranks come in however many strangers are at the door, and the time that they have ends all the same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "../bench/ranks.h" /* the tests have another */
+#include "child.h"
+#include "unit.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -15,9 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NRANK     2
@@ -51,12 +44,10 @@ static int connect_to(const struct ranks *r)
 
 static pid_t start(void (*what)(const struct ranks *, uint32_t), const struct ranks *r, uint32_t rank)
 {
-    const pid_t child = fork();
+    const pid_t child = child_fork();
 
-    assert_true(child >= 0);
     if (child > 0)
         return child;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(r->listen_fd);
     what(r, rank);
     _exit(0);
@@ -65,7 +56,7 @@ static pid_t start(void (*what)(const struct ranks *, uint32_t), const struct ra
 static void end(pid_t child, int signal)
 {
     kill(child, signal);
-    waitpid(child, NULL, 0);
+    child_end(child);
 }
 
 /* A third says nothing, a third the beginning of something, a third what is no hello of ours. */
@@ -73,7 +64,6 @@ static void be_strange(const struct ranks *r, uint32_t rank)
 {
     static const char nonsense[sizeof(struct hello)] = "GET / HTTP/1.1";
 
-    (void)rank;
     for (int i = 0; i < STRANGERS; i++) {
         const int fd = connect_to(r);
         if (i % 3 > 0)
@@ -98,7 +88,6 @@ static void silent_strangers_keep_no_rank_waiting(void **state)
     struct ranks r;
     pid_t rank[NRANK];
 
-    (void)state;
     listen_for(&r);
     const pid_t strangers = start(be_strange, &r, 0);
     sleep(1); /* they are first */
@@ -115,7 +104,6 @@ static void silent_strangers_keep_no_rank_waiting(void **state)
 
 static void come_again(const struct ranks *r, uint32_t rank)
 {
-    (void)rank;
     for (;;) {
         const int fd = connect_to(r);
         if (fd >= 0)
@@ -128,7 +116,6 @@ static void the_deadline_counts_although_strangers_come(void **state)
 {
     struct ranks r;
 
-    (void)state;
     listen_for(&r);
     const pid_t strangers = start(come_again, &r, 0);
     assert_false(ranks_greet(&r, 1));

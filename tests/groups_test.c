@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups, and one thread that holds several ranks of a comm. Messages in groups: messages_test.c. */
 #include "pending.h"
+#include "unit_ranks.h"
 
 #include <plait/group.h>
 #include <plait/message.h>
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <unistd.h>
 
 #define HELD 3
@@ -30,7 +26,7 @@ static void run_without_comm(uint32_t nprocess, uint32_t nthread, int (*body)(st
 /* This thread's HELD ranks of one comm. */
 static int create_held(uint32_t rank, struct plait_comm **comm, const char *name)
 {
-    struct plait_comm_options o = ranks_options(&ranks, 0);
+    struct plait_comm_options o = ranks_options(0);
 
     o.nrank *= HELD;
     o.name = name;
@@ -61,7 +57,6 @@ static int hold_several(struct plait_comm **none, uint32_t rank, void *arg)
     const int32_t nrank = HELD * (int32_t) * (uint32_t *)arg;
     static int32_t v[8][70000], w[8][70000];
 
-    (void)none;
     if (create_held(rank, comm, "held") != 0)
         return 1;
     for (int32_t k = 0; k < 20; k++) {
@@ -83,7 +78,6 @@ static void one_thread_may_hold_several_ranks(void **state)
 {
     uint32_t one = 1, two = 2;
 
-    (void)state;
     run_without_comm(1, 1, hold_several, &one);
     run_without_comm(2, 1, hold_several, &two);
     run_without_comm(1, 2, hold_several, &two);
@@ -97,7 +91,6 @@ static int fail_held(struct plait_comm **none, uint32_t rank, void *arg)
     struct plait_request *r[2 * HELD];
     const bool dies = *(const bool *)arg;
 
-    (void)none;
     if (create_held(rank, comm, "held") != 0)
         return 1;
     if (rank == 1 && dies)
@@ -127,7 +120,6 @@ static void a_thread_leaves_several_ranks_of_a_comm_that_failed(void **state)
 {
     bool dies = false;
 
-    (void)state;
     run_without_comm(1, 1, fail_held, &dies);
     run_without_comm(2, 1, fail_held, &dies);
     dies = true;
@@ -144,8 +136,6 @@ static int create_wrongly(struct plait_comm **none, uint32_t rank, void *arg)
     struct plait_comm *good = NULL, *bad = NULL;
     struct plait_unique_id id;
 
-    (void)none;
-    (void)arg;
     CHECK(plait_unique_id_create(&id) == PLAIT_OK);
     o.nrank = 1;
     CHECK(plait_group_start() == PLAIT_OK && plait_comm_create(&o, &good) == PLAIT_OK);
@@ -163,21 +153,19 @@ static int create_wrongly(struct plait_comm **none, uint32_t rank, void *arg)
 
 static void what_cannot_be_created_is_told_at_the_end(void **state)
 {
-    (void)state;
     run_without_comm(1, 1, create_wrongly, NULL);
 }
 
 /* ---- Together -------------------------------------------------------------------------------------------- */
 
 /* Collectives of two comms, in an order of each rank's own, with messages between; nested. */
-static int any_order(struct plait_comm **comm, uint32_t rank, void *arg)
+static int calls_of_a_group_run_together_in_any_order(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_comm *both[2] = { *comm, NULL };
     struct plait_unique_id id;
     int32_t one = 1, sum[2][3], got = -1;
 
-    (void)arg;
     CHECK(rank != 0 || plait_unique_id_create(&id) == PLAIT_OK);
     CHECK(plait_broadcast(*comm, rank == 0 ? &id : NULL, &id, sizeof id, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
     o.id = &id;
@@ -203,21 +191,13 @@ static int any_order(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void calls_of_a_group_run_together_in_any_order(void **state)
-{
-    (void)state;
-    run(3, 1, any_order, NULL);
-    run(1, 3, any_order, NULL);
-}
-
 /* Requests, streams and persistent operations in a group: begun at its end, waited for by who holds them. */
-static int mixed(struct plait_comm **comm, uint32_t rank, void *arg)
+static int requests_streams_and_persistent_operations_in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t one = 1, sum[5] = { 0 };
     struct plait_call held = PLAIT_CALL_DEFAULT, streamed = PLAIT_CALL_DEFAULT, kept = PLAIT_CALL_DEFAULT;
     struct plait_request *r, *again, *other;
 
-    (void)arg;
     held.request = &r;
     kept.request = &again;
     kept.persistent = 1;
@@ -239,13 +219,6 @@ static int mixed(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_stream_destroy(streamed.stream) == PLAIT_OK && sum[1] == 2);
     CHECK(plait_request_free(&again) == PLAIT_OK && plait_request_free(&other) == PLAIT_OK);
     return 0;
-}
-
-static void requests_streams_and_persistent_operations_in_a_group(void **state)
-{
-    (void)state;
-    run(2, 1, mixed, NULL);
-    run(1, 2, mixed, NULL);
 }
 
 /* ---- Refused --------------------------------------------------------------------------------------------- */
@@ -286,7 +259,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call held = PLAIT_CALL_DEFAULT, streamed = PLAIT_CALL_DEFAULT, kept = PLAIT_CALL_DEFAULT;
     struct plait_request *r[2], *again;
 
-    (void)arg;
     CHECK(plait_stream_create(&streamed.stream) == PLAIT_OK);
     kept.request = &again;
     kept.persistent = 1;
@@ -321,7 +293,6 @@ static int refuse_several(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t v[4] = { 0 };
 
-    (void)arg;
     CHECK(plait_group_start() == PLAIT_OK);
     for (unsigned i = 0; i < 2; i++)
         CHECK(plait_allreduce(*comm, v, v + 1, 3, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_ERR_ARG);
@@ -336,7 +307,6 @@ static int refuse_several(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_refused_call_refuses_its_group(void **state)
 {
-    (void)state;
     run(2, 1, refuse, NULL);
     run(2, 1, refuse_several, NULL);
 }
@@ -348,7 +318,6 @@ static int lose(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r;
 
-    (void)arg;
     call.request = &r;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     CHECK(plait_group_start() == PLAIT_OK);
@@ -366,7 +335,6 @@ static int fail_inside(struct plait_comm **comm, uint32_t rank, void *arg)
     int32_t one = 1, sum = 0, got;
     enum plait_status status = PLAIT_OK;
 
-    (void)arg;
     CHECK(plait_group_start() == PLAIT_OK);
     for (uint32_t i = 0; i < 3 && status == PLAIT_OK; i++)
         status = plait_allreduce(*comm, &one, &sum, 1, PLAIT_INT32, PLAIT_SUM, NULL);
@@ -392,8 +360,6 @@ static int fail_both(struct plait_comm **none, uint32_t rank, void *arg)
     struct plait_comm *comm[2];
     int32_t got;
 
-    (void)none;
-    (void)arg;
     o.nrank = 1;
     CHECK(plait_comm_create(&o, &comm[0]) == PLAIT_OK && plait_comm_create(&o, &comm[1]) == PLAIT_OK);
     CHECK(plait_group_start() == PLAIT_OK);
@@ -410,7 +376,6 @@ static int fail_both(struct plait_comm **none, uint32_t rank, void *arg)
 
 static void comms_that_are_lost_in_a_group_are_told(void **state)
 {
-    (void)state;
     run(2, 1, lose, NULL);
     run(1, 2, lose, NULL);
     run(2, 1, fail_inside, NULL);
@@ -424,8 +389,8 @@ int main(void)
         cmocka_unit_test(one_thread_may_hold_several_ranks),
         cmocka_unit_test(a_thread_leaves_several_ranks_of_a_comm_that_failed),
         cmocka_unit_test(what_cannot_be_created_is_told_at_the_end),
-        cmocka_unit_test(calls_of_a_group_run_together_in_any_order),
-        cmocka_unit_test(requests_streams_and_persistent_operations_in_a_group),
+        test_of_both(calls_of_a_group_run_together_in_any_order, 3),
+        test_of_both(requests_streams_and_persistent_operations_in_a_group, 2),
         cmocka_unit_test(a_refused_call_refuses_its_group),
         cmocka_unit_test(comms_that_are_lost_in_a_group_are_told),
     };

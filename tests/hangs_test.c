@@ -4,24 +4,18 @@
  * Usage: hangs_test PLAIT_INFO
  */
 #include "base/clock.h"
-#include "ranks.h"
+#include "child.h"
+#include "unit_ranks.h"
+#include "until.h"
 #include "watch.h"
 
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define MANY 1000 /* more than the ring of messages has */
@@ -58,15 +52,12 @@ static pid_t run_hanging(_Atomic pid_t *pid)
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .body = hang_in_messages, .arg = (void *)(uintptr_t)pid };
 
-    fflush(NULL);
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         setenv("PLAIT_CMA", "0", 1); /* the long message is staged: half of it finds room */
         r.processes = true;
         _exit(ranks_run(&r) == 3 ? 0 : 1); /* all are killed */
     }
-    assert_true(child > 0);
     return child;
 }
 
@@ -93,15 +84,10 @@ static void a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_whe
     static const char received[] = "\n  recv #3 from rank 2 (1000 float32), 4000 bytes, running, began ";
     static const char sent[] =
         "\n  send #1001 to rank 1 (1048576 float32), 4194304 bytes, running, 4 of 8 slices, began ";
-    _Atomic pid_t *pid = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic pid_t *pid = shared_memory(4096);
     static char text[65536];
-    int how;
-
-    (void)state;
-    assert_true(pid != MAP_FAILED);
     const pid_t child = run_hanging(pid);
-    for (const double until = plait_clock() + 30; pid[3] == 0 && plait_clock() < until; usleep(1000))
-        ;
+    assert_true(comes_true(pid[3] != 0, 30));
     assert_true(comes_to(pid[0], sent, ", waiting for rank 1\n", text, sizeof text));
     assert_true(comes_to(pid[1], received, ", waiting for rank 2\n", text, sizeof text));
     kill(pid[1], SIGSTOP);
@@ -116,8 +102,7 @@ static void a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_whe
     assert_null(strstr(text, "recv #1 from rank 2"));
     for (unsigned r = 0; r < 3; r++)
         kill(pid[r], SIGKILL);
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    assert_int_equal(child_end(child), 0);
     munmap(pid, 4096);
 }
 
@@ -156,13 +141,11 @@ static void warning_error_and_log_say_in_which_message_the_awaited_rank_is(void 
 {
     static const bool collective[] = { true, false };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct ranks r = {
             .nprocess = 3, .nthread = 1, .body = miss_a_message, .arg = (void *)(uintptr_t)&collective[i]
         };
         r.processes = true; /* each hears its own log */
-        r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
         r.options.warn = 1;
         r.options.deadline = 3;
         assert_int_equal(ranks_run(&r), 0);
@@ -170,11 +153,10 @@ static void warning_error_and_log_say_in_which_message_the_awaited_rank_is(void 
 }
 
 /* A wait without an end was told of no more once its look for ranks that are cut off came first. */
-static int wait_without_end(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_wait_without_end_is_warned_of(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static struct heard h = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-    (void)arg;
     plait_log_callback(hear, &h);
     if (rank == 1)
         sleep(3);
@@ -183,26 +165,14 @@ static int wait_without_end(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_wait_without_end_is_warned_of(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_without_end, .processes = true };
-
-    (void)state;
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    r.options.warn = 0.2;
-    r.options.deadline = 1e9;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* Rank 1 asks once whether its message has come, and then does nothing for long. */
-static int ask_once(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_rank_that_no_longer_looks_is_not_said_to_wait(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r;
     float v[8];
     int done;
 
-    (void)arg;
     if (rank == 0) {
         ranks_meet();
         CHECK(plait_recv(*comm, v, 8, PLAIT_FLOAT32, 1, NULL) == PLAIT_ERR_TIMEOUT);
@@ -223,23 +193,14 @@ static int ask_once(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_rank_that_no_longer_looks_is_not_said_to_wait(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = ask_once, .processes = true };
-
-    (void)state;
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    r.options.deadline = 1;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_hangs_in_a_message_shows_it_although_many_passed_and_when_it_is_stopped),
         cmocka_unit_test(warning_error_and_log_say_in_which_message_the_awaited_rank_is),
-        cmocka_unit_test(a_wait_without_end_is_warned_of),
-        cmocka_unit_test(a_rank_that_no_longer_looks_is_not_said_to_wait),
+        test_of_ranks(a_wait_without_end_is_warned_of, 2, 1, .processes = true, .options.warn = 0.2,
+                      .options.deadline = 1e9),
+        test_of_ranks(a_rank_that_no_longer_looks_is_not_said_to_wait, 2, 1, .processes = true, .options.deadline = 1),
     };
 
     if (argc != 2)

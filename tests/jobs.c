@@ -4,6 +4,7 @@
 #include "../transports/local.h"
 #include "ranks.h"
 #include "reduce_reference.h"
+#include "specs.h"
 
 #include <plait/memory.h>
 
@@ -12,13 +13,6 @@
 #include <sys/mman.h>
 
 #define MEMORY ((size_t)1 << 32) /* reserved, not used */
-
-static void *must(void *p)
-{
-    if (p == NULL)
-        abort();
-    return p;
-}
 
 void jobs_init(struct jobs *j, uint32_t nrank, const uint32_t *node, const struct plait_alg *const *algs)
 {
@@ -51,7 +45,7 @@ struct job *jobs_add(struct jobs *j, const struct job *like)
     struct job *job;
 
     if (j->n == j->capacity)
-        j->job = must(realloc(j->job, (j->capacity = 2 * j->capacity + 16) * sizeof *j->job));
+        j->job = must_have(realloc(j->job, (j->capacity = 2 * j->capacity + 16) * sizeof *j->job));
     job = &j->job[j->n++];
     *job = *like;
     job->in = take(j, bytes);
@@ -108,11 +102,10 @@ unsigned jobs_run(const struct jobs *j, uint32_t nprocess, uint32_t nthread)
                        .limit = 120,
                        .body = run_all,
                        .arg = (void *)(uintptr_t)j,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
+                       .options.node = j->node,
+                       .options.algorithms = j->algs,
+                       .options.deadline = 60 };
 
-    r.options.node = j->node;
-    r.options.algorithms = j->algs;
-    r.options.deadline = 60;
     return ranks_run(&r);
 }
 
@@ -172,7 +165,7 @@ static struct plait_plan **emit(const struct jobs *j, const struct job *job)
     struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = j->nrank, .inplace = job->inplace, .node = j->node };
     const char *spec = job->spec[0] != '\0' ? job->spec : "two-shot";
     const struct plait_alg *alg;
-    struct plait_plan **plans = must(calloc(j->nrank, sizeof *plans));
+    struct plait_plan **plans = must_have(calloc(j->nrank, sizeof *plans));
 
     if ((j->algs == NULL || plait_alg_find(j->algs, spec, &shape, &alg) != PLAIT_OK) &&
         plait_alg_find(plait_algs, spec, &shape, &alg) != PLAIT_OK)
@@ -189,7 +182,7 @@ static bool expect_slice(const struct jobs *j, const struct job *job, char *to, 
 {
     const size_t bytes = job->count * plait_dtype_size(job->type);
     struct meaning meaning = { job, j->nrank };
-    struct partial **in = must(calloc(j->nrank, sizeof *in)), **out = must(calloc(j->nrank, sizeof *out));
+    struct partial **in = must_have(calloc(j->nrank, sizeof *in)), **out = must_have(calloc(j->nrank, sizeof *out));
     const struct plait_local_job local = {
         .plans = (const struct plait_plan *const *)plans,
         .nrank = j->nrank,
@@ -203,8 +196,8 @@ static bool expect_slice(const struct jobs *j, const struct job *job, char *to, 
     };
 
     for (uint32_t r = 0; r < j->nrank; r++) {
-        in[r] = must(calloc(n + 1, sizeof **in));
-        out[r] = must(calloc(n + 1, sizeof **out));
+        in[r] = must_have(calloc(n + 1, sizeof **in));
+        out[r] = must_have(calloc(n + 1, sizeof **out));
         for (size_t i = 0; i < n; i++)
             (job->inplace ? out : in)[r][i] = leaf(job, j->nrank, r * job->count + at + i);
     }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What launchers say is understood, or refused by name; the secret is for its owner alone; ranks meet as they were told. */
+#include "child.h"
+#include "unit.h"
+
 #include "base/config.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -9,21 +12,14 @@
 
 #include <plait/launch.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <arpa/inet.h>
-#include <cmocka.h>
-#include <net/if.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -34,7 +30,6 @@ static int clear(void **state)
 {
     static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", *empty[2] = { path, NULL };
 
-    (void)state;
     environ = empty;
     setenv("HOME", home, 1);
     setenv("PLAIT_LOG_FILE", "/dev/null", 1);
@@ -43,7 +38,6 @@ static int clear(void **state)
 
 static const char *from_environment(const void *context, const char *name)
 {
-    (void)context;
     return getenv(name);
 }
 
@@ -94,7 +88,6 @@ static void launchers_are_found_by_their_variables(void **state)
 {
     struct plait_launcher_says s;
 
-    (void)state;
     set("X=1");
     assert_int_equal(look("", &s), PLAIT_OK);
     assert_string_equal(s.launcher, "none");
@@ -142,7 +135,6 @@ static void a_launcher_of_one_process_gives_way_to_the_one_it_started(void **sta
 {
     struct plait_launcher_says s;
 
-    (void)state;
     set("RANK=0 WORLD_SIZE=1 " OPENMPI);
     assert_int_equal(look("", &s), PLAIT_OK);
     assert_string_equal(s.launcher, "openmpi");
@@ -156,7 +148,6 @@ static void the_port_of_another_launcher_is_nothing_to_mpirun(void **state)
 {
     struct plait_launcher_says s;
 
-    (void)state;
     set(OPENMPI " MASTER_ADDR=node0 MASTER_PORT=29500");
     assert_int_equal(look("", &s), PLAIT_OK);
     assert_string_equal(s.host, "node0");
@@ -167,7 +158,6 @@ static void a_restart_is_another_job(void **state)
 {
     struct plait_launcher_says before, after;
 
-    (void)state;
     set(TORCHRUN);
     assert_int_equal(look("", &before), PLAIT_OK);
     setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
@@ -177,7 +167,6 @@ static void a_restart_is_another_job(void **state)
 
 static void nonsense_is_refused_by_name(void **state)
 {
-    (void)state;
     assert_refused("RANK=1", "WORLD_SIZE is not set");
     assert_refused("WORLD_SIZE=2", "RANK is not set, but WORLD_SIZE is 2: set RANK");
     assert_refused("WORLD_SIZE=2 SLURM_STEP_ID=0 SLURM_NTASKS=1 SLURM_PROCID=0", "RANK is not set");
@@ -200,7 +189,6 @@ static void launchers_that_are_not_followed_are_named(void **state)
 {
     struct plait_launch launch;
 
-    (void)state;
     assert_refused("PMI_RANK=1 PMI_SIZE=2", "PMI_RANK=1 PMI_SIZE=2: MPICH, Intel MPI or PALS");
     assert_refused("PMI_RANK=0 PMI_SIZE=2", "set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT");
     assert_refused("PMI_ID=1", "PMI 2");
@@ -242,7 +230,6 @@ static void the_first_host_of_a_list(void **state)
     };
     char out[32];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bool taken = plait_nodelist_first(cases[i].list, out, sizeof out);
         if (taken != (cases[i].first != NULL) || (taken && strcmp(out, cases[i].first) != 0))
@@ -269,15 +256,12 @@ static char warnings[4096];
 
 static void keep(void *context, enum plait_log_level level, const char *line)
 {
-    (void)context;
-    (void)level;
     strncat(warnings, line, sizeof warnings - strlen(warnings) - 1);
 }
 
 /* First: the warning comes once in a process. */
 static void without_a_secret_one_warning_names_the_remedy(void **state)
 {
-    (void)state;
     set(TWO_HOSTS);
     plait_log_callback(keep, NULL);
     const struct plait_tcp_id a = find_id(), b = find_id();
@@ -295,7 +279,6 @@ static void the_secret_comes_from_the_variable_or_the_file(void **state)
     char path[512], again[512];
     struct stat about;
 
-    (void)state;
     set(TWO_HOSTS);
     const struct plait_tcp_id none = find_id();
     setenv("PLAIT_SECRET", "a secret of this test", 1);
@@ -328,7 +311,6 @@ static void a_link_local_master_keeps_its_interface(void **state)
 {
     union plait_address all[PLAIT_MOST_ADDRESSES];
 
-    (void)state;
     set("RANK=1 WORLD_SIZE=2 MASTER_ADDR=fe80::1%lo MASTER_PORT=29500");
     const struct plait_tcp_id id = find_id();
     assert_int_equal(plait_hosts_list(&id.hosts, 29501, all), 1);
@@ -363,11 +345,9 @@ static unsigned run_as_torchrun(uint16_t port, unsigned nrank, const char *const
     char text[16];
 
     for (unsigned r = 0; r < nrank; r++) {
-        pids[r] = fork();
-        assert_true(pids[r] >= 0);
+        pids[r] = child_fork();
         if (pids[r] > 0)
             continue;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         set(TORCHRUN " LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 PLAIT_IFNAME==lo PLAIT_TIMEOUT=20");
         snprintf(text, sizeof text, "%u", r);
         setenv("RANK", text, 1);
@@ -383,11 +363,8 @@ static unsigned run_as_torchrun(uint16_t port, unsigned nrank, const char *const
         execl(ranks_program, ranks_program, NULL);
         _exit(127);
     }
-    for (unsigned r = 0; r < nrank; r++) {
-        int how;
-        assert_int_equal(waitpid(pids[r], &how, 0), pids[r]);
-        failed += how != 0;
-    }
+    for (unsigned r = 0; r < nrank; r++)
+        failed += child_end(pids[r]) != 0;
     return failed;
 }
 
@@ -398,7 +375,6 @@ static void ranks_meet_beside_torchruns_store(void **state)
     int others[8];
     unsigned nother = 0;
 
-    (void)state;
     assert_true(store >= 0);
     assert_int_equal(run_as_torchrun(port, 4, NULL), 0);
     for (unsigned i = 1; i < 8; i++) { /* all but one of the ports are others' */
@@ -418,7 +394,6 @@ static void ranks_with_different_secrets_do_not_meet(void **state)
     uint16_t port = 0;
     const int store = listen_at(&port);
 
-    (void)state;
     assert_int_equal(run_as_torchrun(port, 3, secrets), 3);
     close(store);
     FILE *f = fopen(said, "r");
@@ -440,7 +415,6 @@ static void ranks_of_mpirun_meet(void **state)
     char command[512], line[128];
     unsigned n = 0;
 
-    (void)state;
     clear(NULL);
     if (system("mpirun --version >/dev/null 2>&1") != 0) {
         print_message("no mpirun here\n");
@@ -479,7 +453,6 @@ static void an_id_travels_by_the_callers_means(void **state)
     struct plait_unique_id a, b;
     struct table t = { .rank = 0 };
 
-    (void)state;
     clear(NULL);
     assert_int_equal(plait_unique_id_exchange(0, 2, gather, &t, &a), PLAIT_OK);
     t.rank = 1;

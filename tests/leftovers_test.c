@@ -4,21 +4,17 @@
  * a file and the meeting point has no name in the file system.
  */
 #include "base/clock.h"
+#include "child.h"
 #include "ranks.h"
+#include "unit.h"
+#include "until.h"
 #include "values.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -59,33 +55,16 @@ static void rank_main(struct scene *s, uint32_t rank)
 
 static struct scene *open_scene(unsigned nrank)
 {
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
 
-    assert_true(s != MAP_FAILED);
     assert_int_equal(plait_unique_id_create(&s->id), PLAIT_OK);
     for (uint32_t r = 0; r < nrank; r++) {
-        const pid_t pid = fork();
-        if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        const pid_t pid = child_fork();
+        if (pid == 0)
             rank_main(s, r);
-        }
-        assert_true(pid > 0);
         s->pid[r] = pid;
     }
     return s;
-}
-
-static bool wait_until(bool (*ready)(struct scene *), struct scene *s)
-{
-    for (const double until = plait_clock() + 30; plait_clock() < until; usleep(1000))
-        if (ready(s))
-            return true;
-    return false;
-}
-
-static bool all_run(struct scene *s)
-{
-    return s->running == NRANK;
 }
 
 /* Is there a Unix socket with this id's name? */
@@ -137,20 +116,17 @@ static void close_scene(struct scene *s)
 
 static void one_killed_rank_leaves_nothing_and_the_others_name_it(void **state)
 {
-    (void)state;
     for (uint32_t dead = 0; dead < NRANK; dead += 3) {
         struct scene *s = open_scene(NRANK);
         char want[64];
-        assert_true(wait_until(all_run, s));
+        assert_true(comes_true(s->running == NRANK, 30));
         assert_no_named_file(s->pid[dead]);
         assert_false(socket_exists(s)); /* the meeting is over */
         const double start = plait_clock();
         kill(s->pid[dead], SIGKILL);
         snprintf(want, sizeof want, "rank %u (process %d) died", dead, (int)s->pid[dead]);
         for (uint32_t r = 0; r < NRANK; r++) {
-            int how;
-            assert_int_equal(waitpid(s->pid[r], &how, 0), s->pid[r]);
-            assert_true(r == dead ? WIFSIGNALED(how) : WIFEXITED(how) && WEXITSTATUS(how) == 0);
+            assert_int_equal(child_end(s->pid[r]), r == dead ? -SIGKILL : 0);
             if (r != dead)
                 assert_int_equal(s->status[r], PLAIT_ERR_PEER);
             if (r != dead && strstr(s->text[r], want) == NULL)
@@ -165,8 +141,7 @@ static void ranks_that_are_all_killed_leave_nothing(void **state)
 {
     struct scene *s = open_scene(NRANK);
 
-    (void)state;
-    assert_true(wait_until(all_run, s));
+    assert_true(comes_true(s->running == NRANK, 30));
     for (uint32_t r = 0; r < NRANK; r++) {
         assert_no_named_file(s->pid[r]);
         kill(s->pid[r], SIGSTOP); /* all in the middle of it */
@@ -174,7 +149,7 @@ static void ranks_that_are_all_killed_leave_nothing(void **state)
     for (uint32_t r = 0; r < NRANK; r++)
         kill(s->pid[r], SIGKILL);
     for (uint32_t r = 0; r < NRANK; r++)
-        assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        child_end(s->pid[r]);
     assert_false(socket_exists(s));
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* and no process of theirs */
     close_scene(s);
@@ -184,10 +159,9 @@ static void a_root_killed_while_it_waits_takes_its_socket_along(void **state)
 {
     struct scene *s = open_scene(1);
 
-    (void)state;
-    assert_true(wait_until(socket_exists, s));
+    assert_true(comes_true(socket_exists(s), 30));
     kill(s->pid[0], SIGKILL);
-    assert_int_equal(waitpid(s->pid[0], NULL, 0), s->pid[0]);
+    child_end(s->pid[0]);
     assert_false(socket_exists(s));
     close_scene(s);
 }
@@ -196,7 +170,6 @@ static int sum_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static float in[5000], out[5000];
 
-    (void)arg;
     for (size_t count = 10; count <= 5000; count += 4990) {
         values_fill(in, PLAIT_FLOAT32, PLAIT_SUM, 64, rank, count);
         CHECK(plait_allreduce(*comm, in, out, count, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
@@ -209,7 +182,6 @@ static void sixty_four_processes_meet_and_part(void **state)
 {
     const struct ranks r = { .nprocess = 64, .nthread = 1, .limit = 120, .body = sum_once, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Large numbers: of elements, bytes, messages, operations, comms and processes. Linked with wrapped system calls. */
-#include "ranks.h"
+#include "child.h"
 #include "specs.h"
 #include "tier.h"
+#include "unit_ranks.h"
 #include "usage.h"
 #include "values.h"
 
@@ -11,25 +12,18 @@
 
 #include <plait/memory.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <sys/mman.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define COUNT 20000
@@ -38,26 +32,18 @@
 static struct ranks ranks_of(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *),
                              void *arg)
 {
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = 120,
-                       .body = body,
-                       .arg = arg,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
-    r.options.deadline = 60;
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg, .options.deadline = 60
+    };
     return r;
 }
 
 /* A barrier that is not the library's, for ranks in processes and threads. */
 static pthread_barrier_t *outside(uint32_t n)
 {
-    pthread_barrier_t *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pthread_barrierattr_t shared;
+    pthread_barrier_t *b = shared_memory(sizeof *b);
 
-    assert_true(b != MAP_FAILED);
-    pthread_barrierattr_init(&shared);
-    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(b, &shared, n);
+    shared_barrier_init(b, n);
     return b;
 }
 
@@ -102,7 +88,6 @@ static void jump(struct plait_comm *comm, uint32_t rank, uint32_t target)
             comm->slices[d].late[r].end += out;
         }
     }
-    (void)rank;
 }
 
 static int cross(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -136,7 +121,6 @@ static void message_numbers_wrap(void **state)
 {
     static const uint32_t targets[] = { 1u << 31, 0 };
 
-    (void)state;
     for (unsigned t = 0; t < 2; t++)
         for (unsigned threads = 0; threads < 2; threads++)
             for (uint32_t n = 2; n <= 5; n += 3) {
@@ -191,7 +175,6 @@ static int cross_and_go_on(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void operation_numbers_wrap(void **state)
 {
-    (void)state;
     for (unsigned threads = 0; threads < 2; threads++) {
         pthread_barrier_t *all = outside(3);
         const struct ranks go_on = ranks_of(threads ? 1 : 3, threads ? 3 : 1, cross_and_go_on, all);
@@ -218,7 +201,6 @@ static int sum_many(struct plait_comm **comm, uint32_t rank, void *arg)
     uint16_t *vector, *table = malloc(TABLE * sizeof *table);
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     CHECK(table != NULL);
     if (rank == 0)
         CHECK(plait_mem_alloc(MANY * sizeof *vector, (void **)&vector) == PLAIT_OK); /* offsets beyond 2^32 too */
@@ -266,7 +248,6 @@ static void more_than_2_31_elements_and_2_32_bytes(void **state)
     const size_t needed = 2 * MANY * sizeof(uint16_t) + ((size_t)1 << 30);
     struct ranks r = ranks_of(2, 1, sum_many, NULL);
 
-    (void)state;
     if (available_memory() < needed) {
         print_message("needs %zu MiB of memory, %zu are free\n", needed >> 20, available_memory() >> 20);
         skip();
@@ -361,7 +342,6 @@ static int one_after_the_other(struct plait_comm **unused, uint32_t rank, void *
     struct plait_comm *comm;
     struct usage first = { 0 }, last;
 
-    (void)unused;
     for (uint32_t k = 0; k < m->n; k++) {
         CHECK(create_one(&m->ids[k], rank, 2, &comm) == PLAIT_OK);
         CHECK(sum(comm, rank, 10, NULL) == 0 && sum(comm, rank, k % 10 ? 3000 : COUNT, NULL) == 0);
@@ -396,7 +376,6 @@ static void comms_made_one_after_the_other_cost_nothing(void **state)
     struct many m = { outside(2), full() ? 10000 : 500, NULL };
     struct ranks r = ranks_of(2, 1, one_after_the_other, &m);
 
-    (void)state;
     m.ids = make_ids(m.n);
     r.no_comm = true;
     r.limit = 600;
@@ -411,7 +390,6 @@ static void a_control_block_is_as_large_as_the_manual_says(void **state)
     const double kib = 1024, one = (double)plait_control_bytes(1) / kib, many = (double)plait_control_bytes(64) / kib;
     const double each = (many - one) / 63;
 
-    (void)state;
     assert_true(each > 12 && each <= 12.25);
     assert_true(one - each > 229.5 && one - each < 230.5);
 }
@@ -426,7 +404,6 @@ static int all_at_once(struct plait_comm **unused, uint32_t rank, void *arg)
     const size_t control = pages(plait_control_bytes(3));
     size_t slices = 0;
 
-    (void)unused;
     CHECK(settle(m, rank, &before) == 0);
     for (uint32_t k = 0; k < ALIVE; k++) {
         CHECK(create_one(&m->ids[k], rank, 3, &comms[k]) == PLAIT_OK);
@@ -463,7 +440,6 @@ static void a_hundred_comms_live_at_once(void **state)
     struct many m = { outside(3), ALIVE, make_ids(ALIVE) };
     struct ranks r = ranks_of(3, 1, all_at_once, &m);
 
-    (void)state;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
     free(m.ids);
@@ -496,26 +472,17 @@ ssize_t __wrap_recvmsg(int socket, struct msghdr *m, int flags)
 }
 
 /* Rank 0 has one message with descriptors from each rank, and one for it. */
-static int count_messages(struct plait_comm **comm, uint32_t rank, void *arg)
+static int sixty_four_processes_meet_with_few_messages(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(sent == (rank == 0 ? 63 : 1) && received == sent);
     CHECK(sum(*comm, rank, 10, NULL) == 0 && sum(*comm, rank, COUNT, NULL) == 0);
     return 0;
 }
 
-static void sixty_four_processes_meet_with_few_messages(void **state)
-{
-    const struct ranks r = ranks_of(64, 1, count_messages, NULL);
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* Descriptors on the way count as open: too many of them were an error. */
-static int with_few_descriptors(struct plait_comm **comm, uint32_t rank, void *arg)
+static int users_who_may_open_few_descriptors_start_64_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
     const struct rlimit few = { 256, 256 };
 
     CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
@@ -523,16 +490,6 @@ static int with_few_descriptors(struct plait_comm **comm, uint32_t rank, void *a
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     CHECK(sum(*comm, rank, COUNT, NULL) == 0);
     return 0;
-}
-
-static void users_who_may_open_few_descriptors_start_64_ranks(void **state)
-{
-    struct ranks r = ranks_of(64, 1, with_few_descriptors, NULL);
-
-    (void)state;
-    r.arg = &r;
-    r.no_comm = true;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Systems that lack something ------------------------------------------------------------------------ */
@@ -553,7 +510,7 @@ static void forbid_pidfds(void)
 
 static int wait_without_pidfds(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     forbid_pidfds();
     CHECK(syscall(SYS_pidfd_open, getpid(), 0) < 0);
@@ -570,14 +527,13 @@ static int wait_without_pidfds(struct plait_comm **comm, uint32_t rank, void *ar
 /* Can a process forbid itself system calls here? Tried in one that ends at once. */
 static bool can_forbid(void)
 {
-    const pid_t child = fork();
-    int status;
+    const pid_t child = child_fork();
 
     if (child == 0) {
         forbid_pidfds();
         _exit(syscall(SYS_pidfd_open, getpid(), 0) >= 0);
     }
-    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return child_end(child) == 0;
 }
 
 /* What stood in for the descriptor that old kernels and some containers do not give looked like a dead process. */
@@ -585,12 +541,10 @@ static void where_pidfds_are_forbidden_nobody_is_taken_for_dead(void **state)
 {
     struct ranks r = ranks_of(3, 1, wait_without_pidfds, NULL);
 
-    (void)state;
     if (!can_forbid()) {
         printf("seccomp filters are not permitted\n");
         skip();
     }
-    r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
 }
@@ -604,8 +558,9 @@ int main(void)
         cmocka_unit_test(comms_made_one_after_the_other_cost_nothing),
         cmocka_unit_test(a_hundred_comms_live_at_once),
         cmocka_unit_test(a_control_block_is_as_large_as_the_manual_says),
-        cmocka_unit_test(sixty_four_processes_meet_with_few_messages),
-        cmocka_unit_test(users_who_may_open_few_descriptors_start_64_ranks),
+        test_of_ranks(sixty_four_processes_meet_with_few_messages, 64, 1, .options.deadline = 60),
+        test_of_ranks(users_who_may_open_few_descriptors_start_64_ranks, 64, 1, .options.deadline = 60,
+                      .no_comm = true),
         cmocka_unit_test(where_pidfds_are_forbidden_nobody_is_taken_for_dead),
     };
 

@@ -3,17 +3,12 @@
 #include "base/ascii.h"
 #include "base/bytes.h"
 #include "comma_locale.h"
+#include "unit.h"
 
 #include <plait/config.h>
 #include <plait/status.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +30,6 @@ static void numbers_have_a_decimal_point(void **state)
                   { "inf", INFINITY, "" } };
     char *end, text[64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_true(plait_real(cases[i].text, &end) == cases[i].value);
         assert_string_equal(end, cases[i].rest);
@@ -50,7 +44,6 @@ static void numbers_have_a_decimal_point(void **state)
 
 static void words_are_equal_whatever_the_case_of_i(void **state)
 {
-    (void)state;
     assert_true(plait_same_word("info", "INFO") && plait_same_word(".JPG", ".jpg") && plait_same_word("", ""));
     assert_false(plait_same_word("info", "INF") || plait_same_word("INF", "info") || plait_same_word("a", "b"));
     for (int c = 1; c < 128; c++) {
@@ -68,7 +61,6 @@ static void settings_are_read(void **state)
                                            { "PLAIT_DEADLINE", "0.25" } };
     size_t bytes;
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (plait_config_set(good[i][0], good[i][1], "the test") != PLAIT_OK)
             fail_msg("%s", plait_last_error());
@@ -80,7 +72,6 @@ static void settings_are_read(void **state)
 
 static int in_the_locale(void **state)
 {
-    (void)state;
     return !comma_locale(true);
 }
 

@@ -2,21 +2,18 @@
 /* Where log lines go and what they name. */
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "child.h"
+#include "folder.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>
 #include <plait/log.h>
 
-#include <setjmp.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,11 +34,9 @@ static void read_all(FILE *f, char *text, size_t room)
 static void run(void (*body)(void), struct output *o)
 {
     FILE *out = tmpfile(), *err = tmpfile();
-    int how;
 
     assert_true(out != NULL && err != NULL);
-    fflush(NULL);
-    o->pid = fork();
+    o->pid = child_fork();
     if (o->pid == 0) {
         dup2(fileno(out), 1);
         dup2(fileno(err), 2);
@@ -49,57 +44,35 @@ static void run(void (*body)(void), struct output *o)
         fflush(NULL);
         _exit(0);
     }
-    assert_int_equal(waitpid(o->pid, &how, 0), o->pid);
+    const int end = child_end(o->pid);
     read_all(out, o->out, sizeof o->out);
     read_all(err, o->err, sizeof o->err);
-    if (how != 0)
-        fail_msg("status %d, stdout '%s', stderr '%s'", how, o->out, o->err);
+    if (end != 0)
+        fail_msg("status %d, stdout '%s', stderr '%s'", end, o->out, o->err);
 }
 
 static int clear_environment(void **state)
 {
-    (void)state;
     unsetenv("PLAIT_LOG");
     unsetenv("PLAIT_LOG_FILE");
     return 0;
 }
 
-static char folder[] = "/tmp/plait-log-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) != NULL ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[64];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
 static void set_file(const char *name)
 {
-    char path[128];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    setenv("PLAIT_LOG_FILE", path, 1);
+    setenv("PLAIT_LOG_FILE", in_folder(name), 1);
 }
 
 /* The text of a file whose name is `format` with a number. */
 __attribute__((format(printf, 3, 4))) static bool read_file(char *text, size_t room, const char *format, ...)
 {
-    char name[128], path[192];
+    char name[128];
     va_list args;
 
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(in_folder(name), "r");
     if (f == NULL)
         return false;
     read_all(f, text, room);
@@ -136,7 +109,6 @@ static void lines_name_comm_rank_and_operation_and_stdout_stays_empty(void **sta
 {
     struct output o;
 
-    (void)state;
     setenv("PLAIT_LOG", "debug", 1);
     run(live_and_fail, &o);
     assert_string_equal(o.out, "");
@@ -156,7 +128,6 @@ static void less_important_lines_are_dropped(void **state)
 {
     struct output o;
 
-    (void)state;
     run(live_and_fail, &o); /* by default warnings and errors */
     assert_true(lines_of(o.err, "Z error: ") >= 2);
     assert_int_equal(lines_of(o.err, "\n"), lines_of(o.err, "Z error: "));
@@ -187,7 +158,6 @@ static void lines_have_the_time(void **state)
     unsigned thousandths;
     int end = 0;
 
-    (void)state;
     setenv("TZ", "America/New_York", 1);
     const time_t before = time(NULL);
     run(say_one_thing, &o);
@@ -212,7 +182,6 @@ static void each_host_and_process_has_its_file(void **state)
     struct output o;
     char host[64] = "", text[16384];
 
-    (void)state;
     gethostname(host, sizeof host - 1);
     setenv("PLAIT_LOG", "info", 1);
     set_file("%h-%p-100%%.log");
@@ -229,13 +198,12 @@ static void each_host_and_process_has_its_file(void **state)
 static void fork_and_live(void)
 {
     live_and_fail();
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     if (child == 0) {
         live_and_fail();
         _exit(0);
     }
-    int how;
-    if (waitpid(child, &how, 0) != child || how != 0)
+    if (child_end(child) != 0)
         _exit(1);
     printf("%d\n", (int)child);
 }
@@ -246,7 +214,6 @@ static void a_forked_child_has_a_file_of_its_own(void **state)
     char text[16384];
     int child;
 
-    (void)state;
     setenv("PLAIT_LOG", "info", 1);
     set_file("fork-%p");
     run(fork_and_live, &o);
@@ -262,7 +229,6 @@ static void processes_may_share_a_file_which_is_added_to(void **state)
     struct output o;
     char text[16384];
 
-    (void)state;
     setenv("PLAIT_LOG", "info", 1);
     set_file("shared");
     run(live_and_fail, &o);
@@ -275,7 +241,6 @@ static void a_file_that_cannot_be_opened_is_named_and_lines_go_to_stderr(void **
 {
     struct output o;
 
-    (void)state;
     set_file("no/such/folder-%p");
     run(live_and_fail, &o);
     assert_int_equal(lines_of(o.err, "warn: PLAIT_LOG_FILE='"), 1);
@@ -288,7 +253,6 @@ static void a_process_with_nothing_to_say_makes_no_file(void **state)
     struct output o;
     char text[64];
 
-    (void)state;
     set_file("silent");
     run(get_a_setting, &o);
     assert_string_equal(o.err, "");
@@ -301,7 +265,6 @@ static void a_bad_pattern_is_refused(void **state)
     struct plait_setting s;
     enum plait_status status = PLAIT_OK;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bool refused = false;
         setenv("PLAIT_LOG_FILE", bad[i], 1);
@@ -355,7 +318,6 @@ static void a_callback_gets_every_line_until_it_is_replaced(void **state)
 {
     struct output o;
 
-    (void)state;
     setenv("PLAIT_LOG", "info", 1);
     run(listen, &o);
     assert_string_equal(o.out, "");
@@ -394,7 +356,6 @@ static void a_misspelt_name_of_any_setting_is_warned_of_with_the_right_one(void 
     char wrong[64], *save = NULL;
     unsigned n = 0;
 
-    (void)state;
     run(print_names, &all); /* this process must not have read its settings: each warns once */
     for (char *name = strtok_r(all.out, "\n", &save); name != NULL; name = strtok_r(NULL, "\n", &save), n++) {
         const size_t length = strlen(name);
@@ -419,7 +380,6 @@ static void what_is_built_on_the_library_writes_to_its_log(void **state)
     struct output o;
     char expected[64];
 
-    (void)state;
     run(write_three, &o);
     snprintf(expected, sizeof expected, ":%ld] ", (long)o.pid);
     assert_non_null(strstr(o.err, expected));
@@ -455,7 +415,6 @@ static void a_file_that_a_program_opens_under_the_logs_number_gets_no_line(void 
 {
     struct output o;
 
-    (void)state;
     run(take_the_number, &o);
 }
 
@@ -479,5 +438,5 @@ int main(void)
         TEST(what_is_built_on_the_library_writes_to_its_log),
     };
 #undef TEST
-    return cmocka_run_group_tests_name("log", tests, make_folder, remove_folder);
+    return cmocka_run_group_tests_name("log", tests, folder_make, folder_remove);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Comms made of comms, and a comm while it lives: split, shrink, finalize, revoke, suspend, abort, looked at. */
 #include "base/clock.h"
-#include "ranks.h"
 #include "tier.h"
+#include "unit_ranks.h"
 
 #include <plait/group.h>
 #include <plait/log.h>
@@ -11,17 +11,12 @@
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -45,12 +40,11 @@ static int sum_of(struct plait_comm *comm, uint32_t rank, int32_t want)
 
 /* ---- Split ------------------------------------------------------------------------------------------------- */
 
-static int split(struct plait_comm **comm, uint32_t rank, void *arg)
+static int ranks_of_one_color_form_a_comm_in_the_order_of_their_keys(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm *part = *comm;
     const int color = rank == 4 ? PLAIT_NO_COLOR : (int)(rank % 2);
 
-    (void)arg;
     CHECK(plait_comm_split(*comm, color, -(int)rank, "half", &part) == PLAIT_OK);
     if (color == PLAIT_NO_COLOR) {
         CHECK(part == NULL);
@@ -64,18 +58,10 @@ static int split(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void ranks_of_one_color_form_a_comm_in_the_order_of_their_keys(void **state)
-{
-    (void)state;
-    run(5, 1, split, NULL);
-    run(1, 5, split, NULL);
-}
-
-static int equal_keys(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_duplicate_lives_longer_than_what_it_was_made_of(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm *same, *again;
 
-    (void)arg;
     CHECK(plait_comm_duplicate(*comm, NULL, &same) == PLAIT_OK);
     CHECK(plait_comm_rank(same) == rank && plait_comm_nrank(same) == 4);
     CHECK(plait_comm_duplicate(same, NULL, &again) == PLAIT_OK);
@@ -86,34 +72,17 @@ static int equal_keys(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_duplicate_lives_longer_than_what_it_was_made_of(void **state)
-{
-    (void)state;
-    run(4, 1, equal_keys, NULL);
-}
-
-static int keeps(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_part_has_the_options_of_the_whole(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_choice choice;
     struct plait_comm *part;
 
-    (void)arg;
     CHECK(plait_comm_split(*comm, 0, 0, NULL, &part) == PLAIT_OK);
     CHECK(plait_comm_choose(part, PLAIT_ALLREDUCE, 1 << 20, PLAIT_FLOAT16, PLAIT_SUM, 0, NULL, &choice) == PLAIT_OK);
     CHECK(choice.round == PLAIT_ROUND_ONCE); /* as `reproducible` has it */
     CHECK(strcmp(plait_comm_name(part), "strict") == 0);
     CHECK(plait_comm_destroy(part) == PLAIT_OK);
     return 0;
-}
-
-static void a_part_has_the_options_of_the_whole(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = keeps, .options = PLAIT_COMM_OPTIONS_DEFAULT };
-
-    (void)state;
-    r.options.reproducible = 1;
-    r.options.name = "strict";
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Shrink ------------------------------------------------------------------------------------------------ */
@@ -123,7 +92,6 @@ static int shrink_after_a_death(struct plait_comm **comm, uint32_t rank, void *a
     const uint32_t dead[] = { 3, 1 };
     struct plait_comm *rest;
 
-    (void)arg;
     if (rank == 1 || rank == 3)
         raise(SIGKILL);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_ERR_PEER);
@@ -140,16 +108,14 @@ static void survivors_go_on_in_a_smaller_comm(void **state)
 {
     const struct ranks r = { .nprocess = 5, .nthread = 1, .body = shrink_after_a_death, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 2); /* the two that were killed */
 }
 
-static int shrink_twice(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_comm_shrinks_again_and_again(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t last[] = { 3 }, first[] = { 0 }, self[] = { rank }, none[] = { 4 };
     struct plait_comm *a = NULL, *b = NULL;
 
-    (void)arg;
     CHECK(plait_comm_shrink(*comm, self, 1, 0, NULL, &a) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "excluded[0]") != NULL && strstr(plait_last_error(), "this rank") != NULL);
     CHECK(plait_comm_shrink(*comm, none, 1, 0, NULL, &a) == PLAIT_ERR_ARG);
@@ -172,12 +138,11 @@ static int shrink_twice(struct plait_comm **comm, uint32_t rank, void *arg)
 }
 
 /* Each is a comm of its own, though all leave out the same rank and a rank may be far ahead. */
-static int shrink_alike(struct plait_comm **comm, uint32_t rank, void *arg)
+static int comms_that_shrank_alike_are_different_ones(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t last[] = { 3 };
     struct plait_comm *rest[6];
 
-    (void)arg;
     for (uint32_t k = 0; k < 6 && rank != 3; k++) {
         usleep(k % 3 == rank ? 20000 : 0);
         CHECK(plait_comm_shrink(*comm, last, 1, 0, NULL, &rest[k]) == PLAIT_OK);
@@ -189,20 +154,12 @@ static int shrink_alike(struct plait_comm **comm, uint32_t rank, void *arg)
     return plait_barrier(*comm, NULL) != PLAIT_OK;
 }
 
-static void comms_that_shrank_alike_are_different_ones(void **state)
-{
-    (void)state;
-    run(4, 1, shrink_alike, NULL);
-    run(1, 4, shrink_alike, NULL);
-}
-
 /* The list lives until the call returns, as every argument does. */
-static int shrink_in_group(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_shrink_in_a_group_has_copied_whom_it_excludes(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     uint32_t gone[] = { 3 };
     struct plait_comm *a = NULL;
 
-    (void)arg;
     CHECK(plait_comm_shrink(*comm, NULL, 1, 0, NULL, &a) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "excluded is NULL, but n is not 0") != NULL);
     if (rank == 3)
@@ -216,15 +173,8 @@ static int shrink_in_group(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_shrink_in_a_group_has_copied_whom_it_excludes(void **state)
-{
-    (void)state;
-    run(4, 1, shrink_in_group, NULL);
-    run(1, 4, shrink_in_group, NULL);
-}
-
 /* One thread holds all three that go on: in a group none waits for the others, and what is in flight is stopped first. */
-static int shrink_and_stop_in_group(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_shrink_in_a_group_stops_what_is_in_flight(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static struct plait_comm *all[4];
     static _Atomic uint32_t there;
@@ -236,7 +186,6 @@ static int shrink_and_stop_in_group(struct plait_comm **comm, uint32_t rank, voi
     struct plait_comm *rest[3];
     double seconds;
 
-    (void)arg;
     if (rank == 0)
         pthread_barrier_init(&over, NULL, 4);
     all[rank] = *comm;
@@ -280,19 +229,6 @@ static int shrink_and_stop_in_group(struct plait_comm **comm, uint32_t rank, voi
     return 0;
 }
 
-static void a_shrink_in_a_group_stops_what_is_in_flight(void **state)
-{
-    (void)state;
-    run(1, 4, shrink_and_stop_in_group, NULL);
-}
-
-static void a_comm_shrinks_again_and_again(void **state)
-{
-    (void)state;
-    run(4, 1, shrink_twice, NULL);
-    run(1, 4, shrink_twice, NULL);
-}
-
 /* ---- Failing ------------------------------------------------------------------------------------------------ */
 
 static void *abort_soon(void *comm)
@@ -330,11 +266,11 @@ static int split_without_one(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_split_ends_when_one_aborts_or_dies(void **state)
 {
-    (void)state;
     for (unsigned dies = 0; dies < 2; dies++) {
         bool arg = dies;
-        struct ranks r = { .nprocess = 3, .nthread = 1, .limit = 30, .body = split_without_one, .processes = true };
-        r.arg = &arg;
+        struct ranks r = {
+            .nprocess = 3, .nthread = 1, .limit = 30, .body = split_without_one, .processes = true, .arg = &arg
+        };
         assert_int_equal(ranks_run(&r), dies);
     }
 }
@@ -345,7 +281,6 @@ static int shrink_with_a_dead_rank(struct plait_comm **comm, uint32_t rank, void
     const uint32_t excluded[] = { 3 };
     struct plait_comm *rest;
 
-    (void)arg;
     if (rank >= 2)
         raise(SIGKILL);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_ERR_PEER);
@@ -361,31 +296,20 @@ static void a_shrink_with_a_dead_rank_names_it(void **state)
 {
     struct ranks r = { .nprocess = 4, .nthread = 1, .limit = 30, .body = shrink_with_a_dead_rank, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 2);
 }
 
-static int short_timeout(struct plait_comm **comm, uint32_t rank, void *arg)
+static int parts_have_the_timeout_of_the_whole(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t excluded[] = { 1 };
     struct plait_comm *rest;
 
-    (void)arg;
     if (rank == 0) { /* the others exclude nobody, and never come */
         CHECK(plait_comm_shrink(*comm, excluded, 1, 0, NULL, &rest) == PLAIT_ERR_TIMEOUT);
         CHECK(strstr(plait_last_error(), "within 2 s") != NULL);
     }
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     return 0;
-}
-
-static void parts_have_the_timeout_of_the_whole(void **state)
-{
-    struct ranks r = { .nprocess = 3, .nthread = 1, .body = short_timeout, .options = PLAIT_COMM_OPTIONS_DEFAULT };
-
-    (void)state;
-    r.options.timeout = 2;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- In a group: several ranks of a thread ------------------------------------------------------------------ */
@@ -397,7 +321,6 @@ static void one_thread_splits_for_all_its_ranks(void **state)
     struct plait_comm *comm[N], *half[N];
     int32_t in[N], out[N];
 
-    (void)state;
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     assert_int_equal(plait_group_start(), PLAIT_OK);
     for (uint32_t r = 0; r < N; r++) {
@@ -426,11 +349,10 @@ static void one_thread_splits_for_all_its_ranks(void **state)
     }
 }
 
-static int two_splits(struct plait_comm **comm, uint32_t rank, void *arg)
+static int comms_made_of_one_comm_in_a_group_are_made_in_order(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm *all, *half, *same;
 
-    (void)arg;
     for (unsigned i = 0; i < 20; i++) {
         CHECK(plait_group_start() == PLAIT_OK);
         CHECK(plait_comm_split(*comm, 0, 0, NULL, &all) == PLAIT_OK);
@@ -443,12 +365,6 @@ static int two_splits(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(plait_comm_destroy(same) == PLAIT_OK);
     }
     return 0;
-}
-
-static void comms_made_of_one_comm_in_a_group_are_made_in_order(void **state)
-{
-    (void)state;
-    run(4, 1, two_splits, NULL);
 }
 
 /* ---- In the background --------------------------------------------------------------------------------------- */
@@ -467,9 +383,9 @@ static int comm_that_is_not_there_can_be_looked_at(struct plait_comm *c, uint32_
     return 0;
 }
 
-static int in_background(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_comm_is_created_in_the_background(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_comm *c;
     enum plait_status status;
     char name[] = "later";
@@ -495,15 +411,6 @@ static int in_background(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_comm_is_created_in_the_background(void **state)
-{
-    struct ranks r = { .nprocess = 3, .nthread = 1, .body = in_background, .no_comm = true };
-
-    (void)state;
-    r.arg = &r;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 static void an_abort_ends_creation_in_the_background(void **state)
 {
     struct plait_unique_id id;
@@ -511,7 +418,6 @@ static void an_abort_ends_creation_in_the_background(void **state)
     struct plait_comm *comm;
     enum plait_status status;
 
-    (void)state;
     for (uint32_t rank = 0; rank < 2; rank++) { /* the timeout is a minute: longer than this test may take */
         assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
         o.nrank = 2;
@@ -537,7 +443,6 @@ static void creation_in_the_background_fails_with_its_error(void **state)
     struct plait_comm *comm;
     enum plait_status status;
 
-    (void)state;
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     o.nrank = 2;
     o.id = &id;
@@ -553,13 +458,12 @@ static void creation_in_the_background_fails_with_its_error(void **state)
 
 /* ---- Stopping and pausing ------------------------------------------------------------------------------------ */
 
-static int finalize(struct plait_comm **comm, uint32_t rank, void *arg)
+static int finalize_ends_what_is_pending(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r;
     int32_t in = (int32_t)rank, out = -1;
 
-    (void)arg;
     call.request = &r;
     CHECK(plait_allreduce(*comm, &in, &out, 1, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
     CHECK(plait_comm_finalize(*comm) == PLAIT_OK);
@@ -570,19 +474,12 @@ static int finalize(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void finalize_ends_what_is_pending(void **state)
-{
-    (void)state;
-    run(3, 1, finalize, NULL);
-}
-
-static int suspend(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_suspended_comm_holds_no_staging_memory(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { N = 300000 };
     struct plait_comm_memory before, after;
     float *in = calloc(N, sizeof *in), *out = malloc(N * sizeof *out);
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     for (unsigned k = 0; k < 3; k++) {
         in[N - 1] = (float)rank;
@@ -606,13 +503,7 @@ static int suspend(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_suspended_comm_holds_no_staging_memory(void **state)
-{
-    (void)state;
-    run(3, 1, suspend, NULL);
-}
-
-static int stop(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_stuck_operation_is_revoked_and_the_others_go_on(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t excluded[] = { 2 };
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -620,7 +511,6 @@ static int stop(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm *rest;
     int32_t in = 1, out;
 
-    (void)arg;
     call.request = &r;
     if (rank < 2) {
         CHECK(plait_allreduce(*comm, &in, &out, 1, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
@@ -638,19 +528,10 @@ static int stop(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_stuck_operation_is_revoked_and_the_others_go_on(void **state)
-{
-    struct ranks r = { .nprocess = 3, .nthread = 1, .body = stop };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
-static int hear_of_it(struct plait_comm **comm, uint32_t rank, void *arg)
+static int the_status_of_a_comm_tells_other_ranks_failures(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum plait_status status = PLAIT_OK;
 
-    (void)arg;
     if (rank == 0)
         CHECK(plait_comm_abort(*comm, "enough") == PLAIT_OK);
     while (status == PLAIT_OK) /* in no call that waits */
@@ -659,14 +540,6 @@ static int hear_of_it(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
     *comm = NULL;
     return 0;
-}
-
-static void the_status_of_a_comm_tells_other_ranks_failures(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = hear_of_it };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Abort from any thread ------------------------------------------------------------------------------------ */
@@ -682,9 +555,6 @@ struct shot {
 
 static void ignore(void *context, enum plait_log_level level, const char *line)
 {
-    (void)level;
-    (void)line;
-    (void)context;
 }
 
 static void *shoot(void *arg)
@@ -697,7 +567,6 @@ static void *shoot(void *arg)
 }
 
 struct aborts {
-    struct ranks *ranks;
     struct plait_unique_id *ids; /* [TRIES] */
     uint64_t seed;
 };
@@ -780,13 +649,12 @@ static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *
     float *in = calloc(MOST, sizeof *in), *out = malloc(MOST * sizeof *out);
     unsigned late = 0;
 
-    (void)comm;
     CHECK(in != NULL && out != NULL);
     plait_log_callback(ignore, NULL); /* thousands of lines */
     for (unsigned t = 0; t < tries(); t++) {
         const uint64_t h = random_of(a->seed + t);
-        const uint32_t shooter = (uint32_t)(h % a->ranks->nprocess);
-        struct plait_comm_options o = ranks_options(a->ranks, rank);
+        const uint32_t shooter = (uint32_t)(h % 3);
+        struct plait_comm_options o = ranks_options(rank);
         struct shot s = { NULL, (unsigned)(h >> 8 & 1023) };
         pthread_t thread;
         enum plait_status status = PLAIT_OK;
@@ -825,7 +693,7 @@ static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *
 static void run_aborts(struct ranks *r, uint64_t seed)
 {
     const char *v = getenv("PLAIT_TEST_SEED");
-    struct aborts a = { r, calloc(TRIES, sizeof *a.ids), v != NULL ? strtoull(v, NULL, 0) : seed };
+    struct aborts a = { calloc(TRIES, sizeof *a.ids), v != NULL ? strtoull(v, NULL, 0) : seed };
 
     print_message("PLAIT_TEST_SEED=%llu\n", (unsigned long long)a.seed);
     assert_non_null(a.ids);
@@ -840,7 +708,6 @@ static void an_abort_from_any_thread_ends_every_operation(void **state)
 {
     struct ranks r = { .nprocess = 3, .nthread = 1, .limit = 110, .body = abort_again_and_again, .no_comm = true };
 
-    (void)state;
     run_aborts(&r, 20261121);
 }
 
@@ -852,12 +719,11 @@ static int abort_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct aborts *a = arg;
 
-    (void)comm;
     plait_log_callback(ignore, NULL);
     for (unsigned t = 0; t < TRIES / 4; t++) {
         const uint64_t h = random_of(a->seed + t);
         const uint32_t shooter = h % 2;
-        struct plait_comm_options o = ranks_options(a->ranks, rank);
+        struct plait_comm_options o = ranks_options(rank);
         struct plait_comm *c;
         enum plait_status status;
         o.id = &a->ids[t];
@@ -881,11 +747,10 @@ static int abort_creation(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void an_abort_of_a_creation_is_every_ranks_error(void **state)
 {
-    struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 110, .body = abort_creation, .no_comm = true };
+    struct ranks r = {
+        .nprocess = 2, .nthread = 1, .limit = 110, .body = abort_creation, .no_comm = true, .options.timeout = 20
+    };
 
-    (void)state;
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    r.options.timeout = 20;
     run_aborts(&r, 20261127);
 }
 
@@ -905,10 +770,9 @@ static int abort_before_the_last_answer(struct plait_comm **comm, uint32_t rank,
 {
     const struct aborts *a = arg;
 
-    (void)comm;
     plait_log_callback(ignore, NULL);
     for (unsigned t = 0; t < 12; t++) {
-        struct plait_comm_options o = ranks_options(a->ranks, rank);
+        struct plait_comm_options o = ranks_options(rank);
         struct plait_comm *c;
         enum plait_status status = PLAIT_OK;
         o.id = &a->ids[t];
@@ -932,9 +796,10 @@ static int abort_before_the_last_answer(struct plait_comm **comm, uint32_t rank,
 
 static void an_abort_before_the_last_answer_of_a_creation_is_every_ranks_error(void **state)
 {
-    struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 100, .body = abort_before_the_last_answer, .no_comm = true };
+    struct ranks r = {
+        .nprocess = 2, .nthread = 1, .limit = 100, .body = abort_before_the_last_answer, .no_comm = true
+    };
 
-    (void)state;
     run_aborts(&r, 1);
 }
 
@@ -944,10 +809,9 @@ static int come_to_an_aborted_creation(struct plait_comm **comm, uint32_t rank, 
     static atomic_bool told;
     const struct aborts *a = arg;
 
-    (void)comm;
     plait_log_callback(ignore, NULL);
     for (unsigned t = 0; t < 5 && !told; t++) { /* it may be held up for longer than rank 0 stays */
-        struct plait_comm_options o = ranks_options(a->ranks, rank);
+        struct plait_comm_options o = ranks_options(rank);
         struct plait_comm *c;
         enum plait_status status = PLAIT_IN_PROGRESS;
         o.id = &a->ids[t];
@@ -977,16 +841,13 @@ static void who_comes_late_to_an_aborted_creation_is_told(void **state)
 {
     struct ranks r = { .nprocess = 1, .nthread = 2, .body = come_to_an_aborted_creation, .no_comm = true };
 
-    (void)state;
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     run_aborts(&r, 1);
 }
 
 /* ---- Looked at -------------------------------------------------------------------------------------------------- */
 
-static int waited(struct plait_comm **comm, uint32_t rank, void *arg)
+static int waiting_is_counted_for_whom_it_is(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     if (rank == 1)
         usleep(50000);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
@@ -1001,7 +862,6 @@ static int look_at_peers(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_peer_info info;
 
-    (void)arg;
     for (uint32_t peer = 0; peer < 3; peer++) {
         CHECK(plait_comm_peer(*comm, peer, &info) == PLAIT_OK);
         CHECK(strcmp(info.transport, peer == rank ? "self" : "shm") == 0);
@@ -1015,25 +875,17 @@ static int look_at_peers(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_comm_tells_how_each_rank_is_reached(void **state)
 {
-    (void)state;
     run(1, 3, look_at_peers, NULL);
     run(3, 1, look_at_peers, NULL);
 }
 
-static void waiting_is_counted_for_whom_it_is(void **state)
-{
-    (void)state;
-    run(2, 1, waited, NULL);
-}
-
-static int counted(struct plait_comm **comm, uint32_t rank, void *arg)
+static int operations_are_counted_by_algorithm(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float v[1000] = { 0 }, w[1000];
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_comm_count c;
     uint64_t ring = 0, all = 0;
 
-    (void)arg;
     call.algorithm = "ring";
     for (uint32_t i = 0; i < 700; i++) /* more kinds of operation than are remembered */
         CHECK(plait_allreduce(*comm, v, w, 1 + i, PLAIT_FLOAT32, PLAIT_SUM, i % 7 == 0 ? &call : NULL) == PLAIT_OK);
@@ -1052,20 +904,13 @@ static int counted(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void operations_are_counted_by_algorithm(void **state)
-{
-    (void)state;
-    run(2, 1, counted, NULL);
-}
-
-static int estimated(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_group_is_estimated_by_the_claims_and_not_begun(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static float v[1 << 16], w[1 << 16];
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_comm *other;
     double one, two, both, message;
 
-    (void)arg;
     CHECK(plait_comm_duplicate(*comm, NULL, &other) == PLAIT_OK);
     call.algorithm = "ring";
     call.slice = sizeof v; /* in one */
@@ -1104,7 +949,6 @@ static void a_group_of_all_ranks_takes_as_long_as_one_of_them(void **state)
     struct plait_comm *comm[4];
     double together;
 
-    (void)state;
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     assert_int_equal(plait_group_start(), PLAIT_OK);
     for (uint32_t k = 0; k < 4; k++) {
@@ -1128,26 +972,18 @@ static void a_group_of_all_ranks_takes_as_long_as_one_of_them(void **state)
         plait_comm_destroy(comm[k]);
 }
 
-static void a_group_is_estimated_by_the_claims_and_not_begun(void **state)
-{
-    (void)state;
-    run(4, 1, estimated, NULL);
-}
-
 static void foreign_memory_is_not_registered_and_the_error_says_why(void **state)
 {
     char memory[8];
 
-    (void)state;
     assert_int_equal(plait_mem_register(memory, sizeof memory), PLAIT_ERR_UNSUPPORTED);
     assert_non_null(strstr(plait_last_error(), "plait_mem_alloc"));
 }
 
-static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_arguments_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm *part;
 
-    (void)arg;
     CHECK(plait_comm_split(NULL, 0, 0, NULL, &part) == PLAIT_ERR_ARG);
     CHECK(plait_comm_split(*comm, -2, 0, NULL, &part) == PLAIT_ERR_ARG && strstr(plait_last_error(), "-2") != NULL);
     CHECK(plait_comm_split(*comm, 0, 0, NULL, NULL) == PLAIT_ERR_ARG);
@@ -1158,46 +994,40 @@ static int wrong_arguments(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void wrong_arguments_change_nothing(void **state)
-{
-    (void)state;
-    run(2, 1, wrong_arguments, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_of_one_color_form_a_comm_in_the_order_of_their_keys),
-        cmocka_unit_test(a_duplicate_lives_longer_than_what_it_was_made_of),
-        cmocka_unit_test(a_part_has_the_options_of_the_whole),
+        test_of_both(ranks_of_one_color_form_a_comm_in_the_order_of_their_keys, 5),
+        test_of_ranks(a_duplicate_lives_longer_than_what_it_was_made_of, 4, 1),
+        test_of_ranks(a_part_has_the_options_of_the_whole, 2, 1, .options.reproducible = 1, .options.name = "strict"),
         cmocka_unit_test(survivors_go_on_in_a_smaller_comm),
-        cmocka_unit_test(a_comm_shrinks_again_and_again),
-        cmocka_unit_test(comms_that_shrank_alike_are_different_ones),
-        cmocka_unit_test(a_shrink_in_a_group_has_copied_whom_it_excludes),
-        cmocka_unit_test(a_shrink_in_a_group_stops_what_is_in_flight),
+        test_of_both(a_comm_shrinks_again_and_again, 4),
+        test_of_both(comms_that_shrank_alike_are_different_ones, 4),
+        test_of_both(a_shrink_in_a_group_has_copied_whom_it_excludes, 4),
+        test_of_ranks(a_shrink_in_a_group_stops_what_is_in_flight, 1, 4),
         cmocka_unit_test(one_thread_splits_for_all_its_ranks),
         cmocka_unit_test(a_split_ends_when_one_aborts_or_dies),
         cmocka_unit_test(a_shrink_with_a_dead_rank_names_it),
-        cmocka_unit_test(parts_have_the_timeout_of_the_whole),
-        cmocka_unit_test(comms_made_of_one_comm_in_a_group_are_made_in_order),
-        cmocka_unit_test(a_comm_is_created_in_the_background),
+        test_of_ranks(parts_have_the_timeout_of_the_whole, 3, 1, .options.timeout = 2),
+        test_of_ranks(comms_made_of_one_comm_in_a_group_are_made_in_order, 4, 1),
+        test_of_ranks(a_comm_is_created_in_the_background, 3, 1, .no_comm = true),
         cmocka_unit_test(an_abort_ends_creation_in_the_background),
         cmocka_unit_test(creation_in_the_background_fails_with_its_error),
-        cmocka_unit_test(finalize_ends_what_is_pending),
-        cmocka_unit_test(a_suspended_comm_holds_no_staging_memory),
-        cmocka_unit_test(a_stuck_operation_is_revoked_and_the_others_go_on),
-        cmocka_unit_test(the_status_of_a_comm_tells_other_ranks_failures),
+        test_of_ranks(finalize_ends_what_is_pending, 3, 1),
+        test_of_ranks(a_suspended_comm_holds_no_staging_memory, 3, 1),
+        test_of_ranks(a_stuck_operation_is_revoked_and_the_others_go_on, 3, 1),
+        test_of_ranks(the_status_of_a_comm_tells_other_ranks_failures, 2, 1),
         cmocka_unit_test(an_abort_from_any_thread_ends_every_operation),
         cmocka_unit_test(an_abort_of_a_creation_is_every_ranks_error),
         cmocka_unit_test(an_abort_before_the_last_answer_of_a_creation_is_every_ranks_error),
         cmocka_unit_test(who_comes_late_to_an_aborted_creation_is_told),
         cmocka_unit_test(a_comm_tells_how_each_rank_is_reached),
-        cmocka_unit_test(waiting_is_counted_for_whom_it_is),
-        cmocka_unit_test(operations_are_counted_by_algorithm),
-        cmocka_unit_test(a_group_is_estimated_by_the_claims_and_not_begun),
+        test_of_ranks(waiting_is_counted_for_whom_it_is, 2, 1),
+        test_of_ranks(operations_are_counted_by_algorithm, 2, 1),
+        test_of_ranks(a_group_is_estimated_by_the_claims_and_not_begun, 4, 1),
         cmocka_unit_test(a_group_of_all_ranks_takes_as_long_as_one_of_them),
         cmocka_unit_test(foreign_memory_is_not_registered_and_the_error_says_why),
-        cmocka_unit_test(wrong_arguments_change_nothing),
+        test_of_ranks(wrong_arguments_change_nothing, 2, 1),
     };
 
     return cmocka_run_group_tests_name("manage", tests, NULL, NULL);

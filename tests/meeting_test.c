@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank that fails, dies or leaves while the ranks meet: the others are told at once, not at the end of the time. */
 #include "base/clock.h"
+#include "child.h"
 #include "ranks.h"
+#include "unit.h"
+#include "until.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,9 +29,8 @@ struct scene { /* shared by the test and its ranks */
 
 static struct scene *open_scene(void)
 {
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
 
-    assert_true(s != MAP_FAILED);
     assert_int_equal(plait_unique_id_create(&s->id), PLAIT_OK);
     return s;
 }
@@ -61,14 +55,12 @@ static void rank_main(struct scene *s, uint32_t rank, int round)
 /* Start a rank; `setting`: with this value of PLAIT_ISA, "": with a wrong argument; NULL: with neither. */
 static void start(struct scene *s, uint32_t rank, const char *setting)
 {
-    fflush(NULL);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
+
     if (pid > 0) {
         s->pid[rank] = pid;
         return;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (setting != NULL && setting[0] != '\0')
         setenv("PLAIT_ISA", setting, 1);
     rank_main(s, rank, setting != NULL && setting[0] == '\0' ? PLAIT_ROUND_HOP + 1 : PLAIT_ROUND_DEFAULT);
@@ -93,14 +85,13 @@ static unsigned count_sockets(const struct scene *s)
 
 static void wait_for_sockets(const struct scene *s, unsigned n)
 {
-    for (const double until = plait_clock() + 30; count_sockets(s) < n; usleep(1000))
-        assert_true(plait_clock() < until);
+    assert_true(comes_true(count_sockets(s) >= n, 30));
 }
 
 /* `rank` has learnt it; those who come only now are told too. */
 static void come_late(struct scene *s, uint32_t rank)
 {
-    assert_int_equal(waitpid(s->pid[rank], NULL, 0), s->pid[rank]);
+    child_end(s->pid[rank]);
     s->pid[rank] = 0;
     for (uint32_t r = 0; r < NRANK; r++)
         if (r != rank && s->pid[r] == 0)
@@ -113,7 +104,7 @@ static void assert_told_either(struct scene *s, uint32_t dead, enum plait_status
 {
     for (uint32_t r = 0; r < NRANK; r++) {
         if (s->pid[r] > 0)
-            assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+            child_end(s->pid[r]);
         if (r == dead || s->seconds[r] == 0) /* 0: never started */
             continue;
         const bool told = strstr(s->text[r], text) != NULL || (other != NULL && strstr(s->text[r], other) != NULL);
@@ -136,7 +127,6 @@ static void rank_0_does_not_wait_for_the_other_ranks_of_a_process_that_died(void
 {
     struct scene *s = open_scene();
 
-    (void)state;
     start(s, 0, NULL);
     wait_for_sockets(s, 1);
     start(s, 2, NULL);
@@ -156,7 +146,6 @@ static void a_process_that_does_not_say_which_rank_it_is_counts_for_nothing(void
     const size_t n = strlen((const char *)s->id.bytes);
     int silent[48];
 
-    (void)state;
     memcpy(address.sun_path + 1, s->id.bytes, n);
     start(s, 0, NULL);
     start(s, 1, NULL);
@@ -175,7 +164,7 @@ static void a_process_that_does_not_say_which_rank_it_is_counts_for_nothing(void
     start(s, 2, NULL);
     start(s, 3, NULL);
     for (uint32_t r = 0; r < NRANK; r++) {
-        assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        child_end(s->pid[r]);
         if (s->status[r] != PLAIT_OK)
             fail_msg("rank %u: %s", r, s->text[r]);
     }
@@ -188,7 +177,6 @@ static void the_death_of_rank_0_is_seen_by_those_who_have_come(void **state)
 {
     struct scene *s = open_scene();
 
-    (void)state;
     start(s, 0, NULL);
     start(s, 1, NULL);
     start(s, 2, NULL);
@@ -214,7 +202,6 @@ static void tell_all_that_one_fails(uint32_t failing, const char *setting, enum 
 
 static void a_failed_rank_is_named_to_those_who_came_and_those_who_come_late(void **state)
 {
-    (void)state;
     for (uint32_t failing = 0; failing < 2; failing++)
         tell_all_that_one_fails(failing, "no such kernels", PLAIT_ERR_CONFIG, "PLAIT_ISA");
 }
@@ -222,7 +209,6 @@ static void a_failed_rank_is_named_to_those_who_came_and_those_who_come_late(voi
 /* The others waited for it until the timeout. */
 static void a_wrong_argument_on_one_rank_is_told_to_all(void **state)
 {
-    (void)state;
     for (uint32_t failing = 0; failing < 2; failing++)
         tell_all_that_one_fails(failing, "", PLAIT_ERR_ARG, "plait_comm_create: round is 3");
 }
@@ -234,18 +220,15 @@ static void another_users_process_is_not_taken_for_rank_0(void **state)
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     const size_t n = strlen((const char *)s->id.bytes);
 
-    (void)state;
     if (geteuid() != 0) {
         print_message("only root can become another user\n");
         munmap(s, sizeof *s);
         skip();
     }
     memcpy(address.sun_path + 1, s->id.bytes, n);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
     if (pid == 0) {
         const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (setuid(65534) != 0 ||
             bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) != 0 ||
             listen(fd, 8) != 0)
@@ -257,7 +240,7 @@ static void another_users_process_is_not_taken_for_rank_0(void **state)
     start(s, 1, NULL);
     start(s, 2, NULL);
     for (uint32_t r = 1; r < 3; r++) {
-        assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        child_end(s->pid[r]);
         s->pid[r] = 0;
     }
     kill(s->pid[0], SIGKILL);

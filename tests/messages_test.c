@@ -5,6 +5,7 @@
 #include "p2p/message.h"
 #include "pending.h"
 #include "random.h"
+#include "unit_ranks.h"
 
 #include "../transports/net_link.h"
 
@@ -13,13 +14,8 @@
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,7 +47,6 @@ static int send_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
     int32_t *buffers[2];
     void *library;
 
-    (void)arg;
     CHECK(plait_mem_alloc(most, &library) == PLAIT_OK);
     buffers[0] = malloc(most);
     buffers[1] = library;
@@ -77,7 +72,6 @@ static int send_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void messages_of_any_size_arrive(void **state)
 {
-    (void)state;
     run_both(2, send_sizes, NULL);
     run(2, 1, send_sizes, NULL);
 }
@@ -100,7 +94,6 @@ static int send_in_any_order(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r;
     int done = 0;
 
-    (void)arg;
     for (uint32_t k = 0; k < 4; k++) { /* the link is there after the first; then one slice after the other is late */
         if (rank == 1) {
             memset(memory[1][0], 0, n * sizeof(int32_t));
@@ -142,7 +135,6 @@ static int take_long(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm_stats before, after;
     void *v;
 
-    (void)arg;
     CHECK(plait_mem_alloc(n * sizeof(int32_t), &v) == PLAIT_OK);
     call.request = &request;
     if (rank == 1) {
@@ -167,26 +159,23 @@ static void who_receives_a_long_message_sends_between_its_slices(void **state)
     /* Of one process any thread that waits would take slices for rank 0. */
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_long, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
 /* A message counted as sent when its last slice was: over a network the others may still be read then. */
 static void a_message_is_sent_when_all_of_its_slices_are(void **state)
 {
-    (void)state;
     run(1, 2, send_in_any_order, NULL); /* lent: read where it lies */
 }
 
 /* What the kernel copies goes in pieces of PLAIT_MESSAGE_TOGETHER slices: two whole ones and a word. */
-static int send_together(struct plait_comm **comm, uint32_t rank, void *arg)
+static int slices_that_the_kernel_copies_go_together(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t n = 2 * PLAIT_MESSAGE_TOGETHER * PLAIT_MESSAGE_SLICE / sizeof(int32_t) + 1;
     const uint64_t slices = 2 * PLAIT_MESSAGE_TOGETHER + 1;
     int32_t *v = malloc(n * sizeof *v);
     struct plait_comm_stats before, after;
 
-    (void)arg;
     CHECK(v != NULL);
     memset(v, 0, n * sizeof *v);
     plait_comm_stats(*comm, &before);
@@ -203,20 +192,11 @@ static int send_together(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void slices_that_the_kernel_copies_go_together(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = send_together, .processes = true };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* What was sent arrives although the sender has left, and its process has ended. */
 static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static int32_t v[100000], small[4];
 
-    (void)arg;
     if (rank == 0) {
         fill(v, 100000, 0, 1, 1);
         fill(small, 4, 0, 1, 2);
@@ -236,7 +216,6 @@ static void a_message_outlives_its_sender(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = send_and_leave, .processes = true };
 
-    (void)state;
     for (unsigned staged = 0; staged < 2; staged++) { /* or read where it lies: then the sender waits */
         setenv("PLAIT_CMA", staged ? "0" : "1", 1);
         assert_int_equal(ranks_run(&r), 0);
@@ -250,7 +229,6 @@ static int pass_queues(struct plait_comm **comm, uint32_t rank, void *arg)
     static const size_t counts[] = { 0, 1, 88, 89, PLAIT_MESSAGE_SMALL / sizeof(int32_t) };
     int32_t v[PLAIT_MESSAGE_SMALL / sizeof(int32_t)];
 
-    (void)arg;
     for (uint32_t k = 0; k < 40; k++) {
         const size_t n = counts[k % 5];
         fill(v, n, 0, 1, k);
@@ -284,19 +262,17 @@ static void small_messages_go_past_their_queues(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = pass_queues, .processes = true };
 
-    (void)state;
     if (!RANKS_ON_HOSTS)
         assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Different ranks do different things, messages beside collectives. */
-static int differ_without_mismatch(struct plait_comm **comm, uint32_t rank, void *arg)
+static int messages_and_collectives_do_not_wait_for_each_other(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t v[8], w[8] = { 0 };
     struct plait_request *r = NULL;
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     call.request = &r;
     for (uint32_t k = 0; k < 50; k++) {
         fill(v, 8, rank, 1, k);
@@ -311,12 +287,6 @@ static int differ_without_mismatch(struct plait_comm **comm, uint32_t rank, void
     return 0;
 }
 
-static void messages_and_collectives_do_not_wait_for_each_other(void **state)
-{
-    (void)state;
-    run_both(3, differ_without_mismatch, NULL);
-}
-
 static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static int32_t blocks[2][2][2][70000];
@@ -324,7 +294,6 @@ static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r[3];
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     for (uint32_t k = 0; k < 2; k++)
         fill(v[k], 70000, rank, rank, k);
     CHECK(plait_group_start() == PLAIT_OK);
@@ -347,7 +316,6 @@ static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_rank_may_send_to_itself(void **state)
 {
-    (void)state;
     run(1, 1, send_to_itself, NULL);
     run(2, 1, send_to_itself, NULL);
 }
@@ -402,7 +370,6 @@ static void rings_and_all_to_alls_in_groups(void **state)
 {
     size_t counts[] = { 0, 5, 1000, 400000 }; /* the last: 1.5 MiB, more than is staged at once */
 
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         run_both(NRANK, ring, &counts[i]);
         run_both(i < 3 ? NRANK : 3, all_to_all, &counts[i]);
@@ -472,7 +439,6 @@ static void a_thousand_random_messages_in_a_group(void **state)
     const char *given = getenv("PLAIT_TEST_SEED");
     static struct drawn d;
 
-    (void)state;
     d.seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
     printf("PLAIT_TEST_SEED=%llu\n", (unsigned long long)d.seed);
     for (uint32_t nrank = 2; nrank <= 6; nrank += 2) {
@@ -490,12 +456,11 @@ static void a_thousand_random_messages_in_a_group(void **state)
 
 /* ---- Wrong ----------------------------------------------------------------------------------------------- */
 
-static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t v[4] = { 0 };
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     CHECK(plait_send(NULL, v, 4, PLAIT_INT32, 1, NULL) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "send: comm is NULL") != NULL);
     CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, 2, NULL) == PLAIT_ERR_ARG);
@@ -518,12 +483,6 @@ static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
     else
         CHECK(plait_recv(*comm, v, 4, PLAIT_INT32, 0, NULL) == PLAIT_OK);
     return 0;
-}
-
-static void wrong_arguments_are_named_and_change_nothing(void **state)
-{
-    (void)state;
-    run(2, 1, ask_wrongly, NULL);
 }
 
 struct difference {
@@ -558,11 +517,10 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static int differ_from_itself(struct plait_comm **comm, uint32_t rank, void *arg)
+static int messages_to_oneself_that_differ_are_named(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t in[8] = { 0 }, out[8] = { 0 };
 
-    (void)arg;
     CHECK(plait_group_start() == PLAIT_OK);
     CHECK(plait_send(*comm, in, 4, PLAIT_INT32, rank, NULL) == PLAIT_OK);
     CHECK(plait_recv(*comm, out, 8, PLAIT_INT32, rank, NULL) == PLAIT_OK);
@@ -570,12 +528,6 @@ static int differ_from_itself(struct plait_comm **comm, uint32_t rank, void *arg
     CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
     *comm = NULL;
     return 0;
-}
-
-static void messages_to_oneself_that_differ_are_named(void **state)
-{
-    (void)state;
-    run_both(1, differ_from_itself, NULL);
 }
 
 static void messages_that_differ_are_named_on_both_ranks(void **state)
@@ -587,7 +539,6 @@ static void messages_that_differ_are_named_on_both_ranks(void **state)
         { 400000, 300000, PLAIT_INT32, "rank 0 sends 400000 int32, rank 1 receives 300000 int32" },
     };
 
-    (void)state;
     for (unsigned i = 0; i < 4; i++)
         run_both(3, differ, &all[i]);
 }
@@ -639,7 +590,6 @@ static int miss(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void who_does_not_send_or_receive_is_named_in_time(void **state)
 {
-    (void)state;
     for (enum absence a = DIES; a <= NEVER_RECEIVES; a++) {
         const struct ranks r = {
             .nprocess = 3, .nthread = 1, .limit = 2 * LATE, .body = miss, .arg = &a, .processes = true
@@ -723,7 +673,6 @@ static int leave_after_rank_0(struct plait_comm **comm, uint32_t rank, void *arg
 /* That one was taken is still on its way, or that others were is not said yet. */
 static void who_leaves_has_said_what_it_has_taken(void **state)
 {
-    (void)state;
     for (uint32_t sent = 1; sent < PLAIT_WINDOW; sent += PLAIT_WINDOW - 2) {
         const struct ranks r = {
             .nprocess = 4, .nthread = 1, .limit = 100, .body = leave_after_rank_0, .arg = &sent, .processes = true
@@ -738,16 +687,16 @@ int main(void)
         cmocka_unit_test(messages_of_any_size_arrive),
         cmocka_unit_test(a_message_is_sent_when_all_of_its_slices_are),
         cmocka_unit_test(who_receives_a_long_message_sends_between_its_slices),
-        cmocka_unit_test(slices_that_the_kernel_copies_go_together),
+        test_of_ranks(slices_that_the_kernel_copies_go_together, 2, 1, .processes = true),
         cmocka_unit_test(a_message_outlives_its_sender),
         cmocka_unit_test(small_messages_go_past_their_queues),
-        cmocka_unit_test(messages_and_collectives_do_not_wait_for_each_other),
+        test_of_both(messages_and_collectives_do_not_wait_for_each_other, 3),
         cmocka_unit_test(a_rank_may_send_to_itself),
         cmocka_unit_test(rings_and_all_to_alls_in_groups),
         cmocka_unit_test(a_thousand_random_messages_in_a_group),
-        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1),
         cmocka_unit_test(messages_that_differ_are_named_on_both_ranks),
-        cmocka_unit_test(messages_to_oneself_that_differ_are_named),
+        test_of_both(messages_to_oneself_that_differ_are_named, 1),
         cmocka_unit_test(who_does_not_send_or_receive_is_named_in_time),
         cmocka_unit_test(who_leaves_has_said_what_it_has_taken),
     };

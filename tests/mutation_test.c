@@ -10,15 +10,11 @@
 #include "plans.h"
 #include "specs.h"
 #include "tier.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define MUTANTS    6000 /* of all-reduces, and of all other collectives together */
 #define ORDERS     60
@@ -30,7 +26,6 @@ static void everyone_emit(const struct plait_alg *self, struct plait_builder *b,
 {
     const uint32_t n = shape->nrank;
 
-    (void)self;
     plait_blocks(b, 2, 2 * n);
     for (uint32_t k = 1; k < n; k++) {
         plait_emit_send(b, (me + k) % n, plait_in(0), 0, 2);
@@ -179,7 +174,6 @@ static void assert_telling(struct counts counts, bool ordered)
 
 static void every_mutant_of_an_allreduce_that_goes_wrong_is_refused(void **state)
 {
-    (void)state;
     assert_telling(mutate_plans((const enum plait_coll[]){ PLAIT_ALLREDUCE }, 1), true);
 }
 
@@ -188,7 +182,6 @@ static void every_mutant_of_another_collective_that_goes_wrong_is_refused(void *
     static const enum plait_coll others[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_BROADCAST, PLAIT_REDUCE,
                                               PLAIT_GATHER,         PLAIT_SCATTER,   PLAIT_ALLTOALL };
 
-    (void)state;
     assert_telling(mutate_plans(others, sizeof others / sizeof *others), false);
 }
 

@@ -8,18 +8,14 @@
 #include "fake_net.h"
 #include "plugin/plugin.h"
 #include "random.h"
+#include "unit.h"
 
 #include <plait/log.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define MOST 5000 /* bytes of a message */
 
@@ -57,7 +53,6 @@ static void connect_end(struct end *e)
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&fake_net_counts, 0, sizeof fake_net_counts);
     fake_net_prompt = false;
     open_end(&a, 0, 77);
@@ -78,7 +73,6 @@ static void close_end(struct end *e)
 
 static int tear_down(void **state)
 {
-    (void)state;
     close_end(&a);
     close_end(&b);
     return fake_net_counts.nheld == 0 ? 0 : -1;
@@ -199,7 +193,6 @@ static void messages_arrive_whole_in_any_order_both_ways(void **state)
     static struct stream s[2];
     uint64_t random = 5;
 
-    (void)state;
     s[0] = (struct stream){ .from = &a, .to = &b };
     s[1] = (struct stream){ .from = &b, .to = &a };
     for (unsigned turns = 0; s[0].ntaken < N || s[1].ntaken < N; turns++) {
@@ -221,7 +214,6 @@ static void a_slot_waits_only_for_itself(void **state)
 {
     size_t bytes;
 
-    (void)state;
     for (uint32_t number = 0; number < 10 * PLAIT_WINDOW; number++) {
         if (number > 0 && number % PLAIT_WINDOW == 0)
             continue;
@@ -244,7 +236,6 @@ static void a_slot_waits_only_for_itself(void **state)
 
 static void a_sender_does_not_run_ahead(void **state)
 {
-    (void)state;
     for (uint32_t number = 0; number < PLAIT_WINDOW; number++) {
         assert_true(ready(&a, number));
         offer(&a, number, "x", 1);
@@ -264,7 +255,6 @@ static void what_comes_before_its_link_waits(void **state)
     struct plait_link *early = plait_connect_by(plait_transports, &a.comm, 1, PLAIT_CHANNEL_MESSAGES), *late;
     size_t bytes = 3;
 
-    (void)state;
     assert_non_null(early);
     for (uint32_t number = 0; number < PLAIT_WINDOW; number++)
         early->transport->offer(early, number, 9, 0, "abc", 3, true);
@@ -286,7 +276,6 @@ static void what_is_not_expected_is_not_fetched(void **state)
     uint32_t fingerprint;
     uint64_t note;
 
-    (void)state;
     offer(&a, 0, data, MOST);
     turn(1000);
     assert_null(b.link->transport->arrived(b.link, 0, 4712, landing, &bytes)); /* another fingerprint */
@@ -309,7 +298,6 @@ static void large_messages_land_where_the_receiver_says(void **state)
     static unsigned char data[MOST], landing[MOST];
     size_t bytes = MOST;
 
-    (void)state;
     fill(data, 0, MOST);
     offer(&a, 0, data, MOST);
     for (unsigned i = 0; arrived(&b, 0, landing, &bytes) == NULL && i < 1000; i++)
@@ -339,7 +327,6 @@ static void pass(struct end *from, struct end *to, uint32_t number, size_t bytes
 
 static void acknowledgements_travel_with_messages_or_for_half_a_window(void **state)
 {
-    (void)state;
     fake_net_prompt = true;
     for (uint32_t number = 0; number < 80; number++) {
         pass(&a, &b, number, 8);
@@ -354,7 +341,6 @@ static void acknowledgements_travel_with_messages_or_for_half_a_window(void **st
 
 static void who_rests_acknowledges_at_once(void **state)
 {
-    (void)state;
     fake_net_prompt = true;
     pass(&a, &b, 0, 8);
     assert_int_equal(fake_net_counts.nempty, 0);
@@ -367,7 +353,6 @@ static void who_rests_acknowledges_at_once(void **state)
 
 static void messages_allocate_nothing_after_the_first(void **state)
 {
-    (void)state;
     pass(&a, &b, 0, MOST);
     const uint64_t before = a.comm.stats.allocations + b.comm.stats.allocations;
     for (uint32_t number = 1; number < 100; number++)
@@ -390,7 +375,6 @@ static void a_message_of_another_comm_is_dropped_and_logged(void **state)
     struct end stranger;
     size_t bytes = 1;
 
-    (void)state;
     open_end(&stranger, 0, 78);
     lead(&stranger, &b);
     connect_end(&stranger);
@@ -409,7 +393,6 @@ static void a_closed_end_breaks_the_link_and_frees_what_was_sent(void **state)
 {
     static unsigned char data[MOST];
 
-    (void)state;
     assert_null(a.link->transport->broken(a.link));
     offer(&a, 0, data, MOST);
     turn(100);
@@ -427,7 +410,6 @@ static void a_rank_without_an_address_is_reached_otherwise(void **state)
 {
     struct end alone;
 
-    (void)state;
     open_end(&alone, 0, 77);
     assert_null(plait_connect_by((const struct plait_transport *const[]){ a.link->transport, NULL }, &alone.comm, 1,
                                  PLAIT_CHANNEL_MESSAGES));
@@ -440,7 +422,6 @@ static void a_missing_plug_in_is_named_with_its_remedy(void **state)
 {
     const struct plait_net_plugin *p = NULL;
 
-    (void)state;
     assert_int_equal(plait_plugin_net("ucx", "/nowhere", "UCX_HANDLE_ERRORS", &p), PLAIT_ERR_UNSUPPORTED);
     assert_non_null(strstr(plait_last_error(), "/nowhere/plait-ucx.so"));
     assert_non_null(strstr(plait_last_error(), "libucx-dev"));
@@ -453,7 +434,6 @@ static void a_file_that_is_no_plug_in_is_refused(void **state)
     char folder[] = "/tmp/plait-net-XXXXXX", path[64];
     const struct plait_net_plugin *p = NULL;
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/plait-ucx.so", folder);
     FILE *f = fopen(path, "w");

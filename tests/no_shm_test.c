@@ -3,6 +3,7 @@
  * Ranks work where /dev/shm is full, read-only or missing. Each case changes a mount name space of its own;
  * without the right to do that the test is skipped (77).
  */
+#include "child.h"
 #include "ranks.h"
 #include "values.h"
 
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define COUNT 300000
@@ -21,7 +21,6 @@ static int sum(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     float *v = malloc(COUNT * sizeof *v);
 
-    (void)arg;
     CHECK(v != NULL);
     values_fill(v, PLAIT_FLOAT32, PLAIT_SUM, 3, rank, COUNT);
     CHECK(plait_allreduce(*comm, v, v, COUNT, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
@@ -47,10 +46,8 @@ static void fill(const char *place)
 static int with(const char *name, const char *place, unsigned long flags, const char *options)
 {
     const struct ranks r = { .nprocess = 3, .nthread = 1, .body = sum };
-    int how;
+    const pid_t pid = child_fork();
 
-    fflush(NULL);
-    const pid_t pid = fork();
     if (pid == 0) {
         if ((unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) ||
             mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -66,9 +63,7 @@ static int with(const char *name, const char *place, unsigned long flags, const 
         fflush(NULL);
         _exit(failed != 0);
     }
-    if (pid < 0 || waitpid(pid, &how, 0) != pid)
-        return 1;
-    return WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+    return child_end(pid);
 }
 
 int main(void)

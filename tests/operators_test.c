@@ -7,17 +7,13 @@
 #include "reduce_reference.h"
 #include "specs.h"
 #include "tier.h"
+#include "unit.h"
 
 #include <plait/group.h>
 #include <plait/plan.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 static const enum plait_dtype types[] = {
 #define PLAIT_X(symbol, value, bytes, name) symbol,
@@ -57,7 +53,6 @@ static void compose(void *inout, const void *in, size_t count, enum plait_dtype 
 
 static void add(void *inout, const void *in, size_t count, enum plait_dtype type, void *context)
 {
-    (void)context;
     for (size_t i = 0; i < count; i++)
         set_element(inout, type, i, element(inout, type, i) + element(in, type, i));
 }
@@ -129,7 +124,6 @@ static int compose_all(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void functions_that_do_not_commute_are_applied_in_rank_order(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 9; n++) {
         run_ranks(1, n, compose_all, &n);
         if (full() || n == 3)
@@ -165,7 +159,6 @@ static void functions_that_commute_run_with_every_algorithm(void **state)
 {
     uint32_t n = 5;
 
-    (void)state;
     run_ranks(1, n, add_with_every_algorithm, &n);
 }
 
@@ -175,7 +168,6 @@ static int promise_differently(struct plait_comm **comm, uint32_t rank, void *ar
     struct plait_call call = PLAIT_CALL_DEFAULT;
     uint64_t v[COUNT] = { 0 };
 
-    (void)arg;
     call.user = &user;
     CHECK(plait_allreduce(*comm, v, v, COUNT, PLAIT_UINT64, PLAIT_USER, &call) == PLAIT_ERR_MISMATCH);
     CHECK(strstr(plait_last_error(), "commutative") != NULL);
@@ -186,7 +178,6 @@ static int promise_differently(struct plait_comm **comm, uint32_t rank, void *ar
 
 static void a_promise_that_differs_is_named(void **state)
 {
-    (void)state;
     run_ranks(1, 2, promise_differently, NULL);
 }
 
@@ -263,8 +254,6 @@ static int scale_now(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r;
 
-    (void)arg;
-    (void)rank;
     for (int i = 0; i < 20; i++) {
         CHECK(plait_group_start() == PLAIT_OK); /* it runs at the end of the group */
         call.request = &r;
@@ -281,7 +270,6 @@ static int scale_now(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_number_is_read_when_it_was_said_to_be(void **state)
 {
-    (void)state;
     run_ranks(2, 1, scale_now, NULL);
     run_ranks(1, 2, scale_now, NULL);
 }
@@ -294,7 +282,6 @@ static int scale_again(struct plait_comm **comm, uint32_t rank, void *arg)
     float v = 0, sum = 0, scale = 3, *in = malloc(LARGE * sizeof *in), *out = malloc(LARGE * sizeof *out);
     struct plait_request *r = NULL;
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     call.scale = &scale;
     for (size_t count = SMALL; count <= LARGE; count *= LARGE / SMALL) {
@@ -320,7 +307,6 @@ static int scale_again(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void what_is_scaled_again_is_scaled_each_time(void **state)
 {
-    (void)state;
     run_ranks(2, 1, scale_again, NULL);
     run_ranks(1, 2, scale_again, NULL);
 }
@@ -333,7 +319,6 @@ static int two_contexts(struct plait_comm **comm, uint32_t rank, void *arg)
                                             { sizeof *users, compose, &calls[1], 0 } };
     uint32_t v = rank, out;
 
-    (void)arg;
     for (int i = 0; i < 6; i++) {
         const unsigned before[2] = { calls[0], calls[1] };
         struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -346,7 +331,6 @@ static int two_contexts(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_function_is_called_with_its_own_context(void **state)
 {
-    (void)state;
     run_ranks(2, 1, two_contexts, NULL);
 }
 
@@ -354,7 +338,6 @@ static void every_rank_scales_by_its_own_number(void **state)
 {
     static uint32_t numbers[] = { 1, 2, 3, 5 };
 
-    (void)state;
     for (size_t i = 0; i < 4; i++)
         run_ranks(1, numbers[i], premultiply, &numbers[i]);
     run_ranks(2, 1, premultiply, &numbers[1]);
@@ -388,7 +371,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
         { (enum plait_op)PLAIT_NOP, NULL, 0, NULL, NULL, "op is 7", PLAIT_ERR_ARG },
     };
 
-    (void)arg;
     for (unsigned again = 0; again < 2; again++)
         for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
             struct plait_call call = plain;
@@ -414,7 +396,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void wrong_options_are_named_and_change_nothing(void **state)
 {
-    (void)state;
     run_ranks(1, 3, refuse, NULL);
 }
 
@@ -464,7 +445,6 @@ static void the_table_in_the_documentation_is_what_the_library_answers(void **st
     int op[PLAIT_NOP], ntype = 0;
     bool inside = false;
 
-    (void)state;
     assert_non_null(page);
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     o.nrank = 1;
@@ -500,7 +480,6 @@ static void names_of_nccl_tests_are_known(void **state)
     static const char *const names[] = { "int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
                                          "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2" };
 
-    (void)state;
     for (int i = 0; i < 12; i++)
         assert_int_equal(plait_dtype_find(names[i]), i);
     assert_int_equal(plait_op_find("mulsum"), PLAIT_PREMULSUM);

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Steps of the optimiser that come near the largest float32, and beyond. */
-#include <plait/optim.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "random.h"
+#include "unit.h"
+
+#include <plait/optim.h>
 
 #include <float.h>
 #include <math.h>
@@ -26,7 +21,6 @@ static void a_trust_that_float32_does_not_hold_spoils_no_weight(void **state)
     struct plait_optim_result result;
     struct plait_optim *optim;
 
-    (void)state;
     for (size_t i = 0; i < N; i++)
         weights[i] = 1;
     gradients[5] = 1e-40F;
@@ -64,7 +58,6 @@ static void a_step_that_float32_does_not_hold_is_skipped(void **state)
         { PLAIT_OPTIM_LARS, 1, 1e30F, 1e30F, 1, 1e5, 1 }, { PLAIT_OPTIM_LARS, 1, 0, 1e38F, 1e10, 1, 0 },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int nesterov = 0; nesterov < 2; nesterov++) {
             struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
@@ -93,7 +86,6 @@ static void a_step_that_float32_does_not_hold_is_skipped(void **state)
 /* Where |g| is next to nothing and norm_decay does not hold it, trust times decay is more than any weight can take. */
 static void a_decay_that_trust_makes_infinite_skips_the_step(void **state)
 {
-    (void)state;
     for (unsigned flags = 0; flags <= PLAIT_OPTIM_NO_DECAY; flags += PLAIT_OPTIM_NO_DECAY)
         for (int in_norm = 0; in_norm < 2; in_norm++) {
             struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
@@ -136,7 +128,6 @@ static void a_step_that_decay_or_what_is_there_makes_too_large_is_skipped(void *
         { PLAIT_OPTIM_SGD, 0, -3.4e38F, 1e30F, 0, 1, 1, 100 },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int nesterov = 0; nesterov < 2; nesterov++) {
             struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
@@ -192,7 +183,6 @@ static void whatever_is_asked_for_a_finite_step_leaves_finite_weights(void **sta
     enum { N = 3, TRIALS = 40000, STEPS = 6 };
     uint64_t seed = 5, nfinite = 0, nskipped = 0;
 
-    (void)state;
     for (unsigned trial = 0; trial < TRIALS; trial++) {
         struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
         struct plait_optim_result result;
@@ -252,7 +242,6 @@ static void momentum_that_the_caller_writes_is_seen(void **state)
     struct plait_optim_result result;
     struct plait_optim *optim;
 
-    (void)state;
     o.parts = &part;
     o.npart = o.ntensor = 1;
     o.method = PLAIT_OPTIM_SGD;

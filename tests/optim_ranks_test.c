@@ -4,18 +4,15 @@
  * on one rank skips the step on all; what differs between ranks is named on all.
  */
 #include "pending.h"
+#include "unit_ranks.h"
 
 #include <plait/fusion.h>
 #include <plait/group.h>
 #include <plait/optim.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <math.h>
 
 enum { NTENSOR = 6, NRANK = 3, NSTEP = 10 };
 static const size_t counts[NTENSOR] = { 5, 1000, 64, 333, 3001, 1 };
@@ -154,7 +151,6 @@ static int sharded(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void shards_get_the_bits_of_the_whole_where_norms_are_not_sums_of_parts(void **state)
 {
-    (void)state;
     for (int cut = 0; cut < 2; cut++)
         for (int method = 0; method < 2; method++) {
             struct kind k = { (enum plait_optim_method)method, cut };
@@ -261,7 +257,6 @@ static int one_weight_too_large(struct plait_comm **comm, uint32_t rank, void *a
 
 static void a_step_too_large_on_one_rank_is_skipped_on_all(void **state)
 {
-    (void)state;
     for (int method = 0; method < 2; method++) {
         enum plait_optim_method m = (enum plait_optim_method)method;
         run_both(NRANK, one_too_large, &m);
@@ -271,7 +266,6 @@ static void a_step_too_large_on_one_rank_is_skipped_on_all(void **state)
 
 static void a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale(void **state)
 {
-    (void)state;
     for (int method = 0; method < 2; method++) {
         enum plait_optim_method m = (enum plait_optim_method)method;
         run_both(NRANK, one_nan, &m);
@@ -280,7 +274,7 @@ static void a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale(
 
 /* ---- Differences ------------------------------------------------------------------------------------------ */
 
-static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
+static int ranks_that_differ_are_told_and_nothing_is_changed(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_optim_options o = options_of(PLAIT_OPTIM_LARS);
     struct plait_optim_step s = step_of(0);
@@ -288,7 +282,6 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_optim_part parts[NTENSOR];
     struct plait_optim *optim = NULL;
 
-    (void)arg;
     CHECK(x != NULL);
     o.parts = parts;
     o.npart = make_parts(x, rank, true, parts);
@@ -317,16 +310,10 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void ranks_that_differ_are_told_and_nothing_is_changed(void **state)
-{
-    (void)state;
-    run_both(NRANK, differing, NULL);
-}
-
 /* ---- In a group ----------------------------------------------------------------------------------------- */
 
 /* What the ranks do together would only be queued, and its memory be gone when the group ends. */
-static int in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_group_refuses_what_ranks_do_together(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_optim_options o = options_of(PLAIT_OPTIM_LARS);
     const struct plait_optim_step s = step_of(0);
@@ -334,7 +321,6 @@ static int in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_optim_part parts[NTENSOR];
     struct plait_optim *optim = NULL;
 
-    (void)arg;
     CHECK(x != NULL);
     fill_weights(x);
     fill_gradients(x, 0);
@@ -355,15 +341,10 @@ static int in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_group_refuses_what_ranks_do_together(void **state)
-{
-    (void)state;
-    run_both(NRANK, in_a_group, NULL);
-}
-
 /* ---- With a fusion ---------------------------------------------------------------------------------------- */
 
-static int with_fusion(struct plait_comm **comm, uint32_t rank, void *arg)
+static int pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole(struct plait_comm **comm, uint32_t rank,
+                                                                       void *arg)
 {
     static const char *const names[NTENSOR] = { "a", "b", "c", "d", "e", "f" };
     struct plait_fusion_options fo = PLAIT_FUSION_OPTIONS_DEFAULT;
@@ -376,7 +357,6 @@ static int with_fusion(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_optim *optim;
     struct plait_piece piece;
 
-    (void)arg;
     CHECK(x != NULL && whole(want, PLAIT_OPTIM_LARS, rank) == 0);
     fill_weights(x);
     for (uint32_t t = 0; t < NTENSOR; t++)
@@ -428,21 +408,15 @@ static int with_fusion(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole(void **state)
-{
-    (void)state;
-    run_both(NRANK, with_fusion, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_get_the_bits_of_the_whole_where_norms_are_not_sums_of_parts),
         cmocka_unit_test(a_step_too_large_on_one_rank_is_skipped_on_all),
         cmocka_unit_test(a_nan_on_one_rank_skips_the_step_on_all_and_halves_their_loss_scale),
-        cmocka_unit_test(ranks_that_differ_are_told_and_nothing_is_changed),
-        cmocka_unit_test(a_group_refuses_what_ranks_do_together),
-        cmocka_unit_test(pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole),
+        test_of_both(ranks_that_differ_are_told_and_nothing_is_changed, NRANK),
+        test_of_both(a_group_refuses_what_ranks_do_together, NRANK),
+        test_of_both(pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole, NRANK),
     };
 
     return cmocka_run_group_tests_name("optim_ranks", tests, NULL, NULL);

@@ -5,17 +5,12 @@
  *
  *     optim_test [SEED]
  */
-#include <plait/optim.h>
-
 #include "random.h"
 #include "reduce/reduce.h"
 #include "reduce_reference.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include <plait/optim.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -198,7 +193,6 @@ static void every_form_follows_its_formula(void **unused)
                                                PLAIT_FLOAT8E4M3 };
     static const double norm_decays[] = { -1, 0, 0.02 };
 
-    (void)unused;
     for (unsigned bits = 0; bits < 24; bits++)
         for (unsigned k = 0; k < 3; k++) {
             struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
@@ -222,7 +216,6 @@ static void the_released_form_of_yamazaki_et_al_can_be_had(void **unused)
     struct model *m = model_make(PLAIT_FLOAT16, PLAIT_FLOAT16);
     const uint32_t t = 7;
 
-    (void)unused;
     o.momentum = mom;
     o.decay = 5e-5;
     o.norm_decay = wd;
@@ -283,7 +276,6 @@ static void bits_are_the_same_in_every_run_and_with_every_instruction_set(void *
     static float want[MOST], got[MOST];
     const uint64_t from = draw();
 
-    (void)unused;
     for (int nesterov = 0; nesterov < 2; nesterov++) {
         struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
         o.nesterov = nesterov;
@@ -325,7 +317,6 @@ static void known_squares_take_the_place_of_reading_gradients(void **unused)
     const uint64_t from = draw();
     struct model *a = one_step(o, from, false), *b = one_step(o, from, true);
 
-    (void)unused;
     for (uint32_t t = 0; t < NTENSOR; t++)
         for (size_t i = 0; i < counts[t]; i++)
             assert_true(fabsf(a->master[t][i] - b->master[t][i]) <= 0x1p-23f);
@@ -338,7 +329,6 @@ static void what_is_excluded_is_plain_momentum_without_decay(void **unused)
     struct plait_optim_options lars = PLAIT_OPTIM_OPTIONS_DEFAULT, sgd = PLAIT_OPTIM_OPTIONS_DEFAULT;
     const uint64_t from = draw();
 
-    (void)unused;
     lars.decay = 0.1;
     sgd.method = PLAIT_OPTIM_SGD;
     sgd.decay = 0;
@@ -362,7 +352,6 @@ static void a_tensor_in_parts_has_one_norm(void **unused)
     const uint64_t from = draw();
     struct model *whole = one_step(o, from, false);
 
-    (void)unused;
     state = from;
     struct model *m = model_make(PLAIT_FLOAT32, PLAIT_NDTYPE);
     draw_gradients(m, 1);
@@ -395,7 +384,6 @@ static void an_infinite_or_nan_slopeskips_the_step(void **unused)
     struct model before;
     const float bad[] = { INFINITY, -INFINITY, NAN };
 
-    (void)unused;
     for (uint32_t t = 0; t < NTENSOR; t++)
         for (int method = 0; method < 2; method++) {
             struct plait_optim_options o = PLAIT_OPTIM_OPTIONS_DEFAULT;
@@ -428,7 +416,6 @@ static void an_infinite_weight_skips_the_step(void **unused)
     struct model *m = model_make(PLAIT_FLOAT32, PLAIT_NDTYPE), before;
     struct plait_optim *optim = optim_make(m, &o);
 
-    (void)unused;
     draw_gradients(m, 1);
     m->master[6][0] = INFINITY;
     before = *m;
@@ -446,7 +433,6 @@ static void without_check_only_gradients_whose_norm_is_needed_are_looked_at(void
     struct plait_optim_result result;
     struct model *m = model_make(PLAIT_FLOAT32, PLAIT_NDTYPE);
 
-    (void)unused;
     o.check = 0;
     struct plait_optim *optim = optim_make(m, &o);
     draw_gradients(m, 1);
@@ -480,7 +466,6 @@ static void wrong_options_are_named(void **unused)
     struct plait_optim_part two[2] = { m->parts[0], m->parts[1] };
     struct plait_optim *out;
 
-    (void)unused;
     good.parts = m->parts;
     good.npart = good.ntensor = NTENSOR;
     assert_int_equal(plait_optim_create(NULL, &out), PLAIT_ERR_ARG);
@@ -534,7 +519,6 @@ static void a_wrong_step_is_named_and_changes_nothing(void **unused)
     struct model *m = model_make(PLAIT_FLOAT32, PLAIT_NDTYPE), before;
     struct plait_optim *optim = optim_make(m, &o);
 
-    (void)unused;
     draw_gradients(m, 1);
     before = *m;
     assert_int_equal(plait_optim_step(NULL, &good, NULL), PLAIT_ERR_ARG);

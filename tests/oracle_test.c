@@ -4,14 +4,10 @@
 #include "plans.h"
 #include "specs.h"
 #include "tier.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static void check_results(const struct spec *spec, size_t count, uint64_t seed)
 {
@@ -43,7 +39,6 @@ static void check_coll(enum plait_coll coll, uint32_t n, bool inplace)
 
 static void every_algorithm_gives_the_result_for_any_count_and_root(void **state)
 {
-    (void)state;
     for (int c = 0; c < PLAIT_NCOLL; c++)
         for (uint32_t n = 1; n <= 17; n += light() && n > 5 ? 4 : 1)
             for (int inplace = 0; inplace < 2; inplace++)
@@ -54,7 +49,6 @@ static void many_orders_give_the_same_result(void **state)
 {
     struct specs s;
 
-    (void)state;
     for (int c = 0; c < PLAIT_NCOLL; c++) {
         specs_init(&s, (enum plait_coll)c, 6, c != PLAIT_ALLTOALL);
         for (uint32_t i = 0; i < s.n; i++)
@@ -78,7 +72,6 @@ static void assert_refused(const char *const *texts, uint32_t n, const char *mes
 
 static void a_deadlock_is_reported(void **state)
 {
-    (void)state;
     assert_refused((const char *const[]){ "1 1 1\nrecv tmp[0] from r1\nsend in[0] to r1   after 0\n",
                                           "1 1 1\nrecv tmp[0] from r0\nsend in[0] to r0   after 0\n" },
                    2, "no step is ready, but only 0 of 4 are done");
@@ -86,14 +79,12 @@ static void a_deadlock_is_reported(void **state)
 
 static void other_blocks_at_the_two_ends_are_reported(void **state)
 {
-    (void)state;
     assert_refused((const char *const[]){ "2 1 1\nsend in[0] to r1\n", "2 1 1\nrecv tmp[0] from r0 block 1\n" }, 2,
                    "rank 0 step 0 sends block 0, but rank 1 step 0 receives block 1");
 }
 
 static void a_span_outside_its_buffer_is_reported(void **state)
 {
-    (void)state;
     assert_refused((const char *const[]){ "2 1 1\ncopy out[0..1] = in[0..1]\ncopy tmp[0..1] = in[0..1]\n" }, 1,
                    "rank 0 step 1 has a field out of range");
     assert_refused((const char *const[]){ "3 1 1\ncopy out[2] = in[2] block 0\n" }, 1,
@@ -110,7 +101,6 @@ static void a_missing_dependency_shows_in_some_order(void **state)
     struct plans p = plans_read(texts, 2, false);
     int wrong = 0;
 
-    (void)state;
     for (uint64_t seed = 0; seed < 40; seed++)
         wrong += !plans_right(&p, 5, seed);
     assert_in_range(wrong, 1, 39);

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Jobs without a name: whose ranks belong together, and which of two jobs on one port ends. Scripts are what people write. */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "child.h"
+#include "unit.h"
+
+#include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/plait-origin-XXXXXX", said[64], stop[64];
@@ -22,12 +18,10 @@ static char folder[] = "/tmp/plait-origin-XXXXXX", said[64], stop[64];
 /* A shell of its own, which is a launcher: nothing of a rank is in its environment. */
 static pid_t start(const char *script, int out)
 {
-    const pid_t pid = fork();
+    const pid_t pid = child_fork();
 
-    assert_true(pid >= 0);
     if (pid > 0)
         return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (out >= 0)
         dup2(out, STDOUT_FILENO);
     const int fd = open(said, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
@@ -35,14 +29,6 @@ static pid_t start(const char *script, int out)
         dup2(fd, STDERR_FILENO);
     execl("/bin/sh", "sh", "-c", script, NULL);
     _exit(127);
-}
-
-static int end_of(pid_t pid)
-{
-    int how;
-
-    assert_int_equal(waitpid(pid, &how, 0), pid);
-    return WIFEXITED(how) ? WEXITSTATUS(how) : -1;
 }
 
 static bool was_said(const char *text)
@@ -68,7 +54,7 @@ static bool was_said(const char *text)
 static void assert_two_meet(const char *first, const char *second)
 {
     const pid_t a = start(first, -1), b = start(second, -1);
-    const int ends[] = { end_of(a), end_of(b) };
+    const int ends[] = { child_end(a), child_end(b) };
 
     if (ends[0] != 0 || ends[1] != 0)
         fail_msg("'%s' ends with %d, '%s' with %d", first, ends[0], second, ends[1]);
@@ -76,7 +62,7 @@ static void assert_two_meet(const char *first, const char *second)
 
 static void assert_meets(const char *script)
 {
-    const int end = end_of(start(script, -1));
+    const int end = child_end(start(script, -1));
 
     if (end != 0)
         fail_msg("'%s' ends with %d", script, end);
@@ -88,11 +74,10 @@ static void ranks_of_two_launchers_are_refused(void **state)
 {
     static const char *const places[] = { "", "LOCAL_WORLD_SIZE=2" }; /* over TCP, and on this machine */
 
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         setenv("LOCAL_WORLD_SIZE", i % 2 == 0 ? "" : "2", 1);
         const pid_t a = start(RANK(0, ""), -1), b = start(RANK(1, ""), -1);
-        const int ends[] = { end_of(a), end_of(b) };
+        const int ends[] = { child_end(a), child_end(b) };
         if (ends[0] != 1 || ends[1] != 1)
             fail_msg("%s: two launchers' ranks end with %d and %d", places[i % 2], ends[0], ends[1]);
         assert_true(was_said("two launchers on one host started ranks 0 and 1: port used by another job"));
@@ -105,13 +90,11 @@ static void ranks_of_two_launchers_are_refused(void **state)
 
 static void agents_of_torchrun_on_one_host_belong_together(void **state)
 {
-    (void)state;
     assert_two_meet(RANK(0, "GROUP_RANK=0"), RANK(1, "GROUP_RANK=1"));
 }
 
 static void ranks_in_wrappers_belong_together(void **state)
 {
-    (void)state;
     assert_meets(LOOP("", "sh -c '$PROGRAM; exit $?'"));
     assert_meets(LOOP("", "sh -c '$PROGRAM | cat; exit 0'"));
     /* A wrapper makes RANK of what its launcher says. */
@@ -124,14 +107,13 @@ static void ranks_in_wrappers_belong_together(void **state)
 /* It may be an agent, or a shell at work, which starts ranks itself. */
 static void one_of_other_many_is_no_wrapper(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         const char *const scripts[] = {
             LOOP("env -u RANK PMI_SIZE=1 PMI_RANK=0", "sh -c 'export RANK='$r'; $PROGRAM; exit $?'"),
             LOOP("env -u RANK SLURM_STEP_ID=1 SLURM_NTASKS=4 SLURM_PROCID=$r PMIX_RANK=$r",
                  "sh -c 'export RANK='$r'; $PROGRAM; exit $?'"),
         };
-        assert_int_equal(end_of(start(scripts[i], -1)), 1);
+        assert_int_equal(child_end(start(scripts[i], -1)), 1);
         assert_true(was_said("two launchers on one host"));
         unlink(said);
     }
@@ -140,7 +122,6 @@ static void one_of_other_many_is_no_wrapper(void **state)
 /* No other job has its id. A step of another number of processes may have started several jobs. */
 static void ranks_of_a_named_step_are_not_compared(void **state)
 {
-    (void)state;
     assert_two_meet(RANK(0, "SLURM_JOB_ID=7 SLURM_STEP_ID=1 SLURM_NTASKS=2 SLURM_PROCID=0"),
                     RANK(1, "SLURM_JOB_ID=7 SLURM_STEP_ID=1 SLURM_NTASKS=2 SLURM_PROCID=1"));
     assert_two_meet(RANK(0, "PMIX_NAMESPACE=x OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0"),
@@ -148,8 +129,8 @@ static void ranks_of_a_named_step_are_not_compared(void **state)
     assert_true(!was_said("two launchers"));
     const pid_t a = start(RANK(0, "SLURM_JOB_ID=7 SLURM_STEP_ID=1 SLURM_NTASKS=1 SLURM_PROCID=0"), -1),
                 b = start(RANK(1, "SLURM_JOB_ID=7 SLURM_STEP_ID=1 SLURM_NTASKS=1 SLURM_PROCID=0"), -1);
-    assert_int_equal(end_of(a), 1);
-    assert_int_equal(end_of(b), 1);
+    assert_int_equal(child_end(a), 1);
+    assert_int_equal(child_end(b), 1);
     assert_true(was_said("two launchers on one host"));
     unlink(said);
 }
@@ -162,7 +143,6 @@ static void a_job_outlives_another_that_takes_its_port(void **state)
     static const char job[] = LOOP("", "sh -c '$PROGRAM; exit $?'");
     char training[32];
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
         int ends[2];
         setenv("LOCAL_WORLD_SIZE", i == 0 ? "2" : "", 1);
@@ -175,10 +155,10 @@ static void a_job_outlives_another_that_takes_its_port(void **state)
         for (unsigned r = 0; r < 2; r++)
             assert_non_null(fgets(training, sizeof training, f));
         for (unsigned k = 0; k < 2; k++)
-            assert_int_equal(end_of(start(job, -1)), 1);
+            assert_int_equal(child_end(start(job, -1)), 1);
         assert_true(was_said("two processes have rank"));
         close(open(stop, O_CREAT | O_WRONLY, 0600));
-        assert_int_equal(end_of(healthy), 0);
+        assert_int_equal(child_end(healthy), 0);
         fclose(f);
         unlink(stop);
         unlink(said);

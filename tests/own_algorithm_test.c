@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Algorithms of a program that are not as they should be: each is refused by name, before it can do harm. */
 #include "ranks.h"
+#include "unit.h"
 
 #include <plait/plan.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- One that is right: two ranks swap and add ----------------------------------------------------- */
 
 static bool applies(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return s->nrank == 2;
 }
 
@@ -43,7 +38,6 @@ static struct plait_claim good = { .depth = 1, .rounds = 1, .nblk = 1, .sent = 1
 
 static struct plait_claim claim(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)s;
     return self->preset != NULL ? *(const struct plait_claim *)self->preset : good;
 }
 
@@ -102,7 +96,7 @@ static struct plait_alg broken(int field)
 
 static int create_with(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(arg, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     for (int field = 0; field < NBROKEN; field++) {
         const struct plait_alg a = broken(field);
@@ -119,7 +113,6 @@ static void an_algorithm_that_lacks_something_is_refused_by_its_place(void **sta
     const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
     struct ranks r = { .nprocess = 1, .nthread = 1, .body = create_with, .no_comm = true };
 
-    (void)state;
     for (int field = 0; field < NBROKEN; field++) {
         const struct plait_alg a = broken(field), *found;
         const struct plait_alg *const algs[] = { &a, NULL };
@@ -128,7 +121,6 @@ static void an_algorithm_that_lacks_something_is_refused_by_its_place(void **sta
         assert_int_equal(plait_alg_find(algs, "swap", &s, &found), PLAIT_ERR_ARG);
         assert_non_null(strstr(plait_last_error(), "algs[0] "));
     }
-    r.arg = &r;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -143,7 +135,6 @@ static void shapes_that_there_are_not_are_refused(void **state)
     };
     struct plait_plan *plan = NULL;
 
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         assert_int_equal(plait_plan_emit(&swap, &shapes[i], 0, &plan), PLAIT_ERR_ARG);
         assert_int_equal(plait_alg_check(&swap, &shapes[i], NULL), PLAIT_ERR_ARG);
@@ -165,7 +156,6 @@ static void a_peer_that_is_no_rank_is_refused_whatever_its_number(void **state)
     static const uint32_t peers[] = { 0, 2, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff };
     const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 2 };
 
-    (void)state;
     for (size_t i = 0; i < sizeof peers / sizeof *peers; i++) {
         const struct plait_alg a = { .name = "a", .preset = &peers[i], .emit = emit_to };
         struct plait_plan *plan = NULL;
@@ -180,7 +170,6 @@ static void a_missing_plan_is_refused_by_its_rank(void **state)
     const struct plait_plan *plans[2] = { NULL, NULL };
     struct plait_plan *plan = NULL;
 
-    (void)state;
     assert_int_equal(plait_plan_emit(&swap, &shape, 0, &plan), PLAIT_OK);
     plans[0] = plan;
     assert_int_equal(plait_plan_check("swap", &shape, plans, NULL, NULL), PLAIT_ERR_ARG);
@@ -201,7 +190,6 @@ static enum plait_status add(struct plait_comm *comm)
 
 static int claim_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(add(*comm) == PLAIT_ERR_PLAN);
     CHECK(strstr(plait_last_error(), "algorithm 'swap': the claim's nblk is not from 1 to 2^30-1") != NULL);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
@@ -212,11 +200,9 @@ static void run_with(const struct plait_alg *alg, int (*body)(struct plait_comm 
 {
     const struct plait_alg *const algs[] = { alg, NULL };
     struct ranks r = {
-        .nprocess = 2, .nthread = 1, .body = body, .options = PLAIT_COMM_OPTIONS_DEFAULT, .processes = true
+        .nprocess = 2, .nthread = 1, .body = body, .processes = true, .options.algorithms = algs, .options.deadline = 30
     };
 
-    r.options.algorithms = algs;
-    r.options.deadline = 30;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -224,7 +210,6 @@ static void a_claim_of_no_blocks_or_too_many_is_refused_by_name(void **state)
 {
     static const uint64_t nblk[] = { 0, 1u << 30, UINT64_C(1) << 58, UINT64_MAX };
 
-    (void)state;
     for (size_t i = 0; i < sizeof nblk / sizeof *nblk; i++) {
         struct plait_claim c = good;
         struct plait_alg a = swap;
@@ -239,7 +224,6 @@ static int emit_by_rank(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     char seen[2][9];
 
-    (void)arg;
     copies = rank;
     CHECK(add(*comm) == PLAIT_ERR_MISMATCH);
     const char *hashes = strstr(plait_last_error(), "emit of algorithm swap depends on more than shape and rank");
@@ -253,7 +237,6 @@ static int emit_by_rank(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void ranks_whose_emit_differs_see_that_the_plans_do(void **state)
 {
-    (void)state;
     run_with(&swap, emit_by_rank);
 }
 
@@ -273,11 +256,9 @@ static void an_emit_that_changes_its_mind_is_refused(void **state)
     const struct plait_alg *const algs[] = { &swap, NULL };
     uint32_t period = 1;
     struct ranks r = {
-        .nprocess = 1, .nthread = 2, .body = emit_by_chance, .arg = &period, .options = PLAIT_COMM_OPTIONS_DEFAULT
+        .nprocess = 1, .nthread = 2, .body = emit_by_chance, .arg = &period, .options.algorithms = algs
     };
 
-    (void)state;
-    r.options.algorithms = algs;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -285,7 +266,6 @@ static void an_emit_that_changes_its_mind_is_refused(void **state)
 
 static bool fits_three(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return s->nrank == 3 && s->root == 0;
 }
 
@@ -293,7 +273,6 @@ static bool fits_three(const struct plait_alg *self, const struct plait_shape *s
 static void emit_other_kinds(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
                              uint32_t me)
 {
-    (void)self;
     plait_blocks(b, 1, 2);
     if (me == 2) {
         plait_emit_send(b, 0, plait_in(0), 0, 1);
@@ -318,7 +297,6 @@ static void emit_other_kinds(const struct plait_alg *self, struct plait_builder 
 static void emit_for_another_sender(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
                                     uint32_t me)
 {
-    (void)self;
     plait_blocks(b, 1, 3);
     if (me == 2) {
         plait_emit_send(b, 1, plait_in(0), 0, 1);
@@ -340,7 +318,6 @@ static void emit_for_another_sender(const struct plait_alg *self, struct plait_b
 static void emit_other_messages(const struct plait_alg *self, struct plait_builder *b, const struct plait_shape *s,
                                 uint32_t me)
 {
-    (void)self;
     plait_blocks(b, 1, 2);
     if (me != 0) {
         plait_emit_send(b, 0, plait_in(0), 0, 1);
@@ -366,7 +343,6 @@ static int reduce_to_root(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     float x[100], out[100];
 
-    (void)arg;
     for (int i = 0; i < 100; i++)
         x[i] = (float)(rank + 1 + i % 7);
     call.algorithm = "reduces";
@@ -386,7 +362,6 @@ static void a_root_that_is_not_right_in_place_is_told_so(void **state)
     static void (*const emits[])(const struct plait_alg *, struct plait_builder *, const struct plait_shape *,
                                  uint32_t) = { emit_other_kinds, emit_for_another_sender, emit_other_messages };
 
-    (void)state;
     for (size_t i = 0; i < sizeof emits / sizeof *emits; i++) {
         const struct plait_alg reduces = { .name = "reduces",
                                            .coll = PLAIT_REDUCE,
@@ -400,10 +375,9 @@ static void a_root_that_is_not_right_in_place_is_told_so(void **state)
         struct ranks r = { .nprocess = 3,
                            .nthread = 1,
                            .body = reduce_to_root,
-                           .options = PLAIT_COMM_OPTIONS_DEFAULT,
-                           .processes = true };
-        r.options.algorithms = algs;
-        r.options.deadline = 30;
+                           .processes = true,
+                           .options.algorithms = algs,
+                           .options.deadline = 30 };
         assert_int_equal(ranks_run(&r), 0);
     }
 }
@@ -416,7 +390,6 @@ static int work_in_place_on_one_rank(struct plait_comm **comm, uint32_t rank, vo
     struct plait_call call = PLAIT_CALL_DEFAULT;
     int in[1000] = { 1 }, out[1000];
 
-    (void)arg;
     call.algorithm = "swap";
     CHECK(plait_allreduce(*comm, in, rank == 0 ? in : out, 1000, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_MISMATCH);
     /* One is told by the other, in its words. */
@@ -430,7 +403,6 @@ static int work_in_place_on_one_rank(struct plait_comm **comm, uint32_t rank, vo
 
 static void in_place_on_some_ranks_is_refused(void **state)
 {
-    (void)state;
     run_with(&swap, work_in_place_on_one_rank);
 }
 
@@ -462,7 +434,6 @@ static void more_slots_than_a_plan_may_have_are_refused(void **state)
     struct plait_alg a = swap;
     struct plait_plan *plan;
 
-    (void)state;
     a.emit = emit_as_wished;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         memcpy(wish, cases[i].wish, sizeof wish);

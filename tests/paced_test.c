@@ -4,18 +4,14 @@
 
 #include "base/clock.h"
 #include "ranks.h"
+#include "unit.h"
 
 #include <plait/log.h>
 #include <plait/message.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define LATENCY 0.02 /* seconds, where ranks run */
 
@@ -27,7 +23,6 @@ static void set(const char *pace, const char *for_tests)
 
 static int slow_down(void **state)
 {
-    (void)state;
     set("20ms", "1");
     setenv("PLAIT_LOG", "error", 1);
     return 0;
@@ -35,7 +30,6 @@ static int slow_down(void **state)
 
 static int clear(void **state)
 {
-    (void)state;
     unsetenv("PLAIT_PACE");
     unsetenv("PLAIT_FOR_TESTS");
     unsetenv("PLAIT_LOG");
@@ -55,7 +49,6 @@ static void a_pace_is_refused_unless_it_is_said_to_be_for_tests(void **state)
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     struct plait_comm *comm = NULL;
 
-    (void)state;
     o.nrank = 1;
     set("20ms", "0");
     assert_int_equal(plait_comm_create(&o, &comm), PLAIT_ERR_CONFIG);
@@ -70,7 +63,6 @@ static unsigned nwarning;
 
 static void count_warnings(void *context, enum plait_log_level level, const char *line)
 {
-    (void)context;
     nwarning += level == PLAIT_LOG_WARN &&
                 strstr(line, "slowed down for a test by PLAIT_PACE, as are the next ones: 20000 us") != NULL;
 }
@@ -80,7 +72,6 @@ static void one_line_says_that_comms_are_slowed_down(void **state)
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     struct plait_comm *comm;
 
-    (void)state;
     o.nrank = 1;
     unsetenv("PLAIT_LOG");
     plait_log_callback(count_warnings, NULL);
@@ -94,7 +85,7 @@ static void one_line_says_that_comms_are_slowed_down(void **state)
 
 static int create_with_own_pace(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     if (rank == 1)
         setenv("PLAIT_PACE", "10ms", 1);
@@ -107,8 +98,6 @@ static void ranks_with_another_pace_are_refused(void **state)
 {
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = create_with_own_pace, .no_comm = true, .processes = true };
 
-    (void)state;
-    r.arg = &r;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -120,7 +109,6 @@ static int bounce(struct plait_comm **comm, uint32_t rank, void *arg)
     const double begin = plait_clock();
     int ball = 0;
 
-    (void)arg;
     for (int i = 0; i < TURNS; i++) {
         CHECK(rank != 0 || plait_send(*comm, &ball, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
         CHECK(plait_recv(*comm, &ball, 1, PLAIT_INT32, 1 - rank, NULL) == PLAIT_OK);
@@ -134,7 +122,6 @@ static int bounce(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void every_message_takes_the_latency(void **state)
 {
-    (void)state;
     run_as(2, 1, bounce);
     run_as(1, 2, bounce);
 }
@@ -147,7 +134,6 @@ static int sum_little(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_choice choice;
     float x[2] = { 1, 2 };
 
-    (void)arg;
     CHECK(plait_comm_choose(*comm, PLAIT_ALLREDUCE, 2, PLAIT_FLOAT32, PLAIT_SUM, 1, NULL, &choice) == PLAIT_OK);
     CHECK(strcmp(choice.path, "engine") == 0);
     CHECK(plait_allreduce(*comm, x, x, 2, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK);
@@ -161,7 +147,6 @@ static int sum_little(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void the_eager_path_is_not_a_way_around(void **state)
 {
-    (void)state;
     run_as(3, 1, sum_little);
 }
 
@@ -169,7 +154,6 @@ static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int x = 5;
 
-    (void)arg;
     if (rank == 0) {
         CHECK(plait_send(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
         CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
@@ -183,7 +167,6 @@ static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
 /* Its receiver took a rank that had left for one that never sent, as it looks after 50 ms of waiting. */
 static void a_message_arrives_although_its_sender_has_left(void **state)
 {
-    (void)state;
     set("300ms", "1");
     run_as(2, 1, send_and_leave);
 }
@@ -192,7 +175,6 @@ static int meet(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm_stats stats;
 
-    (void)arg;
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     plait_comm_stats(*comm, &stats);
     CHECK(stats.sleeps >= 2);
@@ -201,7 +183,6 @@ static int meet(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void who_waits_long_for_a_message_sleeps(void **state)
 {
-    (void)state;
     set("300ms", "1");
     run_as(2, 1, meet);
 }
@@ -225,13 +206,11 @@ static const void *count_arrived(struct plait_link *link, uint32_t number, uint3
 
 static void count_release(struct plait_link *link, uint32_t number)
 {
-    (void)number;
     ((struct counting *)(void *)link)->nrelease++;
 }
 
 static void forget(struct plait_link *link)
 {
-    (void)link;
 }
 
 static const struct plait_transport counting_transport = {
@@ -258,7 +237,6 @@ static void a_message_is_taken_once_from_the_link_below(void **state)
     char landing[1000];
     size_t bytes = 1000;
 
-    (void)state;
     assert_non_null(link);
     assert_null(link->transport->arrived(link, 9, 7, landing, &bytes)); /* it has not come: asked for again */
     assert_int_equal(below.narrived, 1);
@@ -278,7 +256,6 @@ static void the_link_below_knows_the_row_of_the_costs(void **state)
     struct plait_link *link = plait_paced_link(&below.link, &pace);
     char landing[1000];
 
-    (void)state;
     assert_non_null(link);
     link->row = 5;
     wait_for(link, 0, landing);
@@ -296,7 +273,6 @@ static void messages_pass_a_link_one_after_the_other(void **state)
     char landing[1000];
     size_t bytes = 1000;
 
-    (void)state;
     assert_non_null(link);
     for (uint32_t i = 0; i < 3; i++)
         assert_null(link->transport->arrived(link, i, 7, landing, &bytes));

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Passes over gradients: past the caches or not, at any alignment and length, with every kernel set, the same bits. */
+#include "unit.h"
+
 #include "fusion/pass.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <string.h>
@@ -49,7 +44,6 @@ static const enum plait_dtype pairs[][2] = {
 
 static void every_alignment_and_length_gives_the_same_bits_and_nothing_outside(void **unused)
 {
-    (void)unused;
     for (unsigned trial = 0; trial < 6000; trial++) {
         const enum plait_dtype *pair = pairs[trial % 7];
         const size_t size = plait_dtype_size(pair[1]), n = trial < 1500 ? trial / 7 : next() % MOST;
@@ -82,7 +76,6 @@ static void every_alignment_and_length_gives_the_same_bits_and_nothing_outside(v
 
 static void what_is_not_finite_is_seen_wherever_it_is(void **unused)
 {
-    (void)unused;
     for (size_t n = 1; n < MOST; n += 1 + n / 3)
         for (unsigned trial = 0; trial < 30; trial++) {
             const struct plait_kernels *k = plait_kernels_find("");

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pending.h"
 
+#include "unit.h"
+
 #include <plait/comm.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 struct ranks ranks;
 int32_t memory[3][2][MANY * 50000];

@@ -2,12 +2,7 @@
 /* plait-perf's parts: known results, names and sizes of collectives, the guard, statistics, the tensor list, the bound,
  * overlap.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include "base/clock.h"
 #include "collectives.h"
@@ -73,7 +68,6 @@ static void known_results_are_exact_for_every_type_operator_and_order(void **sta
 {
     static const uint32_t nranks[] = { 1, 2, 3, 7, 16 };
 
-    (void)state;
     for (size_t t = 0; t < NTYPE; t++)
         for (int op = 0; op <= PLAIT_PREMULSUM; op++)
             for (size_t n = 0; n < sizeof nranks / sizeof *nranks; n++)
@@ -82,7 +76,6 @@ static void known_results_are_exact_for_every_type_operator_and_order(void **sta
 
 static void known_results_are_exact_where_ranks_outnumber_the_type(void **state)
 {
-    (void)state;
     for (size_t t = 0; t < NTYPE; t++)
         for (int op = 0; op <= PLAIT_PREMULSUM; op++)
             assert_exact(types[t], (enum plait_op)op, 300, 100);
@@ -97,7 +90,6 @@ static void one_wrong_element_is_counted(void **state)
     float *buffer = malloc(count * sizeof *buffer);
     struct pattern p, expected;
 
-    (void)state;
     assert_true(pattern_input(&p, &alone, 0, count));
     assert_true(pattern_output(&expected, &alone, 0, 0, count));
     pattern_fill(&p, buffer, count);
@@ -117,7 +109,6 @@ static void a_shifted_block_shows(void **state)
     float *buffer = malloc(count * sizeof *buffer);
     struct pattern p;
 
-    (void)state;
     assert_true(pattern_input(&p, &alone, 0, count));
     pattern_fill(&p, buffer, count);
     memcpy(buffer, buffer + block, block * sizeof *buffer);
@@ -233,7 +224,6 @@ static void validation_finds_wrong_elements_of_every_collective(void **state)
 {
     static const size_t counts[] = { 100, 2 * VERIFY_PERIOD + 8 };
 
-    (void)state;
     for (int i = 0; i < NCOLLECTIVE; i++)
         for (uint32_t rank = 0; rank < RANKS && collectives[i].coll != PLAIT_BARRIER; rank++)
             for (int k = 0; k < 2; k++) {
@@ -267,7 +257,6 @@ static void bandwidth_factors_are_those_of_nccl_tests(void **state)
         { "barrier_perf", 0, 0 },
     };
 
-    (void)state;
     for (int i = 0; i < NCOLLECTIVE; i++) {
         const struct collective *c = collective_find(expected[i].name);
         assert_non_null(c);
@@ -299,7 +288,6 @@ static void sizes_are_those_of_nccl_tests(void **state)
         { PLAIT_BARRIER, 2, 1000, 4, 0 },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         assert_int_equal(collective_count(expected[i].coll, expected[i].nrank, expected[i].bytes, expected[i].width),
                          expected[i].count);
@@ -309,7 +297,6 @@ static void sizes_are_those_of_nccl_tests(void **state)
 
 static void every_collective_and_sendrecv_have_a_row_and_their_names(void **state)
 {
-    (void)state;
     for (int coll = 0; coll < NCOLL; coll++) {
         const struct collective *c = collective_of((enum plait_coll)coll);
         char shorter[64];
@@ -333,7 +320,6 @@ static void every_collective_and_sendrecv_have_a_row_and_their_names(void **stat
 /* Whatever does not divide: the parts of a buffer are all of it, and both sides of a pair mean the same size. */
 static void blocks_of_different_sizes_fill_their_buffer(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 9; n++)
         for (uint64_t count = 0; count < 40; count++) {
             const struct plait_geometry g = collective_geometry(COLL_ALLGATHERV, n, 0, 0);
@@ -364,7 +350,6 @@ struct script {
 static struct calibration scripted(bool large, void *context)
 {
     struct script *s = context;
-    (void)large;
     return *s->next++;
 }
 
@@ -390,7 +375,6 @@ static void a_quiet_cell_is_measured_once(void **state)
     struct script s = { c, 0 };
     const struct guarded g = run_script(&s);
 
-    (void)state;
     assert_int_equal(g.mode, MODE_NEAR);
     assert_int_equal(s.bodies, 1);
 }
@@ -401,7 +385,6 @@ static void a_cell_whose_mode_changed_is_repeated(void **state)
     struct script s = { c, 0 };
     const struct guarded g = run_script(&s);
 
-    (void)state;
     assert_int_equal(g.mode, MODE_FAR);
     assert_int_equal(g.attempts, 2);
     assert_int_equal(s.bodies, 2);
@@ -414,7 +397,6 @@ static void a_cell_that_keeps_changing_is_mixed(void **state)
     struct script s = { c, 0 };
     const struct guarded g = run_script(&s);
 
-    (void)state;
     assert_int_equal(g.mode, MODE_MIXED);
     assert_int_equal(g.attempts, GUARD_ATTEMPTS);
     assert_int_equal(s.bodies, GUARD_ATTEMPTS);
@@ -424,7 +406,6 @@ static void a_processor_with_one_speed_has_one_mode(void **state)
 {
     struct guard g = { .on = true };
 
-    (void)state;
     for (int ns = 96; ns <= 126; ns += 5) {
         const struct calibration a = { 96e-9, 10e9 }, b = { ns * 1e-9, 10e9 };
         assert_int_equal(guard_judge(&g, &a, &b), MODE_NEAR);
@@ -437,7 +418,6 @@ static void without_a_guard_there_is_no_mode(void **state)
     struct guard g = { .calibrate = scripted, .context = &s };
     struct guarded out;
 
-    (void)state;
     assert_true(guard_run(&g, false, count_body, &s, &out));
     assert_int_equal(out.mode, MODE_UNKNOWN);
     assert_int_equal(s.bodies, 1);
@@ -449,7 +429,6 @@ static void statistics_of_one_to_a_hundred(void **state)
 {
     struct series s = { 0 };
 
-    (void)state;
     for (int i = 100; i > 0; i--)
         series_add(&s, i);
     const struct stats x = stats_of(s.x, s.n);
@@ -489,7 +468,6 @@ static void a_tensor_list_has_one_unsigned_number_per_line(void **state)
     static const char negative[] = "0,a,-18446744073709551615,x\n", blank[] = "0,a, 5,x\n", nul[] = "0,a,5,\0x\n";
     char line[3000];
 
-    (void)state;
     assert_int_equal(tensors_of("0,a,5,x\n", 8), 1);
     assert_int_equal(tensors_of(negative, sizeof negative - 1), 0);
     assert_int_equal(tensors_of(blank, sizeof blank - 1), 0);
@@ -503,7 +481,6 @@ static void resnet50_has_161_tensors(void **state)
     struct tensors t;
     uint64_t elements, small, large;
 
-    (void)state;
     assert_true(tensors_read(TENSORS, &t));
     assert_int_equal(tensors_between(&t, 0, 0, &elements), 161);
     assert_int_equal(elements, 25557032);
@@ -517,7 +494,6 @@ static void the_bound_grows_with_bytes_and_ranks(void **state)
     struct limits l = { .cpus = 2, .latency = 50e-9 };
     double last = 0;
 
-    (void)state;
     for (int i = 0; i < NLEVEL; i++)
         l.level[i] = (struct level){
             .bytes = (size_t)1 << (18 + 3 * i), .copy = 1e11 / (i + 1), .reduce = 1e10, .others = 5e10
@@ -536,7 +512,6 @@ static void the_bound_grows_with_bytes_and_ranks(void **state)
 
 static void overlap_is_the_hidden_part_of_the_operation(void **state)
 {
-    (void)state;
     assert_float_equal(overlap_percent(4, 4, 8), 0, 1e-9);   /* one after the other */
     assert_float_equal(overlap_percent(4, 4, 4), 100, 1e-9); /* at the same time */
     assert_float_equal(overlap_percent(4, 4, 5), 75, 1e-9);
@@ -560,7 +535,6 @@ static void a_computation_makes_its_tests_and_ends_with_one_that_fails(void **st
 {
     static struct computer c;
 
-    (void)state;
     compute_calibrate(&c);
     for (int kind = 0; kind < NCOMPUTATION; kind++)
         for (double seconds = 0; seconds < 1; seconds += 0.7e-3 + seconds * 1e6) {
@@ -610,7 +584,6 @@ static void nobody_begins_before_the_moment(void **state)
     int fd;
     struct stage *stage = stage_create(2, 0, &fd);
 
-    (void)state;
     assert_non_null(stage);
     stage->yield = false;
     assert_int_equal(begin_all(stage), 0);
@@ -632,7 +605,6 @@ static void free_memory_in_pieces_is_counted_up_to_a_page_table(void **state)
     FILE *file = fmemopen(text, sizeof text - 1, "r");
     size_t pieces;
 
-    (void)state;
     assert_non_null(file);
     assert_int_equal(fragments_in(file), (3 + 4 + 256 + 5) * (size_t)sysconf(_SC_PAGESIZE));
     fclose(file);

@@ -4,22 +4,18 @@
  */
 #include "plans.h"
 #include "specs.h"
+#include "unit.h"
 
 #include <plait/topology.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- The builder ------------------------------------------------------------------------------- */
 
 static bool any(const struct plait_alg *self, const struct plait_shape *s)
 {
-    (void)self;
     return s->nrank > 0;
 }
 
@@ -64,7 +60,6 @@ static void emit_hazards(const struct plait_alg *self, struct plait_builder *b, 
 
 static void dependencies_follow_from_what_is_read_and_written(void **state)
 {
-    (void)state;
     assert_emits(emit_hazards, false,
                  "r0 #0 recv tmp[0] from r1\n"
                  "r0 #1 reduce out[0] = tmp[0], in[0]   after 0\n"
@@ -90,7 +85,6 @@ static void emit_alias(const struct plait_alg *self, struct plait_builder *b, co
 
 static void in_place_the_input_is_the_output(void **state)
 {
-    (void)state;
     assert_emits(
         emit_alias, false,
         "r0 #0 copy out[0] = in[0]\nr0 #1 send in[1] to r1\nr0 #2 recv out[1] from r1\nr0 #3 send in[1] to r2\n");
@@ -111,7 +105,6 @@ static void emit_parts(const struct plait_alg *self, struct plait_builder *b, co
 
 static void slots_can_be_reserved_part_by_part(void **state)
 {
-    (void)state;
     assert_emits(emit_parts, false,
                  "r0 #0 recv tmp[0] from r1\n"
                  "r0 #1 recv tmp[1..2] from r1 block 0\n"
@@ -194,7 +187,6 @@ static void the_first_mistake_of_an_emitter_is_reported(void **state)
     struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 3 };
     char expected[128];
 
-    (void)state;
     for (uint32_t i = 0; i < sizeof messages / sizeof *messages; i++) {
         shape.param[0] = i;
         assert_int_equal(plait_plan_emit(&alg, &shape, 0, &plan), PLAIT_ERR_PLAN);
@@ -228,7 +220,6 @@ static void assert_round_trip(const struct plait_plan *plan)
 
 static void every_plan_survives_being_printed_and_read(void **state)
 {
-    (void)state;
     for (uint32_t n = 1, c = 0; n <= 16; n += ++c % PLAIT_NCOLL == 0) {
         const enum plait_coll coll = (enum plait_coll)(c % PLAIT_NCOLL);
         struct specs s;
@@ -309,7 +300,6 @@ static void plan_texts_match_the_golden_files(void **state)
     };
     char path[512];
 
-    (void)state;
     for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
         char *text = print_all(golden[i].coll, golden[i].spec, golden[i].nrank, golden[i].inplace);
         snprintf(path, sizeof path, "%s/%s", GOLDEN_DIR, golden[i].file);
@@ -341,7 +331,6 @@ static void what_spans_lanes_and_blocks_look_like(void **state)
         "r1 #0 recv tmp[0..1] from r0 as it lies\nr1 #1 send tmp[0..1] to r2 as it lies   after 0\n",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct plait_plan *plan = NULL;
         char *text;
@@ -397,7 +386,6 @@ static void wrong_texts_are_refused_with_their_line(void **state)
         { HEAD "\n", "line 2 of the plan: 'r' is expected before ''" },
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct plait_plan *plan = NULL;
         assert_int_equal(plait_plan_parse(wrong[i].text, &plan), PLAIT_ERR_PLAN);
@@ -416,7 +404,6 @@ static void damaged_texts_do_no_harm(void **state)
     uint64_t random = 7;
     uint32_t accepted = 0;
 
-    (void)state;
     *strstr(right + 1, "plan 1") = '\0'; /* rank 0's only */
     for (int i = 0; i < 30000; i++) {
         char text[4096];
@@ -441,7 +428,6 @@ static void nothing_is_no_argument_and_no_crash(void **state)
     struct plait_plan *plan = NULL;
     char *text = NULL;
 
-    (void)state;
     assert_int_equal(plait_plan_emit(NULL, &shape, 0, &plan), PLAIT_ERR_ARG);
     assert_int_equal(plait_plan_emit(plait_algs[0], NULL, 0, &plan), PLAIT_ERR_ARG);
     assert_int_equal(plait_plan_emit(plait_algs[0], &shape, 0, NULL), PLAIT_ERR_ARG);

@@ -3,26 +3,15 @@
 #include "random.h"
 
 #include "../transports/local.h"
+#include "specs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void *must(void *p)
-{
-    if (p == NULL)
-        abort();
-    return p;
-}
-
-uint32_t random_below(uint64_t *state, uint32_t n)
-{
-    return (uint32_t)((random_next(state) >> 32) * n >> 32);
-}
-
 struct plans plans_emit(const struct plait_alg *alg, const struct plait_shape *shape)
 {
-    struct plans p = { must(calloc(shape->nrank, sizeof *p.plan)), shape->nrank };
+    struct plans p = { must_have(calloc(shape->nrank, sizeof *p.plan)), shape->nrank };
 
     for (uint32_t r = 0; r < p.n; r++)
         if (plait_plan_emit(alg, shape, r, &p.plan[r]) != PLAIT_OK) {
@@ -40,13 +29,13 @@ struct plans plans_read(const char *const *texts, uint32_t n, bool inplace)
 struct plans plans_read_coll(enum plait_coll coll, uint32_t root, const char *const *texts, uint32_t n, bool inplace)
 {
     const bool rooted = plait_geometry_of(coll, n, 0, 0, 1).rooted;
-    struct plans p = { must(calloc(n, sizeof *p.plan)), n };
+    struct plans p = { must_have(calloc(n, sizeof *p.plan)), n };
 
     for (uint32_t r = 0; r < n; r++) {
         char *text = NULL;
         size_t size;
         uint32_t nblk, ntmp, nlane, step = 0;
-        FILE *f = must(open_memstream(&text, &size));
+        FILE *f = must_have(open_memstream(&text, &size));
         if (sscanf(texts[r], "%u %u %u", &nblk, &ntmp, &nlane) != 3)
             abort();
         fprintf(f, "plan 1 %s", plait_coll_name(coll));
@@ -128,7 +117,7 @@ static struct room make_room(const struct plans *p, uint32_t r, size_t count, ui
     sizes_of((enum plait_coll)plan->coll, p->n, r == plan->root, &in, &out);
     m.nin = in * count;
     m.nout = out * count;
-    m.memory = must(malloc((m.nin + m.nout + 1) * sizeof *m.memory));
+    m.memory = must_have(malloc((m.nin + m.nout + 1) * sizeof *m.memory));
     m.in = m.memory;
     m.out = plan->inplace && m.nin > 0 && m.nout > 0 ? m.memory : m.memory + m.nin;
     if (m.out == m.in && m.nin > m.nout)
@@ -190,10 +179,10 @@ static bool compare(const struct plans *p, const struct room *rooms, uint64_t *c
 
 static bool run(const struct plans *p, size_t count, uint64_t seed, bool sum)
 {
-    struct room *rooms = must(calloc(p->n, sizeof *rooms));
-    const void **in = must(calloc(p->n, sizeof *in));
-    void **out = must(calloc(p->n, sizeof *out));
-    uint64_t **inputs = must(calloc(p->n, sizeof *inputs)), random = seed;
+    struct room *rooms = must_have(calloc(p->n, sizeof *rooms));
+    const void **in = must_have(calloc(p->n, sizeof *in));
+    void **out = must_have(calloc(p->n, sizeof *out));
+    uint64_t **inputs = must_have(calloc(p->n, sizeof *inputs)), random = seed;
     const struct plait_local_job job = {
         .plans = CONST_PLANS(p),
         .nrank = p->n,
@@ -209,7 +198,7 @@ static bool run(const struct plans *p, size_t count, uint64_t seed, bool sum)
         rooms[r] = make_room(p, r, count, &random);
         in[r] = rooms[r].in;
         out[r] = rooms[r].out;
-        inputs[r] = must(malloc((rooms[r].nin + 1) * sizeof **inputs));
+        inputs[r] = must_have(malloc((rooms[r].nin + 1) * sizeof **inputs));
         memcpy(inputs[r], rooms[r].in, rooms[r].nin * sizeof **inputs);
     }
     const bool right = plait_local_run(&job) == PLAIT_OK && compare(p, rooms, inputs, count, sum);

@@ -3,6 +3,8 @@
 #ifndef PLAIT_TESTS_PLANS_H
 #define PLAIT_TESTS_PLANS_H
 
+#include "random.h"
+
 #include <plait/plan.h>
 
 struct plans {
@@ -35,8 +37,5 @@ bool plans_right(const struct plans *p, size_t count, uint64_t seed);
  * all-reduce have the same? Collectives that do not combine must not care.
  */
 bool plans_same_bits(const struct plans *p, size_t count, uint64_t seed);
-
-/* A seeded random number below n; *state is the seed at first. */
-uint32_t random_below(uint64_t *state, uint32_t n);
 
 #endif

@@ -2,19 +2,14 @@
 /* The progress thread drives what nobody waits for, and leaves the processor to who computes. Waits are counted. */
 #include "base/clock.h"
 #include "progress/progress.h"
-#include "ranks.h"
+#include "unit_ranks.h"
 
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <errno.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -112,15 +107,8 @@ static int start_and_compute(struct plait_comm **comm, uint32_t rank, void *arg)
 static void run(unsigned nap_us, unsigned late_us, bool less)
 {
     struct job job = { .nap = nap_us, .late = late_us, .less = less };
-    struct ranks r = {
-        .nprocess = 2,
-        .nthread = 1,
-        .options = PLAIT_COMM_OPTIONS_DEFAULT,
-        .body = start_and_compute,
-        .arg = &job,
-    };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = start_and_compute, .arg = &job, .options.progress = 1 };
 
-    r.options.progress = 1;
     assert_int_equal(pipe(job.done), 0);
     assert_int_equal(pipe(job.slept), 0);
     assert_int_equal(ranks_run(&r), 0);
@@ -132,7 +120,6 @@ static void run(unsigned nap_us, unsigned late_us, bool less)
 
 static void the_thread_alone_finishes_an_operation(void **state)
 {
-    (void)state;
     run(0, 0, false);
     run(0, 20000, false);
 }
@@ -140,7 +127,6 @@ static void the_thread_alone_finishes_an_operation(void **state)
 /* Once a yield has come back late. */
 static void the_thread_sleeps_where_others_want_the_processor(void **state)
 {
-    (void)state;
     run(150, 20000, false);
 }
 
@@ -148,7 +134,6 @@ static void the_thread_sleeps_where_others_want_the_processor(void **state)
  * computes. */
 static void the_thread_looks_around_less_while_it_waits_long(void **state)
 {
-    (void)state;
     if (syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) < 0 && (errno == ENOSYS || errno == EPERM)) {
         print_message("skipped: this kernel has no futex_waitv()\n");
         skip();
@@ -157,12 +142,11 @@ static void the_thread_looks_around_less_while_it_waits_long(void **state)
 }
 
 /* Some naps in a third of a second, and no yields, but for one that began before. */
-static int have_nothing_to_do(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_thread_with_nothing_to_do_sleeps(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *request = NULL;
 
-    (void)arg;
     is_rank = true;
     call.request = &request;
     CHECK(plait_barrier(*comm, &call) == PLAIT_OK && plait_wait(&request) == PLAIT_OK);
@@ -173,15 +157,6 @@ static int have_nothing_to_do(struct plait_comm **comm, uint32_t rank, void *arg
     const uint64_t both = waits;
     CHECK(both >> 32 <= 1 && (uint32_t)both <= 4 + (plait_clock() - start) / 0.05);
     return plait_barrier(*comm, NULL) != PLAIT_OK;
-}
-
-static void a_thread_with_nothing_to_do_sleeps(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = have_nothing_to_do };
-
-    (void)state;
-    r.options.progress = 1;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* Rank 0 waits, so that the thread rests; then it starts again, and is not in the library. */
@@ -216,12 +191,8 @@ static int wait_and_start(struct plait_comm **comm, uint32_t rank, void *arg)
 static void the_thread_that_rests_hears_of_a_new_operation(void **state)
 {
     struct job job = { .nap = 0 };
-    struct ranks r = {
-        .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = wait_and_start, .arg = &job
-    };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_and_start, .arg = &job, .options.progress = 1 };
 
-    (void)state;
-    r.options.progress = 1;
     assert_int_equal(pipe(job.done), 0);
     assert_int_equal(ranks_run(&r), 0);
     close(job.done[0]);
@@ -229,7 +200,7 @@ static void the_thread_that_rests_hears_of_a_new_operation(void **state)
 }
 
 /* What the progress thread changes meanwhile is asked for under the comm's lock: the thread sanitizer would see else. */
-static int ask_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
+static int counters_are_asked_for_while_the_thread_runs_operations(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { N = 20000, TIMES = 100 };
     static int32_t in[2][N], out[2][N];
@@ -239,7 +210,6 @@ static int ask_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r;
 
-    (void)arg;
     is_rank = true;
     for (uint32_t k = 0; k < TIMES; k++) {
         call.request = &r;
@@ -256,25 +226,15 @@ static int ask_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void counters_are_asked_for_while_the_thread_runs_operations(void **state)
-{
-    struct ranks r = { .nprocess = 1, .nthread = 2, .limit = 60, .body = ask_meanwhile };
-
-    (void)state;
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    r.options.progress = 1;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_thread_alone_finishes_an_operation),
         cmocka_unit_test(the_thread_sleeps_where_others_want_the_processor),
         cmocka_unit_test(the_thread_looks_around_less_while_it_waits_long),
-        cmocka_unit_test(a_thread_with_nothing_to_do_sleeps),
+        test_of_ranks(a_thread_with_nothing_to_do_sleeps, 2, 1, .options.progress = 1),
         cmocka_unit_test(the_thread_that_rests_hears_of_a_new_operation),
-        cmocka_unit_test(counters_are_asked_for_while_the_thread_runs_operations),
+        test_of_ranks(counters_are_asked_for_while_the_thread_runs_operations, 1, 2, .options.progress = 1),
     };
 
     return cmocka_run_group_tests_name("progress_thread", tests, NULL, NULL);

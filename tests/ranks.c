@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ranks.h"
+#include "child.h"
 
 #include "base/clock.h"
 
@@ -8,8 +9,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +22,7 @@
 int (*ranks_prepare)(struct plait_comm *comm, uint32_t rank);
 static struct plait_unique_id the_id;
 static _Atomic uint32_t *arrived; /* shared by all processes: calls of ranks_meet() */
-static uint32_t nrank;            /* of the run */
+static struct ranks latest;       /* the run */
 
 struct thread {
     const struct ranks *ranks;
@@ -31,19 +30,29 @@ struct thread {
     int result;
 };
 
-struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank)
+struct plait_comm_options ranks_options(uint32_t rank)
 {
-    static const struct plait_comm_options defaults = PLAIT_COMM_OPTIONS_DEFAULT;
-    struct plait_comm_options o = r->options.size ? r->options : defaults;
+    struct plait_comm_options o = latest.options;
 
-    o.nrank = r->nprocess * r->nthread;
+    o.size = sizeof o;
+    o.nrank = latest.nprocess * latest.nthread;
     o.rank = rank;
     o.id = &the_id;
     return o;
 }
 
+bool ranks_apart(uint32_t a, uint32_t b)
+{
+    const uint32_t nrank = latest.nprocess * latest.nthread,
+                   set = RANKS_ON_HOSTS ? (uint32_t)atoi(getenv("PLAIT_HOSTS")) : 1;
+    const uint32_t hosts = set < nrank ? set : nrank;
+
+    return a * hosts / nrank != b * hosts / nrank;
+}
+
 void ranks_meet(void)
 {
+    const uint32_t nrank = latest.nprocess * latest.nthread;
     const uint32_t before = (*arrived)++, all = (before / nrank + 1) * nrank;
 
     while (*arrived < all)
@@ -53,7 +62,7 @@ void ranks_meet(void)
 static void *run_thread(void *arg)
 {
     struct thread *t = arg;
-    const struct plait_comm_options o = ranks_options(t->ranks, t->rank);
+    const struct plait_comm_options o = ranks_options(t->rank);
     struct plait_comm *comm = NULL;
 
     if (!t->ranks->no_comm && plait_comm_create(&o, &comm) != PLAIT_OK) {
@@ -106,20 +115,18 @@ static void end_all(const struct ranks *r, const pid_t *pids)
 
 static unsigned run_all(const struct ranks *r)
 {
-    const double until = plait_clock() + SLOWER * (r->limit > 0 ? r->limit : 60);
+    const double until = plait_clock() + SLOWER * (r->limit > 0 ? r->limit : 120);
     pid_t *pids = calloc(r->nprocess, sizeof *pids);
     unsigned failed = 0, left = r->nprocess;
 
     if (arrived == NULL)
-        arrived = mmap(NULL, sizeof *arrived, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (pids == NULL || arrived == MAP_FAILED || plait_unique_id_create(&the_id) != PLAIT_OK)
+        arrived = shared_memory(sizeof *arrived);
+    if (pids == NULL || plait_unique_id_create(&the_id) != PLAIT_OK)
         return 1;
     *arrived = 0;
-    nrank = r->nprocess * r->nthread;
-    fflush(NULL);
+    latest = *r;
     for (uint32_t p = 0; p < r->nprocess; p++)
-        if ((pids[p] = fork()) == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if ((pids[p] = child_fork()) == 0) {
             const int bad = run_process(r, p);
             fflush(NULL);
             _exit(bad > 100 ? 100 : bad);
@@ -157,4 +164,12 @@ unsigned ranks_run(const struct ranks *r)
         all.nprocess = 1;
     }
     return run_all(&all);
+}
+
+bool says(const char *text)
+{
+    if (strstr(plait_last_error(), text) != NULL)
+        return true;
+    fprintf(stderr, "'%s' is not in '%s'\n", text, plait_last_error());
+    return false;
 }

@@ -14,10 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Bodies have the same parameters, whatever they need. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 struct ranks {
     uint32_t nprocess, nthread;        /* nthread ranks in each process */
-    double limit;                      /* seconds until everything is killed; 0: 60 */
-    struct plait_comm_options options; /* nrank, rank and id are filled in; size 0: defaults */
+    double limit;                      /* seconds until everything is killed; 0: 120 */
+    struct plait_comm_options options; /* size, nrank, rank and id are filled in; 0 is the default of the rest */
     /* One rank. 0 is success; anything else has printed why. It may destroy the comm and set *comm to NULL. */
     int (*body)(struct plait_comm **comm, uint32_t rank, void *arg);
     void *arg;
@@ -36,15 +39,29 @@ unsigned ranks_run(const struct ranks *r);
  * still take long on another. Every rank calls it equally often. */
 void ranks_meet(void);
 
-/* The options of this rank (for no_comm). */
-struct plait_comm_options ranks_options(const struct ranks *r, uint32_t rank);
+/* The options of this rank of the run (for no_comm). */
+struct plait_comm_options ranks_options(uint32_t rank);
 
 /* Do the ranks of a test behave as if on several hosts, for what only shared memory promises? */
 #define RANKS_ON_HOSTS (getenv("PLAIT_HOSTS") != NULL)
 
+/* In a body: are two ranks as if on different hosts? */
+bool ranks_apart(uint32_t a, uint32_t b);
+
 /* Allocations between two looks at calls that go on and on, with one peer: none; over a network there are rooms for what comes
  * before it is asked for, kept, at most a window of 16 messages for each of two channels. */
 #define RANKS_KEEP_MEMORY(before, after) ((after) - (before) <= (RANKS_ON_HOSTS ? 32 : 0))
+
+static inline struct plait_comm_stats stats_of(const struct plait_comm *comm)
+{
+    struct plait_comm_stats s;
+
+    plait_comm_stats(comm, &s);
+    return s;
+}
+
+/* Is the text in the last error? Prints both if not. */
+bool says(const char *text);
 
 /* In a body: print the condition and the library's last error, and fail the rank. */
 #define CHECK(condition)                                                                                \

@@ -8,13 +8,7 @@
 #include "reduce/reduce.h"
 #include "reduce_reference.h"
 #include "tier.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -264,7 +258,6 @@ static uint32_t some_divisor(enum plait_op op)
 
 static void sets_are_found_by_name(void **unused)
 {
-    (void)unused;
     assert_non_null(plait_kernels_find(""));
     assert_string_equal(plait_kernels_find("scalar")->isa, "scalar");
     assert_null(plait_kernels_find("sse9"));
@@ -281,7 +274,6 @@ static void sets_are_found_by_name(void **unused)
 
 static void only_supported_cells_are_filled(void **unused)
 {
-    (void)unused;
     for (size_t s = 0; s < LENGTH(isas); s++) {
         const struct plait_kernels *k = plait_kernels_find(isas[s]);
 
@@ -303,7 +295,6 @@ static void every_half_widens_and_comes_back(void **unused)
     static unsigned char in[2 * 65536], back[2 * 65536];
     static float out[65536];
 
-    (void)unused;
     for (size_t s = 0; s < LENGTH(isas); s++) {
         const struct plait_kernels *k = plait_kernels_find(isas[s]);
 
@@ -333,7 +324,6 @@ static void narrowing_rounds_to_nearest_even(void **unused)
     float *in = malloc(N * sizeof *in);
     void *out = malloc(N * sizeof(uint16_t));
 
-    (void)unused;
     assert_true(in != NULL && out != NULL);
     for (size_t t = 0; t < LENGTH(narrows); t++) {
         const enum plait_dtype type = narrows[t];
@@ -390,7 +380,6 @@ static void eight_bit_floats_saturate_and_keep_nan(void **unused)
         { PLAIT_FLOAT8E5M2, -0.0f, 0x80 },      { PLAIT_FLOAT8E5M2, 1.125f, 0x3c },
     };
 
-    (void)unused;
     for (size_t s = 0; s < LENGTH(isas); s++)
         for (size_t i = 0; i < LENGTH(cases) && plait_kernels_find(isas[s]) != NULL; i++) {
             const struct plait_kernels *k = plait_kernels_find(isas[s]);
@@ -412,7 +401,6 @@ static void every_pair_of_bytes_agrees_with_the_reference(void **unused)
     static uint8_t a[65536], b[65536], out[65536];
     const void *const src[2] = { a, b };
 
-    (void)unused;
     for (size_t i = 0; i < LENGTH(a); i++) {
         a[i] = (uint8_t)i;
         b[i] = (uint8_t)(i >> 8);
@@ -443,7 +431,6 @@ static uint64_t product(enum plait_dtype type, uint64_t a, uint64_t b)
 
 static void scaling_multiplies_and_rounds_to_the_type(void **unused)
 {
-    (void)unused;
     for (size_t s = 0; s < LENGTH(isas); s++)
         for (size_t t = 0; t < LENGTH(types) && plait_kernels_find(isas[s]) != NULL; t++)
             for (unsigned trial = 0; trial < 60; trial++) {
@@ -488,7 +475,6 @@ static void user_functions_combine_in_the_order_of_the_sources(void **unused)
 {
     static struct inputs in;
 
-    (void)unused;
     for (unsigned trial = 0; trial < 400; trial++) {
         unsigned calls = 0;
         const struct plait_how how = { .type = PLAIT_UINT64, .combine = compose, .context = &calls };
@@ -522,7 +508,6 @@ static void copies_are_copies(void **unused)
     static const size_t apart[] = { 0, 1, 4, 15, 16, 63, 64, 4095 };
     static unsigned char from[ROOM], to[ROOM];
 
-    (void)unused;
     for (size_t i = 0; i < ROOM; i++)
         from[i] = (unsigned char)(i * 31 + i / 251);
     for (unsigned s = 0; s < LENGTH(isas); s++)
@@ -546,7 +531,6 @@ static void copies_are_copies(void **unused)
 
 static void conversions_stay_within_their_arrays(void **unused)
 {
-    (void)unused;
     for (size_t s = 0; s < LENGTH(isas); s++) {
         const struct plait_kernels *k = plait_kernels_find(isas[s]);
 
@@ -575,7 +559,6 @@ static void conversions_stay_within_their_arrays(void **unused)
 
 static void two_sources_of_any_length_agree_with_the_reference(void **unused)
 {
-    (void)unused;
     for (size_t t = 0; t < LENGTH(types); t++)
         for (size_t o = 0; o < LENGTH(ops); o++)
             for (size_t n = 0; n <= 200; n++)
@@ -584,7 +567,6 @@ static void two_sources_of_any_length_agree_with_the_reference(void **unused)
 
 static void any_number_of_sources_agrees_with_the_reference(void **unused)
 {
-    (void)unused;
     for (size_t t = 0; t < LENGTH(types); t++)
         for (size_t o = 0; o < LENGTH(ops); o++)
             for (uint32_t n = light() ? 1 + (uint32_t)(t + o) % 3 : 1; n <= 18; n += light() ? 3 : 1)
@@ -601,7 +583,6 @@ static void averages_agree_with_the_reference(void **unused)
 {
     static const uint32_t numbers[] = { 1, 2, 3, 4, 5, 8, 64 };
 
-    (void)unused;
     for (size_t t = 0; t < LENGTH(types); t++)
         for (size_t d = 1; d < LENGTH(divisors); d++)
             for (size_t n = light() ? (t + d) % 3 : 0; n < LENGTH(numbers); n += light() ? 3 : 1)
@@ -618,7 +599,6 @@ static void a_thousand_sources_agree_with_the_reference(void **unused)
 {
     static const uint32_t numbers[] = { 255, 257, 1000, 1023, 1024 };
 
-    (void)unused;
     for (size_t t = 0; t < LENGTH(types); t++)
         for (size_t n = 0; n < LENGTH(numbers); n++)
             check(&(struct call){ .type = types[t], .op = PLAIT_SUM, .nsrc = numbers[n], .count = 37 }, 2, false);
@@ -627,7 +607,6 @@ static void a_thousand_sources_agree_with_the_reference(void **unused)
 /* Guards the tests above: if the order did not matter for their inputs, they would prove little. */
 static void the_order_of_a_sum_shows(void **unused)
 {
-    (void)unused;
     for (uint32_t n = 4; n <= 64; n++) {
         unsigned different = 0;
 
@@ -650,7 +629,6 @@ static void sets_agree_bit_for_bit_on_long_vectors(void **unused)
     const struct plait_kernels *scalar = plait_kernels_find("scalar");
     static struct inputs in;
 
-    (void)unused;
     for (unsigned trial = 0; trial < 400; trial++) {
         const enum plait_op op = ops[draw() % LENGTH(ops)];
         const struct call c = { .type = types[draw() % LENGTH(types)],
@@ -679,7 +657,6 @@ static void sets_agree_bit_for_bit_on_long_vectors(void **unused)
 
 static void mixed_widths_agree_with_the_reference(void **unused)
 {
-    (void)unused;
     for (unsigned trial = 0; trial < 4000; trial++) {
         const enum plait_op op = ops[draw() % LENGTH(ops)];
         struct call c = { .type = narrows[trial % LENGTH(narrows)],
@@ -708,7 +685,6 @@ static void the_callers_environment_does_not_show(void **unused)
     static const uint32_t odd[] = { 0x9fc0, 0x5f80, 0x3f80, 0x7f80, 0xffc0, 0x1b80 };
     static struct inputs in;
 
-    (void)unused;
     for (size_t o = 0; o < LENGTH(odd); o++) {
         for (unsigned trial = 0; trial < 200; trial++) {
             const enum plait_op op = ops[trial / 8 % LENGTH(ops)];
@@ -753,7 +729,6 @@ static void the_default_environment_is_left_alone(void **unused)
 {
     const uint32_t before = _mm_getcsr();
 
-    (void)unused;
     plait_fpenv_leave(plait_fpenv_enter());
     assert_int_equal(_mm_getcsr(), before);
 }
@@ -761,7 +736,6 @@ static void the_default_environment_is_left_alone(void **unused)
 
 static void stream_copies_any_alignment(void **unused)
 {
-    (void)unused;
     for (size_t s = 0; s < LENGTH(isas); s++) {
         const struct plait_kernels *k = plait_kernels_find(isas[s]);
 
@@ -787,7 +761,6 @@ static void stream_copies_any_alignment(void **unused)
 
 static void scaled_conversions_are_a_conversion_and_a_multiplication(void **unused)
 {
-    (void)unused;
     for (size_t s = 0; s < LENGTH(isas); s++)
         for (unsigned trial = 0; plait_kernels_find(isas[s]) != NULL && trial < 400; trial++) {
             const struct plait_kernels *k = plait_kernels_find(isas[s]);
@@ -830,7 +803,6 @@ static void squares_and_steps_have_the_same_bits_in_every_set(void **unused)
     enum { N = 1000 };
     static float g[N], w[LENGTH(isas)][N], v[LENGTH(isas)][N];
 
-    (void)unused;
     for (unsigned trial = 0; trial < 300; trial++) {
         const struct plait_update u = { 0.1f, 0.01f, 0.9f, 0.3f, trial % 2 };
         const size_t n = draw() % N;

@@ -4,17 +4,14 @@
 #include "failure/remote/line.h"
 #include "failure/remote/remote.h"
 #include "random.h"
+#include "unit.h"
+#include "until.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define NRANK   4
 #define PATIENT 30.0 /* seconds: the longest wait for what is to come, which is an error then */
@@ -71,13 +68,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-#define EVENTUALLY(condition)                         \
-    do {                                              \
-        const double until = plait_clock() + PATIENT; \
-        while (!(condition) && plait_clock() < until) \
-            usleep(1000);                             \
-        assert_true(condition);                       \
-    } while (0)
+#define EVENTUALLY(condition) assert_true(comes_true(condition, PATIENT))
 
 static const struct plait_replica *replica(const struct world *w, uint32_t on, uint32_t of)
 {

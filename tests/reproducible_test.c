@@ -8,14 +8,10 @@
 #include "ranks.h"
 #include "reduce_reference.h"
 #include "specs.h"
+#include "unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #define COUNT 1021
 
@@ -109,7 +105,6 @@ static void check(uint32_t nprocess, uint32_t nthread)
 
 static void threads_give_the_canonical_bits(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 9; n++)
         check(1, n);
     check(1, 17);
@@ -117,14 +112,12 @@ static void threads_give_the_canonical_bits(void **state)
 
 static void processes_give_the_canonical_bits(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 9; n++)
         check(n, 1);
 }
 
 static void two_processes_of_three_threads_give_the_canonical_bits(void **state)
 {
-    (void)state;
     check(2, 3);
     check(3, 2);
 }
@@ -134,7 +127,6 @@ static void a_ring_gives_other_bits(void **state)
 {
     struct jobs j;
 
-    (void)state;
     jobs_init(&j, 6, NULL, NULL);
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         fill(&j, &(struct job){ .spec = "ring", .type = types[t], .count = COUNT, .round = PLAIT_ROUND_ONCE });
@@ -168,12 +160,8 @@ static int ask_for_others(struct plait_comm **comm, uint32_t rank, void *arg)
 static void an_algorithm_of_another_order_is_refused(void **state)
 {
     struct specs specs;
-    struct ranks r = {
-        .nprocess = 1, .nthread = 6, .body = ask_for_others, .arg = &specs, .options = PLAIT_COMM_OPTIONS_DEFAULT
-    };
+    struct ranks r = { .nprocess = 1, .nthread = 6, .body = ask_for_others, .arg = &specs, .options.reproducible = 1 };
 
-    (void)state;
-    r.options.reproducible = 1;
     specs_init(&specs, PLAIT_ALLREDUCE, 6, false);
     assert_int_equal(ranks_run(&r), 0);
     specs_finish(&specs);
@@ -189,7 +177,6 @@ static void what_means_yes_or_no_is_0_or_1(void **state)
     struct plait_comm *comm;
     int one = 1, out;
 
-    (void)state;
     o.nrank = 1;
     for (unsigned i = 0; i < 3; i++) {
         *flags[i] = 2;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests: that they go on, their end, what is told of those that fail. */
+#include "child.h"
 #include "pending.h"
+#include "unit_ranks.h"
 
 #include <plait/group.h>
 #include <plait/log.h>
@@ -8,22 +10,16 @@
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sys/wait.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Make a second comm of the same ranks. Rank 0 passes its id through the first one. */
 static int second_comm(struct plait_comm *first, uint32_t rank, struct plait_comm **out)
 {
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_unique_id id;
 
     CHECK(rank != 0 || plait_unique_id_create(&id) == PLAIT_OK);
@@ -37,14 +33,14 @@ static int second_comm(struct plait_comm *first, uint32_t rank, struct plait_com
 /* ---- Going on -------------------------------------------------------------------------------------------- */
 
 /* Rank 0 is in an operation of one comm while the others wait for a pending one of the other first. */
-static int cross(struct plait_comm **comm, uint32_t rank, void *arg)
+static int pending_operations_go_on_while_their_thread_is_in_another_comm(struct plait_comm **comm, uint32_t rank,
+                                                                          void *arg)
 {
     int32_t *in = memory[rank][0], *out = memory[rank][1];
     struct plait_comm *second, *third;
     struct plait_request *r;
     int32_t one = 1, sum;
 
-    (void)arg;
     if (second_comm(*comm, rank, &second) != 0)
         return 1;
     for (uint32_t k = 0; k < 5; k++) {
@@ -61,22 +57,15 @@ static int cross(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void pending_operations_go_on_while_their_thread_is_in_another_comm(void **state)
-{
-    (void)state;
-    run_both(3, cross, NULL);
-}
-
 /* Creation alone is what rank 0 waits in. */
-static int create_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
+static int pending_operations_go_on_while_their_thread_makes_a_comm(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t *in = memory[rank][0], *out = memory[rank][1];
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_comm *second;
     struct plait_unique_id id;
     struct plait_request *r;
 
-    (void)arg;
     CHECK(rank != 0 || plait_unique_id_create(&id) == PLAIT_OK);
     CHECK(plait_broadcast(*comm, rank == 0 ? &id : NULL, &id, sizeof id, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
     o.id = &id;
@@ -87,12 +76,6 @@ static int create_meanwhile(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_comm_create(&o, &second) == PLAIT_OK);
     CHECK(plait_wait(&r) == PLAIT_OK && plait_comm_destroy(second) == PLAIT_OK);
     return 0;
-}
-
-static void pending_operations_go_on_while_their_thread_makes_a_comm(void **state)
-{
-    (void)state;
-    run(3, 1, create_meanwhile, NULL);
 }
 
 struct job { /* of a thread besides */
@@ -126,12 +109,11 @@ static void *work(void *arg)
     return NULL;
 }
 
-static int two_threads(struct plait_comm **comm, uint32_t rank, void *arg)
+static int two_comms_are_used_from_two_threads_at_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct job j = { .rank = rank };
     pthread_t thread;
 
-    (void)arg;
     if (second_comm(*comm, rank, &j.comm) != 0)
         return 1;
     CHECK(pthread_create(&thread, NULL, work, &j) == 0);
@@ -139,12 +121,6 @@ static int two_threads(struct plait_comm **comm, uint32_t rank, void *arg)
     pthread_join(thread, NULL);
     CHECK(plait_comm_destroy(j.comm) == PLAIT_OK);
     return result + j.result;
-}
-
-static void two_comms_are_used_from_two_threads_at_once(void **state)
-{
-    (void)state;
-    run_both(3, two_threads, NULL);
 }
 
 static void *wait_elsewhere(void *arg)
@@ -155,9 +131,8 @@ static void *wait_elsewhere(void *arg)
 /* Any thread may wait, also one that is another's than the comm's; the comm goes on being used, and is left. */
 static int hand_over(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
-    (void)arg;
     for (int32_t k = 0; k < 30; k++) {
         int32_t in[4] = { k, k, k, k }, out[3][4];
         struct plait_request *r[3];
@@ -181,7 +156,6 @@ static int hand_over(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void requests_are_taken_by_other_threads_while_their_comm_is_destroyed(void **state)
 {
-    (void)state;
     ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 120, .body = hand_over, .no_comm = true };
     assert_int_equal(ranks_run(&ranks), 0);
     ranks.nprocess = 1;
@@ -246,7 +220,6 @@ static int fail_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void every_pending_request_ends_with_the_error_of_its_comm(void **state)
 {
-    (void)state;
     for (enum failure f = ABORT; f < NFAILURE; f++) {
         struct ranks r = { .nprocess = 3, .nthread = 1, .body = fail_with_pending, .arg = &f, .processes = true };
         assert_int_equal(ranks_run(&r), 0);
@@ -257,14 +230,13 @@ static void every_pending_request_ends_with_the_error_of_its_comm(void **state)
     }
 }
 
-static int fail_then_ask(struct plait_comm **comm, uint32_t rank, void *arg)
+static int requests_of_a_destroyed_comm_keep_their_result(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     int32_t v[4] = { 0 };
     struct plait_request *r = NULL;
     struct plait_stream *stream;
 
-    (void)arg;
     CHECK(plait_stream_create(&stream) == PLAIT_OK);
     CHECK(begin_sum(*comm, v, v, 4, &r) == PLAIT_OK && plait_wait(&r) == PLAIT_OK);
     call.request = &r;
@@ -282,29 +254,20 @@ static int fail_then_ask(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void requests_of_a_destroyed_comm_keep_their_result(void **state)
-{
-    (void)state;
-    run(1, 1, fail_then_ask, NULL);
-}
-
 /* The log's callback asks for figures of the comm that fails, by the thread that drives it. */
 static void ask_for_stats(void *context, enum plait_log_level level, const char *line)
 {
     struct plait_comm_stats stats;
 
-    (void)level;
-    (void)line;
     plait_comm_stats(*(struct plait_comm **)context, &stats);
 }
 
-static int stats_in_callback(struct plait_comm **comm, uint32_t rank, void *arg)
+static int the_logs_callback_may_ask_for_figures(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r;
     int32_t got;
 
-    (void)arg;
     plait_log_callback(ask_for_stats, comm);
     call.request = &r;
     call.deadline = 0.1;
@@ -316,21 +279,15 @@ static int stats_in_callback(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void the_logs_callback_may_ask_for_figures(void **state)
-{
-    (void)state;
-    run(1, 1, stats_in_callback, NULL);
-}
-
 /* Rank 1 sends what rank 0 receives first only when rank 0 has told it that it has what it receives second, from rank 2. */
-static int wait_for_either(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wait_any_tells_the_first_that_ends_not_the_first_that_was_started(struct plait_comm **comm, uint32_t rank,
+                                                                             void *arg)
 {
     struct plait_request *r[3] = { NULL, NULL, NULL };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     int32_t got[2] = { 0 }, v = (int32_t)rank;
     size_t index;
 
-    (void)arg;
     if (rank == 1)
         CHECK(plait_recv(*comm, got, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
     if (rank != 0) {
@@ -348,13 +305,7 @@ static int wait_for_either(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void wait_any_tells_the_first_that_ends_not_the_first_that_was_started(void **state)
-{
-    (void)state;
-    run(3, 1, wait_for_either, NULL);
-}
-
-static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
+static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r = NULL, *none = NULL;
@@ -362,7 +313,6 @@ static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
     size_t index;
     int done;
 
-    (void)arg;
     CHECK(plait_wait(NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "plait_wait: request is NULL") != NULL);
     CHECK(plait_test(&none, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "done is NULL") != NULL);
     CHECK(plait_test(&none, &done) == PLAIT_OK && done == 1 && plait_wait(&none) == PLAIT_OK);
@@ -383,12 +333,6 @@ static int ask_wrongly(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_stream_call(NULL, free, NULL) == PLAIT_ERR_ARG && plait_stream_query(NULL, &done) == PLAIT_ERR_ARG);
     CHECK(plait_stream_destroy(NULL) == PLAIT_OK);
     return 0;
-}
-
-static void wrong_arguments_are_named_and_change_nothing(void **state)
-{
-    (void)state;
-    run(2, 1, ask_wrongly, NULL);
 }
 
 /* ---- Several errors at once ---- */
@@ -442,21 +386,19 @@ static int fail_in_two_comms(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void the_first_error_in_the_order_of_the_calls_is_told(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < 4; k++)
         run(2, 1, fail_in_two_comms, &(struct errors){ k % 2, k / 2 });
 }
 
 /* ---- What is kept ---------------------------------------------------------------------------------------- */
 
-static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
+static int nothing_is_allocated_and_errno_is_kept(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t v[4] = { 1, 2, 3, 4 }, w[5000] = { 0 }, x[5000];
     struct plait_comm_stats before, after;
     struct plait_request *r[6];
     int done;
 
-    (void)arg;
     for (uint32_t k = 0; k < 200; k++) {
         if (k == 20)
             plait_comm_stats(*comm, &before);
@@ -479,21 +421,13 @@ static int keep(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void nothing_is_allocated_and_errno_is_kept(void **state)
-{
-    (void)state;
-    run_both(2, keep, NULL);
-}
-
-static int fork_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_forked_child_has_no_requests_streams_or_groups(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t v[4] = { 1, 1, 1, 1 }, w[4];
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r, *again;
     struct plait_stream *stream;
-    int how;
 
-    (void)arg;
     CHECK(plait_stream_create(&stream) == PLAIT_OK);
     call.request = &again;
     call.persistent = 1;
@@ -501,7 +435,7 @@ static int fork_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(begin_sum(*comm, v, w, 4, &r) == PLAIT_OK);
     CHECK(plait_group_start() == PLAIT_OK);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     if (child == 0) {
         const bool good = plait_group_end() == PLAIT_ERR_ARG && plait_wait(&r) == PLAIT_ERR_ARG &&
                           plait_start(again) == PLAIT_ERR_ARG && plait_request_free(&again) == PLAIT_OK &&
@@ -509,36 +443,28 @@ static int fork_with_pending(struct plait_comm **comm, uint32_t rank, void *arg)
                           plait_stream_synchronize(stream) == PLAIT_ERR_ARG && plait_stream_destroy(stream) == PLAIT_OK;
         _exit(good ? 0 : 1);
     }
-    CHECK(waitpid(child, &how, 0) == child && how == 0);
+    CHECK(child_end(child) == 0);
     CHECK(plait_group_end() == PLAIT_OK && plait_wait(&r) == PLAIT_OK && w[0] == 2);
     CHECK(plait_run_again(again) == PLAIT_OK && plait_request_free(&again) == PLAIT_OK);
     CHECK(plait_stream_destroy(stream) == PLAIT_OK);
     return 0;
 }
 
-static void a_forked_child_has_no_requests_streams_or_groups(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = fork_with_pending, .processes = true };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pending_operations_go_on_while_their_thread_is_in_another_comm),
-        cmocka_unit_test(pending_operations_go_on_while_their_thread_makes_a_comm),
-        cmocka_unit_test(two_comms_are_used_from_two_threads_at_once),
+        test_of_both(pending_operations_go_on_while_their_thread_is_in_another_comm, 3),
+        test_of_ranks(pending_operations_go_on_while_their_thread_makes_a_comm, 3, 1),
+        test_of_both(two_comms_are_used_from_two_threads_at_once, 3),
         cmocka_unit_test(requests_are_taken_by_other_threads_while_their_comm_is_destroyed),
         cmocka_unit_test(every_pending_request_ends_with_the_error_of_its_comm),
-        cmocka_unit_test(requests_of_a_destroyed_comm_keep_their_result),
-        cmocka_unit_test(the_logs_callback_may_ask_for_figures),
-        cmocka_unit_test(wait_any_tells_the_first_that_ends_not_the_first_that_was_started),
-        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
+        test_of_ranks(requests_of_a_destroyed_comm_keep_their_result, 1, 1),
+        test_of_ranks(the_logs_callback_may_ask_for_figures, 1, 1),
+        test_of_ranks(wait_any_tells_the_first_that_ends_not_the_first_that_was_started, 3, 1),
+        test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1),
         cmocka_unit_test(the_first_error_in_the_order_of_the_calls_is_told),
-        cmocka_unit_test(nothing_is_allocated_and_errno_is_kept),
-        cmocka_unit_test(a_forked_child_has_no_requests_streams_or_groups),
+        test_of_both(nothing_is_allocated_and_errno_is_kept, 2),
+        test_of_ranks(a_forked_child_has_no_requests_streams_or_groups, 2, 1, .processes = true),
     };
     return cmocka_run_group_tests_name("requests", tests, NULL, NULL);
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The arena where the system gives a process less than main memory: what is only reserved takes none. */
 #include "ranks.h"
+#include "unit.h"
 
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +14,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define MIB (1UL << 20)
 
@@ -64,7 +60,6 @@ static unsigned run(int (*body)(struct plait_comm **, uint32_t, void *))
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = body, .no_comm = true, .processes = true };
 
     unsetenv("PLAIT_ARENA");
-    r.arg = &r;
     return ranks_run(&r);
 }
 
@@ -72,7 +67,7 @@ static unsigned run(int (*body)(struct plait_comm **, uint32_t, void *))
 
 static int lock_all(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
     const size_t before = bytes_of("RssShmem:"), locked = bytes_of("VmLck:");
 
     setenv("PLAIT_ARENA", "512M", 1); /* not main memory's size, which would end other programs if this fails */
@@ -86,7 +81,6 @@ static int lock_all(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void what_is_reserved_takes_no_memory_where_all_is_locked(void **state)
 {
-    (void)state;
     if (geteuid() != 0) {
         print_message("skipped: locking more than the limit needs root\n");
         skip();
@@ -96,7 +90,7 @@ static void what_is_reserved_takes_no_memory_where_all_is_locked(void **state)
 
 static int lock_within_a_limit(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     limit(RLIMIT_MEMLOCK, 8 * MIB);
     CHECK(geteuid() != 0 || (setgid(65534) == 0 && setuid(65534) == 0)); /* the limit is not root's */
@@ -108,7 +102,6 @@ static int lock_within_a_limit(struct plait_comm **comm, uint32_t rank, void *ar
 
 static void a_limit_on_locked_memory_is_named(void **state)
 {
-    (void)state;
     assert_int_equal(run(lock_within_a_limit), 0);
 }
 
@@ -116,7 +109,7 @@ static void a_limit_on_locked_memory_is_named(void **state)
 
 static int little_space(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     return sum(*comm, rank);
@@ -136,7 +129,7 @@ static int space_for_the_least(struct plait_comm **comm, uint32_t rank, void *ar
 
 static int space_for_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     limit(RLIMIT_AS, bytes_of("VmSize:") + 40 * MIB);
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_NOMEM);
@@ -146,7 +139,6 @@ static int space_for_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_limit_on_address_space_shrinks_the_arena_or_is_named(void **state)
 {
-    (void)state;
     assert_int_equal(run(space_of_a_job), 0);
     assert_int_equal(run(space_for_the_least), 0);
     assert_int_equal(run(space_for_nothing), 0);
@@ -169,7 +161,7 @@ static bool forbid(unsigned call)
 
 static int create_without(struct plait_comm **comm, uint32_t rank, void *arg, unsigned call, const char *name)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     CHECK(forbid(call));
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_SYSTEM);
@@ -192,7 +184,6 @@ static int without_getrandom(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_system_call_that_is_denied_is_named(void **state)
 {
-    (void)state;
     assert_int_equal(run(without_memfd), 0);
     assert_int_equal(run(without_getrandom), 0);
 }

@@ -5,27 +5,22 @@
  */
 #include "base/clock.h"
 #include "base/system_limits.h"
-#include "ranks.h"
+#include "child.h"
+#include "unit_ranks.h"
 #include "values.h"
 
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,9 +38,8 @@ struct job { /* shared by the test and its ranks */
 
 static struct job *open_job(void)
 {
-    struct job *job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct job *job = shared_memory(sizeof *job);
 
-    assert_true(job != MAP_FAILED);
     return job;
 }
 
@@ -57,8 +51,7 @@ static void note(struct job *job, uint32_t rank, enum plait_status status)
 
 static int create(struct plait_comm **comm, uint32_t rank, struct job *job)
 {
-    struct ranks r = { .nprocess = NRANK, .nthread = 1 };
-    struct plait_comm_options o = ranks_options(&r, rank);
+    struct plait_comm_options o = ranks_options(rank);
     const double start = plait_clock();
 
     o.timeout = 600;
@@ -122,7 +115,6 @@ static void a_limit_on_descriptors_is_named_wherever_it_is_met(void **state)
         .nprocess = NRANK, .nthread = 1, .body = few_descriptors, .arg = job, .no_comm = true, .limit = 150
     };
 
-    (void)state;
     for (job->victim = 0; job->victim < 2; job->victim++) {
         unsigned failed = 0, foreseen = 0;
         for (job->room = 0; job->room < 30; job->room++) {
@@ -146,10 +138,8 @@ static void a_limit_on_descriptors_is_named_wherever_it_is_met(void **state)
 /* With no descriptor left there is none to count the others with either. */
 static void a_full_table_of_descriptors_has_no_room(void **state)
 {
-    int how;
+    const pid_t pid = child_fork();
 
-    (void)state;
-    const pid_t pid = fork();
     if (pid == 0) {
         limit(RLIMIT_NOFILE, 64);
         const bool room = plait_check_descriptors(1, 0, "a test") == PLAIT_OK;
@@ -160,8 +150,7 @@ static void a_full_table_of_descriptors_has_no_room(void **state)
                            strstr(plait_last_error(), "to at least 65 (ulimit -n)") != NULL;
         _exit(room && none && named ? 0 : 1);
     }
-    assert_true(pid > 0 && waitpid(pid, &how, 0) == pid);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    assert_int_equal(child_end(pid), 0);
 }
 
 #define NMOST 8
@@ -176,8 +165,7 @@ static int create_with_limit(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const char remedy[] = "raise the limit to at least ";
     struct advice *a = arg;
-    const struct ranks r = { .nprocess = a->nrank, .nthread = 1 };
-    struct plait_comm_options o = ranks_options(&r, rank);
+    struct plait_comm_options o = ranks_options(rank);
 
     for (int fd = 3; fd < 256; fd++)
         close(fd); /* inherited ones: all ranks have as many */
@@ -192,10 +180,8 @@ static int create_with_limit(struct plait_comm **comm, uint32_t rank, void *arg)
 /* All advices are one, which is the least limit that is enough. It took two of them to make a comm. */
 static void the_first_limit_on_descriptors_that_is_advised_is_enough(void **state)
 {
-    struct advice *a = mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct advice *a = shared_memory(sizeof *a);
 
-    (void)state;
-    assert_true(a != MAP_FAILED);
     for (a->nrank = 2; a->nrank <= NMOST; a->nrank += NMOST - 2) {
         const struct ranks r = {
             .nprocess = a->nrank, .nthread = 1, .body = create_with_limit, .arg = a, .no_comm = true, .limit = 150
@@ -219,27 +205,17 @@ static void the_first_limit_on_descriptors_that_is_advised_is_enough(void **stat
 
 #define NMANY 32
 
-static int many_as_nobody(struct plait_comm **comm, uint32_t rank, void *arg)
+static int descriptors_on_the_way_count_and_are_waited_for(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct ranks r = { .nprocess = NMANY, .nthread = 1 };
-    struct plait_comm_options o = ranks_options(&r, rank);
+    struct plait_comm_options o = ranks_options(rank);
     float one = 1, sum = 0;
 
-    (void)arg;
     if (geteuid() == 0) /* root's descriptors on the way are not limited */
         CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
     limit(RLIMIT_NOFILE, open_descriptors() + 3 * NMANY + 8);
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_OK && sum == NMANY);
     return 0;
-}
-
-static void descriptors_on_the_way_count_and_are_waited_for(void **state)
-{
-    const struct ranks r = { .nprocess = NMANY, .nthread = 1, .body = many_as_nobody, .no_comm = true, .limit = 150 };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Address space ------------------------------------------------------------------------------------------- */
@@ -273,7 +249,6 @@ static void a_limit_on_address_space_is_named_wherever_it_is_met(void **state)
         .nprocess = NRANK, .nthread = 1, .body = little_space, .arg = job, .no_comm = true, .limit = 150
     };
 
-    (void)state;
     for (job->victim = 0; job->victim < 2; job->victim++)
         for (unsigned arenas = 0; arenas <= NRANK; arenas++) {
             job->room = arenas * (64 << 20) + (32 << 20);
@@ -290,6 +265,7 @@ static int no_thread(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static float in[100000], out[100000];
     struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm_options o = ranks_options(rank);
     struct plait_request *sum = NULL;
     struct plait_comm *other = NULL;
     struct job *job = arg;
@@ -300,9 +276,7 @@ static int no_thread(struct plait_comm **comm, uint32_t rank, void *arg)
         limit(RLIMIT_AS, address_space() + (4 << 20));
     else
         CHECK(plait_wait(&sum) == PLAIT_OK);
-    struct ranks r = { .nprocess = NRANK, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT };
-    r.options.timeout = 5;
-    const struct plait_comm_options o = ranks_options(&r, rank);
+    o.timeout = 5;
     note(job, rank, plait_comm_create(&o, &other));
     CHECK(plait_wait(&sum) == PLAIT_OK);
     return 0;
@@ -313,7 +287,6 @@ static void who_cannot_start_a_thread_for_a_comm_does_what_is_pending(void **sta
     struct job *job = open_job();
     const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = no_thread, .arg = job, .processes = true };
 
-    (void)state;
     for (job->victim = 0; job->victim < 2; job->victim++) {
         assert_int_equal(ranks_run(&r), 0);
         assert_all_told(job, "no thread in which");
@@ -342,13 +315,11 @@ static int small_files(struct plait_comm **comm, uint32_t rank, void *arg)
 }
 
 /* The arena has room for one block only, so that it shows whether the first is still there. */
-static int share(struct plait_comm **comm, uint32_t rank, void *arg)
+static int memory_that_is_shared_stays_until_it_is_freed_as_often(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t bytes = 40 << 20;
     void *memory, *other = NULL, *again;
 
-    (void)comm;
-    (void)arg;
     setenv("PLAIT_ARENA", "64M", 1);
     CHECK(plait_mem_alloc(bytes, &memory) == PLAIT_OK);
     memset(memory, 7, bytes);
@@ -365,34 +336,16 @@ static int share(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void memory_that_is_shared_stays_until_it_is_freed_as_often(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = share, .no_comm = true, .processes = true };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* Its memory was taken from an arena as large as main memory, whatever PLAIT_ARENA said. */
-static int small_arena(struct plait_comm **comm, uint32_t rank, void *arg)
+static int memory_before_the_first_comm_obeys_the_size_of_the_arena(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     void *memory;
 
-    (void)comm;
-    (void)arg;
     setenv("PLAIT_ARENA", "64M", 1);
     CHECK(plait_mem_alloc(65 << 20, &memory) == PLAIT_ERR_NOMEM &&
           strstr(plait_last_error(), "; raise PLAIT_ARENA to at least 13") != NULL);
     CHECK(plait_mem_alloc(64 << 20, &memory) == PLAIT_OK && plait_mem_free(memory) == PLAIT_OK);
     return 0;
-}
-
-static void memory_before_the_first_comm_obeys_the_size_of_the_arena(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 1, .body = small_arena, .no_comm = true, .processes = true };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* The arena is a file of memory; it was as large as main memory, and a signal ended the process. */
@@ -409,7 +362,6 @@ static void a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named(void **st
         .nprocess = NRANK, .nthread = 1, .body = small_files, .arg = job, .no_comm = true, .limit = 150
     };
 
-    (void)state;
     job->victim = 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char value[32];
@@ -431,10 +383,8 @@ static void a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named(void **st
 static void more_than_the_available_memory_is_an_error_not_a_kill(void **state)
 {
     const size_t all = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    int how;
+    const pid_t pid = child_fork();
 
-    (void)state;
-    const pid_t pid = fork();
     if (pid == 0) {
         const int fd = open("/proc/self/oom_score_adj", O_WRONLY); /* if it is a kill after all, then of this one */
         void *memory;
@@ -444,9 +394,7 @@ static void more_than_the_available_memory_is_an_error_not_a_kill(void **state)
             _exit(1);
         _exit(strstr(plait_last_error(), " of memory: ") != NULL ? 0 : 2);
     }
-    assert_true(pid > 0 && waitpid(pid, &how, 0) == pid);
-    assert_true(WIFEXITED(how));
-    assert_int_equal(WEXITSTATUS(how), 0);
+    assert_int_equal(child_end(pid), 0);
 }
 
 /* ---- Control groups -------------------------------------------------------------------------------------------- */
@@ -517,7 +465,6 @@ static void a_memory_limit_of_a_control_group_is_an_error_not_a_kill(void **stat
     struct job *job = open_job();
     const struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = in_group, .arg = job, .limit = 150 };
 
-    (void)state;
     job->victim = 1;
     if (!make_group(job->group, sizeof job->group)) {
         print_message("no right to make a control group with a memory limit\n");
@@ -532,13 +479,15 @@ static void a_memory_limit_of_a_control_group_is_an_error_not_a_kill(void **stat
     munmap(job, sizeof *job);
 }
 
-/* exit() runs what the library does at its end; the others' processes leave later. */
-static int leave_with_memory(struct plait_comm **comm, uint32_t rank, void *arg)
+/*
+ * Its block was given back under those who still read in it that it had left: it had died, they were told. exit() runs
+ * what the library does at its end; the others' processes leave later.
+ */
+static int who_ends_with_memory_of_the_library_has_left(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     void *memory;
     float *x;
 
-    (void)arg;
     CHECK(plait_mem_alloc(4000, &memory) == PLAIT_OK);
     x = memory;
     x[0] = 1;
@@ -552,29 +501,21 @@ static int leave_with_memory(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* Its block was given back under those who still read in it that it had left: it had died, they were told. */
-static void who_ends_with_memory_of_the_library_has_left(void **state)
-{
-    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = leave_with_memory, .processes = true };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_limit_on_descriptors_is_named_wherever_it_is_met),
         cmocka_unit_test(a_full_table_of_descriptors_has_no_room),
         cmocka_unit_test(the_first_limit_on_descriptors_that_is_advised_is_enough),
-        cmocka_unit_test(descriptors_on_the_way_count_and_are_waited_for),
+        test_of_ranks(descriptors_on_the_way_count_and_are_waited_for, NMANY, 1, .no_comm = true, .limit = 150),
         cmocka_unit_test(a_limit_on_address_space_is_named_wherever_it_is_met),
         cmocka_unit_test(who_cannot_start_a_thread_for_a_comm_does_what_is_pending),
-        cmocka_unit_test(memory_that_is_shared_stays_until_it_is_freed_as_often),
-        cmocka_unit_test(memory_before_the_first_comm_obeys_the_size_of_the_arena),
+        test_of_ranks(memory_that_is_shared_stays_until_it_is_freed_as_often, 1, 1, .no_comm = true, .processes = true),
+        test_of_ranks(memory_before_the_first_comm_obeys_the_size_of_the_arena, 1, 1, .no_comm = true,
+                      .processes = true),
         cmocka_unit_test(a_limit_on_the_size_of_files_shrinks_the_arena_or_is_named),
         cmocka_unit_test(more_than_the_available_memory_is_an_error_not_a_kill),
-        cmocka_unit_test(who_ends_with_memory_of_the_library_has_left),
+        test_of_ranks(who_ends_with_memory_of_the_library_has_left, 3, 1, .processes = true),
         cmocka_unit_test(a_memory_limit_of_a_control_group_is_an_error_not_a_kill),
     };
 

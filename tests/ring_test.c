@@ -1,26 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ranks did last, seen from outside, in warnings, errors and the log. Usage: ring_test PLAIT_INFO */
 #include "base/clock.h"
+#include "child.h"
 #include "memory/arena.h"
 #include "ranks.h"
+#include "unit.h"
+#include "until.h"
 #include "watch.h"
 
 #include <plait/log.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,7 +38,6 @@ static void rank_main(struct scene *s, uint32_t rank)
     struct plait_comm *comm;
     float *v = calloc(COUNT, sizeof *v);
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     o.nrank = 3;
     o.rank = rank;
     o.id = &s->id;
@@ -62,17 +57,13 @@ static void rank_main(struct scene *s, uint32_t rank)
 static void start_scene(struct scene *s)
 {
     assert_int_equal(plait_unique_id_create(&s->id), PLAIT_OK);
-    fflush(NULL);
     for (uint32_t r = 0; r < 3; r++) {
-        const pid_t pid = fork(); /* the scene is shared: only the parent may write it there */
+        const pid_t pid = child_fork(); /* the scene is shared: only the parent may write it there */
         if (pid == 0)
             rank_main(s, r);
-        assert_true(pid > 0);
         s->pid[r] = pid;
     }
-    for (const double until = plait_clock() + 30; s->running < 3 && plait_clock() < until; usleep(1000))
-        ;
-    assert_int_equal(s->running, 3);
+    assert_true(comes_true(s->running == 3, 30));
 }
 
 /* The operation that a rank is in, from its dump. */
@@ -116,12 +107,10 @@ static bool stop_two(struct scene *s, char text[3][4096])
 
 static void the_dump_of_stopped_and_waiting_ranks_names_operation_progress_and_whom(void **state)
 {
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
     char text[3][4096];
     unsigned steps, of, tries = 0;
 
-    (void)state;
-    assert_true(s != MAP_FAILED);
     start_scene(s);
     while (!stop_two(s, text))
         assert_true(tries++ < 200);
@@ -132,14 +121,13 @@ static void the_dump_of_stopped_and_waiting_ranks_names_operation_progress_and_w
     assert_non_null(strstr(text[2], ", running, "));
 
     kill(s->pid[0], SIGKILL); /* rank 2 tells, and rank 1, which cannot know, still shows what it did */
-    int how;
-    assert_int_equal(waitpid(s->pid[2], &how, 0), s->pid[2]);
+    child_end(s->pid[2]);
     assert_non_null(strstr(s->error[2], "comm 'scene', allreduce #"));
     assert_non_null(strstr(s->error[2], " steps: rank 2: rank 0 (process "));
     assert_true(dump_says(s->pid[1], ", waiting for rank 0\n", text[1], sizeof text[1]));
     for (unsigned r = 0; r < 2; r++) {
         kill(s->pid[r], SIGKILL);
-        assert_int_equal(waitpid(s->pid[r], &how, 0), s->pid[r]);
+        child_end(s->pid[r]);
     }
     munmap(s, sizeof *s);
 }
@@ -202,20 +190,20 @@ static void warning_and_error_of_a_stall_say_the_same(void **state)
 {
     static const size_t counts[] = { 1, 5000 };
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++) {
-        struct ranks r = { .nprocess = 3, .nthread = 1, .body = stall, .arg = (void *)(uintptr_t)&counts[i] };
-        r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-        r.options.name = "stalls";
-        r.options.warn = 1.5;
-        r.options.deadline = 3.5;
+        struct ranks r = { .nprocess = 3,
+                           .nthread = 1,
+                           .body = stall,
+                           .arg = (void *)(uintptr_t)&counts[i],
+                           .options.name = "stalls",
+                           .options.warn = 1.5,
+                           .options.deadline = 3.5 };
         assert_int_equal(ranks_run(&r), 0);
     }
 }
 
 static void stop_here(int number)
 {
-    (void)number;
     raise(SIGSTOP);
 }
 
@@ -245,12 +233,9 @@ static int stop_after_a_long_wait(struct plait_comm **comm, uint32_t rank, void 
 /* What a rank last waited for was taken for what it waits for now: "ranks wait for each other". */
 static void a_wait_that_is_over_is_nobodys_excuse(void **state)
 {
-    _Atomic pid_t *stopped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic pid_t *stopped = shared_memory(4096);
     struct ranks r = { .nprocess = 2, .nthread = 1, .limit = 30, .body = stop_after_a_long_wait, .arg = stopped };
 
-    (void)state;
-    assert_true(stopped != MAP_FAILED);
-    r.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     r.options.deadline = 3;
     assert_int_equal(ranks_run(&r), 1); /* the killed one */
     munmap(stopped, 4096);
@@ -261,7 +246,6 @@ static int run_out_of_arena(struct plait_comm **comm, uint32_t rank, void *arg)
     const size_t count = 1 << 20;
     float *v = calloc(count, sizeof *v);
 
-    (void)arg;
     enum plait_status status = sum(*comm, 1); /* a late rank may be told of the second call in the first */
     if (status == PLAIT_OK)
         status = plait_allreduce(*comm, v, v, count, PLAIT_FLOAT32, PLAIT_SUM, NULL);
@@ -278,7 +262,6 @@ static void an_operation_that_finds_no_memory_is_named(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = run_out_of_arena };
 
-    (void)state;
     setenv("PLAIT_ARENA", "256K", 1);
     assert_int_equal(ranks_run(&r), 0);
     unsetenv("PLAIT_ARENA");
@@ -297,15 +280,12 @@ static void assert_refused(pid_t pid, const char *words)
 
 static pid_t start(void (*body)(void))
 {
-    fflush(NULL);
-    const pid_t pid = fork();
+    const pid_t pid = child_fork();
 
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         body();
         _exit(0);
     }
-    assert_true(pid > 0);
     return pid;
 }
 
@@ -313,7 +293,7 @@ static void end(pid_t pid)
 {
     assert_true(pid > 0);
     kill(pid, SIGKILL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    child_end(pid);
 }
 
 static void wait_for_ever(void)
@@ -343,7 +323,6 @@ static void a_process_without_an_arena_is_refused_with_the_reason(void **state)
     struct plait_comm *comm;
     char text[4096];
 
-    (void)state;
     assert_refused(999999999, "no such process");
     pid_t pid = start(end_at_once);
     siginfo_t ended;
@@ -375,7 +354,6 @@ static void a_process_of_another_user_is_refused_with_the_remedy(void **state)
 {
     char command[512], text[1024] = "";
 
-    (void)state;
     if (geteuid() == 0) {
         snprintf(command, sizeof command, "setpriv --reuid 65534 --regid 65534 --clear-groups %s --dump %d 2>&1",
                  watch_info, (int)getpid());

@@ -8,6 +8,62 @@ import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 OUTSIDE = ('bench', 'common', 'cuda', 'launchers', 'nccl', 'tools', 'train', 'transports')
+# The rooms of which tests include headers: their subjects', besides base/. Other tests see lib/ as its users do.
+SUBJECTS = {
+    'addresses_test.c': ['bootstrap'],
+    'alloc_test.c': ['memory'],  # how much of the arena is in use
+    'autotune_test.c': ['comm'],
+    'campaign_judge.c': ['comm'],  # how far ranks get ahead of each other
+    'campaign_left.c': ['memory'],
+    'check_test.c': ['plan'],
+    'claim_test.c': ['bootstrap'],
+    'cma_test.c': ['comm', 'engine', 'p2p'],
+    'conformance.c': ['comm', 'engine'],
+    'counts_test.c': ['comm', 'engine'],
+    'differ_test.c': ['comm'],
+    'doubled_test.c': ['comm', 'progress'],
+    'dump_test.c': ['comm', 'failure', 'memory'],
+    'eager_test.c': ['comm', 'failure', 'operation'],
+    'elastic_deaths_test.c': ['elastic'],
+    'elastic_model.c': ['reduce'],
+    'engine_test.c': ['engine', 'request'],
+    'failure_test.c': ['bootstrap', 'comm', 'failure', 'operation', 'progress'],
+    'forms_test.c': ['request'],
+    'launch_test.c': ['bootstrap', 'launch'],
+    'limits_test.c': ['comm', 'engine'],
+    'messages_test.c': ['failure', 'p2p'],
+    'net_test.c': ['comm', 'plugin'],
+    'optim_test.c': ['reduce'],
+    'passes_test.c': ['fusion'],
+    'perf_test.c': ['reduce'],
+    'price.c': ['comm', 'operation'],
+    'progress_thread_test.c': ['progress'],
+    'random_plans_test.c': ['engine'],
+    'reduce_test.c': ['reduce'],
+    'remote_test.c': ['failure'],
+    'ring_test.c': ['memory'],  # a program that is no rank shows an arena
+    'rounding_test.c': ['reduce'],
+    'slow_test.c': ['failure'],
+    'staging_test.c': ['comm', 'engine', 'p2p'],
+    'strangers_test.c': ['bootstrap'],
+    'tcp_test.c': ['bootstrap', 'comm'],
+    'ucx_test.c': ['comm', 'plugin'],
+    'wire.c': ['comm'],
+    'fake_net.h': ['plugin'],
+    'shared_net.h': ['plugin'],
+    'wire.h': ['plugin'],
+    'cuda/direct/device_net.c': ['plugin'],
+    'cuda/kernels_test.c': ['fusion', 'reduce'],  # the host's kernels are what the device's must equal
+    'cuda/optim_kernels_test.c': ['reduce'],
+    'fuzz/bootstrap.c': ['bootstrap'],
+    'fuzz/card.c': ['lifecycle'],
+    'fuzz/client.c': ['bootstrap'],
+    'fuzz/id.c': ['bootstrap'],
+    'fuzz/launch.c': ['bootstrap', 'launch'],
+    'fuzz/node_of.c': ['bootstrap'],
+    'fuzz/spec.c': ['engine'],
+    'fuzz/update.c': ['failure'],
+}
 HEAD = (5, 30)  # lines of a room's head comment
 
 
@@ -92,6 +148,12 @@ class Rooms(unittest.TestCase):
         used = {h for f in self.files + self.outside for h in includes(f, self.known) if room_of(h) != room_of(f)}
         self.assertEqual(sorted(used - shown), [], 'included from another room, but not in the table')
         self.assertEqual(sorted(shown - used), [], 'in the table, but nobody else includes it')
+
+    def test_tests_know_the_rooms_of_their_subjects_and_no_others(self):
+        known = self.known | set(sources('tests'))
+        for f in sorted(sources('tests')):
+            used = sorted({room_of(h) for h in includes(f, known)} - {'base'})
+            self.assertEqual(used, SUBJECTS.get(os.path.relpath(f, 'tests'), []), f'rooms that {f} includes')
 
     def test_each_room_says_what_it_knows(self):
         for room in self.order:

@@ -5,22 +5,17 @@
  */
 #include "jobs.h"
 #include "plans.h"
-#include "ranks.h"
 #include "reduce/reduce.h"
 #include "reduce_reference.h"
 #include "specs.h"
 #include "tier.h"
+#include "unit_ranks.h"
 
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define COUNT 61
 #define LONG  5003 /* blocks of more elements than the kernels widen at once */
@@ -163,14 +158,12 @@ static void check_all(uint32_t nprocess, uint32_t nthread,
 
 static void every_algorithm_between_threads_rounds_as_its_plan_says(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 9; n += full() ? 1 : 3)
         check_all(1, n, add_jobs);
 }
 
 static void every_algorithm_between_processes_rounds_as_its_plan_says(void **state)
 {
-    (void)state;
     check_all(2, 1, add_jobs);
     check_all(5, 1, add_jobs);
     check_all(2, 3, add_jobs);
@@ -178,7 +171,6 @@ static void every_algorithm_between_processes_rounds_as_its_plan_says(void **sta
 
 static void long_blocks_rounded_once_give_the_oracles_bits(void **state)
 {
-    (void)state;
     check_all(1, 4, add_long_jobs);
     check_all(1, 6, add_long_jobs);
 }
@@ -221,7 +213,6 @@ static void add_large_jobs(struct jobs *j, const struct specs *specs, const uint
 
 static void no_average_leaves_its_type_whatever_algorithm_rounding_and_size(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 9; n++) {
         struct specs specs;
 
@@ -243,7 +234,8 @@ static void no_average_leaves_its_type_whatever_algorithm_rounding_and_size(void
 }
 
 /* The other collectives that combine, 40000 on every rank, in place and not; and multiples of the ranks' number are exact. */
-static int average_all_forms(struct plait_comm **comm, uint32_t rank, void *arg)
+static int averages_of_reductions_persistent_or_with_parts_do_not_leave_float16(struct plait_comm **comm, uint32_t rank,
+                                                                                void *arg)
 {
     enum { N = 3, COUNT_OF_BLOCK = 700 };
     static const size_t counts[N] = { COUNT_OF_BLOCK, COUNT_OF_BLOCK / 2, 1 };
@@ -251,7 +243,6 @@ static int average_all_forms(struct plait_comm **comm, uint32_t rank, void *arg)
     uint16_t in[N * COUNT_OF_BLOCK], out[N * COUNT_OF_BLOCK], *const part = in + rank * COUNT_OF_BLOCK;
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     call.round = PLAIT_ROUND_HOP;
     for (unsigned form = 0; form < 2 * 5; form++) {
         const uint64_t value = narrow_bits(PLAIT_FLOAT16, values[form / 5]);
@@ -305,16 +296,6 @@ static int average_all_forms(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void averages_of_reductions_persistent_or_with_parts_do_not_leave_float16(void **state)
-{
-    struct ranks r = {
-        .nprocess = 1, .nthread = 3, .limit = 60, .body = average_all_forms, .options = PLAIT_COMM_OPTIONS_DEFAULT
-    };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* 1 and eight numbers too small to change it: one at a time they are lost, together they are not. */
 static void rounding_once_keeps_what_rounding_at_every_hop_loses(void **state)
 {
@@ -322,7 +303,6 @@ static void rounding_once_keeps_what_rounding_at_every_hop_loses(void **state)
     enum { N = 9, NSPEC = sizeof specs / sizeof *specs };
     struct jobs j;
 
-    (void)state;
     jobs_init(&j, N, NULL, NULL);
     for (unsigned k = 0; k < 4 * NSPEC; k++) {
         struct job like = { .type = narrows[k % 2], .round = rounds[k / 2 % 2], .count = 4 * N };
@@ -353,7 +333,6 @@ static void a_wide_sum_may_take_the_place_of_a_narrow_operand(void **state)
     static const char *const isas[] = { "scalar", "avx2", "avx512" };
     enum { N = 1000 };
 
-    (void)state;
     for (unsigned i = 0; i < 3; i++)
         for (unsigned t = 0; t < NNARROW; t++) {
             const struct plait_kernels *k = plait_kernels_find(isas[i]);
@@ -384,7 +363,7 @@ int main(void)
         cmocka_unit_test(long_blocks_rounded_once_give_the_oracles_bits),
         cmocka_unit_test(a_wide_sum_may_take_the_place_of_a_narrow_operand),
         cmocka_unit_test(no_average_leaves_its_type_whatever_algorithm_rounding_and_size),
-        cmocka_unit_test(averages_of_reductions_persistent_or_with_parts_do_not_leave_float16),
+        test_of_ranks(averages_of_reductions_persistent_or_with_parts_do_not_leave_float16, 1, 3),
         cmocka_unit_test(rounding_once_keeps_what_rounding_at_every_hop_loses),
     };
 

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Loss scales grow and back off; schedules have their values; what is wrong is named. */
+#include "unit.h"
+
 #include <plait/optim.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <string.h>
@@ -18,7 +13,6 @@ static void a_dynamic_loss_scale_grows_and_backs_off_within_its_limits(void **un
 {
     struct plait_loss_scale s = PLAIT_LOSS_SCALE_DYNAMIC, fixed = PLAIT_LOSS_SCALE_STATIC(128);
 
-    (void)unused;
     for (int i = 0; i < 1999; i++)
         assert_int_equal(plait_loss_scale_update(&s, 1), PLAIT_OK);
     assert_true(s.scale == 65536);
@@ -43,7 +37,6 @@ static void a_wrong_loss_scale_is_named(void **unused)
 {
     struct plait_loss_scale s = PLAIT_LOSS_SCALE_DYNAMIC, kept;
 
-    (void)unused;
     assert_int_equal(plait_loss_scale_update(NULL, 1), PLAIT_ERR_ARG);
     s.backoff = 1.5;
     kept = s;
@@ -71,7 +64,6 @@ static void schedules_have_their_values_at_the_corners(void **unused)
     static const double at[] = { 30, 60, 80 };
     struct plait_schedule s = PLAIT_SCHEDULE_DEFAULT;
 
-    (void)unused;
     assert_value(&s, 0, 0.1);
     assert_value(&s, 1e9, 0.1);
     s = (struct plait_schedule){ sizeof s, 13, 540, 0, PLAIT_DECAY_POLYNOMIAL, 780, 2.2, 0.0025, NULL, 0, 0.1 };
@@ -102,7 +94,6 @@ static void a_wrong_schedule_is_named(void **unused)
     static const double back[] = { 5, 5 };
     struct plait_schedule s = PLAIT_SCHEDULE_DEFAULT;
 
-    (void)unused;
     assert_true(isnan(plait_schedule_at(NULL, 0)));
     assert_true(isnan(plait_schedule_at(&s, -1)));
     assert_non_null(strstr(plait_last_error(), "step is -1"));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The caller's signals, registers and settings: they arrive, interrupt nothing, and stay as they are. */
 #include "base/clock.h"
-#include "ranks.h"
+#include "child.h"
+#include "unit_ranks.h"
 #include "values.h"
 
 #include <plait/memory.h>
@@ -9,13 +10,6 @@
 #include <plait/plan.h>
 #include <plait/topology.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <errno.h>
 #include <fenv.h>
 #include <locale.h>
@@ -23,7 +17,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
@@ -45,9 +40,8 @@ static int sum(struct plait_comm *comm, uint32_t rank, size_t count)
 static struct ranks ranks_of(uint32_t nprocess, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
     struct ranks r = {
-        .nprocess = nprocess, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options = PLAIT_COMM_OPTIONS_DEFAULT
+        .nprocess = nprocess, .nthread = 1, .limit = 60, .body = body, .arg = arg, .options.deadline = 20
     };
-    r.options.deadline = 20;
     return r;
 }
 
@@ -62,7 +56,6 @@ static void tick(int number)
 {
     const int saved = errno;
 
-    (void)number;
     ticks = ticks + 1;
     errno = saved;
 }
@@ -91,21 +84,16 @@ static void stay_away(double seconds)
         usleep(1000);
 }
 
-struct storm {
-    struct ranks *ranks;
-    bool restart;
-};
-
 /* Waits of every kind: for a late rank in creation, in eager and long operations, in destroy; and a deadline. */
 static int wait_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct storm *s = arg;
-    struct plait_comm_options o = ranks_options(s->ranks, rank);
+    const bool *restart = arg;
+    struct plait_comm_options o = ranks_options(rank);
     static float v[COUNT];
     struct plait_call call = PLAIT_CALL_DEFAULT;
     char first[20];
 
-    start_timer(s->restart);
+    start_timer(*restart);
     if (rank == 0)
         stay_away(0.1); /* the others look for rank 0's socket */
     if (rank == 2)
@@ -144,11 +132,9 @@ static int wait_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_timer_interrupts_every_wait_and_ends_none(void **state)
 {
-    (void)state;
-    for (unsigned restart = 0; restart < 2; restart++) {
-        struct ranks r = ranks_of(3, wait_in_storm, NULL);
-        struct storm s = { &r, restart };
-        r.arg = &s;
+    for (unsigned k = 0; k < 2; k++) {
+        bool restart = k;
+        struct ranks r = ranks_of(3, wait_in_storm, &restart);
         r.no_comm = true;
         assert_int_equal(ranks_run(&r), 0);
     }
@@ -156,14 +142,14 @@ static void a_timer_interrupts_every_wait_and_ends_none(void **state)
 
 static int time_out_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct storm *s = arg;
-    struct plait_comm_options o = ranks_options(s->ranks, rank);
+    const bool *restart = arg;
+    struct plait_comm_options o = ranks_options(rank);
 
     o.nrank = 3; /* rank 2 never comes */
     o.timeout = 2;
     ranks_meet();
     const double start = plait_clock();
-    start_timer(s->restart);
+    start_timer(*restart);
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_TIMEOUT);
     CHECK(rank == 1 || plait_clock() - start >= 1.95); /* a rank that came late is told by the other */
     CHECK(ticks > FEW_TICKS);
@@ -174,11 +160,9 @@ static int time_out_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_timer_takes_no_time_limit_from_creation(void **state)
 {
-    (void)state;
-    for (unsigned restart = 0; restart < 2; restart++) {
-        struct ranks r = ranks_of(2, time_out_in_storm, NULL);
-        struct storm s = { &r, restart };
-        r.arg = &s;
+    for (unsigned k = 0; k < 2; k++) {
+        bool restart = k;
+        struct ranks r = ranks_of(2, time_out_in_storm, &restart);
         r.no_comm = true;
         assert_int_equal(ranks_run(&r), 0);
     }
@@ -222,11 +206,9 @@ static int be_stopped(struct plait_comm **comm, uint32_t rank, void *arg)
 /* The time of the stop counted as waiting: when the job went on, ranks gave up. */
 static void a_job_that_was_stopped_longer_than_the_deadline_goes_on(void **state)
 {
-    struct stop *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct stop *s = shared_memory(sizeof *s);
     struct ranks r = ranks_of(2, be_stopped, s);
 
-    (void)state;
-    assert_true(s != MAP_FAILED);
     r.options.deadline = 2.4;
     assert_int_equal(ranks_run(&r), 0);
     munmap(s, sizeof *s);
@@ -351,8 +333,7 @@ static void make_denormals(float *v, float scale, size_t count)
 /* Each call of the library in turn: afterwards everything is as before. */
 static int call_everything(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    struct ranks *r = arg;
-    struct plait_comm_options o = ranks_options(r, rank);
+    struct plait_comm_options o = ranks_options(rank);
     static float in[COUNT], out[COUNT], twice[COUNT];
     const float special[] = { INFINITY, NAN, 3e38f, -INFINITY };
     float special_out[4];
@@ -431,19 +412,16 @@ static void every_call_leaves_the_callers_settings_as_they_were(void **state)
 {
     struct ranks r = ranks_of(2, call_everything, NULL);
 
-    (void)state;
-    r.arg = &r;
     r.no_comm = true;
     assert_int_equal(ranks_run(&r), 0);
 }
 
 /* A wait computes times: with every exception unmasked it died of SIGFPE where nothing was combined, and in messages. */
-static int wait_with_exceptions(struct plait_comm **comm, uint32_t rank, void *arg)
+static int who_unmasks_every_exception_may_wait(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const size_t counts[] = { 1, 1 };
     int32_t v[] = { 4711, 4711 };
 
-    (void)arg;
     for (unsigned k = 0; k < 3; k++) {
         CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
         if (rank == 1)
@@ -461,14 +439,6 @@ static int wait_with_exceptions(struct plait_comm **comm, uint32_t rank, void *a
     return 0;
 }
 
-static void who_unmasks_every_exception_may_wait(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = wait_with_exceptions, .processes = true };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -476,7 +446,7 @@ int main(void)
         cmocka_unit_test(a_timer_takes_no_time_limit_from_creation),
         cmocka_unit_test(a_job_that_was_stopped_longer_than_the_deadline_goes_on),
         cmocka_unit_test(every_call_leaves_the_callers_settings_as_they_were),
-        cmocka_unit_test(who_unmasks_every_exception_may_wait),
+        test_of_ranks(who_unmasks_every_exception_may_wait, 2, 1, .processes = true),
     };
 
     return cmocka_run_group_tests_name("signals", tests, NULL, NULL);

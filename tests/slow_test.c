@@ -1,58 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Slow paths taken by surprise: devices that are missed, seen in a /sys of our own. */
+/* Slow paths taken by surprise: devices that are missed, seen in a /folder of our own. */
+#include "folder.h"
+
 #include "failure/slow.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
-
-static char sys[] = "/tmp/plait-slow-XXXXXX";
-
-static int make_sys(void **state)
-{
-    (void)state;
-    return mkdtemp(sys) == NULL;
-}
-
-static int remove_sys(void **state)
-{
-    char command[64];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", sys);
-    return system(command);
-}
 
 /* A port of mlx5_0 in this state; NULL: no device. */
 static void set_port(const char *what)
 {
     char path[256];
 
-    snprintf(path, sizeof path, "rm -rf %s/class; mkdir -p %s/class%s", sys, sys,
+    snprintf(path, sizeof path, "rm -rf %s/class; mkdir -p %s/class%s", folder, folder,
              what != NULL ? "/infiniband/mlx5_0/ports/1" : "");
     assert_int_equal(system(path), 0);
     if (what == NULL)
         return;
-    snprintf(path, sizeof path, "%s/class/infiniband/mlx5_0/ports/1/state", sys);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f, "%s\n", what);
-    fclose(f);
+    snprintf(path, sizeof path, "%s\n", what);
+    folder_write("class/infiniband/mlx5_0/ports/1/state", path, strlen(path));
 }
 
 static void an_active_port_beside_tcp_is_missed(void **state)
 {
     char text[1024] = "";
 
-    (void)state;
     set_port("4: ACTIVE");
-    assert_true(plait_device_is_missed(sys, "tcp/eth0", text, sizeof text));
+    assert_true(plait_device_is_missed(folder, "tcp/eth0", text, sizeof text));
     assert_non_null(strstr(text, "messages go over tcp/eth0 although port 1 of mlx5_0 is active"));
     assert_non_null(strstr(text, "UCX_TLS"));
 }
@@ -61,9 +37,8 @@ static void a_port_that_is_down_is_missed_with_its_state(void **state)
 {
     char text[1024] = "";
 
-    (void)state;
     set_port("1: DOWN");
-    assert_true(plait_device_is_missed(sys, "tcp/eth0", text, sizeof text));
+    assert_true(plait_device_is_missed(folder, "tcp/eth0", text, sizeof text));
     assert_non_null(strstr(text, "port 1 of mlx5_0 is not active (1: DOWN)"));
     assert_non_null(strstr(text, "ibstat"));
 }
@@ -72,18 +47,16 @@ static void who_uses_it_misses_nothing(void **state)
 {
     char text[1024] = "";
 
-    (void)state;
     set_port("4: ACTIVE");
-    assert_false(plait_device_is_missed(sys, "rc_mlx5/mlx5_0:1, tcp/eth0", text, sizeof text));
-    assert_false(plait_device_is_missed(sys, "posix/memory", text, sizeof text));
-    assert_false(plait_device_is_missed(sys, "", text, sizeof text));
+    assert_false(plait_device_is_missed(folder, "rc_mlx5/mlx5_0:1, tcp/eth0", text, sizeof text));
+    assert_false(plait_device_is_missed(folder, "posix/memory", text, sizeof text));
+    assert_false(plait_device_is_missed(folder, "", text, sizeof text));
 }
 
 static void a_place_is_the_same_whenever_it_is_asked_for(void **state)
 {
     const struct plait_where a = plait_where_am_i(), b = plait_where_am_i();
 
-    (void)state;
     assert_true(a.machine == b.machine && a.host == b.host);
     assert_true(a.machine != a.host || a.machine == 0);
 }
@@ -97,5 +70,5 @@ int main(void)
         cmocka_unit_test(a_place_is_the_same_whenever_it_is_asked_for),
     };
 
-    return cmocka_run_group_tests(tests, make_sys, remove_sys);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

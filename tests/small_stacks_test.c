@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks in threads with stacks of 64 KiB, as runtimes of other languages have them. */
+#include "unit.h"
+
 #include <plait/coll.h>
 #include <plait/comm.h>
 #include <plait/status.h>
 #include <plait/version.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define STACK ((size_t)64 << 10)
@@ -128,7 +124,6 @@ static void stacks_of_64_kib_are_enough_on_one_machine(void **state)
 {
     struct plait_unique_id id;
 
-    (void)state;
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
     in_small_threads(&id);
 }
@@ -137,7 +132,6 @@ static void stacks_of_64_kib_are_enough_over_tcp(void **state)
 {
     struct plait_unique_id id;
 
-    (void)state;
     if (strstr(plait_features(), "libsodium:yes") == NULL) {
         print_message("skipped: built without libsodium\n");
         skip();

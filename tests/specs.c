@@ -9,13 +9,6 @@
 
 static const char *const map_names[] = { "", " nodes:4", " nodes:3+1+2" };
 
-static void *must(void *p)
-{
-    if (p == NULL)
-        abort();
-    return p;
-}
-
 /* Add `text` when an algorithm takes it on this shape. */
 static void add(struct specs *s, const struct plait_shape *base, const char *text)
 {
@@ -29,7 +22,7 @@ static void add(struct specs *s, const struct plait_shape *base, const char *tex
         if (m > 0 && strstr(alg->text, "node") == NULL)
             continue; /* does not look at nodes */
         if (s->n == s->capacity)
-            s->spec = must(realloc(s->spec, (s->capacity = 2 * s->capacity + 16) * sizeof *s->spec));
+            s->spec = must_have(realloc(s->spec, (s->capacity = 2 * s->capacity + 16) * sizeof *s->spec));
         struct spec *spec = &s->spec[s->n++];
         *spec = (struct spec){ .alg = alg, .shape = shape };
         snprintf(spec->text, sizeof spec->text, "%.63s%s", text, map_names[m]);
@@ -98,7 +91,7 @@ void specs_init(struct specs *s, enum plait_coll coll, uint32_t nrank, bool inpl
 
     *s = (struct specs){ 0 };
     for (int m = 1; m < 3; m++)
-        s->maps[m] = must(malloc(nrank * sizeof **s->maps));
+        s->maps[m] = must_have(malloc(nrank * sizeof **s->maps));
     for (uint32_t r = 0; r < nrank; r++) {
         s->maps[1][r] = r / 4;
         s->maps[2][r] = r / 6 * 3 + uneven[r % 6];

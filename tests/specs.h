@@ -5,6 +5,16 @@
 
 #include <plait/plan.h>
 
+#include <stdlib.h>
+
+/* Memory that was asked for: there must be some. */
+static inline void *must_have(void *p)
+{
+    if (p == NULL)
+        abort();
+    return p;
+}
+
 struct spec {
     char text[PLAIT_MAX_SPEC + 16]; /* e.g. "torus:4x8", with " nodes:4" when there is a node map */
     const struct plait_alg *alg;

@@ -6,17 +6,12 @@
 #include "comm/comm.h"
 #include "engine/slice.h"
 #include "p2p/message.h"
-#include "ranks.h"
+#include "unit_ranks.h"
 
 #include <plait/group.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { BYTES = 40000, NTIME = 100 }; /* fewer than PLAIT_COPY_AT: no other way is tried */
 enum { SOME = 512 << 10 };           /* bytes of a flight, whatever the processor's caches are */
@@ -47,14 +42,15 @@ static int use_flights(struct plait_comm *comm, uint32_t rank, float *v, size_t 
     return 0;
 }
 
-static int run_after_a_long_one(struct plait_comm **comm, uint32_t rank, void *arg)
+/* The memory grows for the longest slice; were all of it used in turn, no cache would hold it from then on. */
+static int a_long_slice_does_not_send_short_ones_through_all_its_memory(struct plait_comm **comm, uint32_t rank,
+                                                                        void *arg)
 {
     const size_t count = 4 * SOME;
     struct plait_call uncut = PLAIT_CALL_DEFAULT;
     float *v = calloc(count, sizeof *v);
     size_t before[PLAIT_NSLICE], after[PLAIT_NSLICE];
 
-    (void)arg;
     (*comm)->slice_bytes = SOME;
     uncut.slice = count;
     uncut.algorithm = "two-shot";
@@ -66,15 +62,6 @@ static int run_after_a_long_one(struct plait_comm **comm, uint32_t rank, void *a
         CHECK(after[d] > 0 && after[d] == before[d]);
     free(v);
     return 0;
-}
-
-/* The memory grows for the longest slice; were all of it used in turn, no cache would hold it from then on. */
-static void a_long_slice_does_not_send_short_ones_through_all_its_memory(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = run_after_a_long_one };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Past the caches ----------------------------------------------------------------------------------- */
@@ -110,7 +97,6 @@ static int exchange_both_ways(struct plait_comm **comm, uint32_t rank, void *arg
     struct plait_slice *f = (*comm)->slices;
     size_t nplace[PLAIT_NSLICE] = { 0 };
 
-    (void)arg;
     (*comm)->slice_bytes = SOME;
     CHECK(v != NULL && exchange(*comm, rank, v, -1) == 0 && f->bytes == SOME);
     CHECK(stage(*comm, rank, PLAIT_ALLTOALL, true) == 0);
@@ -160,7 +146,6 @@ static int send_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     char *v = malloc(BYTES);
 
-    (void)arg;
     CHECK(v != NULL && pass(*comm, rank, v, 0) == 0);
     for (unsigned past = 0; past < 2; past++) {
         CHECK(stage(*comm, rank, PLAIT_NCOLL, past) == 0);
@@ -183,7 +168,6 @@ static void what_is_staged_past_the_caches_has_memory_of_its_own(void **state)
 {
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = exchange_both_ways, .processes = true };
 
-    (void)state;
     setenv("PLAIT_CMA", "0", 1);
     unsigned failed = ranks_run(&r);
     r.body = send_both_ways;
@@ -206,14 +190,13 @@ static unsigned count_out(struct plait_comm *comm, char *to, const char *from, s
     return (uint8_t)(comm->ncopy[m.row][PLAIT_TAKING_STAGED_OUT] - before);
 }
 
-static int take_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_is_longer_than_caches_is_written_as_takes_less_time(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plait_copied m = { BYTES, plait_copy_row(PLAIT_NCOLL, 1 << 20), 1 };
     const struct plait_copied shorter = { BYTES, m.row - 1, 1 };
     _Atomic float *own = (*comm)->own->copies[m.row].cost;
     char *v = malloc(2 * (size_t)BYTES);
 
-    (void)arg;
     CHECK(v != NULL);
     memset(v, 'v', BYTES);
     for (unsigned i = 0; i < 2; i++) /* in turn, until both are known */
@@ -230,22 +213,13 @@ static int take_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void what_is_longer_than_caches_is_written_as_takes_less_time(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 2, .body = take_both_ways };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* ---- Messages ----------------------------------------------------------------------------------------- */
 
 /* What fits into a mailbox is staged nowhere; a byte more is. */
-static int stage_messages(struct plait_comm **comm, uint32_t rank, void *arg)
+static int messages_that_fit_into_a_post_are_staged_nowhere(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     char in[PLAIT_MAILBOX_DATA + 1] = { 1 }, out[PLAIT_MAILBOX_DATA + 1];
 
-    (void)arg;
     for (size_t n = PLAIT_MAILBOX_DATA; n <= PLAIT_MAILBOX_DATA + 1; n++) {
         struct plait_comm_stats before, after;
         plait_comm_stats(*comm, &before);
@@ -293,17 +267,8 @@ static int wait_for_messages(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void messages_that_fit_into_a_post_are_staged_nowhere(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = stage_messages, .processes = true };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 static void a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_turn(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < 2; k++) {
         bool processes = k == 1;
         const struct ranks r = { .nprocess = processes ? 3 : 1,
@@ -318,10 +283,10 @@ static void a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_tu
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_slice_does_not_send_short_ones_through_all_its_memory),
+        test_of_ranks(a_long_slice_does_not_send_short_ones_through_all_its_memory, 2, 1),
         cmocka_unit_test(what_is_staged_past_the_caches_has_memory_of_its_own),
-        cmocka_unit_test(what_is_longer_than_caches_is_written_as_takes_less_time),
-        cmocka_unit_test(messages_that_fit_into_a_post_are_staged_nowhere),
+        test_of_ranks(what_is_longer_than_caches_is_written_as_takes_less_time, 1, 2),
+        test_of_ranks(messages_that_fit_into_a_post_are_staged_nowhere, 2, 1, .processes = true),
         cmocka_unit_test(a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_turn),
     };
 

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The parts of plait-perf fusion: layouts and their names, others' rules, inputs, what is exposed. */
+#include "unit.h"
+
 #include "fusion.h"
 #include "tensors.h"
 #include "verify.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static void exposed_is_what_the_exchange_adds_to_a_step(void **state)
 {
-    (void)state;
     assert_float_equal(fusion_exposed(4, 3), 25, 1e-9);
     assert_float_equal(fusion_exposed(4, 0), 100, 1e-9);
     assert_float_equal(fusion_exposed(3, 4), 0, 1e-9); /* measured at different times */
@@ -30,7 +25,6 @@ static void layouts_have_names_that_are_read_again(void **state)
     struct layout l;
     char name[32];
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         assert_true(layout_parse(names[i], &l));
         layout_name(&l, name, sizeof name);
@@ -58,7 +52,6 @@ static void the_others_rules_cut_where_theirs_do(void **state)
     static const uint64_t k = 1024, count[] = { 200 * k, 56 * k, 5000 * k, 1400 * k, 10, 9000 * k, 7384 * k, 1 };
     static const uint32_t n = sizeof count / sizeof *count;
 
-    (void)state;
     assert_cuts(RULE_DDP, count, n, (const uint32_t[]){ 2, 4, 6, 7 }, 4); /* full with what makes it so */
     assert_cuts(RULE_HOROVOD, count, n, (const uint32_t[]){ 6 }, 1);      /* closed before it is too full */
     assert_cuts(RULE_SEGMENTS, count, n, (const uint32_t[]){ 7 }, 1);
@@ -70,7 +63,6 @@ static void jia_cut_resnet50_behind_47_gradients(void **state)
     struct tensors t;
     uint64_t count[161];
 
-    (void)state;
     assert_true(tensors_read(TENSORS, &t));
     for (uint32_t i = 0; i < t.n; i++)
         count[i] = t.count[t.n - 1 - i];
@@ -80,7 +72,6 @@ static void jia_cut_resnet50_behind_47_gradients(void **state)
 
 static void patterns_of_16_bits_are_the_same_numbers_in_float32(void **state)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         const enum plait_dtype type = k ? PLAIT_FLOAT16 : PLAIT_BFLOAT16;
         struct inputs in = { .coll = PLAIT_ALLREDUCE, .type = type, .op = PLAIT_SUM, .nrank = 2, .seed = 3 };

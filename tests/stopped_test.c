@@ -4,18 +4,15 @@
  * ends. The clock is the test's own: it moves when it is read, in sleeps and in jumps.
  */
 #include "pending.h"
+#include "unit.h"
 
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <errno.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -146,7 +143,6 @@ static int poll_rarely(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_request_polled_rarely_ends(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < sizeof waits / sizeof *waits; i++)
         run(1, waits[i].collective ? 2 : 1, poll_rarely, (void *)(uintptr_t)&waits[i]);
 }
@@ -176,7 +172,6 @@ static int stop_once(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_stop_counts_in_part(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < sizeof waits / sizeof *waits; i++)
         run(1, waits[i].collective ? 2 : 1, stop_once, (void *)(uintptr_t)&waits[i]);
 }

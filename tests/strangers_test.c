@@ -3,27 +3,22 @@
  * Whoever connects to rank 0 without the secret of the id is refused, counted and named once, and the meeting goes on as
  * if nobody had come. Strangers come from 127.0.0.2, ranks from 127.0.0.1.
  */
+#include "child.h"
+#include "unit.h"
+
 #include "base/clock.h"
 #include "base/config.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/tcp.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define NRANK 3
@@ -59,14 +54,12 @@ static void rank_main(struct scene *s, uint32_t rank, unsigned descriptors)
 
 static void start(struct scene *s, uint32_t rank, unsigned descriptors)
 {
-    fflush(NULL);
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
+
     if (pid > 0) {
         s->pid[rank] = pid;
         return;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     setenv("PLAIT_LOG", "info", 1);
     if (rank == 0)
         setenv("PLAIT_LOG_FILE", s->log, 1);
@@ -113,10 +106,9 @@ static void assert_closed(int fd)
 /* All ranks but the last have come, strangers do what they do, the last rank comes: all have met. */
 static void meet_beside(void (*strangers)(const struct scene *), unsigned descriptors, const char *says)
 {
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
     char log[4096] = "";
 
-    assert_true(s != MAP_FAILED);
     assert_int_equal(plait_unique_id_create_tcp("=lo", &s->id), PLAIT_OK);
     assert_true(plait_tcp_id_of(&s->id, &s->tcp));
     strcpy(s->log, "/tmp/plait-strangers-XXXXXX");
@@ -129,7 +121,7 @@ static void meet_beside(void (*strangers)(const struct scene *), unsigned descri
     for (uint32_t r = 2; r < NRANK; r++)
         start(s, r, 0);
     for (uint32_t r = 0; r < NRANK; r++) {
-        assert_int_equal(waitpid(s->pid[r], NULL, 0), s->pid[r]);
+        child_end(s->pid[r]);
         if (s->status[r] != PLAIT_OK)
             fail_msg("rank %u: %s", r, s->text[r]);
     }
@@ -157,7 +149,6 @@ static void speak_something_else(const struct scene *s)
 
 static void strangers_are_refused_and_counted(void **state)
 {
-    (void)state;
     meet_beside(speak_something_else, 0, "did not speak the protocol");
 }
 
@@ -169,7 +160,6 @@ static void scan(const struct scene *s)
 
 static void port_scans_are_counted(void **state)
 {
-    (void)state;
     meet_beside(scan, 0, "said nothing");
 }
 
@@ -188,7 +178,6 @@ static void send_garbage(const struct scene *s)
 
 static void gigabytes_of_garbage_are_not_read(void **state)
 {
-    (void)state;
     meet_beside(send_garbage, 0, "did not speak the protocol");
 }
 
@@ -213,7 +202,6 @@ static void stay_silent(const struct scene *s)
 
 static void connections_that_say_nothing_hold_nobody_up(void **state)
 {
-    (void)state;
     meet_beside(stay_silent, 0, "one of which");
     release();
 }
@@ -233,7 +221,6 @@ static void drip(const struct scene *s)
 
 static void slow_drips_end(void **state)
 {
-    (void)state;
     meet_beside(drip, 0, "took too long");
 }
 
@@ -258,7 +245,6 @@ static void crowd(const struct scene *s)
 
 static void thousands_of_connections_do_not_take_all_descriptors(void **state)
 {
-    (void)state;
     meet_beside(crowd, 32, "one of which");
     release();
 }
@@ -297,7 +283,6 @@ static void guess_the_secret(const struct scene *s)
 
 static void a_wrong_secret_is_refused(void **state)
 {
-    (void)state;
     meet_beside(guess_the_secret, 0, "did not know this comm's secret");
 }
 
@@ -320,7 +305,6 @@ static void say_again_what_was_heard(const struct scene *s)
 
 static void replayed_messages_are_refused(void **state)
 {
-    (void)state;
     meet_beside(say_again_what_was_heard, 0, "did not know this comm's secret");
 }
 
@@ -340,7 +324,6 @@ static void send_the_answer_back(const struct scene *s)
 
 static void an_answer_sent_back_is_refused(void **state)
 {
-    (void)state;
     meet_beside(send_the_answer_back, 0, "did not know this comm's secret");
 }
 
@@ -361,7 +344,6 @@ static void change_the_rank(const struct scene *s)
 
 static void a_changed_claim_is_refused(void **state)
 {
-    (void)state;
     meet_beside(change_the_rank, 0, "did not know this comm's secret");
 }
 

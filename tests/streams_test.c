@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent operations, host streams, and functions of the caller's that other threads run. */
 #include "pending.h"
+#include "unit_ranks.h"
 
 #include <plait/message.h>
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static void *wait_elsewhere(void *arg)
@@ -54,14 +50,13 @@ static int run_v(struct plait_comm *comm, uint32_t rank)
 }
 
 /* Bound once: other operations that take its place in the comm's memory do not matter. */
-static int persist(struct plait_comm **comm, uint32_t rank, void *arg)
+static int persistent_operations_run_again_and_again(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t *in = memory[rank][0], *out = memory[rank][1], *other = out + 3000;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r[3];
     struct plait_comm_stats before, after;
 
-    (void)arg;
     call.persistent = 1;
     for (uint32_t i = 0; i < 3; i++) {
         call.request = &r[i];
@@ -100,12 +95,6 @@ static int persist(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_run_again(r[2]) == PLAIT_ERR_ARG && plait_start(NULL) == PLAIT_ERR_ARG);
     CHECK(plait_request_free(&r[1]) == PLAIT_OK && plait_request_free(&r[2]) == PLAIT_OK);
     return 0;
-}
-
-static void persistent_operations_run_again_and_again(void **state)
-{
-    (void)state;
-    run_both(3, persist, NULL);
 }
 
 /* ---- Streams --------------------------------------------------------------------------------------------- */
@@ -149,7 +138,6 @@ static int stream_order(struct plait_comm **comm, uint32_t rank, void *arg)
     float x[4] = { 1, 2, 3, 4 }, y[4], factor = 1000;
     int done = 0;
 
-    (void)arg;
     t.to = &factor;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     v[0] = 1;
@@ -181,7 +169,6 @@ static int gate(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r;
     int done;
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     CHECK(plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, a, b, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
@@ -203,7 +190,6 @@ static int persistent_on_stream(struct plait_comm **comm, uint32_t rank, void *a
     struct plait_request *r;
     size_t index;
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     call.request = &r;
     CHECK(plait_allreduce(*comm, a, b, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
@@ -237,7 +223,6 @@ static int alone_again(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r;
     int done;
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     persistent.persistent = 1;
     persistent.request = &r;
@@ -258,10 +243,7 @@ static int alone_again(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void whoever_sees_an_idle_comm_is_alone_with_it(void **state)
 {
-    (void)state;
-    ranks = (struct ranks){ .nprocess = 1, .nthread = 2, .limit = 120, .body = alone_again };
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    ranks.options.progress = 1;
+    ranks = (struct ranks){ .nprocess = 1, .nthread = 2, .limit = 120, .body = alone_again, .options.progress = 1 };
     assert_int_equal(ranks_run(&ranks), 0);
 }
 
@@ -269,10 +251,9 @@ static void whoever_sees_an_idle_comm_is_alone_with_it(void **state)
 static int leave_with_stream(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
-    struct plait_comm_options o = ranks_options(&ranks, rank);
+    struct plait_comm_options o = ranks_options(rank);
     int32_t v[4] = { 1, 1, 1, 1 };
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     for (uint32_t k = 0; k < 50; k++) {
         CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
@@ -295,9 +276,6 @@ static int first_error(struct plait_comm **comm, uint32_t rank, void *arg)
     struct trail t = { .gate = &open };
     int32_t v[4] = { 1, 1, 1, 1 };
 
-    (void)comm;
-    (void)rank;
-    (void)arg;
     o.nrank = 1;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK &&
           plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
@@ -317,7 +295,6 @@ static int first_error(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void streams_keep_their_order(void **state)
 {
-    (void)state;
     run_both(3, stream_order, NULL);
     run_both(3, gate, NULL);
     run_both(3, persistent_on_stream, NULL);
@@ -413,12 +390,11 @@ static void who_waits_for_a_stream_that_waits_for_it_has_a_deadline(void **state
 {
     static int (*const bodies[])(struct plait_comm **, uint32_t, void *) = { hold_up_itself, leave_held_up };
 
-    (void)state;
     for (unsigned k = 0; k < 4; k++) {
         bool message = k % 2;
-        ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = bodies[k / 2], .arg = &message };
-        ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-        ranks.options.deadline = 1;
+        ranks = (struct ranks){
+            .nprocess = 2, .nthread = 1, .limit = 60, .body = bodies[k / 2], .arg = &message, .options.deadline = 1
+        };
         assert_int_equal(ranks_run(&ranks), 0);
     }
 }
@@ -431,7 +407,6 @@ static int hold_up_a_death(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     int32_t v[4] = { 1, 1, 1, 1 };
 
-    (void)arg;
     if (rank == 1) {
         usleep(100000);
         raise(SIGKILL);
@@ -449,9 +424,7 @@ static int hold_up_a_death(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void who_waits_behind_a_stream_sees_a_death(void **state)
 {
-    (void)state;
     ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = hold_up_a_death, .processes = true };
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
     assert_int_equal(ranks_run(&ranks), 1); /* the one that was killed */
 }
 
@@ -463,7 +436,6 @@ static int compute_long(struct plait_comm **comm, uint32_t rank, void *arg)
     struct trail t = { .gate = &open };
     int32_t v[4] = { 1, 1, 1, 1 };
 
-    (void)arg;
     CHECK(plait_stream_create(&call.stream) == PLAIT_OK);
     CHECK(plait_stream_call(call.stream, wait_at_gate, &t) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, v, v, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
@@ -476,11 +448,9 @@ static int compute_long(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_stream_may_take_longer_than_the_deadline(void **state)
 {
-    (void)state;
-    ranks = (struct ranks){ .nprocess = 2, .nthread = 1, .limit = 60, .body = compute_long };
-    ranks.options = (struct plait_comm_options)PLAIT_COMM_OPTIONS_DEFAULT;
-    ranks.options.deadline = 3;
-    ranks.options.progress = 1;
+    ranks = (struct ranks){
+        .nprocess = 2, .nthread = 1, .limit = 60, .body = compute_long, .options.deadline = 3, .options.progress = 1
+    };
     assert_int_equal(ranks_run(&ranks), 0);
 }
 
@@ -491,13 +461,12 @@ static void add_up(void *inout, const void *in, size_t count, enum plait_dtype t
     int32_t *a = inout;
     const int32_t *b = in;
 
-    (void)type;
     for (size_t i = 0; i < count; i++)
         a[i] += b[i];
     atomic_fetch_add((atomic_int *)context, 1);
 }
 
-static int user_function(struct plait_comm **comm, uint32_t rank, void *arg)
+static int functions_of_the_caller_run_in_whatever_thread_drives(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t *a = memory[rank][0], *b = memory[rank][1];
     atomic_int calls = 0;
@@ -506,7 +475,6 @@ static int user_function(struct plait_comm **comm, uint32_t rank, void *arg)
     pthread_t thread;
     void *status;
 
-    (void)arg;
     {
         struct plait_user_op user = { sizeof user, add_up, &calls, 0 }; /* is not kept */
         call.user = &user;
@@ -521,22 +489,16 @@ static int user_function(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void functions_of_the_caller_run_in_whatever_thread_drives(void **state)
-{
-    (void)state;
-    run_both(3, user_function, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(persistent_operations_run_again_and_again),
+        test_of_both(persistent_operations_run_again_and_again, 3),
         cmocka_unit_test(streams_keep_their_order),
         cmocka_unit_test(who_waits_for_a_stream_that_waits_for_it_has_a_deadline),
         cmocka_unit_test(who_waits_behind_a_stream_sees_a_death),
         cmocka_unit_test(a_stream_may_take_longer_than_the_deadline),
         cmocka_unit_test(whoever_sees_an_idle_comm_is_alone_with_it),
-        cmocka_unit_test(functions_of_the_caller_run_in_whatever_thread_drives),
+        test_of_both(functions_of_the_caller_run_in_whatever_thread_drives, 3),
     };
     return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
 }

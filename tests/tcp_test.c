@@ -3,28 +3,23 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "bootstrap/tcp.h"
+#include "child.h"
 #include "comm/comm.h"
 #include "ranks.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "unit.h"
 
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static struct plait_unique_id the_id;
 
 static int make_id(void **state)
 {
-    (void)state;
     return plait_unique_id_create_tcp("=lo", &the_id) == PLAIT_OK ? 0 : 1;
 }
 
@@ -57,7 +52,6 @@ static int live(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm *half = NULL, *twin = NULL, *all = NULL, *rest = NULL;
     const uint32_t gone[] = { 0, 3 };
 
-    (void)arg;
     CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
     CHECK(sum(*comm, rank) == 0);
     for (uint32_t r = 0; r < 6; r++)
@@ -88,7 +82,6 @@ static void comms_over_tcp_split_duplicate_and_shrink(void **state)
 {
     const struct ranks r = { .nprocess = 3, .nthread = 2, .body = live, .no_comm = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -154,7 +147,6 @@ static void sixty_four_ranks_meet_with_few_messages(void **state)
     uint32_t nrank;
     const struct ranks r = { .nthread = 1, .body = meet, .arg = &nrank, .no_comm = true };
 
-    (void)state;
     for (nrank = 8; nrank <= MANY; nrank *= 8) {
         struct ranks all = r;
         uint32_t many = 0;
@@ -187,7 +179,6 @@ static int fail_to_meet(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_bootstrap *b = NULL;
     enum plait_status own = e->own[rank];
 
-    (void)comm;
     if (own != PLAIT_OK)
         plait_fail(own, "this is why");
     enum plait_status status =
@@ -220,7 +211,6 @@ static void run_ends(struct ends *e, unsigned killed)
 
 static void the_error_of_one_rank_is_told_to_all(void **state)
 {
-    (void)state;
     for (uint32_t failing = 0; failing < 4; failing++) {
         struct ends e = { .rank = { 0, 1, 2, 3 }, .nrank = { 4, 4, 4, 4 } };
         char want[64];
@@ -236,7 +226,6 @@ static void a_rank_that_dies_is_named(void **state)
 {
     struct ends e = { .rank = { 0, 1, 2, 3 }, .nrank = { 4, 4, 4, 4 }, .dies = { false, false, true } };
 
-    (void)state;
     for (uint32_t r = 0; r < 4; r++)
         e.want[r] = "rank 2 left or died";
     run_ends(&e, 1);
@@ -251,7 +240,6 @@ static void an_error_inside_a_node_is_told_to_all(void **state)
 {
     struct ends e = { .rank = { 0, 1, 2, 3 }, .nrank = { 4, 4, 4, 4 } };
 
-    (void)state;
     for (uint32_t r = 0; r < 4; r++)
         e.want[r] = "letting in the ranks of this node: Too many open files";
     node_is_full = true;
@@ -263,7 +251,6 @@ static void ranks_that_differ_are_named(void **state)
 {
     struct ends e = { .rank = { 0, 1, 2, 3 }, .nrank = { 4, 4, 5, 4 } };
 
-    (void)state;
     for (uint32_t r = 0; r < 4; r++)
         e.want[r] = "nrank is 4 on rank 0 and 5 on rank 2";
     run_ends(&e, 0);
@@ -278,7 +265,6 @@ static void a_second_rank_0_ends_all_who_came(void **state)
 {
     struct ends e = { .rank = { 0, 1, 2, 0 }, .nrank = { 4, 4, 4, 4 } };
 
-    (void)state;
     for (uint32_t r = 0; r < 4; r++)
         e.want[r] = "two ranks have rank 0";
     run_ends(&e, 0);
@@ -325,7 +311,6 @@ static void rank_0_says_why_it_cannot_listen(void **state)
     uint16_t port = 23456;
     int first, second;
 
-    (void)state;
     make_id_at("192.0.2.77", 20000, 8);
     assert_rank_0_fails("no address of the id is one of this host");
     for (;; port += 2) { /* two that are free */
@@ -350,7 +335,6 @@ static void an_id_that_is_none_is_refused(void **state)
     struct plait_bootstrap *b = NULL;
     struct plait_unique_id id = { "plait1-tcp" };
 
-    (void)state;
     assert_int_equal(plait_bootstrap_create(&id, 1, 2, 1, PLAIT_OK, &b), PLAIT_ERR_ARG);
     assert_non_null(strstr(plait_last_error(), "plait_unique_id_create_tcp()"));
     assert_int_equal(plait_unique_id_create_tcp("no-such", &id), PLAIT_ERR_CONFIG);
@@ -371,6 +355,6 @@ int main(void)
         cmocka_unit_test(an_id_that_is_none_is_refused),
     };
 
-    counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return counts == MAP_FAILED ? 1 : cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
+    counts = shared_memory(sizeof *counts);
+    return cmocka_run_group_tests_name("tcp", tests, NULL, NULL);
 }

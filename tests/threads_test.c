@@ -3,22 +3,17 @@
  * Ranks as threads, in few operations that reach every kind of access that ranks share: made for the thread sanitizer,
  * which is ten times slower. Buffers are made and freed for each operation, so that late readers are seen.
  */
-#include "ranks.h"
 #include "specs.h"
+#include "unit_ranks.h"
 #include "values.h"
 
 #include <plait/memory.h>
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <pthread.h>
 #include <unistd.h>
 
 struct series {
@@ -77,7 +72,6 @@ static int every_spec(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void every_algorithm_between_threads(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 5; n++) {
         struct specs specs;
         specs_init(&specs, PLAIT_ALLREDUCE, n, false);
@@ -88,8 +82,7 @@ static void every_algorithm_between_threads(void **state)
                                .limit = 300,
                                .body = every_spec,
                                .arg = &s,
-                               .options = PLAIT_COMM_OPTIONS_DEFAULT };
-            r.options.node = specs.maps[map];
+                               .options.node = specs.maps[map] };
             assert_int_equal(ranks_run(&r), 0);
         }
         specs_finish(&specs);
@@ -97,11 +90,10 @@ static void every_algorithm_between_threads(void **state)
 }
 
 /* Eager operations one after the other, no barrier between: slots are written again as soon as that is allowed. */
-static int many_eager(struct plait_comm **comm, uint32_t rank, void *arg)
+static int eager_operations_between_threads(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int64_t v[40], w[40];
 
-    (void)arg;
     for (int64_t k = 0; k < 400; k++) {
         const size_t count = (size_t)k % 40 + 1;
         for (size_t i = 0; i < count; i++)
@@ -113,18 +105,10 @@ static int many_eager(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void eager_operations_between_threads(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 4, .limit = 300, .body = many_eager };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 /* Control blocks and staging are given back while other ranks may still look at them. */
-static int come_and_go(struct plait_comm **comm, uint32_t rank, void *arg)
+static int comms_of_threads_come_and_go(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    const struct plait_comm_options o = ranks_options(arg, rank);
+    const struct plait_comm_options o = ranks_options(rank);
 
     for (uint32_t k = 0; k < 12; k++) {
         CHECK(plait_comm_create(&o, comm) == PLAIT_OK);
@@ -135,20 +119,6 @@ static int come_and_go(struct plait_comm **comm, uint32_t rank, void *arg)
         *comm = NULL;
     }
     return 0;
-}
-
-static void comms_of_threads_come_and_go(void **state)
-{
-    struct ranks r = { .nprocess = 1,
-                       .nthread = 3,
-                       .limit = 300,
-                       .body = come_and_go,
-                       .no_comm = true,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT };
-
-    (void)state;
-    r.arg = &r;
-    assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Two threads in one comm --------------------------------------------------------------------------------- */
@@ -217,14 +187,14 @@ static void add_and_be_disturbed(void *inout, const void *in, size_t count, enum
     pthread_t other;
     float *to = inout;
 
-    (void)type;
     if (x->inside != NULL && x->refused + x->let_in == 0 && pthread_create(&other, NULL, call_everything, x) == 0)
         pthread_join(other, NULL);
     for (size_t i = 0; i < count; i++)
         to[i] += ((const float *)in)[i];
 }
 
-static int be_disturbed(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_second_thread_in_a_comm_is_refused_and_the_first_goes_on(struct plait_comm **comm, uint32_t rank,
+                                                                      void *arg)
 {
     enum { MOST = 300000 };
     static const size_t sizes[] = { 1, MOST };
@@ -233,7 +203,6 @@ static int be_disturbed(struct plait_comm **comm, uint32_t rank, void *arg)
     float *in = malloc(MOST * sizeof *in), *out = malloc(MOST * sizeof *out);
     struct plait_call call = PLAIT_CALL_DEFAULT, persistent = PLAIT_CALL_DEFAULT;
 
-    (void)arg;
     CHECK(in != NULL && out != NULL);
     call.user = persistent.user = &user;
     persistent.persistent = 1;
@@ -261,21 +230,13 @@ static int be_disturbed(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_second_thread_in_a_comm_is_refused_and_the_first_goes_on(void **state)
-{
-    struct ranks r = { .nprocess = 1, .nthread = 2, .limit = 60, .body = be_disturbed };
-
-    (void)state;
-    assert_int_equal(ranks_run(&r), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_second_thread_in_a_comm_is_refused_and_the_first_goes_on),
+        test_of_ranks(a_second_thread_in_a_comm_is_refused_and_the_first_goes_on, 1, 2),
         cmocka_unit_test(every_algorithm_between_threads),
-        cmocka_unit_test(eager_operations_between_threads),
-        cmocka_unit_test(comms_of_threads_come_and_go),
+        test_of_ranks(eager_operations_between_threads, 1, 4, .limit = 300),
+        test_of_ranks(comms_of_threads_come_and_go, 1, 3, .limit = 300, .no_comm = true),
     };
 
     return cmocka_run_group_tests_name("threads", tests, NULL, NULL);

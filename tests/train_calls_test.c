@@ -3,30 +3,25 @@
  * Each system call of a save, one after the other: the process is killed before it, or it fails. What was on the disk is
  * still there and whole, and the next save succeeds. train_kill_test.c does the same at random moments.
  */
+#include "child.h"
+#include "folder.h"
+
 #include "checkpoint.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { COUNT = 3000, NOT_REACHED = 77 };
 enum fault { KILL, FAIL };
-
-static char folder[] = "/tmp/plait-calls-XXXXXX";
 
 /* ---- The calls ---------------------------------------------------------------------------------------------- */
 
@@ -179,45 +174,32 @@ static void check_folder(void)
 static int strike_each(enum fault fault)
 {
     for (int n = 0;; n++) {
-        int status;
-        const pid_t child = fork();
+        const pid_t child = child_fork();
 
-        assert_true(child >= 0);
         until = -1;
         if (child == 0)
             live(n, fault);
-        assert_int_equal(waitpid(child, &status, 0), child);
+        const int end = child_end(child);
         check_folder();
-        if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_REACHED)
+        if (end == NOT_REACHED)
             return print_message("%d calls\n", n), n;
-        if (fault == KILL)
-            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        else if (status != 0)
-            fail_msg("call %d failed, and the child ended with %d", n, status);
+        if (end != (fault == KILL ? -SIGKILL : 0))
+            fail_msg("call %d failed, and the child ended with %d", n, end);
     }
 }
 
 static void a_kill_before_any_call_loses_nothing(void **state)
 {
-    (void)state;
     assert_true(strike_each(KILL) >= 15);
 }
 
 static void any_call_that_fails_is_told_or_made_good(void **state)
 {
-    (void)state;
     assert_true(strike_each(FAIL) >= 15);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return rmdir(folder);
 }
 
@@ -229,5 +211,5 @@ int main(void)
     };
 
     until = -1;
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, remove_folder);
 }

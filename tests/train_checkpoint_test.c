@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checkpoints: the last few and the best are kept, the newest whole one is found, what fails is told and loses nothing. */
+#include "child.h"
+#include "unit.h"
+
 #include "checkpoint.h"
 #include "replace.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +15,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { COUNT = 1000 };
@@ -134,7 +130,6 @@ static void write_text(const char *name, const char *text)
 
 static void the_last_few_and_the_best_are_kept(void **state)
 {
-    (void)state;
     struct keeper *const k = keep(2);
 
     for (uint64_t step = 10; step <= 50; step += 10)
@@ -153,7 +148,6 @@ static void the_last_few_and_the_best_are_kept(void **state)
 
 static void keep_0_keeps_all(void **state)
 {
-    (void)state;
     struct keeper *const k = keep(0);
 
     for (uint64_t step = 1; step <= 9; step++)
@@ -164,7 +158,6 @@ static void keep_0_keeps_all(void **state)
 
 static void a_step_that_is_saved_again_is_replaced(void **state)
 {
-    (void)state;
     struct keeper *const k = keep(3);
 
     save(k, 7, false);
@@ -178,7 +171,6 @@ static void a_step_that_is_saved_again_is_replaced(void **state)
 
 static void the_checkpoint_just_written_stays_beside_later_ones(void **state)
 {
-    (void)state;
     struct keeper *const k = keep(1);
 
     save(k, 500, false);
@@ -193,7 +185,6 @@ static void the_checkpoint_just_written_stays_beside_later_ones(void **state)
 
 static void a_torn_or_foreign_file_is_named_and_passed_over(void **state)
 {
-    (void)state;
     struct keeper *const k = keep(0);
     const float one = 1;
     const struct entry e = { "weight", STORED_F32, 0, { 0 }, (void *)(uintptr_t)&one };
@@ -246,7 +237,6 @@ static void a_damaged_checkpoint_is_named_and_passed_over(void **state)
     static const char zeros[2000];
     struct keeper *const k = keep(0);
 
-    (void)state;
     for (uint64_t step = 1; step <= 4; step++)
         save(k, step, step == 1);
     keeper_wait(k);
@@ -269,7 +259,6 @@ static void a_link_that_leads_to_no_file_is_named_and_passed_over(void **state)
 {
     struct keeper *const k = keep(0);
 
-    (void)state;
     for (uint64_t step = 1; step <= 2; step++)
         save(k, step, false);
     keeper_wait(k);
@@ -311,7 +300,6 @@ static void a_checkpoint_of_version_1_without_a_hash_is_read(void **state)
     struct keeper *const k = keep(0);
     FILE *const f = fopen(in_folder("step-00000007.safetensors"), "wb");
 
-    (void)state;
     assert_non_null(f);
     assert_int_equal(fwrite(&length, sizeof length, 1, f), 1);
     assert_int_equal(fwrite(text, length, 1, f), 1);
@@ -322,7 +310,6 @@ static void a_checkpoint_of_version_1_without_a_hash_is_read(void **state)
 
 static void a_folder_without_checkpoints_has_none(void **state)
 {
-    (void)state;
     char path[PATH_MAX];
 
     listen();
@@ -335,7 +322,6 @@ static void a_folder_without_checkpoints_has_none(void **state)
 
 static void what_a_killed_process_left_is_removed(void **state)
 {
-    (void)state;
     assert_int_equal(mkdir(folder, 0777), 0);
     write_text(".step-00000001.safetensors.123-4" REPLACE_SUFFIX, "half");
     write_text(".best" REPLACE_SUFFIX, "half");
@@ -349,7 +335,6 @@ static void what_a_killed_process_left_is_removed(void **state)
 
 static void a_checkpoint_can_be_written_without_a_keeper(void **state)
 {
-    (void)state;
     float values[COUNT] = { 0 };
     const struct entry e = { "weight", STORED_F32, 1, { COUNT }, values };
     char path[PATH_MAX];
@@ -375,7 +360,6 @@ static void not_created(const char *where, const char *words)
 
 static void two_processes_cannot_keep_one_folder(void **state)
 {
-    (void)state;
     struct keeper *const k = keep(1);
 
     not_created(folder, "another process keeps its checkpoints there");
@@ -385,7 +369,6 @@ static void two_processes_cannot_keep_one_folder(void **state)
 
 static void a_folder_that_cannot_be_written_is_told_at_once(void **state)
 {
-    (void)state;
     char longest[PATH_MAX + 10];
 
     memset(longest, 'x', sizeof longest - 1);
@@ -398,7 +381,7 @@ static void a_folder_that_cannot_be_written_is_told_at_once(void **state)
     assert_int_equal(mkdir(folder, 0777), 0);
     if (geteuid() == 0) { /* for whom nothing is forbidden: in a child that is nobody */
         assert_int_equal(chmod(top, 0755), 0);
-        const pid_t child = fork();
+        const pid_t child = child_fork();
         if (child == 0) {
             const char *why = NULL;
             _exit(setuid(65534) != 0                                                                            ? 1
@@ -406,9 +389,7 @@ static void a_folder_that_cannot_be_written_is_told_at_once(void **state)
                   : strstr(why, "no checkpoint can be written there: Permission denied; name a folder") == NULL ? 3
                                                                                                                 : 0);
         }
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
+        assert_int_equal(child_end(child), 0);
     } else {
         assert_int_equal(chmod(folder, 0555), 0);
         not_created(folder, "no checkpoint can be written there: Permission denied; name a folder");
@@ -426,7 +407,6 @@ static void limit_files(rlim_t bytes)
 
 static void after_a_failed_save_the_older_ones_are_there_and_the_next_succeeds(void **state)
 {
-    (void)state;
     struct keeper *const k = keep(1);
 
     save(k, 1, true);
@@ -451,7 +431,6 @@ static void after_a_failed_save_the_older_ones_are_there_and_the_next_succeeds(v
 
 static void the_end_tells_what_failed_last(void **state)
 {
-    (void)state;
     struct keeper *const k = keep(1);
 
     limit_files(1000);
@@ -464,7 +443,6 @@ static void the_end_tells_what_failed_last(void **state)
 
 static void a_folder_that_was_removed_is_told(void **state)
 {
-    (void)state;
     struct keeper *const k = keep(1);
 
     assert_int_equal(rmdir(folder), 0);
@@ -480,13 +458,11 @@ static void a_folder_that_was_removed_is_told(void **state)
 
 static int name_folder(void **state)
 {
-    (void)state;
     return snprintf(folder, sizeof folder, "%s/run", top) < 0;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     DIR *const d = opendir(folder);
 
     for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
@@ -498,13 +474,11 @@ static int remove_folder(void **state)
 
 static int make_top(void **state)
 {
-    (void)state;
     return mkdtemp(top) == NULL;
 }
 
 static int remove_top(void **state)
 {
-    (void)state;
     char path[PATH_MAX];
 
     snprintf(path, sizeof path, "%s/said", top);

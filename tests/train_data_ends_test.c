@@ -1,40 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What ends a program that loads images, and what a lost rank does not end. */
+#include "child.h"
 #include "train_tree.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
+
+static const struct loader_options *loading;
+
+static void load(void)
+{
+    struct images m;
+    struct loader *l = loader_create(loading);
+
+    loader_begin(l, 0, 0);
+    while (loader_next(l, &m))
+        ;
+}
 
 /* What a child that loads says; its exit status must be 1. */
 static void load_in_child(const struct loader_options *o, char *said, size_t room)
 {
-    int pipe_of[2], status;
-
-    assert_int_equal(pipe(pipe_of), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(pipe_of[1], STDERR_FILENO);
-        struct images m;
-        struct loader *l = loader_create(o);
-        loader_begin(l, 0, 0);
-        while (loader_next(l, &m))
-            ;
-        _exit(0);
-    }
-    close(pipe_of[1]);
-    ssize_t n = 0, more;
-    while ((more = read(pipe_of[0], said + n, room - 1 - (size_t)n)) > 0)
-        n += more;
-    said[n] = '\0';
-    close(pipe_of[0]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    loading = o;
+    assert_int_equal(child_run(load, said, room), 1);
 }
 
 static void a_broken_file_ends_the_program_if_asked(void **state)
@@ -43,7 +32,6 @@ static void a_broken_file_ends_the_program_if_asked(void **state)
     struct loader_options o = options_of(d, 0, 1);
     char said[4096];
 
-    (void)state;
     o.broken_fatal = true;
     o.threads = 1;
     load_in_child(&o, said, sizeof said);
@@ -62,7 +50,6 @@ static void a_file_that_the_system_does_not_give_ends_the_program_by_name(void *
                   { "loop", ": Too many levels of symbolic links; it was there when" } };
     char said[4096], from[512], to[600], kept[512];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int whole = 0; whole < 2; whole++) {
             assert_int_equal(make_data(path_of(cases[i].tree), CLASSES, TRAIN, VAL, 24, 1), 0);
@@ -92,7 +79,6 @@ static void where_all_files_are_broken_the_program_ends(void **state)
     struct loader_options o = options_of(d, 0, 1);
     char said[4096];
 
-    (void)state;
     load_in_child(&o, said, sizeof said);
     assert_non_null(strstr(said, "the file is empty"));
     assert_non_null(strstr(said, "all 17 images are broken"));
@@ -104,7 +90,6 @@ static void what_a_loader_cannot_do_is_refused(void **state)
     struct loader_options o = options_of(train, 0, 1);
     char said[4096];
 
-    (void)state;
     o.threads = 0;
     load_in_child(&o, said, sizeof said);
     assert_non_null(strstr(said, "0 threads cannot decode"));
@@ -124,14 +109,12 @@ static void where_a_rank_is_lost_files_are_read(void **state)
     struct in_memory c = { train, 1, 1000, true };
     const struct ranks r = { .nprocess = 4, .nthread = 1, .body = load_from_memory, .arg = &c, .processes = true };
 
-    (void)state;
     store_segment = c.segment;
     assert_int_equal(ranks_run(&r), 0);
 }
 
 static int see_other_files(struct plait_comm **comm, uint32_t rank, void *argument)
 {
-    (void)argument;
     return dataset_same_on_all(rank == 1 ? val : train, *comm) || !dataset_same_on_all(train, *comm);
 }
 
@@ -139,7 +122,6 @@ static void ranks_that_see_different_files_are_told(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = see_other_files, .processes = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Drawn data, the tree, the order of an epoch, batches by threads and ranks, images in the ranks' memory. */
 #include "train_tree.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "unit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +26,6 @@ static uint64_t hash_of_files(const struct dataset *d)
 
 static void drawn_data_follow_from_the_seed(void **state)
 {
-    (void)state;
     assert_int_equal(make_data(path_of("same"), CLASSES, TRAIN, VAL, 24, 1), 0);
     assert_int_equal(make_data(path_of("other"), CLASSES, TRAIN, VAL, 24, 2), 0);
     struct dataset *same = open_half(path_of("same"), "train"), *other = open_half(path_of("other"), "train");
@@ -44,7 +39,6 @@ static void drawn_data_follow_from_the_seed(void **state)
 
 static void impossible_drawn_data_are_refused(void **state)
 {
-    (void)state;
     assert_int_equal(make_data(path_of("b"), 49, 100, 100, 32, 1), 1);
     assert_int_equal(make_data(path_of("b"), 10, 9, 100, 32, 1), 1);
     assert_int_equal(make_data(path_of("b"), 10, 100, 100, 8, 1), 1);
@@ -53,7 +47,6 @@ static void impossible_drawn_data_are_refused(void **state)
 
 static void classes_and_files_are_in_the_order_of_their_names(void **state)
 {
-    (void)state;
     assert_int_equal(dataset_count(train), TRAIN);
     assert_int_equal(dataset_nclass(train), CLASSES);
     for (uint32_t k = 1; k < CLASSES; k++)
@@ -68,7 +61,6 @@ static void classes_and_files_are_in_the_order_of_their_names(void **state)
 /* Files by other names, hidden ones, links, folders in a class. */
 static void a_tree_holds_what_is_named_as_jpeg(void **state)
 {
-    (void)state;
     for (const char *const *p = (const char *const[]){ "t", "t/train", "t/train/b", "t/train/b/inner", "t/train/a",
                                                        "t/train/.hidden", NULL };
          *p != NULL; p++)
@@ -106,7 +98,6 @@ static void a_link_to_a_folder_that_it_lies_in_is_left_out(void **state)
         { "../../../train", "l/train/b/inner/train" },
     };
 
-    (void)state;
     for (const char *const *p =
              (const char *const[]){ "l", "l/train", "l/train/a", "l/train/b", "l/train/b/inner", NULL };
          *p != NULL; p++)
@@ -129,7 +120,6 @@ static void a_link_to_nothing_is_refused_by_name(void **state)
 {
     const char *why;
 
-    (void)state;
     for (const char *const *p = (const char *const[]){ "n", "n/train", "n/train/a", NULL }; *p != NULL; p++)
         assert_int_equal(mkdir(path_of(*p), 0777), 0);
     write_file("n/train/a/1.jpg", "", 0);
@@ -146,7 +136,6 @@ static void an_epoch_has_every_sample_once(void **state)
 {
     static const uint32_t sizes[] = { 1, 2, 3, 4, 5, 7, 12, 16, 17, 61, 99, 100, 101 };
 
-    (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         struct dataset *d = files_of(sizes[k]);
         for (uint32_t epoch = 0; epoch < 20; epoch++) {
@@ -169,7 +158,6 @@ static void orders_are_evenly_distributed(void **state)
     static unsigned at[N][N], after[N][N];
     struct dataset *d = files_of(N);
 
-    (void)state;
     for (uint32_t epoch = 0; epoch < EPOCHS; epoch++)
         for (uint64_t i = 0; i < N; i++) {
             const uint64_t sample = dataset_at(d, true, 9, epoch, i);
@@ -200,7 +188,6 @@ static void batches_do_not_depend_on_ranks_threads_queue_or_micro_batches(void *
 {
     struct loader_options o = options_of(train, 0, 1);
 
-    (void)state;
     take_all(&o, 5, &expected);
     for (uint64_t i = 0; i < STEPS * BATCH; i++)
         assert_int_equal(expected.labels[i], dataset_label(train, dataset_at(train, true, 11, 5, i)));
@@ -225,7 +212,6 @@ static void an_image_looks_otherwise_in_each_epoch(void **state)
     struct loader_options o = options_of(train, 0, 1);
     uint32_t alike = 0;
 
-    (void)state;
     o.shuffle = false;
     take_all(&o, 5, &expected);
     take_all(&o, 6, &got);
@@ -241,7 +227,6 @@ static void an_epoch_begun_at_a_step_goes_on_as_the_whole_one(void **state)
     struct loader *l = loader_create(&o);
     struct images m;
 
-    (void)state;
     take(l, &o, 3, 0, &expected);
     for (uint64_t step = 1; step <= STEPS; step++) {
         loader_begin(l, 2, 0); /* given up after a batch */
@@ -258,7 +243,6 @@ static void an_epoch_begun_at_a_step_goes_on_as_the_whole_one(void **state)
 /* Evaluation: every sample once; labels -1 fill the last batch. */
 static void a_whole_epoch_has_the_rest_too(void **state)
 {
-    (void)state;
     for (uint32_t nrank = 1; nrank <= 4; nrank *= 2) {
         memset(&got, 7, sizeof got);
         for (uint32_t rank = 0; rank < nrank; rank++) {
@@ -278,7 +262,6 @@ static void the_transform_changes_from_the_next_epoch_on(void **state)
     struct loader_options o = options_of(train, 0, 1);
     struct loader *l = loader_create(&o);
 
-    (void)state;
     take(l, &o, 0, 0, &got);
     loader_set_transform(l, TRANSFORM_EVAL, false);
     take(l, &o, 0, 0, &got);
@@ -296,7 +279,6 @@ static void no_more_is_decoded_ahead_than_the_queue_holds(void **state)
     struct loader_options o = options_of(d, 0, 1);
     struct images m;
 
-    (void)state;
     o.whole = true;
     struct loader *l = loader_create(&o);
     loader_begin(l, 0, 0);
@@ -319,7 +301,6 @@ static void a_broken_file_is_counted_once_and_replaced_by_the_next_position(void
     struct loader_options o = options_of(d, 0, 1);
     struct loader *l = loader_create(&o);
 
-    (void)state;
     for (uint32_t epoch = 0; epoch < 6; epoch++) {
         take(l, &o, epoch, 0, &got);
         for (uint64_t i = 0; i < STEPS * BATCH; i++) {
@@ -351,7 +332,6 @@ static void batches_from_memory_are_those_from_files(void **state)
     };
     struct dataset *d = break_some("broken again");
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int broken = 0; broken < 2; broken++) {
             struct in_memory c = { broken ? d : train, cases[i].ngroup, cases[i].segment, false };
@@ -371,7 +351,6 @@ static int give_up(struct plait_comm **comm, uint32_t rank, void *argument)
     struct store *store = store_create(*comm, train, 1);
     const struct loader_options o = options_of(train, rank, 2);
 
-    (void)argument;
     store_shuffle(store, true, o.seed, 4, BATCH);
     if (rank == 0)
         CHECK(compare_epoch(store, o, 4, 0, rank) == 0);
@@ -384,7 +363,6 @@ static void a_rank_may_give_up_what_is_being_brought(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = give_up };
 
-    (void)state;
     store_segment = 100;
     for (int i = 0; i < 5; i++)
         assert_int_equal(ranks_run(&r), 0);

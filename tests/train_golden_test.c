@@ -2,15 +2,12 @@
 /* Logits, gradients and statistics agree with PyTorch's, which make_train_golden.py wrote down. */
 #include "model.h"
 #include "random.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { NSAMPLE = 8 };
 
@@ -219,19 +216,16 @@ static void check(const char *name, enum precision precision, double tolerance)
 
 static void the_small_network_agrees_with_pytorch(void **state)
 {
-    (void)state;
     check("train_resnet20", PRECISION_FP32, 1e-4);
 }
 
 static void the_full_network_agrees_with_pytorch(void **state)
 {
-    (void)state;
     check("train_resnet50", PRECISION_FP32, 1e-4);
 }
 
 static void bf16_agrees_with_pytorch(void **state)
 {
-    (void)state;
     check("train_resnet20", PRECISION_BF16, 2e-2);
     check("train_resnet50", PRECISION_BF16, 2e-2);
 }

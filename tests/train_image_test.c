@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One image: where a crop comes from, forms of JPEG, what is random, files that are broken. */
+#include "unit.h"
+
 #include "../train/data.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -122,7 +119,6 @@ static void a_crop_for_evaluation_is_the_middle_of_any_size(void **state)
                                          { 1200, 800 }, { 1024, 31 }, { 17, 16 },   { 8, 300 } };
     const struct image_options o = plain_options(TRANSFORM_EVAL);
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int k = 0; k < 4; k++) {
             const double width = sizes[i][0], height = sizes[i][1], side = fmin(width, height) * 7 / 8;
@@ -163,7 +159,6 @@ static void crops_for_training_are_of_all_areas_aspects_and_directions(void **st
     double least = 1, most = 0, wide = 0, tall = 9, from = 1, to = 0;
     int flipped = 0;
 
-    (void)state;
     for (uint64_t sample = 0; sample < 400; sample++) {
         assert_null(image_decode(j.data, j.n, &o, 1, 0, sample, &image[0][0][0]));
         struct seen s = seen_of(image);
@@ -196,7 +191,6 @@ static void fine(uint32_t x, uint32_t y, uint32_t width, uint32_t height, unsign
 {
     const uint32_t cell = width < 100 ? 1 : 2;
 
-    (void)height;
     memset(rgb, (x / cell + y / cell) % 2 == 0 ? 40 : 200, 3);
 }
 
@@ -205,7 +199,6 @@ static void what_is_finer_than_the_result_is_averaged(void **state)
     static const uint32_t sizes[] = { 55, 60, 70, 250, 375, 500, 700, 1000 };
     const struct image_options o = plain_options(TRANSFORM_EVAL);
 
-    (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         struct jpeg j = compress(sizes[k], sizes[k], fine, plain);
         assert_null(image_decode(j.data, j.n, &o, 0, 0, 0, &image[0][0][0]));
@@ -226,7 +219,6 @@ static void greyscale_cmyk_ycck_rgb_and_progressive_files_are_read(void **state)
                                          { JCS_GRAYSCALE, 1, true } };
     struct image_options o = plain_options(TRANSFORM_TRAIN);
 
-    (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         for (uint64_t sample = 0; sample < 8; sample++) {
             struct jpeg j = compress(200, 150, brown, forms[i]);
@@ -246,7 +238,6 @@ static void what_is_random_follows_from_seed_epoch_and_sample(void **state)
     struct image_options o = plain_options(TRANSFORM_TRAIN);
     struct jpeg j = compress(300, 200, ramp, plain);
 
-    (void)state;
     o.jitter = 0.4;
     for (uint64_t k = 0; k < 8; k++) {
         const uint64_t seed = 5 + (k & 1), sample = 7 + (k >> 2);
@@ -266,7 +257,6 @@ static void jitter_changes_brightness_contrast_and_saturation_as_far_as_asked(vo
                 g = compress(64, 64, ramp, (struct form){ JCS_GRAYSCALE, 1, false });
     double least[3] = { 9, 9, 9 }, most[3] = { 0 };
 
-    (void)state;
     o.jitter = 0.3;
     o.least_area = 1;
     for (uint64_t sample = 0; sample < 300; sample++) {
@@ -295,7 +285,6 @@ static void colours_are_normalised(void **state)
     struct image_options o = image_defaults;
     struct jpeg j = compress(64, 64, brown, plain);
 
-    (void)state;
     o.pixels = SIDE;
     o.transform = TRANSFORM_EVAL;
     assert_null(image_decode(j.data, j.n, &o, 0, 0, 0, &image[0][0][0]));
@@ -321,7 +310,6 @@ static void is_broken(const void *data, size_t n, const char *says)
 
 static void what_is_no_jpeg_is_said_to_be_none(void **state)
 {
-    (void)state;
     is_broken("", 0, "empty");
     is_broken("\xff", 1, "");
     is_broken("hello, I am a text", 18, "Not a JPEG file");
@@ -332,7 +320,6 @@ static void what_is_no_jpeg_is_said_to_be_none(void **state)
 /* Wherever it ends. */
 static void a_truncated_file_is_broken(void **state)
 {
-    (void)state;
     for (int progressive = 0; progressive < 2; progressive++) {
         struct jpeg j = compress(90, 70, ramp, (struct form){ JCS_YCbCr, 2, progressive });
         for (unsigned long n = 1; n < j.n; n += 1 + n / 50)
@@ -359,7 +346,6 @@ static void damage_inside_of_the_crop_is_broken(void **state)
     struct jpeg j = compress(90, 70, ramp, plain);
     const size_t scan = find_marker(&j, 0xda, 0) + 14;
 
-    (void)state;
     for (int i = 0; i < 8; i++)
         memcpy(j.data + scan + (j.n - scan) / 3 + 2 * i, "\xff", 2); /* ones */
     is_broken(j.data, j.n, "Corrupt JPEG data");
@@ -374,7 +360,6 @@ static void a_file_with_more_pixels_than_the_limit_is_broken(void **state)
     struct jpeg j = compress(90, 70, ramp, plain);
     const size_t frame = find_marker(&j, 0xc0, 0);
 
-    (void)state;
     memcpy(j.data + frame + 5, "\xff\xdc\xff\xdc", 4);
     is_broken(j.data, j.n, "65500 x 65500 pixels, above the limit of 67108864");
     free(j.data);
@@ -388,7 +373,6 @@ static void a_file_with_too_many_passes_is_broken(void **state)
     const size_t start = find_marker(&j, 0xda, 0), end = find_marker(&j, 0xc4, start), n = end - start;
     unsigned char *all = malloc(j.n + TIMES * n), *at = all + start;
 
-    (void)state;
     memcpy(all, j.data, start);
     for (int i = 0; i < TIMES; i++, at += n)
         memcpy(at, j.data + start, n);

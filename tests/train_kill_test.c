@@ -10,6 +10,7 @@
  * comes and goes in its place.
  */
 #include "checkpoint.h"
+#include "child.h"
 #include "random.h"
 #include "replace.h"
 
@@ -24,7 +25,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -226,8 +226,7 @@ static void try(uint64_t seed)
     *life = (struct life){ 0 };
     snprintf(folder, sizeof folder, "%s/run", fills && has_small_disk ? small_disk : disk);
     const uint64_t begin = nanoseconds();
-    const pid_t child = fork();
-    MUST(child >= 0);
+    const pid_t child = child_fork();
     if (child == 0) {
         live(folder, random_next(&state), fills);
         _exit(0);
@@ -239,7 +238,7 @@ static void try(uint64_t seed)
     const struct timespec wait = { 0, (long)(late % (2 * usual[fills]) % 500000000) };
     nanosleep(&wait, NULL);
     kill(child, SIGKILL);
-    MUST(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    MUST(child_end(child) == -SIGKILL);
 
     const unsigned n = check_folder(folder, &unfinished);
     MUST(n >= (life->ndone < KEEP ? life->ndone : KEEP));
@@ -295,8 +294,8 @@ int main(int argc, char **argv)
     const uint64_t tries = argc > 2 ? 1 : argc > 1 ? strtoull(argv[1], NULL, 10) : 20;
     const uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
 
-    life = mmap(NULL, sizeof *life, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    MUST(life != MAP_FAILED && mkdtemp(disk) != NULL && mkdtemp(small_disk) != NULL);
+    life = shared_memory(sizeof *life);
+    MUST(mkdtemp(disk) != NULL && mkdtemp(small_disk) != NULL);
     has_small_disk = mount_small_disk();
     if (!has_small_disk)
         printf("a small disk cannot be mounted (%s): limits of file sizes stand for it\n", strerror(errno));

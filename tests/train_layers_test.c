@@ -3,14 +3,11 @@
 #include "layers.h"
 #include "random.h"
 #include "train_reference.h"
+#include "unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { NDRAW = 12 };
 
@@ -315,32 +312,27 @@ static void check_kind(enum node_kind kind)
 
 static void convolutions_agree_with_the_reference(void **state)
 {
-    (void)state;
     check_kind(NODE_CONVOLUTION);
 }
 
 static void norms_agree_with_the_reference(void **state)
 {
-    (void)state;
     check_kind(NODE_NORM);
 }
 
 static void ends_of_blocks_agree_with_the_reference(void **state)
 {
-    (void)state;
     check_kind(NODE_ADD);
 }
 
 static void pooling_agrees_with_the_reference(void **state)
 {
-    (void)state;
     check_kind(NODE_LARGEST);
     check_kind(NODE_AVERAGE);
 }
 
 static void products_agree_with_the_reference(void **state)
 {
-    (void)state;
     check_kind(NODE_PRODUCT);
 }
 

@@ -3,15 +3,12 @@
 #include "model.h"
 #include "random.h"
 #include "train_reference.h"
+#include "unit.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { PIXELS = 8, BATCH = 4, NCLASS = 10 };
 
@@ -150,7 +147,6 @@ static void the_reference_agrees_with_finite_differences(void **state)
     struct setup s;
     struct whole w;
 
-    (void)state;
     setup_init(&s, small_options());
     whole_init(&w, &s);
     whole_loss(&w, &s, smoothing);
@@ -181,7 +177,6 @@ static void all_gradients_agree_with_the_reference(void **state)
     struct whole w;
     double loss;
 
-    (void)state;
     setup_init(&s, small_options());
     whole_init(&w, &s);
     loss = whole_loss(&w, &s, 0.1);
@@ -200,7 +195,6 @@ static void statistics_are_of_the_batch(void **state)
     struct whole w;
     struct model_result result;
 
-    (void)state;
     setup_init(&s, small_options());
     whole_init(&w, &s);
     train_pass(&s, 0, false);
@@ -234,7 +228,6 @@ static void a_model_for_evaluation_gives_the_same_logits(void **state)
     struct setup training, evaluating;
     struct model_result result[2];
 
-    (void)state;
     setup_init(&training, options);
     options.training = false;
     setup_init(&evaluating, options);
@@ -250,7 +243,6 @@ static void passes_give_the_same_bits_again(void **state)
 {
     struct setup a, b;
 
-    (void)state;
     setup_init(&a, small_options());
     setup_init(&b, small_options());
     train_pass(&a, 0, false);
@@ -267,7 +259,6 @@ static void gradients_accumulate(void **state)
     struct setup s;
     float **once;
 
-    (void)state;
     setup_init(&s, small_options());
     train_pass(&s, 0, false);
     once = tensors(s.model);
@@ -295,7 +286,6 @@ static void gradients_of_16_bits_are_those_of_32_rounded(void **state)
     struct model_options options = small_options();
     struct setup wide, narrow;
 
-    (void)state;
     setup_init(&wide, options);
     options.gradients = PRECISION_BF16;
     setup_init(&narrow, options);
@@ -323,7 +313,6 @@ static void the_first_class_and_the_first_five_count(void **state)
     struct model_result result;
     struct setup s;
 
-    (void)state;
     options.nclass = CLASSES;
     options.batch = IMAGES;
     setup_init(&s, options);
@@ -361,7 +350,6 @@ static void each_gradient_is_ready_once_and_in_order(void **state)
     struct seen seen = { 0 };
     struct setup s;
 
-    (void)state;
     setup_init(&s, small_options());
     train_pass(&s, 0, false);
     model_backward(s.model, 1, (void *const *)s.gradients, false, see, &seen);
@@ -374,7 +362,6 @@ static void the_first_layer_that_is_not_finite_is_named(void **state)
 {
     struct setup s;
 
-    (void)state;
     setup_init(&s, small_options());
     train_pass(&s, 0, false);
     assert_null(model_first_nonfinite(s.model));
@@ -396,7 +383,6 @@ static void unlabelled_images_count_for_nothing(void **state)
     struct model_result all, part;
     struct setup s;
 
-    (void)state;
     setup_init(&s, small_options());
     model_forward(s.model, s.images, s.labels, false, 0, &all);
     s.labels[1] = s.labels[3] = -1;
@@ -466,7 +452,6 @@ static void synchronised_halves_give_the_gradients_of_the_whole(void **state)
     struct setup s;
     struct whole w;
 
-    (void)state;
     setup_init(&s, small_options());
     whole_init(&w, &s);
     whole_loss(&w, &s, 0);
@@ -505,7 +490,6 @@ static void networks_have_their_number_of_parameters(void **state)
                    { "resnet101", 1000, 314, 44549160 },
                    { "resnet20", 10, 65, 272474 } };
 
-    (void)state;
     for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++) {
         struct network *net = network_create(wanted[k].name, wanted[k].nclass, 64);
         size_t count = 0;
@@ -522,7 +506,6 @@ static void what_is_no_network_is_refused(void **state)
 {
     struct model_options options = small_options();
 
-    (void)state;
     options.pixels = 7;
     assert_null(model_create(&options));
     options = small_options();
@@ -535,7 +518,6 @@ static void zero_last_starts_each_block_as_its_shortcut(void **state)
     struct setup s;
     uint32_t nzero = 0;
 
-    (void)state;
     setup_init(&s, small_options());
     model_initialise(s.model, 7, true, s.masters);
     for (uint32_t k = 0; k < model_ntensor(s.model); k++)

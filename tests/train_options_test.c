@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every option of plait-train, and what a run that goes on does with it. */
+#include "unit.h"
+
 #include "../train/options.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +145,6 @@ static void every_option_is_kept_by_a_checkpoint_or_listed_as_free(void **state)
     struct options o;
     struct note note;
 
-    (void)state;
     parse(&o, (const char *const[]){ NULL });
     assert_true(n > 40);
     for (size_t i = 0; i < n; i++) {
@@ -168,7 +164,6 @@ static void a_run_that_goes_on_has_every_option_that_was_kept(void **state)
     struct note is, usual;
     struct options before, after;
 
-    (void)state;
     for (size_t i = 0; i < sizeof kept_options / sizeof *kept_options; i++) {
         const char *const *const needs = kept_options[i].needs;
         char word[80];

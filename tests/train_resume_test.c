@@ -1,35 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a run needs to go on: saved and put back with all bits; what does not belong to this run is refused, both values
  * named, and changes nothing. Weights of others. */
+#include "child.h"
+#include "folder.h"
 #include "resume.h"
 #include "train_small_model.h"
 #include "weights.h"
 
 #include <plait/comm.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/plait-resume-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-    static char path[PATH_MAX];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 struct run { /* a small one */
     struct model model;
@@ -126,7 +111,6 @@ static bool same(const struct run *a, const struct run *b)
 
 static void every_bit_comes_back(void **state)
 {
-    (void)state;
     struct run was, is;
 
     begin(&was, 10, 1.1F);
@@ -140,7 +124,6 @@ static void every_bit_comes_back(void **state)
 
 static void a_rank_that_is_left_alone_saves_what_it_knows(void **state)
 {
-    (void)state;
     struct run was, is;
     struct resume *l;
 
@@ -171,7 +154,6 @@ static void refused(struct run *is, const char *words)
 
 static void another_network_classes_or_optimiser_is_refused_with_both_values(void **state)
 {
-    (void)state;
     struct run was, is;
 
     begin(&was, 10, 1);
@@ -288,7 +270,6 @@ static void more_tensors(struct entry *e, uint32_t *ne, struct note *n, uint32_t
 
 static void what_is_missing_wrong_or_too_much_is_named(void **state)
 {
-    (void)state;
     static const struct {
         void (*edit)(struct entry *e, uint32_t *ne, struct note *n, uint32_t *nn);
         const char *words;
@@ -322,7 +303,6 @@ static void of_other_ranks(struct entry *e, uint32_t *ne, struct note *n, uint32
 
 static void an_optional_tensor_of_another_shape_is_left_as_it_is(void **state)
 {
-    (void)state;
     struct run was, is;
 
     begin(&was, 10, 1);
@@ -347,7 +327,6 @@ static const char *load(struct run *r, const char *name, bool new_classifier)
 
 static void weights_of_a_checkpoint_are_a_beginning_of_another_run(void **state)
 {
-    (void)state;
     struct run was, is, fresh;
 
     begin(&was, 10, 1);
@@ -389,7 +368,6 @@ static void write_state_dict(const char *name, struct model *m, enum stored type
 
 static void a_state_dict_of_any_float_type_is_taken(void **state)
 {
-    (void)state;
     /* 1.5, -2, the least half, one of its least digits, infinity; of bfloat16 and double where they have them. */
     const uint16_t half[64] = { 0x3e00, 0xc000, 0x0001, 0x83ff, 0x7c00, 0x0400, 0x8000 };
     const uint16_t brain[64] = { 0x3fc0, 0xc000, 0x3380, 0xb87f, 0x7f80, 0x3880, 0x8000 };
@@ -417,7 +395,6 @@ static void a_state_dict_of_any_float_type_is_taken(void **state)
 
 static void a_classifier_of_another_size_is_refused_with_the_remedy(void **state)
 {
-    (void)state;
     float data[64] = { 5 };
     struct run r, fresh;
 
@@ -437,7 +414,6 @@ static void a_classifier_of_another_size_is_refused_with_the_remedy(void **state
 
 static void weights_of_another_network_are_refused(void **state)
 {
-    (void)state;
     float data[64] = { 5 };
     struct run r, fresh;
     const struct entry other = { "features.0.weight", STORED_F32, 1, { 2 }, data };
@@ -491,32 +467,22 @@ static int rank_restores(const struct plait_unique_id *id, uint32_t rank, const 
 
 static void one_rank_reads_and_all_have_it(void **state)
 {
-    (void)state;
     struct plait_unique_id id;
     struct run was;
-    int status;
 
     begin(&was, 10, 1.1F);
     advance(&was);
     save(&was, 42);
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
-    const pid_t child = fork();
+    const pid_t child = child_fork();
     if (child == 0)
         _exit(rank_restores(&id, 1, &was));
     assert_int_equal(rank_restores(&id, 0, &was), 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
+    assert_int_equal(child_end(child), 0);
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(in_folder(CHECKPOINT));
     unlink(in_folder("dict"));
     return rmdir(folder);
@@ -537,5 +503,5 @@ int main(void)
         cmocka_unit_test(one_rank_reads_and_all_have_it),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, remove_folder);
 }

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files of tensors: what is written is read again, also by and from the Python package; each wrong number is named. */
+#include "folder.h"
+
 #include "safetensors.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,25 +14,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char folder[] = "/tmp/plait-safetensors-XXXXXX";
-
-static const char *in_folder(const char *name)
-{
-    static char path[PATH_MAX];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_file(const char *path, const void *data, size_t bytes)
-{
-    FILE *const f = fopen(path, "wb");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, bytes, f), bytes);
-    assert_int_equal(fclose(f), 0);
-}
 
 /* A file with this header and so many zeros behind it. */
 static size_t file_of(const char *header, size_t room, uint8_t *out)
@@ -72,7 +49,6 @@ static void refused_header(const char *header, size_t room, const char *words)
 
 static void every_type_shape_and_note_is_read_as_written(void **state)
 {
-    (void)state;
     const struct note notes[] = { { "step", "12" }, { "odd", "quote \" back \\ line \n \xc3\xa9" } };
     struct entry entries[2 * NSTORED + 1];
     uint8_t data[64];
@@ -116,7 +92,6 @@ static void every_type_shape_and_note_is_read_as_written(void **state)
 
 static void a_header_ends_where_the_data_is_aligned(void **state)
 {
-    (void)state;
     float value = 1;
     struct entry e = { "", STORED_F32, 0, { 0 }, &value };
     const char *why;
@@ -134,7 +109,6 @@ static void a_header_ends_where_the_data_is_aligned(void **state)
 /* Written by the Python package: make_train_safetensors.py. */
 static void a_file_of_the_python_package_is_read(void **state)
 {
-    (void)state;
     const char *why = NULL;
     struct safetensors *const f = safetensors_open(GOLDEN_DIR "/train_python.safetensors", &why);
 
@@ -169,7 +143,6 @@ static void a_file_of_the_python_package_is_read(void **state)
 
 static void what_is_no_safetensors_file_is_named(void **state)
 {
-    (void)state;
     static const uint8_t nothing[8], long_header[16] = { 9, 0, 0, 0, 0, 0, 0, 0, '{' },
                                      endless[16] = { 255, 255, 255, 255, 255, 255, 255, 255, '{' };
 
@@ -190,7 +163,6 @@ static void what_is_no_safetensors_file_is_named(void **state)
 
 static void every_wrong_number_is_named(void **state)
 {
-    (void)state;
     refused_header("{\"a\":1}", 0, "tensor a is of type (none)");
     refused_header(A("\"dtype\":\"F32\""), 0, "tensor a has no shape");
     refused_header(A("\"dtype\":\"F32\",\"shape\":[]"), 0, "does not say where");
@@ -212,7 +184,6 @@ static void every_wrong_number_is_named(void **state)
 
 static void holes_and_overlaps_are_named(void **state)
 {
-    (void)state;
 #define TWO(b0, b1) "{\"a\":{" PLACE("U8", "[4]", "0", "4") "},\"b\":{" PLACE("U8", "[4]", b0, b1) "}}"
     refused_header(TWO("3", "7"), 7, "tensor b overlaps tensor a");
     refused_header(TWO("0", "4"), 4, "tensor b overlaps tensor a");
@@ -225,7 +196,6 @@ static void holes_and_overlaps_are_named(void **state)
 
 static void names_cannot_command_a_terminal(void **state)
 {
-    (void)state;
     const char *why;
     uint8_t bytes[256];
     const size_t size = file_of("{\"\\u001b[2J\":1}", 0, bytes);
@@ -237,7 +207,6 @@ static void names_cannot_command_a_terminal(void **state)
 /* Cut anywhere, or with any one byte of its header changed: refused, or read with all tensors inside. */
 static void a_file_that_was_cut_is_refused(void **state)
 {
-    (void)state;
     float values[12] = { 1, 2, 3 };
     const struct entry e[] = { { "a", STORED_F32, 1, { 7 }, values }, { "b", STORED_F32, 2, { 2, 6 }, values } };
     uint8_t bytes[1024];
@@ -279,7 +248,6 @@ static void a_file_with_any_bit_changed_is_refused_or_has_no_hash(void **state)
     size_t unhashed = 0;
     const char *why;
 
-    (void)state;
     struct safetensors *const whole = safetensors_parse("whole", bytes, size, &why);
     assert_non_null(whole);
     assert_true(safetensors_hashed(whole));
@@ -307,7 +275,6 @@ static void a_file_that_another_program_has_written_again_is_read(void **state)
         "{\"__metadata__\":{\"step\":\"1\",\"xxh64\":\"0123456789abcdef\"},\"a\":{" PLACE("U8", "[4]", "0", "4") "}}",
         4, bytes);
 
-    (void)state;
     struct safetensors *const f = safetensors_parse("again", bytes, size, &why);
     assert_non_null(f);
     assert_false(safetensors_hashed(f));
@@ -316,14 +283,13 @@ static void a_file_that_another_program_has_written_again_is_read(void **state)
 
 static void what_is_not_a_file_is_named(void **state)
 {
-    (void)state;
     const char *why;
 
     assert_null(safetensors_open(in_folder("missing"), &why));
     assert_non_null(strstr(why, "No such file"));
     assert_null(safetensors_open(folder, &why));
     assert_non_null(strstr(why, "a folder"));
-    write_file(in_folder("empty"), "", 0);
+    folder_write("empty", "", 0);
     assert_null(safetensors_open(in_folder("empty"), &why));
     assert_non_null(strstr(why, "empty"));
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
@@ -334,7 +300,6 @@ static void what_is_not_a_file_is_named(void **state)
 
 static void a_failure_to_write_leaves_what_was_there(void **state)
 {
-    (void)state;
     static char big[1 << 16];
     const struct entry small = { "a", STORED_U8, 1, { 5 }, big }, large = { "a", STORED_U8, 1, { sizeof big }, big };
     const struct entry twice[] = { small, small };
@@ -361,16 +326,9 @@ static void a_failure_to_write_leaves_what_was_there(void **state)
     safetensors_close(f);
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
 /* All that is left is what the tests know: no temporary file. */
 static int remove_folder(void **state)
 {
-    (void)state;
     static const char *const names[] = { "all", "aligned", "cut", "empty", "kept" };
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -395,5 +353,5 @@ int main(void)
         cmocka_unit_test(a_failure_to_write_leaves_what_was_there),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, remove_folder);
 }

@@ -1,33 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "train_tree.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "folder.h"
 
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[] = "/tmp/train_data_test.XXXXXX";
 struct dataset *train, *val;
 
 const char *path_of(const char *name)
 {
-    static char path[512];
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
+    return in_folder(name);
 }
 
 void write_file(const char *name, const void *data, size_t n)
 {
-    FILE *f = fopen(path_of(name), "wb");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    fclose(f);
+    folder_write(name, data, n);
 }
 
 struct dataset *open_half(const char *in, const char *half)
@@ -43,20 +32,15 @@ struct dataset *open_half(const char *in, const char *half)
 
 int make_folder(void **state)
 {
-    (void)state;
-    return mkdtemp(folder) == NULL || make_data(path_of("a"), CLASSES, TRAIN, VAL, 24, 1) != 0 ||
+    return folder_make(state) != 0 || make_data(path_of("a"), CLASSES, TRAIN, VAL, 24, 1) != 0 ||
            (train = open_half(path_of("a"), "train")) == NULL || (val = open_half(path_of("a"), "val")) == NULL;
 }
 
 int remove_folder(void **state)
 {
-    char command[600];
-
-    (void)state;
     dataset_close(train);
     dataset_close(val);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return folder_remove(state);
 }
 
 struct dataset *files_of(uint32_t n)

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Two jobs on one host with one MASTER_ADDR and MASTER_PORT, started at once. No ranks of both go on together. */
+#include "child.h"
 #include "tier.h"
+#include "unit.h"
 
 #include <plait/launch.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -42,13 +37,11 @@ enum { SPLIT_LAUNCHERS = 2, ONE_LAUNCHER = 1 };
 
 static pid_t start_rank(unsigned job, unsigned rank, unsigned nrank, const char *variables)
 {
-    const pid_t pid = fork();
+    const pid_t pid = child_fork();
     char text[16], name[16];
 
-    assert_true(pid >= 0);
     if (pid > 0)
         return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     set(variables);
     snprintf(text, sizeof text, "%u", rank);
     setenv("RANK", text, 1);
@@ -70,12 +63,11 @@ struct ends {
 
 static void wait_for(pid_t pid, struct ends *e)
 {
-    int how;
+    const int end = child_end(pid);
 
-    assert_int_equal(waitpid(pid, &how, 0), pid);
-    e->fine += WIFEXITED(how) && WEXITSTATUS(how) == 0;
-    e->failed += WIFEXITED(how) && WEXITSTATUS(how) == 1;
-    e->mixed += WIFEXITED(how) && WEXITSTATUS(how) == 3;
+    e->fine += end == 0;
+    e->failed += end == 1;
+    e->mixed += end == 3;
 }
 
 /* A launcher's process, which ends with its ranks' ends packed into its status. */
@@ -84,11 +76,9 @@ static pid_t start_job(unsigned job, unsigned nrank, const char *variables)
     struct ends e = { 0 };
     pid_t ranks[4];
 
-    const pid_t pid = fork();
-    assert_true(pid >= 0);
+    const pid_t pid = child_fork();
     if (pid > 0)
         return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (unsigned r = 0; r < nrank; r++)
         ranks[r] = start_rank(job, r, nrank, variables);
     for (unsigned r = 0; r < nrank; r++)
@@ -108,17 +98,16 @@ static struct ends run_two_jobs(unsigned nrank, const char *variables, int launc
             for (unsigned r = 0; r < nrank; r++)
                 pids[job][r] = start_rank(job, r, nrank, variables);
     for (unsigned job = 0; job < 2; job++) {
-        int how;
         if (launchers == ONE_LAUNCHER) {
             for (unsigned r = 0; r < nrank; r++)
                 wait_for(pids[job][r], &all);
             continue;
         }
-        assert_int_equal(waitpid(pids[job][0], &how, 0), pids[job][0]);
-        assert_true(WIFEXITED(how));
-        all.fine += WEXITSTATUS(how) & 3;
-        all.failed += WEXITSTATUS(how) >> 2 & 3;
-        all.mixed += WEXITSTATUS(how) >> 4;
+        const int end = child_end(pids[job][0]);
+        assert_true(end >= 0);
+        all.fine += (unsigned)end & 3;
+        all.failed += (unsigned)end >> 2 & 3;
+        all.mixed += (unsigned)end >> 4;
     }
     return all;
 }
@@ -144,7 +133,6 @@ static void two_jobs_with_one_port_and_no_name_never_become_one_comm(void **stat
     static const char *const variables[] = { NAMELESS, NAMELESS " TORCHELASTIC_RUN_ID=none" };
     unsigned failed = 0;
 
-    (void)state;
     for (unsigned i = 0; i < (full() ? 40 : 8); i++) {
         const unsigned nrank = 2 + i % 2;
         const struct ends e = run_two_jobs(nrank, variables[i / 2 % 2], SPLIT_LAUNCHERS);
@@ -166,7 +154,6 @@ static void jobs_that_differ_in_any_name_do_not_meet(void **state)
                                          "FLUX_JOB_ID",         "OMPI_MCA_ess_base_jobid" };
     char variables[256];
 
-    (void)state;
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(variables, sizeof variables, NAMELESS " JOB=%s", names[i]);
         const struct ends e = run_two_jobs(3, variables, ONE_LAUNCHER);
@@ -180,7 +167,6 @@ static void jobs_that_differ_in_any_name_do_not_meet(void **state)
 /* One shell starts both: nothing tells them apart until a rank is there twice. A comm that was made before then fails. */
 static void ranks_of_two_jobs_do_not_train_together_for_long(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < (full() ? 20 : 4); i++) {
         const unsigned nrank = 2 + i % 2;
         const struct ends e = run_two_jobs(nrank, NAMELESS " PLAIT_TIMEOUT=4 TRAIN=3", ONE_LAUNCHER);

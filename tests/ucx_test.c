@@ -6,26 +6,23 @@
 #include "comm/port.h"
 
 #include "base/clock.h"
+#include "child.h"
 #include "plugin/plugin.h"
 #include "ranks.h"
+#include "unit.h"
 #include "wire.h"
 
 #include <plait/coll.h>
 #include <plait/message.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,7 +30,6 @@
 
 static int clear(void **state)
 {
-    (void)state;
     unsetenv("UCX_TLS");
     unsetenv("UCX_HANDLE_ERRORS");
     unsetenv("UCX_MM_ERROR_HANDLING");
@@ -105,7 +101,6 @@ static bool others_block_signals(void)
 
 static void own_handler(int number)
 {
-    (void)number;
 }
 
 static int use_ucx(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -114,7 +109,6 @@ static int use_ucx(struct plait_comm **comm, uint32_t rank, void *arg)
     float x[1000] = { 1 };
     struct sigaction action;
 
-    (void)arg;
     signal(SIGSEGV, own_handler);
     const uint64_t before = caught();
     CHECK(!has_mapped("/libucp") && !has_mapped("/libucs"));
@@ -134,7 +128,6 @@ static int use_ucx(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void signal_handlers_stay_before_while_and_after_ucx_is_used(void **state)
 {
-    (void)state;
     assert_int_equal(run(use_ucx, 2, false), 0);
 }
 
@@ -142,7 +135,6 @@ static int look_for_handlers(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint64_t before = caught();
 
-    (void)arg;
     CHECK(wire(*comm, rank) == 0);
     CHECK(caught() != before);
     return 0;
@@ -150,7 +142,6 @@ static int look_for_handlers(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void who_asks_ucx_for_its_handlers_gets_them(void **state)
 {
-    (void)state;
     setenv("UCX_HANDLE_ERRORS", "bt", 1);
     assert_int_equal(run(look_for_handlers, 2, false), 0);
 }
@@ -193,7 +184,6 @@ static void the_code_of_libc_stays(void **state)
     static const char *const devices[] = { "/dev/nvidiactl", "/dev/kfd", "/dev/xpmem", "/dev/knem" };
     struct ranks r = { .nprocess = 2, .nthread = 1, .body = compare_code, .processes = true };
 
-    (void)state;
     for (size_t k = 0; k < sizeof devices / sizeof *devices; k++)
         if (access(devices[k], F_OK) == 0)
             skip(); /* they register memory: transports/ucx/events.c */
@@ -212,7 +202,6 @@ static int describe(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     char text[128];
 
-    (void)arg;
     CHECK(plait_connect(*comm, 1 - rank, PLAIT_CHANNEL_MESSAGES) != NULL);
     plait_port_describe((*comm)->port, 1 - rank, text, sizeof text);
     CHECK(strncmp(text, getenv("UCX_TLS"), strlen(getenv("UCX_TLS"))) == 0);
@@ -222,7 +211,6 @@ static int describe(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void the_way_to_a_rank_has_a_name(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "tcp", 1);
     assert_int_equal(run(describe, 2, true), 0);
     setenv("UCX_TLS", "posix", 1);
@@ -233,7 +221,6 @@ static int find_no_way(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plait_link *link = plait_connect(*comm, 1 - rank, PLAIT_CHANNEL_MESSAGES);
 
-    (void)arg;
     CHECK(link != NULL);
     const char *why = link->transport->broken(link);
     CHECK(why != NULL && strstr(why, "no way there") != NULL && strstr(why, "UCX_TLS is 'posix'") != NULL);
@@ -244,7 +231,6 @@ static int find_no_way(struct plait_comm **comm, uint32_t rank, void *arg)
 /* Ours would be y: without it, UCX does not use shared memory in this error mode. */
 static void a_setting_of_the_user_s_stays(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "posix", 1);
     setenv("UCX_MM_ERROR_HANDLING", "n", 1);
     assert_int_equal(run(find_no_way, 2, true), 0);
@@ -252,8 +238,6 @@ static void a_setting_of_the_user_s_stays(void **state)
 
 static void ignore_arrival(void *context, const struct plait_net_arrival *a)
 {
-    (void)context;
-    (void)a;
 }
 
 static void ucx_that_finds_no_device_names_the_variable_that_leaves_none(void **state)
@@ -263,7 +247,6 @@ static void ucx_that_finds_no_device_names_the_variable_that_leaves_none(void **
     struct plait_net *net = NULL;
     char why[256] = "";
 
-    (void)state;
     setenv("UCX_TLS", "rc", 1);
     assert_non_null(getenv("PLAIT_PLUGINS"));
     assert_int_equal(plait_plugin_net("ucx", getenv("PLAIT_PLUGINS"), "UCX_HANDLE_ERRORS", &ucx), PLAIT_OK);
@@ -295,7 +278,6 @@ static int wait_long(struct plait_comm **comm, uint32_t rank, void *arg)
     enum { TURNS = 10 };
     int x = 0;
 
-    (void)arg;
     for (int i = 0; i < TURNS; i++) {
         usleep(rank == 0 ? 20000 : 0);
         CHECK(rank == 1 || plait_send(*comm, &i, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
@@ -307,7 +289,6 @@ static int wait_long(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void who_sleeps_is_woken_by_the_network(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "tcp", 1);
     assert_int_equal(run(wait_long, 2, true), 0);
     setenv("UCX_TLS", "posix", 1);
@@ -322,7 +303,6 @@ static int lose_a_peer(struct plait_comm **comm, uint32_t rank, void *arg)
     const char *why = NULL;
     int x = 0;
 
-    (void)arg;
     CHECK(rank == 0 || plait_send(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
     CHECK(rank == 1 || plait_recv(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
     CHECK(rank == 1 || plait_send(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
@@ -341,7 +321,6 @@ static int lose_a_peer(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void the_endpoint_to_a_dead_process_fails(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "tcp", 1);
     assert_int_equal(run(lose_a_peer, 2, true), 1); /* the one that died */
 }
@@ -350,7 +329,6 @@ static int close_without_a_word(struct plait_comm **comm, uint32_t rank, void *a
 {
     int x = 0;
 
-    (void)arg;
     CHECK(rank == 0 || plait_send(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
     CHECK(rank == 1 || plait_recv(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
     if (rank == 0) {
@@ -373,7 +351,6 @@ static int close_without_a_word(struct plait_comm **comm, uint32_t rank, void *a
 
 static void a_live_rank_that_cannot_be_reached_is_named(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "tcp", 1);
     assert_int_equal(run(close_without_a_word, 2, true), 0);
 }
@@ -383,7 +360,6 @@ static int leave_for_the_dead(struct plait_comm **comm, uint32_t rank, void *arg
 {
     int x = 0;
 
-    (void)arg;
     if (rank == 2)
         kill(getpid(), SIGKILL);
     CHECK(rank == 0 || plait_send(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
@@ -407,7 +383,6 @@ static int leave_for_the_dead(struct plait_comm **comm, uint32_t rank, void *arg
 
 static void who_died_is_named_before_who_left_for_that(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "tcp", 1);
     assert_int_equal(run(leave_for_the_dead, 3, true), 1); /* the one that died */
 }
@@ -420,7 +395,6 @@ static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int x;
 
-    (void)arg;
     for (int i = 0; i < 8 && rank == 0; i++)
         CHECK(plait_send(*comm, &i, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
     usleep(rank == 1 ? 200000 : 0);
@@ -437,10 +411,8 @@ static int send_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
 /* A connection that is closed takes with it what was not read, so the sender waits. */
 static void messages_arrive_although_their_sender_leaves(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "tcp", 1);
-    nasked = mmap(NULL, sizeof *nasked, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(nasked, MAP_FAILED);
+    nasked = shared_memory(sizeof *nasked);
     assert_int_equal(run(send_and_leave, 2, true), 0);
     munmap((void *)(uintptr_t)nasked, sizeof *nasked);
 }
@@ -452,7 +424,6 @@ static int leave_unread(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int x = 5;
 
-    (void)arg;
     for (int i = 0; i < 2 && rank == 0; i++)
         CHECK(plait_send(*comm, &x, 1, PLAIT_INT32, 1, NULL) == PLAIT_OK);
     CHECK(rank == 0 || plait_recv(*comm, &x, 1, PLAIT_INT32, 0, NULL) == PLAIT_OK);
@@ -464,7 +435,6 @@ static int leave_unread(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_message_that_nobody_wants_does_not_hold_up_who_leaves(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "tcp", 1);
     assert_int_equal(pipe(gone), 0);
     assert_int_equal(run(leave_unread, 2, true), 0);
@@ -477,7 +447,6 @@ static int leave_and_exit(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call ring = PLAIT_CALL_DEFAULT;
     float x[1000] = { 1 };
 
-    (void)arg;
     ring.algorithm = "ring";
     CHECK(plait_allreduce(*comm, x, x, 1000, PLAIT_FLOAT32, PLAIT_SUM, &ring) == PLAIT_OK);
     CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
@@ -489,7 +458,6 @@ static int leave_and_exit(struct plait_comm **comm, uint32_t rank, void *arg)
 /* The first to leave keeps its network until the others have left, which is after it exits. */
 static void a_process_may_exit_with_its_network_still_open(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "tcp", 1);
     assert_int_equal(run(leave_and_exit, 3, true), 0);
     unsetenv("UCX_TLS");
@@ -547,7 +515,6 @@ static int meet_and_part(uint32_t rank, int turns)
 
 static int end_while_connecting(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     CHECK(plait_plugin_net("ucx", (*comm)->config.plugins, "UCX_HANDLE_ERRORS", &plugin) == PLAIT_OK);
     for (int turns = 0; turns < 20; turns++)
         CHECK(meet_and_part(rank, turns) == 0);
@@ -556,7 +523,6 @@ static int end_while_connecting(struct plait_comm **comm, uint32_t rank, void *a
 
 static void a_network_may_end_while_another_connects_to_it(void **state)
 {
-    (void)state;
     setenv("UCX_TLS", "tcp", 1);
     assert_int_equal(run(end_while_connecting, 1, false), 0);
 }

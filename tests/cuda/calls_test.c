@@ -5,7 +5,9 @@
  * names the call, all others get the same soon; no stream hangs; nothing of the device's is left; and the same ranks can
  * make a new comm. As tests/alloc_test.c does with calls that take resources.
  */
+#include "../child.h"
 #include "../collective.h"
+#include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
 #include "base/clock.h"
@@ -18,18 +20,9 @@
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 #define NRANK 3
 #define ROOM  (1 << 16)
@@ -369,7 +362,6 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
     const unsigned step = every();
     unsigned nth = full() ? 0 : (unsigned)(s->kind - kinds) % step;
 
-    (void)comm;
     if (!device_begin(&d, ROOM))
         _exit(1); /* with the threads that wait for it */
     if (round_of(s, rank, 0, &d, true) != 0 || round_of(s, rank, 0, &d, false) != 0)
@@ -388,7 +380,7 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
 static void run_job(enum phase phase, const struct kind *kind, uint32_t nthread, uint32_t victim, unsigned least)
 {
     static const char *const names[] = { "first", "later", "capture", "destroy" };
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
     const struct ranks r = { .nprocess = NRANK / nthread,
                              .nthread = nthread,
                              .limit = 600,
@@ -397,19 +389,14 @@ static void run_job(enum phase phase, const struct kind *kind, uint32_t nthread,
                              .processes = true,
                              .no_comm = true,
                              .tied = true };
-    pthread_barrierattr_t attr;
 
-    assert_true(s != MAP_FAILED);
     *s = (struct scene){ .phase = phase, .kind = kind, .nthread = nthread, .victim = victim };
-    pthread_barrierattr_init(&attr);
-    pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&s->all, &attr, NRANK);
+    shared_barrier_init(&s->all, NRANK);
     const double start = plait_clock();
     const unsigned failed = device_ranks_run(&r);
     const unsigned fired = s->fired;
     printf("%-7s %-31s %s, rank %u: %u calls failed, in %u the library did without (%.1f s)\n", names[phase],
            kind->name, nthread > 1 ? "threads  " : "processes", victim, fired, s->survived, plait_clock() - start);
-    pthread_barrierattr_destroy(&attr);
     munmap(s, sizeof *s);
     assert_int_equal(failed, 0);
     if (fired < least / every())
@@ -425,7 +412,6 @@ static void run_jobs(enum phase phase, const struct kind *kind, unsigned least, 
 
 static void the_first_operation_of_a_comm(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < NKIND; k++)
         if (full() || k < 3 || kinds[k].way >= MESSAGES)
             run_jobs(FIRST, &kinds[k], 40, k == 2 ? 3 : k % 4, 4);
@@ -433,7 +419,6 @@ static void the_first_operation_of_a_comm(void **state)
 
 static void later_operations(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < NKIND; k += full() ? 1 : 2)
         run_jobs(LATER, &kinds[k], 10, (k / 2 + 1) % 4, 4);
 }
@@ -441,7 +426,6 @@ static void later_operations(void **state)
 /* On one host: no operation over hosts is in a graph */
 static void an_operation_that_is_captured(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < NKIND; k++)
         if (!kinds[k].blocking && (full() || k % 3 == 0))
             run_jobs(CAPTURE, &kinds[k], 10, k % 2 == 0 ? 1 : 3, 4);
@@ -449,7 +433,6 @@ static void an_operation_that_is_captured(void **state)
 
 static void leaving(void **state)
 {
-    (void)state;
     for (unsigned k = 0; k < NKIND; k += full() ? 1 : 2)
         run_jobs(DESTROY, &kinds[k], 10, k / 2 % 4, 4);
 }
@@ -478,7 +461,6 @@ static unsigned failures;
 
 static void nothing(void *context)
 {
-    (void)context;
 }
 
 /* The first use of a device: driver, context, kernels; then memory of each kind, a stream. Did one fail? */
@@ -538,20 +520,18 @@ static void first_use(unsigned nth)
 
 static void the_first_use_of_a_device(void **state)
 {
-    int how = 0;
+    int end = 0;
     unsigned n = 0;
 
-    (void)state;
-    while (WIFEXITED(how) && WEXITSTATUS(how) == 0) {
-        fflush(NULL);
-        const pid_t child = fork();
+    while (end == 0) {
+        const pid_t child = child_fork();
         if (child == 0)
             first_use(++n);
         n++;
-        assert_int_equal(waitpid(child, &how, 0), child);
+        end = child_end(child);
     }
     printf("first use: %u calls failed\n", n - 1);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 3 && n > 60);
+    assert_true(end == 3 && n > 60);
 }
 
 int main(void)

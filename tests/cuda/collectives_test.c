@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Collectives on a device's memory in the order of its streams. */
 #include "../collective.h"
+#include "../places.h"
 #include "../ranks.h"
 #include "../specs.h"
 #include "../tier.h"
 #include "../values.h"
 #include "device.h"
 #include "device_operate.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/message.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 enum { ROOM = 1 << 18 };
 
@@ -43,7 +37,6 @@ static int every_kind(struct plait_comm **comm, uint32_t rank, void *arg)
     const uint32_t nrank = plait_comm_nrank(*comm);
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     for (unsigned i = 0; i < NCOLLECTIVE + 2; i++)
         for (unsigned k = 0; k < NKIND; k++) {
@@ -69,7 +62,6 @@ static int every_kind(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void every_collective_type_and_operator(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 4; n++)
         if (full() || n != 2)
             device_run(1, n, every_kind, NULL);
@@ -78,7 +70,6 @@ static void every_collective_type_and_operator(void **state)
 /* Each process maps what the others show it. */
 static void ranks_of_several_processes_share_a_device(void **state)
 {
-    (void)state;
     device_run(2, 1, every_kind, NULL);
     device_run(2, 2, every_kind, NULL);
 }
@@ -90,7 +81,6 @@ static int every_plan(struct plait_comm **comm, uint32_t rank, void *arg)
     const uint32_t nrank = plait_comm_nrank(*comm);
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     for (unsigned i = 0; i <= NCOLLECTIVE; i++)
         for (unsigned inplace = 0; inplace < 2; inplace++) {
@@ -121,7 +111,6 @@ static int every_plan(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void plans_that_run_on_the_host_run_on_the_device(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 5; n += 3)
         device_run(1, n, every_plan, NULL);
 }
@@ -146,7 +135,6 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     void *graph, *exec;
     int32_t in[100];
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
@@ -171,7 +159,6 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: no operation over hosts is in a graph */
 static void a_graph_runs_again_and_again_between_other_calls(void **state)
 {
-    (void)state;
     device_run(1, 3, replay, NULL);
 }
 
@@ -206,7 +193,6 @@ static int replay_branches(struct plait_comm **comm, uint32_t rank, void *arg)
     void *graph, *exec;
     int32_t in[100];
 
-    (void)arg;
     for (int b = 0; b < 2; b++)
         CHECK(device_begin(&d[b], ROOM));
     CHECK(device.capture_begin(d[0].cuda, CAPTURE_ALONE) == 0);
@@ -243,7 +229,6 @@ static void branches_of_a_graph_follow_each_other(void **state)
     const char *delay = getenv("PLAIT_STANDIN_DELAY");
     char before[16];
 
-    (void)state;
     snprintf(before, sizeof before, "%s", delay != NULL ? delay : "50");
     setenv("PLAIT_STANDIN_DELAY", "200", 1);
     device_run(1, 4, replay_branches, NULL);
@@ -257,7 +242,6 @@ static int capture_too_many(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *graph;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
@@ -277,7 +261,6 @@ static void more_ranks_than_hardware_queues_are_named_when_they_capture(void **s
     const char *set = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     char *before = set != NULL ? strdup(set) : NULL;
 
-    (void)state;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
     device_run(1, 3, capture_too_many, NULL);
     if (before != NULL)
@@ -289,14 +272,7 @@ static void more_ranks_than_hardware_queues_are_named_when_they_capture(void **s
 
 /* ---- Ends ------------------------------------------------------------------------------------------------- */
 
-static _Atomic int gate, called;
-
-static void wait_at_gate(void *context)
-{
-    (void)context;
-    while (!atomic_load(&gate))
-        usleep(100);
-}
+static _Atomic int called;
 
 /* Rank 1's stream is held up; rank 0's waits for it, and passes when the comm fails. */
 static int abort_one(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -305,7 +281,6 @@ static int abort_one(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     int done = 0;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
@@ -335,7 +310,6 @@ static int abort_one(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: over hosts a call waits for its stream */
 static void an_aborted_comm_holds_no_stream(void **state)
 {
-    (void)state;
     device_run(1, 2, abort_one, NULL);
 }
 
@@ -345,7 +319,6 @@ static int free_first(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
@@ -368,7 +341,6 @@ static void a_failed_comm_does_not_keep_its_device_busy(void **state)
     const char *delay = getenv("PLAIT_STANDIN_DELAY");
     char before[16];
 
-    (void)state;
     snprintf(before, sizeof before, "%s", delay != NULL ? delay : "50");
     setenv("PLAIT_STANDIN_DELAY", "200", 1);
     device_run(1, 2, free_first, NULL);
@@ -377,7 +349,7 @@ static void a_failed_comm_does_not_keep_its_device_busy(void **state)
 
 /* ---- What is refused -------------------------------------------------------------------------------------- */
 
-static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const char *const words[] = { "is host memory; the stream needs device memory", "call->scale is" };
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -385,7 +357,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     enum plait_memory kind;
     int32_t host[4] = { 0 };
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, host, d.out, 4, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
@@ -408,12 +379,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void what_does_not_fit_is_refused_by_name(void **state)
-{
-    (void)state;
-    device_run(1, 2, refuse, NULL);
-}
-
 /* They could not be put one behind the other, which messages of one comm are. */
 static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -421,7 +386,6 @@ static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d[2];
     void *graph;
 
-    (void)arg;
     for (int i = 0; i < 2; i++)
         CHECK(device_begin(&d[i], ROOM) && device.capture_begin(d[i].cuda, CAPTURE_ALONE) == 0);
     CHECK(plait_group_start() == PLAIT_OK);
@@ -444,7 +408,6 @@ static int capture_two(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: no operation over hosts is in a graph */
 static void messages_of_a_group_are_of_one_capture(void **state)
 {
-    (void)state;
     device_run(1, 2, capture_two, NULL);
 }
 
@@ -459,7 +422,7 @@ int main(void)
         test_on_one_host(more_ranks_than_hardware_queues_are_named_when_they_capture),
         test_on_one_host(an_aborted_comm_holds_no_stream),
         cmocka_unit_test(a_failed_comm_does_not_keep_its_device_busy),
-        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        test_on_device(what_does_not_fit_is_refused_by_name, 1, 2),
         test_on_one_host(messages_of_a_group_are_of_one_capture),
     };
 

@@ -2,20 +2,15 @@
 /* Copies between a comm's operations, streams that follow others, GPUs that are named, scalars that the GPU reads. */
 #include "../ranks.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/memory.h>
 #include <plait/message.h>
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { PARTS = 300, EACH = 41, COUNT = PARTS * EACH, ROOM = 2 * COUNT * sizeof(int32_t) };
 
@@ -37,7 +32,6 @@ static int pack_and_unpack(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_copy in[PARTS], out[PARTS];
     struct device_rank d, other;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM) && device_begin(&other, ROOM));
     call.stream = other.stream;
     for (uint32_t i = 0; i < PARTS; i++) {
@@ -64,7 +58,6 @@ static int pack_and_unpack(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void copies_are_between_the_operations_of_a_comm(void **state)
 {
-    (void)state;
     device_run(1, 3, pack_and_unpack, NULL);
     device_run(2, 1, pack_and_unpack, NULL);
 }
@@ -117,13 +110,11 @@ static int ask_what_is_captured(struct plait_comm **comm, uint32_t rank, void *a
 
 static void a_stream_says_if_it_is_captured(void **state)
 {
-    (void)state;
     device_run(1, 1, ask_what_is_captured, NULL);
 }
 
 static void a_stream_follows_another(void **state)
 {
-    (void)state;
     device_run(1, 1, follow, NULL);
 }
 
@@ -138,7 +129,6 @@ static int name_devices(struct plait_comm **comm, uint32_t rank, void *arg)
     void *memory, *first;
     int number = -2;
 
-    (void)arg;
     CHECK(plait_device_now(&number) == PLAIT_OK && number == -1); /* no driver was loaded */
     CHECK(device_begin_on(&d, ROOM, 1));
     CHECK(plait_device_now(&number) == PLAIT_OK && number == 1);
@@ -173,7 +163,6 @@ static void gpus_are_named(void **state)
 {
     const char *with_a_driver = getenv("PLAIT_TEST_DEVICES");
 
-    (void)state;
     if (with_a_driver != NULL && atoi(with_a_driver) < 2)
         skip();
     setenv("PLAIT_STANDIN_DEVICES", "2", 1);
@@ -193,7 +182,6 @@ static int scale_late(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *pinned;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM) && fill(&d, rank, 1) == 0 && device.stream_synchronize(d.cuda) == 0);
     CHECK(plait_mem_alloc_as(PLAIT_MEMORY_PINNED, sizeof *scalars, &pinned) == PLAIT_OK);
     call.stream = d.stream;
@@ -224,19 +212,17 @@ static int scale_late(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_scalar_is_read_in_its_turn(void **state)
 {
-    (void)state;
     device_run(1, 3, scale_late, NULL);
     device_run(2, 1, scale_late, NULL);
 }
 
 /* ---- Memory that a kernel could not access --------------------------------------------------------------------------- */
 
-static int misalign(struct plait_comm **comm, uint32_t rank, void *arg)
+static int memory_that_is_not_aligned_to_its_elements_is_refused(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM) && fill(&d, rank, 1) == 0);
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in + 2, d.out, 10, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_ARG);
@@ -257,13 +243,6 @@ static int misalign(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void memory_that_is_not_aligned_to_its_elements_is_refused(void **state)
-{
-    (void)state;
-    device_run(1, 2, misalign, NULL);
-    device_run(2, 1, misalign, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,7 +251,7 @@ int main(void)
         cmocka_unit_test(a_stream_says_if_it_is_captured),
         cmocka_unit_test(gpus_are_named),
         cmocka_unit_test(a_scalar_is_read_in_its_turn),
-        cmocka_unit_test(memory_that_is_not_aligned_to_its_elements_is_refused),
+        test_on_device_both(memory_that_is_not_aligned_to_its_elements_is_refused, 2),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

@@ -4,6 +4,8 @@
  * fused sums): the others get an error that says who, soon; their streams pass; nothing of the device's is left; and they
  * make a comm of those that are left.
  */
+#include "../child.h"
+#include "../places.h"
 #include "../random.h"
 #include "../ranks.h"
 #include "../tier.h"
@@ -18,20 +20,12 @@
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 #define COUNT  1000
 #define ROOM   (4 * COUNT * sizeof(int32_t))
@@ -199,9 +193,8 @@ static int play(struct plait_comm **comm, uint32_t rank, void *scene)
     return 0;
 }
 
-static void wait_at_gate(void *context)
+static void wait_at_shared_gate(void *context)
 {
-    (void)context;
     while (!atomic_load(&shared->gate))
         usleep(100);
 }
@@ -214,7 +207,7 @@ static int killed_under_way(struct plait_comm *comm, uint32_t rank, struct devic
     int done = 1;
 
     CHECK(sum(comm, d, false) == PLAIT_OK && plait_stream_synchronize(d->stream) == PLAIT_OK);
-    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_shared_gate, NULL) == PLAIT_OK);
     for (int i = 0; i < 3; i++)
         CHECK(sum(comm, d, false) == PLAIT_OK);
     CHECK(plait_stream_query(d->stream, &done) == PLAIT_OK && !done);
@@ -231,7 +224,6 @@ static int killed_before_its_graph(struct plait_comm **comm, uint32_t rank, void
     struct device_rank d;
     void *graph, *exec;
 
-    (void)arg;
     if (begin(&d, rank, &before) != 0)
         return 1;
     CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
@@ -283,7 +275,6 @@ static void *kill_later(void *arg)
 {
     uint64_t random = shared->seed;
 
-    (void)arg;
     usleep((unsigned)(random_next(&random) % 20000));
     kill(getpid(), SIGKILL);
     return NULL;
@@ -325,7 +316,7 @@ static int aborted(struct plait_comm *comm, uint32_t rank, struct device_rank *d
 
     CHECK(sum(comm, d, false) == PLAIT_OK && plait_stream_synchronize(d->stream) == PLAIT_OK);
     CHECK(make_fusion(comm, d, &fusion) == PLAIT_OK);
-    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(rank != VICTIM || plait_stream_call(d->stream, wait_at_shared_gate, NULL) == PLAIT_OK);
     for (int i = 0; i < 3; i++)
         CHECK(sum(comm, d, false) == PLAIT_OK && ring(comm, d) == PLAIT_OK && fuse(fusion) == PLAIT_OK);
     CHECK(begin_sum(comm, d, false, &request) == PLAIT_OK);
@@ -384,7 +375,6 @@ static int left_behind(struct plait_comm **comm, uint32_t rank, void *arg)
     struct standin_left before, after;
     struct device_rank d;
 
-    (void)arg;
     CHECK(begin(&d, rank, &before) == 0);
     CHECK(sum(*comm, &d, false) == PLAIT_OK && plait_stream_synchronize(d.stream) == PLAIT_OK);
     ranks_meet();
@@ -423,12 +413,11 @@ static void run_with(uint32_t nprocess, uint32_t threads, int (*body)(struct pla
 {
     struct ranks r = { .nprocess = nprocess,
                        .nthread = threads,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
                        .body = body,
                        .arg = arg,
-                       .processes = true };
+                       .processes = true,
+                       .options.deadline = deadline };
 
-    r.options.deadline = deadline;
     shared->gate = 0;
     pthread_barrier_init(&in_process, NULL, threads);
     const unsigned failed = device_ranks_run(&r);
@@ -452,7 +441,6 @@ static struct scene not_come = { never_came, "rank 1", "", false };
 /* On one host: over hosts a call waits for its stream */
 static void a_rank_that_dies_holds_no_stream(void **state)
 {
-    (void)state;
     run(2, 1, &under_way, 600, 1);
     run(4, 1, &under_way, 600, 1);
 }
@@ -462,7 +450,6 @@ static void a_rank_that_dies_holds_no_graph(void **state)
 {
     bool aborts = false;
 
-    (void)state;
     run_with(3, 1, killed_before_its_graph, NULL, 600, 1);
     run_with(3, 1, left_with_a_graph, &aborts, 600, 1);
     aborts = true;
@@ -473,7 +460,6 @@ static void a_rank_may_die_at_any_time(void **state)
 {
     const uint64_t first = (uint64_t)time(NULL) * 1000;
 
-    (void)state;
     printf("seeds from %llu\n", (unsigned long long)first);
     for (unsigned i = 0; i < (full() ? 500 : light() ? 3 : 15); i++) {
         shared->seed = first + i;
@@ -483,7 +469,6 @@ static void a_rank_may_die_at_any_time(void **state)
 
 static void an_abort_ends_what_is_queued(void **state)
 {
-    (void)state;
     if (!RANKS_ON_HOSTS) { /* where a call waits for its stream */
         run(3, 1, &abort_queued, 600, 0);
         run(1, 3, &abort_queued, 600, 0);
@@ -496,7 +481,6 @@ static void an_abort_ends_what_is_queued(void **state)
 /* On one host: over hosts no rank gives another's flag */
 static void who_leaves_is_waited_for_no_more(void **state)
 {
-    (void)state;
     run_with(2, 1, left_behind, NULL, 600, 0);
     run_with(1, 2, left_behind, NULL, 600, 0);
     run_with(4, 1, left_behind, NULL, 600, 0);
@@ -504,7 +488,6 @@ static void who_leaves_is_waited_for_no_more(void **state)
 
 static void a_rank_that_never_calls_is_named(void **state)
 {
-    (void)state;
     run(3, 1, &not_called, 3, 0);
     run(1, 3, &not_called, 3, 0);
     run(3, 1, &not_come, 1, 0);
@@ -522,6 +505,6 @@ int main(void)
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)
         return 77;
     setenv("PLAIT_LOG_FILE", "/dev/null", 0);
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = shared_memory(sizeof *shared);
     return run_tests_of_this_place("deaths with operations on a device", tests);
 }

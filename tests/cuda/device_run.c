@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "device_run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "../unit.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+_Atomic int gate;
 
 unsigned device_ranks_run(const struct ranks *r)
 {
@@ -26,9 +25,13 @@ unsigned device_ranks_run(const struct ranks *r)
 void device_run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **comm, uint32_t rank, void *arg),
                 void *arg)
 {
-    const struct ranks r = {
-        .nprocess = nprocess, .nthread = nthread, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = body, .arg = arg
-    };
+    const struct ranks r = { .nprocess = nprocess, .nthread = nthread, .body = body, .arg = arg };
 
     assert_int_equal(device_ranks_run(&r), 0);
+}
+
+void wait_at_gate(void *context)
+{
+    while (!gate)
+        usleep(100);
 }

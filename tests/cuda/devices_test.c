@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks on several devices, one that the others cannot reach among them; several comms on several streams. */
+#include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
@@ -9,15 +10,8 @@
 #include <plait/memory.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
-
-#include "../places.h"
+#include <string.h>
 
 enum { ROOM = 1 << 16, NCOMM = 3, ROUNDS = 20 };
 
@@ -57,7 +51,6 @@ static void ranks_on_several_devices(void **state)
 {
     int two = 2, three = 3;
 
-    (void)state;
     setenv("PLAIT_STANDIN_DEVICES", "3", 1);
     device_run(1, 3, on_its_own_device, &three);
     device_run(1, 4, on_its_own_device, &two);
@@ -73,7 +66,6 @@ static int capture_on_two_devices(struct plait_comm **comm, uint32_t rank, void 
     struct device_rank d;
     void *graph;
 
-    (void)arg;
     CHECK(device_begin_on(&d, ROOM, (int)rank % 2));
     call.stream = d.stream;
     for (int k = 0; k < 2; k++) {
@@ -88,7 +80,6 @@ static int capture_on_two_devices(struct plait_comm **comm, uint32_t rank, void 
 
 static void ranks_on_other_devices_take_no_hardware_queue(void **state)
 {
-    (void)state;
     setenv("PLAIT_STANDIN_DEVICES", "2", 1);
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
     device_run(1, 4, capture_on_two_devices, NULL);
@@ -100,7 +91,6 @@ static int on_a_device_that_is_alone(struct plait_comm **comm, uint32_t rank, vo
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin_on(&d, ROOM, rank == 1 ? 2 : 0));
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_SYSTEM);
@@ -115,7 +105,6 @@ static int on_a_device_that_is_alone(struct plait_comm **comm, uint32_t rank, vo
 /* On one host: by pinned memory it is reached */
 static void a_device_that_others_cannot_reach_is_refused_by_name(void **state)
 {
-    (void)state;
     setenv("PLAIT_STANDIN_DEVICES", "3", 1);
     setenv("PLAIT_STANDIN_ALONE", "2", 1);
     device_run(1, 2, on_a_device_that_is_alone, NULL);
@@ -140,7 +129,6 @@ static int with_a_driver_that_is_older(struct plait_comm **comm, uint32_t rank, 
 /* It said neither. */
 static void device_code_that_is_newer_than_the_driver_is_named_with_both_versions(void **state)
 {
-    (void)state;
     setenv("PLAIT_STANDIN_CUDA", "9020", 1);
     device_run(1, 1, with_a_driver_that_is_older, NULL);
     unsetenv("PLAIT_STANDIN_CUDA");
@@ -154,7 +142,6 @@ static int on_two_devices(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank first, second;
     struct plait_comm *other;
 
-    (void)arg;
     CHECK(plait_comm_duplicate(*comm, NULL, &other) == PLAIT_OK);
     CHECK(device_begin_on(&first, ROOM, 0) && device_begin_on(&second, ROOM, 1));
     for (int i = 0; i < 3; i++)
@@ -174,7 +161,6 @@ static int on_two_devices(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_rank_may_use_two_devices_with_two_comms(void **state)
 {
-    (void)state;
     setenv("PLAIT_STANDIN_DEVICES", "2", 1);
     device_run(1, 2, on_two_devices, NULL);
     device_run(2, 1, on_two_devices, NULL);
@@ -215,7 +201,6 @@ static int at_once(struct plait_comm **comm, uint32_t rank, void *arg)
     struct lane lanes[NCOMM];
     int32_t *in, got[100];
 
-    (void)arg;
     if (begin_lanes(lanes, *comm, rank) != 0)
         return 1;
     for (uint32_t i = 0; i < NCOMM; i++) {
@@ -259,7 +244,6 @@ static int by_threads(struct plait_comm **comm, uint32_t rank, void *arg)
     struct lane lanes[NCOMM];
     pthread_t ids[NCOMM];
 
-    (void)arg;
     if (begin_lanes(lanes, *comm, rank) != 0)
         return 1;
     for (uint32_t i = 0; i < NCOMM; i++)
@@ -274,7 +258,6 @@ static int by_threads(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void several_comms_on_several_streams(void **state)
 {
-    (void)state;
     setenv("PLAIT_STANDIN_DEVICES", "2", 1);
     for (int i = 0; i < (full() ? 20 : 2); i++) {
         device_run(1, 3, at_once, NULL);

@@ -51,14 +51,12 @@ static int run_all(struct plait_comm *comm, uint32_t rank)
 
 static void wait_for_ever(void *context)
 {
-    (void)context;
     for (;;)
         pause();
 }
 
 static void *die_soon(void *unused)
 {
-    (void)unused;
     usleep(100000);
     kill(getpid(), SIGKILL);
     return NULL;

@@ -7,6 +7,7 @@
  * A fraction is that of the bandwidth of the device's own copy in the same run, bytes read and written both counted; of
  * ranks' operations those that must be.
  */
+#include "../child.h"
 #include "../ranks.h"
 #include "base/clock.h"
 #include "device.h"
@@ -22,7 +23,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define LEAST 0.2 /* seconds of a measurement */
 
@@ -417,7 +417,6 @@ static int measure_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
     struct timing t;
     char what[96];
 
-    (void)arg;
     CHECK(device_begin(&d, most));
     for (unsigned k = 0; k < sizeof colls / sizeof *colls; k++)
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= most; i++) {
@@ -444,13 +443,9 @@ static int measure_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static bool run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), bool no_comm)
 {
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = 240,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
-                       .body = body,
-                       .processes = true,
-                       .no_comm = no_comm };
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = 240, .body = body, .processes = true, .no_comm = no_comm
+    };
     char name[32];
 
     snprintf(name, sizeof name, "%u %s", nprocess * nthread, nprocess > 1 ? "processes" : "threads");
@@ -470,7 +465,7 @@ int main(int argc, char **argv)
         return 2;
     for (uint32_t t = 0; t < tensors.n && small; t++)
         tensors.count[t] = 1 + t;
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = shared_memory(sizeof *shared);
     right = run(1, 1, measure_kernels, true);
     for (uint32_t n = 2; n <= 8; n *= 2)
         right = run(1, n, measure_ranks, false) && right;

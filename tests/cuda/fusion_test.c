@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fusion of gradients in a device's memory: the sums, in the order of the stream. */
+#include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/fusion.h>
 #include <plait/memory.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 /* Every third tensor lives in its bucket. One is larger than a piece, one larger than the threshold. */
 enum { NTENSOR = 14, MOST = 9001, ROOM = NTENSOR * MOST * sizeof(float) };
@@ -172,7 +166,6 @@ static int every_setup(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct gradients g;
 
-    (void)arg;
     CHECK(device_begin(&g.d, ROOM));
     for (unsigned i = 0; i < NSETUP; i++)
         if (train(*comm, rank, &g, &setups[i]) != 0)
@@ -183,7 +176,6 @@ static int every_setup(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void sums_of_every_payload_layout_and_factor(void **state)
 {
-    (void)state;
     device_run(1, 1, every_setup, NULL);
     device_run(1, 2, every_setup, NULL);
     device_run(1, 4, every_setup, NULL);
@@ -191,7 +183,6 @@ static void sums_of_every_payload_layout_and_factor(void **state)
 
 static void ranks_of_several_processes_fuse(void **state)
 {
-    (void)state;
     device_run(2, 1, every_setup, NULL);
     device_run(2, 2, every_setup, NULL);
 }
@@ -287,7 +278,6 @@ static int every_shard(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct gradients g;
 
-    (void)arg;
     CHECK(device_begin(&g.d, ROOM));
     for (unsigned i = 0; i < NSHARDS; i++)
         if (train_shards(*comm, rank, &g, &shards[i]) != 0)
@@ -298,7 +288,6 @@ static int every_shard(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void shards_have_their_sums_and_all_the_weights(void **state)
 {
-    (void)state;
     device_run(1, 1, every_shard, NULL);
     device_run(1, 3, every_shard, NULL);
     device_run(2, 1, every_shard, NULL);
@@ -317,7 +306,6 @@ static int look_and_move(struct plait_comm **comm, uint32_t rank, void *arg)
     struct gradients g;
     float bad = INFINITY;
 
-    (void)arg;
     CHECK(device_begin(&g.d, ROOM));
     CHECK(create(*comm, &g, s) == PLAIT_OK);
     CHECK(plait_fusion_set_scale(g.fusion, s->in, s->out) == PLAIT_OK);
@@ -344,21 +332,11 @@ static int look_and_move(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void infinities_are_found_and_layouts_change(void **state)
 {
-    (void)state;
     device_run(1, 2, look_and_move, NULL);
     device_run(1, 3, look_and_move, NULL);
 }
 
 /* ---- The stream ---------------------------------------------------------------------------------------------------- */
-
-static _Atomic int gate;
-
-static void wait_at_gate(void *context)
-{
-    (void)context;
-    while (!atomic_load(&gate))
-        usleep(100);
-}
 
 /* Without `check` nobody waits for the device: the gradients come when all has been said. */
 static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -367,7 +345,6 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     struct gradients g;
     int done;
 
-    (void)arg;
     CHECK(device_begin(&g.d, ROOM));
     CHECK(create(*comm, &g, &setups[0]) == PLAIT_OK);
     CHECK(plait_stream_call(g.d.stream, wait_at_gate, NULL) == PLAIT_OK);
@@ -389,7 +366,6 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: over hosts a call waits for its stream */
 static void a_step_waits_for_its_stream_and_not_the_host(void **state)
 {
-    (void)state;
     atomic_store(&gate, 0);
     device_run(1, 2, hold, NULL);
 }
@@ -399,7 +375,6 @@ static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct gradients g;
 
-    (void)arg;
     CHECK(device_begin(&g.d, ROOM));
     CHECK(create(*comm, &g, &setups[4]) == PLAIT_OK);
     CHECK(plait_stream_call(g.d.stream, wait_at_gate, NULL) == PLAIT_OK);
@@ -416,17 +391,15 @@ static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_fusion_that_is_held_up_runs_out_of_time(void **state)
 {
-    struct ranks r = { .nprocess = 1, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = run_out };
+    struct ranks r = { .nprocess = 1, .nthread = 1, .body = run_out, .options.deadline = 0.3 };
 
-    (void)state;
-    r.options.deadline = 0.3;
     atomic_store(&gate, 0);
     assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- What is refused ------------------------------------------------------------------------------------------------- */
 
-static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     float host[4];
@@ -436,7 +409,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *graph;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM) && plait_stream_create(&threads) == PLAIT_OK);
     o.tensors = &tensor;
     o.ntensor = 1;
@@ -467,12 +439,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void what_does_not_fit_is_refused_by_name(void **state)
-{
-    (void)state;
-    device_run(1, 2, refuse, NULL);
-}
-
 int main(void)
 {
     struct CMUnitTest tests[] = {
@@ -482,7 +448,7 @@ int main(void)
         cmocka_unit_test(infinities_are_found_and_layouts_change),
         test_on_one_host(a_step_waits_for_its_stream_and_not_the_host),
         cmocka_unit_test(a_fusion_that_is_held_up_runs_out_of_time),
-        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        test_on_device(what_does_not_fit_is_refused_by_name, 1, 2),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

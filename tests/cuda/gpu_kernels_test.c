@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Each kernel as the driver runs it, against its body run by the host: the same bits. */
+#include "../unit.h"
 #include "gpu_kernels.h"
-
-#include <host.h>
 
 #include <plait/optim.h>
 
+#include <host.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { COUNT = 100003, TENSORS = 7, MOST_PIECES = 256, TABLES = 1 << 16, LINE = 16 };
 
@@ -139,7 +135,6 @@ static void reduce_in_every_layout(size_t widest, enum plait_op first, enum plai
 
 static void reductions_of_every_type_operator_and_number_of_sources(void **state)
 {
-    (void)state;
     wide = 0;
     wide_dst = false;
     for (type = 0; type < PLAIT_NDTYPE; type++)
@@ -153,7 +148,6 @@ static void reductions_with_float32_partial_sums(void **state)
 {
     static const enum plait_dtype types[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT8E4M3, PLAIT_FLOAT8E5M2 };
 
-    (void)state;
     for (uint32_t t = 0; t < 4; t++)
         for (uint32_t i = 0; i < NNUMBER; i++)
             for (uint32_t which = 0; which < 4; which++) {
@@ -186,7 +180,6 @@ static void build_scale(char *base, void *argument)
 
 static void scaling_of_every_type(void **state)
 {
-    (void)state;
     count = count_for(5);
     for (type = 0; type < PLAIT_NDTYPE; type++)
         for (layout = 0; layout < NLAYOUT; layout++) {
@@ -219,7 +212,6 @@ static void build_copies(char *base, void *argument)
 
 static void copying(void **state)
 {
-    (void)state;
     begin(8 * COUNT + 64);
     for (layout = 0; layout < NLAYOUT; layout++)
         run_both(PLAIT_CUDA_KERNEL_plait_copy, 7, build_copy, 0);
@@ -300,7 +292,6 @@ static void build_pack(char *base, void *argument)
 
 static void packing_and_unpacking(void **state)
 {
-    (void)state;
     for (layout = PACKED; layout <= ON_LINES; layout++)
         for (uint32_t i = 0; i < sizeof packings / sizeof *packings; i++) {
             packing = packings[i];
@@ -366,7 +357,6 @@ static void build_optim(char *base, void *argument)
 
 static void the_optimisers_three_passes(void **state)
 {
-    (void)state;
     for (layout = PACKED; layout <= ON_LINES; layout++) {
         begin((12 * all_elements() + 63) / 64 * 64 + sizeof(double) * 6 * MOST_PIECES);
         run_both(PLAIT_CUDA_KERNEL_plait_optim_squares, 11, build_optim, 1e-6);

@@ -3,28 +3,23 @@
  * What is different where ranks with devices are on several hosts: what is between them goes by pinned memory, in slices,
  * and the host takes part in it. With PLAIT_HOSTS=2 the second half of the ranks is on another host.
  */
+#include "../child.h"
 #include "../collective.h"
 #include "../ranks.h"
 #include "base/clock.h"
 #include "device.h"
 #include "device_operate.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { COUNT = 1 << 18, ROOM = COUNT * sizeof(int32_t) };
@@ -53,21 +48,14 @@ static bool is_direct(void)
     return n > 6 && strcmp(folder + n - 6, "direct") == 0;
 }
 
-static int look_at_way(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_comm_tells_how_memory_of_gpus_goes(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_peer_info info;
 
-    (void)arg;
     CHECK(plait_comm_peer(*comm, rank ^ 1u, &info) == PLAIT_OK && strcmp(info.gpu, "mapped") == 0);
     CHECK(plait_comm_peer(*comm, rank ^ 2u, &info) == PLAIT_OK);
     CHECK(strcmp(info.gpu, is_direct() ? "direct" : "pinned") == 0);
     return 0;
-}
-
-static void a_comm_tells_how_memory_of_gpus_goes(void **state)
-{
-    (void)state;
-    device_run(2, 2, look_at_way, NULL);
 }
 
 /* Longer than what goes by pinned memory whatever the network can do. */
@@ -75,7 +63,6 @@ static int every_collective(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, 4 * ROOM));
     for (unsigned i = 0; i <= NCOLLECTIVE; i++)
         for (unsigned inplace = 0; inplace < 2; inplace++) {
@@ -95,7 +82,6 @@ static int every_collective(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void every_collective_of_long_blocks(void **state)
 {
-    (void)state;
     device_run(2, 1, every_collective, NULL);
     device_run(2, 2, every_collective, NULL);
     device_run(3, 1, every_collective, NULL);
@@ -112,7 +98,6 @@ static int long_vectors(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm_stats stats;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     call.slice = 64 << 10;
@@ -142,19 +127,17 @@ static int long_vectors(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void long_vectors_go_in_slices(void **state)
 {
-    (void)state;
     device_run(2, 1, long_vectors, NULL);
     device_run(2, 2, long_vectors, NULL);
     device_run(1, 3, long_vectors, NULL);
 }
 
 /* Both ways at once, longer than a window of slices. */
-static int long_messages(struct plait_comm **comm, uint32_t rank, void *arg)
+static int long_messages_go_in_slices(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, 6 * ROOM));
     call.stream = d.stream;
     for (int32_t k = 0; k < 3; k++) {
@@ -175,13 +158,6 @@ static int long_messages(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void long_messages_go_in_slices(void **state)
-{
-    (void)state;
-    device_run(2, 1, long_messages, NULL);
-    device_run(1, 2, long_messages, NULL);
-}
-
 /* ---- Order -------------------------------------------------------------------------------------------------- */
 
 enum { ROUNDS = 20, PART = ROOM / 16 };
@@ -192,7 +168,6 @@ static int broadcast(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROUNDS * PART));
     call.stream = d.stream;
     for (int32_t i = 0; i < ROUNDS * PART / 4; i++)
@@ -213,7 +188,6 @@ static int broadcast(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void what_comes_waits_for_what_is_before_it(void **state)
 {
-    (void)state;
     setenv("PLAIT_STANDIN_DELAY", "1000", 1);
     device_run(2, 1, broadcast, NULL);
     device_run(3, 1, broadcast, NULL);
@@ -223,7 +197,7 @@ static void what_comes_waits_for_what_is_before_it(void **state)
 /* ---- Graphs ------------------------------------------------------------------------------------------------- */
 
 /* Refused by name; nothing has happened, neither to the graph nor to the comm. */
-static int capture(struct plait_comm **comm, uint32_t rank, void *arg)
+static int no_operation_is_in_a_graph(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const char why[] = "on several hosts, and the stream is captured";
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -231,7 +205,6 @@ static int capture(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *graph;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     call.request = &again;
@@ -254,22 +227,14 @@ static int capture(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void no_operation_is_in_a_graph(void **state)
-{
-    (void)state;
-    device_run(1, 2, capture, NULL);
-    device_run(2, 1, capture, NULL);
-}
-
 /* ---- A stream that is held up ------------------------------------------------------------------------------- */
 
 static struct shared {
     _Atomic int gate, calls;
 } * shared;
 
-static void wait_at_gate(void *context)
+static void wait_at_shared_gate(void *context)
 {
-    (void)context;
     while (!atomic_load(&shared->gate))
         usleep(100);
 }
@@ -300,7 +265,7 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in, d.out, 999, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
     ranks_meet(); /* everyone is out of it */
-    CHECK(!last || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(!last || plait_stream_call(d.stream, wait_at_shared_gate, NULL) == PLAIT_OK);
     if (last && held != LATE)
         CHECK(pthread_create(&other, NULL, end_soon, held == KILLED ? NULL : *comm) == 0);
     const double start = plait_clock();
@@ -330,19 +295,17 @@ static void run_held(uint32_t nprocess, uint32_t nthread, enum held held, double
 {
     struct ranks r = { .nprocess = nprocess,
                        .nthread = nthread,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
                        .body = hold,
                        .arg = &held,
-                       .processes = true };
+                       .processes = true,
+                       .options.deadline = deadline };
 
-    r.options.deadline = deadline;
     atomic_store(&shared->gate, 0);
     assert_int_equal(device_ranks_run(&r), held == KILLED ? nthread : 0);
 }
 
 static void a_stream_that_is_held_up_is_waited_for_until_an_abort(void **state)
 {
-    (void)state;
     run_held(2, 1, ABORTED, 600);
     run_held(1, 3, ABORTED, 600);
     run_held(2, 2, ABORTED, 600);
@@ -350,14 +313,12 @@ static void a_stream_that_is_held_up_is_waited_for_until_an_abort(void **state)
 
 static void a_stream_that_is_held_up_is_waited_for_until_the_deadline(void **state)
 {
-    (void)state;
     run_held(2, 1, LATE, 3);
     run_held(1, 3, LATE, 3);
 }
 
 static void a_stream_that_is_held_up_is_waited_for_until_its_rank_dies(void **state)
 {
-    (void)state;
     run_held(2, 1, KILLED, 600);
     run_held(3, 1, KILLED, 600);
 }
@@ -368,10 +329,9 @@ static int hold_message(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
-    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_shared_gate, NULL) == PLAIT_OK);
     CHECK((rank == 0 ? plait_recv(*comm, d.out, 99, PLAIT_INT32, 1, &call)
                      : plait_send(*comm, d.in, 99, PLAIT_INT32, 0, &call)) != PLAIT_OK);
     CHECK(strstr(plait_last_error(), "rank 1 does not send message #1") != NULL ||
@@ -386,12 +346,8 @@ static int hold_message(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_message_from_a_stream_that_is_held_up_is_its_senders_fault(void **state)
 {
-    struct ranks r = {
-        .nprocess = 2, .nthread = 1, .options = PLAIT_COMM_OPTIONS_DEFAULT, .body = hold_message, .processes = true
-    };
+    struct ranks r = { .nprocess = 2, .nthread = 1, .body = hold_message, .processes = true, .options.deadline = 1 };
 
-    (void)state;
-    r.options.deadline = 1;
     atomic_store(&shared->gate, 0);
     assert_int_equal(device_ranks_run(&r), 0);
 }
@@ -399,12 +355,12 @@ static void a_message_from_a_stream_that_is_held_up_is_its_senders_fault(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_comm_tells_how_memory_of_gpus_goes),
+        test_on_device(a_comm_tells_how_memory_of_gpus_goes, 2, 2),
         cmocka_unit_test(every_collective_of_long_blocks),
         cmocka_unit_test(long_vectors_go_in_slices),
-        cmocka_unit_test(long_messages_go_in_slices),
+        test_on_device_both(long_messages_go_in_slices, 2),
         cmocka_unit_test(what_comes_waits_for_what_is_before_it),
-        cmocka_unit_test(no_operation_is_in_a_graph),
+        test_on_device_both(no_operation_is_in_a_graph, 2),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_an_abort),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_the_deadline),
         cmocka_unit_test(a_stream_that_is_held_up_is_waited_for_until_its_rank_dies),
@@ -414,6 +370,6 @@ int main(void)
     if (getenv("PLAIT_CUDA_DRIVER") == NULL || !RANKS_ON_HOSTS)
         return 77;
     setenv("PLAIT_LOG_FILE", "/dev/null", 0);
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared = shared_memory(sizeof *shared);
     return cmocka_run_group_tests_name("devices on several hosts", tests, NULL, NULL);
 }

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The device kernels' bodies, run by the host, against the CPU kernels: the same bits, and nothing written outside. */
-#include <copy_body.h>
-#include <host.h>
-
-#include <fusion/pass.h>
-#include <reduce/reduce.h>
-
 #include "../random.h"
+#include "../unit.h"
 
+#include <copy_body.h>
+#include <fusion/pass.h>
+#include <host.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include <reduce/reduce.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { SOURCES = 70, MOST = 700, ROOM = MOST * 8 + 128 };
 
@@ -135,7 +130,6 @@ static void every_type_and_operator_gives_the_bits_of_the_cpu(void **state)
 {
     static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_MAX, PLAIT_MIN, PLAIT_AVG };
 
-    (void)state;
     for (uint32_t type = 0; type < PLAIT_NDTYPE; type++)
         for (uint32_t o = 0; o < 5; o++)
             for (uint32_t trial = 0; trial < 3 * NNUMBER; trial++) {
@@ -153,7 +147,6 @@ static void operands_and_results_of_more_width_too(void **state)
 {
     static const enum plait_dtype types[] = { PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT8E4M3, PLAIT_FLOAT8E5M2 };
 
-    (void)state;
     for (uint32_t trial = 0; trial < 40 * NNUMBER; trial++) {
         struct job j = { .type = types[trial % 4], .op = draw(4), .nsrc = numbers[trial % NNUMBER] };
         j.count = draw(MOST);
@@ -168,7 +161,6 @@ static void operands_and_results_of_more_width_too(void **state)
 
 static void a_scalar_multiplies_now_or_when_the_kernel_runs(void **state)
 {
-    (void)state;
     for (uint32_t trial = 0; trial < 30 * PLAIT_NDTYPE; trial++) {
         const enum plait_dtype type = trial % PLAIT_NDTYPE;
         const size_t size = plait_dtype_size(type), start = draw(2) * size, to = draw(2) * size;
@@ -193,7 +185,6 @@ static void a_scalar_multiplies_now_or_when_the_kernel_runs(void **state)
 
 static void bytes_are_copied_from_anywhere_to_anywhere(void **state)
 {
-    (void)state;
     for (uint32_t trial = 0; trial < 1000; trial++) {
         const size_t from = draw(17), to = draw(3) != 0 ? from : draw(17);
         const struct plait_cuda_copy a = { got + to, sources[0] + from, draw(trial < 500 ? 64 : ROOM - 32) };
@@ -210,7 +201,6 @@ static void bytes_are_copied_from_anywhere_to_anywhere(void **state)
 /* Each width of access, with a part before it and one after it. */
 static void bytes_are_copied_whatever_both_addresses_are(void **state)
 {
-    (void)state;
     fill(sources[0], ROOM, PLAIT_UINT8);
     for (size_t from = 0; from < 16; from++)
         for (size_t to = 0; to < 16; to++) {
@@ -232,7 +222,6 @@ static void copies_are_cut_into_chunks(void **state)
 {
     enum { BYTES = 8 * PLAIT_CUDA_CHUNK };
     static _Alignas(16) unsigned char from[BYTES], to[BYTES], expected[BYTES];
-    (void)state;
     for (size_t i = 0; i < BYTES; i++)
         from[i] = (unsigned char)(i * 7 + i / 251);
     for (uint32_t nblock = 1; nblock < 10; nblock++) {
@@ -252,7 +241,6 @@ static void copies_are_cut_into_chunks(void **state)
 static void many_copies_are_one_launch(void **state)
 {
     enum { EACH = ROOM / 8 };
-    (void)state;
     for (uint32_t trial = 0; trial < 200; trial++) {
         struct plait_cuda_copies a = { .n = 1 + (uint32_t)draw(8) };
 
@@ -339,7 +327,6 @@ static void fill_both(void *one, void *two, size_t bytes, enum plait_dtype type)
 
 static void tensors_are_packed_as_the_cpu_does(void **state)
 {
-    (void)state;
     for (uint32_t trial = 0; trial < 4 * PLAIT_NDTYPE; trial++) {
         struct fused f;
 
@@ -364,7 +351,6 @@ static void tensors_are_packed_as_the_cpu_does(void **state)
 
 static void tensors_are_unpacked_as_the_cpu_does(void **state)
 {
-    (void)state;
     for (uint32_t trial = 0; trial < 4 * PLAIT_NDTYPE; trial++) {
         struct fused f;
 
@@ -409,7 +395,6 @@ static double squares_of(const struct fused *f, uint32_t piece)
 
 static void squares_and_what_is_not_finite_are_seen(void **state)
 {
-    (void)state;
     for (uint32_t trial = 0; trial < 60; trial++) {
         static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_FLOAT16, PLAIT_BFLOAT16, PLAIT_FLOAT64 };
         double squares[PIECES];
@@ -442,7 +427,6 @@ static void what_lies_in_the_payload_is_looked_at_there(void **state)
     double squares[PIECES];
     struct fused f;
 
-    (void)state;
     draw_fused(&f, PLAIT_FLOAT32);
     for (uint32_t t = 0; t < TENSORS; t++)
         f.tensors[t] = (struct plait_cuda_tensor){ payload[1] + f.tensors[t].at * 4, f.tensors[t].at, PLAIT_FLOAT32 };
@@ -459,7 +443,6 @@ static void what_lies_in_the_payload_is_looked_at_there(void **state)
 
 static void a_kernel_that_is_not_there_is_not_found(void **state)
 {
-    (void)state;
     assert_null(plait_cuda_host_find("plait_reduce"));
 }
 

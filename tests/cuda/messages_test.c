@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages of a device's memory in the order of its streams, beside collectives. */
+#include "../places.h"
 #include "../random.h"
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/message.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 /* Buffers have parts, one for each message; the last one is for collectives. */
 enum { MOST = 3000, MANY = 40, PARTS = MANY + 1, ROOM = PARTS * MOST * sizeof(int32_t) };
@@ -88,7 +82,6 @@ static int ring(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     for (int32_t k = 0; k < (full() ? 30 : 6); k++) {
@@ -117,7 +110,6 @@ static int ring(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_ring_of_many_messages_before_collectives(void **state)
 {
-    (void)state;
     device_run(1, 1, ring, NULL);
     run_both(2, ring);
     run_both(4, ring);
@@ -130,7 +122,6 @@ static int all_to_all(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     for (int32_t k = 0; k < (full() ? 60 : 12); k++) {
         const size_t n = (size_t)k * 211 % MOST;
@@ -153,7 +144,6 @@ static int all_to_all(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void all_send_to_all_and_to_themselves(void **state)
 {
-    (void)state;
     device_run(1, 1, all_to_all, NULL);
     run_both(2, all_to_all);
     run_both(4, all_to_all);
@@ -212,7 +202,6 @@ static int any_pattern(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *cuda;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(device.stream_create(&cuda, 1) == 0 && plait_stream_create_cuda(cuda, &second) == PLAIT_OK);
     for (int32_t k = 0; k < (full() ? 60 : 12); k++) {
@@ -243,7 +232,6 @@ static int any_pattern(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void any_pattern_on_any_streams(void **state)
 {
-    (void)state;
     device_run(1, 2, any_pattern, NULL);
     run_both(4, any_pattern);
 }
@@ -258,7 +246,6 @@ static int alone(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r[4];
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(fill(&d, rank, 1, true) == 0);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -296,7 +283,6 @@ static int alone(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void messages_alone_as_requests_and_persistent(void **state)
 {
-    (void)state;
     run_both(2, alone);
 }
 
@@ -307,7 +293,6 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *graph, *exec;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
@@ -337,7 +322,6 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: no operation over hosts is in a graph */
 static void messages_are_captured(void **state)
 {
-    (void)state;
     device_run(1, 3, replay, NULL);
 }
 
@@ -351,8 +335,6 @@ static int hold_all(struct plait_comm **unused, uint32_t rank, void *arg)
     struct plait_unique_id id;
     struct device_rank d[HELD];
 
-    (void)unused;
-    (void)arg;
     CHECK(plait_unique_id_create(&id) == PLAIT_OK && plait_group_start() == PLAIT_OK);
     o.id = &id;
     o.nrank = HELD;
@@ -388,21 +370,19 @@ static void one_thread_holds_several_ranks(void **state)
 {
     const struct ranks r = { .nprocess = 1, .nthread = 1, .body = hold_all, .no_comm = true };
 
-    (void)state;
     assert_int_equal(ranks_run(&r), 0);
 }
 
 /* ---- Streams that go ------------------------------------------------------------------------------------------ */
 
 /* Who compares addresses takes the new stream for the old one, and orders nothing. */
-static int change(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_stream_in_the_place_of_another_comes_behind_it(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t peer = !rank;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
     void *cuda[MANY];
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(fill(&d, rank, 1, true) == 0);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -421,12 +401,6 @@ static int change(struct plait_comm **comm, uint32_t rank, void *arg)
             return 1;
     CHECK(device_end(&d));
     return 0;
-}
-
-static void a_stream_in_the_place_of_another_comes_behind_it(void **state)
-{
-    (void)state;
-    device_run(1, 2, change, NULL);
 }
 
 /* ---- What does not fit ------------------------------------------------------------------------------------------ */
@@ -463,19 +437,16 @@ static int mix(struct plait_comm **comm, uint32_t rank, bool device_sends, bool 
 
 static int mix_sent(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     return mix(comm, rank, true, false);
 }
 
 static int mix_sent_later(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     return mix(comm, rank, true, true);
 }
 
 static int mix_received(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     return mix(comm, rank, false, false);
 }
 
@@ -484,7 +455,6 @@ static int mix_counts(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     enum plait_status status = rank == 0 ? send(*comm, &d, 0, 7, 1, &call) : recv(*comm, &d, 0, 8, 0, &call);
@@ -502,7 +472,6 @@ static int mix_counts(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_message_between_a_device_and_the_host_is_named(void **state)
 {
-    (void)state;
     device_run(1, 2, mix_sent, NULL);
     device_run(1, 2, mix_sent_later, NULL);
     device_run(1, 2, mix_received, NULL);
@@ -512,14 +481,7 @@ static void a_message_between_a_device_and_the_host_is_named(void **state)
 /* ---- Ends ---------------------------------------------------------------------------------------------------- */
 
 /* Rank 0 waits for messages that nobody sends, and for one whose sender's stream is held up. */
-static _Atomic int gate, posted;
-
-static void wait_at_gate(void *context)
-{
-    (void)context;
-    while (!atomic_load(&gate))
-        usleep(100);
-}
+static _Atomic int posted;
 
 static int break_off(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -528,7 +490,6 @@ static int break_off(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     int done;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
     if (rank == 0) {
@@ -561,7 +522,6 @@ static int break_off(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: over hosts a call waits for its stream */
 static void messages_end_with_a_comm_that_fails(void **state)
 {
-    (void)state;
     atomic_store(&gate, 0);
     device_run(1, 2, break_off, NULL);
 }
@@ -575,7 +535,7 @@ int main(void)
         cmocka_unit_test(messages_alone_as_requests_and_persistent),
         test_on_one_host(messages_are_captured),
         cmocka_unit_test(one_thread_holds_several_ranks),
-        cmocka_unit_test(a_stream_in_the_place_of_another_comes_behind_it),
+        test_on_device(a_stream_in_the_place_of_another_comes_behind_it, 1, 2),
         cmocka_unit_test(a_message_between_a_device_and_the_host_is_named),
         test_on_one_host(messages_end_with_a_comm_that_fails),
     };

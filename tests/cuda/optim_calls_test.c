@@ -5,6 +5,8 @@
  * call, or none if the library can do without; it aborts, and the other one gets an error soon; no stream hangs; nothing of
  * the device's is left; and the same ranks train in a new comm. As calls_test.c does with collectives.
  */
+#include "../child.h"
+#include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
 #include "base/clock.h"
@@ -15,17 +17,9 @@
 #include <plait/memory.h>
 #include <plait/optim.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
-#include <sys/mman.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 #define NRANK 2
 #define LATE  60.0 /* seconds: far above a loaded machine's delays, below the deadline */
@@ -340,7 +334,6 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
     struct trainer x = { .fusion = NULL };
     int how;
 
-    (void)comm;
     if (!device_begin(&x.d, AREA) || !train_on_host(&x))
         _exit(1); /* with the threads that wait for it */
     if (round_of(s, &x, rank, 0, true) > 0 || round_of(s, &x, rank, 0, false) > 0)
@@ -356,7 +349,7 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
 
 static void run_job(bool sharded, uint32_t nthread, uint32_t victim)
 {
-    struct scene *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct scene *s = shared_memory(sizeof *s);
     const struct ranks r = { .nprocess = NRANK / nthread,
                              .nthread = nthread,
                              .limit = 600,
@@ -365,18 +358,13 @@ static void run_job(bool sharded, uint32_t nthread, uint32_t victim)
                              .processes = true,
                              .no_comm = true,
                              .tied = true };
-    pthread_barrierattr_t attr;
 
-    assert_true(s != MAP_FAILED);
     *s = (struct scene){ .sharded = sharded, .nthread = nthread, .victim = victim };
-    pthread_barrierattr_init(&attr);
-    pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&s->all, &attr, NRANK);
+    shared_barrier_init(&s->all, NRANK);
     const double start = plait_clock();
     const unsigned failed = device_ranks_run(&r), fired = s->fired;
     printf("%s %s, rank %u: %u calls failed, in %u the library did without (%.1f s)\n", sharded ? "sharded" : "whole  ",
            nthread > 1 ? "threads  " : "processes", victim, fired, s->survived, plait_clock() - start);
-    pthread_barrierattr_destroy(&attr);
     munmap(s, sizeof *s);
     assert_int_equal(failed, 0);
     if (fired < 400 / every())
@@ -385,7 +373,6 @@ static void run_job(bool sharded, uint32_t nthread, uint32_t victim)
 
 static void ranks_that_train(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 4; i += full() ? 1 : 3) {
         run_job(true, i & 1 ? NRANK : 1, i >> 1);
         if (full() || i == 0)

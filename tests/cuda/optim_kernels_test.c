@@ -3,20 +3,16 @@
  * The optimiser's three device passes, run by the host, against plait_optim_step(). Weights and gradients are small
  * whole numbers, so that norms are exact whatever the order of the sums: then all bits are equal.
  */
-#include <host.h>
+#include "../random.h"
+#include "../unit.h"
 
 #include <plait/optim.h>
-#include <reduce/reduce.h>
 
-#include "../random.h"
-
+#include <host.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include <reduce/reduce.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { PARTS = 40, LONG = 9000, PIECES = 200, STEPS = 3 };
 
@@ -201,7 +197,6 @@ static void draw_weights(struct model *m)
 
 static void steps_have_the_bits_of_the_cpu(void **state)
 {
-    (void)state;
     for (uint32_t trial = 0; trial < 12; trial++) {
         struct model m;
 
@@ -227,7 +222,6 @@ static void squares_that_are_known_are_not_formed_again(void **state)
     double before[PIECES];
     struct model m;
 
-    (void)state;
     s.lr = 0.1;
     draw_model(&m, true);
     step_on_device(&m, &s, false);
@@ -245,7 +239,6 @@ static void a_step_that_is_not_finite_changes_nothing(void **state)
     struct plait_optim_result result;
     struct model m;
 
-    (void)state;
     s.lr = 0.1;
     draw_model(&m, true);
     float *g = take(m.parts[0].count * 4);
@@ -271,7 +264,6 @@ static void a_step_that_float32_does_not_hold_is_skipped_as_on_the_cpu(void **st
     struct plait_optim_result result;
     struct model m;
 
-    (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         for (int lars = 0; lars < 2; lars++) {
             struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
@@ -295,7 +287,6 @@ static void a_step_that_decay_or_what_is_there_makes_too_large_is_skipped_as_on_
 {
     static const double numbers[][3] = { { 1, 1e20, 1e20 }, { 1e30, 1e-4, 1e4 }, { 1e37, 0, 1 }, { 0.1, 1e-4, 1 } };
 
-    (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         for (int lars = 0; lars < 2; lars++) {
             struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;

@@ -3,29 +3,22 @@
  * The optimiser on a device's memory, in the order of a stream: the bits of the host's, which makes the same steps.
  * Weights and gradients are small whole numbers before each step, so that norms are exact whatever the order of their sums.
  */
+#include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
-#include "comm/comm.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/fusion.h>
 #include <plait/memory.h>
 #include <plait/optim.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 /* One tensor is longer than two pieces, the last has no norm. */
 enum { NTENSOR = 7, MOST = 9001, NSTEP = 4, NRANK = 3, AREA = NTENSOR * MOST * sizeof(float), ROOM = 2 * AREA };
@@ -260,7 +253,6 @@ static int sharded(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct model m;
 
-    (void)arg;
     for (unsigned k = 0; k < NKIND; k++)
         if (begin(&m, &kinds[k], rank, *comm) != 0 || run_steps(&m, rank) != 0 || end(&m, rank) != 0)
             return 1;
@@ -269,13 +261,11 @@ static int sharded(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void steps_have_the_bits_of_the_host(void **state)
 {
-    (void)state;
     device_run(1, 1, alone, NULL);
 }
 
 static void shards_have_the_bits_of_the_whole(void **state)
 {
-    (void)state;
     device_run(1, 1, sharded, NULL);
     device_run(1, NRANK, sharded, NULL);
     device_run(NRANK, 1, sharded, NULL);
@@ -284,15 +274,6 @@ static void shards_have_the_bits_of_the_whole(void **state)
 
 /* ---- The order of the stream ------------------------------------------------------------------------------------- */
 
-static _Atomic int gate;
-
-static void wait_at_gate(void *context)
-{
-    (void)context;
-    while (!atomic_load(&gate))
-        usleep(100);
-}
-
 /* Gradients come while the step is on the stream already. */
 static int held(struct plait_comm **comm, uint32_t rank, void *arg)
 {
@@ -300,7 +281,6 @@ static int held(struct plait_comm **comm, uint32_t rank, void *arg)
     struct model m;
     int done;
 
-    (void)arg;
     if (begin(&m, &kinds[0], rank, *comm) != 0)
         return 1;
     CHECK(fill(&m, rank, 0, false) == 0);
@@ -321,7 +301,6 @@ static int held(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: over hosts a call waits for its stream */
 static void a_step_waits_for_its_stream_and_not_the_host(void **state)
 {
-    (void)state;
     atomic_store(&gate, 0);
     device_run(1, 2, held, NULL);
 }
@@ -334,7 +313,6 @@ static int captured(struct plait_comm **comm, uint32_t rank, void *arg)
     void *graph, *exec;
     struct model m;
 
-    (void)arg;
     if (begin(&m, &kinds[3], rank, *comm) != 0)
         return 1;
     CHECK(fill(&m, rank, 0, false) == 0);
@@ -357,7 +335,6 @@ static int captured(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: no operation over hosts is in a graph */
 static void a_graph_makes_its_step_again_and_again(void **state)
 {
-    (void)state;
     device_run(1, 1, captured, NULL);
     device_run(1, 3, captured, NULL);
     device_run(2, 1, captured, NULL);
@@ -371,7 +348,6 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_optim_result result;
     struct model m;
 
-    (void)arg;
     for (unsigned waits = 0; waits < 2; waits++) {
         if (begin(&m, &kinds[0], rank, *comm) != 0)
             return 1;
@@ -393,7 +369,6 @@ static int differing(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void ranks_that_differ_are_told_and_nothing_is_changed(void **state)
 {
-    (void)state;
     device_run(1, NRANK, differing, NULL);
     device_run(2, 1, differing, NULL);
 }
@@ -411,11 +386,11 @@ int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const s
     return error;
 }
 
-static void fail_rank_1(void *comm)
-{
-    struct plait_control *c = (void *)(uintptr_t)((struct plait_comm *)comm)->peers[1].control;
+static struct plait_comm *comm_of_rank_1;
 
-    atomic_store(&c->failed, PLAIT_ERR_FAILED);
+static void fail_rank_1(void *context)
+{
+    plait_comm_abort(comm_of_rank_1, "meanwhile");
 }
 
 /* Rank 1's comm fails while rank 0's step is on its stream, whose sums may have been anything since then. */
@@ -425,19 +400,20 @@ static int fail_on_the_way(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_optim_result result;
     struct model m;
 
-    (void)arg;
     if (begin(&m, &kinds[0], rank, *comm) != 0)
         return 1;
     CHECK(fill(&m, rank, 0, false) == 0);
     CHECK(plait_optim_step(m.gpu.optim, &s, &result) == PLAIT_OK);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    if (rank == 1)
+    if (rank == 1) {
+        comm_of_rank_1 = *comm;
         atomic_store(&gate, 1);
+    }
     while (!atomic_load(&gate))
         usleep(100);
     late = true;
     usleep(5000); /* it sleeps now */
-    CHECK(rank != 0 || plait_stream_call(m.d.stream, fail_rank_1, *comm) == PLAIT_OK);
+    CHECK(rank != 0 || plait_stream_call(m.d.stream, fail_rank_1, NULL) == PLAIT_OK);
     const enum plait_status status = plait_optim_step(m.gpu.optim, &s, rank == 0 ? &result : NULL);
     CHECK(rank != 0 || status == PLAIT_ERR_FAILED);
     late = false;
@@ -451,7 +427,6 @@ static int fail_on_the_way(struct plait_comm **comm, uint32_t rank, void *arg)
 /* It looked at its own failure only, of which the watch tells a millisecond later. */
 static void a_step_whose_ranks_have_failed_meanwhile_has_no_result(void **state)
 {
-    (void)state;
     for (int k = 0; k < 5; k++) {
         atomic_store(&gate, 0);
         device_run(1, 2, fail_on_the_way, NULL);
@@ -472,7 +447,6 @@ static int with_fusion(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_piece piece;
     struct model m;
 
-    (void)arg;
     if (begin(&m, &k, rank, *comm) != 0)
         return 1;
     plait_optim_destroy(m.gpu.optim);
@@ -522,7 +496,6 @@ static int with_fusion(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole(void **state)
 {
-    (void)state;
     device_run(1, 1, with_fusion, NULL);
     device_run(1, 4, with_fusion, NULL);
     device_run(2, 1, with_fusion, NULL);
@@ -538,7 +511,7 @@ static bool refuses(const struct plait_optim_options *o, enum plait_status statu
     return plait_optim_create(o, &optim) == status && strstr(plait_last_error(), what) != NULL;
 }
 
-static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
+static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_optim_options o = options_of(&kinds[0]);
     const double squares[NTENSOR] = { 0 };
@@ -547,7 +520,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_optim_step s = step_of(0);
     struct model m;
 
-    (void)arg;
     if (begin(&m, &kinds[0], rank, NULL) != 0)
         return 1;
     CHECK(fill(&m, rank, 0, false) == 0 && plait_stream_create(&threads) == PLAIT_OK);
@@ -584,12 +556,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
     return end(&m, rank);
 }
 
-static void what_does_not_fit_is_refused_by_name(void **state)
-{
-    (void)state;
-    device_run(1, 2, refuse, NULL);
-}
-
 int main(void)
 {
     struct CMUnitTest tests[] = {
@@ -600,7 +566,7 @@ int main(void)
         cmocka_unit_test(ranks_that_differ_are_told_and_nothing_is_changed),
         test_on_one_host(a_step_whose_ranks_have_failed_meanwhile_has_no_result),
         cmocka_unit_test(pieces_of_a_sharded_fusion_come_to_the_weights_of_the_whole),
-        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        test_on_device(what_does_not_fit_is_refused_by_name, 1, 2),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests and persistent operations on a device's memory: when they end, in which order, and how. */
+#include "../places.h"
 #include "../ranks.h"
 #include "../tier.h"
 #include "device.h"
-#include "device_run.h"
+#include "unit_device.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/request.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 enum { COUNT = 1000, MANY = 6, ROOM = MANY * COUNT * sizeof(int32_t) };
 
@@ -69,7 +63,6 @@ static int pend(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r[MANY];
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     for (int32_t k = 0; k < (full() ? 50 : 10); k++) {
         const bool streamed = k % 2 == 1;
@@ -106,26 +99,22 @@ static int pend(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_request_ends_when_its_operation_has_happened(void **state)
 {
-    (void)state;
     device_run(1, 1, pend, NULL);
     device_run(1, 4, pend, NULL);
 }
 
 static void ranks_of_several_processes_have_requests(void **state)
 {
-    (void)state;
     device_run(2, 1, pend, NULL);
     device_run(2, 2, pend, NULL);
 }
 
-static _Atomic uint32_t gate, waiting;
+static _Atomic uint32_t waiting;
 
-static void wait_at_gate(void *context)
+static void count_and_wait(void *context)
 {
-    (void)context;
     atomic_fetch_add(&waiting, 1);
-    while (!atomic_load(&gate))
-        usleep(100);
+    wait_at_gate(context);
 }
 
 static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -138,10 +127,9 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
     size_t index;
     int done;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(fill(&d, rank, 5, false) == 0);
-    CHECK(plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(plait_stream_call(d.stream, count_and_wait, NULL) == PLAIT_OK);
     call.stream = d.stream;
     call.request = &r[0];
     CHECK(sum(*comm, &d, 0, &call) == PLAIT_OK);
@@ -162,7 +150,6 @@ static int hold(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: over hosts a call waits for its stream */
 static void a_request_waits_for_what_is_before_it_on_its_stream(void **state)
 {
-    (void)state;
     atomic_store(&gate, 0);
     device_run(1, 3, hold, NULL);
 }
@@ -176,7 +163,6 @@ static int again(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_request *r[MANY];
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.persistent = 1;
     for (uint32_t i = 0; i < MANY; i++) {
@@ -215,7 +201,6 @@ static int again(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_persistent_operation_is_started_again_and_again(void **state)
 {
-    (void)state;
     device_run(1, 2, again, NULL);
     device_run(1, 3, again, NULL);
 }
@@ -228,7 +213,6 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *graph, *exec;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     call.stream = d.stream;
     call.persistent = 1;
@@ -253,7 +237,6 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 /* On one host: no operation over hosts is in a graph */
 static void a_persistent_operation_is_captured(void **state)
 {
-    (void)state;
     device_run(1, 3, replay, NULL);
 }
 
@@ -266,7 +249,6 @@ static int together(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm *both[2] = { *comm, NULL };
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(plait_comm_duplicate(*comm, NULL, &both[1]) == PLAIT_OK);
     for (int32_t k = 0; k < (full() ? 50 : 10); k++) {
@@ -294,21 +276,19 @@ static int together(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void calls_of_every_form_are_grouped(void **state)
 {
-    (void)state;
     device_run(1, 2, together, NULL);
     device_run(1, 3, together, NULL);
 }
 
 /* ---- Ends of comms ------------------------------------------------------------------------------------------ */
 
-static int leave(struct plait_comm **comm, uint32_t rank, void *arg)
+static int a_comm_that_is_left_ends_its_requests_first(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t nrank = plait_comm_nrank(*comm);
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *r[MANY];
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, ROOM));
     CHECK(fill(&d, rank, 9, true) == 0);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -326,12 +306,6 @@ static int leave(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void a_comm_that_is_left_ends_its_requests_first(void **state)
-{
-    (void)state;
-    device_run(1, 3, leave, NULL);
-}
-
 /* Rank 1's stream is held up. Rank 0's requests end with the comm: when it is aborted, or at the deadline. */
 static int break_off(struct plait_comm **comm, uint32_t rank, double deadline)
 {
@@ -340,7 +314,7 @@ static int break_off(struct plait_comm **comm, uint32_t rank, double deadline)
     struct device_rank d;
 
     CHECK(device_begin(&d, ROOM));
-    CHECK(rank == 0 || plait_stream_call(d.stream, wait_at_gate, NULL) == PLAIT_OK);
+    CHECK(rank == 0 || plait_stream_call(d.stream, count_and_wait, NULL) == PLAIT_OK);
     call.deadline = rank == 0 ? deadline : 0;
     for (uint32_t i = 0; i < 2; i++) {
         call.request = &r[i];
@@ -367,20 +341,17 @@ static int break_off(struct plait_comm **comm, uint32_t rank, double deadline)
 
 static int abort_one(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     return break_off(comm, rank, 0);
 }
 
 static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    (void)arg;
     return break_off(comm, rank, 0.3);
 }
 
 /* On one host: over hosts a call waits for its stream */
 static void requests_end_with_a_comm_that_fails(void **state)
 {
-    (void)state;
     atomic_store(&gate, 0);
     atomic_store(&waiting, 0);
     device_run(1, 2, abort_one, NULL);
@@ -398,7 +369,7 @@ int main(void)
         cmocka_unit_test(a_persistent_operation_is_started_again_and_again),
         test_on_one_host(a_persistent_operation_is_captured),
         cmocka_unit_test(calls_of_every_form_are_grouped),
-        cmocka_unit_test(a_comm_that_is_left_ends_its_requests_first),
+        test_on_device(a_comm_that_is_left_ends_its_requests_first, 1, 3),
         test_on_one_host(requests_end_with_a_comm_that_fails),
     };
 

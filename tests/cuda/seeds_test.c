@@ -5,6 +5,7 @@
  * same stream, so that only the order of streams keeps the data right. A seed says all but how threads are scheduled;
  * PLAIT_SEED=n runs that one alone. PLAIT_TEST_DEVICES=n: the driver is a GPU's, with n of them.
  */
+#include "../places.h"
 #include "../random.h"
 #include "../ranks.h"
 #include "../specs.h"
@@ -21,16 +22,9 @@
 #include <plait/request.h>
 #include <plait/stream.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
+#include <string.h>
 #include <time.h>
-
-#include "../places.h"
 
 enum { MOST_OPERATIONS = 24, BLOCK = 1 << 15 };
 
@@ -480,14 +474,10 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static unsigned run(uint32_t nprocess, uint32_t nthread, int (*body)(struct plait_comm **, uint32_t, void *), void *arg)
 {
-    struct ranks r = { .nprocess = nprocess,
-                       .nthread = nthread,
-                       .limit = 120,
-                       .options = PLAIT_COMM_OPTIONS_DEFAULT,
-                       .body = body,
-                       .arg = arg };
+    struct ranks r = {
+        .nprocess = nprocess, .nthread = nthread, .limit = 120, .body = body, .arg = arg, .options.deadline = 60
+    };
 
-    r.options.deadline = 60;
     pthread_barrier_init(&in_process, NULL, nthread);
     const unsigned failed = device_ranks_run(&r);
     pthread_barrier_destroy(&in_process);
@@ -540,13 +530,11 @@ static void run_seeds(unsigned few, unsigned many, bool fails)
 
 static void random_jobs_are_right(void **state)
 {
-    (void)state;
     run_seeds(60, 3000, false);
 }
 
 static void random_jobs_end_when_a_call_of_the_driver_fails(void **state)
 {
-    (void)state;
     if (gpus() > 0)
         skip(); /* a driver fails none */
     run_seeds(20, 1000, true);
@@ -557,7 +545,6 @@ static void a_thousand_replays_between_other_calls(void **state)
 {
     uint32_t one = 1, two = gpus() == 1 ? 1 : 2;
 
-    (void)state;
     set("PLAIT_STANDIN_DEVICES", 2);
     set("PLAIT_STANDIN_DELAY", full() ? 20 : 2);
     assert_int_equal(run(1, 3, replay, &one), 0);

@@ -4,19 +4,15 @@
  * stand-in the vectors are smaller and the ranks fewer.
  */
 #include "../ranks.h"
+#include "../unit.h"
 #include "device.h"
 #include "device_run.h"
 
 #include <plait/coll.h>
 #include <plait/plan.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define APART 1000003u /* between two ranks' elements */
 
@@ -159,7 +155,6 @@ static int every_size(struct plait_comm **comm, uint32_t rank, void *arg)
     const size_t most = with_a_driver() ? sizes[5] : sizes[2];
     struct device_rank d;
 
-    (void)arg;
     CHECK(device_begin(&d, most));
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= most; i++)
         for (unsigned k = 0; k < sizeof all / sizeof *all; k++) {
@@ -173,25 +168,19 @@ static int every_size(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void run(uint32_t nprocess, uint32_t nthread)
 {
-    const struct ranks r = { .nprocess = nprocess,
-                             .nthread = nthread,
-                             .limit = 200,
-                             .options = PLAIT_COMM_OPTIONS_DEFAULT,
-                             .body = every_size };
+    const struct ranks r = { .nprocess = nprocess, .nthread = nthread, .limit = 200, .body = every_size };
 
     assert_int_equal(device_ranks_run(&r), 0);
 }
 
 static void every_collective_of_threads_called_and_in_graphs(void **state)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 8; n += with_a_driver() || n == 7 ? 1 : 3)
         run(1, n);
 }
 
 static void every_collective_of_processes_called_and_in_graphs(void **state)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 4; n++)
         if (with_a_driver() || n != 3)
             run(n, 1);

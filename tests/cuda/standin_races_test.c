@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The stand-in for CUDA's driver sees each kind of race and wrong access, in one process and between several. */
+#include "../child.h"
 #include "standin_use.h"
 
 #include <kernels.h>
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- What it notices --------------------------------------------------------------------------------------- */
@@ -271,12 +271,11 @@ static bool two_processes_live(void)
 {
     const int world = memfd_create("world", 0);
     char path[64], text[4096];
-    int status;
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), world);
     setenv("PLAIT_STANDIN_WORLD", path, 1);
     between->phase = between->finished = 0;
-    const pid_t pid = fork();
+    const pid_t pid = child_fork();
     if (pid == 0) {
         const bool died = dies(reader, text, sizeof text);
         if (died)
@@ -284,12 +283,12 @@ static bool two_processes_live(void)
         _exit(died ? 1 : 0);
     }
     const bool died = dies(writer, text, sizeof text);
-    waitpid(pid, &status, 0);
+    const int end = child_end(pid);
     unsetenv("PLAIT_STANDIN_WORLD");
     close(world);
     if (died)
         printf("the writer: %s", text);
-    return !died && status == 0;
+    return !died && end == 0;
 }
 
 static void processes_share_memory_values_and_clocks(void **state)
@@ -343,12 +342,12 @@ static void a_killed_process_is_no_race(void **state)
     snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), world);
     setenv("PLAIT_STANDIN_WORLD", path, 1);
     between->phase = 0;
-    const pid_t pid = fork();
+    const pid_t pid = child_fork();
     if (pid == 0) {
         killed();
         _exit(0);
     }
-    const pid_t killer = fork();
+    const pid_t killer = child_fork();
     if (killer == 0) {
         struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
         wait_for_phase(2);
@@ -360,8 +359,8 @@ static void a_killed_process_is_no_race(void **state)
     }
     if (dies(survivor, text, sizeof text))
         fail_msg("%s", text);
-    waitpid(pid, NULL, 0);
-    waitpid(killer, NULL, 0);
+    child_end(pid);
+    child_end(killer);
     unsetenv("PLAIT_STANDIN_WORLD");
     close(world);
 }
@@ -411,6 +410,6 @@ int main(int argc, char **argv)
 
     assert_true(argc > 1);
     load(argv[1]);
-    between = mmap(NULL, sizeof *between, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    between = shared_memory(sizeof *between);
     return cmocka_run_group_tests_name("stand-in for CUDA: what it notices", tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "standin_use.h"
 
+#include "../child.h"
+
 #include <kernels.h>
 
 #include <dlfcn.h>
@@ -8,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define PLAIT_X(name, arguments) int(*name) arguments;
@@ -70,26 +71,8 @@ void expect(cu_address from, uint32_t value)
 
 bool dies(void (*run)(void), char *text, size_t room)
 {
-    int pipes[2], status;
-    size_t n = 0;
-    ssize_t got;
-
-    assert_int_equal(pipe(pipes), 0);
-    fflush(stdout);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        dup2(pipes[1], 2);
-        signal(SIGABRT, SIG_DFL);
-        run();
-        _exit(0);
-    }
-    close(pipes[1]);
-    while (n + 1 < room && (got = read(pipes[0], text + n, room - 1 - n)) > 0)
-        n += (size_t)got;
-    text[n] = '\0';
-    close(pipes[0]);
-    waitpid(pid, &status, 0);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    signal(SIGABRT, SIG_DFL);
+    return child_run(run, text, room) == -SIGABRT;
 }
 
 void expect_death(void (*run)(void), const char *first, const char *second)

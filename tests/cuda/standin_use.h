@@ -3,15 +3,11 @@
 #ifndef PLAIT_TESTS_STANDIN_USE_H
 #define PLAIT_TESTS_STANDIN_USE_H
 
+#include "../unit.h"
 #include "driver_types.h"
 #include "standin_ask.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #define HIDDEN __attribute__((visibility("hidden"))) /* the stand-in has functions of the same names */
 

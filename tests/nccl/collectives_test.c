@@ -3,16 +3,10 @@
  * What a program does with NCCL on the host's memory: every collective, messages, groups. It is compiled with NVIDIA's
  * nccl.h where that is at hand, else with ours, and linked with libnccl.so.2.
  */
-#include "ranks.h"
+#include "unit_ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define COUNT 1000
 #define MOST  8
@@ -118,7 +112,6 @@ static void every_collective_is_right_in_processes_threads_and_both(void **state
 {
     static const int shapes[][2] = { { 1, 1 }, { 2, 1 }, { 1, 3 }, { 3, 2 } };
 
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         assert_int_equal(
             ranks_run(&(struct ranks){ .nprocess = shapes[i][0], .nthread = shapes[i][1], .body = use_everything }), 0);
@@ -173,7 +166,6 @@ static void each_rank_may_work_in_place_or_not(void **state)
                                                  { "NCCL_ALGO=allreduce:ring", NULL },
                                                  { "NCCL_ALGO=allreduce:tree", NULL } };
 
-    (void)state;
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
         for (int threads = 0; threads < 2; threads++)
             assert_int_equal(ranks_run(&(struct ranks){ .nprocess = threads ? 1 : 3,
@@ -185,35 +177,18 @@ static void each_rank_may_work_in_place_or_not(void **state)
 
 /* ---- Types and operators --------------------------------------------------------------------------------------- */
 
-static const size_t sizes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
-
-/* 1 in each type. */
-static void put_one(void *to, int type)
-{
-    static const uint16_t half = 0x3c00, bfloat = 0x3f80;
-    static const float single = 1;
-    static const double twice = 1;
-    const uint64_t integer = 1;
-    const uint8_t e4m3 = 0x38, e5m2 = 0x3c;
-    const void *const ones[] = { &integer, &integer, &integer, &integer, &integer, &integer,
-                                 &half,    &single,  &twice,   &bfloat,  &e4m3,    &e5m2 };
-
-    memcpy(to, ones[type], sizes[type]);
-}
-
 /* The average of ones is one, in every type; so are their product, minimum and maximum. */
 static int combine_every_type(ncclComm_t *comm, int rank, int nrank)
 {
     unsigned char in[64 * 8], out[64 * 8];
 
-    (void)nrank;
     for (int type = 0; type < ncclNumTypes; type++)
         for (int op = ncclProd; op < ncclNumOps; op++) {
             for (size_t i = 0; i < 64; i++)
-                put_one(in + i * sizes[type], type);
+                put_one(in + i * type_sizes[type], type);
             memset(out, 0, sizeof out);
             OK(ncclAllReduce(in, out, 64, (ncclDataType_t)type, (ncclRedOp_t)op, *comm, NULL));
-            CHECK(memcmp(in, out, 64 * sizes[type]) == 0);
+            CHECK(memcmp(in, out, 64 * type_sizes[type]) == 0);
         }
     return 0;
 }
@@ -248,20 +223,15 @@ static int multiply_before(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static int types_and_operators(ncclComm_t *comm, int rank, int nrank)
+static int every_type_is_combined_by_every_operator_and_by_those_that_multiply_before(ncclComm_t *comm, int rank,
+                                                                                      int nrank)
 {
     return combine_every_type(comm, rank, nrank) || multiply_before(comm, rank, nrank);
 }
 
-static void every_type_is_combined_by_every_operator_and_by_those_that_multiply_before(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = types_and_operators }), 0);
-}
-
 /* ---- Messages and groups ----------------------------------------------------------------------------------------- */
 
-static int exchange(ncclComm_t *comm, int rank, int nrank)
+static int messages_in_groups_do_not_wait_for_each_other(ncclComm_t *comm, int rank, int nrank)
 {
     static _Thread_local float out[MOST][COUNT], in[MOST][COUNT], expected[COUNT];
 
@@ -287,22 +257,14 @@ static int exchange(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void messages_in_groups_do_not_wait_for_each_other(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = exchange }), 0);
-}
-
 /* One thread with all ranks of a comm. */
-static int hold_all(ncclComm_t *unused, int rank, int nrank)
+static int one_thread_may_hold_all_ranks_several_of_them_on_a_device(ncclComm_t *unused, int rank, int nrank)
 {
     static float in[4][COUNT], out[4][COUNT];
     const int devices[4] = { 0, 0, 1, 3 }; /* two of them on one */
     ncclComm_t comms[4], parts[4];
     int device;
 
-    (void)unused;
-    (void)nrank;
     OK(ncclCommInitAll(comms, 4, devices));
     OK(ncclCommCuDevice(comms[3], &device));
     CHECK(device == 3);
@@ -339,17 +301,10 @@ static int hold_all(ncclComm_t *unused, int rank, int nrank)
     return 0;
 }
 
-static void one_thread_may_hold_all_ranks_several_of_them_on_a_device(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 1, .body = hold_all, .no_comm = 1 }), 0);
-}
-
 static void the_version_is_that_of_the_interface(void **state)
 {
     int version = 0;
 
-    (void)state;
     assert_int_equal(ncclGetVersion(&version), ncclSuccess);
     assert_true(version >= NCCL_VERSION_CODE);
     assert_int_equal(pncclGetVersion(&version), ncclSuccess);
@@ -362,9 +317,9 @@ int main(void)
         cmocka_unit_test(the_version_is_that_of_the_interface),
         cmocka_unit_test(every_collective_is_right_in_processes_threads_and_both),
         cmocka_unit_test(each_rank_may_work_in_place_or_not),
-        cmocka_unit_test(every_type_is_combined_by_every_operator_and_by_those_that_multiply_before),
-        cmocka_unit_test(messages_in_groups_do_not_wait_for_each_other),
-        cmocka_unit_test(one_thread_may_hold_all_ranks_several_of_them_on_a_device),
+        test_of_ranks(every_type_is_combined_by_every_operator_and_by_those_that_multiply_before, 2, 1),
+        test_of_ranks(messages_in_groups_do_not_wait_for_each_other, 2, 2),
+        test_of_ranks(one_thread_may_hold_all_ranks_several_of_them_on_a_device, 1, 1, .no_comm = 1),
     };
     return cmocka_run_group_tests_name("nccl collectives", tests, NULL, NULL);
 }

@@ -1,46 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NCCL's names in the environment, parameters, and what the log says. */
 #include "../comma_locale.h"
+#include "../child.h"
+#include "../unit.h"
 #include "comm.h"
 #include "ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char log_text[1 << 16];
 
+static const char *const *with;
+static int (*run_body)(int rank);
+
+static void run_with_names(void)
+{
+    alarm(60);
+    for (; *with != NULL; with++)
+        putenv((char *)(uintptr_t)*with);
+    if (run_body(0) != 0)
+        _exit(1);
+}
+
 /* In a child with these names ("NAME=value", ..., NULL), as things are told once for each process; what it logs is kept. */
 static int run_with(const char *const *environment, int (*body)(int rank))
 {
-    FILE *err = tmpfile();
-    int how;
-
-    fflush(NULL);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        alarm(60);
-        dup2(fileno(err), 2);
-        for (; *environment != NULL; environment++)
-            putenv((char *)(uintptr_t)*environment);
-        const int bad = body(0);
-        fflush(NULL);
-        _exit(bad);
-    }
-    waitpid(pid, &how, 0);
-    rewind(err);
-    log_text[fread(log_text, 1, sizeof log_text - 1, err)] = '\0';
-    fclose(err);
-    if (how != 0)
+    with = environment;
+    run_body = body;
+    const int end = child_run(run_with_names, log_text, sizeof log_text);
+    if (end != 0)
         fprintf(stderr, "%s", log_text);
-    return how;
+    return end;
 }
 #define RUN(body, ...) assert_int_equal(run_with((const char *const[]){ __VA_ARGS__, NULL }, body), 0)
 
@@ -76,7 +68,6 @@ static int use(int rank)
 
 static void nccl_debug_says_how_much_is_told(void **state)
 {
-    (void)state;
     RUN(use, "PATH=/bin");
     assert_string_equal(log_text, "");
     RUN(use, "NCCL_DEBUG=VERSION");
@@ -93,7 +84,6 @@ static void nccl_debug_says_how_much_is_told(void **state)
 /* As in Turkish, where i is not the small letter of I. */
 static void words_of_nccl_are_known_in_every_locale(void **state)
 {
-    (void)state;
     assert_true(comma_locale(true));
     RUN(use, "NCCL_DEBUG=info");
     assert_int_equal(times_logged("is not used"), 0);
@@ -108,7 +98,6 @@ static void nccl_debug_file_takes_the_log(void **state)
     char name[64], set[96], line[256];
     FILE *f;
 
-    (void)state;
     snprintf(name, sizeof name, "/tmp/plait-nccl-%d.log", (int)getpid());
     snprintf(set, sizeof set, "NCCL_DEBUG_FILE=%s", name);
     RUN(use, "NCCL_DEBUG=INFO", set);
@@ -121,7 +110,6 @@ static void nccl_debug_file_takes_the_log(void **state)
 
 static void names_without_a_meaning_are_told_once(void **state)
 {
-    (void)state;
     RUN(use, "NCCL_IB_HCA=mlx5", "NCCL_P2P_DISABLE=1", "NCCL_ASYNC_ERROR_HANDLING=1", "NCCL_COMM_BLOCKING=1");
     assert_int_equal(times_logged("NCCL_IB_HCA has no meaning here: UCX_NET_DEVICES"), 1);
     assert_int_equal(times_logged("NCCL_P2P_DISABLE has no meaning here"), 1);
@@ -147,7 +135,6 @@ static int makes_no_id(int rank)
 
 static void nccl_comm_id_makes_no_id_and_the_error_says_what_does(void **state)
 {
-    (void)state;
     RUN(makes_no_id, "NCCL_COMM_ID=127.0.0.1:5000");
     assert_int_equal(times_logged("NCCL_COMM_ID has no meaning here: ncclGetUniqueId() fails"), 1);
 }
@@ -176,7 +163,6 @@ static int runs_what_is_expected(int rank)
 
 static void nccl_algo_chooses_by_its_names_and_ours(void **state)
 {
-    (void)state;
     strcpy(expected, "ring");
     RUN(runs_what_is_expected, "NCCL_ALGO=Ring");
     RUN(runs_what_is_expected, "NCCL_ALGO=allreduce:nvls,ring;allgather:bruck");
@@ -197,7 +183,6 @@ static int exchanges(int rank)
     float x = 1, y;
     ncclComm_t comm;
 
-    (void)rank;
     OK(ncclCommInitAll(&comm, 1, NULL));
     OK(ncclAllReduce(&x, &y, 1, ncclFloat, ncclSum, comm, NULL));
     OK(ncclAlltoAll(&x, &y, 1, ncclFloat, comm, NULL));
@@ -209,7 +194,6 @@ static int exchanges(int rank)
 /* They are set for all-reduces. */
 static void nccl_algo_is_silent_of_collectives_that_its_names_do_not_fit(void **state)
 {
-    (void)state;
     RUN(exchanges, "NCCL_ALGO=ring");
     assert_int_equal(times_logged("can run"), 0);
     RUN(exchanges, "NCCL_ALGO=Ring,NVLS");
@@ -226,7 +210,6 @@ static int stages_too_much(int rank)
     static float x[8 << 20];
     ncclComm_t comm;
 
-    (void)rank;
     OK(ncclCommInitAll(&comm, 1, NULL));
     CHECK(ncclAlltoAll(x, x, sizeof x / sizeof *x, ncclFloat, comm, NULL) == ncclSystemError);
     CHECK(strstr(ncclGetLastError(comm), "no memory to copy the input of ncclAlltoAll in place: ") != NULL);
@@ -237,7 +220,6 @@ static int stages_too_much(int rank)
 
 static void memory_that_all_to_all_in_place_lacks_is_named(void **state)
 {
-    (void)state;
     RUN(stages_too_much, "PLAIT_ARENA=16M");
 }
 
@@ -262,7 +244,6 @@ static int selects(int rank)
 
 static void a_call_selects_its_algorithm_and_may_insist(void **state)
 {
-    (void)state;
     RUN(selects, "PATH=/bin");
 }
 
@@ -309,7 +290,6 @@ static void parameters_are_nccls_names_and_plaits_settings(void **state)
     char path[] = "/tmp/plait-nccl-conf-XXXXXX", set[64];
     const int fd = mkstemp(path);
 
-    (void)state;
     assert_true(fd >= 0 && dprintf(fd, "# a comment\nNCCL_ALGO = ring # ours\nNCCL_BUFFSIZE=1\n") > 0);
     close(fd);
     snprintf(set, sizeof set, "NCCL_CONF_FILE=%s", path);
@@ -337,7 +317,6 @@ static int blocks_or_not(int rank)
 
 static void nccl_comm_blocking_overrides_the_config(void **state)
 {
-    (void)state;
     RUN(blocks_or_not, "NCCL_COMM_BLOCKING=0");
 }
 
@@ -368,7 +347,6 @@ static int average_halves(int rank)
 
 static void an_average_of_halves_is_finite_with_every_algorithm_of_nccl_algo(void **state)
 {
-    (void)state;
     RUN(average_halves, "PATH=/bin");
     RUN(average_halves, "NCCL_ALGO=Ring");
     RUN(average_halves, "NCCL_ALGO=Tree");

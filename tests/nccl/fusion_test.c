@@ -2,16 +2,10 @@
 /* All-reduces of one group become few: how many, which, and with which bits. Looks into the comm for Plait's counters. */
 #include "../comma_locale.h"
 #include "comm.h"
-#include "ranks.h"
+#include "unit_ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define NTENSOR 161
 #define MOST    3000
@@ -52,7 +46,6 @@ static int compare(ncclComm_t *comm, int rank, int nrank)
 {
     const struct plait_comm_stats before = stats_of(*comm);
 
-    (void)nrank;
     fill(rank);
     CHECK(reduce_all(*comm, rank, out) == 0);
     const struct plait_comm_stats fused = stats_of(*comm);
@@ -71,7 +64,6 @@ static void many_all_reduces_of_a_group_are_few_messages_and_have_the_same_bits(
 {
     static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", NULL };
 
-    (void)state;
     assert_int_equal(
         ranks_run(&(struct ranks){ .nprocess = 3, .nthread = 1, .body = compare, .environment = environment }), 0);
 }
@@ -80,7 +72,6 @@ static int count_each(ncclComm_t *comm, int rank, int nrank)
 {
     const struct plait_comm_stats before = stats_of(*comm);
 
-    (void)nrank;
     CHECK(reduce_all(*comm, rank, out) == 0);
     CHECK(stats_of(*comm).operations - before.operations == NTENSOR);
     return 0;
@@ -90,7 +81,6 @@ static void fusion_can_be_switched_off(void **state)
 {
     static const char *const environment[] = { "PLAIT_NCCL_FUSION=0", NULL };
 
-    (void)state;
     assert_int_equal(
         ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = count_each, .environment = environment }), 0);
 }
@@ -137,19 +127,17 @@ static void only_what_is_alike_is_fused_and_the_order_of_collectives_stays(void 
 {
     static const char *const environment[] = { "PLAIT_NCCL_FUSION=128", NULL };
 
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = mix, .environment = environment }),
                      0);
 }
 
 /* The calls that two ranks would fuse differ, though the sizes of the buckets do not. */
-static int fuse_others(ncclComm_t *comm, int rank, int nrank)
+static int ranks_that_would_fuse_other_calls_are_told(ncclComm_t *comm, int rank, int nrank)
 {
     const ncclRedOp_t ops[2][4] = { { ncclSum, ncclMax, ncclSum, ncclMax }, { ncclSum, ncclMax, ncclMax, ncclSum } };
     float x[4][8] = { { 0 } };
     ncclComm_t other;
 
-    (void)nrank;
     OK(ncclCommSplit(*comm, 0, 0, &other, NULL));
     OK(ncclGroupStart());
     for (int i = 0; i < 4; i++)
@@ -165,12 +153,6 @@ static int fuse_others(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void ranks_that_would_fuse_other_calls_are_told(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = fuse_others, .careless = 1 }), 0);
-}
-
 /* A factor is its rank's own, so what is equal here may be different there. */
 static int multiply(ncclComm_t *comm, int rank, int nrank)
 {
@@ -178,7 +160,6 @@ static int multiply(ncclComm_t *comm, int rank, int nrank)
     const uint64_t operations = stats_of(*comm).operations;
     ncclRedOp_t ops[4];
 
-    (void)nrank;
     for (int i = 0; i < 4; i++) {
         OK(ncclRedOpCreatePreMulSum(&ops[i], &factors[rank][i], ncclFloat, ncclScalarHostImmediate, *comm));
         for (int k = 0; k < 8; k++)
@@ -197,7 +178,6 @@ static int multiply(ncclComm_t *comm, int rank, int nrank)
 
 static void sums_with_factors_stay_single(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = multiply }), 0);
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = multiply }), 0);
 }
@@ -209,7 +189,6 @@ static int estimate(ncclComm_t *comm, int rank, int nrank)
     float times[2];
     const uint64_t operations = stats_of(*comm).operations;
 
-    (void)nrank;
     for (int k = 0; k < 2; k++) {
         OK(ncclGroupStart());
         for (int t = 0; t < (k == 0 ? 10 : NTENSOR); t++)
@@ -232,7 +211,6 @@ static void a_group_is_estimated_by_the_claims(void **state)
 {
     static const char *const environment[] = { "PLAIT_NCCL_LINK=1us,1GB/s", NULL };
 
-    (void)state;
     assert_int_equal(
         ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = estimate, .environment = environment }), 0);
 }
@@ -243,7 +221,6 @@ static int estimate_in_two_locales(ncclComm_t *comm, int rank, int nrank)
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     float times[2];
 
-    (void)nrank;
     for (int k = 0; k < 2; k++) {
         CHECK(comma_locale(k == 1));
         OK(ncclGroupStart());
@@ -259,7 +236,6 @@ static void an_estimate_is_the_same_where_numbers_have_a_comma(void **state)
 {
     static const char *const environment[] = { "PLAIT_NCCL_LINK=2.5us,12.5GB/s", NULL };
 
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){
                          .nprocess = 2, .nthread = 1, .body = estimate_in_two_locales, .environment = environment }),
                      0);
@@ -271,7 +247,7 @@ int main(void)
         cmocka_unit_test(many_all_reduces_of_a_group_are_few_messages_and_have_the_same_bits),
         cmocka_unit_test(fusion_can_be_switched_off),
         cmocka_unit_test(only_what_is_alike_is_fused_and_the_order_of_collectives_stays),
-        cmocka_unit_test(ranks_that_would_fuse_other_calls_are_told),
+        test_of_ranks(ranks_that_would_fuse_other_calls_are_told, 2, 1, .careless = 1),
         cmocka_unit_test(sums_with_factors_stay_single),
         cmocka_unit_test(a_group_is_estimated_by_the_claims),
         cmocka_unit_test(an_estimate_is_the_same_where_numbers_have_a_comma),

@@ -4,19 +4,14 @@
  * error that names it, or none if the library can do without. Then it aborts its comm, and the others hear of it. No
  * stream hangs, nothing of the GPU's is left, and the same ranks go on in a new comm.
  */
+#include "../child.h"
 #include "../tier.h"
+#include "../unit.h"
 #include "gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -293,8 +288,6 @@ static int fail_each(ncclComm_t *unused, int rank, int nrank)
     struct standin_left before;
     unsigned nth = 0;
 
-    (void)unused;
-    (void)nrank;
     CHECK(gpu_use(0) && gpu_begin(&s.g, 2 * COUNT) && gpu_begin(&s.other, 1));
     gpu_careless(); /* the streams of a failed comm pass in any order */
     round_of(&s, rank, 0);
@@ -315,8 +308,7 @@ static void run_scene(const struct scene *which, int nprocess)
 {
     pthread_barrierattr_t attr;
 
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(shared != MAP_FAILED);
+    shared = shared_memory(sizeof *shared);
     pthread_barrierattr_init(&attr);
     pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&shared->all, &attr, NRANK);
@@ -333,14 +325,12 @@ static void run_scene(const struct scene *which, int nprocess)
 
 static void every_call_of_the_driver_may_fail_in_threads(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
         run_scene(&scenes[i], 1);
 }
 
 static void every_call_of_the_driver_may_fail_in_processes(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
         run_scene(&scenes[i], NRANK);
 }

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a program does with NCCL on memory of GPUs and streams: here on the stand-in for the driver. */
-#include "gpu.h"
+#include "../places.h"
+#include "unit_gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "../places.h"
 
 #define COUNT 1000
 #define MOST  8
@@ -164,28 +157,11 @@ static void every_collective_is_right_in_the_order_of_streams(void **state)
 {
     static const int shapes[][2] = { { 1, 1 }, { 1, 2 }, { 1, 4 }, { 2, 1 }, { 2, 2 } };
 
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         assert_int_equal(gpu_run(shapes[i][0], shapes[i][1], use_everything), 0);
 }
 
 /* ---- Types and operators --------------------------------------------------------------------------------------- */
-
-static const size_t sizes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
-
-/* 1 in each type. */
-static void put_one(void *to, int type)
-{
-    static const uint16_t half = 0x3c00, bfloat = 0x3f80;
-    static const float single = 1;
-    static const double twice = 1;
-    const uint64_t integer = 1;
-    const uint8_t e4m3 = 0x38, e5m2 = 0x3c;
-    const void *const ones[] = { &integer, &integer, &integer, &integer, &integer, &integer,
-                                 &half,    &single,  &twice,   &bfloat,  &e4m3,    &e5m2 };
-
-    memcpy(to, ones[type], sizes[type]);
-}
 
 static int combine_every_type(ncclComm_t comm, struct gpu_rank *g, int rank)
 {
@@ -194,11 +170,11 @@ static int combine_every_type(ncclComm_t comm, struct gpu_rank *g, int rank)
     for (int type = 0; type < ncclNumTypes; type++)
         for (int op = ncclProd; op < ncclNumOps; op++) {
             for (size_t i = 0; i < 64; i++)
-                put_one(one + i * sizes[type], type);
+                put_one(one + i * type_sizes[type], type);
             CHECK(gpu_put(g->in, one, sizeof one, g->stream));
             OK(ncclAllReduce(g->in, g->out, 64, (ncclDataType_t)type, (ncclRedOp_t)op, comm, g->stream));
-            CHECK(gpu_get(got, g->out, 64 * sizes[type], g->stream));
-            CHECK(memcmp(one, got, 64 * sizes[type]) == 0);
+            CHECK(gpu_get(got, g->out, 64 * type_sizes[type], g->stream));
+            CHECK(memcmp(one, got, 64 * type_sizes[type]) == 0);
         }
     return 0;
 }
@@ -236,7 +212,7 @@ static int multiply_before(ncclComm_t comm, struct gpu_rank *g, int rank, int nr
     return 0;
 }
 
-static int types_and_operators(ncclComm_t *comm, int rank, int nrank)
+static int every_type_is_combined_by_every_operator_on_a_gpu(ncclComm_t *comm, int rank, int nrank)
 {
     struct gpu_rank g;
 
@@ -245,13 +221,6 @@ static int types_and_operators(ncclComm_t *comm, int rank, int nrank)
     const int failed = combine_every_type(*comm, &g, rank) || multiply_before(*comm, &g, rank, nrank);
     CHECK(gpu_end(&g));
     return failed;
-}
-
-static void every_type_is_combined_by_every_operator_on_a_gpu(void **state)
-{
-    (void)state;
-    assert_int_equal(gpu_run(1, 2, types_and_operators), 0);
-    assert_int_equal(gpu_run(2, 1, types_and_operators), 0);
 }
 
 /* ---- Messages and groups ----------------------------------------------------------------------------------------- */
@@ -289,7 +258,6 @@ static int exchange(ncclComm_t *comm, int rank, int nrank)
 
 static void messages_of_groups_are_exchanged_between_gpus_memories(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 1, exchange), 0);
     assert_int_equal(gpu_run(1, 4, exchange), 0);
     assert_int_equal(gpu_run(2, 2, exchange), 0);
@@ -303,8 +271,6 @@ static int hold_all(ncclComm_t *unused, int rank, int nrank)
     struct gpu_rank g[4];
     int device, failed = 0;
 
-    (void)unused;
-    (void)nrank;
     CHECK(gpu_use(0));
     OK(ncclCommInitAll(comms, 4, devices));
     for (int r = 0; r < 4; r++) {
@@ -357,7 +323,6 @@ static void one_thread_may_hold_ranks_on_several_gpus(void **state)
 {
     static const char *const environment[] = { "PLAIT_STANDIN_DEVICES=2", NULL };
 
-    (void)state;
     if (!gpu_has_two())
         skip();
     assert_int_equal(
@@ -470,7 +435,6 @@ static int replay_beside(ncclComm_t *comm, int rank, int nrank)
 /* On one host: no operation over hosts is in a graph */
 static void a_graph_runs_beside_calls_of_its_comm_in_no_order_with_them(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 3, replay_beside), 0);
     assert_int_equal(gpu_run(2, 1, replay_beside), 0);
     assert_int_equal(gpu_run(2, 2, replay_beside), 0);
@@ -481,7 +445,6 @@ static int capture_on_rank_0(ncclComm_t *comm, int rank, int nrank)
     struct gpu_rank g;
     void *graph = NULL;
 
-    (void)nrank;
     CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
     gpu_careless();
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
@@ -501,7 +464,6 @@ static int capture_on_rank_0(ncclComm_t *comm, int rank, int nrank)
 /* On one host: over hosts a capture is refused for another reason */
 static void an_operation_that_one_rank_captures_and_another_does_not_is_an_error(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 2, capture_on_rank_0), 0);
     assert_int_equal(gpu_run(2, 1, capture_on_rank_0), 0);
 }
@@ -509,7 +471,6 @@ static void an_operation_that_one_rank_captures_and_another_does_not_is_an_error
 /* On one host: no operation over hosts is in a graph */
 static void captured_calls_run_again_and_again_between_others(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 3, replay), 0);
     assert_int_equal(gpu_run(2, 1, replay), 0);
 }
@@ -518,7 +479,7 @@ int main(void)
 {
     struct CMUnitTest tests[] = {
         cmocka_unit_test(every_collective_is_right_in_the_order_of_streams),
-        cmocka_unit_test(every_type_is_combined_by_every_operator_on_a_gpu),
+        test_on_gpu_both(every_type_is_combined_by_every_operator_on_a_gpu, 2),
         cmocka_unit_test(messages_of_groups_are_exchanged_between_gpus_memories),
         cmocka_unit_test(one_thread_may_hold_ranks_on_several_gpus),
         test_on_one_host(a_graph_runs_beside_calls_of_its_comm_in_no_order_with_them),

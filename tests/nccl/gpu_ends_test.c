@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How comms on a GPU begin and end: in the background, aborted with work on streams, with a rank that dies. */
-#include "gpu.h"
+#include "../places.h"
+#include "unit_gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 #define COUNT 1000
 
@@ -39,16 +32,6 @@ static int adds_up(ncclComm_t comm, struct gpu_rank *g, int rank, int nrank)
     for (int i = 0; i < COUNT; i++)
         CHECK(g->host[i] == (float)(nrank * (nrank - 1) / 2 + nrank * i));
     return 0;
-}
-
-/* Until it is no longer in progress. */
-static ncclResult_t settle(ncclComm_t comm)
-{
-    ncclResult_t result = ncclInProgress;
-
-    while (ncclCommGetAsyncError(comm, &result) == ncclSuccess && result == ncclInProgress)
-        usleep(200);
-    return result;
 }
 
 /* Until it has failed. */
@@ -97,7 +80,6 @@ static void comms_that_do_not_block_are_on_the_gpu_where_they_were_made(void **s
 {
     static const char *const environment[] = { "PLAIT_STANDIN_DEVICES=2", NULL };
 
-    (void)state;
     if (!gpu_has_two())
         skip();
     assert_int_equal(gpu_ranks_run((struct ranks){
@@ -147,7 +129,6 @@ static int leave(ncclComm_t *comm, int rank, int nrank)
 
 static void comms_leave_nothing_on_a_gpu(void **state)
 {
-    (void)state;
     pthread_barrier_init(&all, NULL, 2);
     assert_int_equal(gpu_run(1, 2, leave), 0);
     assert_int_equal(gpu_run(2, 2, leave), 0);
@@ -161,7 +142,6 @@ static _Atomic(uint32_t *) word; /* pinned: a stream waits until it is 1 */
 
 static void wait_at_gate(void *context)
 {
-    (void)context;
     while (!atomic_load(&gate))
         usleep(100);
 }
@@ -239,7 +219,6 @@ static int abort_queued(ncclComm_t *comm, int rank, int nrank)
 /* On one host: over hosts a call waits for its stream */
 static void an_aborted_comm_lets_its_streams_pass_when_its_error_is_known(void **state)
 {
-    (void)state;
     for (int k = 0; k < 5; k++)
         assert_int_equal(gpu_run(1, 3, abort_queued), 0);
 }
@@ -279,18 +258,16 @@ static int abort_while_it_waits(ncclComm_t *comm, int rank, int nrank)
 /* On one host: over hosts the abort may come before another rank has returned from the sum */
 static void a_call_that_waits_for_a_rank_ends_when_it_is_aborted(void **state)
 {
-    (void)state;
     for (int k = 0; k < 5; k++)
         assert_int_equal(gpu_run(k % 2 + 1, 2 - k % 2, abort_while_it_waits), 0);
 }
 
 /* Aborted or destroyed between a call in a group and the group's end. */
-static int abort_in_a_group(ncclComm_t *comm, int rank, int nrank)
+static int a_comm_may_be_aborted_before_its_group_ends(ncclComm_t *comm, int rank, int nrank)
 {
     struct standin_left before, after;
     struct gpu_rank g;
 
-    (void)nrank;
     CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
     OK(ncclCommInitRank(comm, 1, ranks_id[0], 0));
     CHECK(adds_up(*comm, &g, 0, 1) == 0);
@@ -308,12 +285,6 @@ static int abort_in_a_group(ncclComm_t *comm, int rank, int nrank)
     CHECK(memcmp(&after, &before, sizeof after) == 0);
     CHECK(gpu_end(&g));
     return 0;
-}
-
-static void a_comm_may_be_aborted_before_its_group_ends(void **state)
-{
-    (void)state;
-    assert_int_equal(gpu_run(1, 1, abort_in_a_group), 0);
 }
 
 /* ---- Dead ------------------------------------------------------------------------------------------------------- */
@@ -353,7 +324,6 @@ static int survive(ncclComm_t *comm, int rank, int nrank)
 /* On one host: over hosts a call waits for its stream */
 static void who_is_left_goes_on_when_a_process_is_killed(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(3, 1, survive), 1); /* the dead one */
 }
 
@@ -403,7 +373,6 @@ static int abort_one_of_two(ncclComm_t *comm, int rank, int nrank)
 /* It waited for it in freeing the memory that fused operations are packed in. */
 static void an_abort_does_not_wait_for_another_ranks_stream(void **state)
 {
-    (void)state;
     atomic_store(&gate, 0);
     pthread_barrier_init(&all, NULL, 2);
     assert_int_equal(
@@ -418,7 +387,7 @@ int main(void)
         cmocka_unit_test(comms_leave_nothing_on_a_gpu),
         test_on_one_host(an_aborted_comm_lets_its_streams_pass_when_its_error_is_known),
         test_on_one_host(a_call_that_waits_for_a_rank_ends_when_it_is_aborted),
-        cmocka_unit_test(a_comm_may_be_aborted_before_its_group_ends),
+        test_on_gpu(a_comm_may_be_aborted_before_its_group_ends, 1, 1),
         test_on_one_host(an_abort_does_not_wait_for_another_ranks_stream),
         test_on_one_host(who_is_left_goes_on_when_a_process_is_killed),
     };

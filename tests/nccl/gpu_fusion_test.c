@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* All-reduces of one group on memory of a GPU become few, packed and unpacked on its streams. Looks into the comm. */
+#include "../places.h"
 #include "comm.h"
-#include "gpu.h"
+#include "unit_gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "../places.h"
 
 #define NTENSOR 161
 #define MOST    3000
@@ -63,7 +56,6 @@ static float *one_by_one(ncclComm_t comm, int rank, struct gpu_rank *g)
 {
     float *want = malloc(ALL * sizeof *want);
 
-    (void)rank;
     for (int t = 0; t < NTENSOR; t++)
         if (ncclAllReduce(g->in + t * MOST, g->out + t * MOST, count_of(t), ncclFloat, ncclSum, comm, g->stream) !=
             ncclSuccess)
@@ -96,7 +88,6 @@ static void many_all_reduces_on_a_gpu_are_few_and_have_the_same_bits(void **stat
 {
     static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", NULL };
 
-    (void)state;
     assert_int_equal(
         gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 3, .body = compare, .environment = environment }), 0);
     assert_int_equal(
@@ -144,7 +135,6 @@ static void groups_follow_each_other_on_several_streams(void **state)
     static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", "PLAIT_NCCL_FUSION=100000",
                                                "PLAIT_STANDIN_DELAY=50", NULL };
 
-    (void)state;
     assert_int_equal(
         gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 2, .body = queue_groups, .environment = environment }),
         0);
@@ -154,7 +144,7 @@ static void groups_follow_each_other_on_several_streams(void **state)
 }
 
 /* What a call's stream has written is in the sum, and what it reads afterwards is: on whichever stream the group is. */
-static int write_and_read_on_each(ncclComm_t *comm, int rank, int nrank)
+static int a_group_is_behind_the_streams_of_its_calls_and_before_them(ncclComm_t *comm, int rank, int nrank)
 {
     struct gpu_rank g, more[2];
     cudaStream_t streams[3];
@@ -185,15 +175,8 @@ static int write_and_read_on_each(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void a_group_is_behind_the_streams_of_its_calls_and_before_them(void **state)
-{
-    (void)state;
-    assert_int_equal(gpu_run(1, 2, write_and_read_on_each), 0);
-    assert_int_equal(gpu_run(2, 1, write_and_read_on_each), 0);
-}
-
 /* Memory of the host and of the GPU in one group is fused apart; other collectives keep their place. */
-static int mix(ncclComm_t *comm, int rank, int nrank)
+static int memory_of_the_host_and_of_a_gpu_are_fused_apart(ncclComm_t *comm, int rank, int nrank)
 {
     float host[2][8], got[8];
     struct gpu_rank g;
@@ -220,13 +203,6 @@ static int mix(ncclComm_t *comm, int rank, int nrank)
     }
     CHECK(gpu_end(&g));
     return 0;
-}
-
-static void memory_of_the_host_and_of_a_gpu_are_fused_apart(void **state)
-{
-    (void)state;
-    assert_int_equal(gpu_run(1, 2, mix), 0);
-    assert_int_equal(gpu_run(2, 1, mix), 0);
 }
 
 /* Launched after other sums of the same tensors, which take the same memory. */
@@ -263,7 +239,6 @@ static void a_fused_group_is_captured(void **state)
 {
     static const char *const environment[] = { "PLAIT_REPRODUCIBLE=1", NULL };
 
-    (void)state;
     assert_int_equal(
         gpu_ranks_run((struct ranks){ .nprocess = 1, .nthread = 2, .body = capture_group, .environment = environment }),
         0);
@@ -304,7 +279,6 @@ static int capture_growing_groups(ncclComm_t *comm, int rank, int nrank)
 
 static void a_larger_captured_group_leaves_the_memory_of_smaller_ones(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 2, capture_growing_groups), 0);
 }
 
@@ -319,7 +293,8 @@ static uint64_t bytes_of_all(ncclComm_t comm)
     return bytes;
 }
 
-static int fuse_single_elements(ncclComm_t *comm, int rank, int nrank)
+/* Behind one of odd size all others were copied byte by byte. */
+static int parts_of_a_fused_group_begin_on_16_bytes(ncclComm_t *comm, int rank, int nrank)
 {
     struct gpu_rank g;
 
@@ -335,21 +310,14 @@ static int fuse_single_elements(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-/* Behind one of odd size all others were copied byte by byte. */
-static void parts_of_a_fused_group_begin_on_16_bytes(void **state)
-{
-    (void)state;
-    assert_int_equal(gpu_run(1, 2, fuse_single_elements), 0);
-}
-
 int main(void)
 {
     struct CMUnitTest tests[] = {
         cmocka_unit_test(many_all_reduces_on_a_gpu_are_few_and_have_the_same_bits),
         cmocka_unit_test(groups_follow_each_other_on_several_streams),
-        cmocka_unit_test(a_group_is_behind_the_streams_of_its_calls_and_before_them),
-        cmocka_unit_test(memory_of_the_host_and_of_a_gpu_are_fused_apart),
-        cmocka_unit_test(parts_of_a_fused_group_begin_on_16_bytes),
+        test_on_gpu_both(a_group_is_behind_the_streams_of_its_calls_and_before_them, 2),
+        test_on_gpu_both(memory_of_the_host_and_of_a_gpu_are_fused_apart, 2),
+        test_on_gpu(parts_of_a_fused_group_begin_on_16_bytes, 1, 2),
         test_on_one_host(a_fused_group_is_captured),
         test_on_one_host(a_larger_captured_group_leaves_the_memory_of_smaller_ones),
     };

@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams, memory and GPUs that do not go together; and those that do, though it may not seem so. */
-#include "gpu.h"
+#include "../places.h"
+#include "unit_gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 #include <unistd.h>
-
-#include "../places.h"
 
 #define COUNT 1000
 
@@ -136,7 +129,6 @@ static int go_on(ncclComm_t *comm, int rank, int nrank)
 
 static void what_does_not_go_together_is_refused_by_name(void **state)
 {
-    (void)state;
     if (!gpu_has_two())
         skip();
     assert_int_equal(run_on_two_gpus(1, 2, go_on), 0);
@@ -174,7 +166,6 @@ static int use_default_streams(ncclComm_t *comm, int rank, int nrank)
 
 static void no_stream_is_the_default_one_of_the_comm_s_gpu(void **state)
 {
-    (void)state;
     if (!gpu_has_two())
         skip();
     assert_int_equal(run_on_two_gpus(1, 2, use_default_streams), 0);
@@ -182,7 +173,7 @@ static void no_stream_is_the_default_one_of_the_comm_s_gpu(void **state)
 }
 
 /* Memory of the host that the driver knows: behind the default stream, and done when the call returns. */
-static int use_pinned(ncclComm_t *comm, int rank, int nrank)
+static int pinned_memory_waits_for_the_default_stream(ncclComm_t *comm, int rank, int nrank)
 {
     struct gpu_rank g;
     void *pinned;
@@ -205,13 +196,6 @@ static int use_pinned(ncclComm_t *comm, int rank, int nrank)
     SAYS("pinned memory");
     CHECK(gpu.free_pinned(pinned) == 0 && gpu_end(&g));
     return 0;
-}
-
-static void pinned_memory_waits_for_the_default_stream(void **state)
-{
-    (void)state;
-    assert_int_equal(gpu_run(1, 2, use_pinned), 0);
-    assert_int_equal(gpu_run(2, 1, use_pinned), 0);
 }
 
 /* Streams come and go while what was on them goes on; new ones have the handles of old ones. */
@@ -247,7 +231,6 @@ static void streams_may_take_the_place_of_others(void **state)
 {
     static const char *const environment[] = { "PLAIT_STANDIN_DELAY=20", NULL };
 
-    (void)state;
     assert_int_equal(gpu_ranks_run((struct ranks){
                          .nprocess = 1, .nthread = 2, .body = change_streams, .environment = environment }),
                      0);
@@ -284,7 +267,6 @@ static int free_and_allocate(ncclComm_t *comm, int rank, int nrank)
 
 static void memory_may_lie_where_what_was_freed_lay(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(2, 1, free_and_allocate), 0);
     assert_int_equal(gpu_run(2, 2, free_and_allocate), 0);
     assert_int_equal(gpu_run(3, 1, free_and_allocate), 0);
@@ -358,7 +340,6 @@ static int use_many_allocations(ncclComm_t *comm, int rank, int nrank)
 /* On one host: over hosts there are no graphs */
 static void graphs_and_calls_may_use_more_than_64_allocations(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(2, 1, use_many_allocations), 0);
 }
 
@@ -396,12 +377,11 @@ static int capture_in_part(ncclComm_t *comm, int rank, int nrank)
 /* What was to run now was put into the graph, where it was fused. */
 static void a_group_that_is_captured_in_part_is_refused(void **state)
 {
-    (void)state;
     assert_int_equal(gpu_run(1, 2, capture_in_part), 0);
 }
 
 /* Who has loaded no driver has no GPU, be there one or not. */
-static int use_none(ncclComm_t *comm, int rank, int nrank)
+static int a_process_without_a_driver_has_the_host_s_memory(ncclComm_t *comm, int rank, int nrank)
 {
     void *memory;
     float x[COUNT];
@@ -422,17 +402,10 @@ static int use_none(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void a_process_without_a_driver_has_the_host_s_memory(void **state)
-{
-    (void)state;
-    assert_int_equal(gpu_run(2, 1, use_none), 0);
-}
-
 /* ---- Errors of a group -------------------------------------------------------------------------------------------- */
 
 static void a_group_with_a_wrong_buffer_does_nothing(void **state)
 {
-    (void)state;
     if (!gpu_has_two())
         skip();
     assert_int_equal(run_on_two_gpus(1, 2, go_wrong), 0);
@@ -443,12 +416,12 @@ int main(void)
     struct CMUnitTest tests[] = {
         cmocka_unit_test(what_does_not_go_together_is_refused_by_name),
         cmocka_unit_test(no_stream_is_the_default_one_of_the_comm_s_gpu),
-        cmocka_unit_test(pinned_memory_waits_for_the_default_stream),
+        test_on_gpu_both(pinned_memory_waits_for_the_default_stream, 2),
         cmocka_unit_test(streams_may_take_the_place_of_others),
         cmocka_unit_test(memory_may_lie_where_what_was_freed_lay),
         test_on_one_host(graphs_and_calls_may_use_more_than_64_allocations),
         test_on_one_host(a_group_that_is_captured_in_part_is_refused),
-        cmocka_unit_test(a_process_without_a_driver_has_the_host_s_memory),
+        test_on_gpu(a_process_without_a_driver_has_the_host_s_memory, 2, 1),
         cmocka_unit_test(a_group_with_a_wrong_buffer_does_nothing),
     };
 

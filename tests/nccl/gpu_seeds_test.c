@@ -5,16 +5,11 @@
  */
 #include "../random.h"
 #include "../tier.h"
+#include "../unit.h"
 #include "gpu.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST_RANKS = 4, ITEMS = 14, ROOM = 4096, STREAMS = 3, MOST_TENSORS = 12 };
 
@@ -30,7 +25,7 @@ struct rank {
     uint64_t own; /* draws of this rank */
 };
 
-static size_t random_below(uint64_t *state, size_t n)
+static size_t below(uint64_t *state, size_t n)
 {
     return random_next(state) % n;
 }
@@ -46,15 +41,14 @@ struct item { /* the same on all ranks */
 
 static struct item draw_item(uint64_t *state)
 {
-    struct item i = { (enum what)random_below(state, NWHAT), 1 + random_below(state, ROOM / MOST_RANKS), 1, false,
-                      false };
+    struct item i = { (enum what)below(state, NWHAT), 1 + below(state, ROOM / MOST_RANKS), 1, false, false };
 
     if (i.what == GROUP) {
-        i.ntensor = 2 + (unsigned)random_below(state, MOST_TENSORS - 1);
-        i.count = 1 + random_below(state, ROOM / MOST_TENSORS);
+        i.ntensor = 2 + (unsigned)below(state, MOST_TENSORS - 1);
+        i.count = 1 + below(state, ROOM / MOST_TENSORS);
     }
-    i.captured = random_below(state, 4) == 0 && !ON_HOSTS;
-    i.inplace = random_below(state, 3) == 0;
+    i.captured = below(state, 4) == 0 && !ON_HOSTS;
+    i.inplace = below(state, 3) == 0;
     return i;
 }
 
@@ -65,7 +59,7 @@ static float value(int rank, int item, size_t i)
 
 static cudaStream_t draw_stream(struct rank *r, const struct item *i)
 {
-    return r->streams[random_below(&r->own, i->captured ? STREAMS : STREAMS + 1)]; /* CUDA's default is not captured */
+    return r->streams[below(&r->own, i->captured ? STREAMS : STREAMS + 1)]; /* CUDA's default is not captured */
 }
 
 /* On its stream, before: its input is written; after: its output is read. Nobody waits. */
@@ -252,7 +246,6 @@ static void random_programs_come_to_what_they_must(void **state)
     const char *one = getenv("PLAIT_SEED");
     const uint64_t last = one != NULL ? strtoull(one, NULL, 0) : full() ? 2000 : 40;
 
-    (void)state;
     for (seed = one != NULL ? last : 1; seed <= last; seed++) {
         const int *shape = shapes[seed % (sizeof shapes / sizeof *shapes)];
         capture_mode = shape[1] > 1 ? CAPTURE_ALONE : 0;

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Comms of NCCL's interface: how they are made, paused, ended, and what failures leave. */
-#include "ranks.h"
+#include "unit_ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -29,19 +23,9 @@ static int adds_up(ncclComm_t comm, int rank, int nrank)
     return 0;
 }
 
-/* Until it is no longer in progress. */
-static ncclResult_t settle(ncclComm_t comm)
-{
-    ncclResult_t result = ncclInProgress;
-
-    while (ncclCommGetAsyncError(comm, &result) == ncclSuccess && result == ncclInProgress)
-        usleep(200);
-    return result;
-}
-
 /* ---- Without blocking ----------------------------------------------------------------------------------------- */
 
-static int make_in_the_background(ncclComm_t *comm, int rank, int nrank)
+static int comms_that_do_not_block_are_in_progress_until_they_are_there(ncclComm_t *comm, int rank, int nrank)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t half = NULL, none = *comm, whole = NULL;
@@ -75,14 +59,7 @@ static int make_in_the_background(ncclComm_t *comm, int rank, int nrank)
     return state == ncclSuccess ? 0 : 1;
 }
 
-static void comms_that_do_not_block_are_in_progress_until_they_are_there(void **state)
-{
-    (void)state;
-    assert_int_equal(
-        ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = make_in_the_background, .no_comm = 1 }), 0);
-}
-
-static int is_not_there_yet(ncclComm_t *comm, int rank, int nrank)
+static int a_comm_that_is_not_there_yet_refuses_calls_and_can_be_aborted(ncclComm_t *comm, int rank, int nrank)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t half = NULL;
@@ -108,13 +85,6 @@ static int is_not_there_yet(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void a_comm_that_is_not_there_yet_refuses_calls_and_can_be_aborted(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 1, .body = is_not_there_yet, .no_comm = 1 }),
-                     0);
-}
-
 /* ---- Ended while they are made ----------------------------------------------------------------------------------- */
 
 static int can_go_on(int rank)
@@ -135,7 +105,7 @@ static int can_go_on(int rank)
     return 0;
 }
 
-static int end_in_its_group(ncclComm_t *comm, int rank, int nrank)
+static int a_comm_is_not_destroyed_before_its_group_ends(ncclComm_t *comm, int rank, int nrank)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t aborted, part;
@@ -164,13 +134,6 @@ static int end_in_its_group(ncclComm_t *comm, int rank, int nrank)
     return adds_up(*comm, rank, nrank) == 0 && can_go_on(rank) == 0 && n == nrank ? 0 : 1;
 }
 
-static void a_comm_is_not_destroyed_before_its_group_ends(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = end_in_its_group, .no_comm = 1 }),
-                     0);
-}
-
 static void *abort_when_it_is_named(void *arg)
 {
     ncclComm_t volatile *comm = arg;
@@ -187,7 +150,6 @@ static int abort_creation(ncclComm_t *comm, int rank, int nrank)
     pthread_t thread;
     void *done;
 
-    (void)nrank;
     CHECK(pthread_create(&thread, NULL, abort_when_it_is_named, &waits) == 0);
     CHECK(ncclCommInitRank(&waits, 2, ranks_id[0], rank) == ncclRemoteError); /* of two: the other one never comes */
     CHECK(strstr(ncclGetLastError(NULL), "aborted") != NULL);
@@ -201,7 +163,6 @@ static void a_creation_that_waits_ends_when_another_thread_aborts_it(void **stat
 {
     static const char *const environment[] = { "PLAIT_TIMEOUT=3600", NULL };
 
-    (void)state;
     assert_int_equal(
         ranks_run(&(struct ranks){
             .nprocess = 1, .nthread = 1, .body = abort_creation, .no_comm = 1, .environment = environment }),
@@ -210,7 +171,7 @@ static void a_creation_that_waits_ends_when_another_thread_aborts_it(void **stat
 
 /* ---- Made of others -------------------------------------------------------------------------------------------- */
 
-static int make_in_every_way(ncclComm_t *comm, int rank, int nrank)
+static int comms_are_made_from_several_ids_split_and_shrunk(ncclComm_t *comm, int rank, int nrank)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t scalable, part;
@@ -239,13 +200,7 @@ static int make_in_every_way(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void comms_are_made_from_several_ids_split_and_shrunk(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = make_in_every_way }), 0);
-}
-
-static int pause_and_go_on(ncclComm_t *comm, int rank, int nrank)
+static int comms_are_suspended_and_resumed_and_tell_their_memory(ncclComm_t *comm, int rank, int nrank)
 {
     uint64_t now, paused, staging, persist, total;
     static _Thread_local float large[1 << 18];
@@ -271,13 +226,7 @@ static int pause_and_go_on(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void comms_are_suspended_and_resumed_and_tell_their_memory(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = pause_and_go_on }), 0);
-}
-
-static int register_memory(ncclComm_t *comm, int rank, int nrank)
+static int memory_is_registered_and_windows_are_null(ncclComm_t *comm, int rank, int nrank)
 {
     void *memory, *handle, *other, *user = &handle;
     ncclWindow_t window = (ncclWindow_t)(void *)&handle;
@@ -300,15 +249,9 @@ static int register_memory(ncclComm_t *comm, int rank, int nrank)
     return adds_up(*comm, rank, nrank); /* `other` goes with the comm */
 }
 
-static void memory_is_registered_and_windows_are_null(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = register_memory }), 0);
-}
-
 /* ---- Failures ---------------------------------------------------------------------------------------------------- */
 
-static int revoke_and_go_on(ncclComm_t *comm, int rank, int nrank)
+static int a_revoked_comm_can_be_split_and_shrunk(ncclComm_t *comm, int rank, int nrank)
 {
     int excluded[1] = { 0 }, n;
     ncclComm_t part, less;
@@ -339,12 +282,6 @@ static int revoke_and_go_on(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void a_revoked_comm_can_be_split_and_shrunk(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 2, .body = revoke_and_go_on }), 0);
-}
-
 static void *abort_soon(void *arg)
 {
     usleep(50000);
@@ -360,7 +297,6 @@ static int abort_in_flight(ncclComm_t *comm, int rank, int nrank)
     void *done;
     ncclResult_t state = ncclSuccess;
 
-    (void)nrank;
     if (rank == 0) {
         CHECK(pthread_create(&thread, NULL, abort_soon, &mine) == 0);
         CHECK(ncclAllReduce(large, large, 1 << 20, ncclFloat, ncclSum, *comm, NULL) == ncclRemoteError);
@@ -381,7 +317,6 @@ static int abort_in_flight(ncclComm_t *comm, int rank, int nrank)
 
 static void a_comm_is_aborted_while_an_operation_is_in_flight(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = abort_in_flight }), 0);
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = abort_in_flight }), 0);
 }
@@ -431,14 +366,13 @@ static int await_failure(ncclComm_t comm, int rank)
 }
 
 /* A thread of rank 0 waits in a group of two comms. Rank 1 never comes to it. */
-static int abort_one_of_two(ncclComm_t *comm, int rank, int nrank)
+static int a_comm_is_aborted_while_a_group_waits_for_another(ncclComm_t *comm, int rank, int nrank)
 {
     struct pair pair = { .comm = { *comm, NULL } };
     ncclResult_t state;
     pthread_t thread;
     void *done;
 
-    (void)nrank;
     OK(ncclCommSplit(*comm, 0, 0, &pair.comm[1], NULL));
     *comm = NULL;
     if (rank == 1)
@@ -455,19 +389,12 @@ static int abort_one_of_two(ncclComm_t *comm, int rank, int nrank)
     return can_go_on(rank);
 }
 
-static void a_comm_is_aborted_while_a_group_waits_for_another(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = abort_one_of_two }), 0);
-}
-
 /* Rank 1 never splits the comm. */
 static int abort_a_split(ncclComm_t *comm, int rank, int nrank)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t whole = *comm, part;
 
-    (void)nrank;
     *comm = NULL;
     if (rank == 1)
         return await_failure(whole, rank);
@@ -482,7 +409,6 @@ static void a_split_that_is_in_progress_is_aborted(void **state)
 {
     static const char *const environment[] = { "PLAIT_TIMEOUT=3600", NULL };
 
-    (void)state;
     assert_int_equal(
         ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = abort_a_split, .environment = environment }),
         0);
@@ -509,24 +435,16 @@ static int die_or_go_on(ncclComm_t *comm, int rank, int nrank)
 
 static void survivors_of_a_death_shrink_and_go_on(void **state)
 {
-    (void)state;
     assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 3, .nthread = 1, .body = die_or_go_on, .careless = 1 }), 1);
 }
 
-static int differ(ncclComm_t *comm, int rank, int nrank)
+static int ranks_that_call_differently_are_told(ncclComm_t *comm, int rank, int nrank)
 {
     float in[8] = { 0 }, out[8];
 
-    (void)nrank;
     CHECK(ncclAllReduce(in, out, 4 + (size_t)rank, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidUsage);
     CHECK(strstr(ncclGetLastError(*comm), "count") != NULL);
     return 0;
-}
-
-static void ranks_that_call_differently_are_told(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = differ, .careless = 1 }), 0);
 }
 
 /* ---- Only what is there is read --------------------------------------------------------------------------------- */
@@ -542,7 +460,7 @@ static void *at_the_edge(const void *of, size_t bytes)
     return memcpy(pages + page - bytes, of, bytes);
 }
 
-static int pass_old_configs(ncclComm_t *comm, int rank, int nrank)
+static int configs_are_read_to_their_size(ncclComm_t *comm, int rank, int nrank)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     float x = 1;
@@ -567,30 +485,23 @@ static int pass_old_configs(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void configs_are_read_to_their_size(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = pass_old_configs, .no_comm = 1 }),
-                     0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comms_that_do_not_block_are_in_progress_until_they_are_there),
-        cmocka_unit_test(a_comm_that_is_not_there_yet_refuses_calls_and_can_be_aborted),
-        cmocka_unit_test(a_comm_is_not_destroyed_before_its_group_ends),
+        test_of_ranks(comms_that_do_not_block_are_in_progress_until_they_are_there, 2, 2, .no_comm = 1),
+        test_of_ranks(a_comm_that_is_not_there_yet_refuses_calls_and_can_be_aborted, 1, 1, .no_comm = 1),
+        test_of_ranks(a_comm_is_not_destroyed_before_its_group_ends, 2, 1, .no_comm = 1),
         cmocka_unit_test(a_creation_that_waits_ends_when_another_thread_aborts_it),
-        cmocka_unit_test(comms_are_made_from_several_ids_split_and_shrunk),
-        cmocka_unit_test(comms_are_suspended_and_resumed_and_tell_their_memory),
-        cmocka_unit_test(memory_is_registered_and_windows_are_null),
-        cmocka_unit_test(a_revoked_comm_can_be_split_and_shrunk),
+        test_of_ranks(comms_are_made_from_several_ids_split_and_shrunk, 2, 2),
+        test_of_ranks(comms_are_suspended_and_resumed_and_tell_their_memory, 2, 1),
+        test_of_ranks(memory_is_registered_and_windows_are_null, 1, 2),
+        test_of_ranks(a_revoked_comm_can_be_split_and_shrunk, 2, 2),
         cmocka_unit_test(a_comm_is_aborted_while_an_operation_is_in_flight),
-        cmocka_unit_test(a_comm_is_aborted_while_a_group_waits_for_another),
+        test_of_ranks(a_comm_is_aborted_while_a_group_waits_for_another, 2, 1),
         cmocka_unit_test(a_split_that_is_in_progress_is_aborted),
         cmocka_unit_test(survivors_of_a_death_shrink_and_go_on),
-        cmocka_unit_test(ranks_that_call_differently_are_told),
-        cmocka_unit_test(configs_are_read_to_their_size),
+        test_of_ranks(ranks_that_call_differently_are_told, 2, 1, .careless = 1),
+        test_of_ranks(configs_are_read_to_their_size, 2, 1, .no_comm = 1),
     };
     return cmocka_run_group_tests_name("nccl manage", tests, NULL, NULL);
 }

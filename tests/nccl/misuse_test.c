@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NCCL's interface used wrongly: an answer, a text that names it, and nothing else happens. */
 #include "device.h"
-#include "ranks.h"
+#include "unit_ranks.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define SAYS(text) CHECK(strstr(ncclGetLastError(NULL), text) != NULL)
 
-static int arguments(ncclComm_t *comm, int rank, int nrank)
+static int wrong_arguments_are_named_and_change_nothing(ncclComm_t *comm, int rank, int nrank)
 {
     float in[4] = { 1, 2, 3, 4 }, out[4];
     ncclComm_t none = NULL;
@@ -77,20 +71,13 @@ static int arguments(ncclComm_t *comm, int rank, int nrank)
     return rank < n ? 0 : 1;
 }
 
-static void wrong_arguments_are_named_and_change_nothing(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = arguments }), 0);
-}
-
-static int use_what_is_gone(ncclComm_t *comm, int rank, int nrank)
+static int a_comm_that_was_destroyed_is_known_for_it(ncclComm_t *comm, int rank, int nrank)
 {
     ncclComm_t gone = *comm, one;
     ncclResult_t state;
     float x = 1;
     int n;
 
-    (void)nrank;
     *comm = NULL;
     OK(ncclCommDestroy(gone));
     for (int i = 0; i < 100; i++) { /* other comms do not take its place */
@@ -110,20 +97,13 @@ static int use_what_is_gone(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void a_comm_that_was_destroyed_is_known_for_it(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = use_what_is_gone }), 0);
-}
-
 /* The product of such a count and the size of a rank's part is 0 again: it was copied before anybody looked. */
-static int exchange_too_much(ncclComm_t *comm, int rank, int nrank)
+static int an_all_to_all_in_place_of_too_much_is_refused_as_one_that_is_not(ncclComm_t *comm, int rank, int nrank)
 {
     float x[4] = { 1, 2, 3, 4 }, y[4];
     const size_t counts[] = { (size_t)1 << 61, (size_t)1 << 62, SIZE_MAX, (size_t)1 << 60 };
     char text[1024];
 
-    (void)rank;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         CHECK(ncclAlltoAll(x, y, counts[i], ncclFloat, *comm, NULL) == ncclInvalidArgument);
         snprintf(text, sizeof text, "%s", ncclGetLastError(*comm));
@@ -137,12 +117,6 @@ static int exchange_too_much(ncclComm_t *comm, int rank, int nrank)
     CHECK(x[0] == 1 && x[3] == 4);
     OK(ncclAlltoAll(x, x, 4 / (size_t)nrank, ncclFloat, *comm, NULL)); /* the comm is as it was */
     return 0;
-}
-
-static void an_all_to_all_in_place_of_too_much_is_refused_as_one_that_is_not(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = exchange_too_much }), 0);
 }
 
 /* ---- Groups ---------------------------------------------------------------------------------------------------- */
@@ -175,7 +149,7 @@ static void *leave_a_split_open(void *arg)
     return munmap(part, page) == 0 ? arg : NULL;
 }
 
-static int groups(ncclComm_t *comm, int rank, int nrank)
+static int groups_with_an_error_or_left_open_do_nothing(ncclComm_t *comm, int rank, int nrank)
 {
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     float x = 1, y = 1;
@@ -210,17 +184,11 @@ static int groups(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void groups_with_an_error_or_left_open_do_nothing(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 2, .nthread = 1, .body = groups }), 0);
-}
-
 /* ---- What is refused ------------------------------------------------------------------------------------------- */
 
 NCCL_PUBLIC ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void *requirements, void *out);
 
-static int ask_for_what_is_not_there(ncclComm_t *comm, int rank, int nrank)
+static int what_cannot_be_is_refused_by_name(ncclComm_t *comm, int rank, int nrank)
 {
     ncclEncryptionConfig_t encryption = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
     ncclCommProperties_t properties = { .size = sizeof properties, .magic = NCCL_API_MAGIC };
@@ -247,20 +215,14 @@ static int ask_for_what_is_not_there(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void what_cannot_be_is_refused_by_name(void **state)
-{
-    (void)state;
-    assert_int_equal(ranks_run(&(struct ranks){ .nprocess = 1, .nthread = 2, .body = ask_for_what_is_not_there }), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_arguments_are_named_and_change_nothing),
-        cmocka_unit_test(a_comm_that_was_destroyed_is_known_for_it),
-        cmocka_unit_test(an_all_to_all_in_place_of_too_much_is_refused_as_one_that_is_not),
-        cmocka_unit_test(groups_with_an_error_or_left_open_do_nothing),
-        cmocka_unit_test(what_cannot_be_is_refused_by_name),
+        test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1),
+        test_of_ranks(a_comm_that_was_destroyed_is_known_for_it, 1, 2),
+        test_of_ranks(an_all_to_all_in_place_of_too_much_is_refused_as_one_that_is_not, 2, 1),
+        test_of_ranks(groups_with_an_error_or_left_open_do_nothing, 2, 1),
+        test_of_ranks(what_cannot_be_is_refused_by_name, 1, 2),
     };
     return cmocka_run_group_tests_name("nccl misuse", tests, NULL, NULL);
 }

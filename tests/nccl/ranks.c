@@ -93,3 +93,27 @@ int ranks_run(const struct ranks *r)
     }
     return failed;
 }
+
+ncclResult_t settle(ncclComm_t comm)
+{
+    ncclResult_t result = ncclInProgress;
+
+    while (ncclCommGetAsyncError(comm, &result) == ncclSuccess && result == ncclInProgress)
+        usleep(200);
+    return result;
+}
+
+const size_t type_sizes[] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
+
+void put_one(void *to, int type)
+{
+    static const uint16_t half = 0x3c00, bfloat = 0x3f80;
+    static const float single = 1;
+    static const double twice = 1;
+    const uint64_t integer = 1;
+    const uint8_t e4m3 = 0x38, e5m2 = 0x3c;
+    const void *const ones[] = { &integer, &integer, &integer, &integer, &integer, &integer,
+                                 &half,    &single,  &twice,   &bfloat,  &e4m3,    &e5m2 };
+
+    memcpy(to, ones[type], type_sizes[type]);
+}

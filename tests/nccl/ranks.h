@@ -8,8 +8,12 @@
 
 #include "nccl.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* Bodies have the same parameters, whatever they need. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct ranks {
     int nprocess, nthread; /* nthread ranks in each process */
@@ -26,6 +30,13 @@ int ranks_run(const struct ranks *r);
 /* Of this run; ids for further comms. */
 #define MOST_IDS 4
 extern ncclUniqueId ranks_id[MOST_IDS];
+
+/* Until the comm is no longer in progress: its state. */
+ncclResult_t settle(ncclComm_t comm);
+
+/* Bytes of each type; write a 1 of it. */
+extern const size_t type_sizes[];
+void put_one(void *to, int type);
 
 /* Are the ranks as if on several hosts (PLAIT_HOSTS)? */
 #define ON_HOSTS (getenv("PLAIT_HOSTS") != NULL)

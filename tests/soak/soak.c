@@ -10,6 +10,7 @@
  * comm is alive: then heap, arena, descriptors and mappings are as they were at the first one.
  */
 #include "soak.h"
+#include "../child.h"
 
 #include "../usage.h"
 #include "../values.h"
@@ -23,8 +24,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -230,8 +229,7 @@ int main(int argc, char **argv)
     uint64_t seed = 0;
     uint32_t nrank = 8;
     pid_t pids[MOST_RANKS];
-    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pthread_barrierattr_t shared;
+    struct shared *s = shared_memory(sizeof *s);
 
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--seconds") == 0)
@@ -243,23 +241,18 @@ int main(int argc, char **argv)
         else
             seconds = 0;
     }
-    if (s == MAP_FAILED || argc % 2 == 0 || seconds <= 0 || nrank < 1 || nrank > MOST_RANKS) {
+    if (argc % 2 == 0 || seconds <= 0 || nrank < 1 || nrank > MOST_RANKS) {
         fprintf(stderr, "usage: soak [--seconds N] [--seed N] [--ranks 1..%d]\n", MOST_RANKS);
         return 2;
     }
     if (seed == 0 && getrandom(&seed, 4, 0) != 4)
         seed = 1;
     printf("soak: %u processes, %g s, --seed %llu\n", nrank, seconds, (unsigned long long)seed);
-    fflush(stdout);
-    pthread_barrierattr_init(&shared);
-    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&s->all, &shared, nrank);
+    shared_barrier_init(&s->all, nrank);
     for (uint32_t r = 0; r < nrank; r++) {
-        pids[r] = fork();
-        if (pids[r] == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pids[r] = child_fork();
+        if (pids[r] == 0)
             _exit(process(s, r, nrank, seed));
-        }
     }
     const int failed = watch(s, pids, nrank, seconds);
     printf("soak: %s; %u processes, --seed %llu: %llu operations, %.1f GiB, %llu comms\n", failed ? "FAILED" : "passed",
