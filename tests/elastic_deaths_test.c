@@ -416,6 +416,7 @@ static void die_between_servers(enum plait_elastic_mode mode, uint32_t nserver, 
 static void what_reached_one_server_is_applied_by_all(void **state)
 {
     static const uint64_t both[] = { 1, 1 };
+
     if (!RANKS_ON_HOSTS && getenv("PLAIT_PACE") == NULL)
         die_between_servers(PLAIT_ELASTIC_ASYNC, 2, both);
 }
