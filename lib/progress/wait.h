@@ -9,6 +9,7 @@
 #ifndef PLAIT_LIB_PROGRESS_WAIT_H
 #define PLAIT_LIB_PROGRESS_WAIT_H
 
+#include "base/clock.h"
 #include "progress.h"
 
 #include <sched.h>
@@ -96,15 +97,6 @@ static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait
 static inline bool plait_wait_is_for_all(const struct plait_wait *w)
 {
     return w->kind == NULL;
-}
-
-static inline void plait_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
 }
 
 static inline uint32_t plait_spins(const struct plait_comm *comm)
