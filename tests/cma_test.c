@@ -234,11 +234,17 @@ static void blocks_of_an_all_gather_that_differ_go_one_way(void **state)
     run_or_skip(&r, 0);
 }
 
-/* Blocks of many slices, of which the last is short, that try one way after the other: each goes one of them. */
+/* From now on blocks of all sizes go so: PLAIT_FAST_... */
+static void use_mode(struct plait_comm *comm, unsigned fast)
+{
+    memset(comm->copies.fast, (int)fast, sizeof comm->copies.fast);
+}
+
+/* Blocks of many slices, of which the last is short, in each mode. */
 static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    enum { BLOCK = PLAIT_COPY_WHOLE + 5 * 4096, TIMES = 3 * PLAIT_COPY_FIRST + 2 };
-    unsigned lent = 0, staged = 0;
+    enum { BLOCK = (2 << 20) + 5 * 4096 };
+    static const unsigned modes[] = { PLAIT_FAST_SINGLE, 0, PLAIT_FAST_STREAMED };
     char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
 
     CHECK(in != NULL && out != NULL);
@@ -246,17 +252,16 @@ static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *ar
         *skipped = true;
         return 0;
     }
-    (*comm)->config.cma = PLAIT_CMA_MEASURED;
-    for (int i = 0; i < 2 * TIMES; i++) {
+    for (unsigned i = 0; i < 2 * 3; i++) {
         const uint64_t before = stats_of(*comm).bytes_staged;
+        use_mode(*comm, modes[i / 2]);
+        memset(in, (int)(1 + i), 2 * (size_t)BLOCK);
         CHECK((i % 2 == 0 ? plait_alltoall(*comm, in, out, BLOCK, PLAIT_UINT8, NULL)
                           : plait_broadcast(*comm, in, out, BLOCK, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);
-        const uint64_t now = stats_of(*comm).bytes_staged - before;
-        CHECK(now == 0 || now == BLOCK);
-        lent += now == 0;
-        staged += now == BLOCK;
+        CHECK(stats_of(*comm).bytes_staged - before == (i < 2 || (i % 2 == 1 && rank == 1) ? 0 : BLOCK));
+        for (size_t k = 0; k < BLOCK; k++)
+            CHECK(out[k] == (char)(1 + i));
     }
-    CHECK(rank != 0 || (lent >= 2 * PLAIT_COPY_FIRST && staged >= 4 * PLAIT_COPY_FIRST));
     free(in);
     free(out);
     return 0;
@@ -266,66 +271,6 @@ static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *ar
 static void slices_of_a_block_go_one_way_the_last_one_too(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = take_blocks_one_way };
-
-    run_or_skip(&r, 0);
-}
-
-static void set_costs(struct plait_comm *comm, enum plait_coll coll, size_t bytes, float lent)
-{
-    const uint32_t row = plait_copy_row(coll, bytes);
-    _Atomic float *cost = comm->own->copies[row].cost;
-
-    cost[PLAIT_TAKING_LENT] = lent;
-    cost[PLAIT_STAGING] = cost[PLAIT_TAKING_STAGED] = 6e-10F; /* 16.8 to one rank, 9 to two */
-    cost[PLAIT_STAGING_PAST] = cost[PLAIT_TAKING_PAST] = 8e-10F;
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        comm->peers[r].lending.n[row] = PLAIT_COPY_EVERY; /* no way is tried */
-}
-
-/* Bytes that rank 0 stages for both others, to whom it gives the same, or each its own. */
-static int give(struct plait_comm *comm, uint32_t rank, enum plait_coll coll, float lent, uint64_t *staged)
-{
-    enum { BLOCK = 4 << 20, NRANK = 3 };
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-    char *in = malloc(NRANK * BLOCK), *out = calloc(1, BLOCK);
-    const uint64_t before = stats_of(comm).bytes_staged;
-
-    CHECK(in != NULL && out != NULL);
-    memset(in, 5, NRANK * BLOCK);
-    call.slice = 512 << 10;
-    set_costs(comm, coll, BLOCK, lent);
-    CHECK(plait_barrier(comm, NULL) == PLAIT_OK);
-    CHECK((coll == PLAIT_SCATTER ? plait_scatter(comm, in, out, BLOCK, PLAIT_UINT8, 0, &call)
-                                 : plait_broadcast(comm, in, out, BLOCK, PLAIT_UINT8, 0, &call)) == PLAIT_OK);
-    for (size_t i = 0; i < BLOCK; i++)
-        CHECK(out[i] == 5);
-    *staged = stats_of(comm).bytes_staged - before;
-    CHECK(*staged == 0 || (rank == 0 && *staged == BLOCK));
-    free(in);
-    free(out);
-    return 0;
-}
-
-static int give_the_same(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    uint64_t same, own, dear;
-
-    if (!single_copy_works(*comm)) {
-        *skipped = true;
-        return 0;
-    }
-    (*comm)->config.cma = PLAIT_CMA_MEASURED;
-    CHECK(give(*comm, rank, PLAIT_BROADCAST, 13e-10F, &same) == 0);
-    CHECK(give(*comm, rank, PLAIT_SCATTER, 13e-10F, &own) == 0);
-    CHECK(give(*comm, rank, PLAIT_BROADCAST, 6e-10F, &dear) == 0);
-    CHECK((same > 0) == (rank == 0) && own == 0 && dear == 0);
-    return 0;
-}
-
-/* It counted as if each rank had a copy of its own, so that a broadcast of 16 MiB was read through the kernel, at 1.6 times the time. */
-static void a_copy_that_serves_several_ranks_counts_once(void **state)
-{
-    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = give_the_same };
 
     run_or_skip(&r, 0);
 }
@@ -362,84 +307,6 @@ static void ranks_that_share_a_processor_lend_to_a_root_and_cut_less(void **stat
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = look_at_a_shared_processor };
 
     run_or_skip(&r, 0);
-}
-
-/* Were results written both ways, and nothing of it told to what combines? Then that is forgotten. */
-static int try_results(struct plait_comm *comm, uint32_t rank, size_t bytes)
-{
-    struct plait_autotune *moves = plait_autotune_of(&comm->trials[false], bytes);
-
-    for (unsigned w = 0; w < PLAIT_NWAY; w++) {
-        CHECK((moves->cost[w] < 1) == (w == 0 || w == PLAIT_RESULT_PAST));
-        CHECK(plait_autotune_of(&comm->trials[true], bytes)->n == 0);
-    }
-    *moves = (struct plait_autotune){ 0 };
-    return 0;
-}
-
-static int try_ways(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    enum { BLOCK = PLAIT_AUTOTUNE_ALONE / 2, LONG = PLAIT_AUTOTUNE_ALONE, SHORT = PLAIT_AUTOTUNE_ALONE / 4 };
-    _Static_assert((int)LONG < PLAIT_AUTOTUNE_WATCHED, "no other round begins before it is looked at");
-    const size_t counts[2] = { LONG, LONG };
-    char *in = calloc(1, LONG), *out = calloc(2, LONG);
-
-    if (!single_copy_works(*comm)) {
-        *skipped = true;
-        return 0;
-    }
-    CHECK(in != NULL && out != NULL);
-    for (int i = 0; i < PLAIT_AUTOTUNE_LENT + PLAIT_AUTOTUNE_PLACES; i++)
-        CHECK(plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, NULL) == PLAIT_OK);
-    CHECK(try_results(*comm, rank, BLOCK) == 0);
-    for (int i = 0; i < PLAIT_AUTOTUNE_LENT + PLAIT_AUTOTUNE_PLACES; i++)
-        CHECK(plait_allgather(*comm, in, out, SHORT, PLAIT_UINT8, NULL) == PLAIT_OK);
-    CHECK(plait_autotune_of(&(*comm)->trials[false], SHORT)->n == 0);     /* in caches: there is nothing to try */
-    for (int i = 0; i < PLAIT_AUTOTUNE_LENT + PLAIT_AUTOTUNE_PLACES; i++) /* blocks that may differ */
-        CHECK(plait_allgatherv(*comm, in, out, counts, NULL, PLAIT_UINT8, NULL) == PLAIT_OK);
-    CHECK(try_results(*comm, rank, LONG) == 0);
-    for (int i = 0; i < PLAIT_AUTOTUNE_LENT + PLAIT_AUTOTUNE_PLACES; i++) /* to a root */
-        CHECK(plait_gather(*comm, in, out, 2 * BLOCK, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-    if (rank == 0)
-        CHECK(try_results(*comm, rank, 2 * BLOCK) == 0);
-    else
-        CHECK(plait_autotune_of(&(*comm)->trials[false], 2 * BLOCK)->n == 0); /* it has none */
-    free(in);
-    free(out);
-    return 0;
-}
-
-/* Nothing was reported of what was read through the kernel: results were written as a reduce-scatter of this size does best. */
-static void how_to_write_results_is_tried_where_the_kernel_reads_too(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = try_ways };
-
-    run_or_skip(&r, 0);
-}
-
-/* Copies of `bytes` that are timed, of the next n. */
-static unsigned timed_copies(struct plait_comm *comm, size_t bytes, unsigned n)
-{
-    const struct plait_copied m = { bytes, plait_copy_row(PLAIT_NCOLL, bytes), bytes };
-    unsigned timed = 0;
-
-    for (unsigned i = 0; i < n; i++)
-        timed += plait_copy_clock(comm, PLAIT_STAGING, m) != 0;
-    return timed;
-}
-
-/* Two looks at the clock and a fence took as long as the smallest copies, of which every third was timed for ever. */
-static int short_copies_are_timed_seldom_after_the_first(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    enum { SURE = PLAIT_COPY_SURE * PLAIT_COPY_ROUND, LATER = PLAIT_COPY_TIMED * PLAIT_COPY_SPARED * PLAIT_COPY_ROUND };
-
-    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, SURE) == (SURE + PLAIT_COPY_TIMED - 1) / PLAIT_COPY_TIMED +
-                                                             PLAIT_COPY_FIRST -
-                                                             1); /* the first ones, and every third */
-    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE, LATER) == PLAIT_COPY_ROUND);
-    CHECK(timed_copies(*comm, PLAIT_COPY_LONG, LATER) == LATER);
-    CHECK(timed_copies(*comm, PLAIT_LEAST_ONCE - 1, LATER) == 0);
-    return 0;
 }
 
 /* One slice, then two halves: arg says for how many halves rank 0 has memory to land in. The first lands in the result. */
@@ -583,235 +450,126 @@ static void short_and_interrupted_reads_go_on(void **state)
 
 /* ---- Where it takes less time -------------------------------------------------------------------------- */
 
-enum { BYTES = 100000, NMESSAGE = 2 * PLAIT_COPY_EVERY };
-enum { FIRST = 2 * PLAIT_COPY_FIRST * PLAIT_COPY_ROUND };        /* messages, where there are two ways */
-enum { FIRST_OF_ALL = 3 * PLAIT_COPY_FIRST * PLAIT_COPY_ROUND }; /* three */
-
-#define ROW_OF(coll, k) ((coll)*PLAIT_COPY_SIZES + (k))
-#define ROW             ROW_OF(PLAIT_NCOLL, 3) /* of messages of BYTES */
-#define PASSED          ((struct plait_copied){ .bytes = BYTES, .row = plait_copy_row(PLAIT_NCOLL, BYTES), .whole = BYTES })
-
-#define TWO (1U << PLAIT_COPY_STAGED | 1U << PLAIT_COPY_SINGLE)
-#define ALL (TWO | 1U << PLAIT_COPY_STREAMED)
-
-static bool lends(struct plait_comm *comm)
+static void classes_of_sizes_and_modes(void **state)
 {
-    return plait_copy_mode_of(comm, 1, PASSED, TWO, false) == PLAIT_COPY_SINGLE;
-}
+    const struct plait_copies c = { .fast = { PLAIT_FAST_STREAMED, PLAIT_FAST_SINGLE, 0, 0, PLAIT_FAST_SINGLE } };
 
-static unsigned lent_of(struct plait_comm *comm, unsigned n)
-{
-    unsigned lent = 0;
-
-    while (n-- > 0)
-        lent += lends(comm);
-    return lent;
-}
-
-/* Of PLAIT_COPY_EVERY messages, which may go any way: how many go each. */
-static void count_ways(struct plait_comm *comm, unsigned n[PLAIT_NCOPY_MODE])
-{
-    memset(n, 0, PLAIT_NCOPY_MODE * sizeof *n);
-    for (unsigned i = 0; i < PLAIT_COPY_EVERY; i++)
-        n[plait_copy_mode_of(comm, 1, PASSED, ALL, false)]++;
-}
-
-/* Past the caches costs less; through them a little more, then much more: then it is tried less often. */
-static int choose_among_all(struct plait_comm *comm, uint32_t rank, _Atomic float *own, _Atomic float *other)
-{
-    unsigned n[PLAIT_NCOPY_MODE], tried = 0;
-
-    own[PLAIT_STAGING] = 1.5e-10F;
-    other[PLAIT_TAKING_STAGED] = 1e-10F;
-    own[PLAIT_STAGING_PAST] = 1e-10F;
-    other[PLAIT_TAKING_PAST] = 1e-10F;
-    own[PLAIT_TAKING_LENT] = other[PLAIT_TAKING_LENT] = 2.5e-10F;
-    comm->peers[1].lending.n[ROW] = PLAIT_COPY_EVERY;
-    count_ways(comm, n);
-    CHECK(n[PLAIT_COPY_STAGED] == PLAIT_COPY_ROUND && n[PLAIT_COPY_SINGLE] == PLAIT_COPY_ROUND);
-    own[PLAIT_STAGING] = 20e-10F;
-    for (unsigned i = 0; i < 2 * PLAIT_COPY_DEAR; i++) {
-        count_ways(comm, n);
-        CHECK(n[PLAIT_COPY_STAGED] % PLAIT_COPY_ROUND == 0 && n[PLAIT_COPY_SINGLE] == PLAIT_COPY_ROUND);
-        tried += n[PLAIT_COPY_STAGED] / PLAIT_COPY_ROUND;
+    (void)state;
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
+        assert_int_equal(plait_copy_class(PLAIT_LEAST_ONCE << 2 * k), k);
+        assert_int_equal(plait_copy_class((PLAIT_LEAST_ONCE << (2 * k + 2)) - 1), k);
     }
-    CHECK(tried == 2);
-    comm->peers[1].lending.n[ROW] = 0; /* of what is dear first rounds end soon */
-    memset(n, 0, sizeof n);
-    while (comm->peers[1].lending.n[ROW] < FIRST_OF_ALL)
-        n[plait_copy_mode_of(comm, 1, PASSED, ALL, false)]++;
-    CHECK(n[PLAIT_COPY_STAGED] == PLAIT_COPY_FIRST * PLAIT_COPY_CHANCE);
-    CHECK(n[PLAIT_COPY_SINGLE] == PLAIT_COPY_FIRST * PLAIT_COPY_ROUND &&
-          n[PLAIT_COPY_STREAMED] == n[PLAIT_COPY_SINGLE]);
-    comm->peers[1].lending.n[ROW] = PLAIT_COPY_EVERY;
-    own[PLAIT_STAGING] = 1e-10F;
-    own[PLAIT_STAGING_PAST] = 1.8e-10F; /* the lines are near now */
-    count_ways(comm, n);
-    CHECK(n[PLAIT_COPY_STAGED] == PLAIT_COPY_EVERY - 2 * PLAIT_COPY_ROUND);
+    assert_int_equal(plait_copy_class(SIZE_MAX), PLAIT_COPY_CLASSES - 1);
+    assert_int_equal(plait_copy_mode_of(&c, PLAIT_LEAST_ONCE - 1, true), PLAIT_COPY_STAGED);
+    assert_int_equal(plait_copy_mode_of(&c, PLAIT_LEAST_ONCE, true), PLAIT_COPY_STREAMED);
+    assert_int_equal(plait_copy_mode_of(&c, 4 * PLAIT_LEAST_ONCE, true), PLAIT_COPY_SINGLE);
+    assert_int_equal(plait_copy_mode_of(&c, 4 * PLAIT_LEAST_ONCE, false), PLAIT_COPY_STAGED);
+    assert_int_equal(plait_copy_mode_of(&c, SIZE_MAX, true), PLAIT_COPY_SINGLE);
+}
+
+/* Do all ranks have this table? */
+static int compare_tables(struct plait_comm *comm, uint32_t rank)
+{
+    struct plait_copies all[4];
+
+    CHECK(plait_allgather(comm, &comm->copies, all, sizeof *all, PLAIT_UINT8, NULL) == PLAIT_OK);
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        CHECK(memcmp(&all[r], &comm->copies, sizeof *all) == 0);
     return 0;
 }
 
-/* Slices of one block go one way, and staged ones have waits between their copies. */
-static int choose_for_blocks(struct plait_comm *comm, uint32_t rank, _Atomic float *own, _Atomic float *other)
+/* The first two comms of each process. Time may have been too short for a calibration: then the tables are built in. */
+static int calibrate_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    enum { NSLICE = 100, SEQUENCE = 1000000 };
-    const struct plait_copied slice = { .bytes = BYTES, .row = ROW, .whole = NSLICE * BYTES, .waits = true };
-    uint16_t *n = &comm->peers[1].lending.n[ROW];
+    const bool *calibrates = arg;
+    struct plait_comm *second;
 
-    own[PLAIT_STAGING] = own[PLAIT_TAKING_STAGED] = other[PLAIT_STAGING] = other[PLAIT_TAKING_STAGED] = 1e-10F;
-    own[PLAIT_TAKING_LENT] = other[PLAIT_TAKING_LENT] = 2.1e-10F;
-    *n = PLAIT_COPY_EVERY;
-    CHECK(!lends(comm));
-    CHECK(plait_copy_mode_of(comm, 1, slice, TWO, false) == PLAIT_COPY_SINGLE);
-    own[PLAIT_TAKING_LENT] = other[PLAIT_TAKING_LENT] = 3e-10F;
-    CHECK(plait_copy_mode_of(comm, 1, slice, TWO, false) == PLAIT_COPY_STAGED);
-    *n = 0;
-    unsigned lent = 0;
-    for (unsigned b = 0; *n < 2 * PLAIT_COPY_EVERY; b++) {
-        const unsigned before = *n;
-        const enum plait_copy_mode way = plait_copy_mode_of_slice(comm, 1, slice, TWO, false, SEQUENCE + b);
-        for (unsigned k = 1; k < NSLICE; k++)
-            CHECK(plait_copy_mode_of_slice(comm, 1, slice, TWO, false, SEQUENCE + b) == way);
-        CHECK(b >= FIRST / PLAIT_COPY_ROUND || (way == PLAIT_COPY_SINGLE) == (b % 2 == 0));
-        CHECK(*n - before == (b < FIRST / PLAIT_COPY_ROUND ? PLAIT_COPY_ROUND : 1));
-        lent += way == PLAIT_COPY_SINGLE;
+    CHECK(compare_tables(*comm, rank) == 0);
+    CHECK(plait_comm_split(*comm, 0, rank, NULL, &second) == PLAIT_OK);
+    CHECK(compare_tables(second, rank) == 0);
+    const uint32_t other = (*comm)->nrank == 4 ? 2 : 1; /* the first of another process */
+    CHECK(((*comm)->own->calibration.step > 0) == (*calibrates && (rank == 0 || rank == other)));
+    if (!*calibrates)
+        CHECK((*comm)->copies.calibrated == PLAIT_CALIBRATED_NOT);
+    if ((*comm)->copies.calibrated != PLAIT_CALIBRATED_NOT) {
+        CHECK((*comm)->copies.calibrated == ((*comm)->nprocess > 0 ? PLAIT_CALIBRATED_ALL : PLAIT_CALIBRATED_STAGED));
+        CHECK(second->own->calibration.step == 0);
+        CHECK(memcmp(&(*comm)->copies, &second->copies, sizeof second->copies) == 0);
     }
-    CHECK(lent == PLAIT_COPY_FIRST + 2 * PLAIT_COPY_ROUND);
+    CHECK(plait_comm_destroy(second) == PLAIT_OK);
     return 0;
 }
 
-/* What others measured, and this rank, set by hand. */
-static int decide(struct plait_comm **comm, uint32_t rank, void *arg)
+static void the_first_comm_of_a_process_times_copies_for_all_its_ranks(void **state)
 {
-    _Atomic float *own = (*comm)->own->copies[ROW].cost;
-    _Atomic float *other = ((struct plait_control *)(uintptr_t)(*comm)->peers[1].control)->copies[ROW].cost;
-
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    if (rank != 0)
-        return 0;
-    CHECK(lent_of(*comm, FIRST) == FIRST / 2 && (*comm)->peers[1].lending.n[ROW] == FIRST);
-    CHECK(lent_of(*comm, PLAIT_COPY_EVERY - FIRST) == (PLAIT_COPY_EVERY - FIRST) / 2); /* not known */
-    own[PLAIT_STAGING] = 1e-10F;
-    other[PLAIT_TAKING_STAGED] = 2e-10F;
-    other[PLAIT_TAKING_LENT] = 4e-10F;
-    CHECK(lent_of(*comm, PLAIT_COPY_EVERY) == PLAIT_COPY_ROUND);
-    own[PLAIT_TAKING_LENT] = 1e-10F; /* 2.5 in the mean */
-    CHECK(lent_of(*comm, PLAIT_COPY_EVERY) == PLAIT_COPY_EVERY - PLAIT_COPY_ROUND);
-    other[PLAIT_TAKING_LENT] = 10e-10F;
-    /* While autotune.h asks how to write results, everything is staged: see there. */
-    (*comm)->peers[1].lending.n[ROW] = PLAIT_AUTOTUNE_LENT;
-    for (uint32_t n = PLAIT_AUTOTUNE_LENT; n < 4 * PLAIT_AUTOTUNE_PERIOD; n++) {
-        const uint32_t since = n < PLAIT_AUTOTUNE_EARLY    ? PLAIT_AUTOTUNE_LENT
-                               : n < PLAIT_AUTOTUNE_PERIOD ? PLAIT_AUTOTUNE_EARLY
-                                                           : n / PLAIT_AUTOTUNE_PERIOD * PLAIT_AUTOTUNE_PERIOD;
-        CHECK(!lends(*comm) || n - since >= PLAIT_AUTOTUNE_PLACES);
-    }
-    plait_copy_timed(*comm, PLAIT_STAGING, PASSED, plait_clock() - 10); /* it lost its processor */
-    CHECK(own[PLAIT_STAGING] > 1e-10F && own[PLAIT_STAGING] < 1.1e-10F);
-    for (uint32_t n = 0; n < 5;
-         n++) /* copies that are slow for once do not change the way, if they stay slow they do */
-        plait_copy_timed(*comm, PLAIT_STAGING, PASSED, plait_clock() - 100 * 1e-10 * BYTES);
-    CHECK(own[PLAIT_STAGING] > 1e-10F && own[PLAIT_STAGING] < 35e-10F);
-    for (uint32_t n = 0; n < 200; n++)
-        plait_copy_timed(*comm, PLAIT_STAGING, PASSED, plait_clock() - 100 * 1e-10 * BYTES);
-    CHECK(own[PLAIT_STAGING] > 95e-10F && lends(*comm));
-    plait_copy_timed(*comm, PLAIT_STAGING, PASSED, plait_clock() - 1e-10 * BYTES);
-    CHECK(own[PLAIT_STAGING] > 45e-10F && own[PLAIT_STAGING] < 55e-10F); /* a fast one counts by half */
-    CHECK(choose_for_blocks(*comm, rank, own, other) == 0);
-    CHECK(choose_among_all(*comm, rank, own, other) == 0);
-    (*comm)->config.cma = PLAIT_CMA_ALWAYS;
-    CHECK(lent_of(*comm, PLAIT_COPY_EVERY) == PLAIT_COPY_EVERY);
-    return 0;
-}
-
-static void the_cheaper_way_is_taken_and_the_other_tried_now_and_then(void **state)
-{
-    const struct ranks r = { .nprocess = 1, .nthread = 2, .body = decide };
-
     setenv("PLAIT_CMA", "auto", 1);
-    const unsigned failed = ranks_run(&r);
+    for (unsigned k = 0; k < 4; k++) {
+        bool calibrates = k < 2;
+        const struct ranks r = { .nprocess = k % 2 ? 3 : 2,
+                                 .nthread = k % 2 ? 1 : 2,
+                                 .body = calibrate_once,
+                                 .arg = &calibrates,
+                                 .processes = true };
+        setenv("PLAIT_CALIBRATE", calibrates ? "1" : "0", 1);
+        assert_int_equal(ranks_run(&r), 0);
+    }
+    setenv("PLAIT_CALIBRATE", "0", 1);
     setenv("PLAIT_CMA", "1", 1);
-    assert_int_equal(failed, 0);
 }
 
-/* A message of many slices, whose receiver is late, and sizes that come in turn. */
-static int move_in_turn(struct plait_comm **comm, uint32_t rank, void *arg)
+static int calibrate_alone(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    enum { NSLICE = 16, KIB = 1024 };
-    static const size_t sizes[] = { 32 * KIB, 128 * KIB, 512 * KIB }; /* copy_mode.h's third, fifth and seventh */
-    char *v = calloc(NSLICE, PLAIT_MESSAGE_SLICE);
+    const struct plait_copies before = (*comm)->own->copies;
 
+    (void)arg;
+    if (rank == 0)
+        plait_copies_calibrate(*comm, 1, true);
+    CHECK(memcmp(&(*comm)->own->copies, &before, sizeof before) == 0);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    return 0;
+}
+
+/* A rank that dies or is stopped in between takes nobody with it. */
+static void a_calibration_whose_other_rank_does_not_come_ends(void **state)
+{
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = calibrate_alone };
+
+    assert_int_equal(ranks_run(&r), 0);
+}
+
+/* Messages of each size class, in each mode: staged or not, and what arrives. */
+static int send_in_each_mode(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { MOST = 5 << 20 };
+    static const unsigned modes[] = { PLAIT_FAST_SINGLE, 0, PLAIT_FAST_STREAMED };
+    char *v = malloc(MOST);
+
+    (void)arg;
     CHECK(v != NULL);
     if (!single_copy_works(*comm)) {
         *skipped = true;
         return 0;
     }
-    (*comm)->peers[1 - rank].lending.n[ROW_OF(PLAIT_NCOLL, 10)] = PLAIT_COPY_ROUND; /* it is staged */
-    usleep(rank == 1 ? 50000 : 0);
-    CHECK(rank == 1 || plait_send(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
-    CHECK(rank == 0 || plait_recv(*comm, v, NSLICE * PLAIT_MESSAGE_SLICE, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-    CHECK(rank == 1 ||
-          (*comm)->peers[1].lending.n[ROW_OF(PLAIT_NCOLL, 10)] == 2 * PLAIT_COPY_ROUND); /* of 8 MiB, asked for once */
-    for (int i = 0; i < 2 * FIRST_OF_ALL; i++)
-        for (int k = 0; k < 3; k++)
-            CHECK(plait_broadcast(*comm, v, v, sizes[k], PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    for (int k = 2; k < 8 && rank == 1; k += 2) {
-        CHECK((*comm)->own->copies[ROW_OF(PLAIT_BROADCAST, k)].cost[PLAIT_TAKING_STAGED] > 0);
-        CHECK((*comm)->own->copies[ROW_OF(PLAIT_BROADCAST, k)].cost[PLAIT_TAKING_LENT] > 0);
-    }
+    for (unsigned m = 0; m < 3; m++)
+        for (size_t bytes = PLAIT_LEAST_ONCE; bytes < MOST; bytes *= 3) {
+            const uint64_t before = stats_of(*comm).bytes_staged;
+            use_mode(*comm, modes[m]);
+            memset(v, rank == 0 ? (int)(m + bytes % 97) : -1, bytes);
+            CHECK((rank == 0 ? plait_send(*comm, v, bytes, PLAIT_UINT8, 1, NULL)
+                             : plait_recv(*comm, v, bytes, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);
+            for (size_t k = 0; k < bytes; k++)
+                CHECK(v[k] == (char)(m + bytes % 97));
+            CHECK(stats_of(*comm).bytes_staged - before == (rank == 1 || m == 0 ? 0 : bytes));
+        }
     free(v);
     return 0;
 }
 
-static int move_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
+static void messages_go_as_the_table_says(void **state)
 {
-    static const uint32_t rows[] = { ROW_OF(PLAIT_BROADCAST, 3), ROW }; /* each has its own costs */
-    char *v = malloc(BYTES);
+    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = send_in_each_mode };
 
-    CHECK(v != NULL);
-    if (!single_copy_works(*comm)) {
-        *skipped = true;
-        return 0;
-    }
-    for (int i = 0; i < NMESSAGE; i++) { /* broadcasts, then messages */
-        const uint64_t before = stats_of(*comm).bytes_staged;
-        memset(v, rank == 0 ? i : -1, BYTES);
-        if (i < NMESSAGE / 2)
-            CHECK(plait_broadcast(*comm, v, v, BYTES, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-        else if (rank == 0)
-            CHECK(plait_send(*comm, v, BYTES, PLAIT_UINT8, 1, NULL) == PLAIT_OK);
-        else
-            CHECK(plait_recv(*comm, v, BYTES, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-        for (size_t k = 0; k < BYTES; k++)
-            CHECK((uint8_t)v[k] == (uint8_t)i);
-        const uint64_t staged = stats_of(*comm).bytes_staged - before;
-        const int nth = i % (NMESSAGE / 2);
-        CHECK(rank == 1 || nth > PLAIT_COPY_ROUND || staged == (nth < PLAIT_COPY_ROUND ? 0 : BYTES));
-    }
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    for (int k = 0; k < 2; k++) {
-        _Atomic float *cost = (*comm)->own->copies[rows[k]].cost;
-        CHECK(rank == 1 || ((*comm)->peers[1].lending.n[rows[k]] >= NMESSAGE / 2 && cost[PLAIT_STAGING] > 0));
-        CHECK(rank == 0 || (cost[PLAIT_TAKING_STAGED] > 0 && cost[PLAIT_TAKING_LENT] > 0));
-    }
-    free(v);
-    return 0;
-}
-
-static void both_ways_are_measured(void **state)
-{
-    struct ranks r = { .nprocess = 2, .nthread = 1, .body = move_both_ways, .processes = true };
-
-    unsetenv("PLAIT_CMA"); /* auto */
-    *skipped = false;
-    unsigned failed = ranks_run(&r);
-    r.body = move_in_turn;
-    failed += ranks_run(&r);
-    setenv("PLAIT_CMA", "1", 1);
-    assert_int_equal(failed, 0);
-    if (*skipped)
-        skip();
+    run_or_skip(&r, 0);
 }
 
 /* ---- Where it does not --------------------------------------------------------------------------------- */
@@ -1003,16 +761,15 @@ int main(void)
         cmocka_unit_test(memory_of_any_allocator_is_copied_once),
         cmocka_unit_test(blocks_of_an_all_gather_that_differ_go_one_way),
         cmocka_unit_test(slices_of_a_block_go_one_way_the_last_one_too),
-        cmocka_unit_test(a_copy_that_serves_several_ranks_counts_once),
         cmocka_unit_test(ranks_that_share_a_processor_lend_to_a_root_and_cut_less),
-        cmocka_unit_test(how_to_write_results_is_tried_where_the_kernel_reads_too),
-        test_of_ranks(short_copies_are_timed_seldom_after_the_first, 1, 1),
         cmocka_unit_test(memory_to_land_in_is_what_is_used),
         test_of_ranks(threads_stage_nothing, 1, 4),
         test_of_ranks(what_a_rank_keeps_and_lends_goes_slice_by_slice, 1, 2),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
-        cmocka_unit_test(the_cheaper_way_is_taken_and_the_other_tried_now_and_then),
-        cmocka_unit_test(both_ways_are_measured),
+        cmocka_unit_test(classes_of_sizes_and_modes),
+        cmocka_unit_test(the_first_comm_of_a_process_times_copies_for_all_its_ranks),
+        cmocka_unit_test(a_calibration_whose_other_rank_does_not_come_ends),
+        cmocka_unit_test(messages_go_as_the_table_says),
         cmocka_unit_test(switched_off_everything_is_staged_and_nobody_tries),
         cmocka_unit_test(a_rank_that_may_not_read_says_so_and_is_staged_for),
         cmocka_unit_test(memory_that_is_not_there_is_named),
@@ -1021,6 +778,7 @@ int main(void)
     };
 
     setenv("PLAIT_CMA", "1", 1);
-    skipped = shared_memory(4096);
-    return cmocka_run_group_tests_name("cma", tests, NULL, NULL);
+    setenv("PLAIT_CALIBRATE", "0", 1);
+    skipped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return skipped == MAP_FAILED ? 1 : cmocka_run_group_tests_name("cma", tests, NULL, NULL);
 }

@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 static const char *const variables[] = {
-    "PLAIT_ALGO",           "PLAIT_ARENA",        "PLAIT_CHECK",      "PLAIT_CMA",          "PLAIT_CONFIG",
-    "PLAIT_DEADLINE",       "PLAIT_ISA",          "PLAIT_LOG",        "PLAIT_LOG_FILE",     "PLAIT_PROGRESS",
-    "PLAIT_SLICE",          "PLAIT_TIMEOUT",      "PLAIT_WARN",       "PLAIT_SLICES",       "PLAIT_FOR_TESTS",
-    "PLAIT_PACE",           "PLAIT_IFNAME",       "PLAIT_LAUNCHER",   "PLAIT_PORTS",        "PLAIT_SECRET",
-    "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",      "PLAIT_HOSTS",      "PLAIT_REPRODUCIBLE", "PLAIT_NCCL_FUSION",
-    "PLAIT_NCCL_LINK",      "PLAIT_NCCL_VERSION", "PLAIT_CUDA_DRIVER"
+    "PLAIT_ALGO",        "PLAIT_ARENA",          "PLAIT_CALIBRATE",    "PLAIT_CHECK",      "PLAIT_CMA",
+    "PLAIT_CONFIG",      "PLAIT_DEADLINE",       "PLAIT_ISA",          "PLAIT_LOG",        "PLAIT_LOG_FILE",
+    "PLAIT_PROGRESS",    "PLAIT_SLICE",          "PLAIT_TIMEOUT",      "PLAIT_WARN",       "PLAIT_SLICES",
+    "PLAIT_FOR_TESTS",   "PLAIT_PACE",           "PLAIT_IFNAME",       "PLAIT_LAUNCHER",   "PLAIT_PORTS",
+    "PLAIT_SECRET",      "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",      "PLAIT_HOSTS",      "PLAIT_REPRODUCIBLE",
+    "PLAIT_NCCL_FUSION", "PLAIT_NCCL_LINK",      "PLAIT_NCCL_VERSION", "PLAIT_CUDA_DRIVER"
 };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
 
@@ -85,7 +85,7 @@ static void defaults_are_those_of_the_header(void **state)
     assert_int_equal(c.arena, 0);
     assert_int_equal(c.slice, 0);
     assert_int_equal(c.check, 0);
-    assert_int_equal(c.cma, PLAIT_CMA_MEASURED);
+    assert_int_equal(c.cma, PLAIT_CMA_AUTO);
     assert_int_equal(c.log, PLAIT_LOG_WARN);
     assert_true(c.deadline == 600 && c.timeout == 60 && c.warn == 30);
     assert_true(c.ports.first == 20000 && c.ports.n == 10000);

@@ -248,21 +248,6 @@ static void a_message_is_taken_once_from_the_link_below(void **state)
     link->transport->disconnect(link);
 }
 
-/* Else what a copy through the kernel costs is entered elsewhere, and the ways are tried for ever. */
-static void the_link_below_knows_the_row_of_the_costs(void **state)
-{
-    const struct plait_pace pace = { .latency = 1000 };
-    struct counting below = { .link.transport = &counting_transport };
-    struct plait_link *link = plait_paced_link(&below.link, &pace);
-    char landing[1000];
-
-    assert_non_null(link);
-    link->row = 5;
-    wait_for(link, 0, landing);
-    assert_int_equal(below.link.row, 5);
-    link->transport->disconnect(link);
-}
-
 /* 1000 bytes at 100 kB/s take 10 ms each: three that come at once, 30 ms. */
 static void messages_pass_a_link_one_after_the_other(void **state)
 {
@@ -293,7 +278,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_message_arrives_although_its_sender_has_left, slow_down, clear),
         cmocka_unit_test_setup_teardown(who_waits_long_for_a_message_sleeps, slow_down, clear),
         cmocka_unit_test(a_message_is_taken_once_from_the_link_below),
-        cmocka_unit_test(the_link_below_knows_the_row_of_the_costs),
         cmocka_unit_test(messages_pass_a_link_one_after_the_other),
     };
 

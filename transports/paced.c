@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 struct held { /* a message that the inner link has shown */
-    bool here, past;
+    bool here;
     uint32_t number;
     const void *data;
     size_t bytes;
@@ -85,7 +85,6 @@ static bool paced_offer(struct plait_link *link, uint32_t number, uint32_t finge
                         size_t bytes, bool take)
 {
     struct plait_link *inner = paced(link)->inner;
-    inner->past_out = link->past_out;
     return inner->transport->offer(inner, number, fingerprint, note, data, bytes, take);
 }
 
@@ -118,7 +117,6 @@ static const void *paced_arrived(struct plait_link *link, uint32_t number, uint3
 
     if (!h->here) {
         h->bytes = *bytes;
-        p->inner->row = link->row;
         h->data = p->inner->transport->arrived(p->inner, number, fingerprint, landing, &h->bytes);
         if (h->data == NULL)
             return NULL;
@@ -128,10 +126,8 @@ static const void *paced_arrived(struct plait_link *link, uint32_t number, uint3
             return h->data;
         }
         h->number = number;
-        h->past = p->inner->past_in;
         hold(p, h);
     }
-    link->past_in = h->past;
     if (h->number != number) /* that message cannot arrive before this one, a window earlier, is released */
         return NULL;
     if (plait_clock_ns() < h->due) {

@@ -36,8 +36,6 @@ struct shm_link {
     _Atomic uint32_t *in_ack;       /* this rank's acknowledgement words for them */
 };
 
-#define PAST ((uint64_t)1 << 63) /* bit of `note`: the message was staged with streaming stores */
-
 static struct shm_link *shm(const struct plait_link *link)
 {
     return (struct shm_link *)(uintptr_t)link;
@@ -130,7 +128,7 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
         data = mailbox->data; /* an empty message has an address too: NULL would mean that it has not arrived */
     }
     mailbox->bytes = bytes;
-    mailbox->note = note | (link->past_out ? PAST : 0);
+    mailbox->note = note;
     mailbox->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
     atomic_store_explicit(&mailbox->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
     /* Prefetch the next mailbox's cache lines while the caller works; sizes repeat. */
@@ -148,16 +146,12 @@ static bool copy_over(struct shm_link *s, const struct plait_mailbox *mailbox, v
     const struct plait_arena_header *h = (const void *)s->base;
     struct plait_unread *unread = &s->comm->unread;
     const uint64_t address = h->base + mailbox->address;
-    const struct plait_copied m = { mailbox->bytes, s->link.row, 1 };
-    const double start = plait_copy_clock(s->comm, PLAIT_TAKING_LENT, m);
     const int error = plait_process_read(s->process, address, landing, mailbox->bytes);
 
     if (error != 0)
         *unread = (struct plait_unread){ s->peer, error, address, landing, mailbox->bytes };
     else if (unread->error != 0 && unread->rank == s->peer)
         unread->error = 0;
-    if (error == 0)
-        plait_copy_timed(s->comm, PLAIT_TAKING_LENT, m, start);
     return error == 0;
 }
 
@@ -171,7 +165,6 @@ static const void *shm_arrived(struct plait_link *link, uint32_t number, uint32_
     if (atomic_load_explicit(&mailbox->word, memory_order_acquire) != ((uint64_t)fingerprint << 32 | (number + 1)))
         return NULL;
     *bytes = mailbox->bytes;
-    link->past_in = (mailbox->note & PAST) != 0;
     if (!s->one_process && mailbox->address >= s->process->size)
         return mailbox->bytes != room || copy_over(s, mailbox, landing) ? landing : NULL;
     return (const void *)((uintptr_t)s->base + (uintptr_t)mailbox->address);
@@ -193,7 +186,7 @@ static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *f
     if ((uint32_t)word != number + 1) /* the mailbox may be written at this moment */
         return false;
     *fingerprint = (uint32_t)(word >> 32);
-    *note = mailbox->note & ~PAST;
+    *note = mailbox->note;
     return true;
 }
 

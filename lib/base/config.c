@@ -73,7 +73,7 @@ static const char *parse_cma(const char *text, void *field)
 {
     if (strcmp(text, "auto") != 0)
         return parse_flag(text, field) == NULL ? NULL : "0, 1 or auto";
-    *(int *)field = PLAIT_CMA_MEASURED;
+    *(int *)field = PLAIT_CMA_AUTO;
     return NULL;
 }
 
@@ -146,11 +146,14 @@ static const struct row table[] = {
       FIELD(algo), parse_algo },
     { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
       parse_bytes },
+    { "PLAIT_CALIBRATE", "1",
+      "1: the first comm of a process times copies, 20 ms at most, to choose copy modes; 0: choices are built in",
+      FIELD(calibrate), parse_flag },
     { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check),
       parse_flag },
     { "PLAIT_CMA", "auto",
       "memory not the library's, where only copied or combined by a root: 1: read through the kernel; 0: staged; "
-      "auto: what takes less time",
+      "auto: what takes less time, see PLAIT_CALIBRATE",
       FIELD(cma), parse_cma },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
     { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),

@@ -28,11 +28,12 @@ struct plait_ports {
     uint16_t first, n;
 };
 
-enum plait_cma { PLAIT_CMA_NEVER, PLAIT_CMA_ALWAYS, PLAIT_CMA_MEASURED }; /* whether to use CMA; see copy_mode.h */
+enum plait_cma { PLAIT_CMA_NEVER, PLAIT_CMA_ALWAYS, PLAIT_CMA_AUTO }; /* whether to use CMA; see copy_mode.h */
 
 struct plait_config {
     char algo[64];         /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
     size_t arena;          /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
+    int calibrate;         /* PLAIT_CALIBRATE  1; 0: copy modes are built in, not timed */
     int check;             /* PLAIT_CHECK      1: prove every plan before its first run */
     int cma;               /* PLAIT_CMA        enum plait_cma, "auto" */
     char file[256];        /* PLAIT_CONFIG     "" or the file that the settings were read from */

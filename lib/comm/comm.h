@@ -20,7 +20,6 @@
 #include <plait/log.h>
 #include <plait/plan.h>
 
-#include "autotune.h"
 #include "base/bytes.h"
 #include "base/config.h"
 #include "base/fork.h"
@@ -73,8 +72,7 @@ _Static_assert(sizeof(struct plait_mailbox) == 6 * PLAIT_LINE, "pairs of lines")
 #define PLAIT_EAGER_SOME  1024 /* bytes of data in a small slot */
 #define PLAIT_EAGER_SMALL 16   /* small slots, used in turn */
 #define PLAIT_EAGER_LARGE 2    /* large slots; both numbers are powers of two */
-#define PLAIT_LIES_HERE   0    /* plait_given.lies: in its slot, by cached stores; */
-#define PLAIT_LIES_PAST   1    /* the same, by streaming stores */
+#define PLAIT_LIES_HERE   0    /* plait_given.lies: in its slot */
 
 struct plait_ranks { /* n consecutive ranks from first, modulo nrank */
     uint32_t first, n;
@@ -89,7 +87,7 @@ struct plait_given {
     struct plait_ranks to;                      /* the readers; used by the owner only */
     union {
         uint8_t few[PLAIT_BESIDE_WORD];
-        int64_t lies; /* long data: offset from the owner's control block; or PLAIT_LIES_HERE, _PAST */
+        int64_t lies; /* long data: offset from the owner's control block; or PLAIT_LIES_HERE */
     };
 };
 
@@ -127,9 +125,10 @@ struct plait_control {
     _Atomic uint32_t receiving; /* it may read a message in place, from a rank of its process or a GPU */
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
-    struct plait_message_ring messages;
     struct plait_given small[PLAIT_EAGER_SMALL], large[PLAIT_EAGER_LARGE];
-    _Alignas(PLAIT_LINE) struct plait_copy_costs copies[PLAIT_COPY_ROWS];
+    struct plait_message_ring messages;
+    struct plait_calibration calibration;
+    struct plait_copies copies; /* of the lowest rank of a node: for all ranks of the node. Written at creation */
     _Alignas(PLAIT_LINE) uint8_t small_data[PLAIT_EAGER_SMALL][PLAIT_EAGER_SOME];
     uint8_t large_data[PLAIT_EAGER_LARGE][PLAIT_EAGER_MAX];
     struct plait_mailbox mailbox[];
@@ -160,9 +159,8 @@ struct plait_peer { /* another rank (or this one), as this rank sees it */
     struct plait_process *process;           /* NULL: on another host */
     struct plait_replica *replica;           /* of a rank on another host: `control` is part of it; else NULL */
     struct plait_link *link[PLAIT_NCHANNEL]; /* created at the first message; NULL for this rank */
-    struct plait_copy_choice lending;
-    double waited;     /* seconds of long waits for this rank */
-    uint64_t finished; /* operations completed, as eager.c last read it */
+    double waited;                           /* seconds of long waits for this rank */
+    uint64_t finished;                       /* operations completed, as eager.c last read it */
 };
 
 struct plait_unread { /* a message that process_vm_readv could not read */
@@ -250,19 +248,18 @@ struct plait_comm {
     size_t nown_algorithms;          /* the caller's among `algorithms` */
     bool progress;                   /* it holds a start of the progress thread */
     bool suspended, finalized;
-    bool leaves;                      /* teardown waits for pending operations */
-    double limit;                     /* deadline of the operation in progress, seconds; 0: the comm's */
-    size_t cache, last_level;         /* bytes of rank 0's L2, and of the larger of L2 and L3 */
-    size_t slice_bytes;               /* least library memory of a slice in flight */
-    struct plait_autotunes trials[2]; /* [1]: of collectives that reduce; [0]: of the others */
+    bool leaves;              /* teardown waits for pending operations */
+    double limit;             /* deadline of the operation in progress, seconds; 0: the comm's */
+    size_t cache, last_level; /* bytes of rank 0's L2, and of the larger of L2 and L3 */
+    size_t streams_from;      /* least bytes of results that are written with streaming stores */
+    size_t slice_bytes;       /* least library memory of a slice in flight */
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
     uint32_t apart;      /* turns of PLAIT_APART_SECONDS if a processor has two ranks and none has more; else 0 */
     uint32_t crowded;    /* over a network: yields left before long spins resume, see wait.h */
     bool cma;            /* all ranks can use single copy */
+    struct plait_copies copies; /* copy modes by size */
     struct plait_unread unread;
-    uint8_t ncopy[PLAIT_COPY_ROWS]
-                 [PLAIT_NCOPYING]; /* copies so far, modulo 256; selects those to time, see copy_mode.h */
     enum plait_round round;
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */

@@ -1,198 +1,238 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A calibration: two ranks exchange blocks of each size in each mode, both at once, as ranks of a collective do. The
+ * rank that leads names each exchange (struct plait_calibration, `task`) and times it from meeting to meeting. The
+ * least of several times counts, as other programs only make it longer. Modes take turns, so that a slow moment meets
+ * all.
+ *
+ * Memory is used as operations use it: staging moves through more memory than a peer's cache keeps of it, and the
+ * private buffers are the same in every exchange.
+ */
 #include "copy_mode.h"
 
+#include "base/clock.h"
 #include "comm.h"
 
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
-/*
- * Weight of the old average when a new cost is higher; a lower one counts for half. Occasional slow copies have other
- * causes: a dozen copies in a row with cold caches, after another program ran, should not change the copy mode.
- */
-#define KEPT 0.94F
-/* A new cost is capped at this multiple of the average: one preempted copy would rule its copy mode out. */
-#define MOST 2
-/*
- * Factor on the cost of staging a block of several slices, which no copy's time contains: sender and receiver wait for
- * each other (but see plait_copied.others), and staging evicts other data from caches. RATIONALE has the measurement.
- */
-#define WAITS 1.4F
-/* A copy mode that costs more than this multiple of the best is dear, see copy_mode.h. */
-#define DEAR 1.5F
+#define MOST_SECONDS 0.018 /* of a calibration: 20 ms are promised, allocation and a last exchange included */
+#define SLICE        ((size_t)256 << 10) /* bytes of a staged slice: a quarter of an L2 of 1 MiB, as operations have */
+#define STAGE        (3 * SLICE)         /* bytes of shared memory: three slices, as in lifecycle/meet.c */
+#define LONGEST      ((size_t)4 << 20)   /* bytes: longer ones are as fast per byte */
+#define PAGE         4096
+#define SPINS        64  /* turns between two looks at the clock, about 2 us */
+#define GAIN         0.9 /* streaming stores must be so much faster: they empty caches that others use */
 
-/* The variant of this copy with streaming stores; the copy itself if there is none. */
-static enum plait_copying out_of(enum plait_copying which)
-{
-    return which == PLAIT_TAKING_STAGED ? PLAIT_TAKING_STAGED_OUT
-           : which == PLAIT_TAKING_PAST ? PLAIT_TAKING_PAST_OUT
-                                        : which;
-}
+#define NMODE 3
+#define END   UINT32_MAX /* task: no more */
 
-/* Cost with the better kind of stores; 0: not known. */
-static float best_of(const struct plait_copy_costs *c, enum plait_copying which)
-{
-    const float x = atomic_load_explicit(&c->cost[which], memory_order_relaxed);
-    const float y = atomic_load_explicit(&c->cost[out_of(which)], memory_order_relaxed);
-
-    return y > 0 && (x == 0 || y < x) ? y : x;
-}
-
-/* Mean cost of both ranks, or the cost of the only rank that knows it. */
-static float mean(const struct plait_copy_costs *a, const struct plait_copy_costs *b, enum plait_copying which)
-{
-    const float x = best_of(a, which), y = best_of(b, which);
-
-    return x == 0 || y == 0 ? x + y : (x + y) / 2;
-}
-
-/* Seconds per byte of one copy mode, over both ranks; 0: not known. */
-static float cost_of(const struct plait_copy_costs *own, const struct plait_copy_costs *other, enum plait_copy_mode way,
-                     struct plait_copied m, bool combined)
-{
-    static const enum plait_copying first[] = { PLAIT_TAKING_LENT, PLAIT_STAGING, PLAIT_STAGING_PAST };
-    static const enum plait_copying then[] = { PLAIT_COMBINING, PLAIT_TAKING_STAGED, PLAIT_TAKING_PAST };
-    const bool two = way != PLAIT_COPY_SINGLE || combined;
-    const float x = mean(own, other, first[way]), y = two ? mean(own, other, then[way]) : 0;
-
-    if (x == 0 || (two && y == 0))
-        return 0;
-    return way == PLAIT_COPY_SINGLE ? x + y : (x / (float)(1 + m.others) + y) * (m.waits ? WAITS : 1);
-}
-
-/* The copy modes that a block may use, and their costs. */
-struct choice {
-    enum plait_copy_mode way[PLAIT_NCOPY_MODE];
-    float cost[PLAIT_NCOPY_MODE]; /* 0: not known */
-    uint32_t n, best;
-    bool known; /* all costs are known */
+/* A size in the middle of each class, and how often it is exchanged in each mode: a few ms in all on a slow machine. */
+static const struct {
+    size_t bytes;
+    unsigned repeats;
+} sizes[PLAIT_COPY_CLASSES] = {
+    { (size_t)16 << 10, 16 }, { (size_t)64 << 10, 12 }, { (size_t)256 << 10, 8 }, { (size_t)1 << 20, 4 }, { LONGEST, 2 }
 };
 
-static struct choice choice_of(const struct plait_comm *comm, uint32_t peer, struct plait_copied m, unsigned may,
-                               bool combined)
-{
-    const struct plait_copy_costs *own = &comm->own->copies[m.row], *other = &comm->peers[peer].control->copies[m.row];
-    struct choice c = { .known = true };
+/* Without a calibration: the kernel's copy is faster from about 1 MiB on, where blocks leave a core's cache. */
+static const struct plait_copies built_in = { .fast = { 0, 0, 0, PLAIT_FAST_SINGLE, PLAIT_FAST_SINGLE } };
 
-    for (unsigned w = 0; w < PLAIT_NCOPY_MODE; w++) {
-        if ((may & 1U << w) == 0)
-            continue;
-        const float cost = cost_of(own, other, (enum plait_copy_mode)w, m, combined);
-        c.way[c.n] = (enum plait_copy_mode)w;
-        c.cost[c.n] = cost;
-        c.known &= cost > 0;
-        if (cost > 0 && (c.cost[c.best] == 0 || cost < c.cost[c.best]))
-            c.best = c.n;
-        c.n++;
+static _Atomic struct plait_copies known = { .calibrated = PLAIT_CALIBRATED_NOT }; /* of this process */
+
+struct plait_copies plait_copies_known(bool calibrate)
+{
+    const struct plait_copies k = atomic_load_explicit(&known, memory_order_relaxed);
+
+    return calibrate && k.calibrated != PLAIT_CALIBRATED_NOT ? k : built_in;
+}
+
+/* ---- An exchange ------------------------------------------------------------------------------------------ */
+
+struct side { /* this rank's */
+    const struct plait_kernels *kernels;
+    struct plait_calibration *own;
+    const struct plait_calibration *other;
+    const struct plait_process *process; /* the other's */
+    char *stage;                         /* [STAGE] shared */
+    const char *other_stage;
+    char *from, *to; /* [LONGEST] private */
+    size_t used;     /* of the stage; the same on both sides */
+    uint32_t step;
+    double end; /* clock at which to give up */
+};
+
+/* Wait for the other at this point. False: it does not come. */
+static bool meet(struct side *s)
+{
+    atomic_store_explicit(&s->own->processor, sched_getcpu(), memory_order_relaxed);
+    atomic_store_explicit(&s->own->step, ++s->step, memory_order_release);
+    for (unsigned turn = 1; (int32_t)(atomic_load_explicit(&s->other->step, memory_order_acquire) - s->step) < 0;
+         turn++) {
+        plait_pause();
+        if (turn % SPINS == 0) {
+            if (plait_clock() > s->end)
+                return false;
+            sched_yield(); /* the other may share this processor */
+        }
     }
-    return c;
+    return true;
 }
 
-static bool is_dear(const struct choice *c, uint32_t i)
+static bool share_processor(const struct side *s)
 {
-    return c->cost[i] > DEAR * c->cost[c->best];
+    return atomic_load_explicit(&s->own->processor, memory_order_relaxed) ==
+           atomic_load_explicit(&s->other->processor, memory_order_relaxed);
 }
 
-static bool is_first(const struct choice *c, uint32_t n)
+/* Each sends the other a block in this mode. False: the other does not come, or cannot be read. */
+static bool exchange(struct side *s, enum plait_copy_mode mode, size_t bytes)
 {
-    return !c->known || n < PLAIT_COPY_FIRST * PLAIT_COPY_ROUND * c->n;
-}
-
-/* End a first round whose copy mode has proved dear. */
-static void skip_dear(const struct choice *c, uint16_t *n)
-{
-    const uint32_t place = *n % PLAIT_COPY_ROUND;
-
-    if (is_first(c, *n) && place >= PLAIT_COPY_CHANCE && is_dear(c, *n / PLAIT_COPY_ROUND % c->n))
-        *n = (uint16_t)(*n - place + PLAIT_COPY_ROUND);
-}
-
-/* The copy mode of the n-th block, after the first rounds. */
-static uint32_t later_round(const struct choice *c, uint32_t n)
-{
-    uint32_t from = PLAIT_COPY_AT;
-
-    for (uint32_t i = 0; i < c->n; i++) {
-        if (i == c->best || (is_dear(c, i) && n / PLAIT_COPY_EVERY % PLAIT_COPY_DEAR != 0))
-            continue;
-        if (n % PLAIT_COPY_EVERY - from < PLAIT_COPY_ROUND)
-            return i;
-        from += PLAIT_COPY_ROUND;
+    if (mode == PLAIT_COPY_SINGLE)
+        return plait_process_read(s->process, s->other->source, s->to, bytes) == 0 && meet(s);
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < SLICE ? bytes - at : SLICE;
+        if (s->used + n > STAGE)
+            s->used = 0;
+        if (mode == PLAIT_COPY_STREAMED)
+            s->kernels->stream(s->stage + s->used, s->from + at, n);
+        else
+            plait_copy(s->kernels, s->stage + s->used, s->from + at, n);
+        if (!meet(s))
+            return false;
+        plait_copy(s->kernels, s->to + at, s->other_stage + s->used, n);
+        s->used += n;
     }
-    return c->best;
+    return meet(s);
 }
 
-enum plait_copy_mode plait_copy_mode_of(struct plait_comm *comm, uint32_t peer, struct plait_copied m, unsigned may,
-                                        bool combined)
+/* The first read of each page would be a page fault, and part of the time. */
+static void touch(const volatile char *stage)
 {
-    uint16_t *n = &comm->peers[peer].lending.n[m.row];
-
-    if (comm->config.cma != PLAIT_CMA_MEASURED && (may & 1U << PLAIT_COPY_SINGLE))
-        return PLAIT_COPY_SINGLE;
-    const struct choice c = choice_of(comm, peer, m, may, combined);
-    skip_dear(&c, n);
-    const uint32_t at = *n;
-    const bool first = is_first(&c, at);
-    *n = (uint16_t)(at + (first && m.whole >= PLAIT_COPY_WHOLE ? PLAIT_COPY_ROUND : 1));
-    return c.way[first ? at / PLAIT_COPY_ROUND % c.n : later_round(&c, at)];
+    for (size_t at = 0; at < STAGE; at += PAGE)
+        (void)stage[at];
 }
 
-enum plait_copy_mode plait_copy_mode_of_slice(struct plait_comm *comm, uint32_t peer, struct plait_copied m,
-                                              unsigned may, bool combined, uint64_t sequence)
-{
-    struct plait_copy_choice *l = &comm->peers[peer].lending;
+/* ---- Both sides ------------------------------------------------------------------------------------------- */
 
-    if (l->sequence != sequence || l->row != m.row || (may & 1U << l->way) == 0) {
-        l->sequence = sequence;
-        l->row = m.row;
-        l->way = plait_copy_mode_of(comm, peer, m, may, combined);
+/*
+ * Name the next exchange, run and time it. False: it failed. It does not count if both ranks had one processor: then
+ * the time is that of changes of process.
+ */
+static bool time_exchange(struct side *s, enum plait_copy_mode mode, unsigned k, double *best)
+{
+    s->own->task = k * NMODE + mode;
+    if (!meet(s))
+        return false;
+    const double start = plait_clock();
+    if (!exchange(s, mode, sizes[k].bytes))
+        return false;
+    const double took = plait_clock() - start;
+    if (!share_processor(s) && (*best == 0 || took < *best))
+        *best = took;
+    return true;
+}
+
+static uint8_t fastest(const double t[NMODE])
+{
+    const bool streams = t[PLAIT_COPY_STREAMED] < GAIN * t[PLAIT_COPY_STAGED];
+    const double staged = t[streams ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED];
+    const bool single = t[PLAIT_COPY_SINGLE] > 0 && t[PLAIT_COPY_SINGLE] < staged;
+
+    return (uint8_t)((single ? PLAIT_FAST_SINGLE : 0) | (streams ? PLAIT_FAST_STREAMED : 0));
+}
+
+/* All exchanges of one size. False: time is up, or one failed. */
+static bool try_size(struct side *s, unsigned k, bool single, double t[NMODE])
+{
+    for (unsigned i = 0; i < sizes[k].repeats; i++)
+        for (unsigned mode = single ? PLAIT_COPY_SINGLE : PLAIT_COPY_STAGED; mode < NMODE; mode++)
+            if (!time_exchange(s, (enum plait_copy_mode)mode, k, &t[mode]))
+                return false;
+    return t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0;
+}
+
+/* Sizes for which no time was left are treated as the next smaller one. False: no size was timed. */
+static bool lead(struct side *s, struct plait_copies *out)
+{
+    const bool single = s->process->base != NULL && s->own->reads && s->other->reads;
+    struct plait_copies c = { .calibrated = s->process->base != NULL ? PLAIT_CALIBRATED_ALL : PLAIT_CALIBRATED_STAGED };
+    unsigned k = 0;
+
+    for (; k < PLAIT_COPY_CLASSES; k++) {
+        double t[NMODE] = { 0 };
+        if (!try_size(s, k, single, t))
+            break;
+        c.fast[k] = fastest(t);
     }
-    return l->way;
+    for (unsigned rest = k; k > 0 && rest < PLAIT_COPY_CLASSES; rest++)
+        c.fast[rest] = c.fast[k - 1];
+    s->own->task = END;
+    atomic_fetch_add_explicit(&s->own->step, 1, memory_order_release);
+    if (k > 0)
+        *out = c;
+    return k > 0;
 }
 
-double plait_copy_clock(struct plait_comm *comm, enum plait_copying which, struct plait_copied m)
+/* Leave the processor of the other rank; *before is then to be restored. Two woken at once may be on the same one. */
+static bool move_away(const struct side *s, cpu_set_t *before)
 {
-    if (m.bytes < PLAIT_LEAST_ONCE)
-        return 0;
-    const uint32_t n = comm->ncopy[m.row][which]++, round = n / PLAIT_COPY_ROUND;
-    const bool timed = (n < PLAIT_COPY_FIRST || n % PLAIT_COPY_TIMED == 0) &&
-                       (round < PLAIT_COPY_SURE || round % PLAIT_COPY_SPARED == 0);
-    return m.bytes >= PLAIT_COPY_LONG || timed ? plait_clock() : 0;
+    cpu_set_t others;
+
+    if (!share_processor(s) || sched_getaffinity(0, sizeof *before, before) != 0)
+        return false;
+    others = *before;
+    CPU_CLR((size_t)sched_getcpu(), &others);
+    return CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0;
 }
 
-void plait_copy_timed(struct plait_comm *comm, enum plait_copying which, struct plait_copied m, double start)
+static void follow(struct side *s)
 {
-    if (start == 0)
-        return;
-    _Atomic float *cost = &comm->own->copies[m.row].cost[which];
-    atomic_thread_fence(memory_order_seq_cst); /* wait for the stores to drain: half of a small copy's time */
-    const float now = (float)((plait_clock() - start) / (double)m.bytes);
-    const float last = atomic_load_explicit(cost, memory_order_relaxed);
-    const float most = MOST * last;
-    const float risen = KEPT * last + (1 - KEPT) * (now < most ? now : most);
-    atomic_store_explicit(cost, last == 0 ? now : now < last ? (last + now) / 2 : risen, memory_order_relaxed);
+    cpu_set_t before;
+    const bool moved = move_away(s, &before);
+
+    while (meet(s)) {
+        const uint32_t task = s->other->task;
+        if (task >= NMODE * PLAIT_COPY_CLASSES ||
+            !exchange(s, (enum plait_copy_mode)(task % NMODE), sizes[task / NMODE].bytes))
+            break;
+    }
+    if (moved)
+        sched_setaffinity(0, sizeof before, &before);
 }
 
-void *plait_copy_now(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
-                     struct plait_copied m)
+void plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads)
 {
-    const double start = plait_copy_clock(comm, which, m);
+    const double start = plait_clock();
+    const struct plait_control *control = comm->peers[other].control;
+    struct side s = { .kernels = comm->kernels,
+                      .own = &comm->own->calibration,
+                      .other = &control->calibration,
+                      .process = comm->peers[other].process,
+                      .from = malloc(LONGEST),
+                      .to = malloc(LONGEST),
+                      .end = start + MOST_SECONDS };
+    void *stage = NULL;
 
-    if (which == PLAIT_STAGING_PAST || which == PLAIT_TAKING_STAGED_OUT || which == PLAIT_TAKING_PAST_OUT)
-        comm->kernels->stream(to, from, m.bytes);
-    else
-        plait_copy(comm->kernels, to, from, m.bytes);
-    plait_copy_timed(comm, which, m, start);
-    return to;
-}
-
-void plait_copy_out(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_copied m)
-{
-    const enum plait_copying through = past ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED, out = out_of(through);
-    const struct plait_copy_costs *own = &comm->own->copies[m.row];
-    const uint32_t n = comm->ncopy[m.row][through] + comm->ncopy[m.row][out];
-    const float x = atomic_load_explicit(&own->cost[through], memory_order_relaxed);
-    const float y = atomic_load_explicit(&own->cost[out], memory_order_relaxed);
-    const bool tried = x > 0 && y > 0, other = tried ? n % PLAIT_COPY_OUT == 0 : n % 2 == 1;
-
-    plait_copy_now(comm, plait_copy_is_beyond_caches(m) && (tried && y < x) != other ? out : through, to, from, m);
+    if (s.from != NULL && s.to != NULL && plait_arena_alloc(STAGE, &stage) == PLAIT_OK) {
+        memset(s.from, 1, LONGEST);
+        memset(s.to, 1, LONGEST);
+        memset(stage, 1, STAGE);
+        s.stage = stage;
+        s.own->stage = s.stage - (char *)comm->own;
+        s.own->source = (uint64_t)(uintptr_t)s.from;
+        s.own->reads = atomic_load_explicit(&comm->own->reads, memory_order_relaxed);
+        if (meet(&s)) {
+            s.other_stage = (const char *)control + s.other->stage;
+            touch(s.other_stage);
+            if (!leads)
+                follow(&s);
+            else if (lead(&s, &comm->own->copies))
+                atomic_store_explicit(&known, comm->own->copies, memory_order_relaxed);
+        }
+    }
+    plait_arena_free(stage);
+    free(s.from);
+    free(s.to);
 }

@@ -1,142 +1,83 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Choosing the copy mode of a block or message whose memory the receiver does not map. Single copy (LENT): the
- * receiver reads it by process_vm_readv. Staged: the sender copies it into shared memory, with cached or streaming
- * stores, and the receiver copies it out.
+ * Copy modes: how data goes to a rank of another process that does not map it.
  *
- * The fastest mode depends on the machine, and changes while a virtual one runs: on the cost of a system call, and on
- * shared caches. Without a shared cache, writing a line that the receiver read last costs as much as ten streaming
- * stores. So copies are timed online: each rank publishes its costs in its control block, and unused modes are tried
- * now and then. The sender decides alone, once per block. It uses the mean of both ranks' costs, so that two ranks that
- * send to each other choose the same mode. Costs are kept per collective (or messages alone) and block size, to within
- * a factor of two: a cache line costs more where both ranks copy at the same time, and a slice of a block that fits a
- * cache costs half of one of a block that does not.
+ * Single copy: the receiver reads it by process_vm_readv. Staged: the sender copies it into shared memory, with cached
+ * or with streaming stores, and the receiver copies it out. Which one is fastest depends on the size, on the cost of a
+ * system call and on caches that the ranks share. On virtual machines the speeds differ up to sevenfold, so no constant
+ * is right.
  *
- * The eager path (eager.c) chooses its stores by the same costs, those of the first reader.
- *
- * The first blocks of a collective and size use all modes in turn, in rounds of PLAIT_COPY_ROUND blocks (or one of
- * PLAIT_COPY_WHOLE bytes), until all costs are known and each mode had PLAIT_COPY_FIRST rounds. The kernel's first copy
- * finds its page structures in no cache, and staging evicts the block; so LENT comes first. A round of a dear mode
- * (above 1.5 times the best) ends after PLAIT_COPY_CHANCE blocks. Then the cheapest mode is used, except for one round
- * of each other mode per PLAIT_COPY_EVERY blocks (of a dear one every fourth time).
+ * So copies are timed once per process, when it creates its first communicator of several ranks. The lowest rank of
+ * each node does so together with another rank of the node: both send each other blocks of some sizes in every mode
+ * (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only read. The
+ * sender alone decides about a block; the receiver takes what it finds.
  */
 #ifndef PLAIT_LIB_COMM_COPY_MODE_H
 #define PLAIT_LIB_COMM_COPY_MODE_H
 
-#include "base/clock.h"
-
-#include <plait/plan.h>
-
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_LEAST_ONCE  ((size_t)8 << 10) /* least bytes of a single copy: its call costs 2 us */
-#define PLAIT_COPY_ROUND  8                 /* blocks in a round: the first ones meet cold caches */
-#define PLAIT_COPY_CHANCE 1                 /* blocks in the first round of a dear mode */
-#define PLAIT_COPY_FIRST  2                 /* first rounds of each mode */
-#define PLAIT_COPY_WHOLE  ((size_t)2 << 20) /* bytes of a block that counts as a first round */
-#define PLAIT_COPY_EVERY  1024              /* blocks between later rounds of a mode that is not in use */
-#define PLAIT_COPY_AT     192               /* offset of those rounds: autotune.h begins its own at multiples of 128 */
-#define PLAIT_COPY_DEAR   4                 /* times PLAIT_COPY_EVERY, for dear modes */
-#define PLAIT_COPY_SIZES  14 /* block sizes, by powers of two from PLAIT_LEAST_ONCE; the last has all above */
-#define PLAIT_COPY_ROWS   ((PLAIT_NCOLL + 1) * PLAIT_COPY_SIZES) /* of the cost table */
+#define PLAIT_LEAST_ONCE   ((size_t)8 << 10) /* least bytes of a single copy: its system call takes 1 to 2 us */
+#define PLAIT_COPY_CLASSES 5                 /* of sizes: 8 to 32 KiB, to 128, to 512, to 2 MiB, and all above */
 
-/*
- * Of copies below LONG bytes the first FIRST and one of TIMED are timed; after SURE rounds, only in one round of
- * SPARED. Reading the clock and draining the stores take as long as the smallest copy.
- */
-#define PLAIT_COPY_LONG   ((size_t)128 << 10)
-#define PLAIT_COPY_TIMED  3
-#define PLAIT_COPY_SURE   16
-#define PLAIT_COPY_SPARED 4
+enum plait_copy_mode { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED, PLAIT_COPY_STREAMED };
 
-/*
- * From this block size on, the copy-out may use streaming stores; one of OUT copies tries the kind of store that is not
- * in use.
- */
-#define PLAIT_COPY_BEYOND 7 /* row within a collective: 1 MiB, about a core's cache */
-#define PLAIT_COPY_OUT    32
+/* What is fastest for blocks of a size class: flags. */
+enum {
+    PLAIT_FAST_SINGLE = 1,  /* single copy, where it is possible */
+    PLAIT_FAST_STREAMED = 2 /* else, streaming stores into shared memory, not cached ones */
+};
+
+enum plait_calibrated { PLAIT_CALIBRATED_NOT, PLAIT_CALIBRATED_STAGED, PLAIT_CALIBRATED_ALL };
+
+struct plait_copies {
+    uint8_t fast[PLAIT_COPY_CLASSES]; /* flags */
+    uint8_t calibrated;               /* enum plait_calibrated: which modes were timed; NOT: built in */
+    uint8_t unused[2];                /* to 8 bytes, which are read and written at once */
+};
+
+/* One rank's side of a calibration, in its control block. */
+struct plait_calibration {
+    _Alignas(64) _Atomic uint32_t step; /* how often this rank has met the other; written last */
+    uint32_t task;                      /* of the rank that leads: what both do next */
+    _Atomic int32_t processor;          /* on which this rank met the other last */
+    bool reads;                         /* this rank can use single copy */
+    int64_t stage;                      /* offset of its shared memory from its control block */
+    uint64_t source;                    /* address of its private memory */
+};
 
 struct plait_comm;
 
-/* Copy modes, in the order in which they are tried. PAST: staged with streaming stores. */
-enum plait_copy_mode { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED, PLAIT_COPY_STREAMED, PLAIT_NCOPY_MODE };
-
-/*
- * Kinds of copies. STAGING: copy-in; TAKING: copy-out or single copy. PAST: staged with streaming stores. OUT: copied
- * out with streaming stores, of blocks larger than the caches. A receiver that reduces
- * does so by TAKING of a staged block, or copies by TAKING_LENT and then reduces by COMBINING.
- */
-enum plait_copying {
-    PLAIT_STAGING,
-    PLAIT_STAGING_PAST,
-    PLAIT_TAKING_STAGED,
-    PLAIT_TAKING_PAST,
-    PLAIT_TAKING_LENT,
-    PLAIT_COMBINING,
-    PLAIT_TAKING_STAGED_OUT,
-    PLAIT_TAKING_PAST_OUT,
-    PLAIT_NCOPYING
-};
-
-struct plait_copied { /* a slice */
-    size_t bytes;
-    uint32_t row;    /* of the cost table, for its block */
-    size_t whole;    /* bytes of its block */
-    uint32_t others; /* further readers of the same staged copy, at most, while a root stages the next slice; else 0 */
-    bool waits;      /* if it is staged, sender and receiver wait for each other at every slice */
-};
-
-struct plait_copy_costs { /* a row of the cost table: seconds per byte; 0: not known */
-    _Atomic float cost[PLAIT_NCOPYING];
-};
-
-struct plait_copy_choice { /* to one rank */
-    /* Blocks decided so far; long first ones count as a round. When it wraps, all modes are tried again. */
-    uint16_t n[PLAIT_COPY_ROWS];
-    uint64_t sequence;        /* of the last operation */
-    uint32_t row;             /* of its block */
-    enum plait_copy_mode way; /* copy mode of that block */
-};
-
-/* The row of the cost table. coll: PLAIT_NCOLL for messages. whole: bytes of all slices of the block. */
-static inline uint32_t plait_copy_row(uint32_t coll, size_t whole)
+/* The class of a block or vector of `bytes`, which are not 0. */
+static inline unsigned plait_copy_class(size_t bytes)
 {
-    const uint32_t k = 63 - (uint32_t)__builtin_clzll(whole / PLAIT_LEAST_ONCE | 1);
-    return coll * PLAIT_COPY_SIZES + (k < PLAIT_COPY_SIZES ? k : PLAIT_COPY_SIZES - 1);
+    const unsigned k = (63 - (unsigned)__builtin_clzll(bytes / PLAIT_LEAST_ONCE | 1)) / 2;
+    return k < PLAIT_COPY_CLASSES ? k : PLAIT_COPY_CLASSES - 1;
 }
 
-/*
- * The copy mode of a block to rank `peer`. may: the modes allowed, at least one (1 << mode); combined: the receiver
- * reduces the block. Called once per block.
- */
-enum plait_copy_mode plait_copy_mode_of(struct plait_comm *comm, uint32_t peer, struct plait_copied m, unsigned may,
-                                        bool combined);
-
-/* The same, called for each slice of a block of operation `sequence`; all slices get one mode if it is allowed. */
-enum plait_copy_mode plait_copy_mode_of_slice(struct plait_comm *comm, uint32_t peer, struct plait_copied m,
-                                              unsigned may, bool combined, uint64_t sequence);
-
-/* The clock before a copy that is to be timed, or 0. Copies below PLAIT_LEAST_ONCE bytes are not timed. */
-double plait_copy_clock(struct plait_comm *comm, enum plait_copying which, struct plait_copied m);
-
-/* Record the cost of a copy. start: from plait_copy_clock(); 0: not timed, nothing is recorded. */
-void plait_copy_timed(struct plait_comm *comm, enum plait_copying which, struct plait_copied m, double start);
-
-/* Copy with cached or streaming stores, as `which` says, and record the cost. */
-void *plait_copy_now(struct plait_comm *comm, enum plait_copying which, void *to, const void *from,
-                     struct plait_copied m);
-
-/*
- * Copy a staged block out, to memory that is not read again soon. Blocks beyond the caches use the cheaper stores; the
- * sender sees their cost. For smaller blocks autotune.h chooses the stores, by whole operations; for messages nothing.
- */
-void plait_copy_out(struct plait_comm *comm, bool past, void *to, const void *from, struct plait_copied m);
-
-static inline bool plait_copy_is_beyond_caches(struct plait_copied m)
+/* The copy mode of a block of `bytes`. single: single copy is possible and permitted. */
+static inline enum plait_copy_mode plait_copy_mode_of(const struct plait_copies *copies, size_t bytes, bool single)
 {
-    return m.row % PLAIT_COPY_SIZES >= PLAIT_COPY_BEYOND;
+    const unsigned fast = copies->fast[plait_copy_class(bytes)];
+
+    if (bytes < PLAIT_LEAST_ONCE)
+        return PLAIT_COPY_STAGED;
+    if (single && (fast & PLAIT_FAST_SINGLE))
+        return PLAIT_COPY_SINGLE;
+    return fast & PLAIT_FAST_STREAMED ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED;
 }
+
+/* The table of this process, or the built-in one (calibrate false: that one in any case). */
+struct plait_copies plait_copies_known(bool calibrate);
+
+/*
+ * The calibration of this process's table, together with rank `other` of the same node, which makes the same call. It
+ * takes 20 ms at most, also if the other does not come. One of the two leads: it has the result in own->copies, and
+ * keeps it for the process's next communicators.
+ */
+void plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads);
 
 #endif

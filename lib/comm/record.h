@@ -27,7 +27,6 @@ struct plait_what { /* an operation as a rank called it */
     uint64_t count;
     uint32_t settings, plans; /* hashes of the selection, and of all ranks' plans */
     uint8_t coll, type, op, inplace;
-    uint8_t wanted;  /* this rank wants another round of trials (autotune.h) */
     uint8_t ordered; /* the user's reduction is not commutative */
     uint16_t root;
     float factor;  /* scale of a fusion's sums (plait_fusion_set_scale()); 0: not from a fusion */

@@ -24,7 +24,7 @@
  *
  * Long data in library memory is not copied into the slot (single copy). `lies` says where the data is. Readers read
  * it there and publish this in `took`; only then do they wait until their own readers have done so. Other long data is
- * written with cached or streaming stores, by the costs that copy_mode.h measures.
+ * written with cached or streaming stores, as copy_mode.h says.
  *
  * No deadlock: let m be the lowest operation that some rank has not finished. A rank in m waits for words of m; no
  * word is overwritten before the rank has read the data. Or it waits for readers of operations before m, which have all
@@ -160,15 +160,13 @@ static inline __attribute__((always_inline)) void give(struct plait_comm *comm, 
 
     if (lends)
         given->lies = (int64_t)((uintptr_t)in - (uintptr_t)comm->own);
-    else if (t->timed)
-        given->lies = plait_eager_put_long(comm, o, data_at(comm->own, t, slot), in);
     else if (t->lends)
         given->lies = PLAIT_LIES_HERE;
     if (o->sized)
         put_parts(comm, o, v, in, slot);
-    else if (!lends && !t->timed && t->parts)
-        plait_eager_put(comm, t, false, data_at(comm->own, t, slot), in);
-    else if (!lends && !t->timed && t->bytes > 0)
+    else if (!lends && (t->parts || t->streams))
+        plait_eager_put(comm, t, data_at(comm->own, t, slot), in);
+    else if (!lends && t->bytes > 0)
         plait_copy(comm->kernels, data_at(comm->own, t, slot), in, t->bytes);
     given->to = t->to;
     atomic_store_explicit(&given->word, word, memory_order_release);
@@ -209,20 +207,17 @@ static inline uint32_t own_part(const struct plait_comm *comm, const struct plai
     return t->parts ? comm->rank + (comm->rank > rank ? 0 : comm->nrank) - rank - 1 : 0;
 }
 
-#define LENT (1U << PLAIT_COPY_SINGLE) /* single copy, in `ways` */
-
-/* The published data of `rank` for this rank. Adds its copy mode to *ways (1 << enum plait_copy_mode). */
+/* The published data of `rank` for this rank. Sets *lent if this is a single copy. */
 static inline const void *given_by(const struct plait_comm *comm, const struct plait_eager_plan *t, uint32_t rank,
-                                   size_t slot, unsigned *ways)
+                                   size_t slot, bool *lent)
 {
     const struct plait_control *c = comm->peers[rank].control;
     const int64_t at = t->lends ? given_at(c, t, slot)->lies : PLAIT_LIES_HERE;
 
-    if (at != PLAIT_LIES_HERE && at != PLAIT_LIES_PAST) {
-        *ways |= LENT;
+    if (at != PLAIT_LIES_HERE) {
+        *lent = true;
         return (const uint8_t *)((uintptr_t)c + (uintptr_t)at) + (t->parts ? comm->rank * t->room : 0);
     }
-    *ways |= at == PLAIT_LIES_PAST ? 1U << PLAIT_COPY_STREAMED : 1U << PLAIT_COPY_STAGED;
     return data_at(comm->peers[rank].control, t, slot) + own_part(comm, t, rank) * t->part + t->head;
 }
 
@@ -297,38 +292,16 @@ static __attribute__((noinline)) enum plait_status take_part(struct plait_comm *
     return status;
 }
 
-static enum plait_copying taking(unsigned ways)
-{
-    return ways == 1U << PLAIT_COPY_STREAMED ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
-}
-
-/* Samples the clock for writers that choose cached or streaming stores, if all used the same; 0: not timed. */
-static inline double clock_taking(struct plait_comm *comm, const struct plait_op_plan *o, unsigned ways)
-{
-    const bool one = ways == 1U << PLAIT_COPY_STREAMED || ways == 1U << PLAIT_COPY_STAGED;
-
-    return o->eager.timed && one ? plait_copy_clock(comm, taking(ways), plait_eager_copied(o, o->eager.room)) : 0;
-}
-
-static inline void end_taking(struct plait_comm *comm, const struct plait_op_plan *o, unsigned ways, double start)
-{
-    if (start != 0)
-        plait_copy_timed(comm, taking(ways), plait_eager_copied(o, o->eager.room), start);
-}
-
 /* The data of `rank` has arrived. A block that is only copied is copied now, while the next one arrives. */
 static inline __attribute__((always_inline)) enum plait_status take(struct plait_comm *comm,
                                                                     const struct plait_op_plan *o,
                                                                     const struct plait_sizes *v, uint32_t rank,
-                                                                    const void *from, void *out, unsigned ways)
+                                                                    const void *from, void *out)
 {
     if (o->sized)
         return take_part(comm, o, v, rank, from, out);
-    if (!o->geometry.combines) {
-        const double start = clock_taking(comm, o, ways);
+    if (!o->geometry.combines)
         copy(comm, (uint8_t *)out + rank * o->eager.stride, from, o->count * o->size);
-        end_taking(comm, o, ways, start);
-    }
     return PLAIT_OK;
 }
 
@@ -366,9 +339,10 @@ static inline bool is_taken(const struct plait_comm *comm, const struct plait_ea
 }
 
 /* All data has arrived, and blocks that are only copied have been copied. */
-static inline __attribute__((always_inline)) enum plait_status
-finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v, const void **from,
-       const void *in, void *out, bool lends, unsigned ways)
+static inline __attribute__((always_inline)) enum plait_status finish(struct plait_comm *comm,
+                                                                      const struct plait_op_plan *o,
+                                                                      const struct plait_sizes *v, const void **from,
+                                                                      const void *in, void *out, bool lends, bool lent)
 {
     const struct plait_eager_plan *t = &o->eager;
 
@@ -376,12 +350,9 @@ finish(struct plait_comm *comm, const struct plait_op_plan *o, const struct plai
         comm->begun = comm->sequence;
     if (t->turn == 1 && t->to.n > 0 && !lends) /* with two slots, the next is free only now */
         expect(comm, t, comm->sequence + 1, o->selection.split > 0);
-    if (t->takes && o->geometry.combines) {
-        const double start = clock_taking(comm, o, ways);
+    if (t->takes && o->geometry.combines)
         combine(comm, o, v, from, in, out);
-        end_taking(comm, o, ways, start);
-    }
-    if (ways & LENT) {
+    if (lent) {
         atomic_store_explicit(&comm->own->took, comm->sequence, memory_order_release);
         plait_eager_tell(comm, o);
     }
@@ -469,7 +440,7 @@ enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op
     const void *from[PLAIT_EAGER_RANKS];
     const bool lends = t->lends && plait_eager_may_lend(comm, o, in, out);
     enum plait_status status = PLAIT_OK;
-    unsigned ways = 0;
+    bool lent = false;
     uint32_t late;
 
     if (t->to.n > 0) {
@@ -488,15 +459,15 @@ enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op
                                 (struct turn){ t, slot, word, r, t->from.n - i - 1, (t->to.n > 0) + i, lends });
         if (status != PLAIT_OK)
             return status;
-        from[r] = given_by(comm, t, r, slot, &ways);
-        if (ways & LENT)
+        from[r] = given_by(comm, t, r, slot, &lent);
+        if (lent)
             status = look_at_lender(comm, r);
         if (status == PLAIT_OK)
-            status = take(comm, o, v, r, from[r], out, ways);
+            status = take(comm, o, v, r, from[r], out);
         if (status != PLAIT_OK)
             return status;
     }
-    status = finish(comm, o, v, from, in, out, lends, ways);
+    status = finish(comm, o, v, from, in, out, lends, lent);
     if (status == PLAIT_OK && lends && !is_taken(comm, t, &late))
         status = wait_until(comm, may_return,
                             (struct turn){ .t = t, .rank = late, .done = (uint32_t)nsteps(t, false), .lends = true });
@@ -565,20 +536,20 @@ static enum plait_status take_all(struct plait_run *run)
     struct plait_comm *comm = run->comm;
     const struct plait_eager_plan *t = &run->o->eager;
     const void *from[PLAIT_EAGER_RANKS];
-    unsigned ways = 0;
+    bool lent = false;
 
     for (uint32_t i = 0, r = t->from.first; i < t->from.n; i++, r = next_rank(comm, r)) {
-        from[r] = given_by(comm, t, r, slot_in(t, comm->sequence), &ways);
-        enum plait_status status = ways & LENT ? look_at_lender(comm, r) : PLAIT_OK;
+        from[r] = given_by(comm, t, r, slot_in(t, comm->sequence), &lent);
+        enum plait_status status = lent ? look_at_lender(comm, r) : PLAIT_OK;
         if (status == PLAIT_OK)
-            status = take(comm, run->o, &run->sizes, r, from[r], run->out, ways);
+            status = take(comm, run->o, &run->sizes, r, from[r], run->out);
         if (status != PLAIT_OK)
             return status;
     }
     if (t->to.n > 0)
         after_giving(comm, run->o, &run->sizes);
     run->finished = true;
-    return finish(comm, run->o, &run->sizes, from, run->in, run->out, run->lends, ways);
+    return finish(comm, run->o, &run->sizes, from, run->in, run->out, run->lends, lent);
 }
 
 enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *ended)

@@ -53,21 +53,8 @@ bool plait_eager_has_all(const struct plait_op_plan *o, const struct plait_sizes
 bool plait_eager_may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
                           const void *out);
 
-/* Copies IN to a slot: one part for all, or all parts but this rank's own. past: with streaming stores. */
-void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, bool past, uint8_t *to,
-                     const uint8_t *in);
-
-/*
- * The same for a timed plan, with cached or streaming stores, whichever costs less to the first reader (copy_mode.h).
- * Returns the value for plait_given.lies.
- */
-int64_t plait_eager_put_long(struct plait_comm *comm, const struct plait_op_plan *o, uint8_t *to, const uint8_t *in);
-
-/* For a timed plan: the row of its costs. A reduction counts as copy-out. */
-static inline struct plait_copied plait_eager_copied(const struct plait_op_plan *o, size_t bytes)
-{
-    return (struct plait_copied){ .bytes = bytes, .row = plait_copy_row(o->coll, o->eager.room), .whole = bytes };
-}
+/* Copies IN to a slot: one part for all, or all parts but this rank's own. */
+void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, uint8_t *to, const uint8_t *in);
 
 /* Nonblocking: the rank that this rank waits for, in ranks[0]; returns how many (0 or 1). most: at least 1. */
 uint32_t plait_eager_awaited(const void *run, uint32_t *ranks, uint32_t most);

@@ -52,7 +52,6 @@ struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t b
         .takes = mine->out.nslot > 0,
         .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
         .lends = lends && !o->sized && all > MOST_STAGED,
-        .timed = lends && !o->sized && bytes > PLAIT_LEAST_ONCE,
         .turn = (small ? PLAIT_EAGER_SMALL : PLAIT_EAGER_LARGE) - 1,
         .given = given,
         .data = few     ? given + offsetof(struct plait_given, few)
@@ -104,39 +103,24 @@ bool plait_eager_may_lend(const struct plait_comm *comm, const struct plait_op_p
     return t->to.n > 0 && stays && is_reached(comm, t, in, o->in_bytes);
 }
 
-static void store(const struct plait_kernels *k, bool past, void *to, const void *from, size_t bytes)
+static void store(const struct plait_kernels *k, bool streams, void *to, const void *from, size_t bytes)
 {
     if (bytes == 0)
         return;
-    if (past)
+    if (streams)
         k->stream(to, from, bytes);
     else
         plait_copy(k, to, from, bytes);
 }
 
-void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, bool past, uint8_t *to,
-                     const uint8_t *in)
+void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, uint8_t *to, const uint8_t *in)
 {
     const size_t behind = (comm->nrank - 1 - comm->rank) * t->part, before = comm->rank * t->part;
 
     if (!t->parts) {
-        store(comm->kernels, past, to, in, t->bytes);
+        store(comm->kernels, t->streams, to, in, t->bytes);
         return;
     }
-    store(comm->kernels, past, to, in + before + t->part, behind);
-    store(comm->kernels, past, to + behind, in, before);
-}
-
-int64_t plait_eager_put_long(struct plait_comm *comm, const struct plait_op_plan *o, uint8_t *to, const uint8_t *in)
-{
-    const struct plait_eager_plan *t = &o->eager;
-    const struct plait_copied m = plait_eager_copied(o, t->bytes);
-    const unsigned may = 1U << PLAIT_COPY_STAGED | 1U << PLAIT_COPY_STREAMED;
-    const bool past = plait_copy_mode_of(comm, t->to.first, m, may, false) == PLAIT_COPY_STREAMED;
-    const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
-    const double start = plait_copy_clock(comm, which, m);
-
-    plait_eager_put(comm, t, past, to, in);
-    plait_copy_timed(comm, which, m, start);
-    return past ? PLAIT_LIES_PAST : PLAIT_LIES_HERE;
+    store(comm->kernels, t->streams, to, in + before + t->part, behind);
+    store(comm->kernels, t->streams, to + behind, in, before);
 }

@@ -215,7 +215,9 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
     if (o->selection.eager)
         o->eager = plait_eager_plan(o, o->count * o->size, comm->nrank, comm->rank, !comm->oversubscribed);
-    else if (o->selection.split > 0)
+    if (o->selection.eager && !o->sized && !comm->oversubscribed)
+        o->eager.streams = plait_copy_mode_of(&comm->copies, o->eager.room, false) == PLAIT_COPY_STREAMED;
+    if (!o->selection.eager && o->selection.split > 0)
         o->eager = plait_eager_plan(o, o->selection.split, comm->nrank, comm->rank, false);
     o->claim = o->selection.alg->claim(o->selection.alg, &shape);
     o->tally = find_tally(comm, o);

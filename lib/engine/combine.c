@@ -49,14 +49,13 @@ static void reduce_past_caches(struct plait_run *run, struct plait_slice *f, con
 {
     _Alignas(PLAIT_LINE) char piece[4096];
     const size_t size = run->o->size, most = sizeof piece / size;
-    const bool past = run->way & PLAIT_SHARED_PAST;
     char *to = plait_step_address(run, f, in->dst, false);
-    char *copy = staged ? (past ? f->past : f->stage) + in->stage * f->stride : NULL;
+    char *copy = staged ? f->stage + in->stage * f->stride : NULL;
 
     for (size_t at = 0; at < n; at += most) {
         const size_t here = n - at < most ? n - at : most;
         run->o->reduce(piece, from, in->nsource, here, how_of(run, in));
-        if (staged && past)
+        if (staged && run->streams_shared)
             run->comm->kernels->stream(copy + at * size, piece, here * size);
         else if (staged)
             plait_copy(run->comm->kernels, copy + at * size, piece, here * size);
@@ -65,7 +64,7 @@ static void reduce_past_caches(struct plait_run *run, struct plait_slice *f, con
             from[k] = (const char *)from[k] + here * size;
     }
     if (staged) {
-        f->staged[in->stage] = past ? PLAIT_STAGED_PAST : PLAIT_STAGED_THROUGH;
+        f->staged[in->stage] = true;
         run->comm->stats.bytes_staged += n * size;
     }
 }
@@ -73,18 +72,7 @@ static void reduce_past_caches(struct plait_run *run, struct plait_slice *f, con
 /* Streaming stores? If peers read the result in place, the choice for shared data counts; else that for results. */
 static bool goes_past_caches(const struct plait_run *run, const struct plait_instr *in, bool staged)
 {
-    return staged ? run->way & PLAIT_RESULT_PAST : in->sent && (run->way & PLAIT_SHARED_PAST);
-}
-
-/* The RECV of the first borrowed source, or NULL. */
-static const struct plait_instr *first_borrowed(const struct plait_run *run, const struct plait_instr *in)
-{
-    const struct plait_source *s = run->prog->sources + in->source;
-
-    for (uint32_t k = 0; k < in->nsource; k++)
-        if (s[k].borrowed != PLAIT_NONE)
-            return &run->prog->instrs[s[k].borrowed];
-    return NULL;
+    return staged ? run->streams_results : in->sent && run->streams_shared;
 }
 
 char *plait_combine_landing(const struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in)
@@ -103,38 +91,22 @@ bool plait_combine_landed(const struct plait_run *run, const struct plait_slice 
     return at != NULL && f->message[i] == at;
 }
 
-/* The kind of copy, for the cost table, when this rank reduces a message. */
-static inline enum plait_copying combining_of(const struct plait_run *run, const struct plait_slice *f,
-                                              const struct plait_instr *recv)
-{
-    return plait_combine_landed(run, f, (uint32_t)(recv - run->prog->instrs)) ? PLAIT_COMBINING
-                                                                              : plait_step_taking(run, recv);
-}
-
 void plait_combine(struct plait_run *run, struct plait_slice *f, uint32_t i)
 {
     const struct plait_instr *in = &run->prog->instrs[i];
     const struct plait_source *s = run->prog->sources + in->source;
     const size_t n = plait_step_elements(run, f, in);
     const void *from[PLAIT_MOST_SOURCES];
-    const double start = plait_step_clock(run);
-    const struct plait_instr *recv = first_borrowed(run, in);
-    const struct plait_copied m =
-        recv != NULL ? plait_step_passed(run, recv, plait_step_bytes(run, f, recv)) : (struct plait_copied){ 0 };
-    const enum plait_copying which = recv != NULL ? combining_of(run, f, recv) : PLAIT_COMBINING;
-    const double alone = plait_copy_clock(run->comm, which, m);
 
     for (uint32_t k = 0; k < in->nsource; k++)
         from[k] =
             s[k].borrowed != PLAIT_NONE ? f->message[s[k].borrowed] : plait_step_address(run, f, s[k].span, s[k].wide);
-    const bool staged =
-        run->way != 0 && !in->mixed && is_staged(run, in, plait_step_address(run, f, in->dst, false), n * run->o->size);
+    const bool staged = (run->streams_shared || run->streams_results) && !in->mixed &&
+                        is_staged(run, in, plait_step_address(run, f, in->dst, false), n * run->o->size);
     if (n > 0 && !in->mixed && goes_past_caches(run, in, staged))
         reduce_past_caches(run, f, in, from, n, staged);
     else if (n > 0)
         reduce(run, f, in, from, n);
-    plait_step_busy(run, start);
-    plait_copy_timed(run->comm, which, m, alone);
     run->comm->stats.bytes_reduced += plait_step_bytes(run, f, in);
     for (uint32_t k = 0; k < in->nsource; k++)
         if (s[k].borrowed != PLAIT_NONE && !plait_combine_landed(run, f, s[k].borrowed))

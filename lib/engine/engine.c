@@ -6,6 +6,7 @@
 #include "eager/eager.h"
 #include "failure/failure.h"
 #include "progress/wait.h"
+#include "select.h"
 #include "step.h"
 
 #include <stdlib.h>
@@ -30,30 +31,61 @@ static inline uint32_t out_number(const struct plait_run *run, const struct plai
     return plait_step_link(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
+static void copy_bytes(struct plait_run *run, bool streams, void *to, const void *from, size_t bytes)
+{
+    if (streams)
+        run->comm->kernels->stream(to, from, bytes);
+    else
+        run->space->copy(run, to, from, bytes);
+}
+
 /* Copy-in: the staged copy of a SEND's data, made once for all its readers. */
 static const char *stage(struct plait_run *run, struct plait_slice *f, const struct plait_instr *in, const char *data,
-                         size_t bytes, enum plait_copy_mode way)
+                         size_t bytes, bool streams)
 {
-    unsigned char *staged = &f->staged[in->stage];
-    const bool past = *staged ? *staged == PLAIT_STAGED_PAST : way == PLAIT_COPY_STREAMED;
-    char *copy = (past ? f->past : f->stage) + in->stage * f->stride;
+    char *copy = f->stage + in->stage * f->stride;
 
-    if (!*staged) {
-        const enum plait_copying which = past ? PLAIT_STAGING_PAST : PLAIT_STAGING;
-        const double start = plait_step_clock(run);
-        const struct plait_copied m = plait_step_passed(run, in, bytes);
-        const double alone = plait_copy_clock(run->comm, which, m);
-        if (past)
-            run->comm->kernels->stream(copy, data, bytes);
-        else
-            run->space->copy(run, copy, data, bytes);
-        plait_step_busy(run, start);
-        plait_copy_timed(run->comm, which, m, alone);
-        *staged = past ? PLAIT_STAGED_PAST : PLAIT_STAGED_THROUGH;
+    if (!f->staged[in->stage]) {
+        copy_bytes(run, streams, copy, data, bytes);
+        f->staged[in->stage] = true;
         run->comm->stats.bytes_staged += bytes;
     }
-    plait_step_link(run, in->peer)->past_out = past;
     return copy;
+}
+
+/* Bytes of the block, or blocks, of which this message is a slice. */
+static size_t block_bytes(const struct plait_run *run, const struct plait_instr *in)
+{
+    const size_t nblk = run->o->geometry.kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1;
+
+    return run->o->size * (run->o->sized ? plait_sized_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk);
+}
+
+/*
+ * May this message be a single copy, if its receiver can read it? There is no limit of bytes for a block that is not
+ * cut: if it were staged, copy-in and copy-out would not overlap.
+ */
+static bool may_copy_once(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
+{
+    const struct plait_op_plan *o = run->o;
+    size_t taken = bytes;
+
+    if (o->sized)
+        taken = o->selection.slice == SIZE_MAX ? 0 : plait_sized_taken(run, in->blk) * o->size;
+    return o->selection.once && (!o->geometry.combines || run->lands) &&
+           plait_copies_once(o->coll, bytes, taken, run->comm->oversubscribed);
+}
+
+/* The copy mode of a message. PLAIT_COPY_SINGLE also if the receiver reads it in place. */
+static enum plait_copy_mode mode_of(const struct plait_run *run, const struct plait_link *link,
+                                    const struct plait_instr *in, const void *data, size_t bytes)
+{
+    if (link->transport->reaches(link, data, bytes, false))
+        return PLAIT_COPY_SINGLE;
+    if (!run->space->host)
+        return PLAIT_COPY_STAGED;
+    return plait_copy_mode_of(&run->comm->copies, block_bytes(run, in),
+                              may_copy_once(run, in, bytes) && link->transport->reaches(link, data, bytes, true));
 }
 
 /* Offer a message; false when the window is full. */
@@ -65,15 +97,14 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     const char *data = plait_step_address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = plait_step_bytes(run, f, in);
     const uint64_t note = plait_sized_note(run, in);
-    enum plait_copy_mode way;
+    enum plait_copy_mode mode;
     bool free_at_once = true;
 
     if (!link->transport->ready(link, number))
         return false;
-    link->past_out = false;
     if (bytes <= PLAIT_MAILBOX_DATA && run->space->host) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, note, data, bytes, true);
-    } else if ((way = plait_store_mode_of_message(run, link, in, data, bytes)) == PLAIT_COPY_SINGLE) {
+    } else if ((mode = mode_of(run, link, in, data, bytes)) == PLAIT_COPY_SINGLE) {
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = false;
         if (run->prog->keeps && !run->stages && run->comm->remote == NULL)
@@ -81,7 +112,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     } else {
         run->stages = true; /* some staging buffers fill while peers read others */
         run->at_once = PLAIT_NSLICE;
-        data = stage(run, f, in, data, bytes, way);
+        data = stage(run, f, in, data, bytes, mode == PLAIT_COPY_STREAMED);
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = !run->space->queued; /* the queue waits for the readers, not this thread */
         if (free_at_once)
@@ -96,17 +127,12 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     return true;
 }
 
-static void copy(struct plait_run *run, void *to, const void *from, size_t bytes)
+/* Copies to the destination of a step. */
+static void copy(struct plait_run *run, const struct plait_instr *in, void *to, const void *from, size_t bytes)
 {
-    const double start = plait_step_clock(run);
-
     if (bytes == 0 || to == from) /* TMP may be NULL if bytes is 0, which memcpy forbids */
         return;
-    if (run->way & PLAIT_RESULT_PAST)
-        run->comm->kernels->stream(to, from, bytes);
-    else
-        run->space->copy(run, to, from, bytes);
-    plait_step_busy(run, start);
+    copy_bytes(run, run->streams_results && in->nsuccessor == 0, to, from, bytes);
     run->comm->stats.bytes_copied += bytes;
 }
 
@@ -128,7 +154,7 @@ static void start(struct plait_run *run, struct plait_slice *f, uint32_t i)
             f->receiving[f->nreceiving++] = i;
         break;
     case PLAIT_STEP_COPY:
-        copy(run, plait_step_address(run, f, in->dst, in->wide),
+        copy(run, in, plait_step_address(run, f, in->dst, in->wide),
              plait_step_address(run, f, run->prog->sources[in->source].span, in->wide), plait_step_bytes(run, f, in));
         complete(run, f, i);
         break;
@@ -154,7 +180,6 @@ static bool poll_receives(struct plait_run *run, struct plait_slice *f)
         const size_t bytes = plait_step_bytes(run, f, in);
         size_t sent = bytes;
         char *to = in->borrowed ? plait_combine_landing(run, f, in) : plait_step_address(run, f, in->dst, in->wide);
-        link->row = plait_store_mode_passed(run, in, bytes).row;
         const void *data =
             link->transport->arrived(link, plait_step_number_in(run, f, in), run->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL &&
@@ -164,21 +189,9 @@ static bool poll_receives(struct plait_run *run, struct plait_slice *f)
             continue;
         }
         f->message[i] = data;
-        if (run->timed && run->began == 0)
-            run->began = plait_clock();
         if (!in->borrowed) {
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
-            const enum plait_copying which = plait_step_taking(run, in);
-            const struct plait_copied m = data != to ? plait_step_passed(run, in, bytes) : (struct plait_copied){ 0 };
-            if (plait_copy_is_beyond_caches(m) && in->nsuccessor == 0 &&
-                !run->work.scratch) { /* no step of this rank reads it again */
-                plait_copy_out(run->comm, link->past_in, to, data, m);
-                run->comm->stats.bytes_copied += bytes;
-            } else {
-                const double start = plait_copy_clock(run->comm, which, m);
-                copy(run, to, data, bytes);
-                plait_copy_timed(run->comm, which, m, start);
-            }
+            copy(run, in, to, data, bytes);
             plait_step_release(run, f, in);
         } else if (plait_combine_landed(run, f, i)) {
             run->comm->stats.bytes_copied += bytes;
@@ -310,6 +323,21 @@ static enum plait_status fail_all(struct plait_comm *comm, enum plait_status sta
                                                           : plait_comm_fail(comm, status, "%s", plait_last_error());
 }
 
+/* Cached or streaming stores. Over hosts a network reads what is written. */
+static void choose_stores(struct plait_run *run)
+{
+    const struct plait_op_plan *o = run->o;
+    const struct plait_copies *copies = &run->comm->copies;
+    const size_t bytes = plait_run_count(run) * o->size; /* of the vector or of a block */
+    const bool here = run->space->host && run->comm->remote == NULL && run->comm->nrank > 1;
+    const bool cached = o->geometry.combines && o->inplace; /* in place of an operand that was read just before */
+
+    run->streams_shared =
+        here && o->geometry.combines && plait_copy_mode_of(copies, bytes, false) == PLAIT_COPY_STREAMED;
+    run->streams_results = here && !cached && !run->work.scratch && /* an epilogue reads those, from the cache */
+                           (o->geometry.combines ? bytes : bytes * o->geometry.out.nslot) >= run->comm->streams_from;
+}
+
 enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in)
 {
     struct plait_run *run = comm->run;
@@ -336,7 +364,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
         f->done = run->prog->ninstr;
         f->nreceiving = f->nsending = f->nblocked = 0;
     }
-    plait_store_mode_choose(run);
+    choose_stores(run);
     return fail_all(comm, connect_links(run));
 }
 
@@ -415,7 +443,6 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);
-    plait_store_mode_report(run);
     *ended = true;
     return plait_probe_failures(comm);
 }

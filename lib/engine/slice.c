@@ -94,15 +94,13 @@ void plait_slice_launch(struct plait_run *run, struct plait_slice *f)
     f->start = start_at;
     f->stride = most_stride(run->o, n);
     f->tmp_stride = stride_of(run->o, n, run->o->size);
-    const size_t turn = turn_of(run, f), first = 2 * run->need <= turn ? run->need : 0;
-    if (f->used < first || f->used + run->need > turn)
-        f->used = first;
+    if (f->used + run->need > turn_of(run, f))
+        f->used = 0;
     f->tmp = f->memory + f->used;
     f->used += run->need;
     f->wide_tmp = f->tmp + tmp_bytes(run->o, n);
     f->wide_out = f->wide_tmp + wide_tmp_bytes(run->o, n);
     f->stage = f->wide_out + wide_out_bytes(run->o, n);
-    f->past = first > 0 ? f->memory + (f->stage - f->tmp) : f->stage;
     f->n = vector ? 0 : n;
     f->q = vector ? n / p->nblk : run->o->count;
     f->r = vector ? n % p->nblk : 0;
@@ -111,7 +109,7 @@ void plait_slice_launch(struct plait_run *run, struct plait_slice *f)
     f->done = f->first_ready = f->end_ready = 0;
     f->nreceiving = f->nsending = f->nblocked = 0;
     memcpy(f->pending, p->ndeps, p->ninstr * sizeof *f->pending);
-    memset(f->staged, 0, p->nstage);
+    memset(f->staged, 0, p->nstage * sizeof *f->staged);
     for (uint32_t i = 0; i < p->ninstr; i++)
         if (f->pending[i] == 0)
             f->ready[f->end_ready++] = i;
@@ -131,7 +129,7 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_slice 
     pending = malloc(n * sizeof *f->pending);
     message = malloc(n * sizeof *f->message);
     lists = malloc(4 * (size_t)n * sizeof *f->ready);
-    staged = malloc(nstage);
+    staged = malloc(nstage * sizeof *f->staged);
     if (pending == NULL || message == NULL || lists == NULL || staged == NULL) {
         free(pending);
         free(message);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Helpers for running steps: addresses, sizes, links, message numbers and timing. */
+/* Helpers for running steps: addresses, sizes, links and message numbers. */
 #ifndef PLAIT_LIB_ENGINE_STEP_H
 #define PLAIT_LIB_ENGINE_STEP_H
 
-#include "base/clock.h"
 #include "sized.h"
 #include "slice.h"
-#include "store_mode.h"
 
 /* First element of a slot of IN or OUT. In a vector, slot b holds block b. */
 static inline size_t plait_step_slot(const struct plait_slice *f, uint32_t slot)
@@ -62,31 +60,6 @@ static inline void plait_step_release(const struct plait_run *run, const struct 
 {
     struct plait_link *link = plait_step_link(run, in->peer);
     link->transport->release(link, plait_step_number_in(run, f, in));
-}
-
-/* The kind of copy, for the cost table, when this rank copies out the message that arrived last. */
-static inline enum plait_copying plait_step_taking(const struct plait_run *run, const struct plait_instr *recv)
-{
-    return plait_step_link(run, recv->peer)->past_in ? PLAIT_TAKING_PAST : PLAIT_TAKING_STAGED;
-}
-
-static inline double plait_step_clock(const struct plait_run *run)
-{
-    return run->timed && run->began == 0 ? plait_clock() : 0;
-}
-
-static inline void plait_step_busy(struct plait_run *run, double start)
-{
-    if (start > 0)
-        run->busy += plait_clock() - start;
-}
-
-/* The costs that a copy of this message updates; empty if there is no choice of copy modes. */
-static inline struct plait_copied plait_step_passed(const struct plait_run *run, const struct plait_instr *in,
-                                                    size_t bytes)
-{
-    return plait_ways_of_message(run, in, bytes) > 0 ? plait_store_mode_passed(run, in, bytes)
-                                                     : (struct plait_copied){ 0 };
 }
 
 #endif

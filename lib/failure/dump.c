@@ -15,12 +15,12 @@
 #include <string.h>
 
 /* The layout that this file reads; any change needs a new layout number. */
-_Static_assert(PLAIT_ARENA_LAYOUT == 2 && sizeof(struct plait_arena_header) == 64 &&
+_Static_assert(PLAIT_ARENA_LAYOUT == 3 && sizeof(struct plait_arena_header) == 64 &&
                    offsetof(struct plait_control, nrank) == 20 && offsetof(struct plait_control, name) == 28 &&
                    offsetof(struct plait_control, done) == 128 && offsetof(struct plait_control, failed) == 320 &&
                    offsetof(struct plait_control, failure) == 332 && offsetof(struct plait_control, ring) == 896 &&
                    sizeof(struct plait_ring) == 128 * PLAIT_NRECORD &&
-                   offsetof(struct plait_control, messages) == 896 + 128 * PLAIT_NRECORD &&
+                   offsetof(struct plait_control, messages) == 896 + 128 * PLAIT_NRECORD + 64 * 18 &&
                    sizeof(struct plait_message_ring) == 64 * PLAIT_NMESSAGE_RECORD,
                "raise PLAIT_ARENA_LAYOUT and these figures");
 

@@ -3,6 +3,7 @@
 #include "life.h"
 
 #include "async_creation.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "comm/port.h"
 #include "device/device_comm.h"

@@ -221,7 +221,6 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
     comm->nrank = o->nrank;
     snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
     comm->generation = plait_generation;
-    comm->trials[false].results_alone = true;
     init_lock(&comm->lock);
     plait_comms_alive++;
     return comm;

@@ -36,6 +36,7 @@ struct card {
     char version[16];
     char algo[64];
     uint8_t hosts;  /* PLAIT_HOSTS */
+    uint8_t copies; /* enum plait_calibrated, of its process's copy modes; ALL: PLAIT_CALIBRATE=0 */
     cpu_set_t cpus; /* on which this rank may run */
     struct plait_where where;
 };
@@ -138,6 +139,7 @@ static enum plait_status fill_card(const struct plait_comm *comm, const struct p
             comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
         .algorithms_hash = hash_algorithms(o->algorithms),
         .hosts = comm->config.hosts,
+        .copies = comm->config.calibrate ? plait_copies_known(true).calibrated : PLAIT_CALIBRATED_ALL,
         .pid = getpid(),
         .reproducible = comm->reproducible,
         .round = comm->round,
@@ -433,6 +435,44 @@ static bool can_read_all(const struct plait_comm *comm)
     return true;
 }
 
+static uint32_t first_of_node(const struct plait_comm *comm, const struct meeting *m)
+{
+    uint32_t first = 0;
+
+    while (m->node[first] != m->node[comm->rank])
+        first++;
+    return first;
+}
+
+/*
+ * Choose copy modes: the lowest rank of a node shows its table to all, who read it after the next agreement. If its
+ * process has timed no copies yet, it does so now, with the node's next rank: one of another process if there is one.
+ */
+static void calibrate_copies(struct plait_comm *comm, const struct meeting *m)
+{
+    const uint32_t first = first_of_node(comm, m);
+    uint32_t other = comm->nrank;
+
+    for (uint32_t r = first + 1; r < comm->nrank; r++)
+        if (m->node[r] == m->node[first] && (other == comm->nrank || (one_process(&m->all[other], &m->all[first]) &&
+                                                                      !one_process(&m->all[r], &m->all[first]))))
+            other = r;
+    if (comm->rank == first)
+        comm->own->copies = plait_copies_known(comm->config.calibrate);
+    if (other < comm->nrank && (comm->rank == first || comm->rank == other) &&
+        m->all[first].copies <
+            (one_process(&m->all[first], &m->all[other]) ? PLAIT_CALIBRATED_STAGED : PLAIT_CALIBRATED_ALL))
+        plait_copies_calibrate(comm, comm->rank == first ? other : first, comm->rank == first);
+}
+
+/* The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible. */
+static void take_copies(struct plait_comm *comm, const struct meeting *m)
+{
+    comm->copies = comm->peers[first_of_node(comm, m)].control->copies;
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES && comm->config.cma == PLAIT_CMA_ALWAYS; k++)
+        comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
+}
+
 /* Can all ranks read each other's memory? Each rank stored `reads` before the last agreement. */
 static bool all_read(const struct plait_comm *comm)
 {
@@ -442,6 +482,8 @@ static bool all_read(const struct plait_comm *comm)
         all = all && atomic_load_explicit(&comm->peers[r].control->reads, memory_order_relaxed);
     return all;
 }
+
+#define RESULT_CACHES 4 /* caches of a core, see below */
 
 static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
 {
@@ -468,18 +510,29 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     comm->slice_bytes = comm->last_level / (2 * PLAIT_NSLICE * comm->nrank);
     if (comm->slice_bytes > comm->cache / 4 * 3)
         comm->slice_bytes = comm->cache / 4 * 3;
+    /*
+     * Results stay in caches while inputs and results of all ranks fit the last one, and in any case if they fit a
+     * few L2: on large machines ranks have several last-level caches.
+     */
+    comm->streams_from = comm->last_level / (2 * (size_t)comm->nrank);
+    if (comm->streams_from < RESULT_CACHES * comm->cache)
+        comm->streams_from = RESULT_CACHES * comm->cache;
     status = share_arenas(comm, boot, m);
     if (status != PLAIT_OK)
         return status;
     status = find_controls(comm, m);
     if (status == PLAIT_OK && comm->config.cma && m->nnode == 1)
         atomic_store_explicit(&comm->own->reads, can_read_all(comm), memory_order_relaxed);
+    if (status == PLAIT_OK)
+        calibrate_copies(comm, m);
     if (m->nnode > 1) {
         status = plait_bootstrap_agree(boot, status);
         status = status == PLAIT_OK ? join_hosts(comm, boot, m) : status;
     }
     status = plait_bootstrap_agree(boot, status);
     comm->cma = status == PLAIT_OK && all_read(comm);
+    if (status == PLAIT_OK)
+        take_copies(comm, m);
     if (status == PLAIT_OK && m->nnode > 1)
         keep_sockets(comm, boot, m);
     return status;

@@ -49,7 +49,7 @@ struct plait_eager_plan {
     bool takes;                  /* this rank has an OUT */
     bool keeps;                  /* part of OUT is a copy from this rank's IN */
     bool lends;                  /* single copy: long enough that readers read library memory in place */
-    bool timed;                  /* without single copy, measure cached against streaming stores (copy_mode.h) */
+    bool streams;                /* else it is written with streaming stores, as copy_mode.h says */
     uint32_t turn;               /* number of slots of this size, minus 1 */
     size_t given;                /* offset of the first slot (plait_given) in a control block */
     size_t data, apart;          /* offset of the first slot's data; distance to the next slot's */

@@ -8,8 +8,6 @@
 
 #include "run.h"
 
-enum { PLAIT_STAGED_THROUGH = 1, PLAIT_STAGED_PAST }; /* copy-in with cached, with streaming stores */
-
 struct plait_late { /* messages whose staging buffers one peer may still read */
     uint32_t first, end;
 };
@@ -26,10 +24,9 @@ struct plait_slice {
     /*
      * Library memory, [bytes], and the part in use: TMP slots, fp32 slots of TMP and OUT, staging buffers. Small slices
      * rotate through the memory: a peer's cache still holds the cache lines that it has just read, and writing to
-     * these would wait for the peer. If two parts fit, the first (`past`) is for copy-in with streaming stores. In
-     * the shared memory these would evict cache lines and distort the measured cost of cached stores (copy_mode.h).
+     * these would wait for the peer.
      */
-    char *memory, *tmp, *wide_tmp, *wide_out, *stage, *past;
+    char *memory, *tmp, *wide_tmp, *wide_out, *stage;
     size_t bytes, used;
     size_t tmp_stride; /* of a slot of tmp */
     size_t stride;     /* of a slot of wide_tmp, of a staging buffer and of a block in `land` */
@@ -47,7 +44,7 @@ struct plait_slice {
     uint32_t *receiving, nreceiving; /* RECVs started, in program order */
     uint32_t *sending, nsending;     /* SENDs offered and not yet released */
     uint32_t *blocked, nblocked;     /* SENDs that wait for room in the window */
-    unsigned char *staged;           /* [nstage] per block: 0: not staged, or PLAIT_STAGED_... */
+    bool *staged;                    /* [nstage] per block: it is in its staging buffer */
 
     struct plait_late *late; /* [nrank] from the last use of this flight */
 };

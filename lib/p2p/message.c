@@ -98,7 +98,6 @@ void plait_message_enter(struct plait_request *r)
 
     r->letter.slice = 0;
     r->letter.lent = false;
-    r->letter.way = PLAIT_NCOPY_MODE;
     r->letter.place = r->letter.began = 0;
     r->letter.number = (r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs)->n++;
     r->letter.nslice = count_slices(r->comm, &r->letter);
@@ -184,28 +183,12 @@ static uint64_t slices_of(const struct plait_letter *m, size_t bytes)
     return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
-/* Copy-in to and copy-out of a staging buffer. Short slices are not timed (copy_mode.h). */
-static inline void stage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_copied m)
+static void copy(const struct plait_comm *comm, bool streams, char *to, const char *from, size_t bytes)
 {
-    if (m.bytes < PLAIT_LEAST_ONCE)
-        plait_copy(comm->kernels, to, from, m.bytes);
+    if (streams)
+        comm->kernels->stream(to, from, bytes);
     else
-        plait_copy_now(comm, past ? PLAIT_STAGING_PAST : PLAIT_STAGING, to, from, m);
-}
-
-static inline void unstage(struct plait_comm *comm, bool past, char *to, const char *from, struct plait_copied m)
-{
-    if (m.bytes < PLAIT_LEAST_ONCE)
-        plait_copy(comm->kernels, to, from, m.bytes);
-    else
-        plait_copy_out(comm, past, to, from, m);
-}
-
-static inline struct plait_copied passed_of(const struct plait_letter *m, size_t bytes)
-{
-    return (struct plait_copied){
-        .bytes = bytes, .row = plait_copy_row(PLAIT_NCOLL, m->bytes), .whole = m->bytes, .waits = m->nslice > 1
-    };
+        plait_copy(comm->kernels, to, from, bytes);
 }
 
 /* Offer the next slice, or several that go as one; false: not now. */
@@ -215,29 +198,25 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     size_t bytes = next_bytes(m, 1);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     const bool small = bytes <= PLAIT_MAILBOX_DATA && m->queue == NULL;
-    bool lend = m->queue != NULL || (!small && link->transport->reaches(link, data, bytes, false));
+    bool lend = m->queue != NULL || (!small && link->transport->reaches(link, data, bytes, false)), streams = false;
 
     plait_device_message_aim(comm, m);
     if (!link->transport->ready(link, link->next_out))
         return false;
-    link->past_out = false;
-    if (bytes >= PLAIT_LEAST_ONCE && !lend) {
-        const unsigned reads = link->transport->reaches(link, data, bytes, true);
-        if (m->way == PLAIT_NCOPY_MODE)
-            m->way = plait_copy_mode_of(
-                comm, m->peer, passed_of(m, bytes),
-                1U << PLAIT_COPY_STAGED | 1U << PLAIT_COPY_STREAMED | reads << PLAIT_COPY_SINGLE, false);
-        lend = m->way == PLAIT_COPY_SINGLE;
+    if (m->bytes >= PLAIT_LEAST_ONCE && !small && !lend) {
+        const bool reads = link->transport->reaches(link, data, bytes, true);
+        const enum plait_copy_mode mode = plait_copy_mode_of(&comm->copies, m->bytes, reads);
+        lend = mode == PLAIT_COPY_SINGLE;
         if (lend)
             bytes = next_bytes(m, PLAIT_MESSAGE_TOGETHER);
-        link->past_out = m->way == PLAIT_COPY_STREAMED;
+        streams = mode == PLAIT_COPY_STREAMED;
     }
     if (!small && !lend) {
-        char *copy = plait_message_find_stage(comm, pair, link, bytes, link->past_out, status);
-        if (copy == NULL)
+        char *place = plait_message_find_stage(comm, pair, link, bytes, status);
+        if (place == NULL)
             return false;
-        stage(comm, link->past_out, copy, data, passed_of(m, bytes));
-        data = copy;
+        copy(comm, streams, place, data, bytes);
+        data = place;
         comm->stats.bytes_staged += bytes;
     }
     if (!link->transport->offer(link, link->next_out, plait_message_print(m), plait_message_note(m), data, bytes,
@@ -269,7 +248,7 @@ static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plai
     if (bytes > 0 && data != to && m->queue != NULL)
         plait_device_message_copy(comm, to, data, bytes);
     else if (bytes > 0 && data != to)
-        unstage(comm, link->past_in, to, data, passed_of(m, bytes));
+        copy(comm, m->bytes >= comm->streams_from, to, data, bytes);
     if (has_failed(comm, m->peer))
         return false;
     link->transport->release(link, link->next_in++);
@@ -286,7 +265,6 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     char *to = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     size_t sent = bytes;
 
-    link->row = passed_of(m, bytes).row;
     plait_device_message_aim(comm, m);
     const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
 

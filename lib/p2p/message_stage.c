@@ -6,20 +6,17 @@ char *plait_message_small_stage(const struct plait_pair *pair, uint32_t number)
     return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
 }
 
-/*
- * Offset in a slot of PLAIT_MESSAGE_SLICE bytes. If two parts fit, the first is for streaming stores, and cached stores
- * take the others in turn; as in operation/slices.h, and for the same reasons.
- */
-static size_t part_of(uint32_t number, size_t bytes, bool past)
+/* Offset in a slot of PLAIT_MESSAGE_SLICE bytes: short slices take parts of it in turn, as in operation/slices.h. */
+static size_t part_of(uint32_t number, size_t bytes)
 {
     const size_t part = PLAIT_ROUND_UP(bytes), fit = PLAIT_MESSAGE_SLICE / part;
     const size_t n = fit < PLAIT_MESSAGE_PARTS ? fit : PLAIT_MESSAGE_PARTS;
 
-    return past || n < 2 ? 0 : (1 + number / PLAIT_MESSAGE_STAGE % (n - 1)) * part;
+    return number / PLAIT_MESSAGE_STAGE % n * part;
 }
 
 char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
-                               size_t bytes, bool past, enum plait_status *status)
+                               size_t bytes, enum plait_status *status)
 {
     const uint32_t number = link->next_out, k = number % PLAIT_MESSAGE_STAGE;
     const bool small = bytes <= PLAIT_MESSAGE_SMALL;
@@ -40,5 +37,5 @@ char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair,
         return NULL;
     pair->used[k] = number;
     pair->ever[k] = true;
-    return pair->stage + k * PLAIT_MESSAGE_SLICE + part_of(number, bytes, past);
+    return pair->stage + k * PLAIT_MESSAGE_SLICE + part_of(number, bytes);
 }

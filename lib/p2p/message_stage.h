@@ -8,11 +8,8 @@
 /* The slot of a small slice. It is free: the link accepts this number only when the one a window behind is received. */
 char *plait_message_small_stage(const struct plait_pair *pair, uint32_t number);
 
-/*
- * The slot for the next slice of a link. NULL: the receiver still reads it, or memory is short (*status).
- * past: the copy-in uses streaming stores.
- */
+/* The slot for the next slice of a link. NULL: the receiver still reads it, or memory is short (*status). */
 char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
-                               size_t bytes, bool past, enum plait_status *status);
+                               size_t bytes, enum plait_status *status);
 
 #endif

@@ -2,6 +2,7 @@
 #include "detector.h"
 
 #include "base/descriptor.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "bootstrap/origin.h"
 #include "culprit.h"

@@ -6,6 +6,7 @@
 #ifndef PLAIT_LIB_PROGRESS_SPINNER_H
 #define PLAIT_LIB_PROGRESS_SPINNER_H
 
+#include "base/clock.h"
 #include "comm/doorbells.h"
 
 #define PLAIT_SPINS    4000     /* turns, each with a pause: tens of microseconds on any processor */
@@ -26,15 +27,6 @@ static inline void plait_spinner_reset(struct plait_spinner *s)
     s->turns = s->sleeps = 0;
     s->since = 0;
     s->sleepy = s->announced = false;
-}
-
-static inline void plait_pause(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
 }
 
 /* Turns of the spin in so many seconds, at most PLAIT_SPINS. */

@@ -17,7 +17,6 @@
 
 #include <plait/request.h>
 
-#include "comm/copy_mode.h"
 #include "group.h"
 #include "operation/run.h"
 #include "stream.h"
@@ -34,7 +33,6 @@ struct plait_letter { /* a message and how far it is */
     uint64_t slice;            /* next to be offered or taken */
     uint32_t last;             /* transport's number of its last slice, once all are offered */
     bool lent;                 /* the receiver reads it in place */
-    enum plait_copy_mode way;  /* copy mode of its slices; PLAIT_NCOPY_MODE: not chosen yet */
     uint64_t place;            /* in the ring; 0: it was never first in its queue */
     uint64_t began;            /* nanoseconds; 0: not known */
     double deadline;           /* seconds; 0: the comm's */

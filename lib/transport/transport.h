@@ -95,8 +95,6 @@ struct plait_transport {
 struct plait_link {
     const struct plait_transport *transport;
     uint32_t next_out, next_in; /* numbers of the next operation's first messages */
-    uint32_t row;               /* of the costs of messages that may arrive (copy_mode.h); set before arrived() */
-    bool past_out, past_in;     /* the message offered, the last that arrived, was staged with streaming stores (shm) */
 };
 
 /* Every transport of this build, NULL-ended, in order of preference. */

@@ -24,7 +24,7 @@ static void must_be_in_range(const struct plait_config *c)
     MUST(memchr(c->secret, '\0', sizeof c->secret) != NULL);
     MUST(c->require_secret == 0 || c->require_secret == 1);
     MUST(c->check == 0 || c->check == 1);
-    MUST(c->cma >= PLAIT_CMA_NEVER && c->cma <= PLAIT_CMA_MEASURED);
+    MUST(c->cma >= PLAIT_CMA_NEVER && c->cma <= PLAIT_CMA_AUTO);
     MUST(c->log >= PLAIT_LOG_ERROR && c->log <= PLAIT_LOG_DEBUG);
     MUST(c->deadline > 0 && c->deadline <= 1e9);
     MUST(c->timeout > 0 && c->timeout <= 1e9);
