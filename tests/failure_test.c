@@ -480,7 +480,7 @@ static int never_come(struct plait_comm **comm, uint32_t rank, void *arg)
     if (rank == 1 || rank == 3)
         return 0;
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_TIMEOUT);
-    CHECK(says("2 of 4 ranks did not come within 2 s: rank 1, 3"));
+    CHECK(says("2 of 4 ranks did not join within 2 s: rank 1, 3"));
     return 0;
 }
 

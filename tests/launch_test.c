@@ -426,7 +426,7 @@ static void ranks_with_different_secrets_do_not_meet(void **state)
     char line[1024];
     unsigned n = 0;
     while (fgets(line, sizeof line, f) != NULL)
-        n += strstr(line, "rank 0 did not come") != NULL && strstr(line, "or with another secret") != NULL;
+        n += strstr(line, "rank 0 did not answer") != NULL && strstr(line, "or with another secret") != NULL;
     fclose(f);
     unlink(said);
     assert_int_equal(n, 1); /* rank 2 */

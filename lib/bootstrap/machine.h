@@ -1,52 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rendezvous of processes and threads of one machine, over a Unix socket in the abstract namespace.
- *
- * Every process of this user can connect, so rank 0 never waits for one connection. A connection counts only once it
- * has named its rank; at most PLAIT_MOST_LOCAL_CLIENTS others are open. If a connection closes before rank 0 has
- * acknowledged it, the rank connects again.
+ * Unix sockets in the abstract namespace, by which processes of one machine connect. A name vanishes with the socket
+ * bound to it. The kernel tells whose process the other end is.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_MACHINE_H
 #define PLAIT_LIB_BOOTSTRAP_MACHINE_H
 
-#include "place.h"
+#include <plait/status.h>
 
+#include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define PLAIT_MOST_LOCAL_CLIENTS 16
-
-struct plait_local_client { /* a connection that has not yet named its rank */
-    int fd;                 /* -1: none */
-    int pid;
-    double since;
-    size_t got; /* bytes received of `said` and `text` */
-    struct plait_local_hello {
-        uint32_t magic;
-        struct plait_hello hello;
-        int32_t status; /* the rank's verdict */
-        uint32_t bytes; /* of `text` */
-    } said;
-    char text[sizeof((struct plait_error *)0)->text];
-};
-
-struct plait_machine_place {
-    struct plait_place place;
-    int listener;
-    unsigned refused; /* connections */
-    int stranger;     /* process of the last refused connection */
-    struct plait_local_client clients[PLAIT_MOST_LOCAL_CLIENTS];
+struct plait_name {
     struct sockaddr_un address;
     socklen_t length;
 };
 
-/* An abstract address. The name vanishes with the socket bound to it. */
-socklen_t plait_abstract_address(const char *name, size_t n, struct sockaddr_un *out);
+/* `text`: shorter than sun_path. */
+struct plait_name plait_name_make(const char *text);
+
+/* -1 and errno: no socket. flags: SOCK_NONBLOCK or 0. */
+int plait_name_socket(int flags);
+
+/* Bind and listen. False with errno. */
+bool plait_name_listen(const struct plait_name *name, int fd);
+
+/*
+ * Connect to a name at which nobody may listen yet. *fd is the socket, also after an error, or -1; *pid the process
+ * that listens. PLAIT_ERR_TIMEOUT, and PLAIT_ERR_PEER, another user's process: no text is recorded.
+ */
+enum plait_status plait_name_connect(const struct plait_name *name, double until, int *fd, int *pid);
 
 /* Does the peer of a Unix socket belong to this user? *pid is the peer's process. */
 bool plait_is_this_user(int fd, int *pid);
-
-/* `name`: n bytes, fewer than sun_path holds. */
-void plait_machine_place_init(struct plait_machine_place *place, const char *name, size_t n);
 
 #endif

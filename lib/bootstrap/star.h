@@ -9,7 +9,7 @@
 
 #include <poll.h>
 
-#define PLAIT_TELL 1.0 /* seconds to send one rank an error, which fits into a socket's buffer */
+#define PLAIT_TELL 1.0 /* seconds to send or read one error, which fits into a socket's buffer */
 
 struct plait_node;
 
@@ -17,7 +17,7 @@ struct plait_bootstrap {
     uint32_t rank, nrank;
     double limit;
     int root;             /* socket to rank 0; -1 on rank 0 */
-    struct pollfd *peers; /* rank 0: socket of each rank, fd -1: none; [0] is the door. Else NULL */
+    struct pollfd *peers; /* rank 0: socket of each rank, fd -1: none; [0] is the listener. Else NULL */
     bool over;            /* failed, and every rank that could be reached knows why */
     bool launched;        /* from a launcher that names no job: ranks of another job may connect (origin.h) */
     struct plait_origin origin;
@@ -54,8 +54,8 @@ enum plait_status plait_star_read(const struct plait_bootstrap *b, uint32_t rank
                                   double until);
 
 /*
- * Rank 0: wait for an event of a peer or the door, in revents. PLAIT_ERR_PEER: a rank is dead, and the error names it.
- * PLAIT_ERR_TIMEOUT: no text is recorded.
+ * Rank 0: wait for an event of a peer or the listener, in revents. PLAIT_ERR_PEER: a rank is dead, and the error names
+ * it. PLAIT_ERR_TIMEOUT: no text is recorded.
  */
 enum plait_status plait_star_poll(struct plait_bootstrap *b, double until);
 

@@ -2,7 +2,6 @@
 /* The end of a comm: wait for ranks that still read, then leave. teardown.c frees the memory that they may read. */
 #include "life.h"
 
-#include "async_creation.h"
 #include "base/status.h"
 #include "comm/port.h"
 #include "device/device_comm.h"

@@ -10,7 +10,6 @@
 #include "call/creation.h"
 #include "failure/failure.h"
 #include "life.h"
-#include "meet.h"
 #include "progress/look.h"
 #include "progress/wait.h"
 
@@ -72,7 +71,7 @@ static enum plait_status make(const struct family *family, const struct plait_un
         o.node = comm->node != NULL ? node : NULL;
         status = plait_comm_make(&o, &watch, out);
     } else { /* tell the other members of the error */
-        status = plait_meet(NULL, &o, own, &watch);
+        status = plait_comm_connect(NULL, &o, own, &watch);
     }
     free(algorithms);
     free(node);
