@@ -33,7 +33,7 @@ static enum plait_status meet(struct plait_bootstrap *b, const struct plait_uniq
         status = plait_crypto_ready();
     else if (strncmp(name, PLAIT_ID_MACHINE, strlen(PLAIT_ID_MACHINE)) == 0 &&
              strnlen(name, sizeof id->bytes) < sizeof r.name.address.sun_path)
-        r.name = plait_name_make(name);
+        r.name = plait_unix_name_make(name);
     else
         status = plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create() nor by "
                                            "plait_unique_id_create_tcp()");

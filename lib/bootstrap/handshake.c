@@ -25,15 +25,6 @@ static void mac_of_hello(const unsigned char *secret, const struct plait_handsha
     plait_mac(secret, "rank 0 answers", nonces, sizeof nonces, out);
 }
 
-enum plait_status plait_server_hello_make(const unsigned char *secret, struct plait_handshake *h)
-{
-    memcpy(h->server.magic, PLAIT_HELLO_MAGIC, sizeof h->server.magic);
-    const enum plait_status status = plait_random(h->server.nonce, sizeof h->server.nonce, "a handshake");
-    if (status == PLAIT_OK)
-        mac_of_hello(secret, h, h->server.mac);
-    return status;
-}
-
 bool plait_server_hello_is_valid(const unsigned char *secret, const struct plait_handshake *h)
 {
     unsigned char mac[PLAIT_MAC_BYTES];
@@ -85,6 +76,15 @@ static bool has_valid_fields(const struct plait_join_request *r)
            (r->status != PLAIT_OK ? plait_is_error(r->status) : r->bytes == 0);
 }
 
+static enum plait_status make_server_hello(const unsigned char *secret, struct plait_handshake *h)
+{
+    memcpy(h->server.magic, PLAIT_HELLO_MAGIC, sizeof h->server.magic);
+    const enum plait_status status = plait_random(h->server.nonce, sizeof h->server.nonce, "a handshake");
+    if (status == PLAIT_OK)
+        mac_of_hello(secret, h, h->server.mac);
+    return status;
+}
+
 /* Answer the client's hello. So few bytes fit into an empty socket buffer; if not, the client is no rank. */
 static enum plait_status answer(struct plait_client *c, const unsigned char *secret, enum plait_refusal *why)
 {
@@ -92,7 +92,7 @@ static enum plait_status answer(struct plait_client *c, const unsigned char *sec
 
     *why = PLAIT_REFUSED_STRANGER;
     if (memcmp(c->handshake.client.magic, PLAIT_HELLO_MAGIC, sizeof c->handshake.client.magic) != 0 ||
-        plait_server_hello_make(secret, &c->handshake) != PLAIT_OK)
+        make_server_hello(secret, &c->handshake) != PLAIT_OK)
         return PLAIT_ERR_PEER;
     *why = PLAIT_REFUSED_LEFT;
     c->greeted = true;

@@ -45,8 +45,6 @@ struct plait_join_request { /* followed by the text of the rank's error, if it h
 
 enum plait_status plait_client_hello_make(struct plait_client_hello *out);
 
-/* Set the server's hello in answer to the client's. */
-enum plait_status plait_server_hello_make(const unsigned char *secret, struct plait_handshake *h);
 bool plait_server_hello_is_valid(const unsigned char *secret, const struct plait_handshake *h);
 
 /* Set the MAC of a request whose other fields are filled. */

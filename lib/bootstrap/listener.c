@@ -5,8 +5,8 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "machine.h"
 #include "star.h"
+#include "unix.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>

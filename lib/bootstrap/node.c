@@ -5,7 +5,7 @@
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/status.h"
-#include "machine.h"
+#include "unix.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -34,11 +34,11 @@ struct finding { /* one rank's state while it finds its node */
 
 /* ---- Before the first allgather: leaders listen, the others have sent their ranks ------------------------------ */
 
-static enum plait_status connect_to_leader(struct finding *f, const struct plait_name *name)
+static enum plait_status connect_to_leader(struct finding *f, const struct plait_unix_name *name)
 {
     const double until = plait_clock() + CONNECT_LIMIT;
     int pid = 0;
-    enum plait_status status = plait_name_connect(name, until, &f->upward, &pid);
+    enum plait_status status = plait_unix_connect(name, until, &f->upward, &pid);
 
     if (status == PLAIT_ERR_PEER)
         return plait_fail(
@@ -62,11 +62,11 @@ static enum plait_status find_leader(struct finding *f, const struct plait_tcp_i
     plait_mac(id->secret, "node", NULL, 0, hash);
     snprintf(text, sizeof text, "plait1-node-%016llx%016llx", *(unsigned long long *)(void *)hash,
              *(unsigned long long *)(void *)(hash + 8));
-    const struct plait_name name = plait_name_make(text);
-    f->listener = plait_name_socket(SOCK_NONBLOCK);
+    const struct plait_unix_name name = plait_unix_name_make(text);
+    f->listener = plait_unix_socket(SOCK_NONBLOCK);
     if (f->listener < 0)
         return plait_fail_errno(errno, "comm creation: a socket inside the node");
-    if (plait_name_listen(&name, f->listener)) {
+    if (plait_unix_listen(&name, f->listener)) {
         f->own.leader = f->b->rank;
         return PLAIT_OK;
     }

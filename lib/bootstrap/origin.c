@@ -7,8 +7,8 @@
 #include "base/status.h"
 #include "frame.h"
 #include "id.h"
-#include "machine.h"
 #include "rank_variables.h"
+#include "unix.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -164,7 +164,7 @@ bool plait_origins_agree(struct plait_origin a, struct plait_origin b)
 
 /* ---- Each rank once --------------------------------------------------------------------------------------------- */
 
-static struct plait_name name_of(const struct plait_unique_id *id, uint32_t rank)
+static struct plait_unix_name name_of(const struct plait_unique_id *id, uint32_t rank)
 {
     struct plait_tcp_id tcp;
     unsigned char hash[PLAIT_MAC_BYTES] = { 0 };
@@ -180,7 +180,7 @@ static struct plait_name name_of(const struct plait_unique_id *id, uint32_t rank
     }
     snprintf(text, sizeof text, "plait1-rank-%016llx%016llx-%u", (unsigned long long)h[0], (unsigned long long)h[1],
              rank);
-    return plait_name_make(text);
+    return plait_unix_name_make(text);
 }
 
 static enum plait_status refuse_claim(uint32_t rank, int pid)
@@ -190,9 +190,9 @@ static enum plait_status refuse_claim(uint32_t rank, int pid)
 }
 
 /* Tell the holder of the name who wants it. False: the holder is gone or exiting. */
-static bool is_held(const struct plait_name *name, struct plait_origin own, int *pid)
+static bool is_held(const struct plait_unix_name *name, struct plait_origin own, int *pid)
 {
-    const int fd = plait_name_socket(SOCK_NONBLOCK);
+    const int fd = plait_unix_socket(SOCK_NONBLOCK);
     bool held = fd >= 0 && connect(fd, (const struct sockaddr *)&name->address, name->length) == 0;
 
     if (held && plait_is_this_user(fd, pid) && *pid != getpid()) {
@@ -214,12 +214,12 @@ static bool is_held(const struct plait_name *name, struct plait_origin own, int 
 enum plait_status plait_claim_make(const struct plait_unique_id *id, uint32_t rank, struct plait_origin own,
                                    struct plait_rank_claim *out)
 {
-    const struct plait_name name = name_of(id, rank);
-    int fd = plait_name_socket(SOCK_NONBLOCK), pid = 0;
+    const struct plait_unix_name name = name_of(id, rank);
+    int fd = plait_unix_socket(SOCK_NONBLOCK), pid = 0;
 
     *out = (struct plait_rank_claim){ 0 };
     for (unsigned tries = 0; fd >= 0 && tries < 8; tries++) {
-        if (plait_name_listen(&name, fd)) {
+        if (plait_unix_listen(&name, fd)) {
             out->fd = fd;
             return PLAIT_OK;
         }

@@ -52,11 +52,11 @@ static enum plait_status request_to_join(int fd, const unsigned char *secret, co
     return status == PLAIT_OK && joined != PLAIT_JOINED ? PLAIT_ERR_PEER : status;
 }
 
-static enum plait_status find_on_machine(const struct plait_name *name, const struct plait_bootstrap *b, double until,
-                                         int *out)
+static enum plait_status find_on_machine(const struct plait_unix_name *name, const struct plait_bootstrap *b,
+                                         double until, int *out)
 {
     int pid;
-    const enum plait_status status = plait_name_connect(name, until, out, &pid);
+    const enum plait_status status = plait_unix_connect(name, until, out, &pid);
 
     if (status == PLAIT_ERR_PEER)
         return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: process %d, of another user, listens where rank 0 should",

@@ -8,12 +8,12 @@
 
 #include "id.h"
 #include "listener.h"
-#include "machine.h"
 #include "star.h"
+#include "unix.h"
 
 struct plait_rendezvous {
     const struct plait_tcp_id *tcp; /* NULL: on one machine, at `name` */
-    struct plait_name name;
+    struct plait_unix_name name;
     struct plait_listener listener; /* of the server */
 };
 
@@ -60,8 +60,5 @@ int plait_tcp_listen(const struct plait_tcp_id *id, double until, struct plait_l
 /* Find rank 0. *out is the socket, -1 after an error, and `h` is complete. PLAIT_ERR_TIMEOUT has a text, too. */
 enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct plait_bootstrap *b, double until,
                                  struct plait_handshake *h, int *out);
-
-/* Does a rank 0 with the id's secret answer at this address? Waits for at most `seconds`. */
-bool plait_tcp_answers(const struct plait_tcp_id *id, const union plait_address *address, double seconds);
 
 #endif

@@ -160,6 +160,8 @@ bool plait_server_refuse(const struct plait_bootstrap *b, struct plait_listener 
         const enum plait_status status = plait_frame_wait(plait_listener_fd(l), POLLIN, end < tick ? end : tick);
         if ((status == PLAIT_ERR_TIMEOUT && end < tick) || (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT))
             break;
+        if (plait_listener_check(l) != PLAIT_OK)
+            break;
         if (plait_listener_take(l, &who, &verdict, &fd) != PLAIT_OK)
             return false;
         if (fd < 0)

@@ -12,6 +12,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* The rank's number in error texts. */
+static uint32_t name_of(const struct plait_bootstrap *b, uint32_t rank)
+{
+    return b->names != NULL ? b->names[rank] : rank;
+}
+
 void plait_hang_up(int fd)
 {
     if (fd < 0)
@@ -33,19 +39,19 @@ struct plait_error plait_star_own_error(const struct plait_bootstrap *b, enum pl
 {
     struct plait_error e = { .status = own };
 
-    snprintf(e.text, sizeof e.text, "rank %u: %s", plait_star_name(b, b->rank), plait_last_error());
+    snprintf(e.text, sizeof e.text, "rank %u: %s", name_of(b, b->rank), plait_last_error());
     return e;
 }
 
 enum plait_status plait_star_blame(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
 {
     if (status == PLAIT_ERR_TIMEOUT)
-        return plait_fail(status, "comm creation: nothing from rank %u for %g s", plait_star_name(b, rank), b->limit);
+        return plait_fail(status, "comm creation: nothing from rank %u for %g s", name_of(b, rank), b->limit);
     const enum plait_status why = status == PLAIT_ERR_PEER ? plait_frame_look() : PLAIT_OK; /* why it may have left */
     if (why != PLAIT_OK)
         return why;
     if (status == PLAIT_ERR_PEER)
-        return plait_fail(status, "comm creation: rank %u left or died", plait_star_name(b, rank));
+        return plait_fail(status, "comm creation: rank %u left or died", name_of(b, rank));
     return status;
 }
 

@@ -28,12 +28,6 @@ struct plait_bootstrap {
     struct plait_node *node; /* over TCP: the ranks of this rank's node; NULL: all */
 };
 
-/* The rank's number in error texts. */
-static inline uint32_t plait_star_name(const struct plait_bootstrap *b, uint32_t rank)
-{
-    return b->names != NULL ? b->names[rank] : rank;
-}
-
 /* shutdown() and close. close() alone does not end the connection while a forked child holds the socket, too. */
 void plait_hang_up(int fd);
 

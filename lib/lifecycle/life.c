@@ -14,7 +14,6 @@
 #include "memory/devices.h"
 #include "operation/slices.h"
 #include "p2p/message.h"
-#include "teardown.h"
 
 #include <plait/topology.h>
 

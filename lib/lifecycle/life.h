@@ -2,10 +2,10 @@
 /*
  * The room lifecycle: creation, division and end of communicators.
  *
- * life.c creates, destroy.c destroys. connect.c runs the rendezvous and maps the ranks' arenas; cards.c compares their
- * options and settings; async_creation.c creates asynchronously. split.c makes communicators from others (split,
- * duplicate, shrink), manage.c suspends, finalizes and revokes. teardown.c frees a communicator's memory when nobody
- * reads it any more.
+ * life.c creates, destroy.c destroys and frees when nobody reads. connect.c runs the rendezvous and maps the ranks'
+ * arenas; cards.c compares their options and settings; async_creation.c creates asynchronously. split.c makes
+ * communicators from others (split, duplicate, shrink), manage.c suspends, finalizes and revokes. teardown.c frees a
+ * communicator's memory when nobody reads it any more.
  *
  * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one error
  * that names the culprit. Destroying waits for ranks that still read, never for dead ones.
@@ -17,6 +17,8 @@
 
 #include "bootstrap/frame.h"
 #include "comm/comm.h"
+
+#include <stdatomic.h>
 
 /*
  * plait_comm_create() that ignores an open group; for comms made from another comm. watch: polled during the
@@ -62,6 +64,16 @@ enum plait_status plait_async_creation_end(struct plait_comm *comm);
 
 /* Free what no other rank reads: plans, requests, messages, the slices' lists. */
 void plait_comm_free_private(struct plait_comm *comm);
+
+/* ---- Deferred teardown: see destroy.c ---- */
+
+extern atomic_uint plait_comms_alive; /* or being created; while > 0, unload() frees nothing */
+
+/* Leave `comm` (NULL: none), then free every comm that no peer reads any more. */
+void plait_teardown(struct plait_comm *comm);
+
+/* Free the rest of a comm that no peer reads. */
+void plait_comm_release(struct plait_comm *comm);
 
 /* plait_comm_revoke() without the checks of its argument. */
 void plait_comm_stop(struct plait_comm *comm);

@@ -6,7 +6,7 @@
  */
 #include "fuzz.h"
 
-#include "../../lib/bootstrap/reach.c"
+#include "../../lib/bootstrap/tcp.c"
 
 #include <fcntl.h>
 

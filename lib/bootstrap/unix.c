@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "machine.h"
+#include "unix.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -14,22 +14,22 @@
 #define FIRST_PAUSE 500   /* us between tries to connect; doubles up to MOST_PAUSE */
 #define MOST_PAUSE  10000 /* us */
 
-struct plait_name plait_name_make(const char *text)
+struct plait_unix_name plait_unix_name_make(const char *text)
 {
     const size_t n = strlen(text);
-    struct plait_name name = { .address.sun_family = AF_UNIX,
-                               .length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n) };
+    struct plait_unix_name name = { .address.sun_family = AF_UNIX,
+                                    .length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n) };
 
     memcpy(name.address.sun_path + 1, text, n);
     return name;
 }
 
-int plait_name_socket(int flags)
+int plait_unix_socket(int flags)
 {
     return plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0), PLAIT_FOR_RANKS);
 }
 
-bool plait_name_listen(const struct plait_name *name, int fd)
+bool plait_unix_listen(const struct plait_unix_name *name, int fd)
 {
     return bind(fd, (const struct sockaddr *)&name->address, name->length) == 0 && listen(fd, SOMAXCONN) == 0;
 }
@@ -46,12 +46,12 @@ bool plait_is_this_user(int fd, int *pid)
     return who.uid == geteuid();
 }
 
-enum plait_status plait_name_connect(const struct plait_name *name, double until, int *fd, int *pid)
+enum plait_status plait_unix_connect(const struct plait_unix_name *name, double until, int *fd, int *pid)
 {
     useconds_t pause = FIRST_PAUSE;
     enum plait_status status;
 
-    *fd = plait_name_socket(0);
+    *fd = plait_unix_socket(0);
     if (*fd < 0)
         return plait_fail_errno(errno, "comm creation: no socket to reach the other ranks");
     while ((status = plait_descriptor_check(*fd)) == PLAIT_OK &&
