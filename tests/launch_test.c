@@ -336,7 +336,7 @@ static void a_link_local_master_keeps_its_interface(void **state)
     assert_int_equal(all[0].v6.sin6_addr.s6_addr[7], 0);
 }
 
-/* ---- Meeting ---------------------------------------------------------------------------------------------------------- */
+/* ---- Rendezvous ------------------------------------------------------------------------------------------------------- */
 
 /* Rank 0's port is torchrun's own, so the others find rank 0 at one of the next. */
 static int listen_at(uint16_t *port)

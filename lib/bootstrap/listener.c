@@ -71,6 +71,8 @@ void plait_listener_remove_all(struct plait_listener *l)
 
 void plait_listener_spare(struct plait_listener *l)
 {
+    if (l->nsocket > 1)
+        return;
     const int spare = plait_descriptor_keep(fcntl(l->sockets[0], F_DUPFD_CLOEXEC, 0), PLAIT_FOR_RANKS);
 
     if (spare < 0) {
@@ -102,19 +104,27 @@ enum plait_status plait_listener_check(const struct plait_listener *l)
     return status;
 }
 
-bool plait_peer_name(int fd, char out[PLAIT_ADDRESS_TEXT])
+/* The name of the other end, whose address is `from`. False: another user's process. */
+static bool name_end(int fd, const union plait_address *from, char out[PLAIT_ADDRESS_TEXT])
 {
-    union plait_address a = { .any.sa_family = AF_UNSPEC };
-    socklen_t length = sizeof a;
     int pid;
 
-    if (getpeername(fd, &a.any, &length) == 0 && (a.any.sa_family == AF_INET || a.any.sa_family == AF_INET6)) {
-        plait_address_text(&a, false, out);
+    if (from->any.sa_family == AF_INET || from->any.sa_family == AF_INET6) {
+        plait_address_text(from, false, out);
         return true;
     }
     const bool ours = plait_is_this_user(fd, &pid);
     snprintf(out, PLAIT_ADDRESS_TEXT, "process %d", pid);
     return ours;
+}
+
+void plait_peer_name(int fd, char out[PLAIT_ADDRESS_TEXT])
+{
+    union plait_address a = { .any.sa_family = AF_UNSPEC };
+    socklen_t length = sizeof a;
+
+    getpeername(fd, &a.any, &length);
+    name_end(fd, &a, out);
 }
 
 /* ---- Refused connections ------------------------------------------------------------------------------------ */
@@ -192,6 +202,14 @@ void plait_listener_explain(const struct plait_listener *l, char *text, size_t s
 
 /* ---- Clients ------------------------------------------------------------------------------------------------- */
 
+/* While there is no room for clients, new connections wait in the backlog. */
+static void pause_accepting(struct plait_listener *l, bool paused)
+{
+    for (unsigned i = 0; i < l->nsocket && l->paused != paused; i++)
+        watch(l, l->sockets[i], paused ? 0 : EPOLLIN, OF_SOCKET + i, EPOLL_CTL_MOD);
+    l->paused = paused;
+}
+
 /* Free the client's slot; returns its socket. */
 static int let_go(struct plait_listener *l, struct plait_client *c)
 {
@@ -200,6 +218,7 @@ static int let_go(struct plait_listener *l, struct plait_client *c)
     watch(l, fd, 0, 0, EPOLL_CTL_DEL);
     c->fd = -1;
     l->nclient--;
+    pause_accepting(l, false);
     return fd;
 }
 
@@ -207,14 +226,6 @@ static void refuse(struct plait_listener *l, struct plait_client *c, enum plait_
 {
     count_refusal(l, c, why);
     plait_descriptor_close(let_go(l, c));
-}
-
-/* While there is no room for clients, new connections wait in the backlog. */
-static void pause_accepting(struct plait_listener *l, bool paused)
-{
-    for (unsigned i = 0; i < l->nsocket && l->paused != paused; i++)
-        watch(l, l->sockets[i], paused ? 0 : EPOLLIN, OF_SOCKET + i, EPOLL_CTL_MOD);
-    l->paused = paused;
 }
 
 /* Evict the oldest client whose turn is over; NULL: there is none. */
@@ -246,13 +257,16 @@ static struct plait_client *make_room(struct plait_listener *l)
 static enum plait_status accept_client(struct plait_listener *l, int listener)
 {
     struct plait_client *c = make_room(l);
+    union plait_address from = { .any.sa_family = AF_UNSPEC };
+    socklen_t length = sizeof from;
     const int one = 1;
 
     if (c == NULL) {
         pause_accepting(l, true);
         return PLAIT_OK;
     }
-    const int fd = plait_descriptor_keep(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
+    const int fd =
+        plait_descriptor_keep(accept4(listener, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE) && l->nclient > 0) {
         pause_accepting(l, evict(l) == NULL); /* clients hold descriptors and will release them */
         return PLAIT_OK;
@@ -262,7 +276,7 @@ static enum plait_status accept_client(struct plait_listener *l, int listener)
     if (fd < 0) /* the client has left, or a network is down */
         return PLAIT_OK;
     *c = (struct plait_client){ .fd = -1, .since = plait_clock() };
-    if (!plait_peer_name(fd, c->from)) {
+    if (!name_end(fd, &from, c->from)) {
         plait_descriptor_close(fd);
         return PLAIT_OK;
     }
@@ -313,20 +327,19 @@ static void serve(struct plait_listener *l, struct plait_client *c, struct plait
     *out = let_go(l, c);
 }
 
-/* Give one client all the time it may have. */
+/* One client at a time: wait for its request. */
 static enum plait_status take_alone(struct plait_listener *l, struct plait_join_request *request,
                                     struct plait_error *verdict, int *out)
 {
     struct plait_client *c = &l->clients[0];
     const enum plait_status status = accept_client(l, l->sockets[0]);
+    const double until = plait_clock() + PLAIT_TELL;
 
-    if (status != PLAIT_OK || c->fd < 0)
-        return status;
-    plait_frame_wait(c->fd, POLLIN, plait_clock() + PLAIT_TELL);
-    serve(l, c, request, verdict, out);
+    while (c->fd >= 0 && plait_frame_wait(c->fd, POLLIN, until) == PLAIT_OK)
+        serve(l, c, request, verdict, out);
     if (c->fd >= 0)
         refuse(l, c, PLAIT_REFUSED_SLOW);
-    return PLAIT_OK;
+    return status;
 }
 
 enum plait_status plait_listener_take(struct plait_listener *l, struct plait_join_request *request,

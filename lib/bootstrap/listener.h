@@ -41,7 +41,7 @@ bool plait_listener_open(struct plait_listener *l);
 bool plait_listener_add(struct plait_listener *l, const struct sockaddr *address, socklen_t length);
 void plait_listener_remove_all(struct plait_listener *l);
 
-/* After the last address. If this process has only one more descriptor, it is for clients, one at a time. */
+/* After the last address. With one address and only one more descriptor, that is for clients, one at a time. */
 void plait_listener_spare(struct plait_listener *l);
 
 /* Readable when take() is due. */
@@ -72,7 +72,7 @@ bool plait_listener_has(const struct plait_listener *l, int fd);
 /* Are its descriptors still the library's? */
 enum plait_status plait_listener_check(const struct plait_listener *l);
 
-/* The address, or the process, at the other end of a socket. False: the process is another user's. */
-bool plait_peer_name(int fd, char out[PLAIT_ADDRESS_TEXT]);
+/* The address, or the process, at the other end of a socket. */
+void plait_peer_name(int fd, char out[PLAIT_ADDRESS_TEXT]);
 
 #endif
