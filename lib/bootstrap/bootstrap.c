@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creates and destroys a rank's connection; chooses the rendezvous place that the id names. */
+/* Creates and destroys a rank's connection; runs the rendezvous that the id names. */
 #include "bootstrap.h"
 
 #include "base/descriptor.h"
@@ -20,8 +20,9 @@ static void finish(struct plait_bootstrap *b)
     plait_nodes_finish(&b->nodes);
 }
 
-/* Meet at the place that the id names. */
-static enum plait_status meet(struct plait_bootstrap *b, const struct plait_unique_id *id, enum plait_status own)
+/* On this machine or over TCP, as the id says. */
+static enum plait_status run_rendezvous(struct plait_bootstrap *b, const struct plait_unique_id *id,
+                                        enum plait_status own)
 {
     struct plait_rendezvous r;
     struct plait_tcp_id tcp;
@@ -64,7 +65,7 @@ enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint3
         own = claimed;
     }
     if (nrank > 1)
-        own = meet(&here, id, own);
+        own = run_rendezvous(&here, id, own);
     if (own != PLAIT_OK) {
         finish(&here);
         free(b);

@@ -26,8 +26,9 @@
 struct plait_bootstrap; /* one rank's connection */
 
 /*
- * Meet at the id's place. `seconds` limits this call and every later one. A rank whose `own` is an error, and a rank 0
- * that fails, stays up to 20 s to tell ranks that still connect. After a death rank 0 stays 0.5 s.
+ * Run the rendezvous at the id's name or addresses. `seconds` limits this call and every later one. A rank whose `own`
+ * is an error, and a rank 0 that fails, stays up to 20 s to tell ranks that still connect. After a death rank 0 stays
+ * 0.5 s.
  */
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
                                          double seconds, enum plait_status own, struct plait_bootstrap **out);
