@@ -106,27 +106,19 @@ static bool names_absent(const struct injection *j, const char *text)
     const char *at = strstr(text, " s: rank "), *end;
 
     if (j->culprits == 1)
-        return strstr(text, "rank 0 did not come within") != NULL;
-    return at != NULL && strstr(text, "did not come within") != NULL && read_ranks(at + 9, &end) == j->culprits;
+        return strstr(text, "rank 0 did not answer within") != NULL;
+    return at != NULL && strstr(text, "did not join within") != NULL && read_ranks(at + 9, &end) == j->culprits;
 }
 
-/*
- * Whoever is said to have left or not to have come was killed. One that had connected, but not said who it is, is named
- * by its process.
- */
-static bool names_unborn(const struct injection *j, const struct scene *s, const char *text)
+/* Whoever is said to have left or not to have joined was killed. */
+static bool names_unborn(const struct injection *j, const char *text)
 {
     const char *at = strstr(text, " s: rank "), *end;
-    uint32_t named = ranks_before(text, " left") | ranks_before(text, " did not come") |
+    uint32_t named = ranks_before(text, " left") | ranks_before(text, " did not answer") |
                      ranks_before(text, " for "); /* nothing from */
-    char process[64];
 
     if (at != NULL)
         named |= read_ranks(at + 9, &end);
-    for (uint32_t r = 0; r < j->nrank; r++) {
-        snprintf(process, sizeof process, "a rank (process %d) left or died", (int)s->reports[r].pid);
-        named |= (uint32_t)(strstr(text, process) != NULL) << r;
-    }
     return strncmp(text, "comm creation: ", 15) == 0 && named != 0 && (named & ~j->culprits) == 0;
 }
 
@@ -273,7 +265,7 @@ static bool says_enough(const struct injection *j, const struct scene *s, uint32
     if (j->fault == FAULT_ABSENT)
         return names_absent(j, text);
     if (j->fault == FAULT_BIRTH && s->reports[rank].number == 0)
-        return names_unborn(j, s, text);
+        return names_unborn(j, text);
     if (!names_operation(j, s, &s->reports[rank]))
         return false;
     if (j->fault == FAULT_SIZES)

@@ -425,7 +425,7 @@ static int ranks_that_never_come_are_named_at_creation(struct plait_comm **comm,
     if (rank == 1 || rank == 3)
         return 0;
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_TIMEOUT);
-    CHECK(says("2 of 4 ranks did not come within 2 s: rank 1, 3"));
+    CHECK(says("2 of 4 ranks did not join within 2 s: rank 1, 3"));
     return 0;
 }
 

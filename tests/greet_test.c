@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-perf's ranks come in however many strangers are at the door, and the time that they have ends all the same. */
+/* plait-perf's ranks connect however many strangers do, and the time that they have ends all the same. */
 #include "../bench/ranks.h" /* the tests have another */
 #include "child.h"
 #include "unit.h"

@@ -318,7 +318,7 @@ static void a_link_local_master_keeps_its_interface(void **state)
     assert_int_equal(all[0].v6.sin6_addr.s6_addr[7], 0);
 }
 
-/* ---- Meeting ---------------------------------------------------------------------------------------------------------- */
+/* ---- Rendezvous ------------------------------------------------------------------------------------------------------- */
 
 /* Rank 0's port is torchrun's own, so the others find rank 0 at one of the next. */
 static int listen_at(uint16_t *port)
@@ -401,7 +401,7 @@ static void ranks_with_different_secrets_do_not_meet(void **state)
     char line[1024];
     unsigned n = 0;
     while (fgets(line, sizeof line, f) != NULL)
-        n += strstr(line, "rank 0 did not come") != NULL && strstr(line, "or with another secret") != NULL;
+        n += strstr(line, "rank 0 did not answer") != NULL && strstr(line, "or with another secret") != NULL;
     fclose(f);
     unlink(said);
     assert_int_equal(n, 1); /* rank 2 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Nothing is left behind: ranks that are killed leave no process, file or socket, because there never is
- * a file and the meeting point has no name in the file system.
+ * a file and the rendezvous has no name in the file system.
  */
 #include "base/clock.h"
 #include "child.h"
@@ -121,7 +121,7 @@ static void one_killed_rank_leaves_nothing_and_the_others_name_it(void **state)
         char want[64];
         assert_true(comes_true(s->running == NRANK, 30));
         assert_no_named_file(s->pid[dead]);
-        assert_false(socket_exists(s)); /* the meeting is over */
+        assert_false(socket_exists(s)); /* the rendezvous is over */
         const double start = plait_clock();
         kill(s->pid[dead], SIGKILL);
         snprintf(want, sizeof want, "rank %u (process %d) died", dead, (int)s->pid[dead]);

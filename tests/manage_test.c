@@ -238,7 +238,7 @@ static void *abort_soon(void *comm)
     return NULL;
 }
 
-/* One rank does not come to the meeting: it aborts, or dies. The default timeout of a minute would end the test. */
+/* One rank does not come to the rendezvous: it aborts, or dies. The default timeout of a minute would end the test. */
 static int split_without_one(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const bool dies = *(const bool *)arg;
@@ -247,7 +247,7 @@ static int split_without_one(struct plait_comm **comm, uint32_t rank, void *arg)
     char token[24] = { 0 }, all[3][24]; /* color, key, rank, salt */
 
     memcpy(token + 8, &rank, sizeof rank);
-    if (rank == 2 && dies) { /* the exchange of a split, and no meeting */
+    if (rank == 2 && dies) { /* the exchange of a split, and no rendezvous */
         plait_allgather(*comm, token, all, sizeof token, PLAIT_UINT8, NULL);
         raise(SIGKILL);
     }
@@ -712,7 +712,7 @@ static void an_abort_from_any_thread_ends_every_operation(void **state)
 }
 
 /*
- * Any rank aborts, at any moment of a creation: before it has come to the meeting, in it, or after its last look and before
+ * Any rank aborts, at any moment of a creation: before it has come to the rendezvous, in it, or after its last look and before
  * its end is known. Every rank hears of it, and of what it was, long before the timeout.
  */
 static int abort_creation(struct plait_comm **comm, uint32_t rank, void *arg)

@@ -138,7 +138,7 @@ static void rank_0_does_not_wait_for_the_other_ranks_of_a_process_that_died(void
     assert_told(s, 2, PLAIT_ERR_PEER, "rank 2 left or died; rank ");
 }
 
-/* Connections of this user's other processes ended the meeting, or held it up. */
+/* Connections of this user's other processes ended the rendezvous, or held it up. */
 static void a_process_that_does_not_say_which_rank_it_is_counts_for_nothing(void **state)
 {
     struct scene *s = open_scene();

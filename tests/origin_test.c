@@ -81,7 +81,7 @@ static void ranks_of_two_launchers_are_refused(void **state)
         if (ends[0] != 1 || ends[1] != 1)
             fail_msg("%s: two launchers' ranks end with %d and %d", places[i % 2], ends[0], ends[1]);
         assert_true(was_said("two launchers on one host started ranks 0 and 1: port used by another job"));
-        assert_true(was_said("a wrapper script each, which TORCHELASTIC_RUN_ID mends"));
+        assert_true(was_said("a wrapper script each, which TORCHELASTIC_RUN_ID fixes"));
         unlink(said);
     }
     unsetenv("LOCAL_WORLD_SIZE");

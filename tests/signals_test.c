@@ -153,7 +153,7 @@ static int time_out_in_storm(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_TIMEOUT);
     CHECK(rank == 1 || plait_clock() - start >= 1.95); /* a rank that came late is told by the other */
     CHECK(ticks > FEW_TICKS);
-    CHECK(strstr(plait_last_error(), "of 3 ranks did not come within 2 s: rank ") != NULL); /* 1 may be late too */
+    CHECK(strstr(plait_last_error(), "of 3 ranks did not join within 2 s: rank ") != NULL); /* 1 may be late too */
     stop_timer();
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whoever connects to rank 0 without the secret of the id is refused, counted and named once, and the meeting goes on as
+ * Whoever connects to rank 0 without the secret of the id is refused, counted and named once, and the rendezvous goes on as
  * if nobody had come. Strangers come from 127.0.0.2, ranks from 127.0.0.1.
  */
 #include "child.h"
@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/tcp.h"
+#include "bootstrap/id.h"
+#include "bootstrap/listener.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -209,13 +210,13 @@ static void connections_that_say_nothing_hold_nobody_up(void **state)
 /* A byte of a right greeting, then nothing, while rank 0 goes on waiting for the last rank. */
 static void drip(const struct scene *s)
 {
-    struct plait_hail hail;
+    struct plait_client_hello hello;
     const int fd = come(s);
 
-    assert_int_equal(plait_hail_make(&hail), PLAIT_OK);
-    assert_int_equal(send(fd, &hail, 1, MSG_NOSIGNAL), 1);
+    assert_int_equal(plait_client_hello_make(&hello), PLAIT_OK);
+    assert_int_equal(send(fd, &hello, 1, MSG_NOSIGNAL), 1);
     usleep(100000);
-    assert_int_equal(send(fd, (char *)&hail + 1, 1, MSG_NOSIGNAL), 1);
+    assert_int_equal(send(fd, (char *)&hello + 1, 1, MSG_NOSIGNAL), 1);
     assert_closed(fd);
 }
 
@@ -224,7 +225,7 @@ static void slow_drips_end(void **state)
     meet_beside(drip, 0, "took too long");
 }
 
-/* Each of these has hailed and got its answer; each takes one of the few descriptors of rank 0. */
+/* Each of these has sent its hello and got an answer; each takes one of the few descriptors of rank 0. */
 static void crowd(const struct scene *s)
 {
     struct rlimit limit;
@@ -236,10 +237,10 @@ static void crowd(const struct scene *s)
     if (limit.rlim_cur < most + 50)
         most = (unsigned)limit.rlim_cur - 50;
     for (unsigned i = 0; i < most; i++) {
-        struct plait_hail hail;
-        assert_int_equal(plait_hail_make(&hail), PLAIT_OK);
+        struct plait_client_hello hello;
+        assert_int_equal(plait_client_hello_make(&hello), PLAIT_OK);
         kept[i] = come(s);
-        assert_int_equal(send(kept[i], &hail, sizeof hail, MSG_NOSIGNAL), sizeof hail);
+        assert_int_equal(send(kept[i], &hello, sizeof hello, MSG_NOSIGNAL), sizeof hello);
     }
 }
 
@@ -251,34 +252,33 @@ static void thousands_of_connections_do_not_take_all_descriptors(void **state)
 
 /* ---- Those who know what this is, but not the secret -------------------------------------------------------------- */
 
-static void exchange_hails(int fd, const struct plait_hail *hail, struct plait_answer *answer)
+static void exchange_hellos(int fd, struct plait_handshake *h)
 {
-    assert_int_equal(send(fd, hail, sizeof *hail, MSG_NOSIGNAL), sizeof *hail);
-    assert_int_equal(recv(fd, answer, sizeof *answer, MSG_WAITALL), sizeof *answer);
+    assert_int_equal(send(fd, &h->client, sizeof h->client, MSG_NOSIGNAL), sizeof h->client);
+    assert_int_equal(recv(fd, &h->server, sizeof h->server, MSG_WAITALL), sizeof h->server);
 }
 
-static void claim_rank_2(int fd, const struct plait_tcp_claim *claim)
+static void ask_for_rank_2(int fd, const struct plait_join_request *request)
 {
-    assert_int_equal(send(fd, claim, sizeof *claim, MSG_NOSIGNAL), sizeof *claim);
+    assert_int_equal(send(fd, request, sizeof *request, MSG_NOSIGNAL), sizeof *request);
     assert_closed(fd);
 }
 
 static void guess_the_secret(const struct scene *s)
 {
     unsigned char other[PLAIT_SECRET_BYTES];
-    struct plait_tcp_claim claim = { 2, NRANK, 0, 0, { 0 }, { 0 } };
-    struct plait_answer answer;
-    struct plait_hail hail;
+    struct plait_join_request request = { 2, NRANK, 0, 0, { 0 }, { 0 } };
+    struct plait_handshake h;
     const int fd = come(s);
 
     memcpy(other, s->tcp.secret, sizeof other);
     other[31] ^= 1;
-    assert_int_equal(plait_hail_make(&hail), PLAIT_OK);
-    exchange_hails(fd, &hail, &answer);
-    assert_true(plait_answer_is_right(s->tcp.secret, &hail, &answer));
-    assert_false(plait_answer_is_right(other, &hail, &answer));
-    plait_tcp_claim_sign(other, &hail, &answer, &claim);
-    claim_rank_2(fd, &claim);
+    assert_int_equal(plait_client_hello_make(&h.client), PLAIT_OK);
+    exchange_hellos(fd, &h);
+    assert_true(plait_server_hello_is_valid(s->tcp.secret, &h));
+    assert_false(plait_server_hello_is_valid(other, &h));
+    plait_join_request_sign(other, &h, &request);
+    ask_for_rank_2(fd, &request);
 }
 
 static void a_wrong_secret_is_refused(void **state)
@@ -289,18 +289,17 @@ static void a_wrong_secret_is_refused(void **state)
 /* Somebody has heard a rank join, and says the same. */
 static void say_again_what_was_heard(const struct scene *s)
 {
-    struct plait_tcp_claim claim = { 2, NRANK, 0, 0, { 0 }, { 0 } };
-    struct plait_answer answer;
-    struct plait_hail hail;
+    struct plait_join_request request = { 2, NRANK, 0, 0, { 0 }, { 0 } };
+    struct plait_handshake h;
     int fd = come(s);
 
-    assert_int_equal(plait_hail_make(&hail), PLAIT_OK);
-    exchange_hails(fd, &hail, &answer);
-    plait_tcp_claim_sign(s->tcp.secret, &hail, &answer, &claim);
+    assert_int_equal(plait_client_hello_make(&h.client), PLAIT_OK);
+    exchange_hellos(fd, &h);
+    plait_join_request_sign(s->tcp.secret, &h, &request);
     close(fd);
     fd = come(s);
-    exchange_hails(fd, &hail, &answer);
-    claim_rank_2(fd, &claim);
+    exchange_hellos(fd, &h);
+    ask_for_rank_2(fd, &request);
 }
 
 static void replayed_messages_are_refused(void **state)
@@ -308,18 +307,17 @@ static void replayed_messages_are_refused(void **state)
     meet_beside(say_again_what_was_heard, 0, "did not know this comm's secret");
 }
 
-/* The only hash that rank 0 gives away is no claim. */
+/* The only hash that rank 0 gives away is no request. */
 static void send_the_answer_back(const struct scene *s)
 {
-    struct plait_tcp_claim claim = { 2, NRANK, 0, 0, { 0 }, { 0 } };
-    struct plait_answer answer;
-    struct plait_hail hail;
+    struct plait_join_request request = { 2, NRANK, 0, 0, { 0 }, { 0 } };
+    struct plait_handshake h;
     const int fd = come(s);
 
-    assert_int_equal(plait_hail_make(&hail), PLAIT_OK);
-    exchange_hails(fd, &hail, &answer);
-    memcpy(claim.mac, answer.mac, sizeof claim.mac);
-    claim_rank_2(fd, &claim);
+    assert_int_equal(plait_client_hello_make(&h.client), PLAIT_OK);
+    exchange_hellos(fd, &h);
+    memcpy(request.mac, h.server.mac, sizeof request.mac);
+    ask_for_rank_2(fd, &request);
 }
 
 static void an_answer_sent_back_is_refused(void **state)
@@ -330,16 +328,15 @@ static void an_answer_sent_back_is_refused(void **state)
 /* A right claim whose rank was changed on the way. */
 static void change_the_rank(const struct scene *s)
 {
-    struct plait_tcp_claim claim = { 1, NRANK, 0, 0, { 0 }, { 0 } };
-    struct plait_answer answer;
-    struct plait_hail hail;
+    struct plait_join_request request = { 1, NRANK, 0, 0, { 0 }, { 0 } };
+    struct plait_handshake h;
     const int fd = come(s);
 
-    assert_int_equal(plait_hail_make(&hail), PLAIT_OK);
-    exchange_hails(fd, &hail, &answer);
-    plait_tcp_claim_sign(s->tcp.secret, &hail, &answer, &claim);
-    claim.rank = 2;
-    claim_rank_2(fd, &claim);
+    assert_int_equal(plait_client_hello_make(&h.client), PLAIT_OK);
+    exchange_hellos(fd, &h);
+    plait_join_request_sign(s->tcp.secret, &h, &request);
+    request.rank = 2;
+    ask_for_rank_2(fd, &request);
 }
 
 static void a_changed_claim_is_refused(void **state)

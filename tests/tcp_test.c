@@ -2,7 +2,8 @@
 /* Comms over TCP: they work, those made of them too, and nobody who lacks the secret gets in or in the way. */
 #include "base/clock.h"
 #include "base/status.h"
-#include "bootstrap/tcp.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/id.h"
 #include "child.h"
 #include "comm/comm.h"
 #include "ranks.h"
@@ -85,7 +86,7 @@ static void comms_over_tcp_split_duplicate_and_shrink(void **state)
     assert_int_equal(ranks_run(&r), 0);
 }
 
-/* ---- Meetings -------------------------------------------------------------------------------------------------- */
+/* ---- Rendezvous ------------------------------------------------------------------------------------------------ */
 
 #define MANY 64
 
@@ -241,7 +242,7 @@ static void an_error_inside_a_node_is_told_to_all(void **state)
     struct ends e = { .rank = { 0, 1, 2, 3 }, .nrank = { 4, 4, 4, 4 } };
 
     for (uint32_t r = 0; r < 4; r++)
-        e.want[r] = "letting in the ranks of this node: Too many open files";
+        e.want[r] = "accepting the ranks of this node: Too many open files";
     node_is_full = true;
     run_ends(&e, 0);
     node_is_full = false;
@@ -326,7 +327,7 @@ static void rank_0_says_why_it_cannot_listen(void **state)
     assert_rank_0_fails("PLAIT_PORTS");
     close(first); /* now it listens, and nobody comes */
     assert_int_equal(plait_bootstrap_create(&the_id, 0, 2, 0.5, PLAIT_OK, &b), PLAIT_ERR_TIMEOUT);
-    assert_non_null(strstr(plait_last_error(), "1 of 2 ranks did not come within 0.5 s: rank 1"));
+    assert_non_null(strstr(plait_last_error(), "1 of 2 ranks did not join within 0.5 s: rank 1"));
     close(second);
 }
 

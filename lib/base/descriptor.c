@@ -133,6 +133,17 @@ enum plait_status plait_descriptor_check(int fd)
                                         fd, purpose);
 }
 
+size_t plait_descriptor_read(const char *path, char *text, size_t room)
+{
+    const int fd = plait_descriptor_raise(open(path, O_RDONLY | O_CLOEXEC));
+    const ssize_t n = fd >= 0 ? read(fd, text, room - 1) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return n > 0 ? (size_t)n : 0;
+}
+
 bool plait_descriptor_is_kept(int fd)
 {
     pthread_mutex_lock(&lock);

@@ -59,6 +59,9 @@ static inline DIR *plait_descriptor_folder(const char *path)
     return folder;
 }
 
+/* The start of a file as text, for files of /proc and /sys. Returns its length; 0: empty, or it cannot be read. */
+size_t plait_descriptor_read(const char *path, char *text, size_t room);
+
 /* ---- Kept descriptors ----------------------------------------------------------------------------------------- */
 
 /*

@@ -59,24 +59,13 @@ size_t plait_most_file_bytes(void)
     return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
 }
 
-/* The start of a file, terminated; false when it cannot be read. */
-static bool read_start(const char *path, char *text, size_t room)
-{
-    const int fd = plait_descriptor_keep(open(path, O_RDONLY | O_CLOEXEC), "reading a file");
-    const ssize_t n = fd >= 0 ? read(fd, text, room - 1) : -1;
-
-    plait_descriptor_close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
-
 size_t plait_most_mapped_bytes(void)
 {
     struct rlimit limit;
     char text[64];
 
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        !read_start("/proc/self/statm", text, sizeof text))
+        plait_descriptor_read("/proc/self/statm", text, sizeof text) == 0)
         return SIZE_MAX;
     const size_t mapped = strtoul(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
     return mapped < limit.rlim_cur ? (size_t)limit.rlim_cur - mapped : 0;
@@ -132,7 +121,7 @@ static uint64_t number(const struct version *v, const char *group, const char *n
     char path[1024], text[64], *end;
 
     snprintf(path, sizeof path, "%s%s/%s", v->root, group, name);
-    if (!read_start(path, text, sizeof text))
+    if (plait_descriptor_read(path, text, sizeof text) == 0)
         return none;
     const uint64_t n = strtoull(text, &end, 10);
     return end == text ? none : n; /* "max" */
@@ -145,7 +134,7 @@ static uint64_t cache_of(const struct version *v, const char *group)
     uint64_t sum = 0;
 
     snprintf(path, sizeof path, "%s%s/memory.stat", v->root, group);
-    if (read_start(path, text, sizeof text))
+    if (plait_descriptor_read(path, text, sizeof text) > 0)
         for (unsigned i = 0; i < 2; i++) {
             const char *at = strstr(text, v->cache[i]);
             sum += at != NULL ? strtoull(at + strlen(v->cache[i]), NULL, 10) : 0;
@@ -190,7 +179,7 @@ static enum plait_status check_cgroup(size_t bytes)
     char text[4096], *save = NULL;
     enum plait_status status = PLAIT_OK;
 
-    if (!read_start("/proc/self/cgroup", text, sizeof text))
+    if (plait_descriptor_read("/proc/self/cgroup", text, sizeof text) == 0)
         return PLAIT_OK;
     /* Lines of "number:controllers:group". */
     for (char *line = strtok_r(text, "\n", &save); line != NULL && status == PLAIT_OK;
@@ -220,7 +209,7 @@ static enum plait_status check_machine(size_t bytes)
 {
     char text[4096];
 
-    if (!read_start("/proc/meminfo", text, sizeof text))
+    if (plait_descriptor_read("/proc/meminfo", text, sizeof text) == 0)
         return PLAIT_OK;
     const uint64_t left = line_of(text, "\nMemAvailable:", NO_LIMIT) + line_of(text, "\nSwapFree:", 0);
     return bytes <= left ? PLAIT_OK

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creates and destroys a rank's connection; chooses the rendezvous place that the id names. */
+/* Creates and destroys a rank's connection; runs the rendezvous that the id names. */
 #include "bootstrap.h"
 
 #include "base/descriptor.h"
 #include "base/status.h"
-#include "machine.h"
 #include "node.h"
-#include "tcp.h"
+#include "rendezvous.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,42 +20,37 @@ static void finish(struct plait_bootstrap *b)
     plait_nodes_finish(&b->nodes);
 }
 
-static enum plait_status meet_on_machine(struct plait_bootstrap *b, const struct plait_unique_id *id,
-                                         enum plait_status own)
+/* On this machine or over TCP, as the id says. */
+static enum plait_status run_rendezvous(struct plait_bootstrap *b, const struct plait_unique_id *id,
+                                        enum plait_status own)
 {
-    const size_t n = strnlen((const char *)id->bytes, sizeof id->bytes);
-    struct plait_machine_place place;
+    struct plait_rendezvous r;
+    struct plait_tcp_id tcp;
+    const char *name = (const char *)id->bytes;
+    enum plait_status status = PLAIT_OK;
 
-    if (strncmp((const char *)id->bytes, PLAIT_ID_MACHINE, strlen(PLAIT_ID_MACHINE)) != 0 ||
-        n >= sizeof place.address.sun_path)
-        return own != PLAIT_OK
-                   ? own
-                   : plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create() nor by "
-                                               "plait_unique_id_create_tcp()");
-    plait_machine_place_init(&place, (const char *)id->bytes, n);
-    own = plait_meet_at(b, &place.place, own);
-    return own == PLAIT_OK && b->launched ? plait_bootstrap_agree(b, plait_claim_check(&b->nodes.claim, b->rank)) : own;
-}
-
-static enum plait_status meet_over_tcp(struct plait_bootstrap *b, const struct plait_tcp_id *id, enum plait_status own)
-{
-    struct plait_tcp_place *place = malloc(sizeof *place); /* too large for a small stack */
-    enum plait_status status =
-        place != NULL ? plait_tcp_place_init(place, id) : plait_fail_memory("out of memory for a meeting over TCP");
-
+    r.tcp = plait_tcp_id_of(id, &tcp) ? &tcp : NULL;
+    if (r.tcp != NULL)
+        status = plait_crypto_ready();
+    else if (strncmp(name, PLAIT_ID_MACHINE, strlen(PLAIT_ID_MACHINE)) == 0 &&
+             strnlen(name, sizeof id->bytes) < sizeof r.name.address.sun_path)
+        r.name = plait_unix_name_make(name);
+    else
+        status = plait_fail(PLAIT_ERR_ARG, "comm creation: id was not made by plait_unique_id_create() nor by "
+                                           "plait_unique_id_create_tcp()");
     if (status != PLAIT_OK)
-        status = own != PLAIT_OK ? own : status;
-    else if ((status = plait_meet_at(b, &place->place, own)) == PLAIT_OK)
-        status = plait_node_find(b, id, plait_claim_check(&b->nodes.claim, b->rank));
-    free(place);
-    return status;
+        return own != PLAIT_OK ? own : status;
+    status = plait_rendezvous_run(&r, b, own);
+    if (status != PLAIT_OK || (r.tcp == NULL && !b->launched))
+        return status;
+    const enum plait_status claimed = plait_claim_check(&b->nodes.claim, b->rank);
+    return r.tcp != NULL ? plait_node_find(b, &tcp, claimed) : plait_bootstrap_agree(b, claimed);
 }
 
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
                                          double seconds, enum plait_status own, struct plait_bootstrap **out)
 {
     struct plait_bootstrap *b = malloc(sizeof *b), here;
-    struct plait_tcp_id tcp;
 
     here = (struct plait_bootstrap){ .rank = rank, .nrank = nrank, .limit = seconds, .root = -1, .nodes = { .n = 1 } };
     if (b == NULL && own == PLAIT_OK)
@@ -71,7 +65,7 @@ enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint3
         own = claimed;
     }
     if (nrank > 1)
-        own = plait_tcp_id_of(id, &tcp) ? meet_over_tcp(&here, &tcp, own) : meet_on_machine(&here, id, own);
+        own = run_rendezvous(&here, id, own);
     if (own != PLAIT_OK) {
         finish(&here);
         free(b);

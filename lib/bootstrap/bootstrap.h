@@ -3,9 +3,8 @@
  * The room bootstrap: how ranks find each other before they can communicate.
  *
  * The room has unique ids, connections over Unix sockets and TCP, small allgathers, and the exchange of descriptors on
- * one host. rendezvous.c is the rendezvous: rank 0 is the server and the others are its clients. machine.c and tcp.c
- * connect them, over Unix sockets and over TCP. origin.c tells the jobs on one host apart; crypto.c and secret.c
- * authenticate ranks.
+ * one host. In rendezvous.h ranks meet: rank 0 is the server, the others are its clients. origin.c tells the jobs on
+ * one host apart; crypto.c and secret.c authenticate ranks.
  *
  * Every call is collective and ends within the time limit. It succeeds, or every rank that is still there gets an error
  * that names the missing ranks. A rank with an error of its own still takes part in the next call and passes the error
@@ -27,8 +26,9 @@
 struct plait_bootstrap; /* one rank's connection */
 
 /*
- * Meet at the id's place. `seconds` limits this call and every later one. A rank whose `own` is an error, and a rank 0
- * that fails, stays up to 20 s to tell ranks that still connect. After a death rank 0 stays 0.5 s.
+ * Run the rendezvous at the id's name or addresses. `seconds` limits this call and every later one. A rank whose `own`
+ * is an error, and a rank 0 that fails, stays up to 20 s to tell ranks that still connect. After a death rank 0 stays
+ * 0.5 s.
  */
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
                                          double seconds, enum plait_status own, struct plait_bootstrap **out);

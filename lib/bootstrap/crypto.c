@@ -39,7 +39,7 @@ bool plait_mac_equal(const unsigned char a[PLAIT_MAC_BYTES], const unsigned char
 enum plait_status plait_crypto_ready(void)
 {
     return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                      "meeting over TCP needs libsodium, which this build of libplait lacks: install libsodium-dev and "
+                      "comms over TCP need libsodium, which this build of libplait lacks: install libsodium-dev and "
                       "build it again (meson setup --reconfigure -Dlibsodium=enabled)");
 }
 

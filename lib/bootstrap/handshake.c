@@ -2,75 +2,130 @@
 #include "handshake.h"
 
 #include "base/random.h"
+#include "frame.h"
+
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/socket.h>
 
-enum plait_status plait_hail_make(struct plait_hail *out)
+enum plait_status plait_client_hello_make(struct plait_client_hello *out)
 {
-    memcpy(out->magic, PLAIT_HAIL_MAGIC, sizeof out->magic);
+    memcpy(out->magic, PLAIT_HELLO_MAGIC, sizeof out->magic);
     return plait_random(out->nonce, sizeof out->nonce, "a handshake");
 }
 
-bool plait_hail_is_one(const struct plait_hail *hail)
-{
-    return memcmp(hail->magic, PLAIT_HAIL_MAGIC, sizeof hail->magic) == 0;
-}
-
-static void mac_of_answer(const unsigned char *secret, const struct plait_hail *hail, const struct plait_answer *answer,
-                          unsigned char out[PLAIT_MAC_BYTES])
+static void mac_of_hello(const unsigned char *secret, const struct plait_handshake *h,
+                         unsigned char out[PLAIT_MAC_BYTES])
 {
     unsigned char nonces[2 * PLAIT_NONCE_BYTES];
 
-    memcpy(nonces, hail->nonce, PLAIT_NONCE_BYTES);
-    memcpy(nonces + PLAIT_NONCE_BYTES, answer->nonce, PLAIT_NONCE_BYTES);
+    memcpy(nonces, h->client.nonce, PLAIT_NONCE_BYTES);
+    memcpy(nonces + PLAIT_NONCE_BYTES, h->server.nonce, PLAIT_NONCE_BYTES);
     plait_mac(secret, "rank 0 answers", nonces, sizeof nonces, out);
 }
 
-enum plait_status plait_answer_make(const unsigned char *secret, const struct plait_hail *hail,
-                                    struct plait_answer *out)
-{
-    memcpy(out->magic, PLAIT_HAIL_MAGIC, sizeof out->magic);
-    const enum plait_status status = plait_random(out->nonce, sizeof out->nonce, "a handshake");
-    if (status == PLAIT_OK)
-        mac_of_answer(secret, hail, out, out->mac);
-    return status;
-}
-
-bool plait_answer_is_right(const unsigned char *secret, const struct plait_hail *hail,
-                           const struct plait_answer *answer)
+bool plait_server_hello_is_valid(const unsigned char *secret, const struct plait_handshake *h)
 {
     unsigned char mac[PLAIT_MAC_BYTES];
 
-    mac_of_answer(secret, hail, answer, mac);
-    return memcmp(answer->magic, PLAIT_HAIL_MAGIC, sizeof answer->magic) == 0 && plait_mac_equal(mac, answer->mac);
+    mac_of_hello(secret, h, mac);
+    return memcmp(h->server.magic, PLAIT_HELLO_MAGIC, sizeof h->server.magic) == 0 &&
+           plait_mac_equal(mac, h->server.mac);
 }
 
-static void mac_of_claim(const unsigned char *secret, const struct plait_hail *hail, const struct plait_answer *answer,
-                         const struct plait_tcp_claim *claim, unsigned char out[PLAIT_MAC_BYTES])
+/* Without a secret: the protocol's name. */
+static void mac_of_request(const unsigned char *secret, const struct plait_handshake *h,
+                           const struct plait_join_request *request, unsigned char out[PLAIT_MAC_BYTES])
 {
     struct {
         unsigned char nonces[2][PLAIT_NONCE_BYTES];
-        unsigned char fields[offsetof(struct plait_tcp_claim, mac)];
+        unsigned char fields[offsetof(struct plait_join_request, mac)];
     } all;
 
     _Static_assert(sizeof all == 2 * PLAIT_NONCE_BYTES + 24, "no gaps");
-    memcpy(all.nonces[0], hail->nonce, PLAIT_NONCE_BYTES);
-    memcpy(all.nonces[1], answer->nonce, PLAIT_NONCE_BYTES);
-    memcpy(all.fields, claim, sizeof all.fields);
+    memset(out, 0, PLAIT_MAC_BYTES);
+    memcpy(out, PLAIT_HELLO_MAGIC, sizeof h->client.magic);
+    if (secret == NULL)
+        return;
+    memcpy(all.nonces[0], h->client.nonce, PLAIT_NONCE_BYTES);
+    memcpy(all.nonces[1], h->server.nonce, PLAIT_NONCE_BYTES);
+    memcpy(all.fields, request, sizeof all.fields);
     plait_mac(secret, "a rank claims", &all, sizeof all, out);
 }
 
-void plait_tcp_claim_sign(const unsigned char *secret, const struct plait_hail *hail, const struct plait_answer *answer,
-                          struct plait_tcp_claim *claim)
+void plait_join_request_sign(const unsigned char *secret, const struct plait_handshake *h,
+                             struct plait_join_request *request)
 {
-    mac_of_claim(secret, hail, answer, claim, claim->mac);
+    mac_of_request(secret, h, request, request->mac);
 }
 
-bool plait_tcp_claim_is_right(const unsigned char *secret, const struct plait_hail *hail,
-                              const struct plait_answer *answer, const struct plait_tcp_claim *claim)
+/* ---- Rank 0's end ------------------------------------------------------------------------------------------- */
+
+static bool has_valid_mac(const unsigned char *secret, const struct plait_client *c)
 {
     unsigned char mac[PLAIT_MAC_BYTES];
 
-    mac_of_claim(secret, hail, answer, claim, mac);
-    return plait_mac_equal(mac, claim->mac);
+    mac_of_request(secret, &c->handshake, &c->request, mac);
+    return secret != NULL ? plait_mac_equal(mac, c->request.mac) : memcmp(mac, c->request.mac, sizeof mac) == 0;
+}
+
+static bool has_valid_fields(const struct plait_join_request *r)
+{
+    return r->bytes < sizeof((struct plait_error *)0)->text &&
+           (r->status != PLAIT_OK ? plait_is_error(r->status) : r->bytes == 0);
+}
+
+static enum plait_status make_server_hello(const unsigned char *secret, struct plait_handshake *h)
+{
+    memcpy(h->server.magic, PLAIT_HELLO_MAGIC, sizeof h->server.magic);
+    const enum plait_status status = plait_random(h->server.nonce, sizeof h->server.nonce, "a handshake");
+    if (status == PLAIT_OK)
+        mac_of_hello(secret, h, h->server.mac);
+    return status;
+}
+
+/* Answer the client's hello. So few bytes fit into an empty socket buffer; if not, the client is no rank. */
+static enum plait_status answer(struct plait_client *c, const unsigned char *secret, enum plait_refusal *why)
+{
+    const struct plait_server_hello *hello = &c->handshake.server;
+
+    *why = PLAIT_REFUSED_STRANGER;
+    if (memcmp(c->handshake.client.magic, PLAIT_HELLO_MAGIC, sizeof c->handshake.client.magic) != 0 ||
+        make_server_hello(secret, &c->handshake) != PLAIT_OK)
+        return PLAIT_ERR_PEER;
+    *why = PLAIT_REFUSED_LEFT;
+    c->greeted = true;
+    c->got = 0;
+    return send(c->fd, hello, sizeof *hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof *hello ? PLAIT_IN_PROGRESS
+                                                                                           : PLAIT_ERR_PEER;
+}
+
+enum plait_status plait_client_advance(struct plait_client *c, const unsigned char *secret, enum plait_refusal *why)
+{
+    for (;;) {
+        const bool hello = secret != NULL && !c->greeted;
+        const size_t bytes = hello ? sizeof c->handshake.client : sizeof c->request;
+        char *at = hello ? (char *)&c->handshake.client : (char *)&c->request;
+        const ssize_t n = recv(c->fd, at + c->got, bytes - c->got, MSG_DONTWAIT);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return PLAIT_IN_PROGRESS;
+        if (n <= 0) {
+            *why = c->greeted ? PLAIT_REFUSED_LEFT : c->got > 0 ? PLAIT_REFUSED_STRANGER : PLAIT_REFUSED_NOTHING;
+            return PLAIT_ERR_PEER;
+        }
+        c->got += (size_t)n;
+        if (c->got < bytes)
+            continue;
+        if (!hello) {
+            *why = secret != NULL ? PLAIT_REFUSED_SECRET : PLAIT_REFUSED_STRANGER;
+            return has_valid_mac(secret, c) && has_valid_fields(&c->request) ? PLAIT_OK : PLAIT_ERR_PEER;
+        }
+        const enum plait_status status = answer(c, secret, why);
+        if (status != PLAIT_IN_PROGRESS)
+            return status;
+    }
 }

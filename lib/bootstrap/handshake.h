@@ -1,35 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mutual authentication over TCP: a rank and rank 0 prove that they know the id's secret, without sending it.
+ * The handshake of a client with rank 0. Over TCP both prove that they know the id's secret, without sending it.
  *
- * A challenge and response in three messages. The rank hails with a nonce. Rank 0 answers with a nonce of its own and a
- * MAC over both, keyed with the secret. Now the rank has authenticated rank 0 and claims its rank, with a MAC over
- * everything so far. The MACs cover the role, so none can be reflected, and the nonces, so none can be replayed. Every
- * comm has a secret of its own, so a message of one comm is worthless in another. Later traffic on the connection is
- * not protected: see docs/security.md.
+ * A challenge and response in three messages. The client's hello has a nonce. Rank 0's hello has a nonce of its own and
+ * a MAC over both, keyed with the secret. This authenticates rank 0, and the client asks to join as its rank, with a
+ * MAC over everything so far. The MACs cover the role, so none can be reflected, and the nonces, so none can be
+ * replayed. Every comm has a secret of its own, so a message of one comm is worthless in another. Later traffic on the
+ * connection is not protected: see docs/security.md.
+ *
+ * On one machine the kernel tells whose process the other end is. There is no secret (NULL), and the request to join is
+ * the only message.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_HANDSHAKE_H
 #define PLAIT_LIB_BOOTSTRAP_HANDSHAKE_H
 
 #include "crypto.h"
+#include "hosts.h"
 #include "origin.h"
 
 #include <stdint.h>
 
 #define PLAIT_NONCE_BYTES 32
-#define PLAIT_HAIL_MAGIC  "PLAITtc1" /* 8 bytes, without a NUL */
+#define PLAIT_HELLO_MAGIC "PLAITtc1" /* 8 bytes, without a NUL */
+#define PLAIT_JOINED      'T'        /* rank 0's acknowledgement of a request */
 
-struct plait_hail { /* a rank to rank 0 */
-    char magic[8];
-    unsigned char nonce[PLAIT_NONCE_BYTES];
+struct plait_handshake {
+    struct plait_client_hello {
+        char magic[8];
+        unsigned char nonce[PLAIT_NONCE_BYTES];
+    } client;
+    struct plait_server_hello {
+        char magic[8];
+        unsigned char nonce[PLAIT_NONCE_BYTES], mac[PLAIT_MAC_BYTES];
+    } server;
 };
 
-struct plait_answer { /* rank 0 to the rank */
-    char magic[8];
-    unsigned char nonce[PLAIT_NONCE_BYTES], mac[PLAIT_MAC_BYTES];
-};
-
-struct plait_tcp_claim { /* the rank to rank 0; followed by the text of its error, if it has one */
+struct plait_join_request { /* followed by the text of the rank's error, if it has one */
     uint32_t rank, nrank;
     int32_t status;
     uint32_t bytes; /* of the text */
@@ -37,18 +43,37 @@ struct plait_tcp_claim { /* the rank to rank 0; followed by the text of its erro
     unsigned char mac[PLAIT_MAC_BYTES];
 };
 
-enum plait_status plait_hail_make(struct plait_hail *out);
-bool plait_hail_is_one(const struct plait_hail *hail); /* false: no Plait client of this version */
+enum plait_status plait_client_hello_make(struct plait_client_hello *out);
 
-enum plait_status plait_answer_make(const unsigned char *secret, const struct plait_hail *hail,
-                                    struct plait_answer *out);
-bool plait_answer_is_right(const unsigned char *secret, const struct plait_hail *hail,
-                           const struct plait_answer *answer);
+bool plait_server_hello_is_valid(const unsigned char *secret, const struct plait_handshake *h);
 
-/* Set the MAC of a claim whose other fields are filled. */
-void plait_tcp_claim_sign(const unsigned char *secret, const struct plait_hail *hail, const struct plait_answer *answer,
-                          struct plait_tcp_claim *claim);
-bool plait_tcp_claim_is_right(const unsigned char *secret, const struct plait_hail *hail,
-                              const struct plait_answer *answer, const struct plait_tcp_claim *claim);
+/* Set the MAC of a request whose other fields are filled. */
+void plait_join_request_sign(const unsigned char *secret, const struct plait_handshake *h,
+                             struct plait_join_request *request);
+
+/* ---- Rank 0's end ------------------------------------------------------------------------------------------- */
+
+enum plait_refusal {
+    PLAIT_REFUSED_NOTHING,  /* it left without a word */
+    PLAIT_REFUSED_STRANGER, /* it speaks another protocol */
+    PLAIT_REFUSED_LEFT,     /* it left after rank 0's hello */
+    PLAIT_REFUSED_SECRET,   /* its request has a wrong MAC or wrong fields */
+    PLAIT_REFUSED_SLOW,
+    PLAIT_REFUSED_CROWD, /* it was evicted to make room */
+};
+
+struct plait_client { /* a connection that has not yet joined as a rank */
+    int fd;           /* -1: none */
+    bool greeted;     /* its hello has arrived */
+    double since;
+    size_t got;                    /* bytes received of its next message */
+    char from[PLAIT_ADDRESS_TEXT]; /* its address or process */
+    struct plait_handshake handshake;
+    struct plait_join_request request;
+};
+
+/* Read the bytes that have arrived. PLAIT_IN_PROGRESS: more are to come; PLAIT_OK: a rank; else *why it is refused. */
+enum plait_status plait_client_advance(struct plait_client *client, const unsigned char *secret,
+                                       enum plait_refusal *why);
 
 #endif

@@ -135,8 +135,13 @@ bool plait_ifname_matches(const char *list, const char *name)
 
 /* ---- Interfaces of this host ---------------------------------------------------------------------------------- */
 
-/* In the order in which other ranks try the addresses. */
-enum kind { DEVICE, BRIDGE, LOOPBACK, UNUSABLE };
+enum kind { DEVICE, BRIDGE, LOOPBACK, LINK_LOCAL, DOWN }; /* in the order in which other ranks try the addresses */
+static const char *const kinds[] = { "device", "bridge", "loopback", "link-local", "down" };
+
+static bool is_usable(enum kind kind)
+{
+    return kind < LINK_LOCAL;
+}
 
 /* Ask the driver of the interface: /sys may be that of another network namespace. */
 static bool ask_driver(const char *name, void *question)
@@ -217,40 +222,95 @@ static bool has_default_route(const char *name)
     return has;
 }
 
-static enum kind kind_of(const struct ifaddrs *i, const char **why)
+static enum kind kind_of(const struct ifaddrs *i)
 {
     const union plait_address *a = (const union plait_address *)(const void *)i->ifa_addr;
 
-    *why = "down";
     if (!(i->ifa_flags & IFF_UP) || !(i->ifa_flags & IFF_RUNNING))
-        return UNUSABLE;
-    *why = "link-local";
+        return DOWN;
     if (a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr))
-        return UNUSABLE;
-    *why = "loopback";
+        return LINK_LOCAL;
     if (i->ifa_flags & IFF_LOOPBACK)
         return LOOPBACK;
-    *why = "bridge";
-    if (is_bridge(i->ifa_name) && !has_default_route(i->ifa_name) && !has_real_port(i->ifa_name))
-        return BRIDGE;
-    *why = "device";
-    return DEVICE;
+    return is_bridge(i->ifa_name) && !has_default_route(i->ifa_name) && !has_real_port(i->ifa_name) ? BRIDGE : DEVICE;
 }
 
-/* A list as text, cut where there is no room. */
-struct text {
-    char *at;
-    size_t room;
+/* ---- Addresses of this host ----------------------------------------------------------------------------------- */
+
+#define MOST_FOUND 64
+
+struct found { /* an address of this host */
+    char name[IFNAMSIZ];
+    union plait_address address;
+    enum kind kind;
+    uint32_t speed;
 };
 
-static void add(struct text *t, const char *before, const char *what, const char *why)
+/* Insert by kind, then by speed, then as the system lists them. In a full array the last one, the worst, is dropped. */
+static unsigned insert(struct found out[MOST_FOUND], unsigned n, const struct found *f)
 {
-    const int n = snprintf(t->at, t->room, "%s%s (%s)", before, what, why);
+    unsigned k = n;
 
-    if (n > 0 && (size_t)n < t->room) {
-        t->at += n;
-        t->room -= (size_t)n;
+    for (; k > 0 && (out[k - 1].kind > f->kind || (out[k - 1].kind == f->kind && out[k - 1].speed < f->speed)); k--)
+        if (k < MOST_FOUND)
+            out[k] = out[k - 1];
+    if (k < MOST_FOUND)
+        out[k] = *f;
+    return n < MOST_FOUND ? n + 1 : n;
+}
+
+/* *n: how many. */
+static enum plait_status find_all(struct found out[MOST_FOUND], unsigned *n)
+{
+    struct ifaddrs *all;
+
+    *n = 0;
+    if (getifaddrs(&all) != 0)
+        return plait_fail_errno(errno, "the addresses of this host");
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+        const sa_family_t family = i->ifa_addr != NULL ? i->ifa_addr->sa_family : AF_UNSPEC;
+        struct found f = { .speed = 0 };
+        if (family != AF_INET && family != AF_INET6)
+            continue;
+        snprintf(f.name, sizeof f.name, "%.15s", i->ifa_name);
+        memcpy(&f.address, i->ifa_addr, family == AF_INET ? sizeof f.address.v4 : sizeof f.address.v6);
+        f.kind = kind_of(i);
+        f.speed = f.kind == DEVICE ? speed_of(f.name) : 0;
+        *n = insert(out, *n, &f);
     }
+    freeifaddrs(all);
+    return PLAIT_OK;
+}
+
+/* Does the list select interfaces by name, not by exclusion? */
+static bool is_asked_for(const char *list)
+{
+    return list[0] != '\0' && list[0] != '^';
+}
+
+/* Is the address in `hosts`? */
+static bool is_in(const struct plait_hosts *hosts, const struct found *f)
+{
+    union plait_address all[PLAIT_MOST_ADDRESSES];
+    bool is = false;
+
+    for (unsigned i = 0, n = plait_hosts_list(hosts, 0, all); i < n; i++) {
+        struct plait_hosts one = { { 0 } };
+        plait_hosts_add(&one, &f->address.any);
+        is |= !plait_hosts_add(&one, &all[i].any);
+    }
+    return is;
+}
+
+/* ---- Addresses for other hosts -------------------------------------------------------------------------------- */
+
+/* Append an address to a list for people, which is cut where there is no room. */
+static void append(char *list, size_t room, const struct found *f, const char *why)
+{
+    const size_t n = strlen(list);
+    char address[PLAIT_ADDRESS_TEXT];
+
+    snprintf(list + n, room - n, " %.15s %s (%s)", f->name, plait_address_text(&f->address, false, address), why);
 }
 
 /* True if `list` differs from the last call's, so that each list is logged once. */
@@ -276,106 +336,36 @@ static void log_choice(const char *variable, const char *list, const char *taken
             cut, PLAIT_MOST_ADDRESSES, variable);
 }
 
-static bool is_address(const struct ifaddrs *i)
-{
-    return i->ifa_addr != NULL && (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6);
-}
-
-/* Does the list select interfaces by name, not by exclusion? */
-static bool is_asked_for(const char *list)
-{
-    return list[0] != '\0' && list[0] != '^';
-}
-
-#define MOST_FOUND 64
-
-struct found { /* an address of this host */
-    const struct ifaddrs *of;
-    enum kind kind;
-    uint32_t speed;
-    const char *why;
-};
-
-/* The addresses, by kind, then by speed, then as the system lists them. Returns how many. */
-static unsigned sort_found(const struct ifaddrs *all, struct found out[MOST_FOUND])
-{
-    unsigned n = 0;
-
-    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
-        struct found f = { .of = i };
-        if (!is_address(i))
-            continue;
-        f.kind = kind_of(i, &f.why);
-        f.speed = f.kind == DEVICE ? speed_of(i->ifa_name) : 0;
-        unsigned k = n < MOST_FOUND ? n++ : n; /* in a full array the last entry, the worst, is dropped */
-        for (; k > 0 && (out[k - 1].kind > f.kind || (out[k - 1].kind == f.kind && out[k - 1].speed < f.speed)); k--)
-            if (k < MOST_FOUND)
-                out[k] = out[k - 1];
-        if (k < MOST_FOUND)
-            out[k] = f;
-    }
-    return n;
-}
-
-/* Is the address in `hosts`? */
-static bool is_in(const struct plait_hosts *hosts, const struct sockaddr *address)
-{
-    union plait_address all[PLAIT_MOST_ADDRESSES];
-    bool is = false;
-
-    for (unsigned i = 0, n = plait_hosts_list(hosts, 0, all); i < n; i++) {
-        struct plait_hosts one = { { 0 } };
-        plait_hosts_add(&one, address);
-        is |= !plait_hosts_add(&one, &all[i].any);
-    }
-    return is;
-}
-
-static enum plait_status choose(const struct ifaddrs *all, const char *list, struct plait_hosts *out)
+enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
 {
     struct found found[MOST_FOUND];
-    const unsigned nfound = sort_found(all, found);
-    char taken_text[512] = "", left_text[512] = "", name[PLAIT_ADDRESS_TEXT + IFNAMSIZ], address[PLAIT_ADDRESS_TEXT];
-    struct text taken = { taken_text, sizeof taken_text }, left = { left_text, sizeof left_text };
-    char variable[PLAIT_VARIABLE];
-    unsigned n = 0, cut = 0;
+    char taken[512] = "", left[512] = "", variable[PLAIT_VARIABLE];
+    unsigned nfound, n = 0, cut = 0;
+    const enum plait_status status = find_all(found, &nfound);
 
+    if (status != PLAIT_OK)
+        return status;
     memset(out, 0, sizeof *out);
     plait_config_variable("PLAIT_IFNAME", variable);
-    for (unsigned k = 0; k < nfound; k++) {
-        const struct ifaddrs *i = found[k].of;
-        const enum kind kind = found[k].kind;
-        const bool meant = list[0] == '\0' || plait_ifname_matches(list, i->ifa_name);
+    for (const struct found *f = found; f < found + nfound; f++) {
+        const bool meant = list[0] == '\0' || plait_ifname_matches(list, f->name);
         /* Loopback is usable if `list` names it or there is no other address. */
-        const bool usable = kind < LOOPBACK || (kind == LOOPBACK && (n == 0 || is_asked_for(list)));
-        snprintf(name, sizeof name, "%s %s", i->ifa_name,
-                 plait_address_text((const union plait_address *)(const void *)i->ifa_addr, false, address));
-        if (meant && usable && plait_hosts_add(out, i->ifa_addr)) {
-            add(&taken, " ", name, found[k].why);
+        const bool usable = is_usable(f->kind) && (f->kind != LOOPBACK || n == 0 || is_asked_for(list));
+        if (meant && usable && plait_hosts_add(out, &f->address.any)) {
+            append(taken, sizeof taken, f, kinds[f->kind]);
             n++;
         } else {
-            cut += meant && usable && !is_in(out, i->ifa_addr);
-            add(&left, " ", name, meant ? found[k].why : "not meant");
+            cut += meant && usable && !is_in(out, f);
+            append(left, sizeof left, f, meant ? kinds[f->kind] : "not meant");
         }
     }
     if (n == 0)
         return plait_fail(PLAIT_ERR_CONFIG,
                           "no interface for other hosts: %s='%s' leaves none of this host's, which are:%s; "
                           "set it to the start of a name, =NAME, or ^NAME to exclude one",
-                          variable, list, left_text[0] != '\0' ? left_text : " none");
-    log_choice(variable, list, taken_text, left_text, cut);
+                          variable, list, left[0] != '\0' ? left : " none");
+    log_choice(variable, list, taken, left, cut);
     return PLAIT_OK;
-}
-
-enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
-{
-    struct ifaddrs *all;
-
-    if (getifaddrs(&all) != 0)
-        return plait_fail_errno(errno, "the addresses of this host");
-    const enum plait_status status = choose(all, list, out);
-    freeifaddrs(all);
-    return status;
 }
 
 /* ---- Interfaces for data -------------------------------------------------------------------------------------- */
@@ -394,54 +384,42 @@ static void warn_of_faster(const struct found *found, unsigned nfound, const cha
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
 
-    for (unsigned k = 0; k < nfound && fastest > 0; k++)
-        if (found[k].kind == DEVICE && found[k].speed > fastest && !is_named(devices, found[k].of->ifa_name) &&
+    for (const struct found *f = found; f < found + nfound && fastest > 0; f++)
+        if (f->kind == DEVICE && f->speed > fastest && !is_named(devices, f->name) &&
             !atomic_flag_test_and_set(&warned))
             plait_log(
                 PLAIT_LOG_WARN,
                 "data for other hosts goes over %s (%u Mbit/s), by which the ranks met, and not over %s (%u Mbit/s): "
                 "if all hosts reach each other there set PLAIT_IFNAME to its name on all of them, and MASTER_ADDR, "
                 "if you use it, to rank 0's address on it",
-                devices, fastest, found[k].of->ifa_name, found[k].speed);
-}
-
-static void choose_devices(const struct ifaddrs *all, const char *list, const struct plait_hosts *met,
-                           char out[PLAIT_DEVICES_TEXT])
-{
-    struct found found[MOST_FOUND];
-    const unsigned nfound = sort_found(all, found);
-    uint32_t fastest = 0;
-    size_t n = 0;
-
-    for (unsigned k = 0; k < nfound; k++) {
-        const struct ifaddrs *i = found[k].of;
-        const bool meant = list[0] == '\0' ? is_in(met, i->ifa_addr) : plait_ifname_matches(list, i->ifa_name);
-        const bool usable = found[k].kind < LOOPBACK || list[0] == '\0' || is_asked_for(list);
-        if (!meant || !usable || found[k].kind == UNUSABLE || is_named(out, i->ifa_name) ||
-            n + strlen(i->ifa_name) + 2 > PLAIT_DEVICES_TEXT)
-            continue;
-        n += (size_t)snprintf(out + n, PLAIT_DEVICES_TEXT - n, "%s%s", n > 0 ? "," : "", i->ifa_name);
-        fastest = found[k].speed > fastest ? found[k].speed : fastest;
-    }
-    if (n > 0 && list[0] == '\0')
-        warn_of_faster(found, nfound, out, fastest);
+                devices, fastest, f->name, f->speed);
 }
 
 void plait_hosts_devices(const char *list, const struct plait_hosts *met, char out[PLAIT_DEVICES_TEXT])
 {
-    struct ifaddrs *all;
+    struct found found[MOST_FOUND];
     char variable[PLAIT_VARIABLE];
+    uint32_t fastest = 0;
+    unsigned nfound;
+    size_t n = 0;
 
     out[0] = '\0';
     plait_config_variable("PLAIT_IFNAME", variable);
-    if (getifaddrs(&all) != 0)
+    if (find_all(found, &nfound) != PLAIT_OK)
         return;
-    choose_devices(all, list, met, out);
-    freeifaddrs(all);
-    if (out[0] != '\0')
+    for (const struct found *f = found; f < found + nfound; f++) {
+        const bool meant = list[0] == '\0' ? is_in(met, f) : plait_ifname_matches(list, f->name);
+        const bool usable = is_usable(f->kind) && (f->kind != LOOPBACK || list[0] == '\0' || is_asked_for(list));
+        if (!meant || !usable || is_named(out, f->name) || n + strlen(f->name) + 2 > PLAIT_DEVICES_TEXT)
+            continue;
+        n += (size_t)snprintf(out + n, PLAIT_DEVICES_TEXT - n, "%s%s", n > 0 ? "," : "", f->name);
+        fastest = f->speed > fastest ? f->speed : fastest;
+    }
+    if (n > 0 && list[0] == '\0')
+        warn_of_faster(found, nfound, out, fastest);
+    if (n > 0)
         plait_log(PLAIT_LOG_INFO, "data for other hosts goes over %s: %s", out,
                   list[0] != '\0' ? variable : "there the ranks met");
     else if (list[0] != '\0')
-        plait_log(PLAIT_LOG_WARN, "%s='%s' leaves no interface for data to other hosts: it goes as UCX likes", variable,
-                  list);
+        plait_log(PLAIT_LOG_WARN, "%s='%s' leaves no interface for data to other hosts: UCX chooses", variable, list);
 }

@@ -5,15 +5,13 @@
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/status.h"
-#include "machine.h"
+#include "unix.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define CONNECT_LIMIT 10.0 /* seconds for the leader, which has bound the name, to listen */
 
@@ -34,89 +32,49 @@ struct finding { /* one rank's state while it finds its node */
     char ifname[sizeof((struct plait_config *)0)->ifname];
 };
 
-/* A memfd with the rank in it, so that the leader can check what it was passed. */
-static int make_proof(uint32_t rank)
-{
-    const int fd = plait_descriptor_keep(memfd_create("plait-node", MFD_CLOEXEC), PLAIT_FOR_RANKS);
+/* ---- Before the first allgather: leaders listen, the others have sent their ranks ------------------------------ */
 
-    if (fd >= 0 && write(fd, &rank, sizeof rank) == sizeof rank)
-        return fd;
-    plait_descriptor_close(fd);
-    return -1;
-}
-
-static bool proves(int fd, uint32_t rank)
-{
-    uint32_t there;
-
-    return pread(fd, &there, sizeof there, 0) == sizeof there && there == rank;
-}
-
-/* ---- Before the first allgather: leaders listen, the others have sent rank and descriptor ---------------------- */
-
-static enum plait_status introduce(struct finding *f)
-{
-    const int proof = make_proof(f->b->rank), fd = f->upward;
-    const double until = plait_clock() + CONNECT_LIMIT;
-    enum plait_status status;
-
-    if (proof < 0)
-        return plait_fail_errno(errno, "comm creation: a descriptor to pass");
-    status = plait_frame_write(fd, &f->b->rank, sizeof f->b->rank, until);
-    if (status == PLAIT_OK)
-        status = plait_frame_write_fds(fd, &proof, 1, until);
-    plait_descriptor_close(proof);
-    return status;
-}
-
-static enum plait_status connect_to(struct finding *f, const struct sockaddr_un *name, socklen_t length)
+static enum plait_status connect_to_leader(struct finding *f, const struct plait_unix_name *name)
 {
     const double until = plait_clock() + CONNECT_LIMIT;
-    int pid;
+    int pid = 0;
+    enum plait_status status = plait_unix_connect(name, until, &f->upward, &pid);
 
-    f->upward = plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), PLAIT_FOR_RANKS);
-    if (f->upward < 0)
-        return plait_fail_errno(errno, "comm creation: a socket inside the node");
-    while (connect(f->upward, (const struct sockaddr *)name, length) != 0) {
-        if ((errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) || plait_clock() > until)
-            return plait_fail_errno(errno, "comm creation: connecting inside the node");
-        usleep(500);
-    }
-    if (!plait_is_this_user(f->upward, &pid))
+    if (status == PLAIT_ERR_PEER)
         return plait_fail(
             PLAIT_ERR_SYSTEM,
             "comm creation: another user's process (%d) has the name by which the ranks of this node meet", pid);
-    const enum plait_status status = introduce(f);
-    return status == PLAIT_OK || status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM
-               ? status
-               : plait_fail(PLAIT_ERR_PEER, "comm creation: the first rank of this node (process %d) left or died",
-                            pid);
+    if (status == PLAIT_ERR_TIMEOUT)
+        return plait_fail(status, "comm creation: the first rank of this node did not listen within %g s",
+                          CONNECT_LIMIT);
+    if (status == PLAIT_OK)
+        status = plait_frame_write(f->upward, &f->b->rank, sizeof f->b->rank, until);
+    return status == PLAIT_ERR_PEER || status == PLAIT_ERR_TIMEOUT
+               ? plait_fail(PLAIT_ERR_PEER, "comm creation: the first rank of this node (process %d) left or died", pid)
+               : status;
 }
 
 static enum plait_status find_leader(struct finding *f, const struct plait_tcp_id *id)
 {
     unsigned char hash[PLAIT_MAC_BYTES];
-    char name[64];
-    struct sockaddr_un address;
+    char text[64];
 
     plait_mac(id->secret, "node", NULL, 0, hash);
-    const int n = snprintf(name, sizeof name, "plait1-node-%016llx%016llx", *(unsigned long long *)(void *)hash,
-                           *(unsigned long long *)(void *)(hash + 8));
-    const socklen_t length = plait_abstract_address(name, (size_t)n, &address);
-    f->listener =
-        plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), PLAIT_FOR_RANKS);
+    snprintf(text, sizeof text, "plait1-node-%016llx%016llx", *(unsigned long long *)(void *)hash,
+             *(unsigned long long *)(void *)(hash + 8));
+    const struct plait_unix_name name = plait_unix_name_make(text);
+    f->listener = plait_unix_socket(SOCK_NONBLOCK);
     if (f->listener < 0)
         return plait_fail_errno(errno, "comm creation: a socket inside the node");
-    if (bind(f->listener, (const struct sockaddr *)&address, length) == 0) {
+    if (plait_unix_listen(&name, f->listener)) {
         f->own.leader = f->b->rank;
-        return listen(f->listener, (int)f->b->nrank) == 0
-                   ? PLAIT_OK
-                   : plait_fail_errno(errno, "comm creation: listening inside the node");
+        return PLAIT_OK;
     }
+    const int error = errno;
     plait_descriptor_close(f->listener);
     f->listener = -1;
-    return errno == EADDRINUSE ? connect_to(f, &address, length)
-                               : plait_fail_errno(errno, "comm creation: a name inside the node");
+    return error == EADDRINUSE ? connect_to_leader(f, &name)
+                               : plait_fail_errno(error, "comm creation: a name inside the node");
 }
 
 static void note_ends(int fd, struct view *own)
@@ -163,30 +121,23 @@ static enum plait_status prepare(struct finding *f, const struct plait_tcp_id *i
     return find_leader(f, id);
 }
 
-/* ---- Before the second: leaders know which ranks can pass them a descriptor --------------------------------- */
+/* ---- Before the second: leaders know which ranks share their nodes --------------------------------------------- */
 
-/* One connection of the backlog. Strangers are dropped. */
+/* One connection of the backlog, whose rank was sent before the first allgather. Strangers are dropped. */
 static enum plait_status receive_one(struct finding *f, int fd)
 {
     struct plait_error error;
     uint32_t rank;
-    int proof = -1, pid;
-    bool came = false;
-    const double until = plait_clock() + PLAIT_TELL; /* the rank sent it before the first allgather */
+    int pid;
 
-    if (!plait_is_this_user(fd, &pid) || plait_frame_read(fd, &rank, sizeof rank, until, &error) != PLAIT_OK ||
-        error.status != PLAIT_OK || rank >= f->b->nrank || f->fds[rank] >= 0 || rank == f->b->rank ||
-        plait_frame_read_fds(fd, &proof, 1, until, &error, &came) != PLAIT_OK || error.status != PLAIT_OK) {
-        plait_descriptor_close(proof);
-        plait_hang_up(fd);
-        return PLAIT_OK;
+    if (plait_is_this_user(fd, &pid) &&
+        plait_frame_read(fd, &rank, sizeof rank, plait_clock() + PLAIT_TELL, &error) == PLAIT_OK &&
+        error.status == PLAIT_OK && rank < f->b->nrank && rank != f->b->rank && f->fds[rank] < 0) {
+        f->fds[rank] = fd;
+        return plait_frame_write(fd, &f->b->rank, sizeof f->b->rank, plait_clock() + PLAIT_TELL);
     }
-    const bool right = came && proves(proof, rank);
-    plait_descriptor_close(proof);
-    f->fds[rank] = fd;
-    return right ? plait_frame_write(fd, &f->b->rank, sizeof f->b->rank, until)
-                 : plait_fail(PLAIT_ERR_SYSTEM,
-                              "comm creation: no room for a descriptor of rank %u, or it was not passed", rank);
+    plait_hang_up(fd);
+    return PLAIT_OK;
 }
 
 static enum plait_status receive_all(struct finding *f)
@@ -200,13 +151,13 @@ static enum plait_status receive_all(struct finding *f)
         if (fd >= 0)
             status = receive_one(f, fd);
         else if (errno != EINTR && errno != ECONNABORTED)
-            return plait_fail_errno(errno, "comm creation: letting in the ranks of this node");
+            return plait_fail_errno(errno, "comm creation: accepting the ranks of this node");
     }
     return status;
 }
 
 /* Read the leader's rank. A leader that sends none has failed, and reports this in the next allgather. */
-static void hear_leader(struct finding *f)
+static void read_leader(struct finding *f)
 {
     const double until = plait_clock() + f->b->limit;
     struct plait_error error;
@@ -223,7 +174,8 @@ static enum plait_status check_leaders(const struct finding *f)
 {
     for (uint32_t r = 0; r < f->b->nrank; r++)
         if (f->all[r].leader >= f->b->nrank)
-            return plait_fail(PLAIT_ERR_PEER, "comm creation: rank %u and the first rank of its node did not meet", r);
+            return plait_fail(PLAIT_ERR_PEER, "comm creation: rank %u and the first rank of its node did not connect",
+                              r);
     return PLAIT_OK;
 }
 
@@ -317,7 +269,7 @@ enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_
         if (f.listener >= 0)
             own = receive_all(&f);
         else
-            hear_leader(&f);
+            read_leader(&f);
         own = plait_bootstrap_allgather(b, own, &f.own, sizeof f.own, f.all);
     }
     if (own == PLAIT_OK)

@@ -3,8 +3,8 @@
  * Which ranks of a rendezvous over TCP share a node, that is, can pass each other a descriptor.
  *
  * Every rank tries to bind an abstract name derived from the id. In each network namespace one rank gets the name and
- * leads the node. The others connect to the leader and pass a descriptor. The connections stay until the bootstrap is
- * destroyed, as a second star whose rank 0 is the leader.
+ * leads the node. The others connect to the leader. The connections stay until the bootstrap is destroyed, as a second
+ * star whose rank 0 is the leader.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_NODE_H
 #define PLAIT_LIB_BOOTSTRAP_NODE_H

@@ -7,8 +7,8 @@
 #include "base/status.h"
 #include "frame.h"
 #include "id.h"
-#include "machine.h"
 #include "rank_variables.h"
+#include "unix.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,16 +24,6 @@
 #define SAYS_WITHIN   100 /* ms for a process that wants the name to send its origin, which it does on connecting */
 
 /* ---- Who started this process --------------------------------------------------------------------------------- */
-
-static size_t read_some(const char *path, char *out, size_t room)
-{
-    const int fd = plait_descriptor_keep(open(path, O_RDONLY | O_CLOEXEC), "reading of processes");
-    const ssize_t n = fd >= 0 ? read(fd, out, room - 1) : -1;
-
-    plait_descriptor_close(fd);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0 ? (size_t)n : 0;
-}
 
 struct said { /* by one launcher's variables, to a process */
     bool rank;
@@ -103,7 +93,7 @@ static bool read_stat(long pid, long *parent, unsigned long long *start)
     char path[64], text[1024];
 
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    read_some(path, text, sizeof text);
+    plait_descriptor_read(path, text, sizeof text);
     const char *rest = strrchr(text, ')');
     return rest != NULL &&
            sscanf(rest + 1, " %*c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", parent,
@@ -140,7 +130,7 @@ static uint32_t find_machine(void)
     static const char *const spaces[] = { "/proc/self/ns/net", "/proc/self/ns/pid" };
     const char *group = getenv("GROUP_RANK");
     char text[256];
-    size_t n = read_some("/proc/sys/kernel/random/boot_id", text, sizeof text);
+    size_t n = plait_descriptor_read("/proc/sys/kernel/random/boot_id", text, sizeof text);
     uint64_t hash = plait_hash(PLAIT_HASH_START, text, n);
 
     for (unsigned i = 0; i < 2; i++) {
@@ -174,12 +164,12 @@ bool plait_origins_agree(struct plait_origin a, struct plait_origin b)
 
 /* ---- Each rank once --------------------------------------------------------------------------------------------- */
 
-static socklen_t name_of(const struct plait_unique_id *id, uint32_t rank, struct sockaddr_un *out)
+static struct plait_unix_name name_of(const struct plait_unique_id *id, uint32_t rank)
 {
     struct plait_tcp_id tcp;
     unsigned char hash[PLAIT_MAC_BYTES] = { 0 };
     uint64_t h[2];
-    char name[96];
+    char text[96];
 
     if (plait_tcp_id_of(id, &tcp)) {
         plait_mac(tcp.secret, "a rank's claim", NULL, 0, hash);
@@ -188,14 +178,9 @@ static socklen_t name_of(const struct plait_unique_id *id, uint32_t rank, struct
         h[0] = plait_hash(PLAIT_HASH_START, id->bytes, sizeof id->bytes);
         h[1] = plait_hash(h[0], id->bytes, sizeof id->bytes);
     }
-    const int n = snprintf(name, sizeof name, "plait1-rank-%016llx%016llx-%u", (unsigned long long)h[0],
-                           (unsigned long long)h[1], rank);
-    return plait_abstract_address(name, (size_t)n, out);
-}
-
-static int open_socket(void)
-{
-    return plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), PLAIT_FOR_RANKS);
+    snprintf(text, sizeof text, "plait1-rank-%016llx%016llx-%u", (unsigned long long)h[0], (unsigned long long)h[1],
+             rank);
+    return plait_unix_name_make(text);
 }
 
 static enum plait_status refuse_claim(uint32_t rank, int pid)
@@ -205,10 +190,10 @@ static enum plait_status refuse_claim(uint32_t rank, int pid)
 }
 
 /* Tell the holder of the name who wants it. False: the holder is gone or exiting. */
-static bool is_held(const struct sockaddr_un *address, socklen_t length, struct plait_origin own, int *pid)
+static bool is_held(const struct plait_unix_name *name, struct plait_origin own, int *pid)
 {
-    const int fd = open_socket();
-    bool held = fd >= 0 && connect(fd, (const struct sockaddr *)address, length) == 0;
+    const int fd = plait_unix_socket(SOCK_NONBLOCK);
+    bool held = fd >= 0 && connect(fd, (const struct sockaddr *)&name->address, name->length) == 0;
 
     if (held && plait_is_this_user(fd, pid) && *pid != getpid()) {
         struct pollfd p = { .fd = fd, .events = POLLIN }; /* a holder that exits hangs up without a word */
@@ -229,17 +214,16 @@ static bool is_held(const struct sockaddr_un *address, socklen_t length, struct 
 enum plait_status plait_claim_make(const struct plait_unique_id *id, uint32_t rank, struct plait_origin own,
                                    struct plait_rank_claim *out)
 {
-    struct sockaddr_un address;
-    const socklen_t length = name_of(id, rank, &address);
-    int fd = open_socket(), pid = 0;
+    const struct plait_unix_name name = name_of(id, rank);
+    int fd = plait_unix_socket(SOCK_NONBLOCK), pid = 0;
 
     *out = (struct plait_rank_claim){ 0 };
     for (unsigned tries = 0; fd >= 0 && tries < 8; tries++) {
-        if (bind(fd, (const struct sockaddr *)&address, length) == 0 && listen(fd, 8) == 0) {
+        if (plait_unix_listen(&name, fd)) {
             out->fd = fd;
             return PLAIT_OK;
         }
-        if (errno != EADDRINUSE || is_held(&address, length, own, &pid))
+        if (errno != EADDRINUSE || is_held(&name, own, &pid))
             break;
     }
     plait_descriptor_close(fd);

@@ -12,6 +12,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* The rank's number in error texts. */
+static uint32_t name_of(const struct plait_bootstrap *b, uint32_t rank)
+{
+    return b->names != NULL ? b->names[rank] : rank;
+}
+
 void plait_hang_up(int fd)
 {
     if (fd < 0)
@@ -33,31 +39,42 @@ struct plait_error plait_star_own_error(const struct plait_bootstrap *b, enum pl
 {
     struct plait_error e = { .status = own };
 
-    snprintf(e.text, sizeof e.text, "rank %u: %s", plait_star_name(b, b->rank), plait_last_error());
+    snprintf(e.text, sizeof e.text, "rank %u: %s", name_of(b, b->rank), plait_last_error());
     return e;
 }
 
 enum plait_status plait_star_blame(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status)
 {
     if (status == PLAIT_ERR_TIMEOUT)
-        return plait_fail(status, "comm creation: nothing from rank %u for %g s", plait_star_name(b, rank), b->limit);
+        return plait_fail(status, "comm creation: nothing from rank %u for %g s", name_of(b, rank), b->limit);
     const enum plait_status why = status == PLAIT_ERR_PEER ? plait_frame_look() : PLAIT_OK; /* why it may have left */
     if (why != PLAIT_OK)
         return why;
     if (status == PLAIT_ERR_PEER)
-        return plait_fail(status, "comm creation: rank %u left or died", plait_star_name(b, rank));
+        return plait_fail(status, "comm creation: rank %u left or died", name_of(b, rank));
     return status;
+}
+
+static int socket_of(const struct plait_bootstrap *b, uint32_t rank)
+{
+    return b->rank > 0 ? b->root : b->peers[rank].fd;
+}
+
+/* Of a frame from `rank`: the connection's status, or the error that came in place of the frame. */
+static enum plait_status result_of(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status,
+                                   const struct plait_error *error)
+{
+    if (status != PLAIT_OK)
+        return plait_star_blame(b, rank, status);
+    return error->status != PLAIT_OK ? plait_fail(error->status, "%s", error->text) : PLAIT_OK;
 }
 
 enum plait_status plait_star_read(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
                                   double until)
 {
     struct plait_error error;
-    enum plait_status status = plait_frame_read(b->rank > 0 ? b->root : b->peers[rank].fd, data, bytes, until, &error);
 
-    if (status != PLAIT_OK)
-        return plait_star_blame(b, rank, status);
-    return error.status != PLAIT_OK ? plait_fail(error.status, "%s", error.text) : PLAIT_OK;
+    return result_of(b, rank, plait_frame_read(socket_of(b, rank), data, bytes, until, &error), &error);
 }
 
 /* Writing to `rank` failed: read the reason that it may have sent before it closed its end. */
@@ -189,12 +206,8 @@ static enum plait_status read_fds_from(struct plait_bootstrap *b, uint32_t rank,
                                        bool *all)
 {
     struct plait_error error;
-    const int fd = b->rank > 0 ? b->root : b->peers[rank].fd;
-    const enum plait_status status = plait_frame_read_fds(fd, fds, n, until, &error, all);
 
-    if (status != PLAIT_OK)
-        return plait_star_blame(b, rank, status);
-    return error.status != PLAIT_OK ? plait_fail(error.status, "%s", error.text) : PLAIT_OK;
+    return result_of(b, rank, plait_frame_read_fds(socket_of(b, rank), fds, n, until, &error, all), &error);
 }
 
 static enum plait_status no_room(uint32_t n)
@@ -217,8 +230,8 @@ static uint32_t next_batch(const struct plait_bootstrap *b, const bool *gives, u
 }
 
 /* Send one rank the descriptors of all others. */
-static enum plait_status hand(struct plait_bootstrap *b, const bool *gives, uint32_t to, uint32_t n, const int *all,
-                              double until)
+static enum plait_status send_fds(struct plait_bootstrap *b, const bool *gives, uint32_t to, uint32_t n, const int *all,
+                                  double until)
 {
     int some[PLAIT_FRAME_FDS];
     enum plait_status status = PLAIT_OK;
@@ -248,7 +261,7 @@ static enum plait_status relay(struct plait_bootstrap *b, const bool *gives, uin
         return leave(b, no_room(n));
     for (uint32_t to = 1; to < b->nrank && status == PLAIT_OK; to++)
         if (gives[to]) {
-            status = hand(b, gives, to, n, all, until);
+            status = send_fds(b, gives, to, n, all, until);
             if (status == PLAIT_ERR_SYSTEM)
                 return leave(b, status);
             status = status == PLAIT_OK ? PLAIT_OK : reason_of(b, to, status);

@@ -9,7 +9,7 @@
 
 #include <poll.h>
 
-#define PLAIT_TELL 1.0 /* seconds to send one rank an error, which fits into a socket's buffer */
+#define PLAIT_TELL 1.0 /* seconds to send or read one error, which fits into a socket's buffer */
 
 struct plait_node;
 
@@ -17,7 +17,7 @@ struct plait_bootstrap {
     uint32_t rank, nrank;
     double limit;
     int root;             /* socket to rank 0; -1 on rank 0 */
-    struct pollfd *peers; /* rank 0: socket of each rank, fd -1: none; [0] is the door. Else NULL */
+    struct pollfd *peers; /* rank 0: socket of each rank, fd -1: none; [0] is the listener. Else NULL */
     bool over;            /* failed, and every rank that could be reached knows why */
     bool launched;        /* from a launcher that names no job: ranks of another job may connect (origin.h) */
     struct plait_origin origin;
@@ -27,12 +27,6 @@ struct plait_bootstrap {
     struct plait_nodes nodes;
     struct plait_node *node; /* over TCP: the ranks of this rank's node; NULL: all */
 };
-
-/* The rank's number in error texts. */
-static inline uint32_t plait_star_name(const struct plait_bootstrap *b, uint32_t rank)
-{
-    return b->names != NULL ? b->names[rank] : rank;
-}
 
 /* shutdown() and close. close() alone does not end the connection while a forked child holds the socket, too. */
 void plait_hang_up(int fd);
@@ -54,8 +48,8 @@ enum plait_status plait_star_read(const struct plait_bootstrap *b, uint32_t rank
                                   double until);
 
 /*
- * Rank 0: wait for an event of a peer or the door, in revents. PLAIT_ERR_PEER: a rank is dead, and the error names it.
- * PLAIT_ERR_TIMEOUT: no text is recorded.
+ * Rank 0: wait for an event of a peer or the listener, in revents. PLAIT_ERR_PEER: a rank is dead, and the error names
+ * it. PLAIT_ERR_TIMEOUT: no text is recorded.
  */
 enum plait_status plait_star_poll(struct plait_bootstrap *b, double until);
 

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rank 0's end of the rendezvous over TCP. The door is an epoll descriptor over its listeners, clients and a timer. */
-#include "tcp.h"
+/*
+ * The rendezvous over TCP. To find rank 0, a rank tries every address of the id on every candidate port, again and
+ * again, until one gives the right answer. Addresses that lead nowhere, or to another program, cost only a warning.
+ *
+ * Earlier addresses of the id are better: a name that the launcher gave, then faster devices (hosts.c). They get
+ * BETTER_LIMIT longer to answer, because data uses the interfaces over which the ranks met.
+ */
+#include "rendezvous.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -10,395 +16,398 @@
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
-#define CLIENT_LIMIT 5.0  /* seconds for a client to prove to be a rank */
-#define SILENT_TURN  0.02 /* seconds that a client keeps its slot while others wait, before its hail */
-#define TURN         0.25 /* the same after its hail */
-#define SWEEP_NS     100000000
-#define BUSY_PAUSE   0.02 /* seconds between searches for a free port */
-#define PROBE        1.0  /* seconds for another rank 0 to answer */
+#define MOST_CANDIDATES (PLAIT_MOST_ADDRESSES * PLAIT_MOST_PORTS)
+#define CONNECT_LIMIT   3.0   /* seconds for a connection */
+#define ANSWER_LIMIT    5.0   /* seconds for an answer */
+#define FIRST_PAUSE     0.001 /* seconds between tries of the first port; doubles up to MOST_PAUSE */
+#define OTHER_PAUSE     0.03  /* the same for the other ports, which rank 0 uses only if the first is taken */
+#define MOST_PAUSE      0.1
+#define LONG_PAUSE      1.0  /* seconds of pause after an answer that is not rank 0's */
+#define BETTER_LIMIT    0.02 /* seconds for a better address to answer after the first answer */
 
-/* Data of the events of the epoll descriptor. */
-#define OF_TIMER    UINT32_MAX
-#define OF_LISTENER 0x1000u /* + its index; smaller: a client's index */
+#define BUSY_PAUSE 20000 /* us between rank 0's searches for a free port */
+#define PROBE      1.0   /* seconds for another rank 0 to answer */
 
-/* ---- Refused connections ------------------------------------------------------------------------------------ */
+enum state { IDLE, CONNECTING, GREETED, ANSWERED };
 
-static const char *const refusals[] = {
-    [PLAIT_REFUSED_NOTHING] = "said nothing",
-    [PLAIT_REFUSED_STRANGER] = "did not speak the protocol of this version of Plait",
-    [PLAIT_REFUSED_LEFT] = "left after rank 0's answer: of another comm, with another secret, or by a second address",
-    [PLAIT_REFUSED_SECRET] = "did not know this comm's secret",
-    [PLAIT_REFUSED_SLOW] = "took too long",
-    [PLAIT_REFUSED_CROWD] = "came with too many others",
+struct candidate { /* to rank 0: an address and a port */
+    union plait_address address;
+    enum state state;
+    int fd, error; /* error: of the last try */
+    double at;     /* idle: time of the next try; else the deadline of this one */
+    double pause;
+    size_t got;
+    bool strange; /* something other than rank 0 has answered */
+    struct plait_handshake handshake;
 };
 
-static bool same_host(const union plait_address *a, const union plait_address *b)
-{
-    if (a->any.sa_family != b->any.sa_family)
-        return false;
-    return a->any.sa_family == AF_INET ? a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr
-                                       : memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0;
-}
+struct search {
+    const struct plait_tcp_id *id;
+    unsigned n, naddress;
+    struct candidate candidates[MOST_CANDIDATES];
+    struct pollfd polls[MOST_CANDIDATES];
+};
 
-static struct plait_source *source_of(struct plait_tcp_place *p, const union plait_address *from)
-{
-    for (unsigned i = 0; i < p->nsource; i++)
-        if (same_host(&p->sources[i].from, from))
-            return &p->sources[i];
-    if (p->nsource == PLAIT_MOST_SOURCES)
-        return NULL;
-    p->sources[p->nsource] = (struct plait_source){ .from = *from };
-    return &p->sources[p->nsource++];
-}
-
-/* A rank tries several ways and leaves all but one, so a client that only leaves may be a rank. */
-static bool may_be_ours(enum plait_refusal why)
-{
-    return why == PLAIT_REFUSED_NOTHING || why == PLAIT_REFUSED_LEFT || why == PLAIT_REFUSED_CROWD;
-}
-
-static void count_refusal(struct plait_tcp_place *p, const struct plait_client *g, enum plait_refusal why)
-{
-    struct plait_source *s = source_of(p, &g->from);
-
-    if (s == NULL) {
-        p->unspecified++;
-    } else {
-        s->refused++;
-        if (s->refused == 1 || !may_be_ours(why) || (may_be_ours(s->worst) && why != PLAIT_REFUSED_NOTHING))
-            s->worst = why;
-    }
-}
-
-/* Once per source, at the end. */
-static void log_refusals(const struct plait_tcp_place *p)
-{
-    char address[PLAIT_ADDRESS_TEXT];
-
-    for (unsigned i = 0; i < p->nsource; i++)
-        if (p->sources[i].refused > 0)
-            plait_log(may_be_ours(p->sources[i].worst) ? PLAIT_LOG_INFO : PLAIT_LOG_WARN,
-                      "comm creation: refused %u connections from %s, one of which %s", p->sources[i].refused,
-                      plait_address_text(&p->sources[i].from, false, address), refusals[p->sources[i].worst]);
-    if (p->unspecified > 0)
-        plait_log(PLAIT_LOG_WARN, "comm creation: refused %u connections from more than %d hosts", p->unspecified,
-                  PLAIT_MOST_SOURCES);
-}
-
-static void explain(const struct plait_place *place, char *text, size_t size)
-{
-    const struct plait_tcp_place *p = (const struct plait_tcp_place *)place;
-    char address[PLAIT_ADDRESS_TEXT];
-
-    uint16_t least = UINT16_MAX, most = 0;
-    for (unsigned i = 0; i < plait_tcp_id_nport(&p->id); i++) {
-        const uint16_t port = plait_tcp_id_port(&p->id, i);
-        least = port < least ? port : least;
-        most = port > most ? port : most;
-    }
-    if (plait_loopback_is_down())
-        snprintf(text, size, "%s", PLAIT_LOOPBACK_IS_DOWN);
-    if (p->full)
-        snprintf(text, size,
-                 ": %u to %u; name others by PLAIT_PORTS, or by MASTER_PORT where that is set, which they follow",
-                 least, most);
-    for (unsigned i = 0; i < p->nsource; i++)
-        if (p->sources[i].refused > 0 && (p->sources[i].taken == 0 || p->sources[i].worst != PLAIT_REFUSED_NOTHING)) {
-            snprintf(text, size, "; refused %u connections from %s, one of which %s", p->sources[i].refused,
-                     plait_address_text(&p->sources[i].from, false, address), refusals[p->sources[i].worst]);
-            return;
-        }
-}
-
-/* ---- Clients ------------------------------------------------------------------------------------------------- */
-
-static void watch(int door, int fd, uint32_t events, uint32_t of, int how)
-{
-    struct epoll_event e = { .events = events, .data.u32 = of };
-
-    epoll_ctl(door, how, fd, &e);
-}
-
-/* Pause or resume the listeners: without room, new connections wait in the backlog. */
-static void close_to_others(struct plait_tcp_place *p, int door, bool closed)
-{
-    for (unsigned i = 0; i < p->nlistener && p->closed != closed; i++)
-        watch(door, p->listeners[i], closed ? 0 : EPOLLIN, OF_LISTENER + i, EPOLL_CTL_MOD);
-    p->closed = closed;
-}
-
-/* Free the client's slot. Its socket stays open. */
-static void let_go(struct plait_tcp_place *p, int door, struct plait_client *g)
-{
-    watch(door, g->fd, 0, 0, EPOLL_CTL_DEL);
-    g->fd = -1;
-    p->nguest--;
-    close_to_others(p, door, false);
-}
-
-static void send_away(struct plait_tcp_place *p, int door, struct plait_client *g, enum plait_refusal why)
-{
-    const int fd = g->fd;
-
-    count_refusal(p, g, why);
-    let_go(p, door, g);
-    plait_descriptor_close(fd);
-}
-
-/* A free slot, or that of the oldest client whose turn is over. NULL: none yet. */
-static struct plait_client *make_room(struct plait_tcp_place *p, int door)
+/* On the heap, as it is too large for a small stack; NULL: out of memory. */
+static struct search *begin_search(const struct plait_tcp_id *id)
 {
     const double now = plait_clock();
-    struct plait_client *oldest = NULL;
+    struct search *s = calloc(1, sizeof *s);
 
-    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++) {
-        struct plait_client *g = &p->clients[i];
-        if (g->fd < 0)
-            return g;
-        if (now - g->since > (g->state == PLAIT_CLIENT_HAILS ? SILENT_TURN : TURN) &&
-            (oldest == NULL || g->since < oldest->since))
-            oldest = g;
+    if (s == NULL)
+        return NULL;
+    s->id = id;
+    for (unsigned i = 0; i < plait_tcp_id_nport(id); i++) {
+        union plait_address all[PLAIT_MOST_ADDRESSES];
+        s->naddress = plait_hosts_list(&id->hosts, plait_tcp_id_port(id, i), all);
+        for (unsigned k = 0; k < s->naddress; k++)
+            s->candidates[s->n++] = (struct candidate){ .address = all[k],
+                                                        .fd = -1,
+                                                        .at = now + (i > 0 ? OTHER_PAUSE : 0),
+                                                        .pause = i > 0 ? OTHER_PAUSE : FIRST_PAUSE };
     }
-    if (oldest != NULL)
-        send_away(p, door, oldest, PLAIT_REFUSED_CROWD);
-    return oldest;
+    return s;
 }
 
-static enum plait_status welcome(struct plait_tcp_place *p, int door, int listener)
+/* ---- One candidate --------------------------------------------------------------------------------------------- */
+
+/* End this try; the next one starts after a pause. */
+static void give_up(struct candidate *c, int error)
 {
-    struct plait_client *g = make_room(p, door);
-    union plait_address from;
-    socklen_t length = sizeof from;
+    plait_descriptor_close(c->fd);
+    c->fd = -1;
+    c->state = IDLE;
+    c->error = error;
+    c->at = plait_clock() + c->pause;
+    c->pause = 2 * c->pause < MOST_PAUSE ? 2 * c->pause : MOST_PAUSE;
+}
+
+static void greet(struct candidate *c)
+{
+    c->state = GREETED;
+    c->at = plait_clock() + ANSWER_LIMIT;
+    c->got = 0;
+    const struct plait_client_hello *hello = &c->handshake.client;
+    if (plait_client_hello_make(&c->handshake.client) != PLAIT_OK ||
+        send(c->fd, hello, sizeof *hello, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof *hello)
+        give_up(c, ECONNRESET);
+}
+
+/* Only the lack of a socket is an error. */
+static enum plait_status try_to_connect(struct candidate *c)
+{
     const int one = 1;
 
-    if (g == NULL) {
-        close_to_others(p, door, true);
+    c->fd = plait_descriptor_keep(socket(c->address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+                                  PLAIT_FOR_RANKS);
+    if (c->fd < 0 && errno != EAFNOSUPPORT)
+        return plait_fail_errno(errno, "comm creation: no socket to reach the other ranks");
+    if (c->fd < 0) {
+        give_up(c, EAFNOSUPPORT);
         return PLAIT_OK;
     }
-    memset(&from, 0, sizeof from);
-    const int fd =
-        plait_descriptor_keep(accept4(listener, &from.any, &length, SOCK_CLOEXEC | SOCK_NONBLOCK), PLAIT_FOR_RANKS);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE) && p->nguest > 0) {
-        close_to_others(p, door, true); /* clients hold descriptors and will release them */
-        return PLAIT_OK;
-    }
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS))
-        return plait_fail_errno(errno, "comm creation: rank 0 cannot let in the others");
-    if (fd < 0) /* the client has left, or a network is down */
-        return PLAIT_OK;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    *g = (struct plait_client){ .fd = fd, .since = plait_clock(), .from = from };
-    p->nguest++;
-    watch(door, fd, EPOLLIN, (uint32_t)(g - p->clients), EPOLL_CTL_ADD);
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    c->state = CONNECTING;
+    c->at = plait_clock() + CONNECT_LIMIT;
+    if (connect(c->fd, &c->address.any, plait_address_length(&c->address)) == 0)
+        greet(c);
+    else if (errno != EINPROGRESS)
+        give_up(c, errno);
     return PLAIT_OK;
 }
 
-/* *out is the client's socket once it has proved to be a rank. */
-static void listen_to(struct plait_tcp_place *p, int door, struct plait_client *g, int *out)
+static void find_strange(struct candidate *c)
 {
-    enum plait_refusal why = PLAIT_REFUSED_SLOW;
-    enum plait_status status = plait_client_advance(g, p->id.secret, &why);
+    char address[PLAIT_ADDRESS_TEXT];
 
-    if (status == PLAIT_IN_PROGRESS && plait_clock() - g->since < CLIENT_LIMIT)
-        return;
-    if (status != PLAIT_OK) {
-        send_away(p, door, g, why);
-        return;
-    }
-    struct plait_source *s = source_of(p, &g->from);
-    if (s != NULL)
-        s->taken++;
-    *out = g->fd;
-    let_go(p, door, g);
+    if (!c->strange)
+        plait_log(PLAIT_LOG_WARN,
+                  "comm creation: what answers at %s is not rank 0 of this comm, or its launcher says otherwise "
+                  "(PLAIT_SECRET, WORLD_SIZE and MASTER_ADDR must be the same on all hosts); looking further",
+                  plait_address_text(&c->address, true, address));
+    c->strange = true;
+    c->pause = LONG_PAUSE;
+    give_up(c, EPROTO);
 }
 
-/* Refuse clients that are silent after CLIENT_LIMIT. */
-static void sweep(struct plait_tcp_place *p, int door)
+/*
+ * Rank 0 of another comm: a stranger, unless the id is derived. Comms made at the same time, as the pairs of elastic
+ * averaging are, then share the ports.
+ */
+static void find_other(struct candidate *c, const struct plait_tcp_id *id)
 {
-    uint64_t ticks;
-    int out = -1;
-
-    if (read(p->timer, &ticks, sizeof ticks) < 0)
+    if (id->kind != PLAIT_ID_DERIVED) {
+        find_strange(c);
         return;
-    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
-        if (p->clients[i].fd >= 0 && plait_clock() - p->clients[i].since >= CLIENT_LIMIT) {
-            char peek; /* bytes that have arrived are an event of their own */
-            if (recv(p->clients[i].fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT) < 0)
-                listen_to(p, door, &p->clients[i], &out);
+    }
+    c->pause = MOST_PAUSE;
+    give_up(c, EPROTO);
+}
+
+/* True when rank 0 has answered. */
+static bool read_answer(struct candidate *c, const struct plait_tcp_id *id)
+{
+    struct plait_server_hello *hello = &c->handshake.server;
+    const ssize_t n = recv(c->fd, (char *)hello + c->got, sizeof *hello - c->got, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n <= 0) {
+        give_up(c, n == 0 ? ECONNRESET : errno);
+        return false;
+    }
+    c->got += (size_t)n;
+    const size_t magic = c->got < sizeof hello->magic ? c->got : sizeof hello->magic;
+    if (memcmp(hello->magic, PLAIT_HELLO_MAGIC, magic) != 0) {
+        find_strange(c);
+        return false;
+    }
+    if (c->got == sizeof *hello && !plait_server_hello_is_valid(id->secret, &c->handshake)) {
+        find_other(c, id);
+        return false;
+    }
+    return c->got == sizeof *hello;
+}
+
+static void connected(struct candidate *c)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+
+    getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error == 0)
+        greet(c);
+    else
+        give_up(c, error);
+}
+
+/* ---- All candidates -------------------------------------------------------------------------------------------- */
+
+/* Start the tries that are due, end those past their deadline. *until: the next such time. */
+static enum plait_status start_tries(struct search *s, double *until)
+{
+    const double now = plait_clock();
+
+    for (unsigned i = 0; i < s->n; i++) {
+        struct candidate *c = &s->candidates[i];
+        if ((c->state == CONNECTING || c->state == GREETED) && now >= c->at)
+            give_up(c, ETIMEDOUT);
+        else if (c->state == IDLE && now >= c->at) {
+            const enum plait_status status = try_to_connect(c);
+            if (status != PLAIT_OK)
+                return status;
         }
-    close_to_others(p, door, false);
+        *until = c->at < *until ? c->at : *until;
+        s->polls[i] = (struct pollfd){ .fd = c->state != ANSWERED ? c->fd : -1,
+                                       .events = c->state == CONNECTING ? POLLOUT : POLLIN };
+    }
+    return PLAIT_OK;
 }
 
-static enum plait_status take(struct plait_place *place, int door, struct plait_hello *hello,
-                              struct plait_error *verdict, double until, int *out)
+static bool is_better(const struct search *s, const struct candidate *a, const struct candidate *b)
 {
-    struct plait_tcp_place *p = (struct plait_tcp_place *)place;
-    struct epoll_event events[16];
-    enum plait_status status = plait_descriptor_check(door);
-    const int n = status == PLAIT_OK ? epoll_wait(door, events, 16, 0) : 0;
+    return (size_t)(a - s->candidates) % s->naddress < (size_t)(b - s->candidates) % s->naddress;
+}
 
-    (void)until; /* nothing waits */
-    *out = -1;
-    for (int i = 0; i < n && status == PLAIT_OK; i++) {
-        const uint32_t of = events[i].data.u32;
-        if (of == OF_TIMER)
-            sweep(p, door);
-        else if (of >= OF_LISTENER)
-            status = welcome(p, door, p->listeners[of - OF_LISTENER]);
-        else if (p->clients[of].fd >= 0)
-            listen_to(p, door, &p->clients[of], out);
-        if (*out < 0)
-            continue;
-        const struct plait_client *g = &p->clients[of];
-        *hello = (struct plait_hello){ g->claim.nrank, g->claim.rank, g->claim.origin };
-        verdict->status = (enum plait_status)g->claim.status;
-        memcpy(verdict->text, g->text, sizeof verdict->text);
-        return PLAIT_OK; /* epoll reports the other events again */
+/* This candidate has answered, too: the better one of both becomes *best. */
+static void note_answer(const struct search *s, struct candidate **best, struct candidate *c)
+{
+    if (*best != NULL && !is_better(s, c, *best)) {
+        give_up(c, 0);
+        return;
     }
+    if (*best != NULL)
+        give_up(*best, 0);
+    *best = c;
+    c->state = ANSWERED;
+    c->at = plait_clock() + BETTER_LIMIT;
+}
+
+/* True when no better candidate than `best` may still answer in time. */
+static bool is_over(const struct search *s, const struct candidate *best)
+{
+    if (plait_clock() >= best->at)
+        return true;
+    for (unsigned i = 0; i < s->n; i++)
+        if ((s->candidates[i].state == CONNECTING || s->candidates[i].state == GREETED) &&
+            is_better(s, &s->candidates[i], best))
+            return false;
+    return true;
+}
+
+/* *out: the candidate at which rank 0 has answered; NULL: none until the deadline. */
+static enum plait_status search(struct search *s, double until, struct candidate **out)
+{
+    struct candidate *best = NULL;
+
+    *out = NULL;
+    do {
+        double wake = plait_clock() + PLAIT_FRAME_TICK;
+        enum plait_status status = start_tries(s, wake < until ? &wake : (wake = until, &wake));
+        if (status != PLAIT_OK)
+            return status;
+        const double left = wake - plait_clock();
+        poll(s->polls, s->n, left > 0 ? (int)(left * 1e3) + 1 : 0);
+        status = plait_frame_look();
+        if (status != PLAIT_OK)
+            return status;
+        for (unsigned i = 0; i < s->n; i++) {
+            struct candidate *c = &s->candidates[i];
+            if (c->fd < 0 || s->polls[i].revents == 0)
+                continue;
+            if (c->state == CONNECTING) {
+                connected(c);
+            } else if (read_answer(c, s->id)) {
+                note_answer(s, &best, c);
+            }
+        }
+    } while ((best == NULL || !is_over(s, best)) && plait_clock() < until);
+    *out = best;
+    return PLAIT_OK;
+}
+
+static void end_search(struct search *s, const struct candidate *but)
+{
+    for (unsigned i = 0; i < s->n; i++)
+        if (&s->candidates[i] != but && s->candidates[i].fd >= 0)
+            give_up(&s->candidates[i], s->candidates[i].state == CONNECTING ? ETIMEDOUT : 0);
+}
+
+/* The candidate to an address that explains most: one with a wrong answer, else the first. */
+static const struct candidate *most_telling(const struct search *s, unsigned address)
+{
+    for (unsigned i = address; i < s->n; i += s->naddress)
+        if (s->candidates[i].strange)
+            return &s->candidates[i];
+    return &s->candidates[address];
+}
+
+static const char *why_not(const struct candidate *c, bool found)
+{
+    return c->strange      ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
+           : c->error == 0 ? found ? "not needed" : "it connects, but does not answer"
+                           : strerror(c->error);
+}
+
+/* Why each address but that of `but` did not serve, for the log and for errors. */
+static void say_why_not(const struct search *s, const struct candidate *but, char *text, size_t size)
+{
+    bool loopback = true;
+    char address[PLAIT_ADDRESS_TEXT];
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (unsigned i = 0; i < s->naddress; i++) {
+        const struct candidate *c = most_telling(s, i);
+        loopback &= plait_address_is_loopback(&c->address) && !c->strange;
+        if (c != but && n < size)
+            n += (size_t)snprintf(text + n, size - n, "; %s: %s", plait_address_text(&c->address, true, address),
+                                  why_not(c, but != NULL));
+    }
+    if (but == NULL && loopback && n < size)
+        snprintf(text + n, size - n,
+                 "; other hosts cannot be reached at loopback addresses: name rank 0's host by an address "
+                 "(MASTER_ADDR), or fix /etc/hosts");
+}
+
+/* ---- Rank 0 is found ------------------------------------------------------------------------------------------ */
+
+static void log_choice(const struct search *s, const struct plait_bootstrap *b, const struct candidate *c)
+{
+    char address[PLAIT_ADDRESS_TEXT], others[512];
+
+    if (!plait_log_wants(PLAIT_LOG_INFO))
+        return;
+    say_why_not(s, c, others, sizeof others);
+    plait_log(PLAIT_LOG_INFO, "comm creation: rank %u reaches rank 0 at %s, the best that answers of %u addresses%s",
+              b->rank, plait_address_text(&c->address, true, address), s->naddress, others);
+}
+
+/* Why rank 0 was not found. */
+static enum plait_status find_nothing(const struct search *s, const struct plait_bootstrap *b)
+{
+    char why[400];
+
+    say_why_not(s, NULL, why, sizeof why - sizeof PLAIT_LOOPBACK_IS_DOWN);
+    if (plait_loopback_is_down())
+        strcat(why, PLAIT_LOOPBACK_IS_DOWN);
+    return plait_rank_0_is_late(b, why);
+}
+
+enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct plait_bootstrap *b, double until,
+                                 struct plait_handshake *h, int *out)
+{
+    struct search *s = begin_search(id);
+    struct candidate *c = NULL;
+
+    *out = -1;
+    if (s == NULL)
+        return plait_fail_memory("out of memory to look for rank 0 over TCP");
+    enum plait_status status = search(s, until, &c);
+    end_search(s, c);
+    if (status == PLAIT_OK && c == NULL)
+        status = find_nothing(s, b);
+    if (status == PLAIT_OK) {
+        log_choice(s, b, c);
+        *h = c->handshake;
+        *out = c->fd;
+    }
+    free(s);
     return status;
 }
 
-/* ---- Opening and closing ------------------------------------------------------------------------------------ */
+/* ---- Where rank 0 listens ------------------------------------------------------------------------------------ */
 
-static void close_listeners(struct plait_tcp_place *p)
+/* Does a rank 0 with the id's secret answer at this address? Waits for PROBE seconds at most. */
+static bool answers_at(const struct plait_tcp_id *id, const union plait_address *address)
 {
-    while (p->nlistener > 0)
-        plait_descriptor_close(p->listeners[--p->nlistener]);
+    struct search *s = calloc(1, sizeof *s);
+    struct candidate *c = NULL;
+
+    if (s == NULL)
+        return false;
+    s->id = id;
+    s->n = s->naddress = 1;
+    s->candidates[0] =
+        (struct candidate){ .address = *address, .fd = -1, .pause = FIRST_PAUSE, .strange = true /* no warning */ };
+    const bool answers = search(s, plait_clock() + PROBE, &c) == PLAIT_OK && c != NULL;
+    end_search(s, NULL);
+    free(s);
+    return answers;
 }
 
-static int listen_at(const union plait_address *address)
-{
-    const int fd = plait_descriptor_keep(socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                                         PLAIT_FOR_RANKS),
-              one = 1;
-
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* despite connections of earlier comms in TIME_WAIT */
-    if (address->any.sa_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
-    if (bind(fd, &address->any, plait_address_length(address)) == 0 && listen(fd, SOMAXCONN) == 0)
-        return fd;
-    plait_descriptor_close(fd);
-    return -1;
-}
-
-/* Listen on all addresses of the id that this host has. Returns 0 or an errno; *busy is the address that failed. */
-static int listen_on(struct plait_tcp_place *p, uint16_t port, union plait_address *busy)
+/* Listen on one port. Returns 0 or an errno; *busy is the address that failed. */
+static int listen_on(const struct plait_tcp_id *id, uint16_t port, struct plait_listener *l, union plait_address *busy)
 {
     union plait_address all[PLAIT_MOST_ADDRESSES];
-    const unsigned n = plait_hosts_list(&p->id.hosts, port, all);
+    const unsigned n = plait_hosts_list(&id->hosts, port, all);
 
     for (unsigned i = 0; i < n; i++) {
-        const int fd = listen_at(&all[i]);
-        if (fd < 0 && (errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT))
+        if (plait_listener_add(l, &all[i].any, plait_address_length(&all[i])) || errno == EADDRNOTAVAIL ||
+            errno == EAFNOSUPPORT)
             continue;
-        if (fd < 0) {
-            const int error = errno;
-            *busy = all[i];
-            close_listeners(p);
-            return error;
-        }
-        p->listeners[p->nlistener++] = fd;
+        const int error = errno;
+        *busy = all[i];
+        plait_listener_remove_all(l);
+        return error;
     }
-    return p->nlistener > 0 ? 0 : EADDRNOTAVAIL;
+    return l->nsocket > 0 ? 0 : EADDRNOTAVAIL;
 }
 
-/* Listen on the first free port. EADDRINUSE: another rank 0 of this id has one. EBUSY: others have all. */
-static int find_port(struct plait_tcp_place *p, double until)
+int plait_tcp_listen(const struct plait_tcp_id *id, double until, struct plait_listener *l)
 {
-    int error = 0;
-
     do {
-        for (unsigned i = 0; i < plait_tcp_id_nport(&p->id); i++) {
+        for (unsigned i = 0; i < plait_tcp_id_nport(id); i++) {
             union plait_address busy;
-            error = listen_on(p, plait_tcp_id_port(&p->id, i), &busy);
-            if (error != EADDRINUSE || plait_tcp_answers(&p->id, &busy, PROBE))
+            const int error = listen_on(id, plait_tcp_id_port(id, i), l, &busy);
+            if (error != EADDRINUSE || answers_at(id, &busy))
                 return error;
         }
-        usleep((useconds_t)(BUSY_PAUSE * 1e6));
+        usleep(BUSY_PAUSE);
     } while (plait_clock() < until && plait_frame_look() == PLAIT_OK);
     return EBUSY;
-}
-
-/* Create the timer and the epoll descriptor over all descriptors. */
-static int join_all(struct plait_tcp_place *p)
-{
-    const struct itimerspec often = { { 0, SWEEP_NS }, { 0, SWEEP_NS } };
-    const int door = plait_descriptor_keep(epoll_create1(EPOLL_CLOEXEC), PLAIT_FOR_RANKS);
-
-    p->timer = door >= 0
-                   ? plait_descriptor_keep(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), PLAIT_FOR_RANKS)
-                   : -1;
-    if (p->timer < 0) {
-        plait_descriptor_close(door);
-        close_listeners(p);
-        return -1;
-    }
-    timerfd_settime(p->timer, 0, &often, NULL);
-    watch(door, p->timer, EPOLLIN, OF_TIMER, EPOLL_CTL_ADD);
-    for (unsigned i = 0; i < p->nlistener; i++)
-        watch(door, p->listeners[i], EPOLLIN, OF_LISTENER + i, EPOLL_CTL_ADD);
-    return door;
-}
-
-static int open_door(struct plait_place *place, const struct plait_bootstrap *b, double until)
-{
-    struct plait_tcp_place *p = (struct plait_tcp_place *)place;
-    const int error = find_port(p, until);
-
-    (void)b;
-    if (error == 0)
-        return join_all(p);
-    p->full = error == EBUSY;
-    errno = error;
-    return -1;
-}
-
-static void close_door(struct plait_place *place, int door)
-{
-    struct plait_tcp_place *p = (struct plait_tcp_place *)place;
-
-    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
-        if (p->clients[i].fd >= 0)
-            send_away(p, door, &p->clients[i],
-                      p->clients[i].state == PLAIT_CLIENT_HAILS ? PLAIT_REFUSED_NOTHING : PLAIT_REFUSED_LEFT);
-    log_refusals(p);
-    close_listeners(p);
-    plait_descriptor_close(p->timer);
-    plait_descriptor_close(door);
-}
-
-static bool keeps(const struct plait_place *place, int door, int fd)
-{
-    const struct plait_tcp_place *p = (const struct plait_tcp_place *)place;
-    bool kept = fd == door || fd == p->timer;
-
-    for (unsigned i = 0; i < p->nlistener; i++)
-        kept |= fd == p->listeners[i];
-    return kept;
-}
-
-static enum plait_status join(struct plait_place *place, const struct plait_bootstrap *b,
-                              const struct plait_error *verdict, double until, int *out)
-{
-    return plait_tcp_join(&((const struct plait_tcp_place *)place)->id, b, verdict, until, out);
-}
-
-enum plait_status plait_tcp_place_init(struct plait_tcp_place *place, const struct plait_tcp_id *id)
-{
-    const struct plait_place functions = { open_door, take, close_door, explain, join, keeps };
-
-    memset(place, 0, sizeof *place);
-    place->place = functions;
-    place->id = *id;
-    place->timer = -1;
-    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
-        place->clients[i].fd = -1;
-    return plait_crypto_ready();
 }

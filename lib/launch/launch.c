@@ -112,7 +112,7 @@ static struct plait_ports ports_of(const struct plait_launcher_says *says, const
                           : (struct plait_ports){ (uint16_t)(all.first + hash % (uint64_t)(all.n - NPORT + 1)), NPORT };
 }
 
-static void meet_here(const struct plait_launcher_says *says, struct plait_unique_id *out)
+static void make_machine_id(const struct plait_launcher_says *says, struct plait_unique_id *out)
 {
     char job[MOST_TEXT];
     const size_t n = describe(says, job);
@@ -134,8 +134,8 @@ static void warn_of_no_secret(const struct plait_launcher_says *says)
                   "hosts; PLAIT_REQUIRE_SECRET=1 makes this an error");
 }
 
-static enum plait_status meet_over_tcp(const struct plait_launcher_says *says, const struct plait_config *config,
-                                       struct plait_unique_id *out)
+static enum plait_status make_tcp_id(const struct plait_launcher_says *says, const struct plait_config *config,
+                                     struct plait_unique_id *out)
 {
     unsigned char key[PLAIT_SECRET_BYTES], secret[PLAIT_SECRET_BYTES];
     struct plait_hosts hosts;
@@ -182,8 +182,8 @@ static enum plait_status take_offer(const struct offer *o, struct plait_unique_i
 }
 
 /* The key is a counter of calls: all ranks call this equally often, so their k-th calls belong together. */
-static enum plait_status meet_by_pmix(const struct plait_launcher_says *says, const struct plait_config *config,
-                                      const struct plait_pass_plugin *plugin, struct plait_unique_id *out)
+static enum plait_status receive_id_by_pmix(const struct plait_launcher_says *says, const struct plait_config *config,
+                                            const struct plait_pass_plugin *plugin, struct plait_unique_id *out)
 {
     static atomic_uint calls;
     struct offer offer;
@@ -203,23 +203,23 @@ static enum plait_status meet_by_pmix(const struct plait_launcher_says *says, co
  * Processes of mpirun and of srun --mpi=pmix have PMIx. With the plug-in, PMIx takes precedence over MASTER_ADDR, which
  * some ranks may have inherited and others not.
  */
-static enum plait_status meet_far(const struct plait_launcher_says *says, const struct plait_config *config,
-                                  struct plait_unique_id *out)
+static enum plait_status find_id_over_hosts(const struct plait_launcher_says *says, const struct plait_config *config,
+                                            struct plait_unique_id *out)
 {
     const struct plait_pass_plugin *plugin;
     const bool said = says->host[0] != '\0' || says->address[0] != '\0';
 
     if (getenv("PMIX_RANK") == NULL || strcmp(says->launcher, "torchrun") == 0)
-        return meet_over_tcp(says, config, out);
+        return make_tcp_id(says, config, out);
     const enum plait_status status = plait_plugin_pass("pmix", config->plugins, &plugin);
     if (status == PLAIT_OK)
-        return meet_by_pmix(says, config, plugin, out);
+        return receive_id_by_pmix(says, config, plugin, out);
     if (said)
-        return meet_over_tcp(says, config, out);
+        return make_tcp_id(says, config, out);
     const struct plait_error missing = plait_error_of(status);
     return plait_fail(status,
                       "%s does not say on which host rank 0 is, and there is no way to ask: set MASTER_ADDR to its "
-                      "name or address (mpirun -x MASTER_ADDR=...), or mend this: %s",
+                      "name or address (mpirun -x MASTER_ADDR=...), or fix this: %s",
                       says->launcher, missing.text);
 }
 
@@ -253,9 +253,9 @@ enum plait_status plait_launch_find(struct plait_launch *out)
     launch.local_rank = says.local_rank;
     launch.local_nrank = says.local_nrank;
     if (says.local_nrank == says.nrank)
-        meet_here(&says, &launch.id);
+        make_machine_id(&says, &launch.id);
     else
-        status = meet_far(&says, &config, &launch.id);
+        status = find_id_over_hosts(&says, &config, &launch.id);
     if (status == PLAIT_OK)
         *out = launch;
     return status;

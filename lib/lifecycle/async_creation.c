@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "async_creation.h"
+#include "life.h"
 
 #include "base/status.h"
-#include "bootstrap/frame.h"
 #include "failure/failure.h"
-#include "meet.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,12 +17,11 @@ struct plait_async_creation {
     struct plait_watch watch;
     atomic_bool cancelled; /* by plait_comm_abort() or destroy; the rendezvous polls the flag */
     atomic_bool aborted;   /* by plait_comm_abort() */
-    atomic_bool over;      /* status and text are final */
-    enum plait_status status;
-    char text[512];
+    atomic_bool over;      /* the result is final */
+    struct plait_error result;
 };
 
-static void *memcpy_new(const void *from, size_t bytes)
+static void *copy(const void *from, size_t bytes)
 {
     void *to = malloc(bytes);
     return to != NULL ? memcpy(to, from, bytes) : NULL;
@@ -33,22 +29,21 @@ static void *memcpy_new(const void *from, size_t bytes)
 
 static enum plait_status look_if_cancelled(const void *context)
 {
-    const struct plait_async_creation *b = context;
+    const struct plait_async_creation *a = context;
 
-    return atomic_load(&b->cancelled) ? plait_fail(PLAIT_ERR_FAILED, "comm creation: aborted on this rank") : PLAIT_OK;
+    return atomic_load(&a->cancelled) ? plait_fail(PLAIT_ERR_FAILED, "comm creation: aborted on this rank") : PLAIT_OK;
 }
 
-static void *give_birth(void *arg)
+static void *create_in_thread(void *arg)
 {
     struct plait_comm *comm = arg;
-    struct plait_async_creation *b = comm->async_creation;
+    struct plait_async_creation *a = comm->async_creation;
 
-    b->watch = (struct plait_watch){ look_if_cancelled, b };
-    b->status = plait_comm_create_as(comm, &b->options, &b->watch);
-    if (b->status != PLAIT_OK)
-        snprintf(b->text, sizeof b->text, "%s", plait_last_error());
-    atomic_store(&b->over, true);
-    if (b->status == PLAIT_OK && atomic_load(&b->aborted)) /* abort came after the rendezvous last polled the flag */
+    a->watch = (struct plait_watch){ look_if_cancelled, a };
+    a->result = plait_error_of(plait_comm_create_as(comm, &a->options, &a->watch));
+    atomic_store(&a->over, true);
+    if (a->result.status == PLAIT_OK &&
+        atomic_load(&a->aborted)) /* abort came after the rendezvous last polled the flag */
         plait_comm_announce_abort(comm, "while it was created", false);
     return NULL;
 }
@@ -65,26 +60,26 @@ static void forget(struct plait_comm *comm)
 }
 
 /* Deep copy: the caller may free the objects that the options point to before the creation ends. */
-static bool copy_options(struct plait_async_creation *b, const struct plait_comm_options *o)
+static bool copy_options(struct plait_async_creation *a, const struct plait_comm_options *o)
 {
     size_t n = 0;
 
-    b->options = *o;
-    b->options.node = NULL;
-    b->options.algorithms = NULL;
-    b->options.name = strdup(o->name != NULL ? o->name : "comm");
+    a->options = *o;
+    a->options.node = NULL;
+    a->options.algorithms = NULL;
+    a->options.name = strdup(o->name != NULL ? o->name : "comm");
     if (o->id != NULL) {
-        b->id = *o->id;
-        b->options.id = &b->id;
+        a->id = *o->id;
+        a->options.id = &a->id;
     }
     if (o->node != NULL)
-        b->options.node = memcpy_new(o->node, o->nrank * sizeof *o->node);
+        a->options.node = copy(o->node, o->nrank * sizeof *o->node);
     while (o->algorithms != NULL && o->algorithms[n] != NULL)
         n++;
     if (o->algorithms != NULL)
-        b->options.algorithms = memcpy_new(o->algorithms, (n + 1) * sizeof *o->algorithms);
-    return b->options.name != NULL && (o->node == NULL || b->options.node != NULL) &&
-           (o->algorithms == NULL || b->options.algorithms != NULL);
+        a->options.algorithms = copy(o->algorithms, (n + 1) * sizeof *o->algorithms);
+    return a->options.name != NULL && (o->node == NULL || a->options.node != NULL) &&
+           (o->algorithms == NULL || a->options.algorithms != NULL);
 }
 
 enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out)
@@ -98,7 +93,7 @@ enum plait_status plait_async_creation_begin(const struct plait_comm_options *op
         copy_options(comm->async_creation, options)) {
         sigfillset(&all); /* the new thread takes none of the program's signals */
         pthread_sigmask(SIG_SETMASK, &all, &saved);
-        error = pthread_create(&comm->async_creation->thread, NULL, give_birth, comm);
+        error = pthread_create(&comm->async_creation->thread, NULL, create_in_thread, comm);
         pthread_sigmask(SIG_SETMASK, &saved, NULL);
     }
     if (error == 0) {
@@ -110,7 +105,8 @@ enum plait_status plait_async_creation_begin(const struct plait_comm_options *op
         plait_comm_discard(comm);
     }
     /* The other ranks wait for this one: tell them of the error. */
-    return plait_meet(NULL, options, plait_fail_errno(error, "no thread to create a comm in the background"), NULL);
+    return plait_comm_connect(NULL, options, plait_fail_errno(error, "no thread to create a comm in the background"),
+                              NULL);
 }
 
 bool plait_async_creation_abort(struct plait_comm *comm)
@@ -126,7 +122,7 @@ enum plait_status plait_async_creation_end(struct plait_comm *comm)
 
     atomic_store(&comm->async_creation->cancelled, true);
     pthread_join(comm->async_creation->thread, NULL);
-    status = comm->async_creation->status;
+    status = comm->async_creation->result.status;
     forget(comm);
     return status;
 }
@@ -140,8 +136,8 @@ enum plait_status plait_comm_status(struct plait_comm *comm)
     if (comm->async_creation != NULL) {
         if (!atomic_load_explicit(&comm->async_creation->over, memory_order_acquire))
             return PLAIT_IN_PROGRESS;
-        if (comm->async_creation->status != PLAIT_OK)
-            return plait_fail(comm->async_creation->status, "%s", comm->async_creation->text);
+        if (comm->async_creation->result.status != PLAIT_OK)
+            return plait_fail(comm->async_creation->result.status, "%s", comm->async_creation->result.text);
     }
     /* A rank that waits notices other ranks' failures. This rank may not be waiting, so look now. */
     const struct plait_control *failed = comm->own;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creation of a comm up to the rendezvous (meet.c). */
+/* Creation of a comm up to the rendezvous (connect.c). */
 #include "life.h"
 
-#include "async_creation.h"
 #include "base/status.h"
 #include "bootstrap/frame.h"
 #include "call/creation.h"
@@ -12,11 +11,9 @@
 #include "engine/prog.h"
 #include "failure/failure.h"
 #include "failure/report.h"
-#include "meet.h"
 #include "memory/devices.h"
 #include "operation/slices.h"
 #include "p2p/message.h"
-#include "teardown.h"
 
 #include <plait/topology.h>
 
@@ -268,11 +265,11 @@ enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct pla
                                        const struct plait_watch *watch)
 {
     if (comm == NULL)
-        return plait_meet(NULL, options, plait_fail_memory("out of memory for a comm"), watch);
+        return plait_comm_connect(NULL, options, plait_fail_memory("out of memory for a comm"), watch);
     enum plait_status status = check_options(options);
     if (status == PLAIT_OK)
         status = create_own(comm, options);
-    status = plait_meet(comm, options, status, watch);
+    status = plait_comm_connect(comm, options, status, watch);
     if (status == PLAIT_OK) {
         atomic_store_explicit(&comm->there, true, memory_order_release);
         comm->open = plait_generation;
@@ -286,14 +283,19 @@ enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct pla
 
 /* ---- Creation as it is called ----------------------------------------------------------------------------- */
 
+struct making { /* the arguments; a group keeps a copy */
+    struct plait_comm_options options;
+    const struct plait_watch *watch;
+};
+
 static enum plait_status create_now(const void *args, enum plait_status own, struct plait_comm **out)
 {
-    const struct plait_making *m = args;
+    const struct making *m = args;
     struct plait_comm *comm;
     enum plait_status status;
 
     if (own != PLAIT_OK)
-        return plait_meet(NULL, &m->options, own, m->watch);
+        return plait_comm_connect(NULL, &m->options, own, m->watch);
     comm = plait_comm_allocate(&m->options);
     status = plait_comm_create_as(comm, &m->options, m->watch);
     if (status == PLAIT_OK)
@@ -306,7 +308,7 @@ static enum plait_status create_now(const void *args, enum plait_status own, str
 enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
                                   struct plait_comm **out)
 {
-    const struct plait_making m = { *options, watch };
+    const struct making m = { *options, watch };
 
     return plait_creation_needs_thread() ? plait_make_in_thread(create_now, &m, out) : create_now(&m, PLAIT_OK, out);
 }
@@ -319,8 +321,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     if (status != PLAIT_OK)
         return plait_refuse(status);
     if (plait_in_group())
-        return plait_group_make(create_now, &(struct plait_making){ *options, NULL }, sizeof(struct plait_making), NULL,
-                                out);
+        return plait_group_make(create_now, &(struct making){ *options, NULL }, sizeof(struct making), NULL, out);
     status = options->background == 1 ? plait_async_creation_begin(options, out) : plait_comm_make(options, NULL, out);
     errno = saved;
     return status;

@@ -2,29 +2,28 @@
 /*
  * The room lifecycle: creation, division and end of communicators.
  *
- * life.c creates, destroy.c destroys. meet.c compares the ranks' options and settings and maps their arenas;
- * async_creation.c creates asynchronously. split.c makes communicators from others (split, duplicate, shrink), manage.c
- * suspends, finalizes and revokes. teardown.c frees a communicator's memory when nobody reads it any more.
+ * life.c creates, destroy.c destroys and frees when nobody reads. connect.c runs the rendezvous and maps the ranks'
+ * arenas; cards.c compares their options and settings; async_creation.c creates asynchronously. split.c makes
+ * communicators from others (split, duplicate, shrink), manage.c suspends, finalizes and revokes. teardown.c frees a
+ * communicator's memory when nobody reads it any more.
  *
- * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one
- * error that names the culprit. Destroying waits for ranks that still read, never for dead ones.
+ * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one error
+ * that names the culprit. Destroying waits for ranks that still read, never for dead ones.
  *
  * It is above all rooms that a communicator is made of, so it may know each of them.
  */
 #ifndef PLAIT_LIB_LIFECYCLE_LIFE_H
 #define PLAIT_LIB_LIFECYCLE_LIFE_H
 
+#include "bootstrap/frame.h"
 #include "comm/comm.h"
+
+#include <stdatomic.h>
 
 /*
  * plait_comm_create() that ignores an open group; for comms made from another comm. watch: polled during the
  * rendezvous, to end it from outside; or NULL.
  */
-struct plait_watch;
-struct plait_making {
-    struct plait_comm_options options;
-    const struct plait_watch *watch;
-};
 enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
                                   struct plait_comm **out);
 
@@ -43,8 +42,38 @@ enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct pla
                                        const struct plait_watch *watch);
 void plait_comm_discard(struct plait_comm *comm);
 
+/*
+ * The rendezvous of a comm's ranks: compare options and settings, map each other's arenas.
+ *
+ * watch  polled while the rank waits, to end the rendezvous from outside; or NULL
+ * own    this rank's status so far. A rank that has failed takes part too, to tell the others; comm may be NULL then.
+ * Returns `own` if it is an error; else the first error of any rank, the same on all ranks that can be told.
+ */
+enum plait_status plait_comm_connect(struct plait_comm *comm, const struct plait_comm_options *o, enum plait_status own,
+                                     const struct plait_watch *watch);
+
+/*
+ * Asynchronous creation: a thread of its own runs plait_comm_create_as(). begin: *out has `async_creation` set until
+ * end(); the options are copied deeply. abort: end it with an error, or, if it has just succeeded, make the comm fail;
+ * false: the comm was complete before the call; any thread. end: cancel it if it still runs, and join its thread;
+ * PLAIT_OK: the comm is complete.
+ */
+enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out);
+bool plait_async_creation_abort(struct plait_comm *comm);
+enum plait_status plait_async_creation_end(struct plait_comm *comm);
+
 /* Free what no other rank reads: plans, requests, messages, the slices' lists. */
 void plait_comm_free_private(struct plait_comm *comm);
+
+/* ---- Deferred teardown: see destroy.c ---- */
+
+extern atomic_uint plait_comms_alive; /* or being created; while > 0, unload() frees nothing */
+
+/* Leave `comm` (NULL: none), then free every comm that no peer reads any more. */
+void plait_teardown(struct plait_comm *comm);
+
+/* Free the rest of a comm that no peer reads. */
+void plait_comm_release(struct plait_comm *comm);
 
 /* plait_comm_revoke() without the checks of its argument. */
 void plait_comm_stop(struct plait_comm *comm);

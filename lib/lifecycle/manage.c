@@ -28,19 +28,25 @@ static enum plait_status check_owner(const struct plait_comm *comm, const char *
     return comm->owner == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_ARG, "%s: the comm is %s", call, comm->owner->whose);
 }
 
+/* For calls that end or suspend the comm: nothing is pending afterwards. */
+static enum plait_status settle(struct plait_comm *comm, const char *call)
+{
+    enum plait_status status = plait_not_in_group(plait_enter(comm, call, PLAIT_SUM, NULL), call);
+
+    if (status == PLAIT_OK)
+        status = check_owner(comm, call);
+    return status == PLAIT_OK ? plait_comm_settle(comm) : status;
+}
+
 enum plait_status plait_comm_finalize(struct plait_comm *comm)
 {
     const int saved = errno;
-    enum plait_status status =
-        plait_not_in_group(plait_enter(comm, "plait_comm_finalize", PLAIT_SUM, NULL), "plait_comm_finalize");
+    const enum plait_status status = settle(comm, "plait_comm_finalize");
 
-    if (status == PLAIT_OK)
-        status = check_owner(comm, "plait_comm_finalize");
-    if (status != PLAIT_OK)
-        return status;
-    status = plait_comm_settle(comm);
-    comm->finalized = status == PLAIT_OK;
-    comm->open = comm->finalized ? 0 : comm->open;
+    if (status == PLAIT_OK) {
+        comm->finalized = true;
+        comm->open = 0;
+    }
     errno = saved;
     return status;
 }
@@ -65,13 +71,8 @@ enum plait_status plait_comm_revoke(struct plait_comm *comm)
 enum plait_status plait_comm_suspend(struct plait_comm *comm)
 {
     const int saved = errno;
-    enum plait_status status =
-        plait_not_in_group(plait_enter(comm, "plait_comm_suspend", PLAIT_SUM, NULL), "plait_comm_suspend");
+    const enum plait_status status = settle(comm, "plait_comm_suspend");
 
-    if (status == PLAIT_OK)
-        status = check_owner(comm, "plait_comm_suspend");
-    if (status == PLAIT_OK)
-        status = plait_comm_settle(comm);
     if (status == PLAIT_OK) {
         plait_slices_empty(comm);
         plait_messages_empty(comm);

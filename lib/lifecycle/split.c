@@ -10,12 +10,10 @@
 #include "call/creation.h"
 #include "failure/failure.h"
 #include "life.h"
-#include "meet.h"
 #include "progress/detector.h"
 #include "progress/wait.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +70,7 @@ static enum plait_status make(const struct family *family, const struct plait_un
         o.node = comm->node != NULL ? node : NULL;
         status = plait_comm_make(&o, &watch, out);
     } else { /* tell the other members of the error */
-        status = plait_meet(NULL, &o, own, &watch);
+        status = plait_comm_connect(NULL, &o, own, &watch);
     }
     free(algorithms);
     free(node);
@@ -213,92 +211,65 @@ enum plait_status plait_comm_duplicate(struct plait_comm *comm, const char *name
 
 /* ---- Shrink ----------------------------------------------------------------------------------------------- */
 
-struct shrinking {
+struct shrinking { /* the arguments; a group keeps a copy */
     struct plait_comm *comm;
     char name[64];
     bool abort;
-    uint32_t n;
-    uint32_t excluded[]; /* [n] a copy: the caller's array may be freed before its group ends */
+    uint64_t excluded[PLAIT_MAX_RANKS / 64]; /* a bit for each rank */
 };
-
-/* List the ranks that stay. */
-static enum plait_status list_survivors(const struct plait_comm *comm, const uint32_t *excluded, uint32_t n,
-                                        uint32_t *members, uint32_t *nmember)
-{
-    *nmember = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (excluded[i] >= comm->nrank || excluded[i] == comm->rank)
-            return plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: excluded[%u] is %u, which is %s", i, excluded[i],
-                              excluded[i] == comm->rank ? "this rank" : "no rank of the comm");
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        bool stays = true;
-        for (uint32_t i = 0; i < n; i++)
-            stays &= excluded[i] != r;
-        if (stays)
-            members[(*nmember)++] = r;
-    }
-    return PLAIT_OK;
-}
 
 /* Survivors that exclude the same ranks compute the same id for their rendezvous: no message has to carry it. */
 static enum plait_status shrink(const void *args, enum plait_status own, struct plait_comm **out)
 {
     const struct shrinking *s = args;
     struct plait_comm *comm = s->comm;
-    uint32_t *members = comm->members, n, rank = 0;
+    uint32_t *members = comm->members, n = 0, rank = 0;
+
     if (s->abort)
         plait_comm_stop(comm);
-    enum plait_status status = list_survivors(comm, s->excluded, s->n, members, &n);
-
-    if (status == PLAIT_OK) {
-        uint64_t salt = plait_hash(PLAIT_HASH_START, members, n * sizeof *members);
-        salt = plait_hash(salt, &comm->nshrink, sizeof comm->nshrink);
-        comm->nshrink++;
-        const struct plait_unique_id id = id_of_members(comm, members, salt);
-        for (uint32_t i = 0; i < n; i++)
-            rank = members[i] == comm->rank ? i : rank;
-        const struct family family = { comm, members, n, true };
-        status = make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, own, out);
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        if (s->excluded[r / 64] >> r % 64 & 1)
+            continue;
+        rank = r == comm->rank ? n : rank;
+        members[n++] = r;
     }
-    return status;
+    uint64_t salt = plait_hash(PLAIT_HASH_START, members, n * sizeof *members);
+    salt = plait_hash(salt, &comm->nshrink, sizeof comm->nshrink);
+    comm->nshrink++;
+    const struct plait_unique_id id = id_of_members(comm, members, salt);
+    const struct family family = { comm, members, n, true };
+    return make(&family, &id, s->name[0] != '\0' ? s->name : NULL, rank, own, out);
+}
+
+static enum plait_status check_shrink(const struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
+                                      struct plait_comm *const *out)
+{
+    if (comm == NULL || out == NULL || (excluded == NULL && n > 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: %s",
+                          comm == NULL  ? "comm is NULL"
+                          : out == NULL ? "out is NULL"
+                                        : "excluded is NULL, but n is not 0");
+    if (n > PLAIT_MAX_RANKS)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: n is %u; a comm has at most %u ranks", n, PLAIT_MAX_RANKS);
+    if (plait_comm_closed(comm))
+        return plait_comm_is_closed(comm, "plait_comm_shrink");
+    if (abort != 0 && abort != 1)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: abort is %d; it must be 0 or 1", abort);
+    for (uint32_t i = 0; i < n; i++)
+        if (excluded[i] >= comm->nrank || excluded[i] == comm->rank)
+            return plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: excluded[%u] is %u, which is %s", i, excluded[i],
+                              excluded[i] == comm->rank ? "this rank" : "no rank of the comm");
+    return PLAIT_OK;
 }
 
 enum plait_status plait_comm_shrink(struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort,
                                     const char *name, struct plait_comm **out)
 {
-    _Alignas(max_align_t) char few[2048] = { 0 }; /* no allocation, which may fail, up to about 500 ranks */
-    struct shrinking *s = NULL;
-    size_t bytes = 0;
-    enum plait_status status = PLAIT_OK;
+    struct shrinking s = { .comm = comm, .abort = abort };
+    const enum plait_status status = check_shrink(comm, excluded, n, abort, out);
 
-    if (comm == NULL || out == NULL || (excluded == NULL && n > 0))
-        status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: %s",
-                            comm == NULL  ? "comm is NULL"
-                            : out == NULL ? "out is NULL"
-                                          : "excluded is NULL, but n is not 0");
-    else if (n > PLAIT_MAX_RANKS)
-        status =
-            plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: n is %u; a comm has at most %u ranks", n, PLAIT_MAX_RANKS);
-    else if (plait_comm_closed(comm))
-        status = plait_comm_is_closed(comm, "plait_comm_shrink");
-    else if (abort != 0 && abort != 1)
-        status = plait_fail(PLAIT_ERR_ARG, "plait_comm_shrink: abort is %d; it must be 0 or 1", abort);
-    if (status == PLAIT_OK) {
-        bytes = sizeof *s + n * sizeof *excluded;
-        s = bytes <= sizeof few ? (struct shrinking *)(void *)few : calloc(1, bytes);
-        if (s == NULL)
-            status = plait_fail_memory("out of memory for the %u ranks that plait_comm_shrink() excludes", n);
-    }
-    if (s != NULL) {
-        s->comm = comm;
-        s->n = n;
-        s->abort = abort;
-        strncpy(s->name, name != NULL ? name : "", sizeof s->name - 1);
-        for (uint32_t i = 0; i < n; i++)
-            s->excluded[i] = excluded[i];
-    }
-    status = now_or_later(status, shrink, s, bytes, comm, out);
-    if ((void *)s != few)
-        free(s);
-    return status;
+    strncpy(s.name, name != NULL ? name : "", sizeof s.name - 1);
+    for (uint32_t i = 0; i < n && status == PLAIT_OK; i++)
+        s.excluded[excluded[i] / 64] |= (uint64_t)1 << excluded[i] % 64;
+    return now_or_later(status, shrink, &s, sizeof s, comm, out);
 }

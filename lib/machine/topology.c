@@ -18,17 +18,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads the first line of a file of /sys or /proc, without its newline. False when the file cannot be read. */
-static bool read_line(const char *path, char *line, int room)
+/* The first line of a file, without its newline. False when the file cannot be read. */
+static bool read_line(const char *path, char *line, size_t room)
 {
-    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
-    const bool ok = f != NULL && fgets(line, room, f) != NULL;
+    const size_t n = plait_descriptor_read(path, line, room);
 
-    if (f != NULL)
-        fclose(f);
-    if (ok)
-        line[strcspn(line, "\n")] = '\0';
-    return ok;
+    line[strcspn(line, "\n")] = '\0';
+    return n > 0;
 }
 
 /* Bytes of processor 0's first data or unified cache of this level; 0: not in /sys. */

@@ -118,7 +118,7 @@ enum plait_status plait_plugin_net(const char *name, const char *folder, const c
     pthread_mutex_lock(&lock);
     read_handlers(&before);
     status = load(name, folder, "plait_net_plugin", PLAIT_NET_ABI, (const void **)out);
-    if (getenv(keep) == NULL) /* not a PLAIT_ setting, so lib/base/config.c does not know it */
+    if (getenv(keep) == NULL) /* not a PLAIT_ setting, so lib/base/config_rows.c does not know it */
         put_back(&before);
     pthread_mutex_unlock(&lock);
     return status;

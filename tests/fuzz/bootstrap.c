@@ -7,8 +7,8 @@
  */
 #include "fuzz.h"
 
-#include "../../lib/bootstrap/machine.c"
-#include "../../lib/bootstrap/rendezvous.c"
+#include "../../lib/bootstrap/listener.c"
+#include "../../lib/bootstrap/server.c"
 
 #include <fcntl.h>
 
@@ -54,19 +54,18 @@ static void exchange(struct plait_bootstrap *b)
 
 static enum plait_status join_with(struct plait_bootstrap *b, int fd, uint32_t *joined)
 {
-    struct plait_local_client g = { .fd = fd };
+    struct plait_client client = { .fd = fd };
     struct plait_error verdict;
+    enum plait_refusal why;
     enum plait_status status;
 
-    while ((status = hear(&g)) == PLAIT_IN_PROGRESS)
+    while ((status = plait_client_advance(&client, NULL, &why)) == PLAIT_IN_PROGRESS)
         ;
-    if (status != PLAIT_OK) { /* it counts for nothing */
+    if (status != PLAIT_OK || !read_verdict(&client, &verdict)) { /* it counts for nothing */
         close(fd);
         return PLAIT_OK;
     }
-    verdict.status = (enum plait_status)g.said.status;
-    memcpy(verdict.text, g.text, sizeof verdict.text);
-    return let_in(b, fd, &g.said.hello, &verdict, joined);
+    return add_rank(b, fd, &client.request, &verdict, joined);
 }
 
 static void as_root(const uint8_t *data, size_t size, size_t cut)

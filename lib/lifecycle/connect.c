@@ -1,169 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "meet.h"
+#include "life.h"
+
+#include "cards.h"
 
 #include "base/descriptor.h"
-#include "base/hash.h"
-#include "base/random.h"
 #include "base/status.h"
 #include "base/system_limits.h"
 #include "bootstrap/bootstrap.h"
 #include "comm/port.h"
 #include "failure/remote/remote.h"
 #include "failure/report.h"
-#include "failure/slow.h"
 #include "progress/wait.h"
-
-#include <plait/version.h>
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- Cards: each rank's description of itself, exchanged at creation ----------------------------------- */
-
-struct card {
-    struct plait_token process;
-    uint64_t control; /* offset in the arena */
-    uint64_t arena_size, id, slice, nccl_fusion, cache, last_level, node_hash, algorithms_hash;
-    struct plait_pace pace;
-    int32_t pid, reproducible, round;
-    bool has_pidfd; /* given[1] is a pidfd, by which peers detect the process's death */
-    char version[16];
-    char algo[64];
-    uint8_t hosts;  /* PLAIT_HOSTS */
-    uint8_t copies; /* enum plait_calibrated, of its process's copy modes; ALL: PLAIT_CALIBRATE=0 */
-    cpu_set_t cpus; /* on which this rank may run */
-    struct plait_where where;
-};
-
-static uint64_t hash_algorithms(const struct plait_alg *const *algorithms)
-{
-    uint64_t h = PLAIT_HASH_START;
-
-    for (; algorithms != NULL && *algorithms != NULL; algorithms++)
-        h = plait_hash(h, (*algorithms)->name, strlen((*algorithms)->name) + 1);
-    return h;
-}
-
-static enum plait_status differs(uint32_t rank, const char *what, const char *a, const char *b)
-{
-    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: %s is %s on rank 0 and %s on rank %u", what,
-                      a[0] != '\0' ? a : "empty", b[0] != '\0' ? b : "empty", rank);
-}
-
-/* Cards come from other programs: check them before any use. */
-static enum plait_status check_cards(const struct card *all, uint32_t nrank)
-{
-    const size_t bytes = plait_control_bytes(nrank);
-
-    for (uint32_t r = 0; r < nrank; r++) {
-        const struct card *c = &all[r];
-        if (memchr(c->version, '\0', sizeof c->version) == NULL || memchr(c->algo, '\0', sizeof c->algo) == NULL ||
-            c->control % PLAIT_LINE != 0 || c->arena_size < bytes || c->control > c->arena_size - bytes)
-            return plait_fail(PLAIT_ERR_MISMATCH,
-                              "comm creation: rank %u describes itself as no rank of this version does; link all ranks "
-                              "with the same libplait",
-                              r);
-    }
-    return PLAIT_OK;
-}
-
-/* Options and settings must be equal on all ranks; the error names the first difference. */
-static enum plait_status compare_cards(const struct card *all, uint32_t nrank)
-{
-    char a[64], b[64];
-
-    for (uint32_t r = 1; r < nrank; r++) {
-        const struct {
-            const char *name;
-            uint64_t here, there;
-        } numbers[] = {
-            { "reproducible", (uint64_t)all[0].reproducible, (uint64_t)all[r].reproducible },
-            { "round", (uint64_t)all[0].round, (uint64_t)all[r].round },
-            { "PLAIT_SLICE", all[0].slice, all[r].slice },
-            { "PLAIT_NCCL_FUSION", all[0].nccl_fusion, all[r].nccl_fusion },
-            { "PLAIT_PACE's latency (ns)", all[0].pace.latency, all[r].pace.latency },
-            { "PLAIT_PACE's bandwidth (bytes/s)", all[0].pace.bandwidth, all[r].pace.bandwidth },
-            { "PLAIT_HOSTS", all[0].hosts, all[r].hosts },
-            { "the node map (hash)", all[0].node_hash, all[r].node_hash },
-            { "the caller's algorithms (hash)", all[0].algorithms_hash, all[r].algorithms_hash },
-        };
-        if (strcmp(all[0].version, all[r].version) != 0)
-            return differs(r, "the library's version", all[0].version, all[r].version);
-        if (strcmp(all[0].algo, all[r].algo) != 0)
-            return differs(r, "PLAIT_ALGO", all[0].algo, all[r].algo);
-        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-            if (numbers[i].here != numbers[i].there) {
-                snprintf(a, sizeof a, "%llu", (unsigned long long)numbers[i].here);
-                snprintf(b, sizeof b, "%llu", (unsigned long long)numbers[i].there);
-                return differs(r, numbers[i].name, a, b);
-            }
-    }
-    return PLAIT_OK;
-}
-
-/* ---- Rendezvous ---------------------------------------------------------------------------------------- */
-
 /* State that lives for one rendezvous. */
-struct meeting {
-    struct card own, *all; /* [nrank] */
-    uint32_t *node;        /* [nrank] ranks of a node share memory; nodes are numbered by their first ranks */
+struct connecting {
+    struct plait_card own, *all; /* [nrank] */
+    uint32_t *node;              /* [nrank] ranks of a node share memory; nodes are numbered by their first ranks */
     uint32_t nnode;
     bool *leads;                   /* [nrank] is it its process's leader? */
     int (*fds)[PLAIT_COMM_SHARES]; /* [nrank] received from leaders: arena, pidfd */
     int given[PLAIT_COMM_SHARES];  /* this process's; given[1] < 0: not open */
 };
 
-static enum plait_status fill_card(const struct plait_comm *comm, const struct plait_comm_options *o, struct card *card)
-{
-    const struct plait_arena *arena;
-    const enum plait_status status = plait_arena_get(0, &arena);
-
-    if (status != PLAIT_OK)
-        return status;
-    *card = (struct card){
-        .process = arena->token,
-        .control = (uint64_t)((char *)comm->own - arena->base),
-        .arena_size = arena->size,
-        .slice = comm->config.slice,
-        .nccl_fusion = comm->config.nccl_fusion,
-        .pace = comm->config.pace,
-        .cache = comm->cache,
-        .last_level = comm->last_level,
-        .node_hash =
-            comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
-        .algorithms_hash = hash_algorithms(o->algorithms),
-        .hosts = comm->config.hosts,
-        .copies = comm->config.calibrate ? plait_copies_known(true).calibrated : PLAIT_CALIBRATED_ALL,
-        .pid = getpid(),
-        .reproducible = comm->reproducible,
-        .round = comm->round,
-    };
-    card->where = plait_where_am_i();
-    snprintf(card->version, sizeof card->version, "%s", plait_version());
-    memcpy(card->algo, comm->config.algo, sizeof card->algo);
-    if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)
-        CPU_ZERO(&card->cpus); /* more than 1024 processors: enough for every rank */
-    const enum plait_status drawn = plait_random(&card->id, sizeof card->id, "a comm");
-    card->id |= 1; /* 0 is not an id */
-    return drawn;
-}
-
-static bool one_process(const struct card *a, const struct card *b)
-{
-    return a->process.word[0] == b->process.word[0] && a->process.word[1] == b->process.word[1];
-}
-
 /* The leader of a process is its lowest rank; it exchanges descriptors for the process. */
-static bool is_leader(const struct meeting *m, uint32_t rank)
+static bool is_leader(const struct connecting *m, uint32_t rank)
 {
     for (uint32_t r = 0; r < rank; r++)
-        if (m->node[r] == m->node[rank] && one_process(&m->all[r], &m->all[rank]))
+        if (m->node[r] == m->node[rank] && plait_cards_of_one_process(&m->all[r], &m->all[rank]))
             return false;
     return true;
 }
@@ -181,8 +52,7 @@ static int open_pidfd(int instead, bool *out)
     return *out ? fd : plait_descriptor_keep(fcntl(instead, F_DUPFD_CLOEXEC, 0), purpose);
 }
 
-static enum plait_status open_meeting(struct meeting *m, const struct plait_comm *comm,
-                                      const struct plait_comm_options *o)
+static enum plait_status begin(struct connecting *m, const struct plait_comm *comm, const struct plait_comm_options *o)
 {
     const struct plait_arena *arena;
     enum plait_status status = plait_arena_get(0, &arena);
@@ -190,7 +60,7 @@ static enum plait_status open_meeting(struct meeting *m, const struct plait_comm
     if (status == PLAIT_OK)
         status = plait_descriptor_check(arena->fd);
     if (status == PLAIT_OK)
-        status = fill_card(comm, o, &m->own);
+        status = plait_card_fill(comm, o, &m->own);
     if (status != PLAIT_OK)
         return status;
     m->all = calloc(comm->nrank, sizeof *m->all);
@@ -206,7 +76,7 @@ static enum plait_status open_meeting(struct meeting *m, const struct plait_comm
     return PLAIT_OK;
 }
 
-static void close_meeting(struct meeting *m)
+static void end(struct connecting *m)
 {
     plait_descriptor_close(m->given[1]);
     free(m->all);
@@ -216,7 +86,7 @@ static void close_meeting(struct meeting *m)
 }
 
 /* Ranks that can pass each other descriptors form a node. In tests, PLAIT_HOSTS says how many nodes there are. */
-static void find_nodes(const struct plait_comm *comm, const struct plait_bootstrap *boot, struct meeting *m)
+static void find_nodes(const struct plait_comm *comm, const struct plait_bootstrap *boot, struct connecting *m)
 {
     const uint64_t hosts = comm->config.hosts < comm->nrank ? comm->config.hosts : comm->nrank;
 
@@ -227,7 +97,7 @@ static void find_nodes(const struct plait_comm *comm, const struct plait_bootstr
 }
 
 /* Leaders exchange arena descriptors and pidfds and map the arenas. The other ranks map in find_controls(). */
-static enum plait_status share_arenas(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
+static enum plait_status share_arenas(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
 {
     enum plait_status status;
     size_t nleader = 0;
@@ -255,14 +125,14 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
 }
 
 /* Containers and virtual hosts on one machine are separate nodes that share its processors. */
-static bool share_processors(const struct meeting *m, uint32_t a, uint32_t b)
+static bool share_processors(const struct connecting *m, uint32_t a, uint32_t b)
 {
     const uint64_t machine = m->all[a].where.machine;
 
     return m->node[a] == m->node[b] || (machine != 0 && machine == m->all[b].where.machine);
 }
 
-static void warn_of_strangers(const struct plait_comm *comm, const struct meeting *m)
+static void warn_of_strangers(const struct plait_comm *comm, const struct connecting *m)
 {
     const uint64_t host = m->all[comm->rank].where.host;
 
@@ -277,7 +147,7 @@ static void warn_of_strangers(const struct plait_comm *comm, const struct meetin
  * Ranks per processor, rounded up, on the machine where that is largest. Only processors in the ranks' affinity masks
  * count, so ranks that are bound to one processor each give 1.
  */
-static uint32_t most_a_processor(const struct plait_comm *comm, const struct meeting *m)
+static uint32_t most_a_processor(const struct plait_comm *comm, const struct connecting *m)
 {
     uint32_t most = 1;
 
@@ -298,7 +168,7 @@ static uint32_t most_a_processor(const struct plait_comm *comm, const struct mee
 }
 
 /* The control block of a rank on another node is a local replica. */
-static enum plait_status replica(struct plait_comm *comm, uint32_t rank, int pid)
+static enum plait_status make_replica(struct plait_comm *comm, uint32_t rank, int pid)
 {
     struct plait_peer *p = &comm->peers[rank];
 
@@ -311,16 +181,16 @@ static enum plait_status replica(struct plait_comm *comm, uint32_t rank, int pid
 }
 
 /* Find every rank's control block in the mapped arenas, or make its replica. */
-static enum plait_status find_controls(struct plait_comm *comm, const struct meeting *m)
+static enum plait_status find_controls(struct plait_comm *comm, const struct connecting *m)
 {
-    const struct card *all = m->all;
+    const struct plait_card *all = m->all;
     const struct plait_arena *arena;
     enum plait_status status = plait_arena_get(0, &arena);
 
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
         struct plait_peer *p = &comm->peers[r];
         if (m->node[r] != m->node[comm->rank]) {
-            status = replica(comm, r, all[r].pid);
+            status = make_replica(comm, r, all[r].pid);
             continue;
         }
         if (p->process == NULL)
@@ -349,7 +219,7 @@ struct port_card {  /* one rank's port in the network */
 };
 
 /* Check that all ranks use the same network, exchange addresses, and lead the port to ranks of other nodes. */
-static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootstrap *boot, const struct meeting *m,
+static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootstrap *boot, const struct connecting *m,
                                     const struct port_card *cards, const void *own)
 {
     const uint32_t n = comm->nrank;
@@ -362,7 +232,7 @@ static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootst
             memchr(cards[r].host, '\0', sizeof cards[r].host) == NULL)
             return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: rank %u has no network address of this version", r);
         if (strcmp(cards[r].version, cards[0].version) != 0)
-            return differs(r, "the network", cards[0].version, cards[r].version);
+            return plait_cards_differ(r, "the network", cards[0].version, cards[r].version);
         most = cards[r].bytes > most ? cards[r].bytes : most;
     }
     char *all = calloc(n + 1, most); /* the last one is the copy that this rank sends */
@@ -381,7 +251,7 @@ static enum plait_status lead_ports(struct plait_comm *comm, struct plait_bootst
 }
 
 /* Open the network to ranks of other hosts, and create the thread that receives their control-plane updates. */
-static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootstrap *boot, const struct meeting *m)
+static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootstrap *boot, const struct connecting *m)
 {
     struct port_card own = { 0 }, *cards = calloc(comm->nrank, sizeof *cards);
     size_t bytes = 0;
@@ -410,7 +280,7 @@ static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootst
 }
 
 /* The rendezvous's sockets stay open, for control-plane updates. */
-static void keep_sockets(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
+static void keep_sockets(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
 {
     int *sockets = &m->fds[0][0]; /* reused: large enough, and its descriptors are closed */
 
@@ -435,7 +305,7 @@ static bool can_read_all(const struct plait_comm *comm)
     return true;
 }
 
-static uint32_t first_of_node(const struct plait_comm *comm, const struct meeting *m)
+static uint32_t first_of_node(const struct plait_comm *comm, const struct connecting *m)
 {
     uint32_t first = 0;
 
@@ -448,25 +318,26 @@ static uint32_t first_of_node(const struct plait_comm *comm, const struct meetin
  * Choose copy modes: the lowest rank of a node shows its table to all, who read it after the next agreement. If its
  * process has timed no copies yet, it does so now, with the node's next rank: one of another process if there is one.
  */
-static void calibrate_copies(struct plait_comm *comm, const struct meeting *m)
+static void calibrate_copies(struct plait_comm *comm, const struct connecting *m)
 {
     const uint32_t first = first_of_node(comm, m);
     uint32_t other = comm->nrank;
 
     for (uint32_t r = first + 1; r < comm->nrank; r++)
-        if (m->node[r] == m->node[first] && (other == comm->nrank || (one_process(&m->all[other], &m->all[first]) &&
-                                                                      !one_process(&m->all[r], &m->all[first]))))
+        if (m->node[r] == m->node[first] &&
+            (other == comm->nrank || (plait_cards_of_one_process(&m->all[other], &m->all[first]) &&
+                                      !plait_cards_of_one_process(&m->all[r], &m->all[first]))))
             other = r;
     if (comm->rank == first)
         comm->own->copies = plait_copies_known(comm->config.calibrate);
     if (other < comm->nrank && (comm->rank == first || comm->rank == other) &&
-        m->all[first].copies <
-            (one_process(&m->all[first], &m->all[other]) ? PLAIT_CALIBRATED_STAGED : PLAIT_CALIBRATED_ALL))
+        m->all[first].copies < (plait_cards_of_one_process(&m->all[first], &m->all[other]) ? PLAIT_CALIBRATED_STAGED
+                                                                                           : PLAIT_CALIBRATED_ALL))
         plait_copies_calibrate(comm, comm->rank == first ? other : first, comm->rank == first);
 }
 
 /* The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible. */
-static void take_copies(struct plait_comm *comm, const struct meeting *m)
+static void take_copies(struct plait_comm *comm, const struct connecting *m)
 {
     comm->copies = comm->peers[first_of_node(comm, m)].control->copies;
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES && comm->config.cma == PLAIT_CMA_ALWAYS; k++)
@@ -485,15 +356,13 @@ static bool all_read(const struct plait_comm *comm)
 
 #define RESULT_CACHES 4 /* caches of a core, see below */
 
-static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *boot, struct meeting *m)
+static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
 {
-    const struct card *all = m->all;
+    const struct plait_card *all = m->all;
     enum plait_status status = plait_bootstrap_allgather(boot, PLAIT_OK, &m->own, sizeof m->own, m->all);
 
     if (status == PLAIT_OK)
-        status = check_cards(all, comm->nrank);
-    if (status == PLAIT_OK)
-        status = compare_cards(all, comm->nrank);
+        status = plait_cards_check(all, comm->nrank);
     if (status != PLAIT_OK)
         return status;
     find_nodes(comm, boot, m);
@@ -538,16 +407,16 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     return status;
 }
 
-enum plait_status plait_meet(struct plait_comm *comm, const struct plait_comm_options *o, enum plait_status own,
-                             const struct plait_watch *watch)
+enum plait_status plait_comm_connect(struct plait_comm *comm, const struct plait_comm_options *o, enum plait_status own,
+                                     const struct plait_watch *watch)
 {
-    struct meeting m = { .given = { -1, -1 } };
+    struct connecting m = { .given = { -1, -1 } };
     struct plait_bootstrap *boot = NULL;
     const double timeout = o->timeout > 0 || (own != PLAIT_OK && comm == NULL) ? o->timeout : comm->config.timeout;
     enum plait_status status;
 
     if (own == PLAIT_OK)
-        own = open_meeting(&m, comm, o);
+        own = begin(&m, comm, o);
     plait_frame_watch(watch);
     status = plait_bootstrap_create(o->id, o->rank, o->nrank, timeout, own, &boot);
     if (own == PLAIT_OK && status == PLAIT_OK)
@@ -556,6 +425,6 @@ enum plait_status plait_meet(struct plait_comm *comm, const struct plait_comm_op
         comm->nodes = plait_bootstrap_take_nodes(boot);
     plait_bootstrap_destroy(boot);
     plait_frame_unwatch();
-    close_meeting(&m);
+    end(&m);
     return status;
 }

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of all settings, and the parsers of their values. */
+#include "config_rows.h"
+
+#include "bytes.h"
+#include "log.h"
+
+#include <plait/coll.h>
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *parse_algo(const char *text, void *field)
+{
+    const char *allowed = "COLLECTIVE:ALGORITHM, e.g. allreduce:ring (plait-info --algorithms lists them)";
+    const size_t room = sizeof((struct plait_config *)0)->algo;
+    const char *colon = strchr(text, ':');
+    char coll[32];
+
+    if (text[0] != '\0' && (colon == NULL || colon[1] == '\0' || (size_t)(colon - text) >= sizeof coll))
+        return allowed;
+    snprintf(coll, sizeof coll, "%.*s", colon != NULL ? (int)(colon - text) : 0, text);
+    if (text[0] != '\0' && plait_coll_find(coll) < 0)
+        return allowed;
+    if (strchr(text, ',') != NULL)
+        return "one COLLECTIVE:ALGORITHM";
+    if (strlen(text) >= room)
+        return "at most 63 characters";
+    strcpy(field, text);
+    return NULL;
+}
+
+static const char *parse_flag(const char *text, void *field)
+{
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return "0 or 1";
+    *(int *)field = text[0] == '1';
+    return NULL;
+}
+
+static const char *parse_cma(const char *text, void *field)
+{
+    if (strcmp(text, "auto") != 0)
+        return parse_flag(text, field) == NULL ? NULL : "0, 1 or auto";
+    *(int *)field = PLAIT_CMA_AUTO;
+    return NULL;
+}
+
+static const char *parse_path(const char *text, void *field)
+{
+    _Static_assert(sizeof((struct plait_config *)0)->file == sizeof((struct plait_config *)0)->log_file, "one parser");
+    _Static_assert(sizeof((struct plait_config *)0)->file == sizeof((struct plait_config *)0)->plugins, "one parser");
+    if (strlen(text) >= sizeof((struct plait_config *)0)->file)
+        return "a path of at most 255 characters";
+    strcpy(field, text);
+    return NULL;
+}
+
+/* Is the text one of the words? Then it is the field's value. */
+static bool is_word(const char *text, const char *const *words, size_t n, char *field)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(text, words[i]) == 0) {
+            strcpy(field, text);
+            return true;
+        }
+    return false;
+}
+
+static const char *parse_isa(const char *text, void *field)
+{
+    static const char *const words[] = { "", "scalar", "avx2", "avx512" };
+
+    return is_word(text, words, sizeof words / sizeof *words, field) ? NULL : "scalar, avx2 or avx512";
+}
+
+static const char *parse_launcher(const char *text, void *field)
+{
+    static const char *const words[] = { "", "torchrun", "slurm", "openmpi", "none" };
+
+    return is_word(text, words, sizeof words / sizeof *words, field) ? NULL : "torchrun, slurm, openmpi or none";
+}
+
+static const char *parse_log(const char *text, void *field)
+{
+    static const char *const names[] = {
+        [PLAIT_LOG_ERROR] = "error",
+        [PLAIT_LOG_WARN] = "warn",
+        [PLAIT_LOG_INFO] = "info",
+        [PLAIT_LOG_DEBUG] = "debug",
+    };
+
+    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
+        if (strcmp(text, names[i]) == 0) {
+            *(int *)field = i;
+            return NULL;
+        }
+    return "error, warn, info or debug";
+}
+
+static const char *parse_log_file(const char *text, void *field)
+{
+    for (const char *c = strchr(text, '%'); c != NULL; c = strchr(c + 2, '%'))
+        if (c[1] != 'h' && c[1] != 'p' && c[1] != '%')
+            return "a path of at most 255 characters, with %h for the host, %p for the process and %% for a %";
+    return parse_path(text, field);
+}
+
+static const char *parse_bytes(const char *text, void *field)
+{
+    return plait_parse_bytes(text, field) ? NULL
+                                          : "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K";
+}
+
+static const char *parse_hosts(const char *text, void *field)
+{
+    uint64_t n;
+
+    if (!plait_parse_bytes(text, &n) || n > UINT8_MAX)
+        return "a number from 0 to 255";
+    *(uint8_t *)field = (uint8_t)n;
+    return NULL;
+}
+
+/*
+ * Parse a decimal number. Returns the text after it; NULL: no number. Not strtod(), which depends on the locale and
+ * accepts "inf" and "nan".
+ */
+static const char *decimal(const char *text, double *out)
+{
+    double value = 0, place = 1;
+    bool digits = false;
+
+    for (; isdigit((unsigned char)*text); text++, digits = true)
+        value = value * 10 + (*text - '0');
+    if (*text == '.')
+        for (text++; isdigit((unsigned char)*text); text++, digits = true)
+            value += (*text - '0') * (place /= 10);
+    *out = value;
+    return digits ? text : NULL;
+}
+
+static const char *parse_seconds(const char *text, void *field)
+{
+    double value;
+    const char *end = decimal(text, &value);
+
+    if (end == NULL || *end != '\0' || !(value > 0) || value > 1e9)
+        return "seconds: a positive number up to 1e9, e.g. 30 or 0.5";
+    *(double *)field = value;
+    return NULL;
+}
+
+/* Parse "1000us" or "1000MB/s", each at most once. Returns the text after it, or NULL. Limits prevent overflow. */
+static const char *parse_quantity(const char *text, struct plait_pace *out)
+{
+    static const struct {
+        const char *unit;
+        double factor; /* to ns, to bytes per second */
+        size_t offset;
+    } units[] = {
+        { "us", 1e3, offsetof(struct plait_pace, latency) },
+        { "ms", 1e6, offsetof(struct plait_pace, latency) },
+        { "MB/s", 1e6, offsetof(struct plait_pace, bandwidth) },
+        { "GB/s", 1e9, offsetof(struct plait_pace, bandwidth) },
+    };
+    double value;
+    const char *end = decimal(text, &value);
+
+    for (size_t i = 0; end != NULL && i < sizeof units / sizeof *units; i++) {
+        const size_t length = strlen(units[i].unit);
+        uint64_t *field = (uint64_t *)(void *)((char *)out + units[i].offset);
+        if (strncmp(end, units[i].unit, length) != 0)
+            continue;
+        value *= units[i].factor;
+        if (*field > 0 || !(value >= 1000 && value <= 1e13))
+            return NULL;
+        *field = (uint64_t)value;
+        return end + length;
+    }
+    return NULL;
+}
+
+static const char *parse_pace(const char *text, void *field)
+{
+    struct plait_pace pace = { 0, 0 };
+    const char *end = *text != '\0' ? parse_quantity(text, &pace) : text;
+
+    if (end != NULL && *end == ',')
+        end = parse_quantity(end + 1, &pace);
+    if (end == NULL || *end != '\0')
+        return "the latency of a message, the bandwidth of a link, or both: 1000us, 1000MB/s, 1000us,1000MB/s; units "
+               "are us, ms, MB/s and GB/s, values 1us to 1e10us, 0.001MB/s to 1e7MB/s";
+    memcpy(field, &pace, sizeof pace);
+    return NULL;
+}
+
+static const char *parse_version(const char *text, void *field)
+{
+    unsigned part[3] = { 0, 0, 0 }, n = 0;
+
+    for (; n < 3 && isdigit((unsigned char)*text); n++) {
+        for (; isdigit((unsigned char)*text) && part[n] < 100; text++)
+            part[n] = part[n] * 10 + (unsigned)(*text - '0');
+        if (*text == '.' && n < 2)
+            text++;
+    }
+    if (n != 3 || *text != '\0' || part[0] > 99 || part[1] > 99 || part[2] > 99)
+        return "three numbers below 100 with points between: 2.32.3";
+    *(uint32_t *)field = part[0] * 10000 + part[1] * 100 + part[2];
+    return NULL;
+}
+
+/* Parse a port. Returns the text after it; NULL: no port. */
+static const char *parse_port(const char *text, unsigned *out)
+{
+    unsigned value = 0;
+    const char *c = text;
+
+    for (; isdigit((unsigned char)*c) && value <= UINT16_MAX; c++)
+        value = value * 10 + (unsigned)(*c - '0');
+    *out = value;
+    return c > text && value > 0 && value <= UINT16_MAX ? c : NULL;
+}
+
+static const char *parse_ports(const char *text, void *field)
+{
+    unsigned first, last;
+    const char *end = parse_port(text, &first);
+
+    last = first;
+    if (end != NULL && *end == '-')
+        end = parse_port(end + 1, &last);
+    if (end == NULL || *end != '\0' || last < first)
+        return "a port or a range of ports: 20000-29999";
+    *(struct plait_ports *)field = (struct plait_ports){ (uint16_t)first, (uint16_t)(last - first + 1) };
+    return NULL;
+}
+
+static const char *parse_ifname(const char *text, void *field)
+{
+    const char *name = text + strspn(text, "^="),
+               *allowed = "names or starts of names, eth,ib; =eth0 the very name, ^docker all but: at "
+                          "most 63 characters";
+
+    if (strlen(text) >= sizeof((struct plait_config *)0)->ifname || (*text != '\0' && *name == '\0') ||
+        strpbrk(name, "^= ") != NULL)
+        return allowed;
+    strcpy(field, text);
+    return NULL;
+}
+
+static const char *parse_secret(const char *text, void *field)
+{
+    const size_t n = strlen(text);
+
+    if (n > 0 && (n < PLAIT_LEAST_SECRET || n >= sizeof((struct plait_config *)0)->secret))
+        return "16 to 79 characters that are hard to guess; plait-info --make-secret writes some to a file instead";
+    strcpy(field, text);
+    return NULL;
+}
+
+#define FIELD(name) offsetof(struct plait_config, name)
+const struct plait_config_row plait_config_rows[PLAIT_NSETTING] = {
+    { "PLAIT_ALGO", "", "algorithm of every call of one collective, as COLLECTIVE:ALGORITHM; empty: chosen by size",
+      FIELD(algo), parse_algo },
+    { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
+      parse_bytes },
+    { "PLAIT_CALIBRATE", "1",
+      "1: the first comm of a process times copies, 20 ms at most, to choose copy modes; 0: choices are built in",
+      FIELD(calibrate), parse_flag },
+    { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check),
+      parse_flag },
+    { "PLAIT_CMA", "auto",
+      "memory not the library's, where only copied or combined by a root: 1: read through the kernel; 0: staged; "
+      "auto: what takes less time, see PLAIT_CALIBRATE",
+      FIELD(cma), parse_cma },
+    { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
+    { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),
+      parse_path },
+    { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
+    { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
+      parse_flag },
+    { "PLAIT_HOSTS", "0",
+      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; 0: as they are",
+      FIELD(hosts), parse_hosts },
+    { "PLAIT_IFNAME", "",
+      "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; "
+      "empty: all that others can reach",
+      FIELD(ifname), parse_ifname },
+    { "PLAIT_ISA", "", "instruction set of the reduction kernels: scalar, avx2, avx512; empty: the best", FIELD(isa),
+      parse_isa },
+    { "PLAIT_LAUNCHER", "",
+      "launcher that started this process: torchrun, slurm, openmpi, none; empty: found by its variables",
+      FIELD(launcher), parse_launcher },
+    { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
+      parse_log },
+    { "PLAIT_LOG_FILE", "",
+      "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
+      parse_log_file },
+    { "PLAIT_NCCL_FUSION", "4M",
+      "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: each is "
+      "its own",
+      FIELD(nccl_fusion), parse_bytes },
+    { "PLAIT_NCCL_LINK", "5us,10GB/s",
+      "libnccl.so.2: latency of a message and bandwidth of a link that ncclGroupSimulateEnd() reckons with",
+      FIELD(nccl_link), parse_pace },
+    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version),
+      parse_version },
+    { "PLAIT_PACE", "",
+      "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
+      "1000us,1000MB/s; empty: none",
+      FIELD(pace), parse_pace },
+    { "PLAIT_PLUGINS", "", "folder of the plug-ins (plait-ucx.so); empty: plait/ beside libplait", FIELD(plugins),
+      parse_path },
+    { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports), parse_ports },
+    { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },
+    { "PLAIT_REPRODUCIBLE", "0", "1: results of every comm have bits that do not depend on algorithm, slices or fusion",
+      FIELD(reproducible), parse_flag },
+    { "PLAIT_REQUIRE_SECRET", "0", "1: under a launcher, no comm over TCP without a secret", FIELD(require_secret),
+      parse_flag },
+    { "PLAIT_SECRET", "",
+      "under a launcher, lets in those who have it too; empty: the one in ~/.plait-secret, a file of mode 0600 "
+      "(plait-info --make-secret)",
+      FIELD(secret), parse_secret, .secret = true },
+    { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
+    { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
+    { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
+};

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Cards: each rank's description of itself, exchanged when a comm is created. */
+#ifndef PLAIT_LIB_LIFECYCLE_CARDS_H
+#define PLAIT_LIB_LIFECYCLE_CARDS_H
+
+#include "comm/comm.h"
+#include "failure/slow.h"
+
+#include <sched.h>
+
+struct plait_card {
+    struct plait_token process;
+    uint64_t control; /* offset in the arena */
+    uint64_t arena_size, id, slice, nccl_fusion, cache, last_level, node_hash, algorithms_hash;
+    struct plait_pace pace;
+    int32_t pid, reproducible, round;
+    bool has_pidfd; /* given[1] is a pidfd, by which peers detect the process's death */
+    char version[16];
+    char algo[64];
+    uint8_t hosts;  /* PLAIT_HOSTS */
+    uint8_t copies; /* enum plait_calibrated, of its process's copy modes; ALL: PLAIT_CALIBRATE=0 */
+    cpu_set_t cpus; /* on which this rank may run */
+    struct plait_where where;
+};
+
+/* The card of this rank, but for has_pidfd. */
+enum plait_status plait_card_fill(const struct plait_comm *comm, const struct plait_comm_options *o,
+                                  struct plait_card *out);
+
+/*
+ * Cards come from other programs: check them before any use. Options and settings must be equal on all ranks; the error
+ * names the first difference.
+ */
+enum plait_status plait_cards_check(const struct plait_card *all, uint32_t nrank);
+
+/* PLAIT_ERR_MISMATCH: `what` is a on rank 0 and b on this rank. */
+enum plait_status plait_cards_differ(uint32_t rank, const char *what, const char *a, const char *b);
+
+static inline bool plait_cards_of_one_process(const struct plait_card *a, const struct plait_card *b)
+{
+    return a->process.word[0] == b->process.word[0] && a->process.word[1] == b->process.word[1];
+}
+
+#endif
