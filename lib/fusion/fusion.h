@@ -3,7 +3,7 @@
  * The room fusion: many tensors in few buckets, each bucket one all-reduce.
  *
  * layout.c lays tensors out in buckets; options.c checks and compares options; step.c begins a bucket when its last
- * tensor is ready; pack.c, pass.c and past.h copy, cast and scale; device.c does the same on
+ * tensor is ready; pack.c, pass.c and streaming.h copy, cast and scale; device.c does the same on
  * GPUs; trace.c keeps times.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
@@ -48,7 +48,8 @@ struct plait_fusion {
     struct plait_ownership *owner; /* of it */
     uint32_t rank, nrank;
     const struct plait_kernels *kernels;
-    size_t past; /* bytes of payload above which streaming stores are used: its start would be evicted from the cache */
+    size_t
+        streaming_above; /* bytes of payload above which streaming stores are used: its start would be evicted from the cache */
     char name[64];
     uint32_t ntensor;
     struct plait_tensor *tensors; /* [ntensor] the names lie after the array */
