@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A worker with servers. It sends each server a control message (struct plait_elastic_message) and waits for one from each. Inside
- * a node nothing else is sent: servers read the weights in place (single copy) and answer in their slots. Otherwise the
- * weights follow the control message, and the answer is a message.
+ * A worker with servers. It sends each server a control message (struct plait_elastic_message) and waits for one from
+ * each. Inside a node nothing else is sent: servers read the weights in place (single copy) and answer in their slots.
+ * Otherwise the weights follow the control message, and the answer is a message.
  *
  * The server may write the slot from the worker's control message to its answer. The worker may read the slot from
  * there to its next control message. So no rank writes memory that another reads, and a worker that stops anywhere

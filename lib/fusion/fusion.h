@@ -48,8 +48,7 @@ struct plait_fusion {
     struct plait_ownership *owner; /* of it */
     uint32_t rank, nrank;
     const struct plait_kernels *kernels;
-    size_t
-        streaming_above; /* bytes of payload above which streaming stores are used: its start would be evicted from the cache */
+    size_t streaming_above; /* bytes of payload: its start would be evicted from the cache before it is read */
     char name[64];
     uint32_t ntensor;
     struct plait_tensor *tensors; /* [ntensor] the names lie after the array */
@@ -92,6 +91,12 @@ struct plait_fusion {
 static inline uint32_t plait_mark_round(uint32_t mark)
 {
     return mark & ~PLAIT_FUSION_SKIPPED;
+}
+
+/* Does this rank add zeros in the tensor's latest round? */
+static inline bool plait_fusion_skips(const struct plait_fusion *f, uint32_t tensor)
+{
+    return atomic_load_explicit(&f->marks[tensor], memory_order_relaxed) & PLAIT_FUSION_SKIPPED;
 }
 
 /* Rounds of a bucket that have ended; tensors missing for the next round. */

@@ -19,7 +19,7 @@ static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucke
     const struct plait_vector to = payload_at(f, bucket, f->flat.places[t].start);
     const struct plait_vector from = { plait_fusion_place(f, t), x->type };
 
-    if (atomic_load_explicit(&f->marks[t], memory_order_relaxed) & PLAIT_FUSION_SKIPPED)
+    if (plait_fusion_skips(f, t))
         memset(to.data, 0, x->count * plait_dtype_size(to.type));
     else if (to.data != from.data || f->in != 1)
         plait_pass_convert(f->kernels, to, from, x->count, f->in, streaming);
