@@ -40,7 +40,7 @@ static void copy_options(struct plait_elastic *e, const struct plait_elastic_opt
     e->nserver = !plait_elastic_has_servers(o->mode) ? 0 : o->nserver > 0 ? o->nserver : 1;
     e->nworker = e->nrank - e->nserver;
     e->serves = e->rank >= e->nworker;
-    e->way = e->nserver > 0 ? &plait_elastic_served : &plait_elastic_sync;
+    e->exchanger = e->nserver > 0 ? &plait_elastic_served : &plait_elastic_sync;
     e->weights = e->serves ? NULL : o->weights;
     e->count = o->count;
     e->counts.workers = e->nworker;
@@ -50,7 +50,7 @@ static enum plait_status discard(struct plait_elastic *e)
 {
     struct plait_kept left;
 
-    e->way->leave(e);
+    e->exchanger->leave(e);
     plait_keep_error(&left, plait_comm_destroy(e->comm));
     plait_mem_free(e->centre);
     plait_mem_free(e->sums);
@@ -89,7 +89,7 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
     struct plait_elastic *e = calloc(1, sizeof *e);
     if (e == NULL)
         return plait_fail_memory("out of memory for elastic averaging");
-    e->way = &plait_elastic_sync;
+    e->exchanger = &plait_elastic_sync;
     e->kernels = plait_object_kernels(comm);
     e->rank = plait_comm_rank(comm);
     e->nrank = plait_comm_nrank(comm);
@@ -101,7 +101,7 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
     if (status == PLAIT_OK)
         status = plait_comm_duplicate(comm, e->name, &e->comm);
     if (status == PLAIT_OK)
-        status = e->way->prepare(e);
+        status = e->exchanger->prepare(e);
     if (status == PLAIT_OK)
         status = plait_elastic_spread(e, e->weights);
     if (status != PLAIT_OK)
@@ -175,7 +175,7 @@ static enum plait_status start(struct plait_elastic *e, const char *call)
         return status;
     e->exchanges = e->calls % e->options.period == 0;
     if (e->exchanges)
-        status = keep(e, e->way->start(e));
+        status = keep(e, e->exchanger->start(e));
     if (status != PLAIT_OK)
         return status;
     e->calls++;
@@ -199,7 +199,7 @@ enum plait_status plait_elastic_finish(struct plait_elastic *e)
         return status;
     if (e->exchanges) {
         const uint32_t environment = plait_fpenv_enter();
-        status = keep(e, e->way->finish(e));
+        status = keep(e, e->exchanger->finish(e));
         plait_fpenv_leave(environment);
         e->counts.exchanges += status == PLAIT_OK;
     }
@@ -219,21 +219,7 @@ enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
 
     if (status == PLAIT_OK && out == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_centre: out is NULL");
-    return status == PLAIT_OK ? keep(e, e->way->read(e, out)) : status;
-}
-
-enum plait_status plait_elastic_blame(const struct plait_elastic *e, uint32_t server, const char *why,
-                                      enum plait_status status)
-{
-    char text[400], own[sizeof e->name + 16];
-
-    snprintf(own, sizeof own, "%s: server ", e->name);
-    snprintf(text, sizeof text, "%s", plait_last_error());
-    const char *told = strstr(text, own);
-    if (told != NULL)
-        return plait_fail(status, "%s", told);
-    return plait_fail(status, "%s: server %u (rank %u) does not answer%s: %s", e->name, server, e->nworker + server,
-                      why, text);
+    return status == PLAIT_OK ? keep(e, e->exchanger->read(e, out)) : status;
 }
 
 /* ---- The local step ---------------------------------------------------------------------------------------- */
@@ -289,7 +275,7 @@ void plait_elastic_counts(const struct plait_elastic *e, struct plait_elastic_co
         return;
     *out = e->counts;
     if (e->serves) {
-        out->workers = e->ends[0].desk->alive;
+        out->workers = e->ends[0].state->alive;
         out->left = e->left;
         out->died = e->died;
         out->exchanges = e->updates;

@@ -26,14 +26,14 @@
 struct plait_elastic;
 
 /* The functions of one exchange mode. start() and finish() together are one exchange of the whole vector. */
-struct plait_elastic_way {
+struct plait_exchanger {
     enum plait_status (*prepare)(struct plait_elastic *e);
     enum plait_status (*start)(struct plait_elastic *e);
     enum plait_status (*finish)(struct plait_elastic *e);
     enum plait_status (*read)(struct plait_elastic *e, float *out); /* the centre */
     void (*leave)(struct plait_elastic *e);                         /* nothing in flight; maybe half prepared */
 };
-extern const struct plait_elastic_way plait_elastic_sync, plait_elastic_served;
+extern const struct plait_exchanger plait_elastic_sync, plait_elastic_served;
 
 struct plait_extent { /* elements of the vector */
     size_t start, count;
@@ -46,8 +46,8 @@ struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
  * Control message of a worker and a server. A worker sets kind, number and pull; a server's answer sets all.
  * LOST: the worker has found server `number` dead.
  */
-enum plait_note_kind { PLAIT_NOTE_EXCHANGE, PLAIT_NOTE_READ, PLAIT_NOTE_LEAVE, PLAIT_NOTE_LOST };
-struct plait_note {
+enum plait_message_kind { PLAIT_MESSAGE_EXCHANGE, PLAIT_MESSAGE_READ, PLAIT_MESSAGE_LEAVE, PLAIT_MESSAGE_LOST };
+struct plait_elastic_message {
     uint32_t kind;
     uint32_t workers; /* workers alive */
     uint64_t number;  /* counts this worker's exchanges and reads, from 1 */
@@ -70,7 +70,7 @@ struct plait_offer {
  * weights again only when `reads` is 0. Both sides store, then load (Dekker): the server sets `reads`, then checks
  * the offer; the worker withdraws the offer, then checks `reads`.
  */
-struct plait_desk {
+struct plait_server_state {
     _Atomic uint32_t alive;   /* workers alive */
     _Atomic uint32_t turn;    /* mode original: the next worker */
     _Atomic uint64_t reads[]; /* [nworker] number of the exchange whose weights the server uses, or 0 */
@@ -78,27 +78,27 @@ struct plait_desk {
 
 struct plait_pair_end { /* one end of a worker-server comm; a worker has [nserver], a server [nworker] */
     struct plait_comm *comm;
-    struct plait_request *note; /* receives control messages; persistent */
-    struct plait_request *data; /* receives weights or the answer, unless mapped */
+    struct plait_request *control; /* receives control messages; persistent */
+    struct plait_request *data;    /* receives weights or the answer, unless mapped */
     struct plait_request *sent;
-    struct plait_note said, heard;
-    struct plait_extent part; /* the server's part of the vector */
-    char *slot;               /* for answers; worker: mapped, or a receive buffer */
-    struct plait_desk *desk;  /* the server's; worker: read-only, NULL unless mapped */
+    struct plait_elastic_message said, heard;
+    struct plait_extent part;         /* the server's part of the vector */
+    char *slot;                       /* for answers; worker: mapped, or a receive buffer */
+    struct plait_server_state *state; /* the server's; worker: read-only, NULL unless mapped */
 
     /* Server: */
     const float *weights;            /* mapped; NULL: weights come as messages */
     const struct plait_offer *offer; /* mapped; NULL likewise */
     uint64_t served;                 /* number of the last exchange or read served */
     uint64_t seen;                   /* `updates` after its last exchange */
-    bool receives;                   /* awaits `data`, not `note` */
+    bool receives;                   /* awaits `data`, not `control` */
     bool asks;                       /* the worker has asked for an exchange, which has not begun */
     bool gone;
 };
 
 struct plait_elastic {
     struct plait_elastic_options options;
-    const struct plait_elastic_way *way;
+    const struct plait_exchanger *exchanger;
     char name[64], algorithm[PLAIT_MAX_SPEC];
     struct plait_comm *comm;
     const struct plait_kernels *kernels;
@@ -157,17 +157,10 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
 enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
                                            enum plait_elastic_role role);
 
-/*
- * Rewrite the last error so that it names the server; `why` is ", as .." or "". If the server itself reported another
- * server's failure, that text stays.
- */
-enum plait_status plait_elastic_blame(const struct plait_elastic *e, uint32_t server, const char *why,
-                                      enum plait_status status);
-
 /* ---- state.c: rank 0's `from` becomes the centre; collective. */
 enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *from);
 
-/* ---- pairs.c: comms of workers and servers, and their views of each other's memory. way->leave() ends them. */
+/* ---- pairs.c: comms of workers and servers, and their views of each other's memory. exchanger->leave() ends them. */
 enum plait_status plait_elastic_pair(struct plait_elastic *e);
 void plait_elastic_part_pairs(struct plait_elastic *e);
 
@@ -177,7 +170,7 @@ static inline uint32_t plait_elastic_nend(const struct plait_elastic *e)
 }
 
 /* Number n of serving threads; each serves every n-th worker. */
-static inline uint32_t plait_elastic_nshift(const struct plait_elastic *e)
+static inline uint32_t plait_elastic_nthread(const struct plait_elastic *e)
 {
     return e->options.threads < e->nworker ? e->options.threads : e->nworker;
 }

@@ -49,12 +49,12 @@ static enum plait_status make_comms(struct plait_elastic *e)
 }
 
 /* Bind the persistent receive of control messages. */
-static enum plait_status bind_note(struct plait_elastic *e, struct plait_pair_end *end)
+static enum plait_status bind_control(struct plait_elastic *e, struct plait_pair_end *end)
 {
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
     call.persistent = 1;
-    call.request = &end->note;
+    call.request = &end->control;
     call.deadline = e->serves ? PLAIT_FOREVER : 0;
     return plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8, e->serves ? WORKER : SERVER, &call);
 }
@@ -78,7 +78,7 @@ static size_t slot_bytes(const struct plait_elastic *e)
 }
 
 /* Offset in a server's memory: after the slots, at a cache line. */
-static size_t desk_start(const struct plait_elastic *e)
+static size_t state_start(const struct plait_elastic *e)
 {
     return PLAIT_ROUND_UP(slot_bytes(e) * e->nworker);
 }
@@ -93,7 +93,7 @@ static enum plait_status allocate(struct plait_elastic *e)
     if (e->serves) {
         e->own = plait_elastic_part(e->count, e->nserver, e->rank - e->nworker);
         e->counts.slots = slot * e->nworker;
-        room = desk_start(e) + sizeof(struct plait_desk) + e->nworker * sizeof(_Atomic uint64_t);
+        room = state_start(e) + sizeof(struct plait_server_state) + e->nworker * sizeof(_Atomic uint64_t);
         status = plait_mem_alloc(e->own.count > 0 ? e->own.count * sizeof(float) : 1, &centre);
     } else {
         room = e->mapped ? 0 : slot * e->nserver;
@@ -105,8 +105,8 @@ static enum plait_status allocate(struct plait_elastic *e)
         status = plait_mem_alloc(room, &memory);
     PLAIT_KNOWN(status != PLAIT_OK || !e->serves || memory != NULL);
     if (status == PLAIT_OK && e->serves) {
-        struct plait_desk *desk = memset((char *)memory + desk_start(e), 0, room - desk_start(e));
-        desk->alive = e->nworker;
+        struct plait_server_state *state = memset((char *)memory + state_start(e), 0, room - state_start(e));
+        state->alive = e->nworker;
     }
     e->centre = centre;
     e->memory = memory;
@@ -131,7 +131,7 @@ static void look_up(struct plait_elastic *e, const void *const *all, const uint8
         char *memory = e->serves || !e->mapped ? e->memory : (char *)(uintptr_t)shown[MEMORY];
         end->slot = memory + slot * (e->mapped ? worker : i);
         if (e->serves || e->mapped)
-            end->desk = (void *)(memory + desk_start(e));
+            end->state = (void *)(memory + state_start(e));
         if (e->serves && mapped[worker]) {
             end->weights = (const float *)shown[OFFERED] + e->own.start;
             end->offer = shown[OFFER];
@@ -150,7 +150,7 @@ static enum plait_status connect(struct plait_elastic *e)
         if (!e->serves && !e->mapped)
             status = plait_object_fail(e->comm, plait_object_drive(e->ends[i].comm));
         if (status == PLAIT_OK)
-            status = bind_note(e, &e->ends[i]);
+            status = bind_control(e, &e->ends[i]);
     }
     return status;
 }
@@ -186,7 +186,7 @@ enum plait_status plait_elastic_pair(struct plait_elastic *e)
 void plait_elastic_part_pairs(struct plait_elastic *e)
 {
     for (uint32_t i = 0; e->ends != NULL && i < plait_elastic_nend(e); i++) {
-        plait_object_drop(&e->ends[i].note);
+        plait_object_drop(&e->ends[i].control);
         plait_object_drop(&e->ends[i].data);
         plait_object_drop(&e->ends[i].sent);
         plait_comm_destroy(e->ends[i].comm);

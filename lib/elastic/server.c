@@ -10,7 +10,7 @@
  * plait_offer). A worker that gives up withdraws its offer.
  *
  * Servers exchange no messages. Each has its own part of the centre, and counts workers as it hears of them. A worker
- * that finds a server dead tells the others (PLAIT_NOTE_LOST).
+ * that finds a server dead tells the others (PLAIT_MESSAGE_LOST).
  */
 #include "elastic.h"
 
@@ -28,7 +28,7 @@
 
 enum { WORKER = 0 };
 
-struct shift { /* one serving thread: every n-th worker from `first` on */
+struct server_thread { /* one serving thread: every n-th worker from `first` on */
     struct plait_elastic *e;
     uint32_t first, n;
     uint32_t next;                  /* first worker to check (round robin): the one just served comes last */
@@ -50,7 +50,7 @@ static struct plait_call forever(struct plait_request **request)
 
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
 
-static void note_staleness(struct plait_elastic *e, struct plait_pair_end *end)
+static void count_staleness(struct plait_elastic *e, struct plait_pair_end *end)
 {
     const uint64_t before = atomic_fetch_add(&e->updates, 1);
     uint64_t most = atomic_load(&e->behind_max);
@@ -81,7 +81,7 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
     end->served = end->heard.number;
     end->said.pull = pull;
     atomic_store(&e->last_pull, pull);
-    note_staleness(e, end);
+    count_staleness(e, end);
 }
 
 /* ---- Workers' messages ------------------------------------------------------------------------------------- */
@@ -91,17 +91,17 @@ static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool di
     if (end->gone)
         return;
     end->gone = true;
-    atomic_fetch_sub(&end->desk->alive, 1);
+    atomic_fetch_sub(&end->state->alive, 1);
     atomic_fetch_add(died ? &e->died : &e->left, 1);
 }
 
 /* Mapped weights: apply the exchange, unless the worker has withdrawn it before. */
 static bool apply_offer(struct plait_elastic *e, struct plait_pair_end *end, uint64_t number)
 {
-    _Atomic uint64_t *reads = &end->desk->reads[end - e->ends];
+    _Atomic uint64_t *reads = &end->state->reads[end - e->ends];
 
     atomic_store(reads, number);
-    const bool offered = atomic_load(&end->offer->number) == number && end->offer->kind == PLAIT_NOTE_EXCHANGE;
+    const bool offered = atomic_load(&end->offer->number) == number && end->offer->kind == PLAIT_MESSAGE_EXCHANGE;
     if (offered) {
         end->heard.number = number;
         end->heard.pull = end->offer->pull;
@@ -129,10 +129,10 @@ static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *
 
     end->said.kind = end->heard.kind;
     end->said.number = end->heard.number;
-    end->said.workers = atomic_load(&end->desk->alive);
+    end->said.workers = atomic_load(&end->state->alive);
     enum plait_status status = plait_wait(&end->sent); /* until the worker has the last answer */
     if (status == PLAIT_OK)
-        status = plait_start(end->note);
+        status = plait_start(end->control);
     if (status == PLAIT_OK)
         status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, WORKER, NULL);
     if (status == PLAIT_OK && end->weights == NULL)
@@ -142,7 +142,7 @@ static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *
 
 static void end_turn(struct plait_elastic *e)
 {
-    _Atomic uint32_t *turn = &e->ends[0].desk->turn;
+    _Atomic uint32_t *turn = &e->ends[0].state->turn;
 
     *turn = (*turn + 1) % e->nworker;
 }
@@ -183,7 +183,7 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
 static void take_turns(struct plait_elastic *e)
 {
     for (uint32_t gone = 0; gone < e->nworker;) {
-        struct plait_pair_end *end = &e->ends[e->ends[0].desk->turn];
+        struct plait_pair_end *end = &e->ends[e->ends[0].state->turn];
         if (end->asks) {
             fetch(e, end);
             gone = 0;
@@ -212,7 +212,7 @@ static enum plait_status give_centre(struct plait_elastic *e, struct plait_pair_
  * This worker has found another server dead, and with it a part of the centre: fail the comms of all workers, with that
  * server's name. Other threads find theirs failed.
  */
-static void lose_server(struct shift *s, struct plait_pair_end *end)
+static void lose_server(struct server_thread *s, struct plait_pair_end *end)
 {
     struct plait_elastic *e = s->e;
     const uint32_t server = (uint32_t)end->heard.number;
@@ -226,18 +226,18 @@ static void lose_server(struct shift *s, struct plait_pair_end *end)
         plait_object_tell(e->ends[w].comm, s->why.status, s->why.text);
 }
 
-static enum plait_status read_note(struct shift *s, struct plait_pair_end *end)
+static enum plait_status read_message(struct server_thread *s, struct plait_pair_end *end)
 {
-    switch ((enum plait_note_kind)end->heard.kind) {
-    case PLAIT_NOTE_EXCHANGE:
+    switch ((enum plait_message_kind)end->heard.kind) {
+    case PLAIT_MESSAGE_EXCHANGE:
         end->asks = true;
         break;
-    case PLAIT_NOTE_READ:
+    case PLAIT_MESSAGE_READ:
         return give_centre(s->e, end);
-    case PLAIT_NOTE_LEAVE:
+    case PLAIT_MESSAGE_LEAVE:
         is_gone(s->e, end, false);
         break;
-    case PLAIT_NOTE_LOST:
+    case PLAIT_MESSAGE_LOST:
         lose_server(s, end);
         break;
     }
@@ -245,7 +245,7 @@ static enum plait_status read_note(struct shift *s, struct plait_pair_end *end)
 }
 
 /* A message has come from this worker, or the worker is dead. */
-static void hear(struct shift *s, struct plait_pair_end *end, enum plait_status status)
+static void hear(struct server_thread *s, struct plait_pair_end *end, enum plait_status status)
 {
     struct plait_elastic *e = s->e;
 
@@ -254,7 +254,7 @@ static void hear(struct shift *s, struct plait_pair_end *end, enum plait_status 
         apply(e, end);
         end_exchange(e, end);
     } else if (status == PLAIT_OK) {
-        status = read_note(s, end);
+        status = read_message(s, end);
     }
     if (status != PLAIT_OK)
         has_died(e, end);
@@ -267,7 +267,7 @@ static void hear(struct shift *s, struct plait_pair_end *end, enum plait_status 
 /* ---- Serving ----------------------------------------------------------------------------------------------- */
 
 /* List the requests that this thread waits for; the worker served last comes last. */
-static uint32_t list_awaited(struct shift *s)
+static uint32_t list_awaited(struct server_thread *s)
 {
     const struct plait_elastic *e = s->e;
     uint32_t n = 0;
@@ -277,24 +277,24 @@ static uint32_t list_awaited(struct shift *s)
         const struct plait_pair_end *end = &e->ends[w];
         if (w % s->n != s->first || end->gone || end->asks)
             continue;
-        s->awaited[n] = end->receives ? end->data : end->note;
+        s->awaited[n] = end->receives ? end->data : end->control;
         s->who[n++] = w;
     }
     return n;
 }
 
-static void begin(struct shift *s)
+static void begin(struct server_thread *s)
 {
     for (uint32_t w = s->first; w < s->e->nworker; w += s->n) {
         struct plait_pair_end *end = &s->e->ends[w];
-        if (!end->gone && plait_start(end->note) != PLAIT_OK)
+        if (!end->gone && plait_start(end->control) != PLAIT_OK)
             hear(s, end, PLAIT_ERR_PEER);
     }
 }
 
 static void *work(void *arg)
 {
-    struct shift *s = arg;
+    struct server_thread *s = arg;
     struct plait_elastic *e = s->e;
     const uint32_t environment = plait_fpenv_enter();
     uint32_t n;
@@ -318,7 +318,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void finish_shifts(struct shift *s, uint32_t n)
+static void free_threads(struct server_thread *s, uint32_t n)
 {
     for (uint32_t t = 0; s != NULL && t < n; t++) {
         free(s[t].awaited);
@@ -327,37 +327,37 @@ static void finish_shifts(struct shift *s, uint32_t n)
     free(s);
 }
 
-static struct shift *make_shifts(struct plait_elastic *e, uint32_t n)
+static struct server_thread *make_threads(struct plait_elastic *e, uint32_t n)
 {
-    struct shift *s = calloc(n, sizeof *s);
+    struct server_thread *s = calloc(n, sizeof *s);
     bool good = true;
 
     if (s == NULL)
         return NULL;
     for (uint32_t t = 0; good && t < n; t++) {
-        s[t] = (struct shift){ .e = e, .first = t, .n = n };
+        s[t] = (struct server_thread){ .e = e, .first = t, .n = n };
         s[t].awaited = calloc(e->nworker, sizeof(struct plait_request *));
         s[t].who = calloc(e->nworker, sizeof *s[t].who);
         good = s[t].awaited != NULL && s[t].who != NULL;
     }
     if (good)
         return s;
-    finish_shifts(s, n);
+    free_threads(s, n);
     return NULL;
 }
 
 /* Held while threads are started: they begin to serve only when all exist. */
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
-static void *begin_work(void *shift)
+static void *begin_work(void *thread)
 {
     pthread_mutex_lock(&gate);
     pthread_mutex_unlock(&gate);
-    return work(shift);
+    return work(thread);
 }
 
-/* This thread runs the first shift. The other threads block all signals. */
-static enum plait_status run_shifts(struct shift *s, uint32_t n)
+/* This thread runs the first one. The other threads block all signals. */
+static enum plait_status run_threads(struct server_thread *s, uint32_t n)
 {
     sigset_t all, saved;
     uint32_t started = 1;
@@ -399,13 +399,13 @@ enum plait_status plait_elastic_serve(struct plait_elastic *e)
 
     if (status != PLAIT_OK)
         return status;
-    const uint32_t n = plait_elastic_nshift(e);
-    struct shift *s = make_shifts(e, n);
+    const uint32_t n = plait_elastic_nthread(e);
+    struct server_thread *s = make_threads(e, n);
     if (s == NULL)
         return plait_fail_memory("out of memory for serving %u workers", e->nworker);
     const double before = sum_of(e->centre, e->own.count);
-    status = run_shifts(s, n);
+    status = run_threads(s, n);
     e->movement = sum_of(e->centre, e->own.count) - before;
-    finish_shifts(s, n);
+    free_threads(s, n);
     return status;
 }

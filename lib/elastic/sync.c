@@ -233,4 +233,4 @@ static void leave(struct plait_elastic *e)
     plait_object_drop(&e->gather);
 }
 
-const struct plait_elastic_way plait_elastic_sync = { prepare, start, finish, read_centre, leave };
+const struct plait_exchanger plait_elastic_sync = { prepare, start, finish, read_centre, leave };

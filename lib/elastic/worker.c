@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A worker with servers. It sends each server a control message (struct plait_note) and waits for one from each. Inside
- * a node nothing else is sent: servers read the weights in place (single copy) and answer in their slots. Otherwise the
- * weights follow the control message, and the answer is a message.
+ * A worker with servers. It sends each server a control message (struct plait_elastic_message) and waits for one from
+ * each. Inside a node nothing else is sent: servers read the weights in place (single copy) and answer in their slots.
+ * Otherwise the weights follow the control message, and the answer is a message.
  *
  * The server may write the slot from the worker's control message to its answer. The worker may read the slot from
  * there to its next control message. So no rank writes memory that another reads, and a worker that stops anywhere
@@ -32,48 +32,53 @@ static struct plait_call as_request(struct plait_request **request)
 }
 
 /* Publish the request: all servers find it, even if this worker dies before it has sent to each. */
-static void publish(struct plait_elastic *e, enum plait_note_kind kind, double pull)
+static void publish(struct plait_elastic *e, enum plait_message_kind kind, double pull)
 {
     e->offer->kind = kind;
     e->offer->pull = pull;
     atomic_store_explicit(&e->offer->number, e->number, memory_order_release);
 }
 
-static enum plait_dtype answer_type(const struct plait_elastic *e, enum plait_note_kind kind)
+static enum plait_dtype answer_type(const struct plait_elastic *e, enum plait_message_kind kind)
 {
-    return kind == PLAIT_NOTE_READ ? PLAIT_FLOAT32 : e->options.payload;
+    return kind == PLAIT_MESSAGE_READ ? PLAIT_FLOAT32 : e->options.payload;
 }
 
-static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end *end, enum plait_note_kind kind,
+static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end *end, enum plait_message_kind kind,
                                  double pull)
 {
     struct plait_call call = as_request(&end->data);
 
-    end->said = (struct plait_note){ .kind = kind, .number = e->number, .pull = pull };
-    enum plait_status status = plait_start(end->note);
+    end->said = (struct plait_elastic_message){ .kind = kind, .number = e->number, .pull = pull };
+    enum plait_status status = plait_start(end->control);
     if (status == PLAIT_OK && !e->mapped)
         status = plait_recv(end->comm, end->slot, end->part.count, answer_type(e, kind), SERVER, &call);
     if (status == PLAIT_OK)
         status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, SERVER, NULL);
     call = as_request(&end->sent);
-    if (status == PLAIT_OK && !e->mapped && kind == PLAIT_NOTE_EXCHANGE)
+    if (status == PLAIT_OK && !e->mapped && kind == PLAIT_MESSAGE_EXCHANGE)
         status = plait_send(end->comm, e->offered + end->part.start, end->part.count, PLAIT_FLOAT32, SERVER, &call);
     return status;
 }
 
-/* Return the server's error, with its name. */
+/* Return the server's error, with its name. If it has told of another server's death, that text stays. */
 static enum plait_status blame(const struct plait_elastic *e, uint32_t server, enum plait_status status)
 {
-    const struct plait_desk *desk = e->ends[server].desk;
-    const uint32_t turn = desk != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? desk->turn : e->rank;
-    const enum plait_status failed = plait_object_failing(e->ends[server].comm)
-                                         ? plait_object_failed(e->ends[server].comm) /* perhaps an earlier error */
-                                         : status;
-    char why[64] = "";
+    const struct plait_pair_end *end = &e->ends[server];
+    const uint32_t turn = end->state != NULL && e->options.mode == PLAIT_ELASTIC_ORIGINAL ? end->state->turn : e->rank;
+    char text[400], name[sizeof e->name + 16], why[64] = "";
 
+    if (plait_object_failing(end->comm)) /* perhaps an earlier error */
+        status = plait_object_failed(end->comm);
+    snprintf(text, sizeof text, "%s", plait_last_error());
+    snprintf(name, sizeof name, "%s: server ", e->name);
+    const char *told = strstr(text, name);
+    if (told != NULL)
+        return plait_fail(status, "%s", told);
     if (turn != e->rank && turn < e->nworker)
         snprintf(why, sizeof why, ", as it is the turn of rank %u", turn);
-    return plait_elastic_blame(e, server, why, failed);
+    return plait_fail(status, "%s: server %u (rank %u) does not answer%s: %s", e->name, server, e->nworker + server,
+                      why, text);
 }
 
 /* The server is dead or has left: it reads no weights any more. */
@@ -92,7 +97,7 @@ static void withdraw(struct plait_elastic *e)
 
     atomic_store(&e->offer->number, 0);
     for (uint32_t s = 0; s < e->nserver && e->mapped; s++)
-        while (atomic_load(&e->ends[s].desk->reads[e->rank]) != 0 && plait_clock() < end && !is_gone(e, s))
+        while (atomic_load(&e->ends[s].state->reads[e->rank]) != 0 && plait_clock() < end && !is_gone(e, s))
             sched_yield();
 }
 
@@ -102,7 +107,7 @@ static void withdraw(struct plait_elastic *e)
  */
 static void give_up(struct plait_elastic *e)
 {
-    struct plait_note lost = { .kind = PLAIT_NOTE_LOST, .number = e->nserver };
+    struct plait_elastic_message lost = { .kind = PLAIT_MESSAGE_LOST, .number = e->nserver };
 
     withdraw(e);
     for (uint32_t s = 0; s < e->nserver; s++)
@@ -115,7 +120,7 @@ static void give_up(struct plait_elastic *e)
 
 static enum plait_status await_one(struct plait_pair_end *end)
 {
-    struct plait_request **const all[] = { &end->note, &end->data, &end->sent };
+    struct plait_request **const all[] = { &end->control, &end->data, &end->sent };
     enum plait_status status = PLAIT_OK;
 
     for (size_t i = 0; i < sizeof all / sizeof *all && status == PLAIT_OK; i++)
@@ -124,13 +129,13 @@ static enum plait_status await_one(struct plait_pair_end *end)
 }
 
 /* The worker computes the pull: servers learn of deaths at different times, but must use the same pull. */
-static enum plait_status ask(struct plait_elastic *e, enum plait_note_kind kind)
+static enum plait_status ask(struct plait_elastic *e, enum plait_message_kind kind)
 {
     struct plait_kept why;
-    const uint32_t alive = e->mapped ? atomic_load(&e->ends[0].desk->alive) : e->counts.workers; /* 0: it has failed */
+    const uint32_t alive = e->mapped ? atomic_load(&e->ends[0].state->alive) : e->counts.workers; /* 0: it has failed */
     const double pull = e->options.rho > 0 ? e->options.lr * e->options.rho : e->options.beta / (alive > 0 ? alive : 1);
 
-    if (e->offered != e->weights && kind == PLAIT_NOTE_EXCHANGE) {
+    if (e->offered != e->weights && kind == PLAIT_MESSAGE_EXCHANGE) {
         memcpy(e->offered, e->weights, e->count * sizeof(float));
         e->counts.staged += e->count * sizeof(float);
     }
@@ -186,13 +191,13 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
 
 static enum plait_status start(struct plait_elastic *e)
 {
-    return ask(e, PLAIT_NOTE_EXCHANGE);
+    return ask(e, PLAIT_MESSAGE_EXCHANGE);
 }
 
 static enum plait_status finish(struct plait_elastic *e)
 {
     const enum plait_status status = hear(e, NULL);
-    const struct plait_note *first = &e->ends[0].heard; /* staleness is nearly equal on all servers */
+    const struct plait_elastic_message *first = &e->ends[0].heard; /* staleness is nearly equal on all servers */
 
     if (status != PLAIT_OK)
         return status;
@@ -209,13 +214,13 @@ static enum plait_status read_centre(struct plait_elastic *e, float *out)
         memcpy(out + e->own.start, e->centre, e->own.count * sizeof(float));
         return PLAIT_OK;
     }
-    const enum plait_status status = ask(e, PLAIT_NOTE_READ);
+    const enum plait_status status = ask(e, PLAIT_MESSAGE_READ);
     return status == PLAIT_OK ? hear(e, out) : status;
 }
 
 static void leave(struct plait_elastic *e)
 {
-    const struct plait_note bye = { .kind = PLAIT_NOTE_LEAVE };
+    const struct plait_elastic_message bye = { .kind = PLAIT_MESSAGE_LEAVE };
 
     for (uint32_t i = 0; e->ends != NULL && i < plait_elastic_nend(e); i++) {
         struct plait_pair_end *end = &e->ends[i];
@@ -229,4 +234,4 @@ static void leave(struct plait_elastic *e)
     plait_elastic_part_pairs(e);
 }
 
-const struct plait_elastic_way plait_elastic_served = { plait_elastic_pair, start, finish, read_centre, leave };
+const struct plait_exchanger plait_elastic_served = { plait_elastic_pair, start, finish, read_centre, leave };

@@ -135,11 +135,6 @@ static bool is_in_place(const struct plait_fusion *f, uint32_t t)
     return plait_fusion_place(f, t) == f->buckets[p->bucket].payload + p->start * plait_dtype_size(type);
 }
 
-static bool is_skipped(const struct plait_fusion *f, uint32_t t)
-{
-    return atomic_load_explicit(&f->marks[t], memory_order_relaxed) & PLAIT_FUSION_SKIPPED;
-}
-
 /* Does packing change nothing: all tensors lie in the payload, and the factor is 1? */
 static bool is_packed(const struct plait_fusion *f, uint32_t bucket, double factor)
 {
@@ -163,7 +158,7 @@ void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
         works = plait_work_note(f->comm, plugin()->pack(queue, b->packing, b->payload, f->in));
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket) {
-            if (works && is_skipped(f, t))
+            if (works && plait_fusion_skips(f, t))
                 works = plait_work_note(f->comm, plugin()->zero(queue, b->packing, b->payload, k));
             k++;
         }

@@ -166,7 +166,7 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
     if (f != NULL && own != NULL) {
         f->comm = own;
         f->kernels = plait_object_kernels(own);
-        f->past = plait_object_cache(own);
+        f->streaming_above = plait_object_cache(own);
     }
     if (status == PLAIT_OK)
         status = make(f, own, options, plait_tell_error(&why));

@@ -2,9 +2,9 @@
 /*
  * The room fusion: many tensors in few buckets, each bucket one all-reduce.
  *
- * layout.c lays tensors out in buckets; options.c checks and compares options; step.c begins a bucket when its last
- * tensor is ready; pack.c, pass.c and past.h copy, cast and scale; device.c does the same on
- * GPUs; trace.c keeps times.
+ * layout.c lays tensors out in buckets; buckets.c makes what a layout needs; options.c checks and compares options;
+ * step.c begins a bucket when its last tensor is ready; pack.c, pass.c and streaming.h copy, cast and scale; device.c
+ * does the same on GPUs; trace.c keeps times.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
  * ready() and skip() take no lock: they mark the tensor, count down its bucket, and keep the communicator among the
@@ -48,7 +48,7 @@ struct plait_fusion {
     struct plait_ownership *owner; /* of it */
     uint32_t rank, nrank;
     const struct plait_kernels *kernels;
-    size_t past; /* bytes of payload above which streaming stores are used: its start would be evicted from the cache */
+    size_t streaming_above; /* bytes of payload: its start would be evicted from the cache before it is read */
     char name[64];
     uint32_t ntensor;
     struct plait_tensor *tensors; /* [ntensor] the names lie after the array */
@@ -91,6 +91,12 @@ struct plait_fusion {
 static inline uint32_t plait_mark_round(uint32_t mark)
 {
     return mark & ~PLAIT_FUSION_SKIPPED;
+}
+
+/* Does this rank add zeros in the tensor's latest round? */
+static inline bool plait_fusion_skips(const struct plait_fusion *f, uint32_t tensor)
+{
+    return atomic_load_explicit(&f->marks[tensor], memory_order_relaxed) & PLAIT_FUSION_SKIPPED;
 }
 
 /* Rounds of a bucket that have ended; tensors missing for the next round. */

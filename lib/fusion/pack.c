@@ -13,22 +13,22 @@ static struct plait_vector payload_at(const struct plait_fusion *f, uint32_t buc
     return (struct plait_vector){ f->buckets[bucket].payload + start * plait_dtype_size(s->type), s->type };
 }
 
-static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucket, bool past)
+static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucket, bool streaming)
 {
     const struct plait_tensor *x = &f->tensors[t];
     const struct plait_vector to = payload_at(f, bucket, f->flat.places[t].start);
     const struct plait_vector from = { plait_fusion_place(f, t), x->type };
 
-    if (atomic_load_explicit(&f->marks[t], memory_order_relaxed) & PLAIT_FUSION_SKIPPED)
+    if (plait_fusion_skips(f, t))
         memset(to.data, 0, x->count * plait_dtype_size(to.type));
     else if (to.data != from.data || f->in != 1)
-        plait_pass_convert(f->kernels, to, from, x->count, f->in, past);
+        plait_pass_convert(f->kernels, to, from, x->count, f->in, streaming);
 }
 
 void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
-    const bool past = f->flat.bytes > f->past;
+    const bool streaming = f->flat.bytes > f->streaming_above;
 
     if (f->stream != NULL) {
         plait_fusion_device_pack(f, bucket);
@@ -36,25 +36,25 @@ void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket)
     }
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket)
-            pack_tensor(f, t, bucket, past);
+            pack_tensor(f, t, bucket, streaming);
 }
 
-static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece, uint32_t bucket, bool past)
+static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece, uint32_t bucket, bool streaming)
 {
     const struct plait_vector from = payload_at(f, bucket, f->flat.places[piece->tensor].start + piece->start);
     const struct plait_vector to = { piece->gradient, f->tensors[piece->tensor].type };
 
     if (f->options.check &&
-        !plait_pass_look(f->kernels, to, from, piece->count, f->out, past && to.data != from.data, &piece->square))
+        !plait_pass_look(f->kernels, to, from, piece->count, f->out, streaming && to.data != from.data, &piece->square))
         atomic_store(&f->infinite, 1);
     else if (!f->options.check && (to.data != from.data || f->out != 1))
-        plait_pass_convert(f->kernels, to, from, piece->count, f->out, past && to.data != from.data);
+        plait_pass_convert(f->kernels, to, from, piece->count, f->out, streaming && to.data != from.data);
 }
 
 void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
-    const bool past = f->flat.bytes > f->past;
+    const bool streaming = f->flat.bytes > f->streaming_above;
 
     if (f->stream != NULL) {
         plait_fusion_device_unpack(f, bucket);
@@ -62,5 +62,5 @@ void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket)
     }
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE)
-            unpack_piece(f, &f->pieces[f->piece_of[t]], bucket, past);
+            unpack_piece(f, &f->pieces[f->piece_of[t]], bucket, streaming);
 }

@@ -7,7 +7,7 @@
  */
 #include "pass.h"
 
-#include "past.h"
+#include "streaming.h"
 
 #include <math.h>
 #include <string.h>
@@ -77,54 +77,54 @@ static bool all_finite(struct plait_vector v, size_t n, double square)
     return finite;
 }
 
-struct way { /* a stretch of the arrays */
+struct stretch { /* a stretch of the arrays */
     size_t at, end;
     double square;
-    struct plait_past out;
+    struct plait_streaming out;
 };
 
 struct job {
     const struct plait_kernels *k;
     struct plait_vector to, from;
     double factor;
-    bool past, look;
+    bool streaming, look;
 };
 
 /* Each stretch but the last has whole pieces, so the order of summation depends on n alone. */
-static void cut(const struct job *j, size_t n, struct way ways[NWAY])
+static void cut(const struct job *j, size_t n, struct stretch stretches[NWAY])
 {
     const size_t part = n / NWAY / PIECE * PIECE;
 
     for (unsigned w = 0; w < NWAY; w++) {
-        ways[w].at = w * part;
-        ways[w].end = w + 1 < NWAY ? (w + 1) * part : n;
-        ways[w].square = 0;
-        plait_past_init(&ways[w].out, j->k, (char *)j->to.data + w * part * plait_dtype_size(j->to.type));
+        stretches[w].at = w * part;
+        stretches[w].end = w + 1 < NWAY ? (w + 1) * part : n;
+        stretches[w].square = 0;
+        plait_streaming_init(&stretches[w].out, j->k, (char *)j->to.data + w * part * plait_dtype_size(j->to.type));
     }
 }
 
 /* Convert and check the next n elements in one loop; false: no such kernel, nothing is done. */
-static bool look_at(const struct job *j, struct way *w, struct plait_vector in, size_t n, double *square)
+static bool look_at(const struct job *j, struct stretch *w, struct plait_vector in, size_t n, double *square)
 {
     const size_t bytes = n * sizeof(float);
     char *to = (char *)j->to.data + w->at * sizeof(float);
 
     if (!j->look || j->to.type != PLAIT_FLOAT32 || j->k->look[in.type] == NULL || (to == in.data && j->factor == 1))
         return false;
-    if (j->past)
-        to = plait_past_skip(&w->out, bytes);
+    if (j->streaming)
+        to = plait_streaming_skip(&w->out, bytes);
     if (to != NULL)
-        *square = j->k->look[in.type]((float *)(void *)to, in.data, n, (float)j->factor, j->past);
+        *square = j->k->look[in.type]((float *)(void *)to, in.data, n, (float)j->factor, j->streaming);
     return to != NULL;
 }
 
 /* Convert the next n elements with streaming stores in one loop; false: no such kernel, nothing is done. */
-static bool pack_at(const struct job *j, struct way *w, struct plait_vector in, size_t n)
+static bool pack_at(const struct job *j, struct stretch *w, struct plait_vector in, size_t n)
 {
     char *to = NULL;
 
-    if (j->past && !j->look && in.type == PLAIT_FLOAT32 && j->k->pack[j->to.type] != NULL)
-        to = plait_past_skip(&w->out, n * plait_dtype_size(j->to.type));
+    if (j->streaming && !j->look && in.type == PLAIT_FLOAT32 && j->k->pack[j->to.type] != NULL)
+        to = plait_streaming_skip(&w->out, n * plait_dtype_size(j->to.type));
     if (to == NULL)
         return false;
     j->k->pack[j->to.type](to, in.data, n, (float)j->factor);
@@ -133,12 +133,13 @@ static bool pack_at(const struct job *j, struct way *w, struct plait_vector in, 
 }
 
 /* Process the next piece. False: an element is not finite. */
-static bool advance(const struct job *j, struct way *w)
+static bool advance(const struct job *j, struct stretch *w)
 {
     const size_t to_size = plait_dtype_size(j->to.type), from_size = plait_dtype_size(j->from.type);
     const size_t n = w->end - w->at < PIECE ? w->end - w->at : PIECE;
     const struct plait_vector in = { (char *)j->from.data + w->at * from_size, j->from.type };
-    const struct plait_vector made = { j->past ? plait_past_room(&w->out) : (char *)j->to.data + w->at * to_size,
+    const struct plait_vector made = { j->streaming ? plait_streaming_room(&w->out)
+                                                    : (char *)j->to.data + w->at * to_size,
                                        j->to.type };
     bool finite = true;
     double looked;
@@ -157,47 +158,47 @@ static bool advance(const struct job *j, struct way *w)
         finite = all_finite(made, n, square);
         w->square += square;
     }
-    if (j->past)
-        plait_past_put(&w->out, n * to_size);
+    if (j->streaming)
+        plait_streaming_put(&w->out, n * to_size);
     w->at += n;
     return finite;
 }
 
 /* square NULL: do not check. */
 static bool pass(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                 double factor, bool past, double *square)
+                 double factor, bool streaming, double *square)
 {
-    const struct job j = { k, to, from, factor, past, square != NULL };
-    struct way ways[NWAY];
+    const struct job j = { k, to, from, factor, streaming, square != NULL };
+    struct stretch stretches[NWAY];
     bool finite = true;
 
-    if (square == NULL && !past && factor == 1 && to.type == from.type) {
+    if (square == NULL && !streaming && factor == 1 && to.type == from.type) {
         plait_copy(k, to.data, from.data, n * plait_dtype_size(to.type));
         return true;
     }
-    cut(&j, n, ways);
-    while (ways[NWAY - 1].at < n) /* the longest stretch */
+    cut(&j, n, stretches);
+    while (stretches[NWAY - 1].at < n) /* the longest stretch */
         for (unsigned w = 0; w < NWAY; w++)
-            if (ways[w].at < ways[w].end)
-                finite &= advance(&j, &ways[w]);
-    for (unsigned w = 0; w < NWAY && past; w++)
-        plait_past_finish(&ways[w].out);
+            if (stretches[w].at < stretches[w].end)
+                finite &= advance(&j, &stretches[w]);
+    for (unsigned w = 0; w < NWAY && streaming; w++)
+        plait_streaming_finish(&stretches[w].out);
     for (unsigned w = 0; w < NWAY && square != NULL; w++)
-        *square += ways[w].square;
+        *square += stretches[w].square;
     return finite;
 }
 
 void plait_pass_convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                        double factor, bool past)
+                        double factor, bool streaming)
 {
-    pass(k, to, from, n, factor, past, NULL);
+    pass(k, to, from, n, factor, streaming, NULL);
 }
 
 bool plait_pass_look(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                     double factor, bool past, double *square)
+                     double factor, bool streaming, double *square)
 {
     *square = 0;
-    return pass(k, to, from, n, factor, past, square);
+    return pass(k, to, from, n, factor, streaming, square);
 }
 
 double plait_pass_squares(const struct plait_kernels *k, const void *data, enum plait_dtype type, size_t n)

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "call/agree.h"
 #include "call/device_work.h"
-#include "fusion/past.h"
+#include "fusion/streaming.h"
 
 #include <plait/coll.h>
 
@@ -332,13 +332,13 @@ static const float *widened(const struct plait_optim *o, const struct plait_opti
 }
 
 static void write_copy(const struct plait_optim *o, const struct plait_optim_part *p, size_t at, size_t n,
-                       struct plait_past *copy)
+                       struct plait_streaming *copy)
 {
     if (p->copy_type == PLAIT_FLOAT32)
-        memcpy(plait_past_room(copy), p->master + at, n * sizeof(float));
+        memcpy(plait_streaming_room(copy), p->master + at, n * sizeof(float));
     else
-        o->kernels->narrow[p->copy_type](plait_past_room(copy), p->master + at, n);
-    plait_past_put(copy, n * plait_dtype_size(p->copy_type));
+        o->kernels->narrow[p->copy_type](plait_streaming_room(copy), p->master + at, n);
+    plait_streaming_put(copy, n * plait_dtype_size(p->copy_type));
 }
 
 static void update_part(const struct plait_optim *o, uint32_t k, const struct plait_update *u)
@@ -346,9 +346,9 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
     const struct plait_optim_part *p = &o->parts[k];
     float *w = p->master, *v = o->momentum + o->at[k];
     _Alignas(64) float room[PIECE];
-    struct plait_past copy;
+    struct plait_streaming copy;
 
-    plait_past_init(&copy, o->kernels, p->copy);
+    plait_streaming_init(&copy, o->kernels, p->copy);
     for (size_t at = 0; at < p->count; at += PIECE) {
         const size_t n = p->count - at < PIECE ? p->count - at : PIECE;
         const float *g = widened(o, p, at, n, room);
@@ -359,7 +359,7 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
             write_copy(o, p, at, n, &copy);
     }
     if (p->copy != NULL)
-        plait_past_finish(&copy);
+        plait_streaming_finish(&copy);
 }
 
 static void update(const struct plait_optim *o, const struct plait_optim_step *s)
