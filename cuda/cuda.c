@@ -14,7 +14,7 @@ struct plait_mark {
     void *event;
 };
 
-/* There may be a driver, and no GPU. */
+/* There may be a driver without a GPU. */
 static const char *current(int *device)
 {
     int n = 0;
@@ -181,7 +181,7 @@ static const char *reach(int device, int other)
 
 /* ---- Queues ----------------------------------------------------------------------------------------- */
 
-/* Inside a context: of which device is this one? */
+/* The device of the current context. */
 static const char *device_of_context(void *context, int *device)
 {
     void *popped;
@@ -195,18 +195,18 @@ static const char *device_of_context(void *context, int *device)
     return why;
 }
 
-/* CUDA's handles for a default stream, and for the stream of whichever thread it is that uses it. */
+/* CUDA's handles of the legacy default stream and of the per-thread default stream. */
 #define LEGACY     ((void *)1)
 #define PER_THREAD ((void *)2)
 
-/* Numbers of streams whose own cannot be asked for, beyond those that the driver gives. */
+/* Numbers for streams whose own cannot be queried, beyond those that the driver assigns. */
 #define NAMELESS (1ULL << 63)
 static _Atomic unsigned long long nameless = NAMELESS;
 
 /*
- * In whose place the caller may put another stream with the same handle, but not with the same number. Of one that is
- * being captured the driver gives no number, and asking for it would spoil the capture: it gets one that nothing else
- * has.
+ * The identity of a stream: the caller may create another stream with the same handle, but not with the same number.
+ * The driver gives no number for a captured stream, and the query would invalidate the capture, so it gets a unique
+ * number.
  */
 static const char *number_of(void *stream, uint64_t *out)
 {
@@ -225,7 +225,7 @@ static const char *number_of(void *stream, uint64_t *out)
     return why;
 }
 
-/* The same of a stream, and its number. */
+/* The same for a stream, with its number. */
 static const char *look_at_stream(struct plait_queue *q, void **context, int *device)
 {
     const char *why = plait_cuda_why(plait_cuda.stream_context(q->stream, context), "cuStreamGetCtx");
@@ -278,8 +278,8 @@ static const char *make_stream(struct plait_queue *q, int priority, int device)
 }
 
 /*
- * Streams share a few hardware queues, in which all stand behind a wait; those of another priority have queues of their
- * own.
+ * Streams share a few hardware queues, in which a wait blocks everything behind it. Streams of another priority have
+ * separate queues.
  */
 static const char *open_queue(enum plait_queue_kind kind, void *native, int device, struct plait_queue **out)
 {
