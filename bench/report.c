@@ -5,7 +5,6 @@
 #include "fusion.h"
 #include "overlap.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

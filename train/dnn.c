@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static const float epsilon = 1e-5F;     /* of batch norm, as in torchvision */

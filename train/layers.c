@@ -4,9 +4,7 @@
 #include "program.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "safetensors_hash.h"
 #include "why.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -10,15 +10,8 @@
 
 #include <plait/memory.h>
 
-#include <errno.h>
-#include <libgen.h>
-#include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- the network's memory ---------------------------------------------------------------------- */
 
