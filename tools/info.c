@@ -251,7 +251,7 @@ static int find_coll(const char *name, bool *sized)
 
 static int print_choice(const char *coll_name, const char *size_text)
 {
-    static const char *const round_names[] = { "of no matter here", "once, at the end", "at every combination" };
+    static const char *const round_names[] = { "no effect here", "once, at the end", "at every combination" };
     bool sized;
     const int coll = find_coll(coll_name, &sized), type = plait_dtype_find(type_name), op = plait_op_find(op_name);
     struct plait_call call = PLAIT_CALL_DEFAULT;

@@ -92,7 +92,7 @@ static void print_reading(void)
     if (error == 0)
         printf("cma         yes: processes read each other's memory (process_vm_readv)\n");
     else
-        printf("cma         no (process_vm_readv: %s): memory that is not plait_mem_alloc()'s is copied once more\n",
+        printf("cma         no (process_vm_readv: %s): memory other than plait_mem_alloc()'s is copied once more\n",
                strerror(error));
 }
 

@@ -263,7 +263,7 @@ static double obey(int number, double deadline)
 {
     if (deadline >= 0)
         return 0;
-    tell("%s: ranks are told, what is left after %g s is killed", strsignal(number), GRACE);
+    tell("%s: ranks are told; those left after %g s are killed", strsignal(number), GRACE);
     for (uint32_t h = 0; h < plan->nhost; h++)
         if (hosts[h].channel >= 0)
             host_send(hosts[h].channel, HOST_SIGNAL, 0, number);
