@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fusion.h"
 
-#include "memory.h"
+#include "allocate.h"
 #include "message.h"
 #include "report.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "arena.h"
 
-#include "memory.h"
+#include "allocate.h"
 #include "program.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dnn_parts.h"
 
-#include "memory.h"
+#include "allocate.h"
 #include "program.h"
 
 #include <assert.h>
