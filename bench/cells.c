@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cells.h"
 
-#include "memory.h"
+#include "allocate.h"
 #include "message.h"
 
 #include <stdio.h>
@@ -12,7 +12,8 @@
 
 static struct cell *add_cell(struct bench *b)
 {
-    b->cell = grow(b->cell, b->ncell + 1, sizeof *b->cell);
+    if ((b->ncell & (b->ncell - 1)) == 0) /* full: the capacity is a power of two */
+        b->cell = grow(b->cell, b->ncell > 0 ? 2 * b->ncell : 1, sizeof *b->cell);
     struct cell *c = &b->cell[b->ncell++];
 
     memset(c, 0, sizeof *c);

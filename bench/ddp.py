@@ -3,10 +3,10 @@
 
     python3 plait-perf-ddp.py SOCKET RANK RANKS FILE
 
-The loop that measures and verifies is in plait-perf-ddp.so, the same as of all backends (worker.h). A step is the backward
-pass alone, and no Python runs for its single tensors: the model's outputs are views of its parameters, and the pass starts
-with the gradients that lie in the worker's memory, which autograd hands on without a copy, as it does what a layer has
-computed. With a computation a hook of each view sleeps until its gradient is to appear.
+plait-perf-ddp.so has the loop that measures and verifies, as for all backends (worker.h). A step is the backward pass
+alone, and no Python runs for single tensors. The model's outputs are views of its parameters. The pass starts with the
+gradients in the worker's memory, which autograd hands on without a copy, as it does what a layer has computed. With a
+computation, a hook of each view sleeps until its gradient is due.
 """
 import ctypes
 import os
@@ -15,8 +15,8 @@ import time
 
 
 def refuse(why):
-    sys.exit(f"plait-perf-ddp: {why}: --peer ddp needs a python3 (this is {sys.executable}) with PyTorch and its Gloo: pip "
-             "install torch, activate the environment that has it, or set PYTHONPATH to its site-packages")
+    sys.exit(f"plait-perf-ddp: {why}: --peer ddp needs a python3 (this is {sys.executable}) with PyTorch and its Gloo: "
+             "pip install torch, activate the environment that has it, or set PYTHONPATH to its site-packages")
 
 
 try:
@@ -70,7 +70,8 @@ class Steps:
         self.model.due = due
         self.at = [p.grad.data_ptr() for p in self.model.tensors]
         if not in_buckets and self.at != address:
-            raise RuntimeError(f"PyTorch {torch.__version__} copies the gradients that it is given, which training does not")
+            raise RuntimeError(f"PyTorch {torch.__version__} copies the gradients that it is given, which training "
+                               "does not")
 
     def forward(self):
         if self.pending is None:

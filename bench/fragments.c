@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fragments.h"
 
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

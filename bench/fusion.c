@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fusion.h"
 
-#include "memory.h"
+#include "allocate.h"
 #include "message.h"
 #include "report.h"
 
@@ -270,14 +270,14 @@ void fusion_report_head(const struct bench *b)
     printf("# %-20s : medians of %llu rounds of steps that begin together, the slowest rank's\n", "step",
            (unsigned long long)o->rounds);
     if (o->compute > 0)
-        printf("# %-20s : %g ms, a sleep: computing is only pretended, and takes no processor; the progress thread "
-               "drives what is fused\n",
+        printf("# %-20s : %g ms, a sleep, which takes no processor; the progress thread drives fused exchanges\n",
                "computing", 1e3 * o->compute);
     else
-        printf("# %-20s : none, all gradients appear at once; who waits drives what is fused\n", "computing");
+        printf("# %-20s : none: all gradients are ready at once; the waiting rank drives fused exchanges\n",
+               "computing");
     printf("# %-20s : x/flat to one all-reduce of the same payload, x/peer to the fastest peer per tensor (float)\n",
            "ratios");
-    printf("# %-20s : of the rank with most; times of traced steps\n", "KiB, messages, ms");
+    printf("# %-20s : maximum over the ranks; times are of traced steps\n", "KiB, messages, ms");
     if (getenv("PLAIT_PACE") != NULL)
         printf("# %-20s : %s slows down plait alone\n", "PLAIT_PACE", getenv("PLAIT_PACE"));
     printf("#\n# %8s  %9s  %14s  %15s  %7s  %11s  %6s  %6s  %10s  %8s  %7s  %9s  %9s\n", "payload", "gradients",

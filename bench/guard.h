@@ -11,7 +11,6 @@
 #define PLAIT_BENCH_GUARD_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /*
  * A latency is "far" above this, or above twice the least of the run. Measured: Zen 4 38-45 and 167-173 ns, Zen 5 50-65

@@ -3,7 +3,6 @@
 #ifndef PLAIT_BENCH_MACHINE_H
 #define PLAIT_BENCH_MACHINE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define WARM_SECONDS     2e-3
 #define WARM_TRIES       5

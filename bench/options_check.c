@@ -2,7 +2,7 @@
 /* Checks of options that do not go together, and of those that the library would refuse. */
 #include "options.h"
 
-#include "memory.h"
+#include "allocate.h"
 #include "message.h"
 #include "plot.h"
 #include "value.h"

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "overlap.h"
 
-#include "memory.h"
+#include "allocate.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 double overlap_percent(double blocking, double compute, double total)
 {
@@ -149,8 +147,7 @@ bool overlap_measure(struct bench *b, struct cell *c)
 
 void overlap_report_head(const struct bench *b)
 {
-    printf("# %-20s : part of the blocking time that went on beside the computation, which alone takes as long\n",
-           "overlap");
+    printf("# %-20s : part of the blocking time that the computation hides, which alone takes as long\n", "overlap");
     printf("# %-20s : nobody; %llu tests in the computation; the library's progress thread\n", "driven by",
            (unsigned long long)b->options->overlap_tests);
     printf("#\n# %10s  %12s  %8s  %6s  %6s  %5s  %14s  %9s  %9s  %10s  %10s  %10s  %7s\n", "size", "count", "type",

@@ -5,7 +5,6 @@
 #include "fusion.h"
 #include "overlap.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,11 +77,11 @@ static void print_backends(const struct bench *b)
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf("# %-20s : %s\n", b->ranks[k].name, b->ranks[k].about);
     if (b->nbackend > 1)
-        printf("# %-20s : plait's time over the peer's, paired in each of %llu rounds, whose median it is; below 1 "
-               "plait is faster\n",
+        printf("# %-20s : plait's time over the peer's, the median over %llu rounds; below 1 plait is "
+               "faster\n",
                "ratio", (unsigned long long)o->rounds);
     if (b->pieces > 0)
-        printf("# %-20s : %zu of %zu MiB that were free in pieces below 2 MiB are held, so that no backend gets them\n",
+        printf("# %-20s : %zu of %zu MiB of free fragments below 2 MiB are held, so that no backend gets them\n",
                "memory", b->taken >> 20, b->pieces >> 20);
     if (!b->guard.on)
         printf("# %-20s : off%s\n", "guard", o->guard ? ", there is only one processor" : "");
@@ -260,10 +259,9 @@ static void print_peers(const struct bench *b)
     const struct half *h;
     enum place place;
 
-    printf(
-        "#\n# us of single operations that begin together, the mean of the middle half; plait's ratio to each peer.\n");
-    printf("# best: the peer with the least time of the cell, [least, most] ratio of the rounds, and which of its\n"
-           "# algorithms was fastest, where that is not its own choice.\n");
+    printf("#\n# us of single operations that begin together (midmean), and plait's ratio to each peer.\n");
+    printf("# best: the fastest peer of the cell, its ratio [least, most over the rounds], and its fastest algorithm,\n"
+           "# unless that is its own choice.\n");
     printf("# %10s %8s %5s %4s %5s %5s %10s", "size", "type", "redop", "root", "place", "mode", "plait");
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf(" %10s ratio", report_peer(b, k));

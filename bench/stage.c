@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Seconds from the last rank's arrival to the common start: several times the latency of the news. */

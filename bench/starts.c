@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "starts.h"
 
+#include "allocate.h"
 #include "measure.h"
-#include "memory.h"
 #include "report.h"
 
 #include <stdio.h>

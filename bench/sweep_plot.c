@@ -8,7 +8,6 @@
 #include "report.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* The half to draw: out of place where it was measured. */
 static const struct half *drawn(const struct cell *c)

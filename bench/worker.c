@@ -3,16 +3,13 @@
 
 #include "base/clock.h"
 #include "buffers.h"
-#include "collectives.h"
-#include "parts.h"
-#include "training.h"
+#include "operations.h"
 #include "verify.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,27 +19,6 @@
 #include <unistd.h>
 
 #define LATE 1000 /* microseconds by which one rank is late in a verified barrier */
-
-struct tensor {
-    unsigned char *in, *out; /* as allocated; operations start `unalign` elements further on */
-};
-
-struct worker {
-    int fd;
-    uint32_t rank;
-    struct stage *stage;
-    const struct backend *backend;
-    void *self;
-    struct tensor *tensor; /* [stage->ntensor] */
-    struct computer computer;
-    struct training training;
-    /* Of the current command: */
-    enum plait_dtype type;
-    struct plait_geometry geometry;   /* of this rank */
-    struct parts in_parts, out_parts; /* of all its operations; [nrank] elements each */
-    uint32_t noperation;              /* one for each tensor of the command */
-    struct operation *operation;      /* [stage->ntensor] */
-};
 
 static bool fail(struct reply *r, const char *text)
 {
@@ -64,109 +40,6 @@ static bool meet(const struct worker *w, struct reply *r)
 {
     double begin;
     return meet_now(w, r, &begin);
-}
-
-/* ---- operations -------------------------------------------------------------------------------- */
-
-/* Elements of one side (IN or OUT) of an operation. */
-static size_t elements(const struct worker *w, const struct operation *o, const struct plait_side *side)
-{
-    return collective_elements(o->coll, w->stage->nrank, o->count, side, side->nslot);
-}
-
-/* ---- buffers ----------------------------------------------------------------------------------- */
-
-static void tensors_free(struct worker *w)
-{
-    for (uint32_t i = 0; w->tensor != NULL && i < w->stage->ntensor; i++) {
-        w->backend->free(w->self, w->tensor[i].in);
-        w->backend->free(w->self, w->tensor[i].out);
-    }
-    free(w->tensor);
-    free(w->operation);
-    parts_finish(&w->in_parts);
-    parts_finish(&w->out_parts);
-}
-
-static unsigned char *touched(struct worker *w, size_t bytes)
-{
-    unsigned char *memory = w->backend->alloc(w->self, bytes);
-
-    if (memory != NULL)
-        memset(memory, 0, bytes);
-    return memory;
-}
-
-static bool tensors_alloc(struct worker *w)
-{
-    const struct stage *s = w->stage;
-    const uint64_t *count = stage_counts(w->stage);
-
-    w->tensor = calloc(s->ntensor, sizeof *w->tensor);
-    w->operation = calloc(s->ntensor, sizeof *w->operation);
-    if (w->tensor == NULL || w->operation == NULL || !parts_init(&w->in_parts, s->nrank) ||
-        !parts_init(&w->out_parts, s->nrank))
-        return false;
-    for (uint32_t i = 0; i < s->ntensor; i++) {
-        const size_t bytes = count[i] * s->width + 8 * (s->unalign + 1);
-        struct tensor *t = &w->tensor[i];
-        t->in = s->inplace ? NULL : touched(w, bytes);
-        t->out = touched(w, bytes);
-        if ((t->in == NULL && !s->inplace) || t->out == NULL)
-            return false;
-    }
-    return true;
-}
-
-/* In place: IN and OUT lie in one buffer such that equal blocks coincide. */
-static void place_together(struct operation *o, const struct worker *w, unsigned char *memory)
-{
-    const struct plait_geometry *g = &w->geometry;
-    const struct plait_side *in = &g->in, *out = &g->out;
-    const size_t width = plait_dtype_size(o->type);
-    const uint32_t n = w->stage->nrank;
-
-    if (in->nslot > 0 && in->nslot < out->nslot)
-        o->in = memory + collective_elements(o->coll, n, o->count, out, plait_side_slot(out, in->blk)) * width;
-    else if (out->nslot > 0 && out->nslot < in->nslot && !(g->combines && w->backend->front))
-        o->out = memory + collective_elements(o->coll, n, o->count, in, plait_side_slot(in, out->blk)) * width;
-}
-
-static struct operation operation_on(const struct worker *w, const struct command *c, const struct tensor *t,
-                                     size_t count)
-{
-    const struct plait_geometry *g = &w->geometry;
-    const size_t shift = w->stage->unalign * plait_dtype_size((enum plait_dtype)c->dtype);
-    unsigned char *to = t->out + shift, *from = c->inplace ? to : t->in + shift;
-    struct operation o = {
-        .coll = (enum plait_coll)c->coll,
-        .type = (enum plait_dtype)c->dtype,
-        .op = (enum plait_op)c->op,
-        .root = c->root,
-        .inplace = c->inplace,
-        .count = count,
-        .tensor = (uint32_t)(t - w->tensor),
-        .in = g->in.nslot > 0 ? from : NULL,
-        .out = g->out.nslot > 0 ? to : NULL,
-    };
-
-    if (c->inplace)
-        place_together(&o, w, to);
-    o.in_parts = parts_of(o.coll, w->stage->nrank, o.count, &g->in, &w->in_parts);
-    o.out_parts = parts_of(o.coll, w->stage->nrank, o.count, &g->out, &w->out_parts);
-    return o;
-}
-
-static void plan_operations(struct worker *w, const struct command *c)
-{
-    w->geometry = collective_geometry((enum plait_coll)c->coll, w->stage->nrank, c->root, w->rank);
-    w->type = (enum plait_dtype)c->dtype;
-    w->noperation = 0;
-    for (uint32_t i = 0; i < w->stage->ntensor; i++) {
-        const uint64_t own = stage_counts(w->stage)[i];
-        if (own >= c->min_count && (c->max_count == 0 || own < c->max_count))
-            w->operation[w->noperation++] = operation_on(w, c, &w->tensor[i], c->count > 0 ? c->count : own);
-    }
 }
 
 /* ---- commands ---------------------------------------------------------------------------------- */
@@ -219,9 +92,9 @@ static bool fill_inputs(const struct worker *w, const struct inputs *in)
     for (uint32_t i = 0; i < w->noperation; i++) {
         const struct operation *o = &w->operation[i];
         if (o->out != NULL)
-            memset(o->out, 0xa5, elements(w, o, &w->geometry.out) * p.width);
+            memset(o->out, 0xa5, worker_elements(w, o, &w->geometry.out) * p.width);
         if (o->in != NULL)
-            pattern_fill(&p, o->in, elements(w, o, &w->geometry.in));
+            pattern_fill(&p, o->in, worker_elements(w, o, &w->geometry.in));
     }
     pattern_finish(&p);
     return true;
@@ -255,7 +128,7 @@ static bool count_wrong(const struct worker *w, const struct inputs *in, bool in
     if (!pattern_input(&p, in, w->rank, most))
         return false;
     for (o = w->operation; o < end; o++)
-        *wrong += pattern_differing(&p, o->in, elements(w, o, &w->geometry.in));
+        *wrong += pattern_differing(&p, o->in, worker_elements(w, o, &w->geometry.in));
     pattern_finish(&p);
     return true;
 }
@@ -304,9 +177,9 @@ static bool check(struct worker *w, const struct command *c, struct reply *r)
     for (uint32_t i = 0; i < w->noperation; i++) {
         const struct operation *o = &w->operation[i];
         if (o->in != NULL)
-            steady_fill(o->in, elements(w, o, &w->geometry.in), o->type, o->op);
+            steady_fill(o->in, worker_elements(w, o, &w->geometry.in), o->type, o->op);
         if (o->out != NULL)
-            steady_fill(o->out, elements(w, o, &w->geometry.out), o->type, o->op);
+            steady_fill(o->out, worker_elements(w, o, &w->geometry.out), o->type, o->op);
     }
     return true;
 }
@@ -403,7 +276,7 @@ static enum answer prepare(struct worker *w, const struct command *c, struct rep
         fail(r, w->backend->error(w->self));
         return ANSWER_FAILED;
     }
-    plan_operations(w, c);
+    worker_plan(w, c);
     w->training.step.scheme = SCHEME_OFF;
     if (c->step.scheme != SCHEME_OFF && !training_arrange(&w->training, &c->step, w->operation, &w->noperation)) {
         fail(r, w->backend->error(w->self));
@@ -511,14 +384,14 @@ bool worker_serve(int fd, struct stage *stage, uint32_t rank, const struct backe
 
     if (!buffers_begin(rank))
         ok = fail(&ready, "the pages that all backends share cannot be opened; use --memory malloc");
-    else if (!tensors_alloc(&w))
+    else if (!worker_alloc_tensors(&w))
         ok = fail(&ready, "out of memory for the buffers; use a smaller -e, fewer ranks or fewer peers");
     if (send(fd, &ready, sizeof ready, MSG_NOSIGNAL) != sizeof ready)
         ok = false;
     ok = ok && serve(&w);
     if (ok)
         training_finish(&w.training);
-    tensors_free(&w);
+    worker_free_tensors(&w);
     return ok;
 }
 

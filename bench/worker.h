@@ -14,8 +14,6 @@
 
 #include <plait/plan.h>
 
-#include <sys/types.h>
-
 struct operation { /* one rank's part of it */
     enum plait_coll coll;
     enum plait_dtype type;

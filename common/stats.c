@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "stats.h"
 
-#include "memory.h"
+#include "allocate.h"
 
 #include <math.h>
 #include <stdlib.h>

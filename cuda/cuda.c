@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The plug-in for NVIDIA GPUs: lib/plugin/device.h over CUDA's driver. */
+#include "gpu_memory.h"
 #include "optim.h"
 #include "pack.h"
 
@@ -14,7 +15,7 @@ struct plait_mark {
     void *event;
 };
 
-/* There may be a driver, and no GPU. */
+/* There may be a driver without a GPU. */
 static const char *current(int *device)
 {
     int n = 0;
@@ -25,163 +26,9 @@ static const char *current(int *device)
     return why == NULL ? plait_cuda_current(device) : why;
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------- */
-
-static const char *place(const void *memory, struct plait_spot *out)
-{
-    unsigned type = 0, managed = 0;
-    int device = -1;
-    unsigned long long id = 0;
-    void *start = NULL;
-    size_t size = 0;
-    int attributes[] = { DRIVER_POINTER_MEMORY_TYPE, DRIVER_POINTER_IS_MANAGED,  DRIVER_POINTER_DEVICE_ORDINAL,
-                         DRIVER_POINTER_BUFFER_ID,   DRIVER_POINTER_RANGE_START, DRIVER_POINTER_RANGE_SIZE };
-    void *data[] = { &type, &managed, &device, &id, &start, &size };
-    const char *why;
-
-    CALL(NULL, "cuPointerGetAttributes",
-         plait_cuda.pointer_attributes(sizeof data / sizeof *data, attributes, data, (cu_address)(uintptr_t)memory));
-    if (why != NULL)
-        return why;
-    *out = (struct plait_spot){ .kind = managed                        ? PLAIT_MEMORY_MANAGED
-                                        : type == DRIVER_MEMORY_DEVICE ? PLAIT_MEMORY_DEVICE
-                                        : type == DRIVER_MEMORY_HOST   ? PLAIT_MEMORY_PINNED
-                                                                       : PLAIT_MEMORY_HOST,
-                                .device = type == DRIVER_MEMORY_DEVICE || managed ? device : -1,
-                                .base = (uintptr_t)start,
-                                .bytes = size,
-                                .id = id };
-    return NULL;
-}
-
-static const char *zero(const struct gpu *gpu, cu_address memory, size_t bytes)
-{
-    const char *why = plait_cuda_why(plait_cuda.memset32_async(memory, 0, bytes / 4, gpu->stream), "cuMemsetD32Async");
-
-    return why == NULL ? plait_cuda_why(plait_cuda.stream_synchronize(gpu->stream), "cuStreamSynchronize") : why;
-}
-
-static const char *alloc_device(const struct gpu *gpu, size_t bytes, void **out)
-{
-    cu_address memory = 0;
-    const char *why = plait_cuda_why(plait_cuda.mem_alloc(&memory, bytes), "cuMemAlloc");
-
-    if (why == NULL)
-        why = zero(gpu, memory, bytes);
-    if (why == NULL)
-        *out = (void *)(uintptr_t)memory;
-    else if (memory != 0)
-        plait_cuda.mem_free(memory);
-    return why;
-}
-
-static const char *alloc_other(enum plait_memory kind, size_t bytes, void **out)
-{
-    cu_address memory = 0;
-    void *host = NULL;
-    const bool managed = kind == PLAIT_MEMORY_MANAGED;
-    const char *why =
-        managed
-            ? plait_cuda_why(plait_cuda.mem_alloc_managed(&memory, bytes, DRIVER_MANAGED_GLOBAL), "cuMemAllocManaged")
-            : plait_cuda_why(plait_cuda.mem_alloc_host(&host, bytes, DRIVER_HOST_PORTABLE), "cuMemHostAlloc");
-
-    if (why != NULL)
-        return why;
-    *out = managed ? (void *)(uintptr_t)memory : host;
-    memset(*out, 0, bytes);
-    return NULL;
-}
-
-static const char *alloc(enum plait_memory kind, int device, size_t bytes, void **out)
-{
-    const size_t whole = (bytes + 3) / 4 * 4;
-    struct gpu *gpu;
-    const char *why = plait_cuda_gpu(device, &gpu);
-
-    if (why == NULL)
-        INSIDE(gpu, why = kind == PLAIT_MEMORY_DEVICE ? alloc_device(gpu, whole, out) : alloc_other(kind, whole, out));
-    return why;
-}
-
-static const char *free_memory(enum plait_memory kind, void *memory)
-{
-    const char *why;
-
-    if (kind == PLAIT_MEMORY_PINNED)
-        GIVE_BACK(NULL, "cuMemFreeHost", plait_cuda.mem_free_host(memory));
-    else
-        GIVE_BACK(NULL, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)memory));
-    return why;
-}
-
-/* ---- Other processes, other GPUs -------------------------------------------------------------------- */
-
-static const char *lend(const struct plait_spot *p, struct plait_handle *out)
-{
-    cu_ipc_handle handle;
-    const char *why;
-
-    _Static_assert(sizeof handle == sizeof out->bytes, "one is the other");
-    CALL(NULL, "cuIpcGetMemHandle", plait_cuda.ipc_get(&handle, p->base));
-    if (why == NULL)
-        memcpy(out->bytes, &handle, sizeof handle);
-    return why;
-}
-
-static const char *map(const struct plait_handle *handle, int device, void **out, bool *taken)
-{
-    struct gpu *gpu;
-    cu_ipc_handle copy;
-    cu_address at = 0;
-    const char *why = plait_cuda_gpu(device, &gpu);
-
-    memcpy(&copy, handle->bytes, sizeof copy);
-    int error = DRIVER_OK;
-    if (why == NULL)
-        INSIDE(gpu, error = plait_cuda.ipc_open(&at, copy, DRIVER_IPC_LAZY_PEER));
-    if (why == NULL && error == DRIVER_PEER_UNSUPPORTED)
-        return plait_cuda_say("GPU %d cannot reach the memory of the GPU that another process uses", device);
-    *taken = error == DRIVER_ALREADY_MAPPED;
-    if (why == NULL)
-        why = plait_cuda_why(error, "cuIpcOpenMemHandle");
-    if (why == NULL)
-        *out = (void *)(uintptr_t)at;
-    return why;
-}
-
-static const char *unmap(void *mapped)
-{
-    const char *why;
-
-    GIVE_BACK(NULL, "cuIpcCloseMemHandle", plait_cuda.ipc_close((cu_address)(uintptr_t)mapped));
-    return why;
-}
-
-static const char *reach(int device, int other)
-{
-    struct gpu *gpu, *peer;
-    int able = 0;
-    const char *why = plait_cuda_gpu(device, &gpu);
-
-    if (why != NULL || device == other)
-        return why;
-    why = plait_cuda_gpu(other, &peer);
-    if (why == NULL)
-        why = plait_cuda_why(plait_cuda.can_access(&able, device, other), "cuDeviceCanAccessPeer");
-    if (why == NULL && !able)
-        return plait_cuda_say("GPU %d cannot reach the memory of GPU %d", device, other);
-    if (why == NULL) {
-        int error = DRIVER_OK;
-        INSIDE(gpu, error = plait_cuda.enable_peer(peer->context, 0));
-        if (why == NULL && error != DRIVER_PEER_ALREADY)
-            why = plait_cuda_why(error, "cuCtxEnablePeerAccess");
-    }
-    return why;
-}
-
 /* ---- Queues ----------------------------------------------------------------------------------------- */
 
-/* Inside a context: of which device is this one? */
+/* The device of the current context. */
 static const char *device_of_context(void *context, int *device)
 {
     void *popped;
@@ -195,18 +42,18 @@ static const char *device_of_context(void *context, int *device)
     return why;
 }
 
-/* CUDA's handles for a default stream, and for the stream of whichever thread it is that uses it. */
+/* CUDA's handles of the legacy default stream and of the per-thread default stream. */
 #define LEGACY     ((void *)1)
 #define PER_THREAD ((void *)2)
 
-/* Numbers of streams whose own cannot be asked for, beyond those that the driver gives. */
+/* Numbers for streams whose own cannot be queried, beyond those that the driver assigns. */
 #define NAMELESS (1ULL << 63)
 static _Atomic unsigned long long nameless = NAMELESS;
 
 /*
- * In whose place the caller may put another stream with the same handle, but not with the same number. Of one that is
- * being captured the driver gives no number, and asking for it would spoil the capture: it gets one that nothing else
- * has.
+ * The identity of a stream: the caller may create another stream with the same handle, but not with the same number.
+ * The driver gives no number for a captured stream, and the query would invalidate the capture, so it gets a unique
+ * number.
  */
 static const char *number_of(void *stream, uint64_t *out)
 {
@@ -225,7 +72,7 @@ static const char *number_of(void *stream, uint64_t *out)
     return why;
 }
 
-/* The same of a stream, and its number. */
+/* The same for a stream, with its number. */
 static const char *look_at_stream(struct plait_queue *q, void **context, int *device)
 {
     const char *why = plait_cuda_why(plait_cuda.stream_context(q->stream, context), "cuStreamGetCtx");
@@ -278,8 +125,8 @@ static const char *make_stream(struct plait_queue *q, int priority, int device)
 }
 
 /*
- * Streams share a few hardware queues, in which all stand behind a wait; those of another priority have queues of their
- * own.
+ * Streams share a few hardware queues, in which a wait blocks everything behind it. Streams of another priority have
+ * separate queues.
  */
 static const char *open_queue(enum plait_queue_kind kind, void *native, int device, struct plait_queue **out)
 {
@@ -502,13 +349,13 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .name = "cuda",
     .open = plait_cuda_find,
     .current = current,
-    .place = place,
-    .alloc = alloc,
-    .free = free_memory,
-    .lend = lend,
-    .map = map,
-    .unmap = unmap,
-    .reach = reach,
+    .place = plait_cuda_place,
+    .alloc = plait_cuda_alloc,
+    .free = plait_cuda_free,
+    .lend = plait_cuda_export,
+    .map = plait_cuda_map,
+    .unmap = plait_cuda_unmap,
+    .reach = plait_cuda_reach,
     .open_queue = open_queue,
     .close_queue = close_queue,
     .device_of = device_of,

@@ -40,8 +40,8 @@ static const struct {
 };
 
 /*
- * By dlsym() with the versioned names, which a driver keeps for ever; cuGetProcAddress() would give the same functions,
- * as none of them depends on the version that is asked for.
+ * By dlsym() with versioned names, which a driver keeps forever. cuGetProcAddress() would return the same functions,
+ * since none depends on the requested version.
  */
 const char *plait_cuda_find(const char *path)
 {

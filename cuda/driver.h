@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * CUDA's driver, found at run time: the entry points that the plug-in calls, as a table of functions.
- *
- * The types are declared here in the words of this project, so that the plug-in builds without a toolkit; where there
- * is one, driver_check.c compares them with cuda.h.
+ * CUDA's driver, loaded at run time: the entry points that the plug-in calls, as a table of functions. The types are
+ * declared independently, so that the plug-in builds without a toolkit; with one, driver_check.c compares them with
+ * cuda.h.
  */
 #ifndef PLAIT_CUDA_DRIVER_H
 #define PLAIT_CUDA_DRIVER_H
@@ -16,7 +15,7 @@ typedef struct { /* by value, as the driver takes it */
     char bytes[64];
 } cu_ipc_handle;
 
-enum { /* of enums of the driver, what is used */
+enum { /* the used values of the driver's enums */
        DRIVER_OK = 0,
        DRIVER_INVALID_VALUE = 1,
        DRIVER_INVALID_CONTEXT = 201,
@@ -40,7 +39,7 @@ enum { /* of enums of the driver, what is used */
 
        DRIVER_STREAM_NON_BLOCKING = 1,
        DRIVER_STREAM_NORMAL = 0, /* priorities: */
-       DRIVER_STREAM_FIRST = -5, /* the driver takes the nearest that it has */
+       DRIVER_STREAM_FIRST = -5, /* the driver takes the nearest one */
        DRIVER_WAIT_EQ = 1,
        DRIVER_WAIT_GEQ = 0,
        DRIVER_EVENT_NO_TIMING = 2,
@@ -51,7 +50,7 @@ enum { /* of enums of the driver, what is used */
        DRIVER_CAPTURE_RELAXED = 2,
 };
 
-/* name as the table has it, the driver's, its arguments */
+/* name in the table, name in the driver, arguments */
 #define PLAIT_CUDA_DRIVER_LIST(X)                                                                                   \
     X(init, "cuInit", (unsigned flags))                                                                             \
     X(version, "cuDriverGetVersion", (int *out))                                                                    \
@@ -106,12 +105,12 @@ struct plait_cuda_driver {
 #undef PLAIT_X
 };
 
-extern struct plait_cuda_driver plait_cuda; /* after plait_cuda_find() */
+extern struct plait_cuda_driver plait_cuda; /* valid after plait_cuda_find() */
 
-/* Load the driver and fill the table: of `path`, or, if that is "", libcuda.so.1. NULL, or why not. */
+/* Load the driver from `path`, or libcuda.so.1 if that is "", and fill the table. Returns NULL, or the error. */
 const char *plait_cuda_find(const char *path);
 
-/* The text for a call of the driver that failed: `call` and the error's name. NULL for DRIVER_OK. */
+/* The error text of a failed driver call: `call` and the error's name. NULL for DRIVER_OK. */
 const char *plait_cuda_why(int error, const char *call);
 const char *plait_cuda_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

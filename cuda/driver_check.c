@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Compiled where there is a toolkit: do the declarations of driver.h agree with its cuda.h? There is nothing to run. */
+/*
+ * Compiled where there is a toolkit: checks that the declarations of driver.h agree with its cuda.h. There is nothing
+ * to run.
+ */
 #include "driver.h"
 
 #include <cuda.h>

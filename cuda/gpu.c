@@ -23,7 +23,7 @@ static const struct {
 #undef PLAIT_X
 };
 
-/* What goes back to how it was is tried twice: a call may return the error of an earlier one. */
+/* Calls that restore state are tried twice: a call may return the error of an earlier asynchronous one. */
 static void pop(const struct inside *inside)
 {
     void *context;
@@ -59,7 +59,7 @@ void plait_cuda_leave(const struct inside *inside)
 {
     int mode = inside->mode;
 
-    if (plait_cuda.capture_mode(&mode) != DRIVER_OK) { /* the thread must not stay in ours: again */
+    if (plait_cuda.capture_mode(&mode) != DRIVER_OK) { /* the thread must not stay in our context: try again */
         mode = inside->mode;
         plait_cuda.capture_mode(&mode);
     }
@@ -78,7 +78,7 @@ static const char *find_function(void *const *modules, size_t n, const char *nam
     return plait_cuda_say("this build of Plait has no device code for %s: build it where nvcc is", name);
 }
 
-/* PTX that is newer than the driver is refused, under several names. */
+/* A driver refuses PTX newer than itself with several error codes. */
 static const char *load_image(const struct plait_cuda_image *image, void **out)
 {
     const char *why = plait_cuda_why(plait_cuda.module_load(out, image->data), "cuModuleLoadData");
@@ -111,7 +111,7 @@ static const char *load_kernels(struct gpu *gpu)
     return why;
 }
 
-/* In its context. */
+/* With its context current. */
 static const char *fill_gpu(struct gpu *gpu)
 {
     int n = 0;
@@ -119,7 +119,7 @@ static const char *fill_gpu(struct gpu *gpu)
                                      "cuDeviceGetAttribute");
 
     gpu->most_blocks = 8 * (unsigned)n;
-    if (why == NULL) /* for what the host waits for, which must not stand behind what waits for the host */
+    if (why == NULL) /* for work that the host waits for, which must not queue behind work that waits for the host */
         why = plait_cuda_why(plait_cuda.stream_create(&gpu->stream, DRIVER_STREAM_NON_BLOCKING, DRIVER_STREAM_FIRST),
                              "cuStreamCreateWithPriority");
     if (why != NULL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A GPU as this process uses it: its primary context, and the kernels, loaded when it is first used. */
+/* A GPU as used by this process: its primary context, and the kernels, loaded at first use. */
 #ifndef PLAIT_CUDA_GPU_H
 #define PLAIT_CUDA_GPU_H
 
@@ -11,7 +11,7 @@
 struct gpu {
     int device;
     void *context;
-    void *stream; /* for what the host waits for at once */
+    void *stream; /* for work that the host waits for at once */
     unsigned most_blocks;
     void *function[PLAIT_CUDA_NKERNEL];
 };
@@ -23,15 +23,15 @@ struct plait_queue {
     bool own;
 };
 
-/* The calling thread's current device; the first, where it has none. */
+/* The calling thread's current device, or the first device if it has none. */
 const char *plait_cuda_current(int *out);
 
-/* The device's; or the calling thread's current one, the first where there is none (device -1). */
+/* The GPU of a device; device -1: of the calling thread's current device, or the first one. */
 const char *plait_cuda_gpu(int device, struct gpu **out);
 
 /*
- * Work in this context, in whatever state the calling thread is, and go back: to its own, in which a graph may be
- * captured. NULL: any of this process's, if the thread has none.
+ * Make this GPU's context current, whatever the calling thread's state, and restore the thread's own, in which a graph
+ * may be captured. NULL: any GPU of this process, if the thread has no context.
  */
 struct inside {
     bool pushed;
@@ -40,7 +40,7 @@ struct inside {
 const char *plait_cuda_enter(const struct gpu *gpu, struct inside *inside);
 void plait_cuda_leave(const struct inside *inside);
 
-/* What is done inside a GPU's context, whatever state the thread is in. */
+/* Run a call with a GPU's context current, whatever the thread's state. */
 #define INSIDE(gpu, statement)                 \
     do {                                       \
         struct inside inside_;                 \
@@ -52,7 +52,7 @@ void plait_cuda_leave(const struct inside *inside);
     } while (0)
 #define CALL(gpu, name, call) INSIDE(gpu, why = plait_cuda_why(call, name))
 
-/* What gives something back is tried twice: a call may return the error of an earlier one. */
+/* Calls that free something are tried twice: a call may return the error of an earlier asynchronous one. */
 #define GIVE_BACK(gpu, name, call) \
     do {                           \
         CALL(gpu, name, call);     \

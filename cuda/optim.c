@@ -7,12 +7,12 @@
 
 struct plait_stepper {
     struct gpu *gpu;
-    char *memory;                   /* device's: the tables */
-    struct plait_cuda_result *seen; /* pinned: of the latest step that has happened */
-    struct plait_cuda_optim a;      /* but for what differs by step */
+    char *memory;                   /* device memory: the tables */
+    struct plait_cuda_result *seen; /* pinned: result of the latest step that has run */
+    struct plait_cuda_optim a;      /* except what differs by step */
 };
 
-struct tables { /* on the device, in one allocation: where they are in it; of it */
+struct tables { /* offsets in the device's one allocation */
     size_t parts, pieces, ranges, gradient_squares, weight_squares, momentum_squares, bounds, updates, result, bytes;
 };
 
@@ -40,14 +40,14 @@ static struct tables place(const struct plait_cuda_optim *a)
     return t;
 }
 
-/* Pieces are sorted by tensor, and those of a tensor in the order of its parts. Weights are not known yet. */
+/* Pieces are sorted by tensor, and within a tensor by part. Weights are not known yet. */
 static bool fill(const struct plait_model *m, const struct tables *t, char *tables)
 {
     const struct plait_optim_options *o = m->options;
     struct plait_cuda_part *parts = (void *)(tables + t->parts);
     struct plait_cuda_piece *const first = (void *)(tables + t->pieces), *end = first;
     struct plait_cuda_range *ranges = (void *)(tables + t->ranges);
-    uint32_t *next = calloc(o->npart + 1, sizeof *next); /* part of the same tensor, from 1; 0: there is none */
+    uint32_t *next = calloc(o->npart + 1, sizeof *next); /* next part of the same tensor, from 1; 0: none */
     uint32_t *heads = calloc(o->ntensor, sizeof *heads);
 
     *(struct plait_optim_bounds *)(void *)(tables + t->bounds) = (struct plait_optim_bounds){ INFINITY, 0 };
@@ -164,7 +164,7 @@ void plait_cuda_free_stepper(struct plait_stepper *p)
 
 /* ---- A step ----------------------------------------------------------------------------------------------------- */
 
-/* A block for each piece, or fewer; of a rank that has none, nothing. */
+/* One block per piece, or fewer; none for a rank without pieces. */
 static const char *over_pieces(const struct plait_queue *q, enum plait_cuda_kernel kernel,
                                const struct plait_cuda_optim *a)
 {
@@ -173,7 +173,7 @@ static const char *over_pieces(const struct plait_queue *q, enum plait_cuda_kern
     return blocks > 0 ? plait_cuda_launch(q->gpu, q->stream, kernel, blocks, a) : NULL;
 }
 
-/* The result is taken away before the update, so that nothing is changed where a call is refused. */
+/* The result is copied before the update, so that a refused call changes nothing. */
 static const char *put(const struct plait_queue *q, const struct plait_stepper *p, const struct plait_cuda_optim *a)
 {
     const bool updates = (a->what & PLAIT_CUDA_TRUST) != 0;

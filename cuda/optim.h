@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Of the plug-in: an optimiser's step, see lib/plugin/device.h. */
+/* The optimiser's step on a GPU, see lib/plugin/device.h. */
 #ifndef PLAIT_CUDA_OPTIM_H
 #define PLAIT_CUDA_OPTIM_H
 

@@ -5,17 +5,17 @@
 #include <string.h>
 
 /*
- * Tables on the device, in one allocation: the arrays, then the same without data, of which zeros are packed; their
- * pieces, and those of the second half; what is found by looking.
+ * Tables on the device, in one allocation: the arrays; the arrays without data, for which zeros are packed; the pieces
+ * of each; and the results of looking at values.
  */
 struct plait_packing {
     struct gpu *gpu;
     enum plait_dtype type; /* of the payload */
     uint32_t n, npiece;
     bool look;
-    uint32_t *first;                               /* [n + 1] pieces of each */
-    char *memory;                                  /* device's: */
-    size_t pieces, squares, infinite, zero, bytes; /* where in it they are; of it */
+    uint32_t *first;                               /* [n + 1] first piece of each array */
+    char *memory;                                  /* device memory: */
+    size_t pieces, squares, infinite, zero, bytes; /* offsets in it; its size */
     double *seen;                                  /* pinned: [npiece] squares, then `infinite`; or NULL */
 };
 
@@ -24,7 +24,7 @@ static size_t seen_bytes(const struct plait_packing *p)
     return p->npiece * sizeof(double) + sizeof(uint32_t);
 }
 
-/* Where everything is in the tables. */
+/* Lay out the tables. */
 static void place(struct plait_packing *p)
 {
     p->pieces = 2 * (size_t)p->n * sizeof(struct plait_cuda_tensor);
@@ -113,7 +113,7 @@ void plait_cuda_free_packing(struct plait_packing *p)
     free(p);
 }
 
-/* The pieces from `first` on. */
+/* Make the pieces from `first` on. */
 static const char *launch(const struct plait_queue *q, const struct plait_packing *p, enum plait_cuda_kernel kernel,
                           uint32_t first, uint32_t npiece, struct plait_cuda_pack a)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Of the plug-in: many arrays into a payload and out of it, see lib/plugin/device.h. */
+/* Packing arrays into a payload and unpacking them on a GPU, see lib/plugin/device.h. */
 #ifndef PLAIT_CUDA_PACK_H
 #define PLAIT_CUDA_PACK_H
 

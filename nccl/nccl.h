@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The interface of NCCL 2.32.3 as a C program sees it, declared anew: names, numbers and layouts are NCCL's, which
- * tests/nccl_facts_test.py compares with what was read from NVIDIA's headers; the words are ours. A program that was
- * compiled with NVIDIA's nccl.h, this release's or an older one's, runs on this library as well.
- *
- * docs/nccl.md says what each function does here and what it refuses; plait-info --nccl lists them.
+ * The interface of NCCL 2.32.3 for C programs, declared independently. Names, numbers and layouts are NCCL's, which
+ * tests/nccl_facts_test.py compares with facts from NVIDIA's headers; the text is not. A program compiled with NVIDIA's
+ * nccl.h, of this release or an older one, also runs on this library. docs/nccl.md says what each function does here
+ * and what it refuses; plait-info --nccl lists them.
  */
 #ifndef PLAIT_NCCL_NCCL_H
 #define PLAIT_NCCL_NCCL_H

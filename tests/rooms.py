@@ -8,11 +8,11 @@ import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 OUTSIDE = ('bench', 'common', 'cuda', 'launchers', 'nccl', 'tools', 'train', 'transports')
+SCRIPTS = ('bench', 'python/plait', 'tools')
 # The rooms of which tests include headers: their subjects', besides base/. Other tests see lib/ as its users do.
 SUBJECTS = {
     'addresses_test.c': ['bootstrap'],
     'alloc_test.c': ['memory'],  # how much of the arena is in use
-    'autotune_test.c': ['comm'],
     'campaign_judge.c': ['comm'],  # how far ranks get ahead of each other
     'campaign_left.c': ['memory'],
     'check_test.c': ['plan'],
@@ -171,7 +171,9 @@ class Rooms(unittest.TestCase):
                 self.assertTrue(os.path.exists(os.path.join(ROOT, path)), f'{page} names {path}')
 
     def test_no_line_is_longer_than_120_columns(self):
-        for f in self.files + sorted(sources('algorithms', 'include', 'transports')):
+        scripts = [f'{folder}/{f}' for folder in SCRIPTS for f in sorted(os.listdir(os.path.join(ROOT, folder)))
+                   if f.endswith('.py')]
+        for f in self.files + self.outside + sorted(sources('algorithms', 'include')) + scripts:
             for number, line in enumerate(read(f).split('\n'), 1):
                 self.assertLessEqual(len(line), 120, f'{f}:{number}')
 

@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #define FEW     200 /* round trips of 4 bytes, of which the median counts */
 #define NLARGE  5   /* round trips of PAIRS_BYTES */

@@ -51,7 +51,7 @@ static void print_gpus(struct plait_comm *comm)
 
     for (uint32_t peer = 1; peer < plait_comm_nrank(comm); peer++)
         if (plait_comm_peer(comm, peer, &info) == PLAIT_OK && strcmp(info.gpu, "mapped") != 0) {
-            printf("Memory of GPUs, if there are any, would go to other hosts %s.\n",
+            printf("Device memory, if there are GPUs, would be sent to other hosts %s.\n",
                    strcmp(info.gpu, "direct") == 0 ? "directly, by UCX"
                                                    : "through pinned memory, as this UCX lacks CUDA");
             return;

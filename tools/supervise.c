@@ -19,7 +19,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define GRACE     2.0        /* seconds from a signal until ranks are killed */
@@ -264,7 +263,7 @@ static double obey(int number, double deadline)
 {
     if (deadline >= 0)
         return 0;
-    tell("%s: ranks are told, what is left after %g s is killed", strsignal(number), GRACE);
+    tell("%s: ranks are told; those left after %g s are killed", strsignal(number), GRACE);
     for (uint32_t h = 0; h < plan->nhost; h++)
         if (hosts[h].channel >= 0)
             host_send(hosts[h].channel, HOST_SIGNAL, 0, number);

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What of a step's communication could not have been hidden, from the timeline of plait-train --trace.
+"""How much of a step's communication could not have been hidden, from the timeline of plait-train --trace.
 
     tools/trace_tail.py TRACE [TRACE ...] [--link 1gbit] [--schedule FILE]
 
-A bucket can travel when its last gradient is there on all ranks. A link that sends nothing but buckets, in their order, at
-what TCP leaves of the cable's rate, from then on would have the last one across at
+A bucket can be sent when its last gradient is ready on all ranks. A link that then sends nothing but buckets, in
+order, at the rate that TCP leaves of the cable's, completes bucket b at
 
     done(b) = max(done(b - 1), ready(b)) + 2 (P - 1) / P bytes(b) / rate
 
-The tail of a rank is what of that lies behind the end of its own backward pass; it is exposed whatever a library does.
-docs/training.md has the figures. The clocks of all ranks must be one: ranks of one machine, as those of tools/hosts are.
-Several files are parts of one trace. --schedule writes what tests/train_link_bench.c makes the same of by bare sockets.
+The tail of a rank is the part of this after the end of its own backward pass. It is exposed with any library.
+docs/training.md has the figures. All ranks must share a clock, as those of one machine or of tools/hosts do. Several
+files are parts of one trace. --schedule writes a schedule that tests/train_link_bench.c runs over bare sockets.
 """
 import argparse
 import json
@@ -29,7 +29,7 @@ def bytes_per_second(link):
 
 
 class Timeline:
-    """Of a trace: for each step and rank, in seconds, when buckets were ready and what happened to them."""
+    """A trace: for each step and rank, in seconds, when buckets were ready, and their events."""
 
     def __init__(self, *paths):
         events = []
@@ -45,7 +45,7 @@ class Timeline:
         self.nstep = min(len(steps) for steps in self.ranks)
 
     def find_buckets(self, events):
-        """[bucket] how many tensors and bytes."""
+        """[bucket] number of tensors, and bytes."""
         sizes = {}
         for e in events:
             if self.names[e["tid"]] == "transfer":
@@ -53,7 +53,7 @@ class Timeline:
         return [sizes[k] for k in range(len(sizes))]
 
     def steps_of(self, events):
-        """Of one rank. A step has each tensor once; a bucket is ready when the last of its tensors is."""
+        """The steps of a rank. A step has each tensor once; a bucket is ready when its last tensor is."""
         marks = sorted((seconds(e)[0], e["args"]["bucket"]) for e in events if self.names[e["tid"]] == "ready")
         steps = []
         for first in range(0, len(marks) - self.ntensor + 1, self.ntensor):
@@ -78,7 +78,7 @@ def seconds(event):
 
 
 def ideal_end(timeline, step, rate):
-    """When the link could have had the last bucket of a step across."""
+    """When the link could have completed the last bucket of a step."""
     p, done = timeline.nrank, 0
     for k, (_, size) in enumerate(timeline.buckets):
         ready = max(steps[step]["ready"][k] for steps in timeline.ranks)
@@ -88,8 +88,8 @@ def ideal_end(timeline, step, rate):
 
 def tails(timeline, rate, skip=2):
     """
-    Means over steps but the first ones, in seconds: what was exposed and the tail, of all ranks, and of the rank whose backward
-    pass ended last, which waited for no other.
+    Means over all but the first steps, in seconds: exposed time and tail, over all ranks, and of the rank whose
+    backward pass ended last, which waited for no other.
     """
     sums = {"exposed": [], "tail": [], "last_exposed": [], "last_tail": []}
     for step in range(min(skip, timeline.nstep - 1), timeline.nstep):
@@ -104,7 +104,8 @@ def tails(timeline, rate, skip=2):
 
 
 def write_schedule(timeline, path, skip=2):
-    """Milliseconds of a rank's mean step: to the first gradient; of each bucket its bytes, and from there until it is ready."""
+    """A rank's mean step: milliseconds to the first gradient; then for each bucket its bytes, and the milliseconds from
+    the first gradient until it is ready."""
     pairs = [(steps[k - 1], steps[k]) for steps in timeline.ranks for k in range(skip, timeline.nstep)]
     with open(path, "w", encoding="utf-8") as f:
         f.write(f"{1e3 * statistics.fmean(step['begin'] - last['end'] for last, step in pairs):.3f}\n")
@@ -119,7 +120,8 @@ def of_file(path, link):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trace", nargs="+")
-    parser.add_argument("--link", type=bytes_per_second, default="1gbit", help="rate of each rank's link, each way (1gbit)")
+    parser.add_argument("--link", type=bytes_per_second, default="1gbit",
+                        help="rate of each rank's link, each way (1gbit)")
     parser.add_argument("--schedule", help="a file to write for train_link_bench")
     arguments = parser.parse_args()
     timeline = Timeline(*arguments.trace)
@@ -129,7 +131,8 @@ def main():
     found = tails(timeline, TCP * arguments.link)
     for who, prefix in (("all ranks", ""), ("the last rank", "last_")):
         exposed, tail = found[prefix + "exposed"], found[prefix + "tail"]
-        print(f"{who}: exposed {1e3 * exposed:.1f}, unavoidable {1e3 * tail:.1f}, {exposed / tail if tail > 0 else 1:.2f} times that")
+        times = exposed / tail if tail > 0 else 1
+        print(f"{who}: exposed {1e3 * exposed:.1f}, unavoidable {1e3 * tail:.1f}, {times:.2f} times that")
 
 
 if __name__ == "__main__":

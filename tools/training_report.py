@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tables of docs/training.md, between their marks, and docs/training.png, from the results of tools/train-evidence."""
+"""Writes the tables of docs/training.md, between their marks, and docs/training.png, from tools/train-evidence."""
 import re
 import statistics
 import subprocess
@@ -50,7 +50,8 @@ def search_table(results, part):
 
 
 def accuracy_table(results, part):
-    rows = [[name, f"{some[0]['rate']:g}", spread(top1(some)), str(len(some))] for name, some in groups(results, part).items()]
+    rows = [[name, f"{some[0]['rate']:g}", spread(top1(some)), str(len(some))]
+            for name, some in groups(results, part).items()]
     return table(["run", "rate", "top-1, % (least to most)", "seeds"], rows)
 
 
@@ -78,14 +79,15 @@ def beside_tail(results, prefix):
 
 
 def hosts_table(results):
-    rows = [[*name.split(", "), of(some, "images_per_second", 0), of(some, "exposed", factor=100), *beside_tail(some, ""),
-             *beside_tail(some, "last_")] for name, some in groups(results, "hosts").items()]
-    return table(["hosts", "with", "images/s", "exposed, %", "exposed / tail, ms a step", "ratio", "the last rank's, ms", "ratio"], rows)
+    rows = [[*name.split(", "), of(some, "images_per_second", 0), of(some, "exposed", factor=100),
+             *beside_tail(some, ""), *beside_tail(some, "last_")] for name, some in groups(results, "hosts").items()]
+    return table(["hosts", "with", "images/s", "exposed, %", "exposed / tail, ms a step", "ratio",
+                  "the last rank's, ms", "ratio"], rows)
 
 
-TABLES = {"search": lambda r: search_table(r, "search"), "batch": lambda r: accuracy_table(r, "batch"), "decay": decay_table,
-          "polish": lambda r: accuracy_table(r, "polish"), "elastic-search": lambda r: search_table(r, "elastic-search"),
-          "elastic": elastic_table, "hosts": hosts_table}
+TABLES = {"search": lambda r: search_table(r, "search"), "batch": lambda r: accuracy_table(r, "batch"),
+          "decay": decay_table, "polish": lambda r: accuracy_table(r, "polish"),
+          "elastic-search": lambda r: search_table(r, "elastic-search"), "elastic": elastic_table, "hosts": hosts_table}
 
 
 def replace_tables(results, path):
@@ -93,7 +95,8 @@ def replace_tables(results, path):
     for name, make in TABLES.items():
         marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         if not marked.search(text):
-            sys.exit(f"{path}: there is no place for the table '{name}': a line <!-- {name} --> and a line <!-- end -->")
+            sys.exit(f"{path}: there is no place for the table '{name}': a line <!-- {name} --> and a line "
+                     "<!-- end -->")
         if groups(results, name):
             text = marked.sub(lambda m, make=make: f"{m[1]}\n{make(results)}\n\n{m[2]}", text)
     path.write_text(text)
@@ -110,7 +113,8 @@ def blocks(series):
 
 
 def panel(title, xlabel, series, logarithmic=False):
-    draw = ", ".join(f"$d{k} using 1:2 with linespoints lw 2 pt 7 ps 0.7 lc rgb '{COLOURS[k % len(COLOURS)]}' title '{name}'"
+    style = "using 1:2 with linespoints lw 2 pt 7 ps 0.7"
+    draw = ", ".join(f"$d{k} {style} lc rgb '{COLOURS[k % len(COLOURS)]}' title '{name}'"
                      for k, (name, _) in enumerate(series))
     scale = "set logscale x" if logarithmic else "unset logscale x\nset xrange [0:*]"
     return f"{blocks(series)}set title '{title}'\nset xlabel '{xlabel}'\n{scale}\nplot {draw}\n"
@@ -134,7 +138,8 @@ def plot(results, path):
         panels.append(panel("Elastic averaging, mean of the seeds", "seconds", elastic_series(results)))
     script = (f"set terminal pngcairo size {640 * len(panels)},520 noenhanced font 'sans,12' background rgb 'white'\n"
               f"set output '{path}'\nset multiplot layout 1,{len(panels)}\nset grid lc rgb '#dddddd'\n"
-              "set yrange [0:100]\nset ylabel 'top-1, %'\nset key bottom right\n" + "".join(panels) + "unset multiplot\n")
+              "set yrange [0:100]\nset ylabel 'top-1, %'\nset key bottom right\n" + "".join(panels)
+              + "unset multiplot\n")
     subprocess.run(["gnuplot"], input=script, text=True, check=True)
 
 

@@ -9,8 +9,6 @@
 
 #include <plait/comm.h>
 
-#include <stdbool.h>
-
 enum agreed {
     AGREED_GO_ON,
     AGREED_STOP, /* a rank was asked to stop */

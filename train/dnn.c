@@ -1,45 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dnn.h"
+#include "dnn_parts.h"
 
-#include "memory.h"
+#include "allocate.h"
 #include "program.h"
 
 #include <assert.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-struct dnn_layout {
-    dnnl_memory_desc_t desc;
-    struct dnn_layout *next;
-};
-
-struct slot {                        /* argument of an operation */
-    const struct dnn_layout *layout; /* NULL: no such argument */
-    dnnl_memory_t memory;
-};
-
-struct dnn_op {
-    struct dnn *dnn;
-    struct dnn_op *next;
-    dnnl_primitive_desc_t desc;
-    dnnl_primitive_t primitive;
-    struct slot slots[DNN_NARG];
-    dnnl_memory_t scratch; /* NULL: it needs none */
-};
-
-struct dnn {
-    dnnl_engine_t engine;
-    dnnl_stream_t stream;
-    dnnl_primitive_attr_t plain, adding;
-    dnnl_data_type_t type;        /* of activations and weights */
-    dnnl_format_tag_t activation; /* layout in which convolutions are fastest here */
-    unsigned threads;
-    size_t scratch;
-    struct dnn_layout *layouts;
-    struct dnn_op *ops;
-};
 
 static const float epsilon = 1e-5F;     /* of batch norm, as in torchvision */
 static const dnnl_dims_t dense = { 0 }; /* dilation of kernels: none */
@@ -62,7 +30,7 @@ static const int names[DNN_NARG] = {
     [DNN_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
 };
 
-static void must(dnnl_status_t status, const char *what)
+void dnn_must(dnnl_status_t status, const char *what)
 {
     if (status != dnnl_success)
         give_up(1, "oneDNN %d.%d cannot make %s (status %d); ONEDNN_VERBOSE=2 shows what it was asked for",
@@ -98,24 +66,24 @@ static const struct dnn_layout *layout_by_tag(struct dnn *dnn, int ndim, const d
 {
     dnnl_memory_desc_t desc;
 
-    must(dnnl_memory_desc_create_with_tag(&desc, ndim, dims, type, tag), "a layout");
+    dnn_must(dnnl_memory_desc_create_with_tag(&desc, ndim, dims, type, tag), "a layout");
     return layout_create(dnn, desc);
 }
 
-static const struct dnn_layout *tensor4(struct dnn *dnn, uint32_t n, uint32_t c, uint32_t h, uint32_t w,
-                                        dnnl_data_type_t type, dnnl_format_tag_t tag)
+const struct dnn_layout *dnn_tensor4(struct dnn *dnn, uint32_t n, uint32_t c, uint32_t h, uint32_t w,
+                                     dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
     return layout_by_tag(dnn, 4, (const dnnl_dims_t){ n, c, h, w }, type, tag);
 }
 
 const struct dnn_layout *dnn_activation(struct dnn *dnn, uint32_t n, uint32_t channels, uint32_t height, uint32_t width)
 {
-    return tensor4(dnn, n, channels, height, width, dnn->type, dnn->activation);
+    return dnn_tensor4(dnn, n, channels, height, width, dnn->type, dnn->activation);
 }
 
 const struct dnn_layout *dnn_images(struct dnn *dnn, uint32_t n, uint32_t channels, uint32_t height, uint32_t width)
 {
-    return tensor4(dnn, n, channels, height, width, dnnl_f32, dnnl_nhwc);
+    return dnn_tensor4(dnn, n, channels, height, width, dnnl_f32, dnnl_nhwc);
 }
 
 static dnnl_data_type_t data_type(enum precision precision)
@@ -133,7 +101,8 @@ const struct dnn_layout *dnn_plain(struct dnn *dnn, enum precision precision, ui
         dims[d] = shape[d];
         strides[d] = stride;
     }
-    must(dnnl_memory_desc_create_with_strides(&desc, (int)ndim, dims, data_type(precision), strides), "a plain layout");
+    dnn_must(dnnl_memory_desc_create_with_strides(&desc, (int)ndim, dims, data_type(precision), strides),
+             "a plain layout");
     return layout_create(dnn, desc);
 }
 
@@ -166,12 +135,12 @@ static void slot_init(struct dnn_op *op, enum dnn_arg arg)
     /* A batch norm backward describes a shift argument, but does not take it. */
     if (desc == NULL || (arg == DNN_SHIFT && argument(op->desc, DNN_DIFF_SHIFT) != NULL))
         return;
-    must(dnnl_memory_desc_clone(&own, desc), "a layout");
+    dnn_must(dnnl_memory_desc_clone(&own, desc), "a layout");
     slot->layout = layout_create(op->dnn, own);
-    must(dnnl_memory_create(&slot->memory, own, op->dnn->engine, DNNL_MEMORY_NONE), "an argument");
+    dnn_must(dnnl_memory_create(&slot->memory, own, op->dnn->engine, DNNL_MEMORY_NONE), "an argument");
 }
 
-static struct dnn_op *op_create(struct dnn *dnn, dnnl_primitive_desc_t desc, const char *what)
+struct dnn_op *dnn_op_create(struct dnn *dnn, dnnl_primitive_desc_t desc, const char *what)
 {
     struct dnn_op *op = allocate(1, sizeof *op);
     const_dnnl_memory_desc_t scratch;
@@ -180,12 +149,12 @@ static struct dnn_op *op_create(struct dnn *dnn, dnnl_primitive_desc_t desc, con
     op->desc = desc;
     op->next = dnn->ops;
     dnn->ops = op;
-    must(dnnl_primitive_create(&op->primitive, desc), what);
+    dnn_must(dnnl_primitive_create(&op->primitive, desc), what);
     for (unsigned arg = 0; arg < DNN_NARG; arg++)
         slot_init(op, arg);
     scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
     if (scratch != NULL && dnnl_memory_desc_get_size(scratch) > 0) {
-        must(dnnl_memory_create(&op->scratch, scratch, dnn->engine, DNNL_MEMORY_NONE), "an argument");
+        dnn_must(dnnl_memory_create(&op->scratch, scratch, dnn->engine, DNNL_MEMORY_NONE), "an argument");
         if (dnn->scratch < dnnl_memory_desc_get_size(scratch))
             dnn->scratch = dnnl_memory_desc_get_size(scratch);
     }
@@ -218,117 +187,14 @@ void dnn_run(struct dnn_op *op, void *const at[DNN_NARG], void *scratch)
         if (op->slots[arg].layout == NULL)
             continue;
         assert(at[arg] != NULL);
-        must(dnnl_memory_set_data_handle(op->slots[arg].memory, at[arg]), "an argument");
+        dnn_must(dnnl_memory_set_data_handle(op->slots[arg].memory, at[arg]), "an argument");
         args[narg++] = (dnnl_exec_arg_t){ names[arg], op->slots[arg].memory };
     }
     if (op->scratch != NULL) {
-        must(dnnl_memory_set_data_handle(op->scratch, scratch), "an argument");
+        dnn_must(dnnl_memory_set_data_handle(op->scratch, scratch), "an argument");
         args[narg++] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, op->scratch };
     }
-    must(dnnl_primitive_execute(op->primitive, op->dnn->stream, narg, args), "a result");
-}
-
-/* ---- Convolutions ---- */
-
-struct convolution_descs {
-    dnnl_memory_desc_t in, weights, gradient, out;
-    dnnl_dims_t strides, pads;
-};
-
-/*
- * With channels last, a 1x1 convolution can treat all images as one. On images with fewer pixels than this, oneDNN's
- * bf16 gradients take up to sixteen times as long image by image.
- */
-enum { few_pixels = 64 };
-
-static struct dnn_convolution one_image(const struct dnn *dnn, const struct dnn_convolution *shape)
-{
-    struct dnn_convolution one = *shape;
-
-    if (dnn->activation == dnnl_nhwc && one.kernel == 1 && one.stride == 1 && one.pad == 0 && !one.images &&
-        one.height * one.width < few_pixels) {
-        one.height *= one.n;
-        one.n = 1;
-    }
-    return one;
-}
-
-static struct convolution_descs convolution_describe(struct dnn *dnn, const struct dnn_convolution *shape)
-{
-    const struct dnn_convolution one = one_image(dnn, shape), *s = &one;
-    const uint32_t height = dnn_pooled(s->height, s->kernel, s->stride, s->pad);
-    const uint32_t width = dnn_pooled(s->width, s->kernel, s->stride, s->pad);
-    const dnnl_format_tag_t any = dnnl_format_tag_any;
-
-    return (struct convolution_descs){
-        .in = tensor4(dnn, s->n, s->in, s->height, s->width, dnn->type, s->images ? any : dnn->activation)->desc,
-        .weights = tensor4(dnn, s->out, s->in, s->kernel, s->kernel, dnn->type, any)->desc,
-        .gradient = tensor4(dnn, s->out, s->in, s->kernel, s->kernel, dnnl_f32, any)->desc,
-        .out = tensor4(dnn, s->n, s->out, height, width, dnn->type, dnn->activation)->desc,
-        .strides = { s->stride, s->stride },
-        .pads = { s->pad, s->pad },
-    };
-}
-
-struct dnn_op *dnn_convolution(struct dnn *dnn, const struct dnn_convolution *shape)
-{
-    const struct convolution_descs d = convolution_describe(dnn, shape);
-    dnnl_primitive_desc_t desc;
-
-    must(dnnl_convolution_forward_primitive_desc_create(&desc, dnn->engine, dnnl_forward_training,
-                                                        dnnl_convolution_direct, d.in, d.weights, NULL, d.out,
-                                                        d.strides, dense, d.pads, d.pads, dnn->plain),
-         "a convolution");
-    return op_create(dnn, desc, "a convolution");
-}
-
-struct dnn_op *dnn_convolution_back_data(struct dnn *dnn, const struct dnn_convolution *shape,
-                                         const struct dnn_op *forward)
-{
-    const struct convolution_descs d = convolution_describe(dnn, shape);
-    dnnl_primitive_desc_t desc;
-
-    must(dnnl_convolution_backward_data_primitive_desc_create(&desc, dnn->engine, dnnl_convolution_direct, d.in,
-                                                              d.weights, d.out, d.strides, dense, d.pads, d.pads,
-                                                              forward->desc, dnn->plain),
-         "a convolution backward");
-    return op_create(dnn, desc, "a convolution backward");
-}
-
-struct dnn_op *dnn_convolution_back_weights(struct dnn *dnn, const struct dnn_convolution *shape,
-                                            const struct dnn_op *forward)
-{
-    const struct convolution_descs d = convolution_describe(dnn, shape);
-    dnnl_primitive_desc_t desc;
-
-    must(dnnl_convolution_backward_weights_primitive_desc_create(
-             &desc, dnn->engine, dnnl_convolution_direct, forward->slots[DNN_SRC].layout->desc, d.gradient, NULL, d.out,
-             d.strides, dense, d.pads, d.pads, forward->desc, dnn->plain),
-         "a convolution backward");
-    return op_create(dnn, desc, "a convolution backward");
-}
-
-/* Blocked channels or channels last, whichever oneDNN chooses for a typical convolution. */
-static dnnl_format_tag_t fastest_layout(struct dnn *dnn)
-{
-    static const dnnl_format_tag_t tags[] = { dnnl_nhwc, dnnl_nChw16c, dnnl_nChw8c, dnnl_nchw };
-    const dnnl_memory_desc_t in = tensor4(dnn, 8, 64, 28, 28, dnn->type, dnnl_format_tag_any)->desc;
-    const dnnl_memory_desc_t weights = tensor4(dnn, 64, 64, 3, 3, dnn->type, dnnl_format_tag_any)->desc;
-    const dnnl_dims_t ones = { 1, 1 };
-    dnnl_format_tag_t fastest = dnnl_nchw;
-    const_dnnl_memory_desc_t chosen;
-    dnnl_primitive_desc_t primitive;
-
-    must(dnnl_convolution_forward_primitive_desc_create(&primitive, dnn->engine, dnnl_forward_training,
-                                                        dnnl_convolution_direct, in, weights, NULL, in, ones, dense,
-                                                        ones, ones, dnn->plain),
-         "a convolution");
-    chosen = dnnl_primitive_desc_query_md(primitive, dnnl_query_dst_md, 0);
-    for (size_t k = 0; k < sizeof tags / sizeof *tags; k++)
-        if (dnnl_memory_desc_equal(tensor4(dnn, 8, 64, 28, 28, dnn->type, tags[k])->desc, chosen))
-            fastest = tags[k];
-    dnnl_primitive_desc_destroy(primitive);
-    return fastest;
+    dnn_must(dnnl_primitive_execute(op->primitive, op->dnn->stream, narg, args), "a result");
 }
 
 /* ---- Batch norm ---- */
@@ -344,10 +210,10 @@ struct dnn_op *dnn_norm(struct dnn *dnn, const struct dnn_layout *layout, enum d
     const dnnl_prop_kind_t kind = norm == DNN_NORM_ONLY ? dnnl_forward_inference : dnnl_forward_training;
     dnnl_primitive_desc_t desc;
 
-    must(dnnl_batch_normalization_forward_primitive_desc_create(&desc, dnn->engine, kind, layout->desc, layout->desc,
-                                                                epsilon, norm_flags(norm, relu), dnn->plain),
-         "a batch norm");
-    return op_create(dnn, desc, "a batch norm");
+    dnn_must(dnnl_batch_normalization_forward_primitive_desc_create(
+                 &desc, dnn->engine, kind, layout->desc, layout->desc, epsilon, norm_flags(norm, relu), dnn->plain),
+             "a batch norm");
+    return dnn_op_create(dnn, desc, "a batch norm");
 }
 
 struct dnn_op *dnn_norm_back(struct dnn *dnn, const struct dnn_layout *layout, enum dnn_norm norm, bool relu,
@@ -355,11 +221,11 @@ struct dnn_op *dnn_norm_back(struct dnn *dnn, const struct dnn_layout *layout, e
 {
     dnnl_primitive_desc_t desc;
 
-    must(dnnl_batch_normalization_backward_primitive_desc_create(&desc, dnn->engine, dnnl_backward, layout->desc,
-                                                                 layout->desc, layout->desc, epsilon,
-                                                                 norm_flags(norm, relu), forward->desc, dnn->plain),
-         "a batch norm backward");
-    return op_create(dnn, desc, "a batch norm backward");
+    dnn_must(dnnl_batch_normalization_backward_primitive_desc_create(&desc, dnn->engine, dnnl_backward, layout->desc,
+                                                                     layout->desc, layout->desc, epsilon,
+                                                                     norm_flags(norm, relu), forward->desc, dnn->plain),
+             "a batch norm backward");
+    return dnn_op_create(dnn, desc, "a batch norm backward");
 }
 
 /* ---- Pooling ---- */
@@ -391,10 +257,10 @@ struct dnn_op *dnn_pool(struct dnn *dnn, const struct dnn_pool *shape, bool trai
     const dnnl_prop_kind_t kind = training ? dnnl_forward_training : dnnl_forward_inference;
     dnnl_primitive_desc_t desc;
 
-    must(dnnl_pooling_forward_primitive_desc_create(&desc, dnn->engine, kind, d.kind, d.in, d.out, d.strides, d.kernel,
-                                                    dense, d.pads, d.pads, dnn->plain),
-         "a pooling");
-    return op_create(dnn, desc, "a pooling");
+    dnn_must(dnnl_pooling_forward_primitive_desc_create(&desc, dnn->engine, kind, d.kind, d.in, d.out, d.strides,
+                                                        d.kernel, dense, d.pads, d.pads, dnn->plain),
+             "a pooling");
+    return dnn_op_create(dnn, desc, "a pooling");
 }
 
 struct dnn_op *dnn_pool_back(struct dnn *dnn, const struct dnn_pool *shape, const struct dnn_op *forward)
@@ -402,10 +268,10 @@ struct dnn_op *dnn_pool_back(struct dnn *dnn, const struct dnn_pool *shape, cons
     const struct pool_descs d = pool_describe(dnn, shape);
     dnnl_primitive_desc_t desc;
 
-    must(dnnl_pooling_backward_primitive_desc_create(&desc, dnn->engine, d.kind, d.in, d.out, d.strides, d.kernel,
-                                                     dense, d.pads, d.pads, forward->desc, dnn->plain),
-         "a pooling backward");
-    return op_create(dnn, desc, "a pooling backward");
+    dnn_must(dnnl_pooling_backward_primitive_desc_create(&desc, dnn->engine, d.kind, d.in, d.out, d.strides, d.kernel,
+                                                         dense, d.pads, d.pads, forward->desc, dnn->plain),
+             "a pooling backward");
+    return dnn_op_create(dnn, desc, "a pooling backward");
 }
 
 /* ---- Products, reorders ---- */
@@ -422,20 +288,21 @@ struct dnn_op *dnn_product(struct dnn *dnn, const struct dnn_product *s)
     const dnnl_memory_desc_t bias = s->bias ? matrix(dnn, 1, s->columns, false) : NULL;
     dnnl_primitive_desc_t desc;
 
-    must(dnnl_matmul_primitive_desc_create(&desc, dnn->engine, src, weights, bias,
-                                           matrix(dnn, s->rows, s->columns, false), s->add ? dnn->adding : dnn->plain),
-         "a product");
-    return op_create(dnn, desc, "a product");
+    dnn_must(dnnl_matmul_primitive_desc_create(&desc, dnn->engine, src, weights, bias,
+                                               matrix(dnn, s->rows, s->columns, false),
+                                               s->add ? dnn->adding : dnn->plain),
+             "a product");
+    return dnn_op_create(dnn, desc, "a product");
 }
 
 struct dnn_op *dnn_reorder(struct dnn *dnn, const struct dnn_layout *from, const struct dnn_layout *to, bool add)
 {
     dnnl_primitive_desc_t desc;
 
-    must(dnnl_reorder_primitive_desc_create(&desc, from->desc, dnn->engine, to->desc, dnn->engine,
-                                            add ? dnn->adding : dnn->plain),
-         "a reorder");
-    return op_create(dnn, desc, "a reorder");
+    dnn_must(dnnl_reorder_primitive_desc_create(&desc, from->desc, dnn->engine, to->desc, dnn->engine,
+                                                add ? dnn->adding : dnn->plain),
+             "a reorder");
+    return dnn_op_create(dnn, desc, "a reorder");
 }
 
 /* ---- All together ---- */
@@ -445,13 +312,13 @@ static dnnl_primitive_attr_t attributes(bool add)
     dnnl_primitive_attr_t attributes;
     dnnl_post_ops_t ops;
 
-    must(dnnl_primitive_attr_create(&attributes), "attributes");
-    must(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "attributes");
+    dnn_must(dnnl_primitive_attr_create(&attributes), "attributes");
+    dnn_must(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user), "attributes");
     if (!add)
         return attributes;
-    must(dnnl_post_ops_create(&ops), "attributes");
-    must(dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef), "attributes");
-    must(dnnl_primitive_attr_set_post_ops(attributes, ops), "attributes");
+    dnn_must(dnnl_post_ops_create(&ops), "attributes");
+    dnn_must(dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef), "attributes");
+    dnn_must(dnnl_primitive_attr_set_post_ops(attributes, ops), "attributes");
     dnnl_post_ops_destroy(ops);
     return attributes;
 }
@@ -463,11 +330,11 @@ struct dnn *dnn_create(enum precision precision, unsigned threads)
     dnn->threads = threads == 0 ? 1 : threads;
     dnn->type = data_type(precision);
     dnn_begin(dnn);
-    must(dnnl_engine_create(&dnn->engine, dnnl_cpu, 0), "an engine");
-    must(dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_in_order), "a stream");
+    dnn_must(dnnl_engine_create(&dnn->engine, dnnl_cpu, 0), "an engine");
+    dnn_must(dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_in_order), "a stream");
     dnn->plain = attributes(false);
     dnn->adding = attributes(true);
-    dnn->activation = fastest_layout(dnn);
+    dnn->activation = dnn_fastest_layout(dnn);
     return dnn;
 }
 

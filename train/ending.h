@@ -3,7 +3,7 @@
 #ifndef PLAIT_TRAIN_ENDING_H
 #define PLAIT_TRAIN_ENDING_H
 
-#include "memory.h"
+#include "allocate.h"
 #include "message.h"
 #include "program.h"
 

@@ -9,7 +9,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Another rank is lost: print the library's verdict, and save the weights after the last step that is complete here. */
 static _Noreturn void lost(struct run *r)

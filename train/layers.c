@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "layers.h"
+#include "layer_parts.h"
 
 #include "program.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,14 +25,14 @@ static size_t aligned(size_t bytes)
     return (bytes + DNN_ALIGNMENT - 1) / DNN_ALIGNMENT * DNN_ALIGNMENT;
 }
 
-static void *own(struct layer *layer, size_t bytes)
+void *layer_own(struct layer *layer, size_t bytes)
 {
     layer->owned = layer_memory(bytes);
     layer->env->weights += bytes;
     return layer->owned;
 }
 
-static void stage(struct environment *env, size_t bytes)
+void layer_stage(struct environment *env, size_t bytes)
 {
     if (env->staged < bytes)
         env->staged = bytes;
@@ -46,12 +44,12 @@ static void *readable(const void *memory)
     return (void *)(uintptr_t)memory;
 }
 
-static void run(struct layer *layer, struct dnn_op *op, void *const at[DNN_NARG])
+void layer_run(struct layer *layer, struct dnn_op *op, void *const at[DNN_NARG])
 {
     dnn_run(op, at, layer->env->scratch);
 }
 
-static const struct value *value(const struct environment *env, uint32_t k)
+const struct value *layer_value(const struct environment *env, uint32_t k)
 {
     return &env->network->values[k];
 }
@@ -70,18 +68,16 @@ struct elements layer_elements(const struct environment *env, uint32_t k)
                               dnn_bytes(env->layouts[k]) / (precision == PRECISION_BF16 ? 2 : 4) };
 }
 
-/* Set the layout of a layer's output, which its gradient shares. */
-static const struct dnn_layout *put_out(struct layer *layer)
+const struct dnn_layout *layer_put_out(struct layer *layer)
 {
     struct environment *env = layer->env;
-    const struct value *out = value(env, layer->node->out);
+    const struct value *out = layer_value(env, layer->node->out);
 
     return env->layouts[layer->node->out] =
                dnn_activation(env->dnn, env->batch, out->channels, out->height, out->width);
 }
 
-/* Write, or add, a gradient that oneDNN did not write in place. */
-static void give(const struct environment *env, void *gradient, const float *from, size_t n, bool accumulate)
+void layer_give(const struct environment *env, void *gradient, const float *from, size_t n, bool accumulate)
 {
     float *to = gradient;
 
@@ -99,7 +95,7 @@ static void give(const struct environment *env, void *gradient, const float *fro
 static struct dnn_convolution convolution_shape(const struct layer *layer)
 {
     const struct node *node = layer->node;
-    const struct value *in = value(layer->env, node->in), *out = value(layer->env, node->out);
+    const struct value *in = layer_value(layer->env, node->in), *out = layer_value(layer->env, node->out);
 
     return (struct dnn_convolution){ .n = layer->env->batch,
                                      .in = in->channels,
@@ -125,7 +121,7 @@ static void convolution_create_back(struct layer *layer, const struct dnn_convol
     layer->unpack = dnn_reorder(dnn, gradient, plain, false);
     if (layer->env->gradients == PRECISION_FP32)
         layer->unpack_add = dnn_reorder(dnn, gradient, plain, true);
-    stage(layer->env, dnn_bytes(gradient));
+    layer_stage(layer->env, dnn_bytes(gradient));
 }
 
 static void convolution_create(struct layer *layer)
@@ -137,7 +133,7 @@ static void convolution_create(struct layer *layer)
                             *back = NULL;
     size_t bytes;
 
-    put_out(layer);
+    layer_put_out(layer);
     layer->forward = layer->evaluate = dnn_convolution(env->dnn, &shape);
     if (shape.images)
         env->layouts[0] = dnn_layout(layer->forward, DNN_SRC);
@@ -149,11 +145,11 @@ static void convolution_create(struct layer *layer)
         back = dnn_layout(layer->back, DNN_WEIGHTS);
     bytes = aligned(dnn_bytes(there));
     if (back == NULL || dnn_same(there, back)) {
-        layer->weights = layer->weights_back = own(layer, bytes);
+        layer->weights = layer->weights_back = layer_own(layer, bytes);
         return;
     }
     layer->pack_back = dnn_reorder(env->dnn, plain, back, false);
-    layer->weights = own(layer, bytes + dnn_bytes(back));
+    layer->weights = layer_own(layer, bytes + dnn_bytes(back));
     layer->weights_back = (float *)((char *)layer->weights + bytes);
 }
 
@@ -161,32 +157,32 @@ static void convolution_refresh(struct layer *layer, const float *const *masters
 {
     void *master = readable(masters[layer->node->tensor]);
 
-    run(layer, layer->pack, (void *[DNN_NARG]){ [DNN_SRC] = master, [DNN_DST] = layer->weights });
+    layer_run(layer, layer->pack, (void *[DNN_NARG]){ [DNN_SRC] = master, [DNN_DST] = layer->weights });
     if (layer->pack_back != NULL)
-        run(layer, layer->pack_back, (void *[DNN_NARG]){ [DNN_SRC] = master, [DNN_DST] = layer->weights_back });
+        layer_run(layer, layer->pack_back, (void *[DNN_NARG]){ [DNN_SRC] = master, [DNN_DST] = layer->weights_back });
 }
 
 static void convolution_forward(struct layer *layer, enum mode mode)
 {
     (void)mode;
-    run(layer, layer->forward,
-        (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_WEIGHTS] = layer->weights, [DNN_DST] = layer->out });
+    layer_run(layer, layer->forward,
+              (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_WEIGHTS] = layer->weights, [DNN_DST] = layer->out });
 }
 
 static void convolution_back_weights(struct layer *layer)
 {
-    run(layer, layer->back_weights,
-        (void *[DNN_NARG]){
-            [DNN_SRC] = layer->in, [DNN_DIFF_DST] = layer->diff_out, [DNN_DIFF_WEIGHTS] = layer->env->staging });
+    layer_run(layer, layer->back_weights,
+              (void *[DNN_NARG]){
+                  [DNN_SRC] = layer->in, [DNN_DIFF_DST] = layer->diff_out, [DNN_DIFF_WEIGHTS] = layer->env->staging });
 }
 
 static void convolution_back_data(struct layer *layer)
 {
     if (layer->diff_in != NULL)
-        run(layer, layer->back,
-            (void *[DNN_NARG]){ [DNN_DIFF_DST] = layer->diff_out,
-                                [DNN_WEIGHTS] = layer->weights_back,
-                                [DNN_DIFF_SRC] = layer->diff_in });
+        layer_run(layer, layer->back,
+                  (void *[DNN_NARG]){ [DNN_DIFF_DST] = layer->diff_out,
+                                      [DNN_WEIGHTS] = layer->weights_back,
+                                      [DNN_DIFF_SRC] = layer->diff_in });
 }
 
 static void convolution_backward(struct layer *layer, void *const *gradients, bool accumulate)
@@ -194,8 +190,8 @@ static void convolution_backward(struct layer *layer, void *const *gradients, bo
     float *staging = layer->env->staging;
 
     convolution_back_weights(layer);
-    run(layer, accumulate ? layer->unpack_add : layer->unpack,
-        (void *[DNN_NARG]){ [DNN_SRC] = staging, [DNN_DST] = gradients[layer->node->tensor] });
+    layer_run(layer, accumulate ? layer->unpack_add : layer->unpack,
+              (void *[DNN_NARG]){ [DNN_SRC] = staging, [DNN_DST] = gradients[layer->node->tensor] });
     convolution_back_data(layer);
 }
 
@@ -208,179 +204,11 @@ void layer_convolve(struct layer *layer)
     convolution_back_data(layer);
 }
 
-/* ---- Batch norm ---- */
-
-static void norm_create_training(struct layer *layer, const struct dnn_layout *layout)
-{
-    struct environment *env = layer->env;
-    const bool relu = layer->node->relu;
-    const enum dnn_norm norm = env->sum == NULL ? DNN_NORM_BATCH : DNN_NORM_GIVEN;
-
-    layer->forward = dnn_norm(env->dnn, layout, norm, relu);
-    layer->back = dnn_norm_back(env->dnn, layout, norm, relu, layer->forward);
-    if (dnn_layout(layer->forward, DNN_WORKSPACE) != NULL)
-        layer->workspace_bytes = dnn_bytes(dnn_layout(layer->forward, DNN_WORKSPACE));
-    if (env->sum == NULL)
-        return;
-    layer->measure = dnn_norm(env->dnn, layout, DNN_NORM_BATCH, false);
-    if (dnn_layout(layer->measure, DNN_WORKSPACE) != NULL)
-        layer->workspace_bytes += dnn_bytes(dnn_layout(layer->measure, DNN_WORKSPACE));
-    layer->correct = dnn_norm(env->dnn, layout, DNN_NORM_ONLY, false);
-    stage(env, dnn_bytes(layout));
-}
-
-static void norm_create(struct layer *layer)
-{
-    const struct dnn_layout *layout = put_out(layer);
-    const uint32_t channels = value(layer->env, layer->node->in)->channels;
-    float **const parts[] = { &layer->weights,
-                              &layer->bias,
-                              &layer->diff_scale,
-                              &layer->diff_shift,
-                              &layer->correct_scale,
-                              &layer->correct_shift,
-                              &layer->statistics.running_mean,
-                              &layer->statistics.running_variance,
-                              &layer->statistics.mean,
-                              &layer->statistics.variance,
-                              &layer->statistics.unbiased };
-    const size_t npart = sizeof parts / sizeof *parts;
-    float *memory = own(layer, npart * channels * sizeof *memory);
-
-    /* diff_scale and diff_shift are contiguous, since they are summed over the ranks together. */
-    for (size_t k = 0; k < npart; k++)
-        *parts[k] = memory + k * channels;
-    layer->evaluate = dnn_norm(layer->env->dnn, layout, DNN_NORM_ONLY, layer->node->relu);
-    if (layer->env->training)
-        norm_create_training(layer, layout);
-    for (uint32_t c = 0; c < channels; c++)
-        layer->statistics.running_variance[c] = 1;
-}
-
-static void norm_refresh(struct layer *layer, const float *const *masters)
-{
-    const uint32_t k = layer->node->tensor;
-    const size_t bytes = layer->env->network->tensors[k].count * sizeof(float);
-
-    memcpy(layer->weights, masters[k], bytes);
-    memcpy(layer->bias, masters[k + 1], bytes);
-}
-
-static void norm_run(struct layer *layer, struct dnn_op *op, float *mean, float *variance)
-{
-    run(layer, op,
-        (void *[DNN_NARG]){ [DNN_SRC] = layer->in,
-                            [DNN_DST] = layer->out,
-                            [DNN_MEAN] = mean,
-                            [DNN_VARIANCE] = variance,
-                            [DNN_SCALE] = layer->weights,
-                            [DNN_SHIFT] = layer->bias,
-                            [DNN_WORKSPACE] = layer->workspace });
-}
-
-/*
- * The statistics of all ranks' images from those of each rank. With means m and variances v over equal numbers of
- * images, the mean is that of m, and the variance that of v + (m - mean)^2.
- */
-static void norm_measure(struct layer *layer)
-{
-    const struct environment *env = layer->env;
-    const struct norm_statistics *s = &layer->statistics;
-    const uint32_t channels = value(env, layer->node->in)->channels;
-    float *own_mean = layer->correct_scale;
-
-    norm_run(layer, layer->measure, s->mean, s->variance);
-    memcpy(own_mean, s->mean, channels * sizeof *own_mean);
-    env->sum(env->context, s->mean, channels);
-    for (uint32_t c = 0; c < channels; c++) {
-        s->mean[c] /= (float)env->nsum;
-        s->variance[c] += (own_mean[c] - s->mean[c]) * (own_mean[c] - s->mean[c]);
-    }
-    env->sum(env->context, s->variance, channels);
-    for (uint32_t c = 0; c < channels; c++)
-        s->variance[c] /= (float)env->nsum;
-}
-
-/* Number of values in a channel's statistics. */
-static double norm_count(const struct layer *layer)
-{
-    const struct value *in = value(layer->env, layer->node->in);
-
-    return (double)layer->env->batch * in->height * in->width * (layer->env->sum == NULL ? 1 : layer->env->nsum);
-}
-
-static void norm_forward(struct layer *layer, enum mode mode)
-{
-    struct norm_statistics *s = &layer->statistics;
-    const double count = norm_count(layer);
-
-    if (mode == MODE_EVALUATE) {
-        norm_run(layer, layer->evaluate, s->running_mean, s->running_variance);
-        return;
-    }
-    if (layer->measure != NULL && mode == MODE_TRAIN)
-        norm_measure(layer);
-    norm_run(layer, layer->forward, s->mean, s->variance);
-    for (uint32_t c = 0; c < value(layer->env, layer->node->in)->channels; c++)
-        s->unbiased[c] = count > 1 ? (float)(s->variance[c] * (count / (count - 1))) : s->variance[c];
-}
-
-/*
- * The backward operation took the statistics for constants. Their dependence on all inputs changes the gradient by
- * -scale / deviation / count x (sum of dy + normalised x times sum of dy x normalised x), with sums over all ranks'
- * images.
- */
-static void norm_correct(struct layer *layer)
-{
-    const struct environment *env = layer->env;
-    const struct norm_statistics *s = &layer->statistics;
-    const uint32_t channels = value(env, layer->node->in)->channels;
-    float *scale = layer->correct_scale, *shift = layer->correct_shift; /* contiguous, like the sums */
-
-    memcpy(scale, layer->diff_scale, 2 * channels * sizeof *scale);
-    env->sum(env->context, scale, (size_t)2 * channels);
-    for (uint32_t c = 0; c < channels; c++) {
-        const float factor = (float)(-layer->weights[c] / sqrt((double)s->variance[c] + 1e-5) / norm_count(layer));
-
-        scale[c] *= factor;
-        shift[c] *= factor;
-    }
-    run(layer, layer->correct,
-        (void *[DNN_NARG]){ [DNN_SRC] = layer->in,
-                            [DNN_DST] = env->staging,
-                            [DNN_MEAN] = s->mean,
-                            [DNN_VARIANCE] = s->variance,
-                            [DNN_SCALE] = scale,
-                            [DNN_SHIFT] = shift });
-    elements_add(layer_elements(env, layer->node->in), layer->diff_in, env->staging);
-}
-
-static void norm_backward(struct layer *layer, void *const *gradients, bool accumulate)
-{
-    const uint32_t k = layer->node->tensor;
-    const size_t channels = layer->env->network->tensors[k].count;
-
-    run(layer, layer->back,
-        (void *[DNN_NARG]){ [DNN_SRC] = layer->in,
-                            [DNN_MEAN] = layer->statistics.mean,
-                            [DNN_VARIANCE] = layer->statistics.variance,
-                            [DNN_SCALE] = layer->weights,
-                            [DNN_WORKSPACE] = layer->workspace,
-                            [DNN_DIFF_DST] = layer->diff_out,
-                            [DNN_DIFF_SRC] = layer->diff_in,
-                            [DNN_DIFF_SCALE] = layer->diff_scale,
-                            [DNN_DIFF_SHIFT] = layer->diff_shift });
-    if (layer->correct != NULL)
-        norm_correct(layer);
-    give(layer->env, gradients[k], layer->diff_scale, channels, accumulate);
-    give(layer->env, gradients[k + 1], layer->diff_shift, channels, accumulate);
-}
-
 /* ---- The end of a block: in place ---- */
 
 static void add_create(struct layer *layer)
 {
-    put_out(layer);
+    layer_put_out(layer);
 }
 
 static void add_forward(struct layer *layer, enum mode mode)
@@ -402,7 +230,7 @@ static void pool_create(struct layer *layer)
 {
     struct environment *env = layer->env;
     const struct node *node = layer->node;
-    const struct value *in = value(env, node->in);
+    const struct value *in = layer_value(env, node->in);
     const struct dnn_pool shape = { .n = env->batch,
                                     .channels = in->channels,
                                     .height = in->height,
@@ -412,7 +240,7 @@ static void pool_create(struct layer *layer)
                                     .pad = node->pad,
                                     .average = node->kind == NODE_AVERAGE };
 
-    put_out(layer);
+    layer_put_out(layer);
     layer->evaluate = dnn_pool(env->dnn, &shape, false);
     if (!env->training)
         return;
@@ -424,15 +252,16 @@ static void pool_create(struct layer *layer)
 
 static void pool_forward(struct layer *layer, enum mode mode)
 {
-    run(layer, mode == MODE_EVALUATE ? layer->evaluate : layer->forward,
-        (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_DST] = layer->out, [DNN_WORKSPACE] = layer->workspace });
+    layer_run(layer, mode == MODE_EVALUATE ? layer->evaluate : layer->forward,
+              (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_DST] = layer->out, [DNN_WORKSPACE] = layer->workspace });
 }
 
 static void pool_backward(struct layer *layer, void *const *gradients, bool accumulate)
 {
     (void)gradients;
     (void)accumulate;
-    run(layer, layer->back,
+    layer_run(
+        layer, layer->back,
         (void *[DNN_NARG]){
             [DNN_DIFF_DST] = layer->diff_out, [DNN_DIFF_SRC] = layer->diff_in, [DNN_WORKSPACE] = layer->workspace });
 }
@@ -450,14 +279,14 @@ static void product_create_back(struct layer *layer, uint32_t in, uint32_t out)
     gradient.add = true;
     layer->unpack_add = dnn_product(dnn, &gradient);
     if (layer->env->gradients == PRECISION_BF16) /* a product's gradient is fp32 */
-        stage(layer->env, (size_t)in * out * sizeof(float));
+        layer_stage(layer->env, (size_t)in * out * sizeof(float));
 }
 
 static void product_create(struct layer *layer)
 {
     struct environment *env = layer->env;
-    const uint32_t n = env->batch, in = value(env, layer->node->in)->channels,
-                   out = value(env, layer->node->out)->channels;
+    const uint32_t n = env->batch, in = layer_value(env, layer->node->in)->channels,
+                   out = layer_value(env, layer->node->out)->channels;
     const struct dnn_layout *flat = dnn_plain(env->dnn, PRECISION_FP32, 4, (uint32_t[]){ n, in, 1, 1 });
     const struct dnn_layout *from = env->layouts[layer->node->in];
     const size_t count = (size_t)in * out;
@@ -471,7 +300,7 @@ static void product_create(struct layer *layer)
         &(struct dnn_product){ .rows = n, .inner = in, .columns = out, .weights_columns = true, .bias = true });
     if (env->training)
         product_create_back(layer, in, out);
-    layer->weights = own(layer, (count + 2 * (size_t)out) * sizeof(float));
+    layer->weights = layer_own(layer, (count + 2 * (size_t)out) * sizeof(float));
     layer->bias = layer->weights + count;
     layer->diff_shift = layer->bias + out;
 }
@@ -488,12 +317,12 @@ static void product_refresh(struct layer *layer, const float *const *masters)
 static void product_forward(struct layer *layer, enum mode mode)
 {
     (void)mode;
-    run(layer, layer->pack, (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_DST] = layer->workspace });
-    run(layer, layer->forward,
-        (void *[DNN_NARG]){ [DNN_SRC] = layer->workspace,
-                            [DNN_WEIGHTS] = layer->weights,
-                            [DNN_BIAS] = layer->bias,
-                            [DNN_DST] = layer->out });
+    layer_run(layer, layer->pack, (void *[DNN_NARG]){ [DNN_SRC] = layer->in, [DNN_DST] = layer->workspace });
+    layer_run(layer, layer->forward,
+              (void *[DNN_NARG]){ [DNN_SRC] = layer->workspace,
+                                  [DNN_WEIGHTS] = layer->weights,
+                                  [DNN_BIAS] = layer->bias,
+                                  [DNN_DST] = layer->out });
 }
 
 static void product_backward(struct layer *layer, void *const *gradients, bool accumulate)
@@ -504,19 +333,19 @@ static void product_backward(struct layer *layer, void *const *gradients, bool a
     const float *diff = layer->diff_out;
     void *to = env->gradients == PRECISION_FP32 ? gradients[k] : env->staging;
 
-    run(layer, accumulate ? layer->unpack_add : layer->unpack,
-        (void *[DNN_NARG]){ [DNN_SRC] = layer->diff_out, [DNN_WEIGHTS] = layer->workspace, [DNN_DST] = to });
+    layer_run(layer, accumulate ? layer->unpack_add : layer->unpack,
+              (void *[DNN_NARG]){ [DNN_SRC] = layer->diff_out, [DNN_WEIGHTS] = layer->workspace, [DNN_DST] = to });
     if (to != gradients[k])
-        give(env, gradients[k], to, env->network->tensors[k].count, accumulate);
+        layer_give(env, gradients[k], to, env->network->tensors[k].count, accumulate);
     memset(layer->diff_shift, 0, nclass * sizeof *layer->diff_shift);
     for (uint32_t n = 0; n < env->batch; n++)
         for (size_t c = 0; c < nclass; c++)
             layer->diff_shift[c] += diff[n * nclass + c];
-    give(env, gradients[k + 1], layer->diff_shift, nclass, accumulate);
-    run(layer, layer->back,
-        (void *[DNN_NARG]){
-            [DNN_SRC] = layer->diff_out, [DNN_WEIGHTS] = layer->weights, [DNN_DST] = layer->workspace });
-    run(layer, layer->pack_back, (void *[DNN_NARG]){ [DNN_SRC] = layer->workspace, [DNN_DST] = layer->diff_in });
+    layer_give(env, gradients[k + 1], layer->diff_shift, nclass, accumulate);
+    layer_run(layer, layer->back,
+              (void *[DNN_NARG]){
+                  [DNN_SRC] = layer->diff_out, [DNN_WEIGHTS] = layer->weights, [DNN_DST] = layer->workspace });
+    layer_run(layer, layer->pack_back, (void *[DNN_NARG]){ [DNN_SRC] = layer->workspace, [DNN_DST] = layer->diff_in });
 }
 
 /* ---- By kind ---- */

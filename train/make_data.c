@@ -8,6 +8,7 @@
 #include "data.h"
 #include "ending.h"
 #include "random.h"
+#include "shapes.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,133 +19,6 @@
 
 #include <jpeglib.h>
 
-/* Not fminf() and the like, which are function calls; there are no NaNs here. */
-static inline float smaller(float a, float b)
-{
-    return a < b ? a : b;
-}
-
-static inline float larger(float a, float b)
-{
-    return a > b ? a : b;
-}
-
-static inline float distance(float u, float v)
-{
-    return sqrtf(u * u + v * v);
-}
-
-/* ---- Shapes: how far (u, v) lies outside; negative inside. They fill about the circle of radius 1. ---- */
-
-static float box(float u, float v, float half_width, float half_height)
-{
-    return larger(fabsf(u) - half_width, fabsf(v) - half_height);
-}
-
-static float disc(float u, float v)
-{
-    return distance(u, v) - 0.85F;
-}
-
-static float square(float u, float v)
-{
-    return box(u, v, 0.75F, 0.75F);
-}
-
-static float triangle(float u, float v)
-{
-    return larger(0.866F * fabsf(u) - 0.5F * v - 0.45F, v - 0.55F);
-}
-
-static float cross(float u, float v)
-{
-    return smaller(box(u, v, 0.3F, 0.95F), box(u, v, 0.95F, 0.3F));
-}
-
-static float ring(float u, float v)
-{
-    return fabsf(distance(u, v) - 0.68F) - 0.24F;
-}
-
-static float star(float u, float v)
-{
-    const float corner = 6.2831853F / 5, angle = atan2f(u, v) + 10 * corner;
-    const float beside = fabsf(angle - corner * rintf(angle / corner)), r = distance(u, v);
-
-    return 0.59F * r * cosf(beside) + 0.81F * r * sinf(beside) - 0.57F;
-}
-
-static float crescent(float u, float v)
-{
-    return larger(distance(u, v) - 0.9F, 0.72F - distance(u - 0.45F, v));
-}
-
-static float half_disc(float u, float v)
-{
-    return larger(distance(u, v - 0.35F) - 0.95F, v - 0.35F);
-}
-
-static float corner(float u, float v)
-{
-    return larger(box(u, v, 0.8F, 0.8F), -box(u - 0.45F, v - 0.45F, 0.75F, 0.75F));
-}
-
-static float gear(float u, float v)
-{
-    return distance(u, v) - 0.72F - 0.2F * cosf(7 * atan2f(u, v));
-}
-
-static float bone(float u, float v)
-{
-    return smaller(box(u, v, 0.7F, 0.2F), distance(fabsf(u) - 0.65F, v) - 0.35F);
-}
-
-static float frame(float u, float v)
-{
-    return larger(square(u, v), 0.42F - larger(fabsf(u), fabsf(v)));
-}
-
-static const struct shape {
-    const char *name;
-    float (*outside)(float u, float v);
-} shapes[] = {
-    { "star", star },         { "ring", ring },     { "cross", cross },         { "triangle", triangle },
-    { "crescent", crescent }, { "square", square }, { "disc", disc },           { "corner", corner },
-    { "bone", bone },         { "gear", gear },     { "half-disc", half_disc }, { "frame", frame },
-};
-
-/* ---- Patterns: 0 or 1, of cells about 1 wide ---- */
-
-static int striped(float u, float v)
-{
-    (void)v;
-    return u - floorf(u) < 0.5F;
-}
-
-static int dotted(float u, float v)
-{
-    return distance(u - floorf(u) - 0.5F, v - floorf(v) - 0.5F) < 0.36F;
-}
-
-static int checked(float u, float v)
-{
-    return ((int)floorf(2 * u) + (int)floorf(2 * v)) & 1;
-}
-
-static int waved(float u, float v)
-{
-    const float w = u + 0.35F * sinf(4 * v);
-
-    return w - floorf(w) < 0.5F;
-}
-
-static const struct pattern {
-    const char *name;
-    int (*lit)(float u, float v);
-} patterns[] = { { "striped", striped }, { "dotted", dotted }, { "checked", checked }, { "waved", waved } };
-
-enum { SHAPES = sizeof shapes / sizeof *shapes, PATTERNS = sizeof patterns / sizeof *patterns };
-
 /*
  * Use few patterns while there are enough shapes, so that each pattern occurs on several shapes and each shape with
  * several patterns.
@@ -153,7 +27,7 @@ static uint32_t patterns_of(uint32_t nclass)
 {
     uint32_t n = 2;
 
-    while (n < PATTERNS && n * SHAPES < nclass)
+    while (n < NPATTERN && n * NSHAPE < nclass)
         n++;
     return n;
 }
@@ -275,7 +149,7 @@ static float everywhere(float u, float v)
 /* Returns its approximate colour. */
 static struct colour paint_background(const struct picture *p, uint64_t *r)
 {
-    struct placed t = { .outside = everywhere, .lit = patterns[random_below(r, PATTERNS)].lit };
+    struct placed t = { .outside = everywhere, .lit = patterns[random_below(r, NPATTERN)].lit };
 
     place(p, r, 0.4F, 0.8F, &t);
     t.x = (float)p->width / 2;
@@ -292,7 +166,7 @@ static struct colour paint_background(const struct picture *p, uint64_t *r)
 
 static float line(float u, float v)
 {
-    return box(u, v, 1, 0.06F);
+    return shape_box(u, v, 1, 0.06F);
 }
 
 static float blot(float u, float v)
@@ -306,7 +180,7 @@ static void paint_clutter(const struct picture *p, uint64_t *r, uint32_t n, floa
 {
     while (n-- > 0) {
         const bool is_line = random_below(r, 2) == 0;
-        struct placed t = { .outside = is_line ? line : blot, .lit = striped };
+        struct placed t = { .outside = is_line ? line : blot, .lit = pattern_striped };
         place(p, r, least, most, &t);
         t.x = (float)random_between(r, 0, p->width);
         t.y = (float)random_between(r, 0, p->height);
@@ -457,7 +331,7 @@ int make_data(const char *folder, uint32_t nclass, uint32_t train, uint32_t val,
 {
     const char *wrong = NULL;
 
-    if (nclass < 2 || nclass > SHAPES * PATTERNS)
+    if (nclass < 2 || nclass > NSHAPE * NPATTERN)
         wrong = "classes must be 2 to 48";
     else if (train < nclass || val < nclass)
         wrong = "each half needs an image of every class or more";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "network.h"
 
+#include "allocate.h"
 #include "dnn.h"
-#include "memory.h"
 #include "message.h"
 #include "value.h"
 

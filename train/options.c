@@ -89,23 +89,6 @@ static bool print_loss_scale(const struct options *o, char *out, size_t room)
     return o->loss_scale >= 0;
 }
 
-static const struct choice broken[] = { { "skip", 0 }, { "fatal", 1 }, { 0 } };
-
-static bool parse_broken(struct options *o, const char *flag, const char *value)
-{
-    int fatal;
-
-    if (!value_choice(flag, value, broken, &fatal))
-        return false;
-    o->broken_fatal = fatal;
-    return true;
-}
-
-static bool print_broken(const struct options *o, char *out, size_t room)
-{
-    return snprintf(out, room, "%s", broken[o->broken_fatal].name) > 0;
-}
-
 /* ---- where they have an effect ------------------------------------------------------------------ */
 
 #define NEED(name, words, condition)                \
@@ -132,6 +115,7 @@ NEED(drawing, "with make-data", o->command == COMMAND_MAKE_DATA)
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
+static const struct choice broken[] = { { "skip", false }, { "fatal", true }, { 0 } };
 static const struct choice precisions[] = { { "fp32", PRECISION_FP32 }, { "bf16", PRECISION_BF16 }, { 0 } };
 static const struct choice ends[] = { { "off", 0 }, { "on", 1 }, { 0 } };
 static const struct choice methods[] = { { "sgd", PLAIT_OPTIM_SGD }, { "lars", PLAIT_OPTIM_LARS }, { 0 } };
@@ -170,9 +154,9 @@ static const struct row rows[] = {
     REALS("jitter", jitter, 0, 1, "range of random brightness, contrast and saturation (0.2)", .kept = KEPT),
     REALS("least-area", least_area, 0.01, 1,
           "least area of a random crop, as a fraction of the image (chosen: 0.08; 32 pixels: 0.5)", .kept = KEPT),
-    OWN("broken", "WHICH", parse_broken,
-        "on broken contents of a file: skip it with a message, or fatal (skip); a missing file is always fatal",
-        .print = print_broken, .kept = HELD),
+    CHOSEN("broken", broken_fatal, broken,
+           "on broken contents of a file: skip it with a message, or fatal (skip); a missing file is always fatal",
+           .kept = HELD),
     NUMBERED("data-threads", data_threads, 1, 256, "decoding threads of each rank (chosen)"),
     NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)"),
 

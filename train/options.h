@@ -32,7 +32,8 @@ struct options {
 
     uint64_t pixels, data_threads, queue, groups;
     double jitter, least_area;
-    bool in_memory, broken_fatal;
+    bool in_memory;
+    int broken_fatal; /* true or false */
 
     const char *model;
     enum precision precision;

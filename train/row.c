@@ -4,7 +4,6 @@
 #include "base/ascii.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void row_print_real(double value, char *out, size_t room)

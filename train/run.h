@@ -4,6 +4,7 @@
  *
  *     train.c        main(), and the step from images to new weights
  *     setup.c        creates a run from options and ranks
+ *     folder.c       the run's folder and other files
  *     statistics.c   batch norm's running statistics, over passes, steps and ranks
  *     tree.h         sums of passes that do not depend on the number of ranks
  *     agree.c        when ranks that do not step together leave
@@ -111,6 +112,9 @@ struct run {
  */
 struct run *run_create(struct options *o, struct plait_comm *all);
 void run_destroy(struct run *r);
+
+/** Choose and create the run's folder on rank 0, and tell all ranks its name. Collective; an error ends the process. */
+void folder_choose(struct run *r);
 
 void totals_add(struct totals *sum, const struct totals *more);
 /** Sum over ranks, in place. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "safetensors.h"
 
-#include "replace.h"
+#include "safetensors_hash.h"
 #include "why.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,16 +20,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian, and data is not converted");
 
-enum { HEADER_MOST = 100000000, ALIGNMENT = 64 }; /* the format's limit; for vector loads from the mapped file */
-
-/*
- * The header of our files begins with a hash of everything after the header's length, computed with zeros for its own
- * digits. It detects damage anywhere, also in the header.
- */
-#define HASH   "xxh64" /* name of the note, and of the algorithm in `xxhsum` */
-#define HASHED "{\"__metadata__\":{\"" HASH "\":\""
-#define ZEROS  "0000000000000000"
-enum { BEFORE = sizeof HASHED - 1, DIGITS = sizeof ZEROS - 1 };
+enum { HEADER_MOST = 100000000 }; /* the format's limit */
 
 #define STORED_ROW(name, bytes) { #name, bytes },
 static const struct {
@@ -136,7 +126,7 @@ static const char *read_entry(const char *path, const char *name, const json_t *
     return NULL;
 }
 
-static uint64_t known_bytes(const struct entry *e)
+uint64_t entry_known_bytes(const struct entry *e)
 {
     uint64_t bytes = 0;
 
@@ -147,7 +137,7 @@ static uint64_t known_bytes(const struct entry *e)
 static int by_place(const void *a, const void *b)
 {
     const struct entry *const x = a, *const y = b;
-    const uint64_t nx = known_bytes(x), ny = known_bytes(y);
+    const uint64_t nx = entry_known_bytes(x), ny = entry_known_bytes(y);
 
     if (x->data != y->data)
         return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
@@ -165,7 +155,7 @@ static const char *check_places(const char *path, const struct safetensors *f, c
             return because("%s: tensor %s overlaps tensor %s", path, f->entries[k].name, f->entries[k - 1].name);
         if (at > next)
             return because("%s: %td bytes before tensor %s belong to no tensor", path, at - next, f->entries[k].name);
-        next = at + known_bytes(&f->entries[k]);
+        next = at + entry_known_bytes(&f->entries[k]);
     }
     if (next != data + room)
         return because("%s: %td bytes at the end belong to no tensor", path, data + room - next);
@@ -217,7 +207,7 @@ static const char *no_safetensors(const char *path, const uint8_t *bytes, size_t
     return because("%s: not a safetensors file, or one that was cut short", path);
 }
 
-static void print_hash(const XXH64_state_t *hash, char out[DIGITS + 1])
+void hash_print(const XXH64_state_t *hash, char out[DIGITS + 1])
 {
     snprintf(out, DIGITS + 1, "%016" PRIx64, XXH64_digest(hash));
 }
@@ -236,7 +226,7 @@ static const char *check_hash(const char *path, struct safetensors *f, const uin
     XXH64_update(&hash, bytes, BEFORE);
     XXH64_update(&hash, ZEROS, DIGITS);
     XXH64_update(&hash, bytes + BEFORE + DIGITS, size - BEFORE - DIGITS);
-    print_hash(&hash, is);
+    hash_print(&hash, is);
     return strcmp(is, says) == 0
                ? NULL
                : because("%s: damaged: its bytes have the hash %s, and it was written with %s; take another copy", path,
@@ -360,105 +350,4 @@ uint32_t safetensors_nentry(const struct safetensors *f)
 const struct entry *safetensors_entry(const struct safetensors *f, uint32_t k)
 {
     return &f->entries[k];
-}
-
-/* ---- Writing ------------------------------------------------------------------------------------------------ */
-
-/* Add one tensor to the header at *offset, and advance that. */
-static bool add_entry(json_t *header, const struct entry *e, uint64_t *offset)
-{
-    json_t *const shape = json_array();
-    uint64_t bytes;
-
-    for (uint32_t d = 0; d < e->ndim; d++)
-        json_array_append_new(shape, json_integer((json_int_t)e->shape[d]));
-    if (!entry_bytes(e, &bytes) || json_object_get(header, e->name) != NULL || json_array_size(shape) != e->ndim) {
-        json_decref(shape);
-        return false;
-    }
-    const json_int_t begin = (json_int_t)*offset;
-    *offset += bytes;
-    return json_object_set_new(header, e->name,
-                               json_pack("{s:s,s:o,s:[I,I]}", "dtype", types[e->type].name, "shape", shape,
-                                         "data_offsets", begin, (json_int_t)*offset)) == 0;
-}
-
-/* Larger elements first, so that each tensor is aligned to its elements. */
-static const size_t by_size[] = { 8, 4, 2, 1 };
-enum { NSIZE = sizeof by_size / sizeof *by_size };
-
-/* The header as text, padded to align the data; NULL: *why is the error. */
-static char *make_header(const char *path, const struct entry *entries, uint32_t nentry, const struct note *notes,
-                         uint32_t nnote, uint64_t *length, const char **why)
-{
-    json_t *const header = json_object(), *const metadata = json_object();
-    uint64_t offset = 0;
-    char *text = NULL;
-
-    *why = json_object_set_new(metadata, HASH, json_string(ZEROS)) != 0 ? because("%s: out of memory", path) : NULL;
-    for (uint32_t k = 0; k < nnote && *why == NULL; k++)
-        if (strcmp(notes[k].name, HASH) != 0 &&
-            json_object_set_new(metadata, notes[k].name, json_string(notes[k].value)) != 0)
-            *why = because("%s: note %s cannot be written: not UTF-8, or out of memory", path, notes[k].name);
-    json_object_set_new(header, "__metadata__", metadata);
-    for (unsigned s = 0; s < NSIZE && *why == NULL; s++)
-        for (uint32_t k = 0; k < nentry && *why == NULL; k++)
-            if (types[entries[k].type].bytes == by_size[s] && !add_entry(header, &entries[k], &offset))
-                *why = because("%s: tensor %s cannot be written: there twice, not UTF-8, or out of memory", path,
-                               entries[k].name);
-    char *const json = *why == NULL ? json_dumps(header, JSON_COMPACT) : NULL;
-    if (json != NULL) {
-        const size_t used = strlen(json), fill = -(used + sizeof *length) % ALIGNMENT;
-        text = realloc(json, used + fill + 1);
-        if (text != NULL)
-            memset(text + used, ' ', fill);
-        else
-            free(json);
-        *length = used + fill;
-    }
-    json_decref(header);
-    if (text == NULL && *why == NULL)
-        *why = because("%s: out of memory", path);
-    return text;
-}
-
-/* Replace the zeros by the hash. */
-static void add_hash(char *header, uint64_t length, const struct entry *entries, uint32_t nentry)
-{
-    char digits[DIGITS + 1];
-    XXH64_state_t hash;
-
-    assert(length > BEFORE + DIGITS && memcmp(header, HASHED ZEROS, BEFORE + DIGITS) == 0);
-    XXH64_reset(&hash, 0);
-    XXH64_update(&hash, header, length);
-    for (unsigned s = 0; s < NSIZE; s++)
-        for (uint32_t k = 0; k < nentry; k++)
-            if (types[entries[k].type].bytes == by_size[s])
-                XXH64_update(&hash, entries[k].data, known_bytes(&entries[k]));
-    print_hash(&hash, digits);
-    memcpy(header + BEFORE, digits, DIGITS);
-}
-
-const char *safetensors_write(const char *path, const struct entry *entries, uint32_t nentry, const struct note *notes,
-                              uint32_t nnote)
-{
-    const char *why;
-    struct replace file;
-    uint64_t length;
-    char *const header = make_header(path, entries, nentry, notes, nnote, &length, &why);
-
-    if (header == NULL)
-        return why;
-    add_hash(header, length, entries, nentry);
-    replace_begin(&file, path);
-    replace_write(&file, &length, sizeof length);
-    replace_write(&file, header, length);
-    for (unsigned s = 0; s < NSIZE; s++)
-        for (uint32_t k = 0; k < nentry; k++)
-            if (types[entries[k].type].bytes == by_size[s])
-                replace_write(&file, entries[k].data, known_bytes(&entries[k]));
-    free(header);
-    if (!replace_end(&file))
-        return because("%s: cannot %s: %s%s", path, file.doing, strerror(file.error), replace_remedy(file.error));
-    return NULL;
 }

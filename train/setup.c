@@ -10,102 +10,8 @@
 
 #include <plait/memory.h>
 
-#include <errno.h>
-#include <libgen.h>
-#include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* ---- the folder of the run, and other files --------------------------------------------------------------------- */
-
-/* Create the first of run-1, run-2, ... that does not exist. Returns NULL, or the error. */
-static const char *next_folder(char *path, size_t room)
-{
-    for (unsigned k = 1; k < 1000000; k++) {
-        snprintf(path, room, "run-%u", k);
-        if (mkdir(path, 0777) == 0)
-            return NULL;
-        if (errno != EEXIST)
-            break;
-    }
-    return because("%s: no folder for the run can be made: %s; name one with --run", path, strerror(errno));
-}
-
-/* On rank 0. Returns NULL, or the error. */
-static const char *take_folder(struct run *r)
-{
-    const struct options *o = r->o;
-    const char *named = o->resume != NULL ? o->resume : o->run, *why = NULL;
-
-    if (named == NULL)
-        why = next_folder(r->folder, sizeof r->folder);
-    else if (snprintf(r->folder, sizeof r->folder, "%s", named) >= (int)sizeof r->folder)
-        why = because("--run %.80s...: the name is too long; choose a shorter one", named);
-    else if (o->resume == NULL && checkpoint_any(named))
-        return because(
-            "--run %s: it holds the checkpoints of another run; go on with --resume %s, or name another folder", named,
-            named);
-    if (why == NULL)
-        r->keeper = keeper_create(r->folder, (uint32_t)o->keep, &why);
-    return why == NULL || named == NULL ? why : because("%s; choose another folder with --run", why);
-}
-
-/* Check that a file can be written at the end of the run. Returns NULL, or the error. */
-static const char *refused(const char *option, const char *path)
-{
-    char folder[PATH_MAX];
-    struct stat there;
-    const bool exists = path != NULL && stat(path, &there) == 0;
-
-    if (path == NULL)
-        return NULL;
-    snprintf(folder, sizeof folder, "%s", path);
-    if (access(exists ? path : dirname(folder), W_OK) == 0 && !(exists && S_ISDIR(there.st_mode)))
-        return NULL;
-    return because("--%s %s: %s; name another file", option, path,
-                   exists && S_ISDIR(there.st_mode) ? "is a folder" : strerror(errno));
-}
-
-/* On rank 0. Other files may lie in the run's folder. Returns NULL, or the error. */
-static const char *take_files(struct run *r)
-{
-    const char *why = take_folder(r);
-
-    if (why != NULL)
-        return why;
-    why = refused("plot", r->o->plot);
-    why = why != NULL ? why : refused("trace", r->o->trace);
-    if (why != NULL)
-        rmdir(r->folder); /* fails unless it is empty */
-    return why;
-}
-
-static void finish_saving(void *keeper)
-{
-    keeper_wait(keeper);
-    const char *why = keeper_trouble(keeper);
-    if (why != NULL)
-        complain("%s", why);
-}
-
-/* Rank 0 writes the folder, all ranks know its name. */
-static void choose_folder(struct run *r)
-{
-    const char *why = share_verdict(r->comm, r->rank == 0 ? take_files(r) : NULL);
-
-    if (why == NULL)
-        why = share_bytes(r->comm, r->folder, sizeof r->folder);
-    if (why != NULL) {
-        complain("%s", why);
-        leave(ENDING_ERROR);
-    }
-    if (r->keeper != NULL)
-        before_leaving(finish_saving, r->keeper);
-}
 
 /* ---- the network's memory ---------------------------------------------------------------------- */
 
@@ -430,7 +336,7 @@ struct run *run_create(struct options *o, struct plait_comm *all)
     make_loaders(r);
     make_schedule(r);
     if (!o->dry_run && !o->evaluate_only)
-        choose_folder(r);
+        folder_choose(r);
     r->state = state_create(r);
     state_load(r);
     if (o->elastic >= 0)

@@ -11,7 +11,6 @@
 #include "weights.h"
 #include "why.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 #ifndef PLAIT_TRAIN_TREE_H
 #define PLAIT_TRAIN_TREE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Helpers of kernel bodies. A body is compiled by nvcc for the device and by a host compiler for
- * tests:
+ * Helpers of kernel bodies. nvcc compiles a body for the device, and a host compiler compiles it for tests:
  *
  *     BODY void NAME(const struct ARGS *a, uint32_t phase, const struct plait_where *at, double *shared)
  *
- * is what one thread does in one phase. Between phases all threads of the block meet; a block has as many phases as
- * NAME_phases() says. `shared` has one place for every thread of the block.
+ * is the work of one thread in one phase. Between phases the threads of a block synchronise. A block runs NAME_phases()
+ * phases. `shared` has one element for each thread of the block.
  */
 #ifndef PLAIT_CUDA_BODY_H
 #define PLAIT_CUDA_BODY_H
@@ -40,7 +39,7 @@ BODY uint64_t plait_nthread(const struct plait_where *at)
     return (uint64_t)at->nblock * at->nthread;
 }
 
-/* 16 bytes, in one access where the device can. */
+/* 16 bytes, in one access on a device. */
 struct __attribute__((aligned(16), may_alias)) plait_line {
     uint32_t word[4];
 };
@@ -70,7 +69,7 @@ BODY bool plait_is_line(const void *p)
     return (uintptr_t)p % sizeof(struct plait_line) == 0;
 }
 
-/* float16 by the device's instructions. Of NaNs, the canonical one is that of to_f16(). */
+/* float16 by the device's instructions. The canonical NaN is that of to_f16(). */
 BODY float plait_get_f16(uint16_t half)
 {
 #ifdef __CUDA_ARCH__
@@ -95,9 +94,7 @@ BODY uint16_t plait_put_f16(float v)
 #endif
 }
 
-/*
- * Elements of `size` bytes before the first that a 16-byte access may begin with, at most count.
- */
+/* Elements of `size` bytes before the first 16-byte boundary, at most count. */
 BODY uint64_t plait_head(const void *p, uint32_t size, uint64_t count)
 {
     const uint64_t head = (16 - (uintptr_t)p % 16) % 16 / size;

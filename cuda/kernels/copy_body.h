@@ -8,7 +8,7 @@ typedef uint64_t __attribute__((may_alias)) plait_bits64;
 typedef uint32_t __attribute__((may_alias)) plait_bits32;
 typedef uint16_t __attribute__((may_alias)) plait_bits16;
 
-/* The widest access that is aligned in both at the same distance from them: 1 << this many bytes, up to a line. */
+/* The widest access that is aligned in both buffers: 1 << this many bytes, up to a cache line. */
 BODY uint32_t plait_copy_shift(const void *dst, const void *src)
 {
     const uint32_t apart = (uint32_t)((uintptr_t)dst - (uintptr_t)src);
@@ -52,14 +52,14 @@ BODY void plait_copy_by(char *d, const char *s, uint64_t bytes, uint32_t shift, 
     }
 }
 
-/* As the thread-th of nthread. */
+/* The part of thread `thread` of nthread. */
 BODY void plait_copy_bytes(void *dst, const void *src, uint64_t bytes, uint64_t thread, uint64_t nthread)
 {
     char *d = (char *)dst;
     const char *s = (const char *)src;
     const uint32_t shift = plait_copy_shift(d, s);
 
-    if (shift == 4) /* a constant: a loop without a choice in it */
+    if (shift == 4) /* constant, so that the loop has no branch */
         plait_copy_by(d, s, bytes, 4, thread, nthread);
     else
         plait_copy_by(d, s, bytes, shift, thread, nthread);
@@ -83,7 +83,7 @@ BODY uint32_t plait_copies_phases(const struct plait_cuda_copies *a, const struc
     return 1;
 }
 
-/* Chunks are numbered through all copies; block b takes b, b + nblock, and so on. */
+/* Chunks are numbered over all copies; block b takes chunks b, b + nblock, and so on. */
 BODY void plait_copies_body(const struct plait_cuda_copies *a, uint32_t phase, const struct plait_where *at,
                             double *shared)
 {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Write a C file that holds device code as data: embed.py CUDA OUT.c FILE... (images.h), CUDA the version of nvcc. Its text changes with theirs."""
+"""Writes a C file with device code as data (images.h): embed.py CUDA OUT.c FILE...; CUDA is the version of nvcc."""
 import hashlib
 import os
 import re

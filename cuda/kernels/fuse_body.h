@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tensors into the payload and out of it: the same as lib/fusion/pass.c, a piece for a block. */
+/* Packing tensors into the payload and unpacking them, like lib/fusion/pass.c. A block works on one piece at a time. */
 #ifndef PLAIT_CUDA_FUSE_BODY_H
 #define PLAIT_CUDA_FUSE_BODY_H
 
@@ -10,11 +10,11 @@
 
 /* ---- Sums over a block ------------------------------------------------------------------------------------- */
 
-/* Phases of a piece: its work; halves of the threads' sums, added in pairs; what is done with the sum. */
+/* Phases of a piece: its work; a tree sum over the threads; the use of the sum. */
 enum { PLAIT_HALVES = 8, PLAIT_PIECE_PHASES = PLAIT_HALVES + 2 };
 static_assert(1 << PLAIT_HALVES == PLAIT_CUDA_THREADS, "every halving needs a phase");
 
-/* Each block has as many turns as the first, which has most. */
+/* Each block has as many turns as the first, which has the most. */
 BODY uint32_t plait_piece_phases(uint32_t npiece, const struct plait_where *at)
 {
     return (npiece + at->nblock - 1) / at->nblock * PLAIT_PIECE_PHASES;
@@ -25,7 +25,7 @@ BODY uint32_t plait_piece_of(uint32_t phase, const struct plait_where *at)
     return at->block + phase / PLAIT_PIECE_PHASES * at->nblock;
 }
 
-/* Step `step` (1 .. PLAIT_HALVES) of adding. */
+/* Step 1 to PLAIT_HALVES of the tree sum. */
 BODY void plait_halve(double *sums, uint32_t step, const struct plait_where *at)
 {
     const uint32_t half = PLAIT_CUDA_THREADS >> step;
@@ -46,7 +46,7 @@ BODY bool plait_is_finite(double v)
 
 /* ---- One piece -------------------------------------------------------------------------------------------- */
 
-struct plait_span { /* elements of one type on their way */
+struct plait_span { /* elements being converted */
     void *to;
     const void *from;
     uint64_t start; /* in `to` */
@@ -110,7 +110,7 @@ BODY void plait_span_float(const struct plait_span *s, float factor, bool copied
     }
 }
 
-/* look: at what is written, even where only bits are copied. */
+/* look: check what is written, even where only bits are copied. */
 BODY struct plait_seen plait_span_move(const struct plait_span *s, double factor, bool look,
                                        const struct plait_where *at)
 {

@@ -6,7 +6,7 @@
 
 _Static_assert(sizeof(struct plait_cuda_copies) <= 4096, "what a kernel's argument may have");
 
-/* All phases of all blocks. */
+/* Run all phases of all blocks. */
 #define HOST(name, args, threads, phases, body)                       \
     static void run_##name(const void *argument, uint32_t nblock)     \
     {                                                                 \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernels' bodies run by the host, one thread after the other: for tests and for the stand-in of tests/cuda. */
+/* Runs kernel bodies on the host, one thread after the other, for tests and the stand-in of tests/cuda. */
 #ifndef PLAIT_CUDA_HOST_H
 #define PLAIT_CUDA_HOST_H
 
@@ -12,7 +12,7 @@ struct plait_cuda_host {
     void (*run)(const void *argument, uint32_t nblock);
 };
 
-/* NULL: there is no such kernel. */
+/* NULL: no such kernel. */
 const struct plait_cuda_host *plait_cuda_host_find(const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The device code, as data: what cuModuleLoadData() takes (a fat binary or PTX). */
+/* The device code as data for cuModuleLoadData(): a fat binary or PTX. */
 #ifndef PLAIT_CUDA_IMAGES_H
 #define PLAIT_CUDA_IMAGES_H
 
@@ -11,10 +11,10 @@ struct plait_cuda_image {
     size_t bytes;
 };
 
-/* Each kernel is in one of them. The last has no name. */
+/* Each kernel is in one of these images. The last has no name. */
 extern const struct plait_cuda_image plait_cuda_images[];
 
-/* What they were built by: "nvcc of CUDA 13.0 (PTX 9.0)". */
+/* The compiler: "nvcc of CUDA 13.0 (PTX 9.0)". */
 extern const char plait_cuda_images_by[];
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A kernel from its body (body.h). */
+/* Defines a kernel from its body (body.h). */
 #ifndef PLAIT_CUDA_KERNEL_CUH
 #define PLAIT_CUDA_KERNEL_CUH
 
-/* The argument is read where the launch put it, without a copy of each thread's. */
+/* The argument is read in constant memory, without a copy for each thread. */
 #define PLAIT_KERNEL(name, args, threads, phases, body)                                                      \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ struct args argument) \
     {                                                                                                        \

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The device kernels: names, arguments, launch geometry. Shared by device code, the host's bodies of the kernels and
- * whoever launches them.
+ * The device kernels: names, arguments, launch geometry. Shared by device code, the host's kernel bodies and the
+ * launching code.
  *
- * Every kernel takes one argument, a struct below by value; its name is in PLAIT_CUDA_KERNEL_LIST, and it is found in
- * one of plait_cuda_images[] (images.h). Blocks and grids have one dimension, and no kernel takes dynamic shared
- * memory. No kernel waits for anything, and none uses atomics: results are the same in every run.
+ * Every kernel takes one argument, a struct below by value. Its name is in PLAIT_CUDA_KERNEL_LIST, and it is found in
+ * one of plait_cuda_images[] (images.h). Blocks and grids have one dimension; no kernel takes dynamic shared memory. No
+ * kernel waits, and none uses atomics: results are the same in every run.
  *
- * Arithmetic, rounding and NaNs are those of lib/reduce/reduce.h, which says more about each operation; the bits are
- * equal but where a comment says otherwise. Pointers are device pointers that are aligned to their elements; where all
- * of a call are aligned to 16 bytes alike, memory is accessed in units of 16 bytes.
+ * Arithmetic, rounding and NaNs are those of lib/reduce/reduce.h, which documents each operation. The bits are equal
+ * unless a comment says otherwise. Pointers are device pointers aligned to their elements; if all pointers of a call
+ * are aligned to 16 bytes, memory is accessed in units of 16 bytes.
  */
 #ifndef PLAIT_CUDA_KERNELS_H
 #define PLAIT_CUDA_KERNELS_H
@@ -43,7 +43,7 @@
     X(plait_optim_trust, plait_cuda_optim, PLAIT_CUDA_THREADS_TRUST)  \
     X(plait_optim_update, plait_cuda_optim, PLAIT_CUDA_THREADS)
 
-/* In the order of the list; the first PLAIT_NDTYPE are plait_reduce_TYPE, in the order of enum plait_dtype. */
+/* In list order; the first PLAIT_NDTYPE are plait_reduce_TYPE, in the order of enum plait_dtype. */
 enum plait_cuda_kernel {
 #define PLAIT_X(name, args, threads) PLAIT_CUDA_KERNEL_##name,
     PLAIT_CUDA_KERNEL_LIST(PLAIT_X)
@@ -53,11 +53,11 @@ enum plait_cuda_kernel {
 
 enum {
     PLAIT_CUDA_THREADS = 256,       /* of a block */
-    PLAIT_CUDA_THREADS_TRUST = 512, /* of plait_optim_trust's only one */
-    PLAIT_CUDA_PER_THREAD = 64,     /* bytes of one operand, where there is enough for all */
+    PLAIT_CUDA_THREADS_TRUST = 512, /* of the only block of plait_optim_trust */
+    PLAIT_CUDA_PER_THREAD = 64,     /* bytes of one operand per block, if there is enough for all blocks */
     PLAIT_CUDA_SOURCES = 32,        /* in the argument itself */
     PLAIT_CUDA_COPIES = 160,        /* the same */
-    PLAIT_CUDA_PIECE = 4096         /* most elements of a piece; a block works on one at a time */
+    PLAIT_CUDA_PIECE = 4096         /* most elements of a piece; a block works on one piece at a time */
 };
 
 /*
@@ -100,18 +100,14 @@ struct plait_cuda_scale {
     uint32_t type; /* enum plait_dtype */
 };
 
-/* plait_copy: without overlap. Grid: plait_cuda_blocks(bytes, ...). */
+/* plait_copy: buffers do not overlap. Grid: plait_cuda_blocks(bytes, ...). */
 struct plait_cuda_copy {
     void *dst;
     const void *src;
     uint64_t bytes;
 };
 
-/*
- * plait_copies: n of them in one launch, none of which overlaps another.
- *
- * Grid: as many blocks as plait_cuda_chunks() of all, or fewer.
- */
+/* plait_copies: n copies in one launch, none of which overlap. Grid: plait_cuda_chunks() of all copies, or fewer. */
 struct plait_cuda_copies {
     uint32_t n;
     struct plait_cuda_copy copy[PLAIT_CUDA_COPIES];
@@ -119,7 +115,7 @@ struct plait_cuda_copies {
 
 /* ---- Many tensors in one launch: tables in memory that the device can read, made once --------------------------- */
 
-/* Elements start .. start + count of tables' entry `of`: what a block does. plait_cuda_cut() makes them. */
+/* One block's work: elements start .. start + count of the tables' entry `of`. Made by plait_cuda_cut(). */
 struct plait_cuda_piece {
     uint64_t start;
     uint32_t of;
@@ -127,9 +123,9 @@ struct plait_cuda_piece {
 };
 
 struct plait_cuda_tensor {
-    void *data;    /* NULL: zeros are packed; nothing is unpacked, and its squares are 0 */
-    uint64_t at;   /* elements from the payload's start */
-    uint32_t type; /* enum plait_dtype: the payload's; or float32, or of 16 or 8 bits where the payload is float32 */
+    void *data;    /* NULL: zeros are packed, nothing is unpacked, and squares are 0 */
+    uint64_t at;   /* offset in the payload, in elements */
+    uint32_t type; /* enum plait_dtype: the payload's; float32; or, with a float32 payload, of 16 or 8 bits */
 };
 
 /*
@@ -189,10 +185,10 @@ struct plait_cuda_update { /* struct plait_update, of a part */
 struct plait_cuda_result { /* plait_optim_result */
     double norm;
     uint32_t finite;
-    uint32_t ndiffer; /* steps that were not the same on all ranks */
+    uint32_t ndiffer; /* number of steps that differed between ranks */
 };
 
-/* Of plait_cuda_optim.sums: as in lib/optim/optim.h. */
+/* Index in plait_cuda_optim.sums: as in lib/optim/optim.h. */
 enum {
     PLAIT_CUDA_VERDICT,
     PLAIT_CUDA_CALL,
@@ -202,7 +198,7 @@ enum {
     PLAIT_CUDA_NORMS
 };
 
-/* What plait_optim_trust does; both in one launch where there is only one rank. */
+/* What plait_optim_trust does; with only one rank, both in one launch. */
 #define PLAIT_CUDA_ADD   1u /* sums from squares */
 #define PLAIT_CUDA_TRUST 2u /* updates and result from sums */
 
@@ -259,9 +255,9 @@ struct plait_cuda_optim {
 /* ---- Geometry ------------------------------------------------------------------------------------------------ */
 
 /*
- * Blocks for a kernel over `bytes` of an operand.
+ * Number of blocks for a kernel over `bytes` of an operand.
  *
- * most  blocks that run at the same time: 8 for every multiprocessor is enough to be as fast as memory
+ * most  blocks that run at the same time: 8 per multiprocessor saturate memory
  */
 static inline uint32_t plait_cuda_blocks(uint64_t bytes, uint32_t most)
 {
@@ -271,7 +267,7 @@ static inline uint32_t plait_cuda_blocks(uint64_t bytes, uint32_t most)
     return blocks == 0 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 
-/* What plait_copies cuts a copy into: a block copies one at a time. */
+/* plait_copies cuts a copy into chunks, of which a block copies one at a time. */
 enum { PLAIT_CUDA_CHUNK = PLAIT_CUDA_THREADS * PLAIT_CUDA_PER_THREAD };
 
 static inline uint64_t plait_cuda_chunks(uint64_t bytes)
@@ -279,13 +275,13 @@ static inline uint64_t plait_cuda_chunks(uint64_t bytes)
     return bytes / PLAIT_CUDA_CHUNK + (bytes % PLAIT_CUDA_CHUNK != 0);
 }
 
-/* How many pieces an entry of `count` elements has. */
+/* Number of pieces of an entry with `count` elements. */
 static inline uint64_t plait_cuda_npiece(uint64_t count)
 {
     return count / PLAIT_CUDA_PIECE + (count % PLAIT_CUDA_PIECE != 0);
 }
 
-/* Make the pieces of entry `of`; returns where the next entry's begin. */
+/* Make the pieces of entry `of`. Returns where the next entry's begin. */
 static inline struct plait_cuda_piece *plait_cuda_cut(struct plait_cuda_piece *pieces, uint32_t of, uint64_t count)
 {
     for (uint64_t at = 0; at < count; at += PLAIT_CUDA_PIECE, pieces++) {

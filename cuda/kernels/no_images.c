@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In the place of the device code where there was no nvcc. */
+/* Stands in for the device code when there was no nvcc. */
 #include "images.h"
 
 const struct plait_cuda_image plait_cuda_images[] = { { 0 } };

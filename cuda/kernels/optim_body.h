@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The optimiser's three passes: the same as lib/optim/optim.c. */
+/* The optimiser's three passes, like lib/optim/optim.c. */
 #ifndef PLAIT_CUDA_OPTIM_BODY_H
 #define PLAIT_CUDA_OPTIM_BODY_H
 
@@ -31,7 +31,7 @@ BODY struct plait_optim_rule plait_rule_of(const struct plait_cuda_optim *a)
     return rule;
 }
 
-/* The same until the sums are there. */
+/* The same, until the sums are complete. */
 BODY bool plait_looks(const struct plait_cuda_optim *a)
 {
     return a->look != 0 || plait_optim_must_look(*a->bounds, plait_rule_of(a));
@@ -46,7 +46,7 @@ BODY uint32_t plait_optim_squares_phases(const struct plait_cuda_optim *a, const
     return (plait_looks(a) ? 3 : 2) * plait_piece_phases(a->npiece, at);
 }
 
-/* Of one thread's share of a piece. */
+/* Squares of one thread's share of a piece. */
 BODY double plait_squares_of(uint32_t type, const void *array, const struct plait_cuda_piece *p,
                              const struct plait_where *at)
 {
@@ -75,7 +75,7 @@ BODY double plait_part_squares(const struct plait_cuda_optim *a, uint32_t which,
                : plait_squares_of(PLAIT_FLOAT32, which == PLAIT_WEIGHTS ? part->master : part->momentum, p, at);
 }
 
-/* First all gradients' of a block, then all weights', then all momenta's. */
+/* First the gradients of all pieces of a block, then the weights, then the momenta. */
 BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
                                    double *shared)
 {
@@ -97,9 +97,11 @@ BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t ph
 
 /* ---- The second pass -------------------------------------------------------------------------------------- */
 
-/* One block. LANES threads add a tensor's pieces, the first of them adds what they have; gradients, then weights. */
+/* One block. LANES threads sum a tensor's pieces, and the first of them adds up; gradients, then weights. */
 enum { PLAIT_LANES = 16, PLAIT_TENSORS = PLAIT_CUDA_THREADS_TRUST / PLAIT_LANES, PLAIT_ROUND_PHASES = 4 };
-/* Then for each sum: every thread its share, every LANES-th those of LANES threads, the first one all. */
+/*
+ * Then for each sum: every thread sums its share, every LANES-th thread those of LANES threads, the first thread all.
+ */
 enum { PLAIT_OWN, PLAIT_LANES_OWN, PLAIT_ALL, PLAIT_ADD_PHASES };
 /* VERDICT, WEIGHTS and MOMENTA. */
 enum { PLAIT_VERDICT_PHASES = 3 * PLAIT_ADD_PHASES };
@@ -115,7 +117,7 @@ BODY uint32_t plait_optim_trust_phases(const struct plait_cuda_optim *a, const s
     return plait_trust_rounds(a) * PLAIT_ROUND_PHASES + PLAIT_VERDICT_PHASES + PLAIT_ADD_PHASES;
 }
 
-/* Are the squares of the tensor's gradients (of its weights) of interest? */
+/* Are the squares of the tensor's gradients (or weights) needed? */
 BODY bool plait_is_wanted(const struct plait_cuda_optim *a, struct plait_cuda_range range, bool weights)
 {
     return range.count > 0 && (plait_has_trust(a, &a->parts[a->pieces[range.first].of]) || (!weights && a->check != 0));
@@ -160,13 +162,13 @@ BODY void plait_add_all(uint32_t step, uint32_t thread, double own, double *shar
             shared[thread] += shared[thread + i * apart];
 }
 
-/* As lib/optim/optim.c's trust_of(). */
+/* Like trust_of() of lib/optim/optim.c. */
 BODY double plait_trust(const struct plait_cuda_optim *a, double w, double g, double decay)
 {
     return w > 0 && g > 0 ? a->eta * w / (g + (a->norm_decay < 0 ? decay : a->norm_decay) * w + a->eps) : 1;
 }
 
-/* The norm of a tensor's weights, and of its gradients times the factor. */
+/* The norm of a tensor's weights, and that of its gradients times the factor. */
 BODY double plait_weights_of(const struct plait_cuda_optim *a, uint32_t tensor)
 {
     const double square = a->sums[PLAIT_CUDA_NORMS + tensor];
@@ -205,7 +207,7 @@ BODY void plait_make_updates(const struct plait_cuda_optim *a, uint32_t thread)
     }
 }
 
-/* Norms that were read replace the bounds. The last sum does so: after it no thread calls plait_looks(). */
+/* Computed norms replace the bounds. This is done with the last sum, after which no thread calls plait_looks(). */
 BODY void plait_add_bounds(const struct plait_cuda_optim *a, uint32_t which, double read)
 {
     const double w = a->bounds->weights, v = a->bounds->momenta;
@@ -246,14 +248,14 @@ BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t phase, ui
     }
 }
 
-/* Have all ranks made the same step? As lib/optim/optim.c; where one has not, no rank finds its own number. */
+/* Are all ranks at the same step? As in lib/optim/optim.c: if one is not, no rank finds its own number. */
 BODY bool plait_is_alike(const struct plait_cuda_optim *a)
 {
     return a->sums[PLAIT_CUDA_CALL] == a->nrank * a->call &&
            a->sums[PLAIT_CUDA_CALL_SQUARE] == a->nrank * (a->call * a->call);
 }
 
-/* As lib/optim/optim.c's added_by(), before lr: of all, and of a tensor. */
+/* Like added_by() of lib/optim/optim.c, before lr: for all, and for a tensor. */
 BODY double plait_added_by_all(const struct plait_cuda_optim *a)
 {
     const struct plait_cuda_step step = plait_step_of(a);
@@ -269,7 +271,7 @@ BODY double plait_added_by(const struct plait_cuda_optim *a, uint32_t tensor)
     return w > 0 ? plait_trust(a, w, g, decay) * (g + decay * w) : 0;
 }
 
-/* As lib/optim/optim.c's is_finite(). */
+/* Like is_finite() of lib/optim/optim.c. */
 BODY bool plait_verdict(const struct plait_cuda_optim *a, double most)
 {
     const struct plait_optim_rule rule = plait_rule_of(a);
@@ -319,7 +321,7 @@ BODY uint32_t plait_optim_update_phases(const struct plait_cuda_optim *a, const 
     return 1;
 }
 
-/* As lib/reduce/set.h's update_plain() and update_nesterov(). */
+/* Like update_plain() and update_nesterov() of lib/reduce/set.h. */
 BODY void plait_update_one(float *w, float *v, float g, const struct plait_cuda_optim *a, struct plait_cuda_update u)
 {
     const float momentum = (float)a->momentum, rate = a->lr_in_momentum != 0 ? 1 : (float)plait_step_of(a).lr;

@@ -15,10 +15,7 @@
 
 enum { NAME(N) = 16 / sizeof(T) };
 
-/*
- * W from 16 bytes, and back. By words: of elements copied with memcpy() the compiler for the device makes one access
- * for each.
- */
+/* W from 16 bytes, and back. By words, since nvcc turns memcpy() of elements into one access for each. */
 BODY void NAME(open)(W *out, struct plait_line line)
 {
     for (uint32_t i = 0; i < NAME(N); i++) {
@@ -116,7 +113,7 @@ BODY const void *NAME(source)(const struct plait_cuda_reduce *a, uint32_t s)
     return a->sources != NULL ? a->sources[s] : a->source[s];
 }
 
-/* Sources s .. s + g - 1, of which there are four or less; all are read before the first is used. */
+/* Sources s .. s + g - 1, at most four; all are read before the first is used. */
 BODY void NAME(four)(W *acc, const struct plait_cuda_reduce *a, uint32_t s, uint32_t g, uint64_t at)
 {
     struct plait_line lines[4] = { { { 0 } } };
@@ -139,7 +136,10 @@ BODY void NAME(four)(W *acc, const struct plait_cuda_reduce *a, uint32_t s, uint
     }
 }
 
-/* Any number, of any width. Partial results are merged as digits of a binary counter: see lib/reduce/tmpl.h. */
+/*
+ * Any number of sources of any width. Partial results are merged like digits of a binary counter: see
+ * lib/reduce/tmpl.h.
+ */
 BODY void NAME(many)(W *acc, const struct plait_cuda_reduce *a, uint64_t at, uint32_t n)
 {
     W stack[11][NAME(N)]; /* 1024 sources: at most 10 digits and the newest source */
@@ -178,7 +178,7 @@ BODY uint64_t NAME(head)(const struct plait_cuda_reduce *a)
     return plait_is_line((const char *)a->dst + head * (a->wide_dst != 0 ? sizeof(W) : sizeof(T))) ? head : a->count;
 }
 
-/* A whole unit of at most eight sources, none of another width: where speed matters. */
+/* The fast path: a whole unit of at most eight sources, all of type T. */
 BODY void NAME(eight)(W *acc, const struct plait_cuda_reduce *a, uint64_t at)
 {
     W right[NAME(N)];
@@ -204,7 +204,7 @@ BODY void NAME(units)(const struct plait_cuda_reduce *a, const struct plait_wher
     }
 }
 
-/* One source without a divisor: its bits. */
+/* One source without a divisor: copy its bits. */
 BODY bool NAME(is_copy)(const struct plait_cuda_reduce *a)
 {
     return a->nsrc == 1 && a->divisor == 0 && (a->wide & 1) == (a->wide_dst != 0);

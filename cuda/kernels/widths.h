@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Floats of any type that is known when the kernel runs, eight at a time, as fp32. */
+/* Floats of a type known at run time, eight at a time, as float32. */
 #ifndef PLAIT_CUDA_WIDTHS_H
 #define PLAIT_CUDA_WIDTHS_H
 
@@ -84,13 +84,13 @@ BODY void plait_one_put(uint32_t type, void *p, uint64_t i, float v)
     }
 }
 
-/* Where eight elements can be read or written in few accesses: one or two of 16 bytes, of 8-bit floats two of 4. */
+/* Eight elements in few accesses: one or two of 16 bytes, for 8-bit floats two of 4. */
 BODY bool plait_is_eight(const void *p, uint32_t size)
 {
     return (uintptr_t)p % (size == 1 ? 4 : 16) == 0;
 }
 
-/* The bits of element k of eight. */
+/* The bits of element k. */
 BODY uint32_t plait_bits_of(const uint32_t *word, uint32_t size, uint32_t k)
 {
     return size == 4 ? word[k] : size == 2 ? word[k / 2] >> k % 2 * 16 & 0xffff : word[k / 4] >> k % 4 * 8 & 0xff;
@@ -122,7 +122,7 @@ BODY void plait_words_put(char *p, const uint32_t *word, uint32_t size)
         plait_line_put(p + 16, (struct plait_line){ { word[4], word[5], word[6], word[7] } });
 }
 
-/* v[0 .. n - 1] = elements i .. i + n - 1, n <= 8; the others of the eight are 0. */
+/* v[0 .. n - 1] = elements i .. i + n - 1, n <= 8; the rest of v is 0. */
 BODY void plait_eight_get(float *v, uint32_t type, const void *array, uint64_t i, uint32_t n)
 {
     const uint32_t size = plait_size_of(type);
@@ -160,7 +160,7 @@ BODY void plait_eight_put(uint32_t type, void *array, uint64_t i, uint32_t n, co
     UNROLL for (uint32_t k = 0; k < PLAIT_EIGHT; k++) if (k < n) plait_one_put(type, p, k, v[k]);
 }
 
-/* What v becomes by being stored. */
+/* The value of v after it is stored. */
 BODY float plait_stored(uint32_t type, float v)
 {
     return plait_widen(type, plait_narrow(type, v));

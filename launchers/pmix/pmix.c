@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * PMIx: what the daemons of mpirun, and of srun --mpi=pmix, offer their processes. No MPI is needed, and one that the
- * process uses besides is not disturbed: PMIx counts how often it was initialised.
+ * PMIx: the interface of the daemons of mpirun, and of srun --mpi=pmix, to their processes. No MPI is needed, and one
+ * that the process uses besides is not disturbed: PMIx counts its initialisations.
  */
 #include "plugin/pass.h"
 
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define AGAIN 0.05 /* seconds until a question that was answered with "nothing" is asked again */
+#define AGAIN 0.05 /* seconds until an unanswered query is repeated */
 
 static bool explain(pmix_status_t status, const char *what, char *why, size_t room)
 {
@@ -31,8 +31,8 @@ static bool give(const char *key, void *bytes, size_t n, char *why, size_t room)
 }
 
 /*
- * Whoever comes before rank 0 has given them waits. Slurm's daemon sometimes answers at once that there is nothing, rather
- * than wait with its answer as it should: then it is asked again.
+ * Wait until rank 0 has published them. Slurm's daemon sometimes answers "not found" at once, although it should wait:
+ * then ask again.
  */
 static pmix_status_t ask(const pmix_proc_t *from, const char *key, double seconds, pmix_value_t **out)
 {
@@ -50,7 +50,7 @@ static pmix_status_t ask(const pmix_proc_t *from, const char *key, double second
     return status;
 }
 
-/* From rank 0 of this job. */
+/* Published by rank 0 of this job. */
 static bool take(const pmix_proc_t *self, const char *key, void *bytes, size_t n, double seconds, char *why,
                  size_t room)
 {
@@ -76,7 +76,7 @@ static bool pass(const char *key, uint32_t rank, void *bytes, size_t n, double s
     if (!explain(PMIx_Init(&self, NULL, 0), "PMIx_Init", why, room))
         return false;
     const bool passed = rank == 0 ? give(key, bytes, n, why, room) : take(&self, key, bytes, n, seconds, why, room);
-    PMIx_Finalize(NULL, 0); /* a process that ends without it is taken for a crash */
+    PMIx_Finalize(NULL, 0); /* without it, the end of the process counts as a crash */
     return passed;
 }
 

@@ -24,10 +24,11 @@ from ._stream import Stream
 _watch()
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 
-__all__ = ['Comm', 'Elastic', 'Error', 'Fusion', 'Launch', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request', 'Schedule', 'Stream', 'group',
+__all__ = ['Comm', 'Elastic', 'Error', 'Fusion', 'Launch', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request',
+           'Schedule', 'Stream', 'group',
            'launch', 'unique_id', 'version', 'wait_all', 'wait_any', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
 
 
 def version():
-    """The version of the library that was loaded."""
+    """The version of the loaded library."""
     return _lib.plait_version().decode()

@@ -10,15 +10,15 @@ from ._library import lib
 
 
 class Memory:
-    """Bytes at an address, for numpy.asarray(): an array of it keeps this object."""
+    """Bytes at an address, for numpy.asarray(). The array keeps this object alive."""
 
     def __init__(self, address, shape, dtype):
         self.__array_interface__ = {'data': (address, False), 'shape': shape, 'typestr': dtype.str, 'version': 3}
 
 
 class LibraryMemory(Memory):
-    """The same of the library: freed with this object. take(..., out) gets it as plait_mem_alloc() and
-    plait_mem_share() do; it begins at `address`, or where they say."""
+    """Library memory, freed with this object. take(..., out) allocates it, like plait_mem_alloc() and
+    plait_mem_share(); it begins at `address`, or at the result."""
 
     def __init__(self, shape, dtype, take, argument, address=None):
         start = ctypes.c_void_p()
@@ -32,7 +32,7 @@ class LibraryMemory(Memory):
 
 
 def shared(address, shape, dtype):
-    """An array in library memory of somebody else, which is kept until the last array of it is gone."""
+    """An array in library memory of another object, which is kept until the last such array is gone."""
     return numpy.asarray(LibraryMemory(shape, dtype, lib.plait_mem_share, address, address))
 
 
@@ -53,7 +53,7 @@ def address(array):
 
 
 def text(name, what, value):
-    """A str as the library takes it, or None: "\\0" would end it there."""
+    """A str as the library takes it, or None. "\\0" is refused, since it would end the text."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -118,12 +118,13 @@ def scalar(name, scale, dtype):
 def late_scalar(name, scale, dtype):
     """An array whose one element is read when the operation runs."""
     if not isinstance(scale, numpy.ndarray) or scale.size != 1 or scale.dtype != dtype:
-        raise ArgError(f'{name}: scale is {scale!r}; with scale_when="late" it is a NumPy array of one element of {dtype}')
+        raise ArgError(f'{name}: scale is {scale!r}; with scale_when="late" it is a NumPy array of one element '
+                       f'of {dtype}')
     return scale
 
 
 class Blocks:
-    """Where the parts of an array begin and how long they are, in elements."""
+    """Start and length of each part of an array, in elements."""
 
     def __init__(self, name, what, counts, starts, nrank):
         self.counts = self._read(name, what, counts, nrank)

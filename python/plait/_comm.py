@@ -2,26 +2,22 @@
 """Communicators and their collectives."""
 import collections
 import ctypes
-import functools
 import operator
 import threading
 import warnings
 
-from . import _arrays, _elastic, _fusion, _interrupt, _operators
-from ._errors import HARMLESS, ArgError, Error, error_of
+from . import _arrays, _elastic, _fusion, _interrupt
+from ._call import FORMS, Caller, pointers, rounding
+from ._errors import ArgError, Error
 from ._group import join
-from ._library import NO_COLOR, ROUNDS, SCALE_WHEN, Call, CommCount, CommHandle, CommMemory, CommOptions, \
-    CommStats, LaunchStruct, PeerInfo, UniqueId, lib
-from ._request import Operation, Persistent, Request
+from ._library import NO_COLOR, CommCount, CommHandle, CommMemory, CommOptions, CommStats, LaunchStruct, PeerInfo, \
+    UniqueId, lib
 
-_FORMS = ('deadline', 'wait', 'persistent', 'stream')
-_OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'scale', 'scale_when', 'commutative', 'mark') + _FORMS
-_NO_OP = object()  # of a call that combines nothing; None is a wrong operator
 _forgotten = []  # what the library may use as long as the process lives
 
 
 def unique_id(tcp=False, ifname=None):
-    """128 bytes that name a new comm: made by one rank, handed to the others by any means.
+    """128 bytes that identify a new comm: created by one rank, passed to the others by any means.
 
     tcp     for ranks on several hosts: made on rank 0's, and secret, as who has it may join
     ifname  then, interfaces in the syntax of PLAIT_IFNAME
@@ -35,7 +31,7 @@ def unique_id(tcp=False, ifname=None):
 
 
 class Launch(collections.namedtuple('Launch', 'launcher rank nrank local_rank local_nrank id')):
-    """What launch() has found. Its text hides the id, which has the secret of the ranks."""
+    """The result of launch(). repr() hides the id, which contains the ranks' secret."""
 
     __slots__ = ()
 
@@ -45,7 +41,7 @@ class Launch(collections.namedtuple('Launch', 'launcher rank nrank local_rank lo
 
 
 def launch():
-    """Which rank this process is and where the ranks meet, as torchrun, Slurm or mpirun says (<plait/launch.h>).
+    """This process's rank and the id of its job, as torchrun, Slurm or mpirun says (<plait/launch.h>).
 
         l = plait.launch()
         comm = plait.Comm.create(l.nrank, l.rank, l.id)
@@ -57,26 +53,7 @@ def launch():
     return Launch(out.launcher.decode(), out.rank, out.nrank, out.local_rank, out.local_nrank, bytes(out.id.bytes))
 
 
-def _pointers(blocks):
-    """counts and starts as the library takes them."""
-    return [None, None] if blocks is None else [blocks.counts, blocks.given]
-
-
-def _round(name, value):
-    if value not in ROUNDS:
-        raise ArgError(f'{name}: round is {value!r}; it must be one of {", ".join(ROUNDS)}')
-    return ROUNDS.index(value)
-
-
-def _scalar(name, scale, when, dtype, call):
-    """The element that premulsum scales by, and when it is read."""
-    if when not in SCALE_WHEN:
-        raise ArgError(f'{name}: scale_when is {when!r}; it must be one of {", ".join(SCALE_WHEN)}')
-    call.scale_when = SCALE_WHEN.index(when)
-    return (_arrays.scalar if when == 'now' else _arrays.late_scalar)(name, scale, dtype)
-
-
-class Comm:
+class Comm(Caller):
     """A numbered group of ranks (processes or threads) that call collectives together.
 
     Every rank calls the same collectives in the same order. Arrays are contiguous and of one dtype: NumPy's integers
@@ -90,19 +67,20 @@ class Comm:
     starts   where the parts begin, in elements; None: one behind the other
 
     Options of each call, by keyword: algorithm, slice (bytes), round ("once" or "hop"), reproducible, deadline
-    (seconds), scale, scale_when, commutative, mark. They mean what <plait/coll.h> says: the scale is read at the call, or
-    with scale_when="late", then an array of one element, each time the operation runs. And how it is called:
+    (seconds), scale, scale_when, commutative, mark. <plait/coll.h> explains them. The scale is read at the call, or,
+    with scale_when="late" and an array of one element, each time the operation runs. Further options:
 
-    wait=False        return a plait.Request at once; its wait() has the result
-    persistent=True   do not begin; return a plait.Persistent, to be started again and again
-    stream=s          return at once; begin when everything before it on that plait.Stream has ended
+    wait=False        return a plait.Request at once; its wait() returns the result
+    persistent=True   do not start; return a plait.Persistent, which can be started repeatedly
+    stream=s          return at once; start when everything before it on that plait.Stream has ended
     In plait.group() calls return at once, and have ended when the group has.
 
     Errors are plait.Error and its classes. ArgError, UnsupportedError and ConfigError change nothing; after any other
     the comm has failed: leave it and make a new one.
 
-    Handlers of signals run while a call of the main thread waits, some ten times a second. One that raises, as Ctrl-C's does,
-    ends the call: the comm is aborted, and what was raised leaves the call. A handler may abort the comm, but not wait for it.
+    Signal handlers run about ten times a second while a call of the main thread waits. A handler that raises, as that
+    of Ctrl-C does, ends the call: the comm is aborted, and the call raises that exception. A handler may abort the
+    comm, but not wait for it.
     """
 
     def __init__(self):
@@ -114,7 +92,8 @@ class Comm:
                background=False):  # pylint: disable=redefined-builtin
         """Meet the other ranks that have the same id. The keywords are those of `struct plait_comm_options`."""
         if id is not None and (not isinstance(id, bytes) or len(id) != ctypes.sizeof(UniqueId)):
-            what = f'{len(id)} bytes' if isinstance(id, bytes) else f'of type {type(id).__name__}'  # not its text: a secret
+            # Not its text, which is a secret.
+            what = f'{len(id)} bytes' if isinstance(id, bytes) else f'of type {type(id).__name__}'
             raise ArgError(f'create: id is {what}; it must be {ctypes.sizeof(UniqueId)} bytes from unique_id()')
         if node is not None and len(node) != nrank:
             raise ArgError(f'create: node has {len(node)} numbers; it must have one for each of {nrank} ranks')
@@ -124,7 +103,7 @@ class Comm:
                 raise ArgError(f'create: {what} is {value}; it must be 0 to {(1 << 32) - 1}')
         options = CommOptions(ctypes.sizeof(CommOptions), nrank, rank, None, _arrays.text('create', 'name', name),
                               timeout, deadline, warn,
-                              bool(reproducible), _round('create', round),
+                              bool(reproducible), rounding('create', round),
                               progress=bool(progress), background=bool(background))
         if id is not None:
             options.id = ctypes.pointer(UniqueId.from_buffer_copy(id))
@@ -134,7 +113,7 @@ class Comm:
 
     @classmethod
     def _make(cls, function, *arguments):
-        """The comm that function(arguments, out) makes, at once or at the end of this thread's group."""
+        """The comm that function(arguments, out) creates, at once or at the end of this thread's group."""
         self = object.__new__(cls)
         self._handle, self._leaving = ctypes.POINTER(CommHandle)(), threading.Lock()
         self.nrank = self.rank = self.name = None
@@ -155,8 +134,8 @@ class Comm:
     # ---- Comms of comms ---------------------------------------------------------------------------
 
     def split(self, color, key=0, name=None):
-        """Make comms of parts of this one: of the ranks of one color (0 or more), in the order of their keys. A rank
-        with color None is in none, and gets None."""
+        """Split into one comm for each color (0 or more), with ranks in the order of their keys. A rank with color
+        None joins none, and gets None."""
         color = NO_COLOR if color is None else operator.index(color)
         part = self._make(lib.plait_comm_split, self._open('split'), color, operator.index(key),
                           _arrays.text('split', 'name', name))
@@ -168,7 +147,7 @@ class Comm:
 
     def fusion(self, tensors, *, op='sum', layout=4 << 20, payload=None, round='default', reproducible=False,
                check=False, progress=True, trace=False, name=None):  # pylint: disable=redefined-builtin
-        """A plait.Fusion of these gradients, {name: array, or (shape, dtype)} in the order in which they appear.
+        """A plait.Fusion of these gradients, {name: array, or (shape, dtype)} in the order in which they become ready.
 
         layout   bytes of a bucket, a list of the numbers of tensors at which buckets begin, or "cubic"
         payload  "float16" or "bfloat16": what float32 gradients travel as; None: as they are
@@ -180,7 +159,7 @@ class Comm:
     def elastic(self, weights, *, mode='sync3', count=None, period=1, beta=None, rho=0.0, lr=0.0, momentum=0.0,
                 payload='float32', centre='default', servers=0, threads=0, reproducible=False, algorithm=None,
                 name=None):
-        """A plait.Elastic of these float32 weights; the centre begins as rank 0's.
+        """A plait.Elastic of these float32 weights; the centre starts as rank 0's.
 
         weights  None on a server, which gives count
         beta     workers times the pull; None: 0.9, or with rho, when the pull is lr rho, nothing
@@ -191,8 +170,8 @@ class Comm:
         return _elastic.Elastic(self, weights, options)
 
     def shrink(self, excluded, abort=False, name=None):
-        """A comm of all ranks but these, which may be dead; this comm may have failed. All that go on must exclude the
-        same. With abort=True what is in flight is stopped first, as revoke() does."""
+        """A comm without these ranks, which may be dead; this comm may have failed. All remaining ranks must exclude
+        the same ones. abort=True first stops operations in flight, as revoke() does."""
         excluded = [operator.index(r) for r in excluded]
         return self._make(lib.plait_comm_shrink, self._open('shrink'), (ctypes.c_uint32 * len(excluded))(*excluded),
                           len(excluded), bool(abort), _arrays.text('shrink', 'name', name))
@@ -200,8 +179,8 @@ class Comm:
     # ---- Its life ---------------------------------------------------------------------------------
 
     def destroy(self):
-        """Leave the comm; what is pending ends first. Raises the comm's error if it has failed; it is gone in any
-        case."""
+        """Leave the comm after pending operations have ended. Raises the comm's error if it has failed; it is destroyed
+        in any case."""
         for request in list(self._requests):
             request.settle()
         with self._leaving:
@@ -219,46 +198,46 @@ class Comm:
             lib.plait_comm_abort(self._open('abort'), reason)
 
     def ready(self):
-        """Is it there (True), or still being created in the background (False)? Raises the error with which creation
-        ended, or the comm failed. (plait_comm_status)"""
+        """Has it been created (True), or is creation still in progress (False)? Raises the error of creation, or of the
+        failed comm. (plait_comm_status)"""
         return lib.plait_comm_status(self._open('ready')) == 0
 
     def finalize(self):
-        """End what is pending and wait until nobody reads this rank's memory any more, so that destroy() will not wait.
+        """Complete pending operations and wait until no rank reads this rank's memory, so that destroy() does not wait.
         Collective; no further operation is allowed."""
         lib.plait_comm_finalize(self._open('finalize'))
 
     def revoke(self):
-        """Stop what is in flight on every rank, as abort() does, and wait until nothing is pending on this one."""
+        """Stop operations in flight on every rank, as abort() does, and wait until none is pending on this one."""
         lib.plait_comm_revoke(self._open('revoke'))
 
     def suspend(self):
-        """Give back staging memory until resume(). Collective; calls are refused meanwhile."""
+        """Free staging memory until resume(). Collective; calls are refused meanwhile."""
         lib.plait_comm_suspend(self._open('suspend'))
 
     def resume(self):
-        """End suspend(). All ranks do it."""
+        """End suspend(). Collective."""
         lib.plait_comm_resume(self._open('resume'))
 
     def waited(self, peer):
-        """Seconds that this rank has waited for that one."""
+        """Seconds that this rank has waited for `peer`."""
         return lib.plait_comm_waited(self._open('waited'), self._rank('waited', 'peer', peer))
 
     def peer(self, rank):
-        """How this rank reaches that one, as a dictionary (`struct plait_peer_info`)."""
+        """How this rank reaches `rank`, as a dictionary (`struct plait_peer_info`)."""
         out = PeerInfo()
         lib.plait_comm_peer(self._open('peer'), self._rank('peer', 'rank', rank), ctypes.byref(out))
         return {'transport': out.transport.decode(), 'device': out.device.decode(), 'node': out.node,
                 'gpu': out.gpu.decode()}
 
     def memory(self):
-        """Bytes of this rank's end, as a dictionary (`struct plait_comm_memory`)."""
+        """Memory of this rank's end in bytes, as a dictionary (`struct plait_comm_memory`)."""
         out = CommMemory()
         lib.plait_comm_memory(self._open('memory'), ctypes.byref(out))
         return {field: getattr(out, field) for field, _ in CommMemory._fields_}
 
     def count(self):
-        """What this rank has run, by collective and algorithm: a list of dictionaries (`struct plait_comm_count`)."""
+        """Operations of this rank by collective and algorithm: a list of dictionaries (`struct plait_comm_count`)."""
         handle, result, out = self._open('count'), [], CommCount()
         while lib.plait_comm_count(handle, len(result), ctypes.byref(out)) == 0:
             result.append({'coll': lib.plait_coll_name(out.coll).decode(), 'algorithm': out.algorithm.decode(),
@@ -266,7 +245,7 @@ class Comm:
         return result
 
     def stats(self):
-        """What this rank has counted since creation, as a dictionary (`struct plait_comm_stats`)."""
+        """Counters of this rank since creation, as a dictionary (`struct plait_comm_stats`)."""
         out = CommStats()
         lib.plait_comm_stats(self._open('stats'), ctypes.byref(out))
         return {field: getattr(out, field) for field, _ in CommStats._fields_}
@@ -275,8 +254,8 @@ class Comm:
         return self
 
     def __exit__(self, kind, error, _trace):
-        """Leave the comm; an exception is told to the other ranks, which would wait for this one. The error with which
-        it failed is raised here only if no call has raised it yet, and no exception is on its way."""
+        """Leave the comm. On an exception it is aborted with that text, since the other ranks would wait for this one.
+        The comm's error is raised only if no call has raised it yet and no other exception is active."""
         if not self._handle:
             return
         try:
@@ -318,7 +297,7 @@ class Comm:
                          options=options)
 
     def broadcast(self, x, root=0, out=None, dtype=None, **options):
-        """Give every rank the root's x: in x, or in `out` (then x is looked at on the root only)."""
+        """Give every rank the root's x: in x, or in `out` (then only the root uses x)."""
         out = self._result('broadcast', x, out)
         if self.rank == root:
             self._input('broadcast', x)
@@ -329,13 +308,13 @@ class Comm:
                          result=out, options=options)
 
     def reduce_scatter(self, x, op='sum', out=None, dtype=None, **options):
-        """Combine x over all ranks; every rank gets its part of the result, where its part of x is or in `out`."""
+        """Combine x over all ranks; every rank gets its part of the result: in `out`, or in its part of x."""
         x, out = self._give('reduce_scatter', x, out)
         return self._run('reduce_scatter', {'x': x, 'out': out}, [x, out, out.size], dtype, op, result=out,
                          options=options)
 
     def allgather(self, x, out=None, dtype=None, **options):
-        """Give every rank every rank's x, in `out`. Without `out` x is the whole, with one's own part in its place."""
+        """Give every rank every rank's x, in `out`. Without `out`, x is the whole, with this rank's part in place."""
         x, out = self._get('allgather', x, out)
         return self._run('allgather', {'x': x, 'out': out}, [x, out, x.size], dtype, result=out, options=options)
 
@@ -347,8 +326,8 @@ class Comm:
                          options=options)
 
     def scatter(self, x, root=0, out=None, dtype=None, **options):
-        """Give every rank its part of the root's x, in `out`. Without `out` it stays where it is in the root's x, and
-        goes into the others' x, which have the size of a part."""
+        """Give every rank its part of the root's x, in `out`. Without `out`, the root's part stays in its x, and the
+        other ranks' x, of the size of a part, get theirs."""
         x, out = self._give('scatter', x, out) if self.rank == root else (None, self._result('scatter', x, out))
         return self._run('scatter', {'x': x, 'out': out}, [x, out, out.size], dtype, rank=('root', root), result=out,
                          options=options)
@@ -367,30 +346,30 @@ class Comm:
         """reduce_scatter with counts[r] elements for rank r."""
         blocks = self._blocks('reduce_scatterv', 'counts', counts, starts)
         x, out = self._give('reduce_scatterv', x, out, blocks)
-        return self._run('reduce_scatterv', {'x': x, 'out': out}, [x, out, *_pointers(blocks)], dtype, op, result=out,
+        return self._run('reduce_scatterv', {'x': x, 'out': out}, [x, out, *pointers(blocks)], dtype, op, result=out,
                          options=options)
 
     def allgatherv(self, x, counts, out=None, starts=None, dtype=None, **options):
         """allgather with counts[r] elements from rank r."""
         blocks = self._blocks('allgatherv', 'counts', counts, starts)
         x, out = self._get('allgatherv', x, out, blocks)
-        return self._run('allgatherv', {'x': x, 'out': out}, [x, out, *_pointers(blocks)], dtype, result=out,
+        return self._run('allgatherv', {'x': x, 'out': out}, [x, out, *pointers(blocks)], dtype, result=out,
                          options=options)
 
     def gatherv(self, x, counts=None, root=0, out=None, starts=None, dtype=None, **options):
-        """gather with counts[r] elements from rank r; the root says counts."""
+        """gather with counts[r] elements from rank r; only the root gives counts."""
         self._input('gatherv', x)
         blocks = self._blocks('gatherv', 'counts', counts, starts) if self.rank == root else None
         x, out = self._get('gatherv', x, out, blocks) if self.rank == root else (x, None)
-        return self._run('gatherv', {'x': x, 'out': out}, [x, x.size, out, *_pointers(blocks)], dtype,
+        return self._run('gatherv', {'x': x, 'out': out}, [x, x.size, out, *pointers(blocks)], dtype,
                          rank=('root', root), result=out, options=options)
 
     def scatterv(self, x, counts=None, root=0, out=None, starts=None, dtype=None, **options):
-        """scatter with counts[r] elements for rank r; the root says counts."""
+        """scatter with counts[r] elements for rank r; only the root gives counts."""
         blocks = self._blocks('scatterv', 'counts', counts, starts) if self.rank == root else None
         x, out = self._give('scatterv', x, out, blocks) if self.rank == root else \
             (None, self._result('scatterv', x, out))
-        return self._run('scatterv', {'x': x, 'out': out}, [x, *_pointers(blocks), out, out.size], dtype,
+        return self._run('scatterv', {'x': x, 'out': out}, [x, *pointers(blocks), out, out.size], dtype,
                          rank=('root', root), result=out, options=options)
 
     def alltoallv(self, x, counts, out, out_counts, starts=None, out_starts=None, dtype=None, **options):
@@ -401,168 +380,19 @@ class Comm:
         self._output('alltoallv', 'out', out)
         sent.fit('x', x)
         got.fit('out', out)
-        return self._run('alltoallv', {'x': x, 'out': out}, [x, *_pointers(sent), out, *_pointers(got)], dtype,
+        return self._run('alltoallv', {'x': x, 'out': out}, [x, *pointers(sent), out, *pointers(got)], dtype,
                   result=out, options=options)
 
     # ---- Messages ---------------------------------------------------------------------------------
 
     def send(self, x, to, dtype=None, **options):
-        """Send x to a rank. The k-th message to it is the k-th that it receives from here, of the same size and dtype.
-        It may return before that. Of the options: deadline, wait, persistent, stream."""
+        """Send x to a rank. The k-th message to it matches its k-th receive from this rank, of the same size and dtype.
+        It may return before that. Options: deadline, wait, persistent, stream."""
         self._input('send', x)
-        return self._run('send', {'x': x}, [x, x.size], dtype, rank=('to', to), options=options, allowed=_FORMS)
+        return self._run('send', {'x': x}, [x, x.size], dtype, rank=('to', to), options=options, allowed=FORMS)
 
     def recv(self, out, source, dtype=None, **options):
         """Receive `out` from a rank. Options as in send()."""
         self._output('recv', 'out', out)
         return self._run('recv', {'out': out}, [out, out.size], dtype, rank=('source', source), result=out,
-                         options=options, allowed=_FORMS)
-
-    # ---- Arguments --------------------------------------------------------------------------------
-
-    def _open(self, name):
-        if self._handle:
-            return self._handle
-        if self.nrank is None:
-            raise ArgError(f'{name}: there is no comm: its group has not ended, or it failed')
-        raise ArgError(f"{name}: comm '{self.name}' was destroyed")
-
-    def _rank(self, name, what, value):
-        """A rank of this comm; the library looks whether it is too large."""
-        value = operator.index(value)
-        if not 0 <= value < 1 << 32:
-            raise ArgError(f'{name}: {what} is {value}, but the comm has ranks 0 to {self.nrank - 1}')
-        return value
-
-    @staticmethod
-    def _input(name, x):
-        _arrays.check(name, 'x', x)
-
-    @staticmethod
-    def _output(name, what, array):
-        _arrays.check(name, what, array, write=True)
-
-    def _result(self, name, x, out):
-        """Where the result goes: `out`, or in place."""
-        self._output(name, *(('x', x) if out is None else ('out', out)))
-        return x if out is None else out
-
-    @staticmethod
-    def _same(name, what, array, other, base, times):
-        if array.size != base.size * times:
-            raise ArgError(f'{name}: {what} has {array.size} elements, but {other} has {base.size}; {what} must have '
-                           + ('as many' if times == 1 else f'{times} times as many, a part for each rank'))
-
-    def _part(self, name, what, array):
-        """This rank's part of a whole."""
-        if array.ndim == 0 or array.shape[0] % self.nrank != 0:
-            raise ArgError(f'{name}: {what} has shape {array.shape}; its first dimension must be a multiple of '
-                           f'{self.nrank}, to be cut into a part for each rank')
-        n = array.shape[0] // self.nrank
-        return array[self.rank * n:(self.rank + 1) * n]
-
-    def _give(self, name, x, out, blocks=None):
-        """x is the whole; `out` a part, or where this rank's part of x is."""
-        self._input(name, x)
-        self._result(name, x, out)
-        if blocks is not None:
-            blocks.fit('x', x)
-        if out is None:
-            out = self._part(name, 'x', x) if blocks is None else blocks.part(x, self.rank)
-        self._fit(name, 'out', out, 'x', x, blocks)
-        return x, out
-
-    def _get(self, name, x, out, blocks=None):
-        """x is a part and `out` the whole; or x is the whole, with this rank's part in its place."""
-        self._input(name, x)
-        whole = self._result(name, x, out)
-        if blocks is not None:
-            blocks.fit('x' if out is None else 'out', whole)
-        if out is None:
-            x = self._part(name, 'x', x) if blocks is None else blocks.part(x, self.rank)
-        self._fit(name, 'x', x, 'out', whole, blocks)
-        return x, whole
-
-    def _fit(self, name, what, part, other, whole, blocks):
-        """Has this rank's part its size?"""
-        if blocks is None:
-            self._same(name, other, whole, what, part, self.nrank)
-        elif part.size != blocks.counts[self.rank]:
-            raise ArgError(f'{name}: {what} has {part.size} elements, but counts[{self.rank}], of this rank, is '
-                           f'{blocks.counts[self.rank]}')
-
-    def _blocks(self, name, what, counts, starts):
-        return _arrays.Blocks(name, what, counts, starts, self.nrank)
-
-    # ---- Calling ----------------------------------------------------------------------------------
-
-    def _failure(self):
-        """The error with which this comm failed, or None; from any thread."""
-        with self._leaving:
-            return error_of(lib.plait_comm_status, self._handle) if self._handle else None
-
-    def _tells(self, error):
-        """A call raises this."""
-        self._told = self._told or not isinstance(error, HARMLESS)
-
-    def _forget(self, request):
-        self._requests.discard(request)
-
-    @staticmethod
-    def _call_of(name, options, allowed):
-        for option in options:
-            if option not in allowed:
-                raise TypeError(f'{name}: there is no option {option!r}; there are {", ".join(allowed)}')
-        if options.get('slice', 0) < 0:
-            raise ArgError(f'{name}: slice is {options["slice"]}; it must be 0 (chosen by Plait) or more bytes')
-        if not 0 <= options.get('mark', 0) < 1 << 32:
-            raise ArgError(f'{name}: mark is {options["mark"]}; it must be 0 to 2**32 - 1')
-        algorithm, stream = options.get('algorithm'), options.get('stream')
-        return Call(ctypes.sizeof(Call), algorithm=_arrays.text(name, 'algorithm', algorithm),
-                    slice=options.get('slice', 0),
-                    round=_round(name, options.get('round', 'default')),
-                    reproducible=bool(options.get('reproducible', False)), deadline=options.get('deadline', 0),
-                    persistent=bool(options.get('persistent', False)), mark=options.get('mark', 0),
-                    stream=None if stream is None else stream._open(name))
-
-    def _run(self, name, arrays, arguments, dtype=None, op=_NO_OP, rank=None, result=None, *, options,
-             allowed=_OPTIONS):
-        """Call plait_NAME(comm, arguments..., type, op, rank, options), as far as it has them. `result` is the call's,
-        in the form that the options say."""
-        call, function, scale = self._call_of(name, options, allowed), None, options.get('scale')
-        arrays = {what: array for what, array in arrays.items() if array is not None}
-        arguments = [a if isinstance(a, int) else _arrays.address(a) for a in arguments]
-        if arrays:
-            arguments.append(_arrays.type_of(name, arrays, dtype))
-            dtype = next(iter(arrays.values())).dtype
-        if op is not _NO_OP:
-            arguments.append(_operators.find(name, op))
-        if callable(op):
-            function = _operators.Function(op, dtype, options.get('commutative', False))
-            call.user = ctypes.pointer(function.struct)
-        elif 'commutative' in options:
-            given = 'not there' if op is _NO_OP else repr(op)
-            raise ArgError(f'{name}: commutative is given, but op is {given}; it is a promise of a function')
-        if scale is not None:
-            scale = _scalar(name, scale, options.get('scale_when', 'now'), dtype, call)
-            call.scale = _arrays.address(scale)
-        if rank is not None:
-            arguments.append(self._rank(name, *rank))
-        operation = Operation(self, [*arrays.values(), scale], function, result)
-        request = None if options.get('wait', True) and not call.persistent else \
-            (Persistent if call.persistent else Request)(operation)
-        if request is not None:
-            call.request = ctypes.pointer(request._handle)
-        try:
-            getattr(lib, 'plait_' + name)(self._open(name), *arguments, ctypes.byref(call))
-        except BaseException as error:
-            self._tells(error)
-            operation.end(failed=True)
-            raise
-        if request is not None:
-            self._requests.add(request)
-            return request
-        then = operation.end if not call.stream else functools.partial(options['stream']._after, operation)
-        if not join(then):
-            then()
-        return result
+                         options=options, allowed=FORMS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Elastic averaging: ranks that train on their own and are pulled together by a centre."""
+"""Elastic averaging: ranks train on their own, and a centre pulls them together."""
 import ctypes
 
 import numpy
@@ -38,7 +38,7 @@ def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, c
 
 
 class Elastic:
-    """One rank's weights and what pulls them. Made by comm.elastic(); <plait/elastic.h> has the equations.
+    """One rank's weights under elastic averaging. Made by comm.elastic(); <plait/elastic.h> has the equations.
 
         e = comm.elastic(w, mode='sync3')       w: all layers as one float32 array, of plait.zeros() at best
         e.start(); gradients of w; e.finish()   or e.exchange() between the gradients and the step
@@ -71,16 +71,16 @@ class Elastic:
         return self._handle
 
     def destroy(self):
-        """Leave; the other workers go on in the modes with servers. Raises the error with which it has failed."""
+        """Leave; in modes with servers the other workers go on. Raises the error if it has failed."""
         handle, self._handle = self._handle, ctypes.POINTER(ElasticHandle)()
         lib.plait_elastic_destroy(handle)
 
     def start(self):
-        """Begin an exchange of the weights as they are; they may be read until finish() has returned."""
+        """Start an exchange of the current weights; until finish() returns they may be read, but not changed."""
         lib.plait_elastic_start(self._open('start'))
 
     def finish(self):
-        """Wait for its end: the weights are pulled."""
+        """Wait for the exchange, which pulls the weights."""
         lib.plait_elastic_finish(self._open('finish'))
 
     def exchange(self):
@@ -96,11 +96,11 @@ class Elastic:
         lib.plait_elastic_step(self._open('step'), _arrays.address(gradient))
 
     def set_lr(self, lr):
-        """Another learning rate from now on; in the sync modes with rho every rank calls it."""
+        """Set the learning rate; in the sync modes with rho every rank calls it."""
         lib.plait_elastic_set_lr(self._open('set_lr'), lr)
 
     def serve(self):
-        """A server: take exchanges until every worker has left or died."""
+        """On a server: serve exchanges until every worker has left or died."""
         lib.plait_elastic_serve(self._open('serve'))
 
     def centre(self, out=None):
@@ -115,13 +115,13 @@ class Elastic:
         return out
 
     def save(self):
-        """The state, as bytes: the centre, the momenta, the place in the period. Not the weights."""
+        """The state as bytes: the centre, the momenta, the position in the period; not the weights."""
         state = ctypes.create_string_buffer(lib.plait_elastic_state(self._open('save')))
         lib.plait_elastic_save(self._handle, ctypes.addressof(state))
         return state.raw
 
     def restore(self, state):
-        """Go on from there; every rank calls it, before anything else. A server gives None."""
+        """Continue from a saved state; every rank calls it, before anything else. A server passes None."""
         try:
             state = None if state is None else bytes(memoryview(state))
         except TypeError:
@@ -130,7 +130,7 @@ class Elastic:
 
     @property
     def counts(self):
-        """What has happened on this rank: {workers, left, died, exchanges, pull, behind, ...}."""
+        """Counters of this rank: {workers, left, died, exchanges, pull, behind, ...}."""
         out = ElasticCounts()
         lib.plait_elastic_counts(self._open('counts'), ctypes.byref(out))
         return {name: getattr(out, name) for name, _ in ElasticCounts._fields_}

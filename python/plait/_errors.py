@@ -64,7 +64,7 @@ for _name, (_result, _) in FUNCTIONS.items():
 
 
 def error_of(function, *arguments):
-    """The library's error in function(arguments), or what a handler of a signal raised meanwhile; or None."""
+    """The library's error in function(arguments), or the exception of a signal handler meanwhile; or None."""
     try:
         function(*arguments)
     except BaseException as error:  # pylint: disable=broad-except

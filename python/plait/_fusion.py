@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tensor fusion: many gradients travel as a few buckets while the backward pass goes on."""
+"""Tensor fusion: gradients are reduced in a few buckets during the backward pass."""
 import collections.abc
 import ctypes
 import operator
@@ -31,14 +31,14 @@ def layout_of(name, layout):
 
 
 class Fusion:
-    """Gradients that are summed over a comm's ranks in buckets. Made by comm.fusion(); <plait/fusion.h> says it all.
+    """Gradients that are summed over a comm's ranks in buckets. Made by comm.fusion(); see <plait/fusion.h>.
 
-        f = comm.fusion({'fc.weight': ((1000, 2048), 'float32'), ...}, op='avg')     in the order gradients appear
-        f['fc.weight'][:] = gradient; f.ready('fc.weight')                           for each, as it appears
+        f = comm.fusion({'fc.weight': ((1000, 2048), 'float32'), ...}, op='avg')     in backward order
+        f['fc.weight'][:] = gradient; f.ready('fc.weight')                           when it is ready
         f.wait_all()                                                                 f['fc.weight'] is the average
 
-    Of a tensor whose array was given, the gradient stays there; else f[name] is an array in its bucket. Arrays in buckets
-    outlive set_layout() and destroy(), with what they held then: the memory of a layout's buckets goes with the last.
+    A tensor whose array was given keeps its gradient there; else f[name] is an array in its bucket. Arrays in buckets
+    outlive set_layout() and destroy() with their values: a layout's buckets are freed with the last array.
     """
 
     def __init__(self, comm, tensors, options):
@@ -77,7 +77,7 @@ class Fusion:
             raise ArgError(f'fusion: dtype {dtype} of {name} is none of the library\'s')
 
     def _find(self):
-        """Where those lie that live in buckets."""
+        """Arrays of the gradients that lie in buckets."""
         for name, i in self._names.items():
             shape, dtype = self._shapes[i]
             if name not in self._given:
@@ -99,40 +99,40 @@ class Fusion:
         return self._arrays[tensor]
 
     def ready(self, tensor):
-        """Its gradient is complete. Returns at once."""
+        """This gradient is complete. Returns at once."""
         lib.plait_fusion_ready(self._open('ready'), self._number('ready', tensor))
 
     def skip(self, tensor):
-        """This rank has none in this step."""
+        """This rank has no such gradient in this step."""
         lib.plait_fusion_skip(self._open('skip'), self._number('skip', tensor))
 
     def wait(self, tensor):
-        """Wait for its sum; its array."""
+        """Wait for the sum of this gradient. Returns its array."""
         lib.plait_fusion_wait(self._open('wait'), self._number('wait', tensor))
         return self._arrays[tensor]
 
     def wait_all(self):
-        """Wait for all that are ready. False: with check=True, there were infinities or NaNs, on all ranks alike."""
+        """Wait for all that are ready. With check=True, False means infinities or NaNs; the same on all ranks."""
         result = FusionResult()
         lib.plait_fusion_wait_all(self._open('wait_all'), ctypes.byref(result))
         return bool(result.finite)
 
     def set_layout(self, layout):
-        """Other buckets from now on; arrays in buckets are others, too: ask for them again."""
+        """Use another layout from now on. Arrays in buckets change, too: get them again."""
         new, _kept = layout_of('set_layout', layout)
         lib.plait_fusion_set_layout(self._open('set_layout'), ctypes.byref(new))
         self._find()
 
     def set_scale(self, before=1.0, after=1.0):
-        """Factors of gradients before they travel, and of sums."""
+        """Factors that gradients are multiplied by before the sum, and sums after it."""
         lib.plait_fusion_set_scale(self._open('set_scale'), before, after)
 
     def trace(self, path):
-        """Write what happened, for ui.perfetto.dev."""
+        """Write a trace, for ui.perfetto.dev."""
         lib.plait_fusion_trace(self._open('trace'), _arrays.text('trace', 'path', str(path)))
 
     def destroy(self):
-        """Wait for what is in flight and leave. Arrays in buckets stay as they are."""
+        """Wait for operations in flight, and leave. Arrays in buckets keep their values."""
         handle, self._handle = self._handle, ctypes.POINTER(FusionHandle)()
         error = error_of(lib.plait_fusion_destroy, handle)
         self._arrays = {}
@@ -155,7 +155,8 @@ class Fusion:
             warnings.warn('a fusion was not destroyed; use `with` or destroy()', ResourceWarning)
 
 
-def options_of(op, layout, payload, round, reproducible, check, progress, trace, name):  # pylint: disable=redefined-builtin
+# pylint: disable-next=redefined-builtin
+def options_of(op, layout, payload, round, reproducible, check, progress, trace, name):
     """The library's options, and what they point to."""
     rule, kept = layout_of('fusion', layout)
     kind = NO_TYPE if payload is None else lib.plait_dtype_find(_arrays.text('fusion', 'payload', payload))

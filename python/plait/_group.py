@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calls that are begun together."""
+"""Calls that start together."""
 import contextlib
 import threading
 
@@ -8,7 +8,7 @@ from ._library import lib
 
 
 class _Group(threading.local):
-    """This thread's: what is to be told when it ends (None outside of groups), and the first exception in it."""
+    """This thread's group: whom to tell when it ends (None outside of groups), and its first exception."""
 
     members = None
     error = None
@@ -18,7 +18,7 @@ _group = _Group()
 
 
 def join(told):
-    """Call told(failed) when this thread's group has ended, if it has one. Is there one?"""
+    """Call told(failed) when this thread's group has ended. Returns whether there is a group."""
     if _group.members is None:
         return False
     _group.members.append(told)
@@ -27,7 +27,7 @@ def join(told):
 
 @contextlib.contextmanager
 def group():
-    """Calls inside begin at its end, all together, and do not wait for each other; their arrays are valid behind it.
+    """Calls inside start together at its end, and do not wait for each other. Their results are valid after it.
 
         with plait.group():
             for r in range(comm.nrank):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Signals are heard while the library waits: it calls back some ten times a second, and Python runs their handlers then.
+"""Signal handlers run while the library waits: it calls back about ten times a second, and Python runs them then.
 
-What a handler raises, as Ctrl-C's does, ends the call: the library aborts the comms that it waits for, and the exception is
-raised in the place of their error.
+A handler that raises, as that of Ctrl-C does, ends the call: the library aborts the comms that it waits for, and the
+call raises that exception instead of their error.
 """
 import atexit
 import threading
@@ -13,7 +13,7 @@ _raised = None  # in the main thread, whose handlers are run
 
 
 def _hear():
-    """A generator, as handlers run where one goes on, inside its `try`; where a function begins they run before that."""
+    """A generator, since a handler runs where it resumes, inside its `try`; in a function it could run before that."""
     global _raised
     ends = 0
     while True:
@@ -38,13 +38,13 @@ def _is_main():
 
 
 def watch():
-    """The calls of this thread hear signals, if it is the main one: no other runs their handlers."""
+    """Let calls of this thread run signal handlers, if it is the main thread: Python runs them on no other."""
     if _is_main():
         lib.plait_interrupt_set(_ask)
 
 
 def take():
-    """What a handler has raised during this thread's call, once; or None."""
+    """The exception that a handler raised during this thread's call, returned once; or None."""
     global _raised
     if _raised is None or not _is_main():
         return None

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The C library: where it is, its structs and functions.
+"""The C library: its location, structs and functions.
 
-All that has to agree with the public headers is here, and tests/python_headers_test.py compares it with them.
+Everything that must agree with the public headers is here; tests/python_headers_test.py compares it with them.
 """
 import ctypes
 import os
-from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_ubyte, c_uint, c_uint32, c_uint64, \
-    c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_ubyte, c_uint, \
+    c_uint32, c_uint64, c_void_p
 
 SONAME = 'libplait.so.0'
 ROUNDS = ('default', 'once', 'hop')  # enum plait_round
@@ -23,7 +23,7 @@ Interrupted = CFUNCTYPE(c_int)
 
 
 class CommHandle(Structure):
-    """`struct plait_comm`, of which only pointers are known; so are the next three."""
+    """`struct plait_comm`, an incomplete type, like the next three."""
 
 
 class RequestHandle(Structure):
@@ -160,8 +160,9 @@ class ElasticCounts(Structure):
 
 
 STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': Call, 'plait_comm_options': CommOptions,
-           'plait_launch': LaunchStruct, 'plait_peer_info': PeerInfo, 'plait_comm_stats': CommStats, 'plait_comm_memory': CommMemory,
-           'plait_comm_count': CommCount, 'plait_tensor': Tensor, 'plait_layout': Layout,
+           'plait_launch': LaunchStruct, 'plait_peer_info': PeerInfo, 'plait_comm_stats': CommStats,
+           'plait_comm_memory': CommMemory, 'plait_comm_count': CommCount, 'plait_tensor': Tensor,
+           'plait_layout': Layout,
            'plait_fusion_options': FusionOptions, 'plait_fusion_result': FusionResult,
            'plait_optim_part': OptimPart, 'plait_optim_options': OptimOptions, 'plait_optim_step': OptimStep,
            'plait_optim_result': OptimResult, 'plait_loss_scale': LossScaleStruct, 'plait_schedule': ScheduleStruct,
@@ -169,7 +170,7 @@ STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': C
 
 
 class Status(c_int):
-    """What a function returns that can fail: _errors.py makes exceptions of it."""
+    """The result of a function that can fail, which _errors.py turns into exceptions."""
 
 
 _CALL = POINTER(Call)

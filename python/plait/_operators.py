@@ -24,7 +24,7 @@ def _combine(inout, operand, count, _type, context):
 
 
 class Function:
-    """A function f(a, b) of two arrays as the operator of one call; to be kept until its operation has ended."""
+    """A function f(a, b) of two arrays as the operator of one call. Keep it until the operation has ended."""
 
     def __init__(self, function, dtype, commutative):
         self.function, self.dtype, self.error = function, dtype, None

@@ -78,7 +78,7 @@ class Optim:
             self._free(self._handle)
 
     def step(self, lr, factor=1.0, decay=1.0, squares=None):
-        """One step. `finite` is False when a norm was infinite or NaN: nothing was changed, on any rank."""
+        """One step. `finite` is False when a norm was infinite or NaN: then no rank changed anything."""
         if squares is not None:
             squares = numpy.ascontiguousarray(squares, dtype=numpy.float64)
             if squares.shape != (len(self._parts),):
@@ -88,7 +88,7 @@ class Optim:
         return Step(bool(result.finite), result.norm)
 
     def momentum(self, part):
-        """The momentum of this part, to be saved and restored; valid as long as the optimiser."""
+        """The momentum of this part, for saving and restoring; valid as long as the optimiser."""
         at = lib.plait_optim_momentum(self._handle, part) if 0 <= part < len(self._parts) else None
         if at is None:
             raise ArgError(f'momentum: part is {part}; there are {len(self._parts)}')
@@ -98,7 +98,7 @@ class Optim:
 
 
 class LossScale:
-    """`scale` multiplies the loss; update() makes it grow or back off. interval 0: it never changes."""
+    """`scale` multiplies the loss; update() raises or lowers it. interval 0: constant."""
 
     def __init__(self, scale=65536.0, growth=2.0, backoff=0.5, least=1.0, most=16777216.0, interval=2000):
         self._struct = LossScaleStruct(scale, growth, backoff, least, most, interval, 0)
@@ -113,13 +113,15 @@ class LossScale:
 
 
 class Schedule:
-    """schedule(step): a warm-up, then base times what the rule ("none", "polynomial", "steps", "cosine") says."""
+    """schedule(step): the learning rate: a warm-up, then base with a decay rule ("none", "polynomial", "steps",
+    "cosine")."""
 
-    def __init__(self, base, warmup=0.0, start=0.0, rule='none', steps=1.0, power=2.0, end=0.0, milestones=(), gamma=0.1):
+    def __init__(self, base, warmup=0.0, start=0.0, rule='none', steps=1.0, power=2.0, end=0.0, milestones=(),
+                 gamma=0.1):
         self._milestones = (ctypes.c_double * max(1, len(milestones)))(*milestones)
         self._struct = ScheduleStruct(
-            ctypes.sizeof(ScheduleStruct), base, warmup, start, _named('Schedule: rule', DECAY_RULES, rule), steps, power,
-            end, ctypes.addressof(self._milestones), len(milestones), gamma)
+            ctypes.sizeof(ScheduleStruct), base, warmup, start, _named('Schedule: rule', DECAY_RULES, rule), steps,
+            power, end, ctypes.addressof(self._milestones), len(milestones), gamma)
 
     def __call__(self, step):
         value = lib.plait_schedule_at(ctypes.byref(self._struct), step)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Operations that go on while the caller does something else."""
+"""Operations in the background."""
 import contextlib
 import ctypes
 
@@ -11,13 +11,13 @@ _Handle = ctypes.POINTER(RequestHandle)
 
 
 class Operation:
-    """What one call uses, which must stay until it has ended; if its comm failed, until that is destroyed."""
+    """Objects that one call uses and that must live until it has ended; if its comm failed, until that is destroyed."""
 
     def __init__(self, comm, kept, function, result):
         self.comm, self._kept, self._function, self.result = comm, kept, function, result
 
     def end(self, failed=False):
-        """It has ended; raises what the operator raised."""
+        """The call has ended; raises the operator's exception."""
         if failed and self.comm._failure() is not None:
             self.comm._held.append(self._kept)
         if self._function is not None and self._function.error is not None:
@@ -28,7 +28,7 @@ class Operation:
 
 
 class Request:
-    """A call with wait=False: it goes on while any thread of the process waits or tests, or on the progress thread
+    """A call with wait=False: it progresses while any thread of the process waits or tests, or on the progress thread
     (Comm.create(..., progress=True)). The arrays are the library's until it has ended, and are kept until then.
 
     result   what the call would have returned: valid when wait() has returned, or test() was true
@@ -40,13 +40,13 @@ class Request:
         self._handle, self._error, self.pending = _Handle(), None, True
 
     def wait(self):
-        """Wait until it has ended; the result, or its error, also when asked again."""
+        """Wait until it has ended. Returns the result or raises its error, also when called again."""
         self._check()
         self._see(error_of(lib.plait_wait, ctypes.byref(self._handle)))
         return self.result
 
     def test(self):
-        """Has it ended? Drives all pending operations of this process a little. Raises its error."""
+        """Has it ended? Progresses all pending operations of this process. Raises its error."""
         self._check()
         done = ctypes.c_int()
         error = error_of(lib.plait_test, ctypes.byref(self._handle), ctypes.byref(done))
@@ -100,7 +100,7 @@ class Persistent(Request):
         self.pending, self._error = True, None
 
     def run(self):
-        """Start it and wait for its end, which in a group is the group's: the shortest way to run it again and again."""
+        """Start it and wait for its end, in a group for the group's: the fastest way to run it repeatedly."""
         handle = self._of_comm('run')
         try:
             lib.plait_run_again(handle)

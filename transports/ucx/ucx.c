@@ -11,12 +11,12 @@
  * The address holds every transport. An address of network devices alone would be shorter. But it is empty if UCX_TLS
  * is shared memory, and for processes in containers of one machine shared memory may be the only fast transport.
  */
+#include "settings.h"
 #include "short.h"
 
 #include <ucs/debug/log_def.h>
 
 #include <errno.h>
-#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,13 +34,6 @@
  */
 #define LEAST_LARGE  ((size_t)4 << 10) /* bytes; any transport sends smaller messages eagerly */
 #define MOST_AT_ONCE ((size_t)2 << 20)
-
-/*
- * Eager messages are cut into segments, each of which costs system calls at both ends. With UCX's default of 8 KiB,
- * messages of 256 KiB to 4 MiB take twice as long; more than this value gains nothing. It holds 128 KiB with the
- * headers.
- */
-#define TCP_SEGMENT "132K"
 
 #define LEAVE_MOST 0.2 /* seconds, see let_all_leave() */
 
@@ -63,111 +56,6 @@ struct plait_net_endpoint {
     enum { UNKNOWN, AT_ONCE, AS_UCX_LIKES } large; /* how large messages are sent */
     char failed[128];                              /* "": it has not failed */
 };
-
-__attribute__((format(printf, 3, 4))) static bool fail(char *why, size_t room, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(why, room, format, args);
-    va_end(args);
-    return false;
-}
-
-/* ---- Settings ------------------------------------------------------------------------------------------- */
-
-static bool is_set(const char *name)
-{
-    char variable[64];
-
-    snprintf(variable, sizeof variable, "UCX_%s", name);
-    return getenv(variable) != NULL;
-}
-
-/* Set an option that the user has not set. A name that this UCX version does not know changes nothing. */
-static void prefer(ucp_config_t *config, const char *name, const char *value)
-{
-    if (!is_set(name))
-        ucp_config_modify(config, name, value);
-}
-
-/* TRANSPORT_NAME: programs use this form since UCX 1.17, and NAME alone before. */
-static void prefer_of_transport(ucp_config_t *config, const char *name, const char *value)
-{
-    if (is_set(name))
-        return;
-    ucp_config_modify(config, name, value);
-    ucp_config_modify(config, strchr(name, '_') + 1, value);
-}
-
-/*
- * Adds each port of InfiniBand and RoCE, such as "mlx5_0:1", to "eth0,eth1": creation chooses among IP interfaces only.
- */
-static void add_ports(char *devices, size_t room)
-{
-    glob_t found;
-
-    if (glob("/sys/class/infiniband/*/ports/*", GLOB_NOSORT, NULL, &found) != 0)
-        return;
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        char name[64], port[16];
-        const size_t n = strlen(devices);
-        if (sscanf(found.gl_pathv[i], "/sys/class/infiniband/%63[^/]/ports/%15s", name, port) == 2)
-            snprintf(devices + n, room - n, ",%s:%s", name, port);
-    }
-    globfree(&found);
-}
-
-/*
- * UCX takes the device that claims the most bandwidth, whether the other hosts reach it or not. A bridge of containers
- * is an example: it has the same address on all hosts.
- */
-static void prefer_devices(ucp_config_t *config, const char *interfaces)
-{
-    char devices[1024];
-
-    if (interfaces == NULL || interfaces[0] == '\0')
-        return;
-    snprintf(devices, sizeof devices, "%s", interfaces);
-    add_ports(devices, sizeof devices);
-    prefer(config, "NET_DEVICES", devices);
-}
-
-static const char *setting(const char *variable)
-{
-    const char *value = getenv(variable);
-    return value != NULL ? value : "";
-}
-
-/* UCX says only "No such device" if its variables, perhaps meant for another machine, match nothing on this one. */
-static bool cannot_open(const char *what, ucs_status_t status, char *why, size_t room)
-{
-    const char *transports = setting("UCX_TLS"), *devices = setting("UCX_NET_DEVICES");
-
-    if (*transports == '\0' && *devices == '\0')
-        return fail(why, room, "%s: %s; UCX_LOG_LEVEL=info says more", what, ucs_status_string(status));
-    return fail(why, room,
-                "%s: %s; UCX_TLS is '%s' and UCX_NET_DEVICES is '%s': unset what names nothing of this machine "
-                "(ucx_info -d lists what there is)",
-                what, ucs_status_string(status), transports, devices);
-}
-
-static bool read_settings(const char *devices, ucp_config_t **out, char *why, size_t room)
-{
-    const ucs_status_t status = ucp_config_read(NULL, NULL, out);
-
-    if (status != UCS_OK)
-        return fail(why, room, "ucp_config_read: %s; is an UCX_* variable wrong?", ucs_status_string(status));
-    if (!is_set("POSIX_ERROR_HANDLING") && !is_set("SYSV_ERROR_HANDLING"))
-        prefer(*out, "MM_ERROR_HANDLING", "y");
-    prefer_of_transport(*out, "TCP_TX_SEG_SIZE", TCP_SEGMENT);
-    prefer_of_transport(*out, "TCP_RX_SEG_SIZE", TCP_SEGMENT);
-    prefer_of_transport(*out, "TCP_CONN_NB", "y"); /* else connecting blocks, for minutes if nobody answers */
-    prefer_devices(*out, devices);
-    prefer(*out, "ADDRESS_VERSION", "v2");
-    prefer(*out, "ADDRESS_DEBUG_INFO", "n");
-    return true;
-}
 
 /* Suppress the message that one of our settings was not used. */
 static ucs_log_func_rc_t leave_out(const char *file, unsigned line, const char *function, ucs_log_level_t level,
@@ -232,7 +120,7 @@ static uint32_t flags_for(struct plait_net_endpoint *e, size_t bytes)
         return 0;
     if (e->large == UNKNOWN) {
         ucx_describe(e, text, sizeof text);
-        e->large = strncmp(text, "tcp/", 4) == 0 && !is_set("RNDV_THRESH") ? AT_ONCE : AS_UCX_LIKES;
+        e->large = strncmp(text, "tcp/", 4) == 0 && !ucx_is_set("RNDV_THRESH") ? AT_ONCE : AS_UCX_LIKES;
     }
     return e->large == AT_ONCE ? UCP_AM_SEND_FLAG_EAGER : 0;
 }
@@ -376,15 +264,15 @@ static struct plait_net_endpoint *ucx_connect(struct plait_net *net, const void 
     };
 
     if (e == NULL) {
-        fail(why, room, "out of memory");
+        ucx_fail(why, room, "out of memory");
         return NULL;
     }
     const int saved = errno;
     const ucs_status_t status = ucp_ep_create(net->worker, &p, &e->ep);
     errno = saved;
     if (status != UCS_OK) {
-        fail(why, room, "UCX has no way there: %s (UCX_TLS is '%s', UCX_NET_DEVICES is '%s')",
-             ucs_status_string(status), setting("UCX_TLS"), setting("UCX_NET_DEVICES"));
+        ucx_fail(why, room, "UCX has no way there: %s (UCX_TLS is '%s', UCX_NET_DEVICES is '%s')",
+                 ucs_status_string(status), ucx_setting("UCX_TLS"), ucx_setting("UCX_NET_DEVICES"));
         free(e);
         return NULL;
     }
@@ -456,12 +344,12 @@ static bool set_up(struct plait_net *net, char *why, size_t room)
     ucp_config_t *config;
     ucs_status_t status;
 
-    if (!read_settings(net->options.devices, &config, why, room))
+    if (!ucx_read_settings(net->options.devices, &config, why, room))
         return false;
     status = ucp_init(&p, config, &net->context);
     ucp_config_release(config);
     if (status != UCS_OK)
-        return cannot_open("ucp_init", status, why, room);
+        return ucx_cannot_open("ucp_init", status, why, room);
     status = create_worker(net);
     if (status == UCS_OK)
         status = listen_to(net);
@@ -469,7 +357,7 @@ static bool set_up(struct plait_net *net, char *why, size_t room)
     if (status == UCS_OK)
         status = ucp_worker_get_address(net->worker, &net->address, &net->address_bytes);
     if (status != UCS_OK)
-        return cannot_open("no UCX worker", status, why, room);
+        return ucx_cannot_open("no UCX worker", status, why, room);
     if (ucp_worker_get_efd(net->worker, &net->descriptor) != UCS_OK)
         net->descriptor = -1;
     return true;
@@ -556,7 +444,7 @@ static bool ucx_open(const struct plait_net_options *o, struct plait_net **out, 
     struct plait_net *net = calloc(1, sizeof *net);
 
     if (net == NULL)
-        return fail(why, room, "out of memory");
+        return ucx_fail(why, room, "out of memory");
     net->options = *o;
     net->descriptor = -1;
     if (!set_up(net, why, room)) {

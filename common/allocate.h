@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory, or the end of the program with status 1 and a message. Thread: any. */
-#ifndef PLAIT_COMMON_MEMORY_H
-#define PLAIT_COMMON_MEMORY_H
+#ifndef PLAIT_COMMON_ALLOCATE_H
+#define PLAIT_COMMON_ALLOCATE_H
 
 #include <stddef.h>
 

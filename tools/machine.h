@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* plait-info --topology: processors, caches, memory, single copy between processes, GPU. */
+#ifndef PLAIT_TOOLS_MACHINE_H
+#define PLAIT_TOOLS_MACHINE_H
+
+#include <stdint.h>
+
+void machine_print(void);
+
+/* "1.5 MiB" */
+void show_bytes(char text[32], uint64_t bytes);
+
+#endif
