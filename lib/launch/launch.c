@@ -129,9 +129,9 @@ static void warn_of_no_secret(const struct plait_launcher_says *says)
 
     if (says->rank == 0 && !atomic_flag_test_and_set(&warned))
         plait_log(PLAIT_LOG_WARN,
-                  "no secret: anyone who reaches this host may join the job. Run plait-info --make-secret once (and copy "
-                  "~/.plait-secret to hosts that do not share the home directory), or set PLAIT_SECRET on all hosts; "
-                  "PLAIT_REQUIRE_SECRET=1 makes this an error");
+                  "no secret: anyone who reaches this host may join the job. Run plait-info --make-secret once (and "
+                  "copy ~/.plait-secret to hosts that do not share the home directory), or set PLAIT_SECRET on all "
+                  "hosts; PLAIT_REQUIRE_SECRET=1 makes this an error");
 }
 
 static enum plait_status meet_over_tcp(const struct plait_launcher_says *says, const struct plait_config *config,
