@@ -85,6 +85,17 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
     return true;
 }
 
+void plait_ring_visit(const struct plait_ring *ring, uint64_t done, bool failed, uint32_t most,
+                      void (*visit)(void *context, const struct plait_operation *o), void *context)
+{
+    struct plait_operation o;
+    const uint64_t ended = !plait_ring_read(ring, done + 1, done, failed, &o); /* 1: none is in progress */
+
+    for (uint64_t k = (most < PLAIT_NRECORD ? most : PLAIT_NRECORD) + ended; k-- > ended;)
+        if (k <= done && plait_ring_read(ring, done + 1 - k, done, failed, &o))
+            visit(context, &o);
+}
+
 /* ---- Text ---------------------------------------------------------------------------------------- */
 
 /* Append; text that does not fit is cut. */

@@ -118,6 +118,13 @@ bool plait_progress_read(const struct plait_progress *p, struct plait_operation 
 bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t done, bool failed,
                      struct plait_operation *out);
 
+/*
+ * Visit the last `most` collectives of a rank that has completed `done`, the one in progress included; oldest first.
+ * Nothing that is read is trusted.
+ */
+void plait_ring_visit(const struct plait_ring *ring, uint64_t done, bool failed, uint32_t most,
+                      void (*visit)(void *context, const struct plait_operation *o), void *context);
+
 /* ", 1 of 4 slices, 23 of 72 steps"; "" if not known. */
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room);
 

@@ -75,23 +75,7 @@ int plait_dump_pid(const void *base, size_t size)
     return read_header(base, size, &h) ? h.pid : 0;
 }
 
-static void show_operations(const struct plait_control *c, uint64_t done, bool failed, const struct plait_dump *how)
-{
-    const uint64_t last = how->last < PLAIT_NRECORD ? how->last : PLAIT_NRECORD;
-    struct plait_operation o;
-    char text[512];
-    bool running = plait_ring_read(&c->ring, done + 1, done, failed, &o);
-
-    for (uint64_t k = last + !running; k-- > (uint64_t)!running;) {
-        const uint64_t sequence = done + 1 - k;
-        if (k > done || !plait_ring_read(&c->ring, sequence, done, failed, &o))
-            continue;
-        plait_operation_text(&o, how->now, text, sizeof text);
-        say(how, "  %s", text);
-    }
-}
-
-static void show_message(void *context, const struct plait_operation *o)
+static void show_operation(void *context, const struct plait_operation *o)
 {
     const struct plait_dump *how = context;
     char text[512];
@@ -118,8 +102,8 @@ static void show_comm(const struct plait_control *c, uint32_t rank, uint32_t nra
         copy_text(failure, c->failure, sizeof failure);
         say(how, "  failed: %s", failure);
     }
-    show_operations(c, done, failed, how);
-    plait_message_ring_visit(&c->messages, failed, how->last, show_message, how);
+    plait_ring_visit(&c->ring, done, failed, how->last, show_operation, how);
+    plait_message_ring_visit(&c->messages, failed, how->last, show_operation, how);
 }
 
 static enum plait_status show_comms(const char *base, size_t size, uint64_t at, struct plait_dump *how)

@@ -42,36 +42,28 @@ static enum plait_status poison(struct plait_comm *comm, enum plait_status statu
     return plait_fail(status, "%s", copy);
 }
 
-/* culprit: rank + 1; 0: none */
-static enum plait_status fail(struct plait_comm *comm, enum plait_status status, uint32_t culprit, const char *format,
-                              va_list args)
+enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
+                                   const char *format, ...)
 {
     char text[sizeof comm->own->failure];
     const size_t n = plait_comm_where(comm, text, sizeof text);
+    va_list args;
 
+    va_start(args, format);
     vsnprintf(text + n, sizeof text - n, format, args);
-    return poison(comm, status, text, culprit);
+    va_end(args);
+    return poison(comm, status, text, culprit + 1);
 }
 
 enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
 {
+    char text[sizeof comm->own->failure];
     va_list args;
 
     va_start(args, format);
-    status = fail(comm, status, 0, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return status;
-}
-
-enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
-                                   const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    status = fail(comm, status, culprit + 1, format, args);
-    va_end(args);
-    return status;
+    return plait_comm_blame(comm, status, PLAIT_NOBODY, "%s", text);
 }
 
 /*

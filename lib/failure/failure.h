@@ -33,7 +33,9 @@ void plait_announce_failure(struct plait_comm *comm, enum plait_status status, c
 enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same with a rank as the cause: the log shows the culprit's last operations, too. */
+#define PLAIT_NOBODY UINT32_MAX
+
+/* The same with a rank, or PLAIT_NOBODY, as the cause: the log shows the culprit's last operations, too. */
 enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
                                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 

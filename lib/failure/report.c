@@ -92,16 +92,13 @@ static void list_one(void *context, const struct plait_operation *o)
 static void list(const struct plait_comm *comm, uint32_t rank)
 {
     struct listing l = { comm, rank, plait_clock_ns() };
-    struct plait_operation o;
     uint64_t done;
 
     if (!last_operation(comm, rank, &done))
         return;
-    for (uint64_t k = LISTED; k-- > 0;)
-        if (done + 1 > k && plait_comm_operation(comm, rank, done + 1 - k, &o))
-            list_one(&l, &o);
     const struct plait_control *c = comm->peers[rank].control;
     const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
+    plait_ring_visit(&c->ring, done, failed, LISTED, list_one, &l);
     plait_message_ring_visit(&c->messages, failed, LISTED, list_one, &l);
 }
 

@@ -36,19 +36,18 @@ static bool read_line(const char *path, char *out, int room)
 /* By the boot ID, as each container has its own host name. A virtual host's file has a second line (tools/host.c). */
 struct plait_where plait_where_am_i(void)
 {
-    static const char *const file = "/proc/sys/kernel/random/boot_id";
-    struct plait_where w = { 0, 0 };
-    char boot[64], all[256];
-    FILE *f = plait_descriptor_stream(open(file, O_RDONLY | O_CLOEXEC), "r");
-    const size_t n = f != NULL ? fread(all, 1, sizeof all, f) : 0;
+    char boot[256];
+    FILE *f = plait_descriptor_stream(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC), "r");
+    const size_t n = f != NULL ? fread(boot, 1, sizeof boot, f) : 0;
+    const char *end = memchr(boot, '\n', n);
+    const size_t line = end != NULL ? (size_t)(end - boot) : n;
 
     if (f != NULL)
         fclose(f);
-    if (n == 0 || !read_line(file, boot, sizeof boot))
-        return w;
-    w.machine = plait_hash(PLAIT_HASH_START, boot, strlen(boot)) | 1;
-    w.host = plait_hash(PLAIT_HASH_START, all, n) | 1;
-    return w;
+    if (n == 0)
+        return (struct plait_where){ 0, 0 };
+    return (struct plait_where){ .machine = plait_hash(PLAIT_HASH_START, boot, line) | 1,
+                                 .host = plait_hash(PLAIT_HASH_START, boot, n) | 1 };
 }
 
 void plait_warn_of_strangers(uint32_t a, uint32_t b)

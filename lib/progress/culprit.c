@@ -35,7 +35,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct plait_culprit *c, c
 
 static void set_rank(struct plait_culprit *c, uint32_t rank)
 {
-    c->rank = c->rank > 0 ? c->rank : rank + 1;
+    c->rank = c->rank != PLAIT_NOBODY ? c->rank : rank;
 }
 
 /* ---- What others show ------------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, ui
 
 void plait_culprit_unheard(const struct plait_comm *comm, uint32_t rank, double now, struct plait_culprit *out)
 {
-    *out = (struct plait_culprit){ .rank = 0 };
+    *out = (struct plait_culprit){ .rank = PLAIT_NOBODY };
     say_unheard(comm, &rank, 1, now, out);
 }
 
@@ -236,10 +236,9 @@ static void find_one(const struct plait_comm *comm, const struct plait_detector 
 {
     char text[sizeof c->text];
 
-    c->rank = d->kind->blame(d->context, text, sizeof text);
-    if (c->rank > 0 && unheard(comm, d, c->rank - 1)) {
-        const uint32_t rank = c->rank - 1;
-        say_unheard(comm, &rank, 1, d->last, c);
+    c->rank = d->kind->blame(d->context, text, sizeof text) - 1;
+    if (c->rank != PLAIT_NOBODY && unheard(comm, d, c->rank)) {
+        say_unheard(comm, &c->rank, 1, d->last, c);
         add(c, "; ");
     }
     add(c, "%s", text);
@@ -247,7 +246,7 @@ static void find_one(const struct plait_comm *comm, const struct plait_detector 
 
 void plait_culprit_find(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *out)
 {
-    *out = (struct plait_culprit){ .rank = 0 };
+    *out = (struct plait_culprit){ .rank = PLAIT_NOBODY };
     if (d->kind != NULL) {
         find_one(comm, d, out);
         return;
@@ -255,7 +254,7 @@ void plait_culprit_find(const struct plait_comm *comm, const struct plait_detect
     name_unheard(comm, d, out);
     name_absent(comm, d, out);
     name_silent(comm, d, out);
-    if (out->rank == 0)
+    if (out->rank == PLAIT_NOBODY)
         follow_waits(comm, d, out);
 }
 

@@ -11,7 +11,7 @@
 void plait_rank_name(const struct plait_comm *comm, uint32_t rank, char text[PLAIT_RANK_NAME]);
 
 struct plait_culprit {
-    uint32_t rank; /* rank + 1; 0: no single rank */
+    uint32_t rank; /* PLAIT_NOBODY: no single rank */
     char text[448];
 };
 

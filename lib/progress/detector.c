@@ -141,7 +141,7 @@ static uint32_t find_suspect(const struct plait_comm *comm, const struct plait_d
         if ((s == PLAIT_DIED && !deaths) || (s == PLAIT_CUT_OFF && comm->port == NULL))
             continue;
         for (uint32_t r = 0; r < comm->nrank; r++)
-            if (shows(comm, r, s) && (s == PLAIT_UNREAD || plait_detector_needs(comm, d, r))) {
+            if ((s == PLAIT_UNREAD || plait_detector_needs(comm, d, r)) && shows(comm, r, s)) {
                 *out = s;
                 return r;
             }
@@ -227,12 +227,9 @@ static enum plait_status probe_clock(struct plait_comm *comm, struct plait_detec
         return PLAIT_OK;
     d->warned = true;
     plait_culprit_find(comm, d, &c);
-    if (waited < deadline)
-        plait_comm_log(comm, PLAIT_LOG_WARN, STALLED, comm->warn, c.text);
-    else if (c.rank > 0)
-        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, c.rank - 1, STALLED, deadline, c.text);
-    else
-        return plait_comm_fail(comm, PLAIT_ERR_TIMEOUT, STALLED, deadline, c.text);
+    if (waited >= deadline)
+        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, c.rank, STALLED, deadline, c.text);
+    plait_comm_log(comm, PLAIT_LOG_WARN, STALLED, comm->warn, c.text);
     return PLAIT_OK;
 }
 

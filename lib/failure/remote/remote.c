@@ -109,9 +109,8 @@ static void *run(void *arg)
         drain_doorbell();
         const double now = plait_clock();
         for (struct plait_remote *r = remotes; r != NULL; r = r->next) {
-            const bool left = r->left;
             plait_relay_turn(r, now);
-            if (r->left && !left)
+            if (r->left)
                 pthread_cond_broadcast(&gone);
         }
     }
