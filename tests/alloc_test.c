@@ -147,11 +147,8 @@ static struct counts count_all(void)
 static struct plait_comm_options options_of(const struct scene *s, uint32_t rank)
 {
     static const uint32_t node[NRANK] = { 0, 0, 1 };
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm_options o = options_of_rank(NRANK, rank, &s->id);
 
-    o.nrank = NRANK;
-    o.rank = rank;
-    o.id = &s->id;
     o.timeout = o.deadline = 600;
     o.node = s->kind->nodes ? node : NULL;
     return o;

@@ -72,11 +72,8 @@ static int errors = STDERR_FILENO; /* where a rank without a standard error says
 
 static struct plait_comm_options options_of(const struct plait_unique_id *id, uint32_t rank)
 {
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm_options o = options_of_rank(NRANK, rank, id);
 
-    o.nrank = NRANK;
-    o.rank = rank;
-    o.id = id;
     o.timeout = 20;
     o.deadline = 20;
     return o;

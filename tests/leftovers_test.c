@@ -33,14 +33,11 @@ struct scene { /* shared by the test and its ranks */
 /* All-reduce until somebody is gone. */
 static void rank_main(struct scene *s, uint32_t rank)
 {
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm_options o = options_of_rank(NRANK, rank, &s->id);
     struct plait_comm *comm;
     float *v = malloc(COUNT * sizeof *v);
     enum plait_status status;
 
-    o.nrank = NRANK;
-    o.rank = rank;
-    o.id = &s->id;
     o.deadline = 20;
     if (v == NULL || plait_comm_create(&o, &comm) != PLAIT_OK)
         _exit(1);

@@ -306,11 +306,8 @@ struct many {
 static enum plait_status create_one(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
                                     struct plait_comm **out)
 {
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm_options o = options_of_rank(nrank, rank, id);
 
-    o.nrank = nrank;
-    o.rank = rank;
-    o.id = id;
     return plait_comm_create(&o, out);
 }
 

@@ -37,13 +37,10 @@ static struct scene *open_scene(void)
 
 static void rank_main(struct scene *s, uint32_t rank, int round)
 {
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm_options o = options_of_rank(NRANK, rank, &s->id);
     struct plait_comm *comm = NULL;
     const double start = plait_clock();
 
-    o.nrank = NRANK;
-    o.rank = rank;
-    o.id = &s->id;
     o.timeout = 600;
     o.round = (enum plait_round)round;
     s->status[rank] = plait_comm_create(&o, &comm);

@@ -52,6 +52,13 @@ bool ranks_apart(uint32_t a, uint32_t b);
  * before it is asked for, kept, at most a window of 16 messages for each of two channels. */
 #define RANKS_KEEP_MEMORY(before, after) ((after) - (before) <= (RANKS_ON_HOSTS ? 32 : 0))
 
+/* Of ranks that a test starts itself. */
+static inline struct plait_comm_options options_of_rank(uint32_t nrank, uint32_t rank, const struct plait_unique_id *id)
+{
+    return (
+        struct plait_comm_options){ .size = sizeof(struct plait_comm_options), .nrank = nrank, .rank = rank, .id = id };
+}
+
 static inline struct plait_comm_stats stats_of(const struct plait_comm *comm)
 {
     struct plait_comm_stats s;

@@ -33,14 +33,11 @@ struct scene {
 
 static void rank_main(struct scene *s, uint32_t rank)
 {
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm_options o = options_of_rank(3, rank, &s->id);
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_comm *comm;
     float *v = calloc(COUNT, sizeof *v);
 
-    o.nrank = 3;
-    o.rank = rank;
-    o.id = &s->id;
     o.name = "scene";
     o.deadline = 60;
     call.algorithm = "ring"; /* everyone receives from one rank only */

@@ -26,11 +26,8 @@ static int make_id(void **state)
 
 static struct plait_comm_options options(uint32_t rank, uint32_t nrank)
 {
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm_options o = options_of_rank(nrank, rank, &the_id);
 
-    o.rank = rank;
-    o.nrank = nrank;
-    o.id = &the_id;
     return o;
 }
 

@@ -100,11 +100,8 @@ static void new_id(struct scene *s, uint32_t rank)
 
 static struct plait_comm_options options_of(const struct scene *s, uint32_t rank)
 {
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm_options o = options_of_rank(NRANK, rank, &s->id);
 
-    o.nrank = NRANK;
-    o.rank = rank;
-    o.id = &s->id;
     o.timeout = o.deadline = 2 * LATE;
     return o;
 }
