@@ -6,7 +6,6 @@
 #include "eager/eager.h"
 #include "failure/failure.h"
 #include "progress/wait.h"
-#include "select.h"
 #include "step.h"
 
 #include <stdlib.h>
@@ -53,29 +52,6 @@ static const char *stage(struct plait_run *run, struct plait_slice *f, const str
     return copy;
 }
 
-/* Bytes of the block, or blocks, of which this message is a slice. */
-static size_t block_bytes(const struct plait_run *run, const struct plait_instr *in)
-{
-    const size_t nblk = run->o->geometry.kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1;
-
-    return run->o->size * (run->o->sized ? plait_sized_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk);
-}
-
-/*
- * May this message be a single copy, if its receiver can read it? There is no limit of bytes for a block that is not
- * cut: if it were staged, copy-in and copy-out would not overlap.
- */
-static bool may_copy_once(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
-{
-    const struct plait_op_plan *o = run->o;
-    size_t taken = bytes;
-
-    if (o->sized)
-        taken = o->selection.slice == SIZE_MAX ? 0 : plait_sized_taken(run, in->blk) * o->size;
-    return o->selection.once && (!o->geometry.combines || run->lands) &&
-           plait_copies_once(o->coll, bytes, taken, run->comm->oversubscribed);
-}
-
 /* The copy mode of a message. PLAIT_COPY_SINGLE also if the receiver reads it in place. */
 static enum plait_copy_mode mode_of(const struct plait_run *run, const struct plait_link *link,
                                     const struct plait_instr *in, const void *data, size_t bytes)
@@ -84,8 +60,9 @@ static enum plait_copy_mode mode_of(const struct plait_run *run, const struct pl
         return PLAIT_COPY_SINGLE;
     if (!run->space->host)
         return PLAIT_COPY_STAGED;
-    return plait_copy_mode_of(&run->comm->copies, block_bytes(run, in),
-                              may_copy_once(run, in, bytes) && link->transport->reaches(link, data, bytes, true));
+    return plait_copy_mode_of(&run->comm->copies, plait_step_block_bytes(run, in),
+                              plait_step_may_copy_once(run, in, bytes) &&
+                                  link->transport->reaches(link, data, bytes, true));
 }
 
 /* Offer a message; false when the window is full. */

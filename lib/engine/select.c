@@ -355,7 +355,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.eager = is_one_step(s.alg) && fits_eager(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     if (w->sized && !s.eager && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
         s.split = plait_most_eager(shape->coll, shape->nrank, w);
-    const size_t taken = w->sized                             ? 0 /* engine.c checks each block's size */
+    const size_t taken = w->sized                             ? 0 /* step.h checks each block's size */
                          : geometry.kind == PLAIT_KIND_VECTOR ? bytes
                                                               : bytes * (shape->nrank - 1);
     s.once = (!geometry.combines || geometry.rooted) &&

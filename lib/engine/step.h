@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Helpers for running steps: addresses, sizes, links and message numbers. */
+/* Helpers for running steps: addresses, sizes, links, message numbers and limits of the single copy. */
 #ifndef PLAIT_LIB_ENGINE_STEP_H
 #define PLAIT_LIB_ENGINE_STEP_H
 
+#include "select.h"
 #include "sized.h"
 #include "slice.h"
 
@@ -60,6 +61,29 @@ static inline void plait_step_release(const struct plait_run *run, const struct 
 {
     struct plait_link *link = plait_step_link(run, in->peer);
     link->transport->release(link, plait_step_number_in(run, f, in));
+}
+
+/* Bytes of the block, or blocks, of which this message is a slice. */
+static inline size_t plait_step_block_bytes(const struct plait_run *run, const struct plait_instr *in)
+{
+    const size_t nblk = run->o->geometry.kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1;
+
+    return run->o->size * (run->o->sized ? plait_sized_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk);
+}
+
+/*
+ * May this message be a single copy, if its receiver can read it? There is no limit of bytes for a block that is not
+ * cut: if it were staged, copy-in and copy-out would not overlap.
+ */
+static inline bool plait_step_may_copy_once(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
+{
+    const struct plait_op_plan *o = run->o;
+    size_t taken = bytes;
+
+    if (o->sized)
+        taken = o->selection.slice == SIZE_MAX ? 0 : plait_sized_taken(run, in->blk) * o->size;
+    return o->selection.once && (!o->geometry.combines || run->lands) &&
+           plait_copies_once(o->coll, bytes, taken, run->comm->oversubscribed);
 }
 
 #endif

@@ -87,6 +87,7 @@ struct plait_run {
     uint64_t word;
     bool given;     /* this rank's data is published */
     bool lends;     /* by single copy: IN must stay unchanged until all readers have read it */
+    bool lent;      /* a writer's data was read by single copy */
     bool finished;  /* this rank has read the data of all writers */
     uint32_t late;  /* a rank that still reads the slot's previous data, or the single-copy data */
     uint32_t taken; /* writers whose data has arrived */
