@@ -6,7 +6,6 @@
 #include "device_message.h"
 #include "failure/failure.h"
 #include "message_agree.h"
-#include "message_stage.h"
 #include "message_wait.h"
 
 #include <stdlib.h>
@@ -18,37 +17,6 @@ static struct plait_link *link_of(const struct plait_comm *comm, const struct pl
 }
 
 /* ---- Queues ---------------------------------------------------------------------------------------------- */
-
-static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
-{
-    struct plait_pair *pair = calloc(1, sizeof *pair);
-
-    if (pair == NULL)
-        return NULL;
-    pair->comm = comm;
-    pair->peer = peer;
-    plait_message_wait_init(pair);
-    return pair;
-}
-
-enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
-{
-    if (comm->messages == NULL) {
-        comm->stats.allocations++;
-        comm->messages = calloc(1, sizeof *comm->messages + comm->nrank * sizeof *comm->messages->pairs);
-    }
-    if (comm->messages != NULL && comm->messages->pairs[peer] == NULL) {
-        comm->stats.allocations++;
-        comm->messages->pairs[peer] = create_pair(comm, peer);
-    }
-    if (comm->messages == NULL || comm->messages->pairs[peer] == NULL)
-        return plait_fail_memory("out of memory for messages");
-    if (peer != comm->rank &&
-        (plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL ||
-         (comm->device != NULL && plait_connect(comm, peer, PLAIT_CHANNEL_DEVICE_MESSAGES) == NULL)))
-        return plait_fail_memory("no transport leads to rank %u, or memory is short", peer);
-    return PLAIT_OK;
-}
 
 static void push(struct plait_line *q, struct plait_request *r)
 {
@@ -92,24 +60,19 @@ static void make_busy(struct plait_messages *all, struct plait_pair *pair)
     all->busy = pair;
 }
 
-void plait_message_enter(struct plait_request *r)
+void plait_message_begin(struct plait_request *r)
 {
-    struct plait_pair *pair = r->comm->messages->pairs[r->letter.peer];
+    struct plait_messages *all = r->comm->messages;
+    struct plait_pair *pair = all->pairs[r->letter.peer];
+    struct plait_line *queue = r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs;
 
     r->letter.slice = 0;
     r->letter.lent = false;
     r->letter.way = PLAIT_NCOPY_MODE;
     r->letter.place = r->letter.began = 0;
-    r->letter.number = (r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs)->n++;
+    r->letter.number = queue->n++;
     r->letter.nslice = count_slices(r->comm, &r->letter);
-}
-
-void plait_message_queue(struct plait_request *r)
-{
-    struct plait_messages *all = r->comm->messages;
-    struct plait_pair *pair = all->pairs[r->letter.peer];
-
-    push(r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs, r);
+    push(queue, r);
     make_busy(all, pair);
     if (r->letter.queue != NULL)
         plait_device_message_begin(&r->letter, r->comm);
@@ -118,7 +81,7 @@ void plait_message_queue(struct plait_request *r)
     all->nrecv++;
     /*
      * A rank that fails waits for ranks that it sees receiving before its memory may go (wait_for_readers() in
-     * life.c). So `receiving` is set before this rank looks for the sender's failure, see turn_pair().
+     * life.c). So `receiving` is set before this rank looks for the sender's failure, see turn_in().
      */
     if (borrows(r->comm, &r->letter) && all->nborrow++ == 0)
         atomic_store(&r->comm->own->receiving, 1);
@@ -309,64 +272,6 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     return true;
 }
 
-/* Have the last n slices up to this number been read? Over a network they end in any order. */
-static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
-{
-    for (uint32_t i = 0; i < n && i < PLAIT_WINDOW; i++) /* a slice a window behind is received */
-        if (!link->transport->sent(link, last - i))
-            return false;
-    return true;
-}
-
-/* ---- Past the queues ------------------------------------------------------------------------------------- */
-
-/* True for one short slice in memory that stays readable whichever process ends meanwhile. */
-bool plait_message_passes(const struct plait_request *r)
-{
-    const struct plait_comm *comm = r->comm;
-    const struct plait_letter *m = &r->letter;
-    const struct plait_pair *pair = comm->messages->pairs[m->peer];
-
-    return m->bytes <= PLAIT_MESSAGE_SMALL && m->peer != comm->rank && comm->port == NULL && !borrows(comm, m) &&
-           (r->kind == PLAIT_REQUEST_SEND ? pair->sends.first : pair->recvs.first) == NULL;
-}
-
-bool plait_message_send_now(struct plait_request *r)
-{
-    struct plait_comm *comm = r->comm;
-    struct plait_pair *pair = comm->messages->pairs[r->letter.peer];
-    enum plait_status status = PLAIT_OK;
-
-    if (has_failed(comm, pair->peer) || !offer(comm, pair, &r->letter, &status))
-        return false;
-    show(r); /* while it travels */
-    if (r->letter.lent) {
-        push(&pair->lent, r);
-        make_busy(comm->messages, pair);
-        return true;
-    }
-    show_end(r);
-    plait_request_end(r, PLAIT_OK);
-    return true;
-}
-
-bool plait_message_take_now(struct plait_request *r)
-{
-    struct plait_comm *comm = r->comm;
-    struct plait_letter *m = &r->letter;
-    struct plait_link *link = link_of(comm, m);
-    size_t sent = m->bytes;
-    const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), m->data, &sent);
-    if (data == NULL)
-        show(r);
-    if (data == NULL || sent != m->bytes || !receive(comm, m, link, m->data, data, sent))
-        return false;
-    show(r);
-    show_end(r);
-    plait_request_end(r, PLAIT_OK);
-    return true;
-}
-
 /* ---- Turns ----------------------------------------------------------------------------------------------- */
 
 static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
@@ -396,7 +301,7 @@ static bool end_lent(const struct plait_comm *comm, struct plait_pair *pair)
         const struct plait_letter *m = &pair->lent.first->letter;
         const struct plait_link *link = link_of(comm, m);
         plait_device_message_aim(comm, m);
-        if (!all_sent(link, m->last, m->nslice))
+        if (!plait_message_all_read(link, m->last, m->nslice))
             break;
         end_first(&pair->lent, PLAIT_OK);
         moved = true;
@@ -404,7 +309,7 @@ static bool end_lent(const struct plait_comm *comm, struct plait_pair *pair)
     return moved;
 }
 
-static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+static bool take_recvs(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
 {
     bool moved = false;
 
@@ -419,7 +324,7 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
 }
 
 /* A message to this rank itself: one copy, when both calls are there. */
-static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+static bool pass_to_itself(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
 {
     bool moved = false;
 
@@ -443,35 +348,66 @@ static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum pla
     return moved;
 }
 
-/* Offer outgoing slices. */
+/* The half of a pair's turn that offers slices. */
 static enum plait_status turn_out(struct plait_comm *comm, struct plait_pair *pair)
 {
     enum plait_status status = PLAIT_OK;
 
-    pair->offered = false;
+    pair->out = false;
     if (pair->peer == comm->rank || plait_message_first_out(pair) == NULL)
         return PLAIT_OK;
     if (has_failed(comm, pair->peer))
         return plait_look_for_failures(comm);
-    pair->offered = offer_sends(comm, pair, &status);
+    pair->out = offer_sends(comm, pair, &status);
     return status;
 }
 
-/* Take incoming slices; end the sends that have been read. */
-static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *pair, bool rarely, bool *moved)
+/* The other half, which takes slices and ends the sends that have been read. */
+static enum plait_status turn_in(struct plait_comm *comm, struct plait_pair *pair)
 {
-    const bool self = pair->peer == comm->rank;
     enum plait_status status = PLAIT_OK;
-    bool in, out;
 
-    if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->offered)
-        return plait_message_wait_turn(comm, pair, false, false, rarely); /* for this rank's own streams */
-    if (!self && has_failed(comm, pair->peer))
+    pair->in = false;
+    if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->out)
+        return PLAIT_OK; /* nothing, or this rank waits for its own streams */
+    if (pair->peer == comm->rank) {
+        pair->in = pair->out = pass_to_itself(comm, pair, &status);
+        return status;
+    }
+    if (has_failed(comm, pair->peer))
         return plait_look_for_failures(comm);
-    in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);
-    out = (self ? in : end_lent(comm, pair)) || pair->offered;
-    *moved |= in || out;
-    return status == PLAIT_OK ? plait_message_wait_turn(comm, pair, in, out, rarely) : status;
+    pair->in = take_recvs(comm, pair, &status);
+    pair->out |= end_lent(comm, pair);
+    return status;
+}
+
+static void fail(struct plait_comm *comm, enum plait_status status)
+{
+    if (comm->failed == PLAIT_OK)
+        status = plait_comm_fail(comm, status, "%s", plait_last_error());
+    plait_requests_fail(comm, status);
+}
+
+bool plait_message_try(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+    struct plait_pair *pair = comm->messages->pairs[r->letter.peer];
+    const bool self = pair->peer == comm->rank, send = r->kind == PLAIT_REQUEST_SEND;
+    enum plait_status status = PLAIT_OK;
+
+    if (self && send)
+        return true;
+    if (self)
+        pass_to_itself(comm, pair, &status);
+    else if (has_failed(comm, pair->peer))
+        status = plait_look_for_failures(comm);
+    else if (send)
+        offer_sends(comm, pair, &status);
+    else
+        take_recvs(comm, pair, &status);
+    if (status != PLAIT_OK)
+        fail(comm, status);
+    return send ? r->letter.slice == r->letter.nslice : plait_request_has_ended(r);
 }
 
 bool plait_messages_turn(struct plait_comm *comm, bool rarely)
@@ -486,7 +422,10 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
         status = turn_out(comm, pair);
     for (struct plait_pair **at = &all->busy, *pair; (pair = *at) != NULL && status == PLAIT_OK;) {
-        status = turn_pair(comm, pair, rarely, &moved);
+        status = turn_in(comm, pair);
+        moved |= pair->in || pair->out;
+        if (status == PLAIT_OK)
+            status = plait_message_wait_turn(comm, pair, rarely);
         pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->lent.first != NULL;
         if (pair->busy)
             at = &pair->next_busy;
@@ -497,12 +436,9 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
         plait_port_rest(comm->port);
     if (status == PLAIT_OK && comm->failed == PLAIT_OK)
         status = plait_device_status(comm);
-    if (status == PLAIT_OK)
-        return moved;
-    if (comm->failed == PLAIT_OK)
-        status = plait_comm_fail(comm, status, "%s", plait_last_error());
-    plait_requests_fail(comm, status);
-    return true;
+    if (status != PLAIT_OK)
+        fail(comm, status);
+    return moved || status != PLAIT_OK;
 }
 
 uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
@@ -527,47 +463,5 @@ void plait_messages_fail(struct plait_comm *comm, enum plait_status status)
             end_first(&pair->sends, status);
         while (pair != NULL && pair->recvs.first != NULL)
             end_recv(pair, status);
-    }
-}
-
-void plait_messages_destroy(struct plait_comm *comm)
-{
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL) {
-            plait_arena_free(pair->small);
-            plait_arena_free(pair->stage);
-        }
-        free(pair);
-    }
-    free(comm->messages);
-    comm->messages = NULL;
-}
-
-size_t plait_messages_bytes(const struct plait_comm *comm)
-{
-    size_t bytes = 0;
-
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        const struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL && pair->small != NULL)
-            bytes += PLAIT_MESSAGE_SMALL_STAGES;
-        if (pair != NULL && pair->stage != NULL)
-            bytes += PLAIT_MESSAGE_STAGES;
-    }
-    return bytes;
-}
-
-void plait_messages_empty(struct plait_comm *comm)
-{
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        struct plait_pair *pair = comm->messages->pairs[r];
-        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
-        if (pair == NULL || (pair->small == NULL && pair->stage == NULL) ||
-            !all_sent(link, link->next_out - 1, PLAIT_WINDOW))
-            continue;
-        plait_arena_free(pair->small);
-        plait_arena_free(pair->stage);
-        pair->small = pair->stage = NULL;
     }
 }

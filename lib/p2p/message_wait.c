@@ -161,26 +161,25 @@ static bool is_due(const struct plait_wait *w)
     return w->turns % TURNS_A_LOOK == TURNS_A_LOOK - 1;
 }
 
-static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair, bool out)
+static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
 {
     const struct plait_request *r = plait_message_first(&pair->recvs),
-                               *s = out ? NULL : plait_message_first(&pair->sends);
+                               *s = pair->out ? NULL : plait_message_first(&pair->sends);
     enum plait_status status = r != NULL ? plait_message_look_in(comm, &r->letter) : PLAIT_OK;
 
     return status == PLAIT_OK && s != NULL ? plait_message_look_out(comm, &s->letter) : status;
 }
 
-enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool in, bool out,
-                                          bool rarely)
+enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely)
 {
     const bool looks = rarely || is_due(&pair->receiving) || is_due(&pair->sending);
     enum plait_status status = PLAIT_OK;
 
-    if (PLAIT_GUARDS && !in && pair->peer != comm->rank && looks)
-        status = look_for_mismatch(comm, pair, out);
+    if (PLAIT_GUARDS && !pair->in && pair->peer != comm->rank && looks)
+        status = look_for_mismatch(comm, pair);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->receiving, plait_message_first(&pair->recvs), &pair->recvs, in, rarely);
+        status = glance(comm, &pair->receiving, plait_message_first(&pair->recvs), &pair->recvs, pair->in, rarely);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->sending, plait_message_first_out(pair), &pair->sends, out, rarely);
+        status = glance(comm, &pair->sending, plait_message_first_out(pair), &pair->sends, pair->out, rarely);
     return status;
 }

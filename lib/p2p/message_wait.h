@@ -33,11 +33,10 @@ void plait_message_count(const struct plait_comm *comm, struct plait_letter *m, 
 void plait_message_wait_init(struct plait_pair *pair);
 
 /*
- * After a turn of the pair. in, out: a slice came in, went out. Without progress probe for failures and mismatches: now
- * and then, or each time if polled rarely. An error fails the comm.
+ * After a turn of the pair. Without progress probe for failures and mismatches: now and then, or each time if polled
+ * rarely. An error fails the comm.
  */
-enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool in, bool out,
-                                          bool rarely);
+enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely);
 
 /* Writes the peer to `ranks`, if it is another rank; returns how many: 0 or 1. */
 uint32_t plait_message_awaited(const void *pair, uint32_t *ranks, uint32_t most);
