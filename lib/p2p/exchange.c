@@ -68,7 +68,7 @@ bool plait_exchange_group(struct plait_request *first)
     for (const struct plait_request *r = first; r != NULL; r = r->next_of_group) {
         if (r->taker != PLAIT_TAKER_CALL || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != comm || r->queue != NULL)
             return false;
-        timed |= r->letter.bytes >= PLAIT_LEAST_ONCE;
+        timed |= r->message.bytes >= PLAIT_LEAST_ONCE;
     }
     if (atomic_load_explicit(&comm->pending, memory_order_acquire) > 0)
         return false;

@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_letter *m)
+static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_message *m)
 {
     return comm->peers[m->peer].link[m->queue != NULL ? PLAIT_CHANNEL_DEVICE_MESSAGES : PLAIT_CHANNEL_MESSAGES];
 }
 
 /* ---- Queues ---------------------------------------------------------------------------------------------- */
 
-static void push(struct plait_line *q, struct plait_request *r)
+static void push(struct plait_message_queue *q, struct plait_request *r)
 {
     if (q->first == NULL)
         q->end = &q->first;
@@ -27,7 +27,7 @@ static void push(struct plait_line *q, struct plait_request *r)
     q->end = &r->next;
 }
 
-static struct plait_request *pop(struct plait_line *q)
+static struct plait_request *pop(struct plait_message_queue *q)
 {
     struct plait_request *r = q->first;
 
@@ -36,7 +36,7 @@ static struct plait_request *pop(struct plait_line *q)
 }
 
 /* Device memory is one slice, read in place; for a rank of another host it has several. */
-static uint64_t count_slices(const struct plait_comm *comm, const struct plait_letter *m)
+static uint64_t count_slices(const struct plait_comm *comm, const struct plait_message *m)
 {
     if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->queue != NULL && comm->peers[m->peer].replica == NULL))
         return 1;
@@ -44,7 +44,7 @@ static uint64_t count_slices(const struct plait_comm *comm, const struct plait_l
 }
 
 /* May the receiver read memory that is gone once the sender fails? Reads from other processes cannot fault. */
-static bool borrows(const struct plait_comm *comm, const struct plait_letter *m)
+static bool borrows(const struct plait_comm *comm, const struct plait_message *m)
 {
     const struct plait_process *process = comm->peers[m->peer].process;
 
@@ -63,19 +63,19 @@ static void make_busy(struct plait_messages *all, struct plait_pair *pair)
 void plait_message_begin(struct plait_request *r)
 {
     struct plait_messages *all = r->comm->messages;
-    struct plait_pair *pair = all->pairs[r->letter.peer];
-    struct plait_line *queue = r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs;
+    struct plait_pair *pair = all->pairs[r->message.peer];
+    struct plait_message_queue *queue = r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs;
 
-    r->letter.slice = 0;
-    r->letter.lent = false;
-    r->letter.way = PLAIT_NCOPY_MODE;
-    r->letter.place = r->letter.began = 0;
-    r->letter.number = queue->n++;
-    r->letter.nslice = count_slices(r->comm, &r->letter);
+    r->message.slice = 0;
+    r->message.in_place = false;
+    r->message.way = PLAIT_NCOPY_MODE;
+    r->message.place = r->message.began = 0;
+    r->message.number = queue->n++;
+    r->message.nslice = count_slices(r->comm, &r->message);
     push(queue, r);
     make_busy(all, pair);
-    if (r->letter.queue != NULL)
-        plait_device_message_begin(&r->letter, r->comm);
+    if (r->message.queue != NULL)
+        plait_device_message_begin(&r->message, r->comm);
     if (r->kind == PLAIT_REQUEST_SEND)
         return;
     all->nrecv++;
@@ -83,42 +83,35 @@ void plait_message_begin(struct plait_request *r)
      * A rank that fails waits for ranks that it sees receiving before its memory may go (wait_for_readers() in
      * life.c). So `receiving` is set before this rank looks for the sender's failure, see turn_in().
      */
-    if (borrows(r->comm, &r->letter) && all->nborrow++ == 0)
+    if (borrows(r->comm, &r->message) && all->nborrow++ == 0)
         atomic_store(&r->comm->own->receiving, 1);
 }
 
 static void show(struct plait_request *r)
 {
-    if (PLAIT_GUARDS && r->letter.place == 0)
+    if (PLAIT_GUARDS && r->message.place == 0)
         plait_message_show(r);
 }
 
 /* The first of the queue, if it is open; now in the ring. */
-static struct plait_letter *begin_first(const struct plait_line *q)
+static struct plait_message *begin_first(const struct plait_message_queue *q)
 {
     struct plait_request *r = plait_message_first(q);
 
     if (r != NULL)
         show(r);
-    return r != NULL ? &r->letter : NULL;
+    return r != NULL ? &r->message : NULL;
 }
 
-static void show_end(const struct plait_request *r)
-{
-    struct plait_message_record *record = plait_message_record(r->comm, &r->letter);
-
-    if (record != NULL)
-        atomic_store_explicit(&record->done, 1, memory_order_relaxed);
-}
-
-static void end_first(struct plait_line *q, enum plait_status status)
+static void end_first(struct plait_message_queue *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
 
-    if (r->letter.queue != NULL)
-        status = plait_device_message_end(&r->letter, r->comm, status);
-    if (status == PLAIT_OK)
-        show_end(r);
+    if (r->message.queue != NULL)
+        status = plait_device_message_end(&r->message, r->comm, status);
+    struct plait_message_record *record = plait_message_record(r->comm, &r->message);
+    if (status == PLAIT_OK && record != NULL)
+        atomic_store_explicit(&record->done, 1, memory_order_relaxed);
     plait_request_end(r, status);
 }
 
@@ -127,7 +120,7 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
     struct plait_messages *all = pair->comm->messages;
 
     all->nrecv--;
-    if (borrows(pair->comm, &pair->recvs.first->letter) && --all->nborrow == 0)
+    if (borrows(pair->comm, &pair->recvs.first->message) && --all->nborrow == 0)
         atomic_store_explicit(&pair->comm->own->receiving, 0, memory_order_release);
     end_first(&pair->recvs, status);
 }
@@ -135,14 +128,14 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
 /* ---- Slices ---------------------------------------------------------------------------------------------- */
 
 /* Bytes of the next n slices, or of what is left. */
-static size_t next_bytes(const struct plait_letter *m, uint64_t n)
+static size_t next_bytes(const struct plait_message *m, uint64_t n)
 {
     const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
 
     return m->nslice == 1 || left < n * PLAIT_MESSAGE_SLICE ? left : n * PLAIT_MESSAGE_SLICE;
 }
 
-static uint64_t slices_of(const struct plait_letter *m, size_t bytes)
+static uint64_t slices_of(const struct plait_message *m, size_t bytes)
 {
     return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
@@ -164,7 +157,7 @@ static inline void unstage(struct plait_comm *comm, bool past, char *to, const c
         plait_copy_out(comm, past, to, from, m);
 }
 
-static inline struct plait_copied passed_of(const struct plait_letter *m, size_t bytes)
+static inline struct plait_copied passed_of(const struct plait_message *m, size_t bytes)
 {
     return (struct plait_copied){
         .bytes = bytes, .row = plait_copy_row(PLAIT_NCOLL, m->bytes), .whole = m->bytes, .waits = m->nslice > 1
@@ -172,7 +165,7 @@ static inline struct plait_copied passed_of(const struct plait_letter *m, size_t
 }
 
 /* Offer the next slice, or several that go as one; false: not now. */
-static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
+static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_message *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
     size_t bytes = next_bytes(m, 1);
@@ -207,7 +200,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
                                 small) &&
         small)
         lend = true;
-    m->lent |= lend;
+    m->in_place |= lend;
     m->last = link->next_out++;
     /* Sizes repeat: prefetch the next slot's cache lines while the caller works, as in eager.c. */
     if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
@@ -226,7 +219,7 @@ static bool has_failed(const struct plait_comm *comm, uint32_t rank)
 }
 
 /* Copy a slice that has come. False: the sender has failed, and its memory may have gone during the copy. */
-static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plait_link *link, char *to,
+static bool receive(struct plait_comm *comm, struct plait_message *m, struct plait_link *link, char *to,
                     const void *data, size_t bytes)
 {
     if (bytes > 0 && data != to && m->queue != NULL)
@@ -242,7 +235,7 @@ static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plai
 }
 
 /* Take the next slice, or several offered as one. False: none has come, or an error (*status). */
-static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_status *status)
+static bool take(struct plait_comm *comm, struct plait_message *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
     size_t bytes = next_bytes(m, 1);
@@ -279,31 +272,31 @@ static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum p
     bool moved = false;
 
     for (struct plait_request *r; (r = plait_message_first(&pair->sends)) != NULL;) {
-        struct plait_letter *m = &r->letter;
+        struct plait_message *m = &r->message;
         while (m->slice < m->nslice && offer(comm, pair, m, status))
             moved = true;
         show(r); /* while it travels */
         if (m->slice < m->nslice)
             break;
-        if (m->lent)
-            push(&pair->lent, pop(&pair->sends));
+        if (m->in_place)
+            push(&pair->unread, pop(&pair->sends));
         else
             end_first(&pair->sends, PLAIT_OK);
     }
     return moved;
 }
 
-static bool end_lent(const struct plait_comm *comm, struct plait_pair *pair)
+static bool end_unread(const struct plait_comm *comm, struct plait_pair *pair)
 {
     bool moved = false;
 
-    while (pair->lent.first != NULL) {
-        const struct plait_letter *m = &pair->lent.first->letter;
+    while (pair->unread.first != NULL) {
+        const struct plait_message *m = &pair->unread.first->message;
         const struct plait_link *link = link_of(comm, m);
         plait_device_message_aim(comm, m);
         if (!plait_message_all_read(link, m->last, m->nslice))
             break;
-        end_first(&pair->lent, PLAIT_OK);
+        end_first(&pair->unread, PLAIT_OK);
         moved = true;
     }
     return moved;
@@ -313,7 +306,7 @@ static bool take_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
 {
     bool moved = false;
 
-    for (struct plait_letter *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
+    for (struct plait_message *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
         moved = true;
         /* One slice of a long message in a turn: a rank that only copies would offer nothing meanwhile. */
         if (m->slice < m->nslice)
@@ -329,7 +322,7 @@ static bool pass_to_itself(struct plait_comm *comm, struct plait_pair *pair, enu
     bool moved = false;
 
     while (*status == PLAIT_OK) {
-        const struct plait_letter *s = begin_first(&pair->sends), *r = begin_first(&pair->recvs);
+        const struct plait_message *s = begin_first(&pair->sends), *r = begin_first(&pair->recvs);
         if (s == NULL || r == NULL)
             break;
         if (plait_message_note(s) != plait_message_note(r)) {
@@ -377,7 +370,7 @@ static enum plait_status turn_in(struct plait_comm *comm, struct plait_pair *pai
     if (has_failed(comm, pair->peer))
         return plait_look_for_failures(comm);
     pair->in = take_recvs(comm, pair, &status);
-    pair->out |= end_lent(comm, pair);
+    pair->out |= end_unread(comm, pair);
     return status;
 }
 
@@ -391,7 +384,7 @@ static void fail(struct plait_comm *comm, enum plait_status status)
 bool plait_message_try(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
-    struct plait_pair *pair = comm->messages->pairs[r->letter.peer];
+    struct plait_pair *pair = comm->messages->pairs[r->message.peer];
     const bool self = pair->peer == comm->rank, send = r->kind == PLAIT_REQUEST_SEND;
     enum plait_status status = PLAIT_OK;
 
@@ -407,7 +400,7 @@ bool plait_message_try(struct plait_request *r)
         take_recvs(comm, pair, &status);
     if (status != PLAIT_OK)
         fail(comm, status);
-    return send ? r->letter.slice == r->letter.nslice : plait_request_has_ended(r);
+    return send ? r->message.slice == r->message.nslice : plait_request_has_ended(r);
 }
 
 bool plait_messages_turn(struct plait_comm *comm, bool rarely)
@@ -426,7 +419,7 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
         moved |= pair->in || pair->out;
         if (status == PLAIT_OK)
             status = plait_message_wait_turn(comm, pair, rarely);
-        pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->lent.first != NULL;
+        pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->unread.first != NULL;
         if (pair->busy)
             at = &pair->next_busy;
         else
@@ -441,24 +434,12 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     return moved || status != PLAIT_OK;
 }
 
-uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
-{
-    uint32_t n = 0;
-
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank && n < most; r++) {
-        const struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL && (plait_message_first(&pair->recvs) != NULL || plait_message_first_out(pair) != NULL))
-            n += plait_message_awaited(pair, ranks + n, most - n);
-    }
-    return n;
-}
-
 void plait_messages_fail(struct plait_comm *comm, enum plait_status status)
 {
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
         struct plait_pair *pair = comm->messages->pairs[r];
-        while (pair != NULL && pair->lent.first != NULL)
-            end_first(&pair->lent, status);
+        while (pair != NULL && pair->unread.first != NULL)
+            end_first(&pair->unread, status);
         while (pair != NULL && pair->sends.first != NULL)
             end_first(&pair->sends, status);
         while (pair != NULL && pair->recvs.first != NULL)

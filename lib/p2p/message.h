@@ -7,8 +7,9 @@
  * other, nor for collectives, which use another channel. Long messages travel in slices, several of them in flight.
  * Data that the receiver cannot read in place goes through a staging buffer of the pair, or by single copy (CMA).
  *
- * exchange.c runs blocking messages at once, while nothing else is pending. message_agree.c compares the arguments of
- * sender and receiver; message_wait.c waits for a message and names the missing rank; pair.c has the staging buffers.
+ * exchange.c gives blocking messages their first turns, while nothing else is pending. message_agree.c compares the
+ * arguments of sender and receiver; message_wait.c waits for a message and names the missing rank; pair.c has the
+ * staging buffers.
  *
  * The room promises: messages of a pair arrive in the order of the calls. Sizes or types that differ fail the
  * communicator with both values.
@@ -32,7 +33,7 @@
 #define PLAIT_MESSAGE_SMALL_STAGES (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL)
 #define PLAIT_MESSAGE_STAGES       (PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE)
 
-struct plait_line {
+struct plait_message_queue {
     struct plait_request *first, **end;
     uint64_t n; /* messages that ever entered */
 };
@@ -40,8 +41,8 @@ struct plait_line {
 struct plait_pair { /* this rank and another, or itself */
     struct plait_comm *comm;
     uint32_t peer;
-    struct plait_line sends, recvs;
-    struct plait_line lent; /* sends that are offered, but still read in place */
+    struct plait_message_queue sends, recvs;
+    struct plait_message_queue unread; /* sends that are offered, but still read in place */
     struct plait_pair *next_busy;
     bool busy;                            /* on that list: a queue holds, or held, a message */
     bool in, out;                         /* progress in its last turn: of receives, of sends */
