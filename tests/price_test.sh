@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Fingerprint, deadline and ring of operations together cost a 4-byte all-reduce at most 30 instructions outside the
 # spin, and two messages at most 200; none reads the clock. The two messages take at most 2000 in all, which they do only
-# by the path of their own (lib/p2p/exchange.c). Starting a persistent operation takes at most half of the instructions. Blocks
+# as their caller gives them their first turns (lib/p2p/exchange.c). Starting a persistent operation takes at most half of the instructions. Blocks
 # of different sizes take at most 1200, as of the last operation again it is known what it is.
 # Usage: price_test.sh PRICE PRICE_WITHOUT_THEM
 set -u

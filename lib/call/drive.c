@@ -36,10 +36,4 @@ static uint32_t awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t
     return n + plait_messages_awaited(comm, ranks + n, most - n);
 }
 
-static void begin_message(struct plait_request *r)
-{
-    plait_message_enter(r);
-    plait_message_queue(r);
-}
-
-const struct plait_drive plait_drive = { turn, awaited, begin_message, plait_messages_fail };
+const struct plait_drive plait_drive = { turn, awaited, plait_message_begin, plait_messages_fail };

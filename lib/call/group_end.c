@@ -106,52 +106,52 @@ static double time_of(const struct plait_request *r, double latency, double band
     return (double)(c->depth + plait_job_slices(&r->job) - 1) * latency + blocks * block / bandwidth;
 }
 
-/* Seconds of its comm's collectives, one after the other, if `r` is the first of them in the group; else 0. */
-static double time_of_comm(const struct plait_request *r, double latency, double bandwidth)
-{
-    double seconds = 0;
+struct seconds {
+    double collectives, messages;
+};
 
-    for (const struct plait_request *e = plait_group.first; e != r; e = e->next_of_group)
-        if (e->comm == r->comm && e->kind == PLAIT_REQUEST_COLLECTIVE)
-            return 0; /* counted there */
-    for (const struct plait_request *e = r; e != NULL; e = e->next_of_group)
-        if (e->comm == r->comm && e->kind == PLAIT_REQUEST_COLLECTIVE)
-            seconds += time_of(e, latency, bandwidth);
-    return seconds;
+/* What the group has of the comm of `r`, from there on. Messages go in both directions at the same time. */
+static struct seconds time_of_comm(const struct plait_request *r, double latency, double bandwidth)
+{
+    const struct plait_comm *comm = r->comm;
+    double collectives = 0, sent = 0, received = 0;
+    bool messages = false;
+
+    for (; r != NULL; r = r->next_of_group) {
+        if (r->comm != comm)
+            continue;
+        if (r->kind == PLAIT_REQUEST_COLLECTIVE) {
+            collectives += time_of(r, latency, bandwidth);
+            continue;
+        }
+        messages = true;
+        *(r->kind == PLAIT_REQUEST_SEND ? &sent : &received) += (double)r->message.bytes;
+    }
+    return (struct seconds){ collectives, messages ? latency + (sent > received ? sent : received) / bandwidth : 0 };
 }
 
-/* Seconds of the comm's messages, which go in both directions at the same time. */
-static double time_of_messages(const struct plait_comm *comm, double latency, double bandwidth)
+static bool is_first_of_comm(const struct plait_request *r)
 {
-    double sent = 0, received = 0;
-    bool some = false;
+    const struct plait_request *e = plait_group.first;
 
-    for (const struct plait_request *r = plait_group.first; r != NULL; r = r->next_of_group) {
-        if (r->comm != comm || r->kind == PLAIT_REQUEST_COLLECTIVE)
-            continue;
-        some = true;
-        *(r->kind == PLAIT_REQUEST_SEND ? &sent : &received) += (double)r->letter.bytes;
-    }
-    return some ? latency + (sent > received ? sent : received) / bandwidth : 0;
+    while (e->comm != r->comm)
+        e = e->next_of_group;
+    return e == r;
 }
 
 /* Comms run at the same time, also several ranks of one comm in this thread. */
 static double estimate(double latency, double bandwidth)
 {
-    const struct plait_comm *counted = NULL; /* the comm whose messages are */
-    double collectives = 0, messages = 0;
+    struct seconds most = { 0, 0 };
 
     for (const struct plait_request *r = plait_group.first; r != NULL; r = r->next_of_group) {
-        if (r->kind == PLAIT_REQUEST_COLLECTIVE) {
-            const double t = time_of_comm(r, latency, bandwidth);
-            collectives = t > collectives ? t : collectives;
-        } else if (r->comm != counted) {
-            const double t = time_of_messages(r->comm, latency, bandwidth);
-            messages = t > messages ? t : messages;
-            counted = r->comm;
-        }
+        if (!is_first_of_comm(r))
+            continue;
+        const struct seconds t = time_of_comm(r, latency, bandwidth);
+        most.collectives = t.collectives > most.collectives ? t.collectives : most.collectives;
+        most.messages = t.messages > most.messages ? t.messages : most.messages;
     }
-    return collectives + messages;
+    return most.collectives + most.messages;
 }
 
 enum plait_status plait_group_estimate(double latency, double bandwidth, double *seconds)

@@ -49,8 +49,8 @@ static enum plait_status find_queue(struct plait_comm *comm, const void *data, s
 }
 
 /* Can the driver show this device memory to the receiver, which reads it in place? The comm's lock is held. */
-static enum plait_status check_lent(struct plait_comm *comm, const void *data, const struct plait_queue *queue,
-                                    uint32_t peer)
+static enum plait_status check_readable(struct plait_comm *comm, const void *data, const struct plait_queue *queue,
+                                        uint32_t peer)
 {
     const struct plait_process *process = comm->peers[peer].process;
     const char *why;
@@ -77,8 +77,8 @@ static enum plait_status cannot(struct plait_comm *comm, enum plait_status statu
 }
 
 /* Written in place: a copy of a struct that was just stored in parts would fail store-to-load forwarding. */
-static inline void write_letter(struct plait_letter *m, const void *data, size_t count, size_t bytes,
-                                enum plait_dtype type, uint32_t peer, const struct plait_call *call)
+static inline void write_message(struct plait_message *m, const void *data, size_t count, size_t bytes,
+                                 enum plait_dtype type, uint32_t peer, const struct plait_call *call)
 {
     memset(m, 0, sizeof *m);
     m->data = (char *)(uintptr_t)data;
@@ -119,7 +119,7 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     if (status != PLAIT_OK)
         status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
     if (status == PLAIT_OK && kind == PLAIT_REQUEST_SEND)
-        status = check_lent(comm, data, queue, peer);
+        status = check_readable(comm, data, queue, peer);
     if (status != PLAIT_OK) {
         if (r != NULL)
             plait_request_give_back(r);
@@ -129,8 +129,8 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     }
     r->kind = kind;
     r->queue = queue;
-    write_letter(&r->letter, data, count, bytes, type, peer, call);
-    r->letter.queue = queue;
+    write_message(&r->message, data, count, bytes, type, peer, call);
+    r->message.queue = queue;
     return alone ? plait_exchange_call(r) : plait_request_dispatch(r, call);
 }
 

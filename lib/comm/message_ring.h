@@ -3,9 +3,9 @@
  * The ring of a rank's last sends and receives, in its arena, beside the ring of its collectives (record.h). Many are
  * pending at once and they end in any order, so each record has its own completion flag.
  *
- * A message gets its record when it becomes the first of its queue, or bypasses the queue; records are in that order. A
- * message that still waits when later ones have overwritten its record gets a new one: the ring always has the message
- * in which a rank hangs. The clock is read only for messages of several slices and in long waits.
+ * A message gets its record when it becomes the first of its queue; records are in that order. A message that still
+ * waits when later ones have overwritten its record gets a new one: the ring always has the message in which a rank
+ * hangs. The clock is read only for messages of several slices and in long waits.
  *
  * Readers are concurrent, as with the other ring: `place` is zeroed first and written last.
  */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* plait_device_here() orders work within one capture, or outside captures; two graphs may run concurrently. */
-static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_letter *m)
+static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_message *m)
 {
     if (m->capture == 0)
         return PLAIT_OK;
@@ -22,7 +22,7 @@ static enum plait_status check_capture(struct plait_device_comm *d, const struct
     return PLAIT_OK;
 }
 
-void plait_device_message_begin(struct plait_letter *m, struct plait_comm *comm)
+void plait_device_message_begin(struct plait_message *m, struct plait_comm *comm)
 {
     enum plait_status status = plait_device_captures(comm, m->queue, &m->capture);
 
@@ -52,8 +52,8 @@ void plait_device_message_copy(struct plait_comm *comm, void *to, const void *fr
 }
 
 /* The two queues wait for each other before and after the copy. */
-void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_letter *from,
-                                    const struct plait_letter *to)
+void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_message *from,
+                                    const struct plait_message *to)
 {
     plait_device_message_aim(comm, from);
     plait_device_here(comm);
@@ -64,7 +64,7 @@ void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_
     plait_device_here(comm);
 }
 
-enum plait_status plait_device_message_end(const struct plait_letter *m, struct plait_comm *comm,
+enum plait_status plait_device_message_end(const struct plait_message *m, struct plait_comm *comm,
                                            enum plait_status status)
 {
     comm->device->ncapture -= m->capture != 0;

@@ -7,10 +7,10 @@
 #include "request/request.h"
 
 /* Begin a message: ask for the graph capture of its queue. An error fails the comm. */
-void plait_device_message_begin(struct plait_letter *m, struct plait_comm *comm);
+void plait_device_message_begin(struct plait_message *m, struct plait_comm *comm);
 
 /* The next device work goes to the queue of this message. */
-static inline void plait_device_message_aim(const struct plait_comm *comm, const struct plait_letter *m)
+static inline void plait_device_message_aim(const struct plait_comm *comm, const struct plait_message *m)
 {
     if (m->queue != NULL)
         plait_device_aim(comm, m->queue, m->capture);
@@ -18,11 +18,11 @@ static inline void plait_device_message_aim(const struct plait_comm *comm, const
 
 /* Copy on that queue. to_itself: from a send of this rank to its own receive. */
 void plait_device_message_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes);
-void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_letter *from,
-                                    const struct plait_letter *to);
+void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_message *from,
+                                    const struct plait_message *to);
 
 /* End a message: all of it is on its queue, or the comm has failed. Its result: the device may have refused it. */
-enum plait_status plait_device_message_end(const struct plait_letter *m, struct plait_comm *comm,
+enum plait_status plait_device_message_end(const struct plait_message *m, struct plait_comm *comm,
                                            enum plait_status status);
 
 /* Stall report: do sends of this rank wait for its own queue? Then the text and rank + 1; else 0. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocking messages, alone or in a group of nothing else, while nothing is pending in this process. The calling thread
- * runs them at once, like a blocking collective, without the comm's lock and the list of active comms. Messages that do
- * not end soon become pending like any others.
+ * Blocking messages, alone or in a group of nothing else, while nothing is pending in this process. Their caller gives
+ * them their first turns, without the comm's lock, the list of active comms and the failure detector. Those that have
+ * not ended after a spin become pending like any others.
  */
 #ifndef PLAIT_LIB_P2P_EXCHANGE_H
 #define PLAIT_LIB_P2P_EXCHANGE_H

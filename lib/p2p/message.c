@@ -6,51 +6,19 @@
 #include "device_message.h"
 #include "failure/failure.h"
 #include "message_agree.h"
-#include "message_stage.h"
 #include "message_wait.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_letter *m)
+static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_message *m)
 {
     return comm->peers[m->peer].link[m->queue != NULL ? PLAIT_CHANNEL_DEVICE_MESSAGES : PLAIT_CHANNEL_MESSAGES];
 }
 
 /* ---- Queues ---------------------------------------------------------------------------------------------- */
 
-static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
-{
-    struct plait_pair *pair = calloc(1, sizeof *pair);
-
-    if (pair == NULL)
-        return NULL;
-    pair->comm = comm;
-    pair->peer = peer;
-    plait_message_wait_init(pair);
-    return pair;
-}
-
-enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
-{
-    if (comm->messages == NULL) {
-        comm->stats.allocations++;
-        comm->messages = calloc(1, sizeof *comm->messages + comm->nrank * sizeof *comm->messages->pairs);
-    }
-    if (comm->messages != NULL && comm->messages->pairs[peer] == NULL) {
-        comm->stats.allocations++;
-        comm->messages->pairs[peer] = create_pair(comm, peer);
-    }
-    if (comm->messages == NULL || comm->messages->pairs[peer] == NULL)
-        return plait_fail_memory("out of memory for messages");
-    if (peer != comm->rank &&
-        (plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL ||
-         (comm->device != NULL && plait_connect(comm, peer, PLAIT_CHANNEL_DEVICE_MESSAGES) == NULL)))
-        return plait_fail_memory("no transport leads to rank %u, or memory is short", peer);
-    return PLAIT_OK;
-}
-
-static void push(struct plait_line *q, struct plait_request *r)
+static void push(struct plait_message_queue *q, struct plait_request *r)
 {
     if (q->first == NULL)
         q->end = &q->first;
@@ -59,7 +27,7 @@ static void push(struct plait_line *q, struct plait_request *r)
     q->end = &r->next;
 }
 
-static struct plait_request *pop(struct plait_line *q)
+static struct plait_request *pop(struct plait_message_queue *q)
 {
     struct plait_request *r = q->first;
 
@@ -68,7 +36,7 @@ static struct plait_request *pop(struct plait_line *q)
 }
 
 /* Device memory is one slice, read in place; for a rank of another host it has several. */
-static uint64_t count_slices(const struct plait_comm *comm, const struct plait_letter *m)
+static uint64_t count_slices(const struct plait_comm *comm, const struct plait_message *m)
 {
     if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->queue != NULL && comm->peers[m->peer].replica == NULL))
         return 1;
@@ -76,7 +44,7 @@ static uint64_t count_slices(const struct plait_comm *comm, const struct plait_l
 }
 
 /* May the receiver read memory that is gone once the sender fails? Reads from other processes cannot fault. */
-static bool borrows(const struct plait_comm *comm, const struct plait_letter *m)
+static bool borrows(const struct plait_comm *comm, const struct plait_message *m)
 {
     const struct plait_process *process = comm->peers[m->peer].process;
 
@@ -92,69 +60,57 @@ static void make_busy(struct plait_messages *all, struct plait_pair *pair)
     all->busy = pair;
 }
 
-void plait_message_enter(struct plait_request *r)
-{
-    struct plait_pair *pair = r->comm->messages->pairs[r->letter.peer];
-
-    r->letter.slice = 0;
-    r->letter.lent = false;
-    r->letter.place = r->letter.began = 0;
-    r->letter.number = (r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs)->n++;
-    r->letter.nslice = count_slices(r->comm, &r->letter);
-}
-
-void plait_message_queue(struct plait_request *r)
+void plait_message_begin(struct plait_request *r)
 {
     struct plait_messages *all = r->comm->messages;
-    struct plait_pair *pair = all->pairs[r->letter.peer];
+    struct plait_pair *pair = all->pairs[r->message.peer];
+    struct plait_message_queue *queue = r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs;
 
-    push(r->kind == PLAIT_REQUEST_SEND ? &pair->sends : &pair->recvs, r);
+    r->message.slice = 0;
+    r->message.in_place = false;
+    r->message.place = r->message.began = 0;
+    r->message.number = queue->n++;
+    r->message.nslice = count_slices(r->comm, &r->message);
+    push(queue, r);
     make_busy(all, pair);
-    if (r->letter.queue != NULL)
-        plait_device_message_begin(&r->letter, r->comm);
+    if (r->message.queue != NULL)
+        plait_device_message_begin(&r->message, r->comm);
     if (r->kind == PLAIT_REQUEST_SEND)
         return;
     all->nrecv++;
     /*
      * A rank that fails waits for ranks that it sees receiving before its memory may go (wait_for_readers() in
-     * life.c). So `receiving` is set before this rank looks for the sender's failure, see turn_pair().
+     * life.c). So `receiving` is set before this rank looks for the sender's failure, see turn_in().
      */
-    if (borrows(r->comm, &r->letter) && all->nborrow++ == 0)
+    if (borrows(r->comm, &r->message) && all->nborrow++ == 0)
         atomic_store(&r->comm->own->receiving, 1);
 }
 
 static void show(struct plait_request *r)
 {
-    if (PLAIT_GUARDS && r->letter.place == 0)
+    if (PLAIT_GUARDS && r->message.place == 0)
         plait_message_show(r);
 }
 
 /* The first of the queue, if it is open; now in the ring. */
-static struct plait_letter *begin_first(const struct plait_line *q)
+static struct plait_message *begin_first(const struct plait_message_queue *q)
 {
     struct plait_request *r = plait_message_first(q);
 
     if (r != NULL)
         show(r);
-    return r != NULL ? &r->letter : NULL;
+    return r != NULL ? &r->message : NULL;
 }
 
-static void show_end(const struct plait_request *r)
-{
-    struct plait_message_record *record = plait_message_record(r->comm, &r->letter);
-
-    if (record != NULL)
-        atomic_store_explicit(&record->done, 1, memory_order_relaxed);
-}
-
-static void end_first(struct plait_line *q, enum plait_status status)
+static void end_first(struct plait_message_queue *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
 
-    if (r->letter.queue != NULL)
-        status = plait_device_message_end(&r->letter, r->comm, status);
-    if (status == PLAIT_OK)
-        show_end(r);
+    if (r->message.queue != NULL)
+        status = plait_device_message_end(&r->message, r->comm, status);
+    struct plait_message_record *record = plait_message_record(r->comm, &r->message);
+    if (status == PLAIT_OK && record != NULL)
+        atomic_store_explicit(&record->done, 1, memory_order_relaxed);
     plait_request_end(r, status);
 }
 
@@ -163,7 +119,7 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
     struct plait_messages *all = pair->comm->messages;
 
     all->nrecv--;
-    if (borrows(pair->comm, &pair->recvs.first->letter) && --all->nborrow == 0)
+    if (borrows(pair->comm, &pair->recvs.first->message) && --all->nborrow == 0)
         atomic_store_explicit(&pair->comm->own->receiving, 0, memory_order_release);
     end_first(&pair->recvs, status);
 }
@@ -171,14 +127,14 @@ static void end_recv(struct plait_pair *pair, enum plait_status status)
 /* ---- Slices ---------------------------------------------------------------------------------------------- */
 
 /* Bytes of the next n slices, or of what is left. */
-static size_t next_bytes(const struct plait_letter *m, uint64_t n)
+static size_t next_bytes(const struct plait_message *m, uint64_t n)
 {
     const size_t left = m->bytes - m->slice * PLAIT_MESSAGE_SLICE;
 
     return m->nslice == 1 || left < n * PLAIT_MESSAGE_SLICE ? left : n * PLAIT_MESSAGE_SLICE;
 }
 
-static uint64_t slices_of(const struct plait_letter *m, size_t bytes)
+static uint64_t slices_of(const struct plait_message *m, size_t bytes)
 {
     return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
@@ -192,7 +148,7 @@ static void copy(const struct plait_comm *comm, bool streams, char *to, const ch
 }
 
 /* Offer the next slice, or several that go as one; false: not now. */
-static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_letter *m, enum plait_status *status)
+static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_message *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
     size_t bytes = next_bytes(m, 1);
@@ -223,7 +179,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
                                 small) &&
         small)
         lend = true;
-    m->lent |= lend;
+    m->in_place |= lend;
     m->last = link->next_out++;
     /* Sizes repeat: prefetch the next slot's cache lines while the caller works, as in eager.c. */
     if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
@@ -242,7 +198,7 @@ static bool has_failed(const struct plait_comm *comm, uint32_t rank)
 }
 
 /* Copy a slice that has come. False: the sender has failed, and its memory may have gone during the copy. */
-static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plait_link *link, char *to,
+static bool receive(struct plait_comm *comm, struct plait_message *m, struct plait_link *link, char *to,
                     const void *data, size_t bytes)
 {
     if (bytes > 0 && data != to && m->queue != NULL)
@@ -258,7 +214,7 @@ static bool receive(struct plait_comm *comm, struct plait_letter *m, struct plai
 }
 
 /* Take the next slice, or several offered as one. False: none has come, or an error (*status). */
-static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_status *status)
+static bool take(struct plait_comm *comm, struct plait_message *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
     size_t bytes = next_bytes(m, 1);
@@ -287,64 +243,6 @@ static bool take(struct plait_comm *comm, struct plait_letter *m, enum plait_sta
     return true;
 }
 
-/* Have the last n slices up to this number been read? Over a network they end in any order. */
-static bool all_sent(const struct plait_link *link, uint32_t last, uint64_t n)
-{
-    for (uint32_t i = 0; i < n && i < PLAIT_WINDOW; i++) /* a slice a window behind is received */
-        if (!link->transport->sent(link, last - i))
-            return false;
-    return true;
-}
-
-/* ---- Past the queues ------------------------------------------------------------------------------------- */
-
-/* True for one short slice in memory that stays readable whichever process ends meanwhile. */
-bool plait_message_passes(const struct plait_request *r)
-{
-    const struct plait_comm *comm = r->comm;
-    const struct plait_letter *m = &r->letter;
-    const struct plait_pair *pair = comm->messages->pairs[m->peer];
-
-    return m->bytes <= PLAIT_MESSAGE_SMALL && m->peer != comm->rank && comm->port == NULL && !borrows(comm, m) &&
-           (r->kind == PLAIT_REQUEST_SEND ? pair->sends.first : pair->recvs.first) == NULL;
-}
-
-bool plait_message_send_now(struct plait_request *r)
-{
-    struct plait_comm *comm = r->comm;
-    struct plait_pair *pair = comm->messages->pairs[r->letter.peer];
-    enum plait_status status = PLAIT_OK;
-
-    if (has_failed(comm, pair->peer) || !offer(comm, pair, &r->letter, &status))
-        return false;
-    show(r); /* while it travels */
-    if (r->letter.lent) {
-        push(&pair->lent, r);
-        make_busy(comm->messages, pair);
-        return true;
-    }
-    show_end(r);
-    plait_request_end(r, PLAIT_OK);
-    return true;
-}
-
-bool plait_message_take_now(struct plait_request *r)
-{
-    struct plait_comm *comm = r->comm;
-    struct plait_letter *m = &r->letter;
-    struct plait_link *link = link_of(comm, m);
-    size_t sent = m->bytes;
-    const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), m->data, &sent);
-    if (data == NULL)
-        show(r);
-    if (data == NULL || sent != m->bytes || !receive(comm, m, link, m->data, data, sent))
-        return false;
-    show(r);
-    show_end(r);
-    plait_request_end(r, PLAIT_OK);
-    return true;
-}
-
 /* ---- Turns ----------------------------------------------------------------------------------------------- */
 
 static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
@@ -352,41 +250,41 @@ static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum p
     bool moved = false;
 
     for (struct plait_request *r; (r = plait_message_first(&pair->sends)) != NULL;) {
-        struct plait_letter *m = &r->letter;
+        struct plait_message *m = &r->message;
         while (m->slice < m->nslice && offer(comm, pair, m, status))
             moved = true;
         show(r); /* while it travels */
         if (m->slice < m->nslice)
             break;
-        if (m->lent)
-            push(&pair->lent, pop(&pair->sends));
+        if (m->in_place)
+            push(&pair->unread, pop(&pair->sends));
         else
             end_first(&pair->sends, PLAIT_OK);
     }
     return moved;
 }
 
-static bool end_lent(const struct plait_comm *comm, struct plait_pair *pair)
+static bool end_unread(const struct plait_comm *comm, struct plait_pair *pair)
 {
     bool moved = false;
 
-    while (pair->lent.first != NULL) {
-        const struct plait_letter *m = &pair->lent.first->letter;
+    while (pair->unread.first != NULL) {
+        const struct plait_message *m = &pair->unread.first->message;
         const struct plait_link *link = link_of(comm, m);
         plait_device_message_aim(comm, m);
-        if (!all_sent(link, m->last, m->nslice))
+        if (!plait_message_all_read(link, m->last, m->nslice))
             break;
-        end_first(&pair->lent, PLAIT_OK);
+        end_first(&pair->unread, PLAIT_OK);
         moved = true;
     }
     return moved;
 }
 
-static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+static bool take_recvs(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
 {
     bool moved = false;
 
-    for (struct plait_letter *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
+    for (struct plait_message *m; (m = begin_first(&pair->recvs)) != NULL && take(comm, m, status);) {
         moved = true;
         /* One slice of a long message in a turn: a rank that only copies would offer nothing meanwhile. */
         if (m->slice < m->nslice)
@@ -397,12 +295,12 @@ static bool turn_recvs(struct plait_comm *comm, struct plait_pair *pair, enum pl
 }
 
 /* A message to this rank itself: one copy, when both calls are there. */
-static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
+static bool pass_to_itself(struct plait_comm *comm, struct plait_pair *pair, enum plait_status *status)
 {
     bool moved = false;
 
     while (*status == PLAIT_OK) {
-        const struct plait_letter *s = begin_first(&pair->sends), *r = begin_first(&pair->recvs);
+        const struct plait_message *s = begin_first(&pair->sends), *r = begin_first(&pair->recvs);
         if (s == NULL || r == NULL)
             break;
         if (plait_message_note(s) != plait_message_note(r)) {
@@ -421,35 +319,66 @@ static bool turn_self(struct plait_comm *comm, struct plait_pair *pair, enum pla
     return moved;
 }
 
-/* Offer outgoing slices. */
+/* The half of a pair's turn that offers slices. */
 static enum plait_status turn_out(struct plait_comm *comm, struct plait_pair *pair)
 {
     enum plait_status status = PLAIT_OK;
 
-    pair->offered = false;
+    pair->out = false;
     if (pair->peer == comm->rank || plait_message_first_out(pair) == NULL)
         return PLAIT_OK;
     if (has_failed(comm, pair->peer))
         return plait_probe_failures(comm);
-    pair->offered = offer_sends(comm, pair, &status);
+    pair->out = offer_sends(comm, pair, &status);
     return status;
 }
 
-/* Take incoming slices; end the sends that have been read. */
-static enum plait_status turn_pair(struct plait_comm *comm, struct plait_pair *pair, bool rarely, bool *moved)
+/* The other half, which takes slices and ends the sends that have been read. */
+static enum plait_status turn_in(struct plait_comm *comm, struct plait_pair *pair)
 {
-    const bool self = pair->peer == comm->rank;
     enum plait_status status = PLAIT_OK;
-    bool in, out;
 
-    if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->offered)
-        return plait_message_wait_turn(comm, pair, false, false, rarely); /* for this rank's own streams */
-    if (!self && has_failed(comm, pair->peer))
+    pair->in = false;
+    if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->out)
+        return PLAIT_OK; /* nothing, or this rank waits for its own streams */
+    if (pair->peer == comm->rank) {
+        pair->in = pair->out = pass_to_itself(comm, pair, &status);
+        return status;
+    }
+    if (has_failed(comm, pair->peer))
         return plait_probe_failures(comm);
-    in = self ? turn_self(comm, pair, &status) : turn_recvs(comm, pair, &status);
-    out = (self ? in : end_lent(comm, pair)) || pair->offered;
-    *moved |= in || out;
-    return status == PLAIT_OK ? plait_message_wait_turn(comm, pair, in, out, rarely) : status;
+    pair->in = take_recvs(comm, pair, &status);
+    pair->out |= end_unread(comm, pair);
+    return status;
+}
+
+static void fail(struct plait_comm *comm, enum plait_status status)
+{
+    if (comm->failed == PLAIT_OK)
+        status = plait_comm_fail(comm, status, "%s", plait_last_error());
+    plait_requests_fail(comm, status);
+}
+
+bool plait_message_try(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+    struct plait_pair *pair = comm->messages->pairs[r->message.peer];
+    const bool self = pair->peer == comm->rank, send = r->kind == PLAIT_REQUEST_SEND;
+    enum plait_status status = PLAIT_OK;
+
+    if (self && send)
+        return true;
+    if (self)
+        pass_to_itself(comm, pair, &status);
+    else if (has_failed(comm, pair->peer))
+        status = plait_probe_failures(comm);
+    else if (send)
+        offer_sends(comm, pair, &status);
+    else
+        take_recvs(comm, pair, &status);
+    if (status != PLAIT_OK)
+        fail(comm, status);
+    return send ? r->message.slice == r->message.nslice : plait_request_has_ended(r);
 }
 
 bool plait_messages_turn(struct plait_comm *comm, bool rarely)
@@ -464,8 +393,11 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
         status = turn_out(comm, pair);
     for (struct plait_pair **at = &all->busy, *pair; (pair = *at) != NULL && status == PLAIT_OK;) {
-        status = turn_pair(comm, pair, rarely, &moved);
-        pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->lent.first != NULL;
+        status = turn_in(comm, pair);
+        moved |= pair->in || pair->out;
+        if (status == PLAIT_OK)
+            status = plait_message_wait_turn(comm, pair, rarely);
+        pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->unread.first != NULL;
         if (pair->busy)
             at = &pair->next_busy;
         else
@@ -475,77 +407,20 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
         plait_port_rest(comm->port);
     if (status == PLAIT_OK && comm->failed == PLAIT_OK)
         status = plait_device_status(comm);
-    if (status == PLAIT_OK)
-        return moved;
-    if (comm->failed == PLAIT_OK)
-        status = plait_comm_fail(comm, status, "%s", plait_last_error());
-    plait_requests_fail(comm, status);
-    return true;
-}
-
-uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
-{
-    uint32_t n = 0;
-
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank && n < most; r++) {
-        const struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL && (plait_message_first(&pair->recvs) != NULL || plait_message_first_out(pair) != NULL))
-            n += plait_message_awaited(pair, ranks + n, most - n);
-    }
-    return n;
+    if (status != PLAIT_OK)
+        fail(comm, status);
+    return moved || status != PLAIT_OK;
 }
 
 void plait_messages_fail(struct plait_comm *comm, enum plait_status status)
 {
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
         struct plait_pair *pair = comm->messages->pairs[r];
-        while (pair != NULL && pair->lent.first != NULL)
-            end_first(&pair->lent, status);
+        while (pair != NULL && pair->unread.first != NULL)
+            end_first(&pair->unread, status);
         while (pair != NULL && pair->sends.first != NULL)
             end_first(&pair->sends, status);
         while (pair != NULL && pair->recvs.first != NULL)
             end_recv(pair, status);
-    }
-}
-
-void plait_messages_destroy(struct plait_comm *comm)
-{
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL) {
-            plait_arena_free(pair->small);
-            plait_arena_free(pair->stage);
-        }
-        free(pair);
-    }
-    free(comm->messages);
-    comm->messages = NULL;
-}
-
-size_t plait_messages_bytes(const struct plait_comm *comm)
-{
-    size_t bytes = 0;
-
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        const struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL && pair->small != NULL)
-            bytes += PLAIT_MESSAGE_SMALL_STAGES;
-        if (pair != NULL && pair->stage != NULL)
-            bytes += PLAIT_MESSAGE_STAGES;
-    }
-    return bytes;
-}
-
-void plait_messages_empty(struct plait_comm *comm)
-{
-    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
-        struct plait_pair *pair = comm->messages->pairs[r];
-        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
-        if (pair == NULL || (pair->small == NULL && pair->stage == NULL) ||
-            !all_sent(link, link->next_out - 1, PLAIT_WINDOW))
-            continue;
-        plait_arena_free(pair->small);
-        plait_arena_free(pair->stage);
-        pair->small = pair->stage = NULL;
     }
 }

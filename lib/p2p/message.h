@@ -7,9 +7,9 @@
  * other, nor for collectives, which use another channel. Long messages travel in slices, several of them in flight.
  * Data that the receiver cannot read in place goes through a staging buffer of the pair, or by single copy (CMA).
  *
- * exchange.c runs blocking messages at once, while nothing else is pending. message_agree.c compares the arguments of
- * sender and receiver; message_wait.c waits for a message and names the missing rank; message_stage.c has the staging
- * buffers.
+ * exchange.c gives blocking messages their first turns, while nothing else is pending. message_agree.c compares the
+ * arguments of sender and receiver; message_wait.c waits for a message and names the missing rank; pair.c has the
+ * staging buffers.
  *
  * The room promises: messages of a pair arrive in the order of the calls. Sizes or types that differ fail the
  * communicator with both values.
@@ -33,7 +33,7 @@
 #define PLAIT_MESSAGE_SMALL_STAGES (PLAIT_WINDOW * PLAIT_MESSAGE_SMALL)
 #define PLAIT_MESSAGE_STAGES       (PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE)
 
-struct plait_line {
+struct plait_message_queue {
     struct plait_request *first, **end;
     uint64_t n; /* messages that ever entered */
 };
@@ -41,11 +41,11 @@ struct plait_line {
 struct plait_pair { /* this rank and another, or itself */
     struct plait_comm *comm;
     uint32_t peer;
-    struct plait_line sends, recvs;
-    struct plait_line lent; /* sends that are offered, but still read in place */
+    struct plait_message_queue sends, recvs;
+    struct plait_message_queue unread; /* sends that are offered, but still read in place */
     struct plait_pair *next_busy;
-    bool busy;                            /* a queue holds a message: the pair has turns */
-    bool offered;                         /* a slice was offered in this turn */
+    bool busy;                            /* on that list: a queue holds, or held, a message */
+    bool in, out;                         /* progress in its last turn: of receives, of sends */
     struct plait_wait sending, receiving; /* one each: progress of one must not hide a stall of the other */
     char *small;                          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL */
     char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE], or NULL */
@@ -64,17 +64,14 @@ struct plait_messages {         /* of a comm */
 /* Make queues for, and links to, `peer`; the first call allocates. */
 enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer);
 
-/* Give it its number; put it into its queue, in the same order. plait_message_prepare() was called. */
-void plait_message_enter(struct plait_request *r);
-void plait_message_queue(struct plait_request *r);
+/* Put a message into its queue. plait_message_prepare() was called. */
+void plait_message_begin(struct plait_request *r);
 
 /*
- * passes: may a message bypass its queue, which is empty? Then send_now and take_now try at once. False: not yet, or an
- * error, which its turn in the queue finds. A send that is still read in place after send_now ends in a later turn.
+ * One turn of its queue, without the failure detector. False: another turn is needed to receive it, or to offer all of
+ * it. A send that is offered may still be read in place, and ends in a later turn.
  */
-bool plait_message_passes(const struct plait_request *r);
-bool plait_message_send_now(struct plait_request *r);
-bool plait_message_take_now(struct plait_request *r);
+bool plait_message_try(struct plait_request *r);
 
 /* One turn of all queues; see struct plait_drive. Something moved? */
 bool plait_messages_turn(struct plait_comm *comm, bool rarely);
@@ -82,6 +79,16 @@ uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 
 /* The comm has failed: end all messages with `status`. */
 void plait_messages_fail(struct plait_comm *comm, enum plait_status status);
+
+/* The slot for the next slice of a link. NULL: the receiver still reads it, or memory is short (*status). */
+char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
+                               size_t bytes, enum plait_status *status);
+
+/* The slot of a small slice. It is free: the link accepts this number only when the one a window behind is received. */
+char *plait_message_small_stage(const struct plait_pair *pair, uint32_t number);
+
+/* Have the last n slices up to this number been read? */
+bool plait_message_all_read(const struct plait_link *link, uint32_t last, uint64_t n);
 
 /* No rank may still read staged slices. */
 void plait_messages_destroy(struct plait_comm *comm);

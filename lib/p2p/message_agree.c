@@ -8,14 +8,14 @@ enum { TYPE = 56, DEVICE = 55, NUMBER = 48, NUMBERS = 128 }; /* bit positions; N
 #define COUNT (((uint64_t)1 << NUMBER) - 1)
 _Static_assert(PLAIT_MOST_BYTES <= COUNT && NUMBERS > PLAIT_WINDOW && NUMBER + 7 == DEVICE, "a note has room");
 
-uint64_t plait_message_note(const struct plait_letter *m)
+uint64_t plait_message_note(const struct plait_message *m)
 {
     return (uint64_t)m->type << TYPE | (uint64_t)(m->queue != NULL) << DEVICE | m->number % NUMBERS << NUMBER |
            m->count;
 }
 
 /* Fibonacci hashing (Knuth 6.4): similar header words get different fingerprints. */
-uint32_t plait_message_print(const struct plait_letter *m)
+uint32_t plait_message_print(const struct plait_message *m)
 {
     return (uint32_t)(plait_message_note(m) * 0x9e3779b97f4a7c15 >> 32);
 }
@@ -41,12 +41,12 @@ static enum plait_status say(struct plait_comm *comm, uint32_t culprit, uint64_t
         plait_dtype_name(to.type), kinds ? memory[to.device] : "");
 }
 
-static struct side own_side(const struct plait_comm *comm, const struct plait_letter *m)
+static struct side own_side(const struct plait_comm *comm, const struct plait_message *m)
 {
     return (struct side){ comm->rank, m->count, m->type, m->queue != NULL };
 }
 
-enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_letter *m, uint64_t note)
+enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t note)
 {
     const struct side from = { m->peer, note & COUNT, (enum plait_dtype)(note >> TYPE), (note >> DEVICE & 1) != 0 };
 
@@ -59,7 +59,7 @@ static bool shows_device(const struct plait_comm *comm, uint32_t peer)
     return comm->device != NULL || comm->peers[peer].replica != NULL;
 }
 
-enum plait_status plait_message_look_in(struct plait_comm *comm, const struct plait_letter *m)
+enum plait_status plait_message_look_in(struct plait_comm *comm, const struct plait_message *m)
 {
     static const enum plait_channel channels[] = { PLAIT_CHANNEL_MESSAGES, PLAIT_CHANNEL_DEVICE_MESSAGES };
 
@@ -79,7 +79,7 @@ enum plait_status plait_message_look_in(struct plait_comm *comm, const struct pl
 }
 
 /* A rank sets control->device before it shows a receive into device memory: 0 after the read means host memory. */
-enum plait_status plait_message_look_out(struct plait_comm *comm, const struct plait_letter *m)
+enum plait_status plait_message_look_out(struct plait_comm *comm, const struct plait_message *m)
 {
     const struct plait_control *c = comm->peers[m->peer].control;
     struct plait_operation o;

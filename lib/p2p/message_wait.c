@@ -20,7 +20,7 @@ static uint32_t clamp(uint64_t n)
 
 void plait_message_show(struct plait_request *r)
 {
-    struct plait_letter *m = &r->letter;
+    struct plait_message *m = &r->message;
     const struct plait_message_what what = { .number = m->number + 1,
                                              .count = m->count,
                                              .peer = m->peer,
@@ -34,7 +34,7 @@ void plait_message_show(struct plait_request *r)
     plait_message_ring_add(&r->comm->own->messages, m->place, &what, m->began, clamp(m->slice));
 }
 
-void plait_message_count(const struct plait_comm *comm, struct plait_letter *m, uint64_t n)
+void plait_message_count(const struct plait_comm *comm, struct plait_message *m, uint64_t n)
 {
     struct plait_message_record *record = plait_message_record(comm, m);
 
@@ -48,14 +48,14 @@ static void note(struct plait_request *r, uint64_t now)
 {
     if (r == NULL)
         return;
-    if (r->letter.began == 0)
-        r->letter.began = now;
-    if (now > 0 && plait_message_record(r->comm, &r->letter) == NULL)
+    if (r->message.began == 0)
+        r->message.began = now;
+    if (now > 0 && plait_message_record(r->comm, &r->message) == NULL)
         plait_message_show(r);
-    struct plait_message_record *record = plait_message_record(r->comm, &r->letter);
+    struct plait_message_record *record = plait_message_record(r->comm, &r->message);
     if (record == NULL)
         return;
-    atomic_store_explicit(&record->began, r->letter.began, memory_order_relaxed);
+    atomic_store_explicit(&record->began, r->message.began, memory_order_relaxed);
     atomic_store_explicit(&record->waiting, now > 0, memory_order_relaxed);
     if (now > 0)
         atomic_store_explicit(&record->waited, 1, memory_order_relaxed);
@@ -63,7 +63,7 @@ static void note(struct plait_request *r, uint64_t now)
 
 /* ---- Waiting --------------------------------------------------------------------------------------------- */
 
-uint32_t plait_message_awaited(const void *context, uint32_t *ranks, uint32_t most)
+static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 {
     const struct plait_pair *pair = context;
 
@@ -73,13 +73,25 @@ uint32_t plait_message_awaited(const void *context, uint32_t *ranks, uint32_t mo
     return 1;
 }
 
+uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank && n < most; r++) {
+        const struct plait_pair *pair = comm->messages->pairs[r];
+        if (pair != NULL && (plait_message_first(&pair->recvs) != NULL || plait_message_first_out(pair) != NULL))
+            n += awaited(pair, ranks + n, most - n);
+    }
+    return n;
+}
+
 static bool needs(const void *context, uint32_t rank)
 {
     const struct plait_pair *pair = context;
     return rank == pair->peer && rank != pair->comm->rank;
 }
 
-static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w, const struct plait_letter *m,
+static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w, const struct plait_message *m,
                       const char *verb, const char *side, char *text, size_t room)
 {
     char message[160] = "";
@@ -92,13 +104,14 @@ static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w,
 }
 
 /* The first of the queue waits for its stream. */
-static uint32_t blame_stream(const struct plait_pair *pair, const struct plait_line *q, char *text, size_t room)
+static uint32_t blame_stream(const struct plait_pair *pair, const struct plait_message_queue *q, char *text,
+                             size_t room)
 {
     const bool send = q->first->kind == PLAIT_REQUEST_SEND;
     char call[96];
 
     snprintf(call, sizeof call, "its %s %s rank %u (message #%llu)", send ? "send" : "receive", send ? "to" : "from",
-             pair->peer, (unsigned long long)q->first->letter.number + 1);
+             pair->peer, (unsigned long long)q->first->message.number + 1);
     return plait_request_blame_stream(pair->comm, call, text, room);
 }
 
@@ -109,7 +122,7 @@ static uint32_t blame_receiver(const void *context, char *text, size_t room)
     const uint32_t own = plait_device_message_blame(pair->comm, text, room);
 
     return own           ? own
-           : out != NULL ? blame(pair, &pair->sending, &out->letter, "receive", "from", text, room)
+           : out != NULL ? blame(pair, &pair->sending, &out->message, "receive", "from", text, room)
                          : blame_stream(pair, &pair->sends, text, room);
 }
 
@@ -118,7 +131,7 @@ static uint32_t blame_sender(const void *context, char *text, size_t room)
     const struct plait_pair *pair = context;
     const struct plait_request *in = plait_message_first(&pair->recvs);
 
-    return in != NULL ? blame(pair, &pair->receiving, &in->letter, "send", "to", text, room)
+    return in != NULL ? blame(pair, &pair->receiving, &in->message, "send", "to", text, room)
                       : blame_stream(pair, &pair->recvs, text, room);
 }
 
@@ -137,13 +150,13 @@ static const struct plait_wait_kind for_receiving = { needs, blame_sender, note_
 
 void plait_message_wait_init(struct plait_pair *pair)
 {
-    plait_wait_init(&pair->sending, &for_sending, plait_message_awaited, pair);
-    plait_wait_init(&pair->receiving, &for_receiving, plait_message_awaited, pair);
+    plait_wait_init(&pair->sending, &for_sending, awaited, pair);
+    plait_wait_init(&pair->receiving, &for_receiving, awaited, pair);
 }
 
 /* head: the awaited message; NULL: none, or one that is held up by the first of `q`. */
 static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
-                                const struct plait_line *q, bool moved, bool rarely)
+                                const struct plait_message_queue *q, bool moved, bool rarely)
 {
     if (head == NULL && q->first != NULL && plait_message_first(q) == NULL)
         head = plait_request_held_up(q->first);
@@ -151,7 +164,7 @@ static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, c
         plait_wait_progress(comm, w);
         return PLAIT_OK;
     }
-    w->detector.limit = head->letter.deadline;
+    w->detector.limit = head->message.deadline;
     return plait_wait_poll(comm, w, rarely);
 }
 
@@ -161,26 +174,25 @@ static bool is_due(const struct plait_wait *w)
     return w->spinner.turns % TURNS_A_LOOK == TURNS_A_LOOK - 1;
 }
 
-static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair, bool out)
+static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
 {
     const struct plait_request *r = plait_message_first(&pair->recvs),
-                               *s = out ? NULL : plait_message_first(&pair->sends);
-    enum plait_status status = r != NULL ? plait_message_look_in(comm, &r->letter) : PLAIT_OK;
+                               *s = pair->out ? NULL : plait_message_first(&pair->sends);
+    enum plait_status status = r != NULL ? plait_message_look_in(comm, &r->message) : PLAIT_OK;
 
-    return status == PLAIT_OK && s != NULL ? plait_message_look_out(comm, &s->letter) : status;
+    return status == PLAIT_OK && s != NULL ? plait_message_look_out(comm, &s->message) : status;
 }
 
-enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool in, bool out,
-                                          bool rarely)
+enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely)
 {
     const bool looks = rarely || is_due(&pair->receiving) || is_due(&pair->sending);
     enum plait_status status = PLAIT_OK;
 
-    if (PLAIT_GUARDS && !in && pair->peer != comm->rank && looks)
-        status = look_for_mismatch(comm, pair, out);
+    if (PLAIT_GUARDS && !pair->in && pair->peer != comm->rank && looks)
+        status = look_for_mismatch(comm, pair);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->receiving, plait_message_first(&pair->recvs), &pair->recvs, in, rarely);
+        status = glance(comm, &pair->receiving, plait_message_first(&pair->recvs), &pair->recvs, pair->in, rarely);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->sending, plait_message_first_out(pair), &pair->sends, out, rarely);
+        status = glance(comm, &pair->sending, plait_message_first_out(pair), &pair->sends, pair->out, rarely);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "message.h"
 
 /* The first of a queue, if it is open; else NULL. */
-static inline struct plait_request *plait_message_first(const struct plait_line *q)
+static inline struct plait_request *plait_message_first(const struct plait_message_queue *q)
 {
     return q->first != NULL && plait_request_state(q->first) != PLAIT_REQUEST_HELD ? q->first : NULL;
 }
@@ -14,7 +14,7 @@ static inline struct plait_request *plait_message_first(const struct plait_line 
 /* The first send whose receiver is awaited, or NULL. */
 static inline struct plait_request *plait_message_first_out(const struct plait_pair *pair)
 {
-    return pair->lent.first != NULL ? pair->lent.first : plait_message_first(&pair->sends);
+    return pair->unread.first != NULL ? pair->unread.first : plait_message_first(&pair->sends);
 }
 
 /* Write its record into the ring. */
@@ -22,24 +22,20 @@ void plait_message_show(struct plait_request *r);
 
 /* Its record there; NULL: it has none, or a later one overwrote it. */
 static inline struct plait_message_record *plait_message_record(const struct plait_comm *comm,
-                                                                const struct plait_letter *m)
+                                                                const struct plait_message *m)
 {
     return plait_message_ring_find(&comm->own->messages, m->place);
 }
 
 /* Count n more slices as offered or taken. */
-void plait_message_count(const struct plait_comm *comm, struct plait_letter *m, uint64_t n);
+void plait_message_count(const struct plait_comm *comm, struct plait_message *m, uint64_t n);
 
 void plait_message_wait_init(struct plait_pair *pair);
 
 /*
- * After a turn of the pair. in, out: a slice came in, went out. Without progress probe for failures and mismatches: now
- * and then, or each time if polled rarely. An error fails the comm.
+ * After a turn of the pair. Without progress probe for failures and mismatches: now and then, or each time if polled
+ * rarely. An error fails the comm.
  */
-enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool in, bool out,
-                                          bool rarely);
-
-/* Writes the peer to `ranks`, if it is another rank; returns how many: 0 or 1. */
-uint32_t plait_message_awaited(const void *pair, uint32_t *ranks, uint32_t most);
+enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely);
 
 #endif

@@ -9,14 +9,6 @@
 
 /* ---- Waiting: for no rank, but for what is on the queue ------------------------------------------------------ */
 
-static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
-{
-    (void)context;
-    (void)ranks;
-    (void)most;
-    return 0;
-}
-
 /* device_watch.c sees ranks that died or failed, and ends the queue work that waits for them. */
 static bool needs(const void *context, uint32_t rank)
 {
@@ -34,18 +26,12 @@ static uint32_t blame(const void *context, char *text, size_t room)
     return 0;
 }
 
-static void note(const void *context, uint64_t now)
-{
-    (void)context;
-    (void)now;
-}
-
-static const struct plait_wait_kind for_mark = { needs, blame, note };
+static const struct plait_wait_kind for_mark = { needs, blame, plait_note_nothing };
 
 static struct plait_wait *wait_of(struct plait_device_comm *d)
 {
     if (d->wait.detector.kind == NULL)
-        plait_wait_init(&d->wait, &for_mark, awaited, d);
+        plait_wait_init(&d->wait, &for_mark, plait_await_no_rank, d);
     return &d->wait;
 }
 
@@ -157,7 +143,7 @@ enum plait_status plait_device_marked_turn(struct plait_comm *comm, bool rarely,
         return PLAIT_OK;
     const struct plait_request *first = d->marked;
     return plait_device_glance(
-        comm, first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->letter.deadline, some, rarely);
+        comm, first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->message.deadline, some, rarely);
 }
 
 void plait_device_marked_fail(struct plait_comm *comm, enum plait_status status)

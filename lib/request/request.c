@@ -254,7 +254,7 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
 
     if (plait_request_state(r) != PLAIT_REQUEST_ISSUED) {
         unbind(r);
-        if (status == PLAIT_OK && r->until_executed && plait_device_mark(r))
+        if (r->until_executed && status == PLAIT_OK && plait_device_mark(r))
             return;
     }
     r->status = status;

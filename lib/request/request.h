@@ -23,7 +23,7 @@
 
 enum plait_request_kind { PLAIT_REQUEST_COLLECTIVE, PLAIT_REQUEST_SEND, PLAIT_REQUEST_RECV };
 
-struct plait_letter { /* a message and how far it is */
+struct plait_message { /* a message and how far it is */
     char *data;
     size_t count, bytes;
     enum plait_dtype type;
@@ -32,7 +32,7 @@ struct plait_letter { /* a message and how far it is */
     uint64_t nslice;           /* slices, 1 at least; of PLAIT_MESSAGE_SLICE bytes, unless there is only one */
     uint64_t slice;            /* next to be offered or taken */
     uint32_t last;             /* transport's number of its last slice, once all are offered */
-    bool lent;                 /* the receiver reads it in place */
+    bool in_place;             /* the receiver reads it in place */
     uint64_t place;            /* in the ring; 0: it was never first in its queue */
     uint64_t began;            /* nanoseconds; 0: not known */
     double deadline;           /* seconds; 0: the comm's */
@@ -43,12 +43,12 @@ struct plait_letter { /* a message and how far it is */
 /*
  * What a request is doing. In brackets: states that only some requests go through.
  *
- *      FREE --> IDLE --> [GROUPED] --> [HELD] --> QUEUED --> RUNNING --> [ISSUED] --> [FINISHED] --> ENDED
- *                ^ \                                            ^                                     /  |
- *                |  `-----------------> [LAZY] ----------------'              persistent: taken <---'   v
- *                `-------------------------------------------------------------------'                FREE
+ *     FREE -> IDLE -> [GROUPED] -> [HELD] -> QUEUED -> RUNNING -> [ISSUED] -> [FINISHED] -> ENDED -> FREE
+ *              ^ |                                        ^                                  |
+ *              | '---------------> [LAZY] ----------------'                                  |
+ *              '--------------------- persistent: its result was taken ----------------------'
  *
- * A message stays QUEUED until it ends or is ISSUED. An error ends a request from any state after IDLE.
+ * A message stays QUEUED until it ends. An error ends a request from any state after IDLE.
  */
 enum plait_request_state {
     PLAIT_REQUEST_FREE,     /* in a free list of its comm */
@@ -63,10 +63,11 @@ enum plait_request_state {
     PLAIT_REQUEST_ENDED,    /* `status` is the result, for its taker */
 };
 
-enum plait_taker {                     /* who waits for its end and takes it */
-                   PLAIT_TAKER_CALL,   /* the blocking call, or the group */
-                   PLAIT_TAKER_HOLDER, /* who has call->request */
-                   PLAIT_TAKER_STREAM, /* its host stream */
+/* Who waits for its end and takes it. */
+enum plait_taker {
+    PLAIT_TAKER_CALL,   /* the blocking call, or the group */
+    PLAIT_TAKER_HOLDER, /* who has call->request */
+    PLAIT_TAKER_STREAM, /* its host stream */
 };
 
 /*
@@ -93,7 +94,7 @@ struct plait_request {
     char scalar[8]; /* target of job.scale, if the scalar was read at the call */
     size_t *sizes;  /* [4][nrank] targets of job.sizes; NULL before its first v-form */
 
-    struct plait_letter letter;
+    struct plait_message message;
 };
 
 static inline enum plait_request_state plait_request_state(const struct plait_request *r)
@@ -134,7 +135,7 @@ struct plait_request *plait_request_get(struct plait_comm *comm);
 enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
                                            const struct plait_call *call, enum plait_status status);
 
-/* The same for a message, whose request has kind, letter and queue. */
+/* The same for a message, whose request has kind, message and queue. */
 enum plait_status plait_request_dispatch(struct plait_request *r, const struct plait_call *call);
 
 /*
@@ -188,6 +189,10 @@ void plait_requests_notify(struct plait_comm *comm);
 
 /* The comm has failed: end all its requests. */
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status);
+
+/* Callbacks of a wait for this rank's own streams: no rank is awaited, and nothing is written into the ring. */
+uint32_t plait_await_no_rank(const void *context, uint32_t *ranks, uint32_t most);
+void plait_note_nothing(const void *context, uint64_t now);
 
 /* Initialise a new comm; comm->run is there. */
 void plait_requests_prepare(struct plait_comm *comm);

@@ -20,10 +20,15 @@ uint32_t plait_request_blame_stream(const struct plait_comm *comm, const char *c
     return comm->rank + 1;
 }
 
-static uint32_t nobody(const void *comm, uint32_t *ranks, uint32_t most)
+uint32_t plait_await_no_rank(const void *context, uint32_t *ranks, uint32_t most)
 {
-    (void)comm, (void)ranks, (void)most;
+    (void)context, (void)ranks, (void)most;
     return 0;
+}
+
+void plait_note_nothing(const void *context, uint64_t now)
+{
+    (void)context, (void)now;
 }
 
 /* The held-up operation is number comm->sequence + 1: ranks that have not done it are needed. */
@@ -46,16 +51,11 @@ static uint32_t blame_stream(const void *context, char *text, size_t room)
     return plait_request_blame_stream(comm, call, text, room);
 }
 
-static void note_nothing(const void *comm, uint64_t now)
-{
-    (void)comm, (void)now;
-}
-
 void plait_requests_prepare(struct plait_comm *comm)
 {
-    static const struct plait_wait_kind for_stream = { needs, blame_stream, note_nothing };
+    static const struct plait_wait_kind for_stream = { needs, blame_stream, plait_note_nothing };
 
-    plait_wait_init(&comm->run->held, &for_stream, nobody, comm);
+    plait_wait_init(&comm->run->held, &for_stream, plait_await_no_rank, comm);
 }
 
 /* The first collective waits for its host stream. */

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pairs of ranks that send to each other: their memory, above all the staging buffers. */
+#include "message.h"
+
+#include "base/status.h"
+#include "message_wait.h"
+
+#include <stdlib.h>
+
+static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
+{
+    struct plait_pair *pair = calloc(1, sizeof *pair);
+
+    if (pair == NULL)
+        return NULL;
+    pair->comm = comm;
+    pair->peer = peer;
+    plait_message_wait_init(pair);
+    return pair;
+}
+
+enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
+{
+    if (comm->messages == NULL) {
+        comm->stats.allocations++;
+        comm->messages = calloc(1, sizeof *comm->messages + comm->nrank * sizeof *comm->messages->pairs);
+    }
+    if (comm->messages != NULL && comm->messages->pairs[peer] == NULL) {
+        comm->stats.allocations++;
+        comm->messages->pairs[peer] = create_pair(comm, peer);
+    }
+    if (comm->messages == NULL || comm->messages->pairs[peer] == NULL)
+        return plait_fail_memory("out of memory for messages");
+    if (peer != comm->rank &&
+        (plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL ||
+         (comm->device != NULL && plait_connect(comm, peer, PLAIT_CHANNEL_DEVICE_MESSAGES) == NULL)))
+        return plait_fail_memory("no transport leads to rank %u, or memory is short", peer);
+    return PLAIT_OK;
+}
+
+/* ---- Staging buffers ------------------------------------------------------------------------------------- */
+
+char *plait_message_small_stage(const struct plait_pair *pair, uint32_t number)
+{
+    return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
+}
+
+/* Offset in a slot of PLAIT_MESSAGE_SLICE bytes: short slices take parts of it in turn, as in operation/slices.h. */
+static size_t part_of(uint32_t number, size_t bytes)
+{
+    const size_t part = PLAIT_ROUND_UP(bytes), fit = PLAIT_MESSAGE_SLICE / part;
+    const size_t n = fit < PLAIT_MESSAGE_PARTS ? fit : PLAIT_MESSAGE_PARTS;
+
+    return number / PLAIT_MESSAGE_STAGE % n * part;
+}
+
+char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
+                               size_t bytes, enum plait_status *status)
+{
+    const uint32_t number = link->next_out, k = number % PLAIT_MESSAGE_STAGE;
+    const bool small = bytes <= PLAIT_MESSAGE_SMALL;
+    char **const places = small ? &pair->small : &pair->stage;
+    void *memory;
+
+    if (*places == NULL) {
+        comm->stats.allocations++;
+        *status = plait_arena_alloc(small ? PLAIT_MESSAGE_SMALL_STAGES : PLAIT_MESSAGE_STAGES, &memory);
+        if (*status != PLAIT_OK)
+            return NULL;
+        *places = memory;
+    }
+    if (small)
+        return plait_message_small_stage(pair, number);
+    /* Numbers wrap around. */
+    if (pair->ever[k] && number - pair->used[k] < PLAIT_WINDOW && !link->transport->sent(link, pair->used[k]))
+        return NULL;
+    pair->used[k] = number;
+    pair->ever[k] = true;
+    return pair->stage + k * PLAIT_MESSAGE_SLICE + part_of(number, bytes);
+}
+
+/* Over a network they end in any order. */
+bool plait_message_all_read(const struct plait_link *link, uint32_t last, uint64_t n)
+{
+    for (uint32_t i = 0; i < n && i < PLAIT_WINDOW; i++) /* a slice a window behind is received */
+        if (!link->transport->sent(link, last - i))
+            return false;
+    return true;
+}
+
+void plait_messages_destroy(struct plait_comm *comm)
+{
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        struct plait_pair *pair = comm->messages->pairs[r];
+        if (pair != NULL) {
+            plait_arena_free(pair->small);
+            plait_arena_free(pair->stage);
+        }
+        free(pair);
+    }
+    free(comm->messages);
+    comm->messages = NULL;
+}
+
+size_t plait_messages_bytes(const struct plait_comm *comm)
+{
+    size_t bytes = 0;
+
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        const struct plait_pair *pair = comm->messages->pairs[r];
+        if (pair != NULL && pair->small != NULL)
+            bytes += PLAIT_MESSAGE_SMALL_STAGES;
+        if (pair != NULL && pair->stage != NULL)
+            bytes += PLAIT_MESSAGE_STAGES;
+    }
+    return bytes;
+}
+
+void plait_messages_empty(struct plait_comm *comm)
+{
+    for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank; r++) {
+        struct plait_pair *pair = comm->messages->pairs[r];
+        const struct plait_link *link = comm->peers[r].link[PLAIT_CHANNEL_MESSAGES];
+        if (pair == NULL || (pair->small == NULL && pair->stage == NULL) ||
+            !plait_message_all_read(link, link->next_out - 1, PLAIT_WINDOW))
+            continue;
+        plait_arena_free(pair->small);
+        plait_arena_free(pair->stage);
+        pair->small = pair->stage = NULL;
+    }
+}
