@@ -8,11 +8,14 @@
 #include "operation/slices.h"
 #include "ranks.h"
 
+#include <plait/group.h>
 #include <plait/memory.h>
+#include <plait/message.h>
 #include <plait/request.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +26,19 @@
 #define NRANK 4
 #define ROOM  ((size_t)4 << 20) /* bytes of a rank's buffers */
 
-static _Thread_local struct plait_slice *slices;
-static _Thread_local struct plait_scaled scaled;
-static _Thread_local const char *memory; /* [2 * ROOM], in and out */
-static _Thread_local size_t copies, combinations, allocations;
+/* Of each rank in this process; a thread that waits drives the others' operations, too. */
+static struct state {
+    struct plait_slice *slices;
+    struct plait_scaled scaled;
+    const char *memory; /* [2 * ROOM], in and out */
+} states[NRANK];
+
+static atomic_size_t copies, combinations, allocations;
+
+static struct state *state_of(const struct plait_comm *comm)
+{
+    return &states[plait_comm_rank(comm)];
+}
 
 static void invert(void *to, const void *from, size_t bytes)
 {
@@ -34,8 +46,10 @@ static void invert(void *to, const void *from, size_t bytes)
         ((unsigned char *)to)[i] = (unsigned char)~((const unsigned char *)from)[i];
 }
 
-static bool is_inverted(const void *p)
+static bool is_inverted(const struct plait_comm *comm, const void *p)
 {
+    const char *memory = state_of(comm)->memory;
+
     return memory != NULL && (const char *)p >= memory && (const char *)p < memory + 2 * ROOM;
 }
 
@@ -44,8 +58,8 @@ static const struct plait_space inverted;
 static enum plait_status find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
                               const struct plait_call *call, struct plait_args *a)
 {
-    (void)comm, (void)name, (void)size, (void)call;
-    if ((in_bytes > 0 && is_inverted(a->in)) || (out_bytes > 0 && is_inverted(a->out)))
+    (void)name, (void)size, (void)call;
+    if ((in_bytes > 0 && is_inverted(comm, a->in)) || (out_bytes > 0 && is_inverted(comm, a->out)))
         a->space = &inverted;
     return PLAIT_OK;
 }
@@ -65,14 +79,14 @@ static void give_back(struct plait_comm *comm, void *p)
 
 static enum plait_status begin(struct plait_run *run)
 {
-    run->slices = slices;
-    run->scaled = &scaled;
+    run->slices = state_of(run->comm)->slices;
+    run->scaled = &state_of(run->comm)->scaled;
     return PLAIT_OK;
 }
 
-static void order(struct plait_run *run)
+static void order(const struct plait_comm *comm, struct plait_queue *queue, uint64_t capture)
 {
-    (void)run;
+    (void)comm, (void)queue, (void)capture;
 }
 
 static void end(struct plait_comm *comm)
@@ -86,15 +100,15 @@ static enum plait_status poll_work(struct plait_comm *comm)
     return PLAIT_OK;
 }
 
-static bool is_behind(const struct plait_run *run)
+static bool is_behind(const struct plait_comm *comm)
 {
-    (void)run;
+    (void)comm;
     return false;
 }
 
-static void copy(const struct plait_run *run, void *to, const void *from, size_t bytes)
+static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
 {
-    (void)run;
+    (void)comm;
     memcpy(to, from, bytes);
     copies++;
 }
@@ -139,6 +153,7 @@ static const struct plait_space inverted = {
     .name = "inverted",
     .id = 2,
     .channel = PLAIT_CHANNEL_COLLECTIVES,
+    .messages = PLAIT_CHANNEL_MESSAGES,
     .find = find,
     .allocate = allocate,
     .free = give_back,
@@ -156,19 +171,22 @@ static const struct plait_space inverted = {
 
 static bool make(struct plait_comm *comm, void **out)
 {
-    const bool made =
-        plait_mem_alloc(2 * ROOM, out) == PLAIT_OK && plait_slices_create(plait_comm_nrank(comm), &slices) == PLAIT_OK;
+    struct state *own = state_of(comm);
 
-    memory = made ? *out : NULL;
-    return made;
+    *own = (struct state){ 0 };
+    if (plait_mem_alloc(2 * ROOM, out) != PLAIT_OK ||
+        plait_slices_create(plait_comm_nrank(comm), &own->slices) != PLAIT_OK)
+        return false;
+    own->memory = *out;
+    return true;
 }
 
-static void finish(void *p)
+/* The comm may have gone. */
+static void finish(uint32_t rank, void *p)
 {
-    memory = NULL;
-    plait_slices_destroy(slices);
-    plait_arena_free(scaled.memory);
-    scaled = (struct plait_scaled){ 0 };
+    plait_slices_destroy(states[rank].slices);
+    plait_arena_free(states[rank].scaled.memory);
+    states[rank] = (struct state){ 0 };
     plait_mem_free(p);
 }
 
@@ -270,6 +288,27 @@ static int check_coll(struct plait_comm *comm, uint32_t rank, float *buffers, en
     return 0;
 }
 
+/* Each rank sends to the next one, and to itself. */
+static int pass_around(struct plait_comm *comm, uint32_t rank, float *buffers, size_t n)
+{
+    const uint32_t next = (rank + 1) % NRANK, last = (rank + NRANK - 1) % NRANK;
+    float *in = buffers, *out = buffers + ROOM / sizeof *buffers;
+    const size_t before = copies;
+
+    for (size_t i = 0; i < n; i++)
+        put(in, i, value(rank, next, i));
+    CHECK(plait_group_start() == PLAIT_OK);
+    CHECK(plait_send(comm, in, n, PLAIT_FLOAT32, next, NULL) == PLAIT_OK);
+    CHECK(plait_recv(comm, out, n, PLAIT_FLOAT32, last, NULL) == PLAIT_OK);
+    CHECK(plait_send(comm, in, n, PLAIT_FLOAT32, rank, NULL) == PLAIT_OK);
+    CHECK(plait_recv(comm, out + n, n, PLAIT_FLOAT32, rank, NULL) == PLAIT_OK);
+    CHECK(plait_group_end() == PLAIT_OK);
+    for (size_t i = 0; i < n; i++)
+        CHECK(get(out, i) == value(last, rank, i) && get(out + n, i) == value(rank, next, i));
+    CHECK(copies > before);
+    return 0;
+}
+
 static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const size_t counts[] = { 1, 13, 4096, 100003 };
@@ -287,8 +326,10 @@ static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
                 CHECK(check_coll(*comm, rank, buffers, coll, counts[k], ops[form], form == 1) == 0);
             }
     CHECK(copies > 0 && combinations > 0 && allocations > 0);
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+        CHECK(pass_around(*comm, rank, buffers, counts[k]) == 0);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    finish(buffers);
+    finish(rank, buffers);
     return 0;
 }
 
@@ -315,7 +356,7 @@ static int mix(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_allreduce(*comm, data, data, 16, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_MISMATCH);
     plait_comm_destroy(*comm);
     *comm = NULL;
-    finish(buffers);
+    finish(rank, buffers);
     return 0;
 }
 

@@ -84,7 +84,7 @@ struct plait_comm_options {
  * options  copied. The id, name, node and algorithms arrays may be freed afterwards; the algorithms themselves must
  *          live as long as the comm
  * out      written only on success; free it with plait_comm_destroy()
- * Memory:  in this process's arena (PLAIT_ARENA): 230 KiB and 12.2 KiB for each rank of the comm, backed at once. Of
+ * Memory:  in this process's arena (PLAIT_ARENA): 226 KiB and 12.1 KiB for each rank of the comm, backed at once. Of
  *          these 144 KiB are for the rings of the last 1,024 collectives and 256 messages, 81 KiB for the vectors of
  *          small collectives. Staging buffers come with the first large operation.
  * History: each rank records its last 1,024 collectives and its last 256 sends and receives, among them every one that

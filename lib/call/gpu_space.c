@@ -2,6 +2,7 @@
 /* The memory space of GPUs: what an operation starts is put on the call's queue, which orders it after earlier work. */
 #include "base/status.h"
 #include "device/device_comm.h"
+#include "p2p/device_message.h"
 #include "request/stream.h"
 #include "spaces.h"
 
@@ -149,22 +150,9 @@ static enum plait_status begin(struct plait_run *run)
     return status;
 }
 
-static void order(struct plait_run *run)
+static bool is_behind(const struct plait_comm *comm)
 {
-    plait_device_aim(run->comm, run->queue, run->capture);
-}
-
-static bool is_behind(const struct plait_run *run)
-{
-    return run->comm->device->nstaging > 0;
-}
-
-static void copy(const struct plait_run *run, void *to, const void *from, size_t bytes)
-{
-    struct plait_queue *queue = plait_device_here(run->comm);
-
-    if (queue != NULL)
-        plait_device_note(run->comm, run->comm->device->plugin->copy(queue, to, from, bytes));
+    return comm->device->nstaging > 0;
 }
 
 static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)
@@ -190,15 +178,19 @@ const struct plait_space plait_gpu_space = {
     .id = 1,
     .queued = true,
     .channel = PLAIT_CHANNEL_DEVICE,
+    .messages = PLAIT_CHANNEL_DEVICE_MESSAGES,
     .find = find,
     .allocate = plait_device_room,
     .free = plait_device_retire,
     .begin = begin,
-    .order = order,
+    .order = plait_device_aim,
     .end = plait_device_rest,
     .poll = plait_device_status,
     .is_behind = is_behind,
-    .copy = copy,
+    .copy = plait_device_copy,
     .combine = combine,
     .scale = scale,
+    .message_begin = plait_device_message_begin,
+    .message_end = plait_device_message_end,
+    .message_to_itself = plait_device_message_to_itself,
 };

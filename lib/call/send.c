@@ -36,14 +36,16 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
     return PLAIT_OK;
 }
 
-/* The queue of the device whose memory it is; NULL: host memory, or no bytes. */
-static enum plait_status find_queue(struct plait_comm *comm, const void *data, size_t bytes, bool send,
-                                    const struct plait_call *call, struct plait_queue **queue)
+/* The space of the data; the host's if there is none. */
+static enum plait_status find_space(struct plait_comm *comm, const void *data, size_t bytes, bool send,
+                                    const struct plait_call *call, const struct plait_space **space,
+                                    struct plait_queue **queue)
 {
     struct plait_args a = { .in = send ? data : NULL, .out = send ? NULL : (void *)(uintptr_t)data };
     const enum plait_status status =
         plait_space_find(comm, send ? "send" : "recv", send ? bytes : 0, send ? 0 : bytes, 1, call, &a);
 
+    *space = bytes > 0 ? a.space : &plait_host_space;
     *queue = bytes > 0 ? a.queue : NULL;
     return status;
 }
@@ -99,9 +101,10 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
+    const struct plait_space *space = &plait_host_space;
     struct plait_queue *queue = NULL;
     if (plait_has_spaces())
-        status = find_queue(comm, data, bytes, kind == PLAIT_REQUEST_SEND, call, &queue);
+        status = find_space(comm, data, bytes, kind == PLAIT_REQUEST_SEND, call, &space, &queue);
     if (status != PLAIT_OK)
         return cannot(comm, status, name);
     if (queue == NULL && call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL) {
@@ -130,6 +133,7 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     r->kind = kind;
     r->queue = queue;
     write_message(&r->message, data, count, bytes, type, peer, call);
+    r->message.space = space;
     r->message.queue = queue;
     return alone ? plait_exchange_call(r) : plait_request_dispatch(r, call);
 }

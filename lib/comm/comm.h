@@ -127,6 +127,7 @@ struct plait_control {
     _Alignas(PLAIT_LINE) struct plait_ring ring;
     struct plait_given small[PLAIT_EAGER_SMALL], large[PLAIT_EAGER_LARGE];
     struct plait_message_ring messages;
+    /* A replica of a control block ends here: only ranks of one host use the rest. */
     struct plait_calibration calibration;
     struct plait_copies copies; /* of the lowest rank of a node: for all ranks of the node. Written at creation */
     _Alignas(PLAIT_LINE) uint8_t small_data[PLAIT_EAGER_SMALL][PLAIT_EAGER_SOME];

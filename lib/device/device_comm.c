@@ -378,6 +378,14 @@ struct plait_queue *plait_device_here(struct plait_comm *comm)
     return d->queue;
 }
 
+void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
+{
+    struct plait_queue *queue = plait_device_here(comm);
+
+    if (queue != NULL)
+        plait_device_note(comm, comm->device->plugin->copy(queue, to, from, bytes));
+}
+
 enum plait_status plait_device_broke(struct plait_comm *comm)
 {
     return comm->failed == PLAIT_OK ? broke(comm) : comm->failed;

@@ -131,6 +131,9 @@ static inline void plait_device_aim(const struct plait_comm *comm, struct plait_
     comm->device->capture = capture;
 }
 
+/* Copy on the aimed queue. */
+void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes);
+
 /*
  * The aimed queue, after it was made to wait for all operations on other queues (of the same capture): they share the
  * comm's flags and memory. NULL: the device has reported an error, and nothing more is put on its queues.

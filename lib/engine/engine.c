@@ -35,7 +35,7 @@ static void copy_bytes(struct plait_run *run, bool streams, void *to, const void
     if (streams)
         run->comm->kernels->stream(to, from, bytes);
     else
-        run->space->copy(run, to, from, bytes);
+        run->space->copy(run->comm, to, from, bytes);
 }
 
 /* Copy-in: the staged copy of a SEND's data, made once for all its readers. */
@@ -239,7 +239,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 
     if (run->slots && run->fits && most > 0)
         n = plait_eager_awaited(run, ranks, 1);
-    if (most > 0 && run->space->is_behind(run)) /* this rank's own work, before any peer */
+    if (most > 0 && run->space->is_behind(run->comm)) /* this rank's own work, before any peer */
         ranks[n++] = run->comm->rank;
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         const struct plait_slice *f = &run->slices[d];
@@ -408,7 +408,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
         if (status != PLAIT_OK || !run->fits)
             return status;
     }
-    run->space->order(run);
+    run->space->order(comm, run->queue, run->capture);
     *moved = turn_flights(run);
     const enum plait_status status = run->space->poll(comm);
     if (status != PLAIT_OK)

@@ -69,7 +69,7 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
         }
         to = s->memory;
     }
-    run->space->order(comm->run);
+    run->space->order(comm, run->queue, run->capture);
     if (o->selection.divides)
         run->space->combine(run,
                             &(struct plait_combine){ .type = o->type,

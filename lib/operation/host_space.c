@@ -30,9 +30,11 @@ static enum plait_status begin(struct plait_run *run)
     return PLAIT_OK;
 }
 
-static void order(struct plait_run *run)
+static void order(const struct plait_comm *comm, struct plait_queue *queue, uint64_t capture)
 {
-    (void)run;
+    (void)comm;
+    (void)queue;
+    (void)capture;
 }
 
 static void end(struct plait_comm *comm)
@@ -46,15 +48,15 @@ static enum plait_status poll_work(struct plait_comm *comm)
     return PLAIT_OK;
 }
 
-static bool is_behind(const struct plait_run *run)
+static bool is_behind(const struct plait_comm *comm)
 {
-    (void)run;
+    (void)comm;
     return false;
 }
 
-static void copy(const struct plait_run *run, void *to, const void *from, size_t bytes)
+static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
 {
-    plait_copy(run->comm->kernels, to, from, bytes);
+    plait_copy(comm->kernels, to, from, bytes);
 }
 
 static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)
@@ -76,6 +78,7 @@ const struct plait_space plait_host_space = {
     .name = "host",
     .host = true,
     .channel = PLAIT_CHANNEL_COLLECTIVES,
+    .messages = PLAIT_CHANNEL_MESSAGES,
     .allocate = allocate,
     .free = free_memory,
     .begin = begin,

@@ -14,6 +14,7 @@
 #include "reduce/reduce.h"
 
 struct plait_args;
+struct plait_message;
 struct plait_run;
 
 struct plait_space {
@@ -24,7 +25,7 @@ struct plait_space {
     bool host;
     /* Work is done later, in the order of a queue: a blocking call becomes a request, and a copy is not there yet. */
     bool queued;
-    enum plait_channel channel; /* of its collectives' messages */
+    enum plait_channel channel, messages; /* of its collectives; of sends and receives */
 
     /*
      * Find: do the buffers of a call lie in this space? Then set a->space and a->queue, and check that the buffers fit
@@ -39,21 +40,30 @@ struct plait_space {
 
     /* Begin: an operation of this space begins. Sets run->slices and run->scaled, the working memory to be used. */
     enum plait_status (*begin)(struct plait_run *run);
-    /* Order: the next work is this operation's. Several operations of a comm may take turns. */
-    void (*order)(struct plait_run *run);
+    /* Order: the next work belongs on this queue, in this capture. Operations and messages of a comm take turns. */
+    void (*order)(const struct plait_comm *comm, struct plait_queue *queue, uint64_t capture);
     /* End: all work of the operation was started; the caller may use its queue again. */
     void (*end)(struct plait_comm *comm);
 
     /* Poll: has work that was started failed? An error has failed the comm. */
     enum plait_status (*poll)(struct plait_comm *comm);
     /* Does a message wait for this rank's own work, and for no peer? */
-    bool (*is_behind)(const struct plait_run *run);
+    bool (*is_behind)(const struct plait_comm *comm);
 
-    void (*copy)(const struct plait_run *run, void *to, const void *from, size_t bytes);
+    void (*copy)(struct plait_comm *comm, void *to, const void *from, size_t bytes);
     /* how: of c->divisor and c->op; for the host's kernels. */
     void (*combine)(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how);
     /* to = from * scalar. late: the scalar is read in the order of the queue. */
     void (*scale)(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late);
+
+    /*
+     * Of a queued space; NULL for others. A message begins, which may fail the comm; it ends: all of it was started, or
+     * the comm has failed. The message is from this rank to itself: one copy, ordered after both queues.
+     */
+    void (*message_begin)(struct plait_message *m, struct plait_comm *comm);
+    enum plait_status (*message_end)(const struct plait_message *m, struct plait_comm *comm, enum plait_status status);
+    void (*message_to_itself)(struct plait_comm *comm, const struct plait_message *from,
+                              const struct plait_message *to);
 };
 
 extern const struct plait_space plait_host_space;

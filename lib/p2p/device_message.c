@@ -43,24 +43,16 @@ uint32_t plait_device_message_blame(const struct plait_comm *comm, char *text, s
     return comm->rank + 1;
 }
 
-void plait_device_message_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
-{
-    struct plait_queue *queue = plait_device_here(comm);
-
-    if (queue != NULL)
-        plait_device_note(comm, comm->device->plugin->copy(queue, to, from, bytes));
-}
-
 /* The two queues wait for each other before and after the copy. */
 void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_message *from,
                                     const struct plait_message *to)
 {
-    plait_device_message_aim(comm, from);
+    plait_device_aim(comm, from->queue, from->capture);
     plait_device_here(comm);
-    plait_device_message_aim(comm, to);
+    plait_device_aim(comm, to->queue, to->capture);
     if (from->data != to->data)
-        plait_device_message_copy(comm, to->data, from->data, to->bytes);
-    plait_device_message_aim(comm, from);
+        plait_device_copy(comm, to->data, from->data, to->bytes);
+    plait_device_aim(comm, from->queue, from->capture);
     plait_device_here(comm);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages in device memory: the queue work of message.c. All functions need the comm's lock. */
+/* Messages in the memory space of GPUs. All functions need the comm's lock. */
 #ifndef PLAIT_LIB_P2P_DEVICE_MESSAGE_H
 #define PLAIT_LIB_P2P_DEVICE_MESSAGE_H
 
@@ -9,15 +9,7 @@
 /* Begin a message: ask for the graph capture of its queue. An error fails the comm. */
 void plait_device_message_begin(struct plait_message *m, struct plait_comm *comm);
 
-/* The next device work goes to the queue of this message. */
-static inline void plait_device_message_aim(const struct plait_comm *comm, const struct plait_message *m)
-{
-    if (m->queue != NULL)
-        plait_device_aim(comm, m->queue, m->capture);
-}
-
-/* Copy on that queue. to_itself: from a send of this rank to its own receive. */
-void plait_device_message_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes);
+/* From a send of this rank to its own receive. */
 void plait_device_message_to_itself(struct plait_comm *comm, const struct plait_message *from,
                                     const struct plait_message *to);
 

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "comm/port.h"
-#include "device_message.h"
+#include "device/device_comm.h"
 #include "failure/failure.h"
 #include "message_agree.h"
 #include "message_wait.h"
@@ -13,7 +13,7 @@
 
 static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_message *m)
 {
-    return comm->peers[m->peer].link[m->queue != NULL ? PLAIT_CHANNEL_DEVICE_MESSAGES : PLAIT_CHANNEL_MESSAGES];
+    return comm->peers[m->peer].link[m->space->messages];
 }
 
 /* ---- Queues ---------------------------------------------------------------------------------------------- */
@@ -35,10 +35,10 @@ static struct plait_request *pop(struct plait_message_queue *q)
     return r;
 }
 
-/* Device memory is one slice, read in place; for a rank of another host it has several. */
+/* Memory of a queued space is one slice, read in place; for a rank of another host it has several. */
 static uint64_t count_slices(const struct plait_comm *comm, const struct plait_message *m)
 {
-    if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->queue != NULL && comm->peers[m->peer].replica == NULL))
+    if (m->bytes <= PLAIT_MESSAGE_SLICE || (m->space->queued && comm->peers[m->peer].replica == NULL))
         return 1;
     return (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
@@ -48,7 +48,7 @@ static bool borrows(const struct plait_comm *comm, const struct plait_message *m
 {
     const struct plait_process *process = comm->peers[m->peer].process;
 
-    return m->queue != NULL || (process != NULL && process->base == NULL);
+    return m->space->queued || (process != NULL && process->base == NULL);
 }
 
 static void make_busy(struct plait_messages *all, struct plait_pair *pair)
@@ -73,8 +73,8 @@ void plait_message_begin(struct plait_request *r)
     r->message.nslice = count_slices(r->comm, &r->message);
     push(queue, r);
     make_busy(all, pair);
-    if (r->message.queue != NULL)
-        plait_device_message_begin(&r->message, r->comm);
+    if (r->message.space->message_begin != NULL)
+        r->message.space->message_begin(&r->message, r->comm);
     if (r->kind == PLAIT_REQUEST_SEND)
         return;
     all->nrecv++;
@@ -106,8 +106,8 @@ static void end_first(struct plait_message_queue *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
 
-    if (r->message.queue != NULL)
-        status = plait_device_message_end(&r->message, r->comm, status);
+    if (r->message.space->message_end != NULL)
+        status = r->message.space->message_end(&r->message, r->comm, status);
     struct plait_message_record *record = plait_message_record(r->comm, &r->message);
     if (status == PLAIT_OK && record != NULL)
         atomic_store_explicit(&record->done, 1, memory_order_relaxed);
@@ -139,12 +139,13 @@ static uint64_t slices_of(const struct plait_message *m, size_t bytes)
     return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
-static void copy(const struct plait_comm *comm, bool streams, char *to, const char *from, size_t bytes)
+static void copy(struct plait_comm *comm, const struct plait_message *m, bool streams, char *to, const char *from,
+                 size_t bytes)
 {
-    if (streams)
+    if (streams && m->space->host)
         comm->kernels->stream(to, from, bytes);
     else
-        plait_copy(comm->kernels, to, from, bytes);
+        m->space->copy(comm, to, from, bytes);
 }
 
 /* Offer the next slice, or several that go as one; false: not now. */
@@ -153,10 +154,10 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     struct plait_link *link = link_of(comm, m);
     size_t bytes = next_bytes(m, 1);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
-    const bool small = bytes <= PLAIT_MAILBOX_DATA && m->queue == NULL;
-    bool lend = m->queue != NULL || (!small && link->transport->reaches(link, data, bytes, false)), streams = false;
+    const bool small = bytes <= PLAIT_MAILBOX_DATA && m->space->host;
+    bool lend = m->space->queued || (!small && link->transport->reaches(link, data, bytes, false)), streams = false;
 
-    plait_device_message_aim(comm, m);
+    m->space->order(comm, m->queue, m->capture);
     if (!link->transport->ready(link, link->next_out))
         return false;
     if (m->bytes >= PLAIT_LEAST_ONCE && !small && !lend) {
@@ -171,7 +172,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         char *place = plait_message_find_stage(comm, pair, link, bytes, status);
         if (place == NULL)
             return false;
-        copy(comm, streams, place, data, bytes);
+        copy(comm, m, streams, place, data, bytes);
         data = place;
         comm->stats.bytes_staged += bytes;
     }
@@ -201,10 +202,8 @@ static bool has_failed(const struct plait_comm *comm, uint32_t rank)
 static bool receive(struct plait_comm *comm, struct plait_message *m, struct plait_link *link, char *to,
                     const void *data, size_t bytes)
 {
-    if (bytes > 0 && data != to && m->queue != NULL)
-        plait_device_message_copy(comm, to, data, bytes);
-    else if (bytes > 0 && data != to)
-        copy(comm, m->bytes >= comm->streams_from, to, data, bytes);
+    if (bytes > 0 && data != to)
+        copy(comm, m, m->bytes >= comm->streams_from, to, data, bytes);
     if (has_failed(comm, m->peer))
         return false;
     link->transport->release(link, link->next_in++);
@@ -221,7 +220,7 @@ static bool take(struct plait_comm *comm, struct plait_message *m, enum plait_st
     char *to = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     size_t sent = bytes;
 
-    plait_device_message_aim(comm, m);
+    m->space->order(comm, m->queue, m->capture);
     const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
 
     if (data != NULL && sent > bytes && sent == next_bytes(m, slices_of(m, sent))) {
@@ -271,7 +270,7 @@ static bool end_unread(const struct plait_comm *comm, struct plait_pair *pair)
     while (pair->unread.first != NULL) {
         const struct plait_message *m = &pair->unread.first->message;
         const struct plait_link *link = link_of(comm, m);
-        plait_device_message_aim(comm, m);
+        m->space->order(comm, m->queue, m->capture);
         if (!plait_message_all_read(link, m->last, m->nslice))
             break;
         end_first(&pair->unread, PLAIT_OK);
@@ -307,8 +306,8 @@ static bool pass_to_itself(struct plait_comm *comm, struct plait_pair *pair, enu
             *status = plait_message_differs(comm, r, plait_message_note(s));
             break;
         }
-        if (r->queue != NULL)
-            plait_device_message_to_itself(comm, s, r);
+        if (r->space->message_to_itself != NULL)
+            r->space->message_to_itself(comm, s, r);
         else if (r->bytes > 0)
             memmove(r->data, s->data, r->bytes);
         comm->stats.bytes_copied += r->bytes;

@@ -10,8 +10,7 @@ _Static_assert(PLAIT_MOST_BYTES <= COUNT && NUMBERS > PLAIT_WINDOW && NUMBER + 7
 
 uint64_t plait_message_note(const struct plait_message *m)
 {
-    return (uint64_t)m->type << TYPE | (uint64_t)(m->queue != NULL) << DEVICE | m->number % NUMBERS << NUMBER |
-           m->count;
+    return (uint64_t)m->type << TYPE | (uint64_t)!m->space->host << DEVICE | m->number % NUMBERS << NUMBER | m->count;
 }
 
 /* Fibonacci hashing (Knuth 6.4): similar header words get different fingerprints. */
@@ -43,7 +42,7 @@ static enum plait_status say(struct plait_comm *comm, uint32_t culprit, uint64_t
 
 static struct side own_side(const struct plait_comm *comm, const struct plait_message *m)
 {
-    return (struct side){ comm->rank, m->count, m->type, m->queue != NULL };
+    return (struct side){ comm->rank, m->count, m->type, !m->space->host };
 }
 
 enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t note)
@@ -64,7 +63,7 @@ enum plait_status plait_message_look_in(struct plait_comm *comm, const struct pl
     static const enum plait_channel channels[] = { PLAIT_CHANNEL_MESSAGES, PLAIT_CHANNEL_DEVICE_MESSAGES };
 
     for (unsigned device = 0; device < 2; device++) {
-        const bool own = device == (m->queue != NULL);
+        const bool own = device == !m->space->host;
         const struct plait_link *link =
             own || device == 0 || shows_device(comm, m->peer) ? plait_connect(comm, m->peer, channels[device]) : NULL;
         uint32_t print;
@@ -84,7 +83,7 @@ enum plait_status plait_message_look_out(struct plait_comm *comm, const struct p
     const struct plait_control *c = comm->peers[m->peer].control;
     struct plait_operation o;
 
-    if (m->queue == NULL || atomic_load(&c->device) != 0 ||
+    if (!m->space->queued || atomic_load(&c->device) != 0 ||
         !plait_message_ring_receives(&c->messages, comm->rank, m->number + 1, &o) || atomic_load(&c->device) != 0)
         return PLAIT_OK;
     return say(comm, m->peer, m->number, own_side(comm, m),

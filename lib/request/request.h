@@ -36,7 +36,8 @@ struct plait_message { /* a message and how far it is */
     uint64_t place;            /* in the ring; 0: it was never first in its queue */
     uint64_t began;            /* nanoseconds; 0: not known */
     double deadline;           /* seconds; 0: the comm's */
-    struct plait_queue *queue; /* of the device whose memory it is; NULL: host memory */
+    const struct plait_space *space;
+    struct plait_queue *queue; /* of a queued space, on which the work is put; else NULL */
     uint64_t capture;          /* graph capture that work on the queue goes into; 0: none */
 };
 

@@ -12,7 +12,7 @@
 
 size_t plait_replica_bytes(void)
 {
-    return offsetof(struct plait_replica, control) + offsetof(struct plait_control, small);
+    return offsetof(struct plait_replica, control) + offsetof(struct plait_control, calibration);
 }
 
 /* On demand-zero pages: only written ones take memory, and most comms use a small part of the ring. */
