@@ -39,7 +39,7 @@ static const struct {
 /* Without a calibration: the kernel's copy is faster from about 1 MiB on, where blocks leave a core's cache. */
 static const struct plait_copies built_in = { .fast = { 0, 0, 0, PLAIT_FAST_SINGLE, PLAIT_FAST_SINGLE } };
 
-static _Atomic struct plait_copies known = { .calibrated = PLAIT_CALIBRATED_NOT }; /* of this process */
+static _Atomic struct plait_copies known; /* of this process; zeroes: none was timed */
 
 struct plait_copies plait_copies_known(bool calibrate)
 {
