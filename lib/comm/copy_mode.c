@@ -122,7 +122,7 @@ static void touch(const volatile char *stage)
  */
 static bool time_exchange(struct side *s, enum plait_copy_mode mode, unsigned k, double *best)
 {
-    s->own->task = k * NMODE + mode;
+    atomic_store_explicit(&s->own->task, k * NMODE + mode, memory_order_relaxed);
     if (!meet(s))
         return false;
     const double start = plait_clock();
@@ -168,7 +168,7 @@ static bool lead(struct side *s, struct plait_copies *out)
     }
     for (unsigned rest = k; k > 0 && rest < PLAIT_COPY_CLASSES; rest++)
         c.fast[rest] = c.fast[k - 1];
-    s->own->task = END;
+    atomic_store_explicit(&s->own->task, END, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->own->step, 1, memory_order_release);
     if (k > 0)
         *out = c;
@@ -193,7 +193,7 @@ static void follow(struct side *s)
     const bool moved = move_away(s, &before);
 
     while (meet(s)) {
-        const uint32_t task = s->other->task;
+        const uint32_t task = atomic_load_explicit(&s->other->task, memory_order_relaxed);
         if (task >= NMODE * PLAIT_COPY_CLASSES ||
             !exchange(s, (enum plait_copy_mode)(task % NMODE), sizes[task / NMODE].bytes))
             break;
@@ -202,7 +202,7 @@ static void follow(struct side *s)
         sched_setaffinity(0, sizeof before, &before);
 }
 
-void plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads)
+void *plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads)
 {
     const double start = plait_clock();
     const struct plait_control *control = comm->peers[other].control;
@@ -232,7 +232,7 @@ void plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads)
                 atomic_store_explicit(&known, comm->own->copies, memory_order_relaxed);
         }
     }
-    plait_arena_free(stage);
     free(s.from);
     free(s.to);
+    return stage;
 }

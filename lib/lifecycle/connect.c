@@ -28,6 +28,7 @@ struct connecting {
     bool *leads;                   /* [nrank] is it its process's leader? */
     int (*fds)[PLAIT_COMM_SHARES]; /* [nrank] received from leaders: arena, pidfd */
     int given[PLAIT_COMM_SHARES];  /* this process's; given[1] < 0: not open */
+    void *stage;                   /* of a calibration; the other rank may read it until the last agreement */
 };
 
 /* The leader of a process is its lowest rank; it exchanges descriptors for the process. */
@@ -81,6 +82,7 @@ static void end(struct connecting *m)
     plait_descriptor_close(m->given[1]);
     free(m->all);
     free(m->node);
+    plait_arena_free(m->stage);
     free(m->leads);
     free(m->fds);
 }
@@ -318,7 +320,7 @@ static uint32_t first_of_node(const struct plait_comm *comm, const struct connec
  * Choose copy modes: the lowest rank of a node shows its table to all, who read it after the next agreement. If its
  * process has timed no copies yet, it does so now, with the node's next rank: one of another process if there is one.
  */
-static void calibrate_copies(struct plait_comm *comm, const struct connecting *m)
+static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
 {
     const uint32_t first = first_of_node(comm, m);
     uint32_t other = comm->nrank;
@@ -333,7 +335,7 @@ static void calibrate_copies(struct plait_comm *comm, const struct connecting *m
     if (other < comm->nrank && (comm->rank == first || comm->rank == other) &&
         m->all[first].copies < (plait_cards_of_one_process(&m->all[first], &m->all[other]) ? PLAIT_CALIBRATED_STAGED
                                                                                            : PLAIT_CALIBRATED_ALL))
-        plait_copies_calibrate(comm, comm->rank == first ? other : first, comm->rank == first);
+        m->stage = plait_copies_calibrate(comm, comm->rank == first ? other : first, comm->rank == first);
 }
 
 /* The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible. */
