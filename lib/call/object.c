@@ -140,6 +140,11 @@ bool plait_object_lost(const struct plait_comm *comm, uint32_t rank)
     return plait_peer_died(&comm->peers[rank]) || atomic_load(&comm->peers[rank].control->departed);
 }
 
+bool plait_object_died(const struct plait_comm *comm, uint32_t rank)
+{
+    return plait_peer_died(&comm->peers[rank]) && !atomic_load(&comm->peers[rank].control->departed);
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
 bool plait_object_reads(const struct plait_comm *comm, uint32_t rank)

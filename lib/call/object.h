@@ -79,6 +79,9 @@ enum plait_status plait_object_failed(const struct plait_comm *comm);
 /* Is another rank dead, or has it left this comm? */
 bool plait_object_lost(const struct plait_comm *comm, uint32_t rank);
 
+/* Is it dead, and had not left before? */
+bool plait_object_died(const struct plait_comm *comm, uint32_t rank);
+
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
 /* Does this rank read the memory of `rank` in place? Not on another host, nor over a link that tests slow down. */

@@ -110,8 +110,8 @@ static void give_up(struct plait_elastic *e)
     struct plait_elastic_message lost = { .kind = PLAIT_MESSAGE_LOST, .number = e->nserver };
 
     withdraw(e);
-    for (uint32_t s = 0; s < e->nserver; s++)
-        if (is_gone(e, s))
+    for (uint32_t s = 0; s < e->nserver; s++) /* others may have left since, as they were told of the dead one */
+        if (is_gone(e, s) && (lost.number == e->nserver || plait_object_died(e->ends[s].comm, SERVER)))
             lost.number = s;
     for (uint32_t s = 0; s < e->nserver && lost.number < e->nserver; s++)
         if (!is_gone(e, s))
