@@ -635,6 +635,6 @@ int main(void)
     };
 
     setenv("PLAIT_CONFIG", "/dev/null", 1); /* reading a file takes resources too */
-    setenv("PLAIT_CALIBRATE", "0", 1); /* it does without memory that it does not get */
+    setenv("PLAIT_CALIBRATE", "0", 1);      /* it does without memory that it does not get */
     return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
 }

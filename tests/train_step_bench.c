@@ -14,10 +14,10 @@
  * Each is answered by seconds, and seconds of those that waited for gradients. First of all comes a line with the bytes
  * that a step's batch norms move at least, and those that one `add` moves; last, the most memory that the process had.
  */
+#include "../lib/base/clock.h"
 #include "../train/elementwise.h"
 #include "../train/ending.h"
 #include "../train/launch.h"
-#include "../lib/base/clock.h"
 
 #include <plait/fusion.h>
 #include <plait/optim.h>

@@ -2,11 +2,11 @@
 /* Persistent requests: the same operation again and again. */
 #include "base/status.h"
 #include "call.h"
-#include "spaces.h"
 #include "engine/bind.h"
 #include "engine/operate.h"
 #include "request/device_request.h"
 #include "request/request.h"
+#include "spaces.h"
 
 /* Must its holder wait first? Not once its host stream has passed it, or its device stream has all of it. */
 static bool is_pending(const struct plait_request *r)

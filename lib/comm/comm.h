@@ -240,7 +240,7 @@ struct plait_comm {
     const struct plait_kernels *kernels;
     char name[64];
     double deadline, warn;
-    enum plait_log_level alarm; /* level of the failure's log line; servers, which expect deaths, use WARN */
+    enum plait_log_level alarm;      /* level of the failure's log line; servers, which expect deaths, use WARN */
     struct plait_unique_id id_bytes; /* of the rendezvous; zeroes: there was none */
     double claim_seen;               /* clock of the last check that no other process claims this rank */
     struct plait_nodes nodes;        /* which ranks share a node, and connections between hosts; zeroes: one node */

@@ -19,7 +19,7 @@
 
 #define MOST_SECONDS 0.018 /* of a calibration: 20 ms are promised, allocation and a last exchange included */
 #define SLICE        ((size_t)256 << 10) /* bytes of a staged slice: a quarter of an L2 of 1 MiB, as operations have */
-#define STAGE        (3 * SLICE)         /* bytes of shared memory: three slices, as in lifecycle/meet.c */
+#define STAGE        (3 * SLICE)         /* bytes of shared memory: three slices, as in lifecycle/connect.c */
 #define LONGEST      ((size_t)4 << 20)   /* bytes: longer ones are as fast per byte */
 #define PAGE         4096
 #define SPINS        64  /* turns between two looks at the clock, about 2 us */

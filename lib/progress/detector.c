@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "detector.h"
 
-#include "base/descriptor.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/status.h"
 #include "bootstrap/origin.h"
 #include "culprit.h"

@@ -28,14 +28,14 @@ struct plait_message { /* a message and how far it is */
     size_t count, bytes;
     enum plait_dtype type;
     uint32_t peer;
-    uint64_t number;           /* among those to, or from, this peer */
-    uint64_t nslice;           /* slices, 1 at least; of PLAIT_MESSAGE_SLICE bytes, unless there is only one */
-    uint64_t slice;            /* next to be offered or taken */
-    uint32_t last;             /* transport's number of its last slice, once all are offered */
-    bool in_place;             /* the receiver reads it in place */
-    uint64_t place;            /* in the ring; 0: it was never first in its queue */
-    uint64_t began;            /* nanoseconds; 0: not known */
-    double deadline;           /* seconds; 0: the comm's */
+    uint64_t number; /* among those to, or from, this peer */
+    uint64_t nslice; /* slices, 1 at least; of PLAIT_MESSAGE_SLICE bytes, unless there is only one */
+    uint64_t slice;  /* next to be offered or taken */
+    uint32_t last;   /* transport's number of its last slice, once all are offered */
+    bool in_place;   /* the receiver reads it in place */
+    uint64_t place;  /* in the ring; 0: it was never first in its queue */
+    uint64_t began;  /* nanoseconds; 0: not known */
+    double deadline; /* seconds; 0: the comm's */
     const struct plait_space *space;
     struct plait_queue *queue; /* of a queued space, on which the work is put; else NULL */
     uint64_t capture;          /* graph capture that work on the queue goes into; 0: none */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* NCCL's names in the environment, parameters, and what the log says. */
-#include "../comma_locale.h"
 #include "../child.h"
+#include "../comma_locale.h"
 #include "../unit.h"
 #include "comm.h"
 #include "ranks.h"
