@@ -32,7 +32,7 @@ static bool next_size(const struct options *o, uint64_t width, uint64_t *bytes)
     return true;
 }
 
-/* What the cells of a sweep share. */
+/* State that the cells of a sweep share. */
 struct sweep {
     enum plait_dtype type;
     enum plait_op op;

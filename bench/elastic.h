@@ -11,7 +11,7 @@
 
 #define ELASTIC_MAX_TURNS 100
 
-/* What a mode's processes write to shared memory; under a launcher each process has its own, which are gathered. */
+/* The shared memory of a mode's processes; under a launcher each process has its own, and all are gathered. */
 struct elastic_figures {
     uint32_t nworker, nserver;
     struct plait_unique_id id;

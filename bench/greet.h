@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <sys/types.h>
 
-/* Where the coordinator listens: the name of an abstract Unix socket, or "tcp TOKEN PORT ADDRESS ...". */
+/* The coordinator's address: the name of an abstract Unix socket, or "tcp TOKEN PORT ADDRESS ...". */
 #define GREET_WHERE 1024
 #define GREET_TOKEN 33 /* 32 random hexadecimal digits, by which ranks prove that they belong here */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the machine can do, measured at both ends of a run, and the lower bound on an operation's time that follows. */
+/* Speeds of the machine, measured at both ends of a run, and the lower bound on an operation's time that follows. */
 #ifndef PLAIT_BENCH_LIMITS_H
 #define PLAIT_BENCH_LIMITS_H
 

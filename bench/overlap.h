@@ -24,7 +24,7 @@ struct overlap { /* one row */
 /* The percentage of the operation's time that ran beside the computation, 0 to 100. Times in any unit. */
 double overlap_percent(double blocking, double compute, double total);
 
-/* What progresses the operation while the rank computes: "nobody", "tests", "thread". */
+/* The driver of the operation while the rank computes: "nobody", "tests", "thread". */
 const char *overlap_driver(enum work_kind kind);
 
 /* Measure and verify; adds to the cell's rows. false: a rank failed or the run was interrupted. */

@@ -52,7 +52,7 @@ void stage_barrier(struct stage *s);
 /*
  * The same, but all ranks return at one moment, each with its clock. Else the last rank to reach a barrier leaves it
  * first, by the latency of a cache line, and a rank with little to do in an operation would begin the next one late.
- * Where ranks share a processor none can spin, and this is a plain barrier.
+ * Ranks that share a processor cannot spin, so then this is a plain barrier.
  */
 double stage_begin(struct stage *s);
 

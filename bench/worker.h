@@ -86,7 +86,7 @@ struct backend {
     const struct fuser *fuser; /* NULL: no fusion */
 };
 
-/* What one iteration does. */
+/* One iteration. */
 enum work_kind {
     WORK_BLOCKING,
     WORK_COMPUTE,  /* computation alone */

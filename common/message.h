@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a program tells its user on standard error. Thread: any. */
+/* Messages of a program to its user, on standard error. Thread: any. */
 #ifndef PLAIT_COMMON_MESSAGE_H
 #define PLAIT_COMMON_MESSAGE_H
 

@@ -4,8 +4,7 @@
  *
  * life.c creates, destroy.c destroys and frees when nobody reads. connect.c runs the rendezvous and maps the ranks'
  * arenas; cards.c compares their options and settings; async_creation.c creates asynchronously. split.c makes
- * communicators from others (split, duplicate, shrink), manage.c suspends, finalizes and revokes. destroy.c frees a
- * communicator's memory when nobody reads it any more.
+ * communicators from others (split, duplicate, shrink), manage.c suspends, finalizes and revokes.
  *
  * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one error
  * that names the culprit. Destroying waits for ranks that still read, never for dead ones.
