@@ -20,7 +20,7 @@
  *
  * All but the ring reduce in the canonical order. `reproducible` replaces the ring by direct.
  *
- * Over several hosts (RATIONALE, Selection), all-reduce:
+ * Over several hosts, all-reduce:
  *
  *   up to 4 KiB of at most 8 ranks, up to 128 KiB of 2 ranks
  *                                        one-shot
