@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The public headers are the manual; and NEWS names what the library exports.
+"""The public headers are the manual, of what the library exports.
 
 Usage: headers_test.py NM LIBPLAIT SOURCE_FOLDER HEADER_FOLDER ...
 """
@@ -38,19 +38,12 @@ def every_function_has_a_comment():
     assert not missing, 'no comment above: ' + ', '.join(missing)
 
 
-def news_says_every_exported_name():
-    """NEWS, from its end up, says which names came and went; that makes what is exported now."""
-    listed = set()
-    entries = re.findall(r'^\* (New|Removed) names:((?:.*\n)(?:  .*\n)*)', text_of('NEWS'), re.MULTILINE)
-    for what, names in reversed(entries):
-        names = set(re.findall(r'plait_\w+', names))
-        listed = listed | names if what == 'New' else listed - names
+def what_is_exported_is_declared_and_what_is_declared_is_exported():
     symbols = subprocess.run([nm, '-D', '--defined-only', library], check=True, capture_output=True, text=True).stdout
     exported = {line.split()[-1] for line in symbols.splitlines() if line.split()[-1].startswith('plait_')}
+    declared = {f.name for f in functions}
     assert exported, f'{nm} shows no name of {library}'
-    assert exported == listed, \
-        'exported, but in no "New names:" of NEWS: ' + (', '.join(sorted(exported - listed)) or 'none') + \
-        '; in NEWS, but not exported (say "Removed names:"): ' + (', '.join(sorted(listed - exported)) or 'none')
+    assert exported == declared, f'only exported: {sorted(exported - declared)}; only declared: {sorted(declared - exported)}'
 
 
 # Of use to those who know NCCL or MPI; the other headers are for writers of algorithms.
@@ -73,4 +66,5 @@ def the_pages_for_users_of_others_name_what_exists_and_every_function_of_use():
 
 
 sentences.run([every_function_says_which_threads_may_call_it, every_function_that_can_fail_says_how,
-               every_function_has_a_comment, news_says_every_exported_name, the_pages_for_users_of_others_name_what_exists_and_every_function_of_use])
+               every_function_has_a_comment, what_is_exported_is_declared_and_what_is_declared_is_exported,
+               the_pages_for_users_of_others_name_what_exists_and_every_function_of_use])
