@@ -55,16 +55,20 @@ the_library_needs_only_libc_and_libsodium() {
         grep -v "$runtime"
 }
 each_header_compiles_alone_as_c() {
-    for h in "$include"/plait/*.h; do
-        echo "#include <plait/$(basename "$h")>" |
+    for h in plait.h $(cd "$include" && echo plait/*.h); do
+        echo "#include <$h>" |
             $CC -std=c11 -Wall -Wextra -Werror -pedantic -I"$include" -fsyntax-only -x c -
     done
 }
 each_header_compiles_alone_as_cxx() {
-    for h in "$include"/plait/*.h; do
-        echo "#include <plait/$(basename "$h")>" |
+    for h in plait.h $(cd "$include" && echo plait/*.h); do
+        echo "#include <$h>" |
             $CXX -std=c++17 -Wall -Wextra -Werror -pedantic -I"$include" -fsyntax-only -x c++ -
     done
+}
+plait_h_has_every_header() {
+    (cd "$include" && ls plait/*.h) | sort >"$room/headers"
+    sed -n 's/^#include <\(.*\)>$/\1/p' "$include/plait.h" | sort | diff "$room/headers" -
 }
 pkg_config_knows_the_version() {
     test "$(pkg-config --modversion plait)" = "$("$(find "$dest" -name plait-info -type f)" --version)"
@@ -120,6 +124,7 @@ run the_library_exports_what_the_headers_declare
 run the_library_needs_only_libc_and_libsodium
 run each_header_compiles_alone_as_c
 run each_header_compiles_alone_as_cxx
+run plait_h_has_every_header
 run pkg_config_knows_the_version
 run installed_programs_run
 run installed_programs_find_the_library
