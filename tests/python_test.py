@@ -486,6 +486,7 @@ def a_library_that_is_missing_is_named_with_the_remedy():
     assert 'ImportError: libc.so.6 has no plait_version(): it is no Plait library' in said, said
     said = python('import plait')
     assert said == '' or 'set PLAIT_LIBRARY to its path' in said, said  # '': it is installed here
+    assert said.count('Traceback') <= 1, said
 
 
 sentences.run([

@@ -21,6 +21,8 @@ from ._optim import LossScale, Optim, Part, Schedule
 from ._request import Persistent, Request, wait_all, wait_any
 from ._stream import Stream
 
+__version__ = '0.1.0'  # of this package; version() is the library's
+
 _watch()
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 

@@ -286,15 +286,15 @@ def _load():
         library = ctypes.CDLL(path or SONAME)
     except OSError as error:
         if path:
-            raise ImportError(f'PLAIT_LIBRARY={path!r} cannot be loaded: {error}') from error
+            raise ImportError(f'PLAIT_LIBRARY={path!r} cannot be loaded: {error}') from None
         raise ImportError(f'{SONAME} cannot be loaded: {error}; set PLAIT_LIBRARY to its path or LD_LIBRARY_PATH to '
-                          'its folder, or install it where the loader looks and run ldconfig') from error
+                          'its folder, or install it where the loader looks and run ldconfig') from None
     for name, (result, parameters) in FUNCTIONS.items():
         try:
             function = getattr(library, name)
-        except AttributeError as error:
+        except AttributeError:
             raise ImportError(f'{path or SONAME} has no {name}(): it is no Plait library, or one of another '
-                              'version than this package') from error
+                              'version than this package') from None
         function.restype, function.argtypes = (c_int if result is Status else result), parameters
     return library
 
