@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "collectives.h"
 
+#include "base/ascii.h"
 #include "base/nearest.h"
 
 #include <string.h>
@@ -125,15 +126,24 @@ const struct collective *collective_of(enum plait_coll coll)
 /* "all_gather_perf" is also known as "all_gather". */
 static bool is_program(const char *program, const char *name)
 {
-    const size_t length = strlen(program) - strlen("_perf");
-    return strcmp(program, name) == 0 || (strlen(name) == length && strncmp(program, name, length) == 0);
+    char own[32];
+
+    snprintf(own, sizeof own, "%.*s", (int)(strlen(program) - strlen("_perf")), program);
+    return plait_same_name(program, name) || plait_same_name(own, name);
 }
 
+/* MPI_Reduce_scatter has parts of different sizes, ncclReduceScatter has not. */
 const struct collective *collective_find(const char *name)
 {
+    const char *of_mpi = plait_after_prefix(name, "MPI_"), *of_nccl = plait_after_prefix(name, "nccl");
+
+    for (int i = 0; i < NCOLLECTIVE && of_mpi != NULL; i++)
+        if (plait_same_name(collectives[i].mpi, of_mpi))
+            return &collectives[i];
+    name = of_nccl != NULL ? of_nccl : name;
     for (int i = 0; i < NCOLLECTIVE; i++) {
         const struct collective *c = &collectives[i];
-        if (strcmp(collective_name(c->coll), name) == 0 || is_program(c->program, name) || strcmp(c->mpi, name) == 0)
+        if (plait_same_name(collective_name(c->coll), name) || is_program(c->program, name) || plait_same_name(c->mpi, name))
             return c;
     }
     return NULL;

@@ -165,11 +165,14 @@ static void sizes_take_binary_units(void **state)
         size_t bytes;
     } good[] = { { "0", 0 },       { "1", 1 },        { "65536", 65536 },        { "64K", 65536 },
                  { "64k", 65536 }, { "3M", 3 << 20 }, { "2G", (size_t)2 << 30 }, { "18446744073709551615", SIZE_MAX },
-                 { "0G", 0 } };
+                 { "0G", 0 },      { "64KB", 65536 },  { "64KiB", 65536 },        { "3mib", 3 << 20 },
+                 { "8B", 8 } };
     static const char *const bad[] = { "-1",
                                        "+1",
                                        "K",
-                                       "1KB",
+                                       "1Ki",
+                                       "1iB",
+                                       "1KBB",
                                        "1.5M",
                                        "1 K",
                                        "0x10",

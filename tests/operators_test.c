@@ -485,6 +485,38 @@ static void names_of_nccl_tests_are_known(void **state)
     assert_int_equal(plait_op_find("mulsum"), PLAIT_PREMULSUM);
 }
 
+static void names_of_nccl_and_mpi_are_known_in_any_spelling(void **state)
+{
+    static const struct {
+        const char *name;
+        int coll;
+    } colls[] = { { "allreduce", PLAIT_ALLREDUCE },
+                  { "all_reduce", PLAIT_ALLREDUCE },
+                  { "All-Reduce", PLAIT_ALLREDUCE },
+                  { "ncclAllReduce", PLAIT_ALLREDUCE },
+                  { "all_reduce_perf", PLAIT_ALLREDUCE },
+                  { "MPI_Allreduce", PLAIT_ALLREDUCE },
+                  { "MPI_Bcast", PLAIT_BROADCAST },
+                  { "MPI_Reduce_scatter_block", PLAIT_REDUCE_SCATTER },
+                  { "ncclReduceScatter", PLAIT_REDUCE_SCATTER },
+                  { "alltoall_perf", PLAIT_ALLTOALL },
+                  { "", -1 },
+                  { "_", -1 },
+                  { "_perf", -1 },
+                  { "nccl", -1 },
+                  { "MPI_", -1 },
+                  { "allreduce2", -1 },
+                  { "a-name-that-is-longer-than-any-collective-has", -1 } };
+
+    for (size_t i = 0; i < sizeof colls / sizeof *colls; i++)
+        assert_int_equal(plait_coll_find(colls[i].name), colls[i].coll);
+    assert_int_equal(plait_dtype_find("ncclFloat32"), PLAIT_FLOAT32);
+    assert_int_equal(plait_dtype_find("MPI_DOUBLE"), PLAIT_FLOAT64);
+    assert_int_equal(plait_dtype_find("BFloat16"), PLAIT_BFLOAT16);
+    assert_int_equal(plait_op_find("ncclAvg"), PLAIT_AVG);
+    assert_int_equal(plait_op_find("MPI_SUM"), PLAIT_SUM);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,6 +530,7 @@ int main(void)
         cmocka_unit_test(wrong_options_are_named_and_change_nothing),
         cmocka_unit_test(the_table_in_the_documentation_is_what_the_library_answers),
         cmocka_unit_test(names_of_nccl_tests_are_known),
+        cmocka_unit_test(names_of_nccl_and_mpi_are_known_in_any_spelling),
     };
 
     return cmocka_run_group_tests_name("operators", tests, NULL, NULL);

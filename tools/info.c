@@ -285,9 +285,9 @@ static int print_choice(const char *coll_name, const char *size_text)
     show_bytes(size, bytes);
     show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
     const bool part = !sized && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
-    printf("%s of %s%zu %s (%s)%s, %s, %" PRIu32 " ranks%s\n", coll_name, sized ? "at most " : "", bytes / element,
-           plait_dtype_name((enum plait_dtype)type), size, part ? " of one rank" : "", plait_op_name((enum plait_op)op),
-           shape.nrank, inplace ? ", in place" : "");
+    printf("%s%s of %s%zu %s (%s)%s, %s, %" PRIu32 " ranks%s\n", plait_coll_name((enum plait_coll)coll),
+           sized ? "v" : "", sized ? "at most " : "", bytes / element, plait_dtype_name((enum plait_dtype)type), size,
+           part ? " of one rank" : "", plait_op_name((enum plait_op)op), shape.nrank, inplace ? ", in place" : "");
     printf("algorithm   %s\n", choice.algorithm);
     printf("why         %s\n", choice.why);
     printf("path        %s\n", choice.path);

@@ -63,16 +63,13 @@ static void read_colls(bool all, unsigned *first, unsigned *end)
     *end = PLAIT_NCOLL;
     if (all && strcmp(coll_name, "all") == 0)
         return;
-    for (unsigned c = 0; c < PLAIT_NCOLL; c++) {
-        const char *name = plait_coll_name((enum plait_coll)c);
-
-        list_add(names, sizeof names, name);
-        if (strcmp(coll_name, name) == 0) {
-            *first = c;
-            *end = c + 1;
-            return;
-        }
+    if (plait_coll_find(coll_name) >= 0) {
+        *first = (unsigned)plait_coll_find(coll_name);
+        *end = *first + 1;
+        return;
     }
+    for (unsigned c = 0; c < PLAIT_NCOLL; c++)
+        list_add(names, sizeof names, plait_coll_name((enum plait_coll)c));
     option_misuse("--coll '%s': must be %s%s", coll_name, all ? "all, or " : "one of ", names);
 }
 

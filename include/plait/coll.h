@@ -187,7 +187,8 @@ PLAIT_API const char *plait_dtype_name(enum plait_dtype type);
 PLAIT_API const char *plait_op_name(enum plait_op op);
 
 /**
- * The value with this name (also nccl-tests' "float", "half", "f8e4m3", "mulsum", ...); -1 for an unknown name or NULL.
+ * The value with this name; -1 for an unknown name or NULL. Case, '_' and '-' have no meaning. NCCL's, nccl-tests' and
+ * MPI's names are known, too: "ncclAllReduce", "all_reduce_perf", "MPI_Allreduce"; "half", "ncclSum", "mulsum".
  *
  * Thread: any.
  */

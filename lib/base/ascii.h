@@ -36,6 +36,28 @@ static inline bool plait_same_word(const char *a, const char *b)
     return plait_lower(*a) == plait_lower(*b);
 }
 
+/* The same name, whatever the case of ASCII letters, with or without '_' and '-'? "All-Reduce" is "allreduce". */
+static inline bool plait_same_name(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (*a == '_' || *a == '-')
+            a++;
+        while (*b == '_' || *b == '-')
+            b++;
+        if (*a == '\0' || plait_lower(*a) != plait_lower(*b))
+            return plait_lower(*a) == plait_lower(*b);
+    }
+}
+
+/* What follows `prefix` in `name`, whatever the case; NULL if it does not begin so. */
+static inline const char *plait_after_prefix(const char *name, const char *prefix)
+{
+    for (; *prefix != '\0'; name++, prefix++)
+        if (plait_lower(*name) != plait_lower(*prefix))
+            return NULL;
+    return name;
+}
+
 /* strtod() in the C locale: a decimal point. *end is `text` if there is no number. */
 static inline double plait_real(const char *text, char **end)
 {

@@ -13,7 +13,10 @@
 #define PLAIT_LINE        64                /* of a cache line; aligns data that must not share one */
 #define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole cache lines */
 
-/* Digits, then at most one of K, M, G (2^10, 2^20, 2^30; either case). False on anything else and on overflow. */
+/*
+ * Digits, then at most one of K, M, G (2^10, 2^20, 2^30), also KB and KiB and so on; either case. False on anything else
+ * and on overflow.
+ */
 static inline bool plait_parse_bytes(const char *text, size_t *out)
 {
     size_t value = 0;
@@ -35,7 +38,9 @@ static inline bool plait_parse_bytes(const char *text, size_t *out)
     case 'K':
         shift += 10;
         text++;
+        text += plait_upper(text[0]) == 'I' && plait_upper(text[1]) == 'B';
     }
+    text += plait_upper(*text) == 'B';
     if (*text != '\0' || __builtin_mul_overflow(value, (size_t)1 << shift, &value))
         return false;
     *out = value;

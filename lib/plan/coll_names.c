@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names and sizes of collectives, types and operators, from the lists in <plait/coll.h>. */
+#include "base/ascii.h"
+
 #include <plait/coll.h>
 
-#include <stdbool.h>
 #include <string.h>
 
 size_t plait_dtype_size(enum plait_dtype type)
@@ -53,19 +54,37 @@ const char *plait_op_name(enum plait_op op)
     return "?";
 }
 
+/* ncclFloat32 and MPI_SUM are float32 and sum. */
+static const char *without_prefix(const char *name)
+{
+    const char *after_nccl = name != NULL ? plait_after_prefix(name, "nccl") : NULL;
+    const char *after_mpi = name != NULL ? plait_after_prefix(name, "MPI_") : NULL;
+
+    return after_nccl != NULL ? after_nccl : after_mpi != NULL ? after_mpi : name;
+}
+
 static bool is_name(const char *name, const char *text)
 {
-    return name != NULL && strcmp(name, text) == 0;
+    return name != NULL && plait_same_name(name, text);
 }
 
 int plait_coll_find(const char *name)
 {
+    char own[32] = ""; /* longer than any name */
+    const size_t n = name != NULL ? strlen(without_prefix(name)) : 0;
+
+    if (n >= sizeof own)
+        return -1;
+    if (n > 0)
+        strcpy(own, without_prefix(name));
+    if (n > strlen("_perf") && plait_same_word(own + n - strlen("_perf"), "_perf"))
+        own[n - strlen("_perf")] = '\0';
 #define PLAIT_X(symbol, text, meaning) \
-    if (is_name(name, text))           \
+    if (is_name(own, text))            \
         return symbol;
     PLAIT_COLL_LIST(PLAIT_X)
 #undef PLAIT_X
-    return -1;
+    return is_name(own, "bcast") ? PLAIT_BROADCAST : is_name(own, "reduce_scatter_block") ? PLAIT_REDUCE_SCATTER : -1;
 }
 
 int plait_dtype_find(const char *name)
@@ -80,6 +99,7 @@ int plait_dtype_find(const char *name)
         { "f8e4m3", PLAIT_FLOAT8E4M3 }, { "f8e5m2", PLAIT_FLOAT8E5M2 },
     };
 
+    name = without_prefix(name);
 #define PLAIT_X(symbol, value, bytes, text) \
     if (is_name(name, text))                \
         return symbol;
@@ -93,6 +113,7 @@ int plait_dtype_find(const char *name)
 
 int plait_op_find(const char *name)
 {
+    name = without_prefix(name);
 #define PLAIT_X(symbol, value, text) \
     if (is_name(name, text))         \
         return symbol;
