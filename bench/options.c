@@ -115,15 +115,15 @@ static const struct option rows[] = {
     OPTION_IN(TEXT, "nodes", "MAP", nodes, "node map that algorithms see: 4x2, or 3+1+2 (detected)"),
     OPTION_IN(FLAG, "reproducible", NULL, reproducible, "only algorithms that reduce in the canonical order"),
     OPTION_IN(CHOICE, "round", "KIND", round, "rounding of 16-bit types: once or hop", .choices = rounds),
-    OPTION_TO(REFUSED, "ngpus", "N", NULL, "there are no GPUs here; start ranks with --ranks", .letter = 'g'),
-    OPTION_TO(REFUSED, "stream_null", "0", NULL, "there are no CUDA streams here", .letter = 'y'),
-    OPTION_TO(REFUSED, "cudagraph", "0", NULL, "there are no CUDA graphs here", .letter = 'G'),
-    OPTION_TO(REFUSED, "local_register", "0", NULL, "nothing is registered here; use --memory plait", .letter = 'R'),
-    OPTION_TO(REFUSED, "cta_policy", "0", NULL, "there are no thread blocks on a CPU", .letter = 'x'),
-    OPTION_TO(REFUSED, "device_implementation", "0", NULL, "there are no device kernels here; use --algo",
+    OPTION_TO(IGNORED, "ngpus", "N", NULL, "ranks are processes or threads, not GPUs; --ranks says how many", .letter = 'g'),
+    OPTION_TO(IGNORED, "stream_null", "0", NULL, "there are no CUDA streams here", .letter = 'y'),
+    OPTION_TO(IGNORED, "cudagraph", "0", NULL, "there are no CUDA graphs here", .letter = 'G'),
+    OPTION_TO(IGNORED, "local_register", "0", NULL, "nothing is registered here; use --memory plait", .letter = 'R'),
+    OPTION_TO(IGNORED, "cta_policy", "0", NULL, "there are no thread blocks on a CPU", .letter = 'x'),
+    OPTION_TO(IGNORED, "device_implementation", "0", NULL, "there are no device kernels here; use --algo",
               .letter = 'D'),
-    OPTION_TO(REFUSED, "device_cta_count", "0", NULL, "there are no thread blocks on a CPU", .letter = 'V'),
-    OPTION_TO(REFUSED, NULL, "0", NULL, "there is no GPU memory to report", .letter = 'M'),
+    OPTION_TO(IGNORED, "device_cta_count", "0", NULL, "there are no thread blocks on a CPU", .letter = 'V'),
+    OPTION_TO(IGNORED, NULL, "0", NULL, "there is no GPU memory to report", .letter = 'M'),
 };
 
 static const struct option_table table = {
@@ -132,7 +132,9 @@ static const struct option_table table = {
     "Measures and verifies collectives between ranks that it starts on this machine; with fusion, training steps that\n"
     "exchange the gradients of a list of tensors in several ways; with elastic, rounds of elastic averaging\n"
     "(see docs/benchmark.md).\n"
-    "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G.\n\nOptions:\n",
+    "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G, also KB and KiB. Called as\n"
+    "all_reduce_perf, all_gather_perf and so on it measures that collective, with nccl-tests' defaults of sizes (32M) and\n"
+    "iterations (20).\n\nOptions:\n",
     "\nThe column `time` is the mean of operations back to back, as in nccl-tests. midmean (the mean of the middle "
     "half)\n"
     "and -I are of single operations that begin together. A ratio is plait's midmean over the peer's in the same "
@@ -185,6 +187,21 @@ static void set_defaults(struct options *o)
     };
 }
 
+/* all_reduce_perf and its kind are names of this program, with nccl-tests' defaults of sizes and iterations. */
+static void set_defaults_of_nccl_tests(struct options *o, const char *program)
+{
+    const char *slash = strrchr(program, '/'), *name = slash != NULL ? slash + 1 : program;
+    const struct collective *c = collective_find(name);
+
+    if (c == NULL || strcmp(c->program, name) != 0)
+        return;
+    o->coll[0] = c;
+    o->min_bytes = o->max_bytes = 32 << 20;
+    o->step_bytes = 1 << 20;
+    o->iterations = 20;
+    o->warmup = 1;
+}
+
 /* -f wins over -i, as in nccl-tests; with neither, sizes grow fourfold. Every round has at least one iteration. */
 static void settle(struct options *o)
 {
@@ -214,6 +231,8 @@ bool options_parse(int argc, char **argv, struct options *out)
     int nrest;
 
     set_defaults(out);
+    if (argc > 0)
+        set_defaults_of_nccl_tests(out, argv[0]);
     if (!ask_launcher(out))
         return false;
     out->fusion = argc > 1 && strcmp(argv[1], "fusion") == 0;

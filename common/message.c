@@ -41,6 +41,18 @@ void tell(const char *format, ...)
     va_end(arguments);
 }
 
+void remark(const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (!hide)
+        tell("note: %s", text);
+}
+
 bool(complain)(const char *format, ...)
 {
     va_list arguments;

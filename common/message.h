@@ -9,11 +9,14 @@
 /** Print "PROGRAM: ..."; false, for `return complain(...)`. */
 bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** The same, even while messages are hidden: of what this process alone has found. */
+/** Print "PROGRAM: note: ...": of what is as the user may not expect, and no error. */
+void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** As complain(), even while messages are hidden: of what this process alone has found. */
 void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void tell_list(const char *format, va_list arguments);
 
-/** complain() prints nothing while hidden: where all ranks find the same error, rank 0 prints it. */
+/** complain() and remark() print nothing while hidden: where all ranks find the same error, rank 0 prints it. */
 void message_hide(bool hidden);
 bool message_hidden(void);
 

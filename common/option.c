@@ -49,7 +49,7 @@ void option_help(const struct option_table *table)
 
         if (o->kind == OPTION_TITLE)
             printf("\n%s:\n", o->text);
-        if (o->kind == OPTION_TITLE || o->kind == OPTION_REFUSED)
+        if (o->kind == OPTION_TITLE || o->kind == OPTION_IGNORED)
             continue;
         if (letters)
             snprintf(letter, sizeof letter, o->letter != 0 ? "-%c, " : "    ", o->letter);
@@ -72,7 +72,6 @@ bool option_set(const struct option *o, struct options *base, const char *flag, 
 {
     void *at = o->target != NULL ? o->target : (char *)base + o->offset;
     uint64_t number;
-    size_t bytes;
 
     switch (o->kind) {
     case OPTION_TITLE:
@@ -100,8 +99,10 @@ bool option_set(const struct option *o, struct options *base, const char *flag, 
         return value_choice(flag, value, o->choices, at);
     case OPTION_PARSED:
         return o->parse(base, flag, value);
-    case OPTION_REFUSED:
-        return (plait_parse_bytes(value, &bytes) && bytes == 0) || complain("%s %s: %s", flag, value, o->text);
+    case OPTION_IGNORED:
+        if (strcmp(value, "0") != 0)
+            remark("%s %s has no meaning here: %s", flag, value, o->text);
+        return true;
     }
     return false;
 }

@@ -21,7 +21,7 @@ enum option_kind {
     OPTION_TEXT,   /* const char *, not empty */
     OPTION_CHOICE, /* an enum, by name */
     OPTION_PARSED, /* by its own function */
-    OPTION_REFUSED /* accepted as 0 and with no effect; other values are an error, whose reason `text` gives */
+    OPTION_IGNORED /* of other programs: has no effect, which a note says if the value is not 0; `text` says why */
 };
 
 struct option {

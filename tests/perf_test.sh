@@ -45,6 +45,16 @@ grep -q '^# Out of bounds values : 0 OK' "$work/out" || fail "no summary"
 [ "$openmpi" != yes ] || { "$perf" -b 4 -e 4 -n 10 --guard off --peer openmpi:ob1 >"$work/out" 2>&1 &&
     grep -q '^# us of single operations' "$work/out"; } || fail "no table that tools/demo looks for: $(cat "$work/out")"
 
+# Habits of nccl-tests' users: its flags for GPUs are a line of note, its programs' names are ours.
+"$perf" -b 8 -e 128 -f 2 -g 1 -n 10 --guard off >"$work/out" 2>"$work/err" || fail "-g 1: $(cat "$work/err")"
+[ "$(cat "$work/err")" = "plait-perf: note: -g 1 has no meaning here: ranks are processes or threads, not GPUs; --ranks says how many" ] ||
+    fail "-g 1: $(cat "$work/err")"
+[ "$(rows | wc -l)" -eq 5 ] || fail "-b 8 -e 128 -f 2: $(cat "$work/out")"
+ln -s "$(realpath "$perf")" "$work/all_gather_perf"
+"$work/all_gather_perf" --place out --guard off >"$work/out" 2>&1 || fail "all_gather_perf: $(cat "$work/out")"
+rows | awk '$1 != 33554432 { exit 1 } END { exit NR != 1 }' && grep -q 'concluded: all_gather_perf' "$work/out" ||
+    fail "all_gather_perf: $(cat "$work/out")"
+
 # Ranks that share processors are bound to them in turn, Open MPI's as Plait's: else which ranks share one is chance.
 ranks=$(($(nproc) + 1))
 peer=
@@ -321,8 +331,6 @@ mistake() {
 mistake 'did you mean --ranks?' --rnaks 2
 mistake 'unknown flag -q' -q
 mistake 'needs a value' -b
-mistake 'no GPUs' -g 8
-mistake 'no CUDA graphs' -G 1
 mistake '-b 8 is more than -e 4' -b 8 -e 4
 mistake 'describes 8 ranks' --nodes 4x2
 mistake 'unknown peer' --peer mpi
