@@ -38,6 +38,19 @@ static bool has_letters(const struct option_table *table)
     return found;
 }
 
+static void print_also(const char *list)
+{
+    const char *before = "; also";
+
+    for (; list != NULL && *list != '\0'; list += strspn(list, " ")) {
+        const size_t n = strcspn(list, " ");
+        printf("%s --%.*s", before, (int)n, list);
+        before = ",";
+        list += n;
+    }
+    putchar('\n');
+}
+
 void option_help(const struct option_table *table)
 {
     const bool letters = has_letters(table);
@@ -55,7 +68,8 @@ void option_help(const struct option_table *table)
             snprintf(letter, sizeof letter, o->letter != 0 ? "-%c, " : "    ", o->letter);
         snprintf(flag, sizeof flag, "%s--%s%s %s", letter, o->kind == OPTION_SWITCH ? "[no-]" : "", o->name,
                  o->argument != NULL ? o->argument : "");
-        printf("  %-*s %s\n", letters ? 32 : 24, flag, o->text);
+        printf("  %-*s %s", letters ? 32 : 24, flag, o->text);
+        print_also(o->also);
     }
     if (table->tail != NULL)
         fputs(table->tail, stdout);
@@ -107,6 +121,20 @@ bool option_set(const struct option *o, struct options *base, const char *flag, 
     return false;
 }
 
+/* Is the name one of the list's words? */
+static bool is_in(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+
+    for (; list != NULL && *list != '\0'; list += strspn(list, " ")) {
+        const size_t word = strcspn(list, " ");
+        if (word == n && strncmp(list, name, n) == 0)
+            return true;
+        list += word;
+    }
+    return false;
+}
+
 /* name: without dashes. *on: false for "no-name". */
 static const struct option *find(const struct option_table *table, const char *name, bool *on)
 {
@@ -115,7 +143,7 @@ static const struct option *find(const struct option_table *table, const char *n
     for (size_t k = 0; k < table->n; k++) {
         const struct option *o = option_at(table, k);
 
-        *on = o->name != NULL && strcmp(o->name, name) == 0;
+        *on = (o->name != NULL && strcmp(o->name, name) == 0) || is_in(o->also, name);
         if (*on || (negated && o->kind == OPTION_SWITCH && strcmp(o->name, name + 3) == 0))
             return o;
     }

@@ -28,6 +28,7 @@ struct option {
     enum option_kind kind;
     char letter;          /* -x; 0: none */
     const char *name;     /* --name; NULL: none */
+    const char *also;     /* further names, as other programs have them, with spaces between; NULL: none */
     const char *argument; /* what --help calls its value */
     void *target;         /* where the value goes, */
     size_t offset;        /* or, with target NULL, where in the program's struct options */

@@ -59,7 +59,7 @@ static void classes_and_files_are_in_the_order_of_their_names(void **state)
 }
 
 /* Files by other names, hidden ones, links, folders in a class. */
-static void a_tree_holds_what_is_named_as_jpeg(void **state)
+static void a_tree_holds_what_is_named_as_an_image(void **state)
 {
     for (const char *const *p = (const char *const[]){ "t", "t/train", "t/train/b", "t/train/b/inner", "t/train/a",
                                                        "t/train/.hidden", NULL };
@@ -69,11 +69,13 @@ static void a_tree_holds_what_is_named_as_jpeg(void **state)
     write_file("t/train/b/1.txt", "", 0);
     write_file("t/train/b/.3.jpg", "", 0);
     write_file("t/train/b/inner/0.jpg", "", 0);
+    write_file("t/train/b/inner/1.Png", "", 0);
     write_file("t/train/loose.jpg", "", 0);
     assert_int_equal(symlink("../b/2.JPEG", path_of("t/train/a/4.jpg")), 0);
     struct dataset *d = open_half(path_of("t"), "train");
-    assert_int_equal(dataset_count(d), 3);
+    assert_int_equal(dataset_count(d), 4);
     assert_int_equal(dataset_nclass(d), 2);
+    assert_string_equal(dataset_path(d, 3), path_of("t/train/b/inner/1.Png"));
     assert_string_equal(dataset_path(d, 0), path_of("t/train/a/4.jpg"));
     assert_string_equal(dataset_path(d, 1), path_of("t/train/b/2.JPEG"));
     assert_string_equal(dataset_path(d, 2), path_of("t/train/b/inner/0.jpg"));
@@ -374,7 +376,7 @@ int main(void)
         cmocka_unit_test(drawn_data_follow_from_the_seed),
         cmocka_unit_test(impossible_drawn_data_are_refused),
         cmocka_unit_test(classes_and_files_are_in_the_order_of_their_names),
-        cmocka_unit_test(a_tree_holds_what_is_named_as_jpeg),
+        cmocka_unit_test(a_tree_holds_what_is_named_as_an_image),
         cmocka_unit_test(a_link_to_a_folder_that_it_lies_in_is_left_out),
         cmocka_unit_test(a_link_to_nothing_is_refused_by_name),
         cmocka_unit_test(an_epoch_has_every_sample_once),

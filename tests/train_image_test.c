@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <jpeglib.h>
+#include <png.h>
 
 enum { SIDE = 32 };
 
@@ -313,7 +314,7 @@ static void what_is_no_jpeg_is_said_to_be_none(void **state)
     is_broken("", 0, "empty");
     is_broken("\xff", 1, "");
     is_broken("hello, I am a text", 18, "Not a JPEG file");
-    is_broken("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16, "Not a JPEG file");
+    is_broken("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16, "");
     is_broken("\xff\xd8\xff\xd9", 4, "");
 }
 
@@ -382,6 +383,61 @@ static void a_file_with_too_many_passes_is_broken(void **state)
     free(j.data);
 }
 
+/* ---- PNG ---- */
+
+/* Draws an image with `channels` of 8 bits: grey, red, green and blue, or these with half the opacity. */
+static struct jpeg compress_png(uint32_t width, uint32_t height, unsigned channels)
+{
+    png_image i = { .version = PNG_IMAGE_VERSION, .width = width, .height = height };
+    unsigned char *rows = malloc((size_t)width * height * channels), rgba[4];
+    png_alloc_size_t n = 0;
+
+    i.format = channels == 1 ? PNG_FORMAT_GRAY : channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
+    for (uint32_t y = 0; y < height; y++)
+        for (uint32_t x = 0; x < width; x++) {
+            ramp(x, y, width, height, rgba);
+            rgba[3] = 128;
+            memcpy(rows + ((size_t)y * width + x) * channels, rgba, channels);
+        }
+    assert_int_not_equal(png_image_write_get_memory_size(i, n, 0, rows, 0, NULL), 0);
+    struct jpeg out = { malloc(n), n };
+    assert_int_not_equal(png_image_write_to_memory(&i, out.data, &n, 0, rows, 0, NULL), 0);
+    out.n = n;
+    free(rows);
+    return out;
+}
+
+static void a_png_has_the_crop_and_the_colours_of_a_jpeg(void **state)
+{
+    for (int training = 0; training < 2; training++)
+        for (unsigned channels = 1; channels <= 4; channels += channels == 1 ? 2 : 1) {
+            const struct image_options o = plain_options(training ? TRANSFORM_TRAIN : TRANSFORM_EVAL);
+            struct jpeg p = compress_png(300, 200, channels), j = compress(300, 200, ramp, plain);
+            assert_null(image_decode(p.data, p.n, &o, 1, 2, 3, &image[0][0][0]));
+            assert_null(image_decode(j.data, j.n, &o, 1, 2, 3, &other[0][0][0]));
+            for (int y = 0; y < SIDE; y++)
+                for (int x = 0; x < SIDE; x++)
+                    for (int c = 0; c < 3; c++)
+                        near(image[y][x][c], other[y][x][channels == 1 ? 0 : c], 6, "a colour");
+            free(p.data);
+            free(j.data);
+        }
+}
+
+static void a_png_that_is_truncated_damaged_or_too_large_is_broken(void **state)
+{
+    struct jpeg p = compress_png(90, 70, 3);
+
+    for (unsigned long n = 8; n < p.n - 12; n += 7) /* all but the end mark */
+        is_broken(p.data, n, "");
+    p.data[p.n / 2] ^= 0x40;
+    is_broken(p.data, p.n, "");
+    free(p.data);
+    p = compress_png(8200, 8200, 1);
+    is_broken(p.data, p.n, "8200 x 8200 pixels, above the limit of 67108864");
+    free(p.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +453,8 @@ int main(void)
         cmocka_unit_test(damage_inside_of_the_crop_is_broken),
         cmocka_unit_test(a_file_with_more_pixels_than_the_limit_is_broken),
         cmocka_unit_test(a_file_with_too_many_passes_is_broken),
+        cmocka_unit_test(a_png_has_the_crop_and_the_colours_of_a_jpeg),
+        cmocka_unit_test(a_png_that_is_truncated_damaged_or_too_large_is_broken),
     };
     return cmocka_run_group_tests_name("train_image", tests, NULL, NULL);
 }

@@ -26,6 +26,9 @@ static const struct {
     { "keep", "files" },
     { "save-every", "files" },
     { "log-every", "lines of the log" },
+    { "print-every", "lines of the output" },
+    { "data-path", "a place" },
+    { "amp", "another name of --precision bf16, which is kept" },
     { "plot", "a place" },
     { "trace", "a place" },
     { "evaluate-only", "another thing to do" },
@@ -59,6 +62,8 @@ static const struct {
     { "decay", "polynomial" },
     { "power", "3", { "--decay", "polynomial" } },
     { "rate-end", "0.125" },
+    { "step-epochs", "2", { "--decay", "steps" } },
+    { "gamma", "0.5", { "--decay", "steps" } },
     { "tail", "2" },
     { "momentum", "0.5" },
     { "nesterov", "on" },
@@ -101,7 +106,7 @@ static bool note_of(const struct options *o, const char *name, struct note *out)
 
 static void parse(struct options *out, const char *const *words)
 {
-    char *argv[16] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "images" };
+    char *argv[24] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "images" };
     int n = 2;
 
     for (; *words != NULL; words++)
@@ -109,7 +114,7 @@ static void parse(struct options *out, const char *const *words)
     assert_true(options_parse(n, argv, out));
 }
 
-/* The names that --help shows, from "  --name" and "  --[no-]name". */
+/* The names that --help shows, from "      --name", "  -x, --name" and "      --[no-]name". */
 static size_t names_of_help(char names[OPTIONS_MOST][32])
 {
     FILE *const f = tmpfile();
@@ -126,8 +131,8 @@ static size_t names_of_help(char names[OPTIONS_MOST][32])
     close(before);
     rewind(f);
     while (fgets(line, sizeof line, f) != NULL) {
-        const char *at = line + strlen("  --");
-        if (strncmp(line, "  --", strlen("  --")) != 0)
+        const char *at = line + strlen("  -x, --");
+        if (strncmp(line, "  ", 2) != 0 || strncmp(at - 2, "--", 2) != 0)
             continue;
         at += strncmp(at, "[no-]", 5) == 0 ? 5 : 0;
         assert_true(n < OPTIONS_MOST);
@@ -156,6 +161,21 @@ static void every_option_is_kept_by_a_checkpoint_or_listed_as_free(void **state)
     }
     assert_int_equal(nfree, sizeof free_options / sizeof *free_options);
     assert_int_equal(nkept, sizeof kept_options / sizeof *kept_options);
+}
+
+static void flags_of_torchvision_and_timm_are_known(void **state)
+{
+    struct options o;
+
+    parse(&o, (const char *const[]){ "--lr", "0.3", "-b", "48", "-j", "3", "--wd", "0.01", "--amp", "--print-freq", "7",
+                                     "--lr-step-size", "2", "--decay", "steps", NULL });
+    assert_true(o.rate == 0.3 && o.batch == 48 && o.data_threads == 3 && o.weight_decay == 0.01);
+    assert_true(o.precision == PRECISION_BF16 && o.print_every == 7 && o.step_epochs == 2);
+    parse(&o, (const char *const[]){ "--batch-size=96", "--workers=2", "--test-only", "--weights", "w", NULL });
+    assert_true(o.batch == 96 && o.data_threads == 2 && o.evaluate_only);
+    char *argv[] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "--data-path", (char *)(uintptr_t) "here" };
+    assert_true(options_parse(3, argv, &o));
+    assert_string_equal(o.data, "here");
 }
 
 static void a_run_that_goes_on_has_every_option_that_was_kept(void **state)
@@ -188,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_is_kept_by_a_checkpoint_or_listed_as_free),
+        cmocka_unit_test(flags_of_torchvision_and_timm_are_known),
         cmocka_unit_test(a_run_that_goes_on_has_every_option_that_was_kept),
     };
     return cmocka_run_group_tests_name("train_options", tests, NULL, NULL);

@@ -231,7 +231,7 @@ int main(int argc, char **argv)
         return ENDING_USAGE;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (!launch(0, &b.place))
+    if (!launch(0, 1, &b.place))
         return ENDING_USAGE;
     c.rank = b.place.rank;
     c.nrank = b.place.nrank;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Images: an ImageFolder tree of JPEGs (DATA/train/CLASS/NAME.jpg, DATA/val/CLASS/NAME.jpg), decoded and augmented by
+ * Images: an ImageFolder tree of JPEGs and PNGs (DATA/train/CLASS/NAME.jpg, DATA/val/CLASS/NAME.jpg), decoded and augmented by
  * threads ahead of the training.
  *
- *     image.c      a JPEG to a crop of given size: scaled and partial decoding, resize, flip, colour jitter,
+ *     image.c      a file to a crop of given size: scaled and partial decoding, resize, flip, colour jitter,
  *                  normalisation
+ *     png_file.c   a PNG to its pixels
  *     dataset.c    the tree: classes and files in sorted order
  *     loader.c     threads, a bounded queue, batches in order
  *     memory.c     compressed images in the ranks' memory, shuffled between them before each epoch (Kumar et al. 2017)
@@ -67,14 +68,14 @@ extern const struct image_options
     image_defaults; /* ImageNet's mean and deviation, 224 pixels, files of at most 64 Mi pixels */
 
 /**
- * Decode, transform and normalise a JPEG in memory. Greyscale, CMYK and progressive files are supported. Damage outside
- * of what the crop needs is not detected, except truncation.
+ * Decode, transform and normalise a JPEG or PNG in memory. Greyscale, CMYK and progressive files are supported. Opacity
+ * is ignored. Damage of a JPEG outside of what the crop needs is not detected, except truncation.
  *
  * out     [pixels][pixels][3]
  * Result: NULL, or the error (of this thread, until its next call)
  * Thread: any
  */
-const char *image_decode(const void *jpeg, size_t bytes, const struct image_options *options, uint64_t seed,
+const char *image_decode(const void *file, size_t bytes, const struct image_options *options, uint64_t seed,
                          uint32_t epoch, uint64_t sample, float *out);
 
 /* ---- Images of all ranks in memory ---- */

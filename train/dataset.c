@@ -60,16 +60,17 @@ static size_t keep_text(struct dataset *d, const char *text)
     return at;
 }
 
-static bool is_jpeg(const char *name)
+static bool is_image(const char *name)
 {
     const char *dot = strrchr(name, '.');
 
-    return dot != NULL && (plait_same_word(dot, ".jpg") || plait_same_word(dot, ".jpeg"));
+    return dot != NULL &&
+           (plait_same_word(dot, ".jpg") || plait_same_word(dot, ".jpeg") || plait_same_word(dot, ".png"));
 }
 
 static void add_file(struct dataset *d, const char *path, const char *name)
 {
-    if (!is_jpeg(name)) {
+    if (!is_image(name)) {
         if (d->nother++ == 0)
             d->other = keep_text(d, path);
         return;
@@ -192,7 +193,7 @@ static const char *add_class(struct dataset *d, const char *path, const struct d
     why = for_each(d, path, add_to_class);
     return why != NULL || d->nsample > before
                ? why
-               : because("%s: no .jpg or .jpeg in it; put images of this class there or remove the folder", path);
+               : because("%s: no .jpg, .jpeg or .png in it; put images of this class there or remove the folder", path);
 }
 
 struct dataset *dataset_open(const char *folder, const char *half, const char **why)
@@ -209,7 +210,7 @@ struct dataset *dataset_open(const char *folder, const char *half, const char **
         return NULL;
     }
     if (d->nother > 0)
-        complain("%llu files are not named .jpg or .jpeg and are left out; the first is %s",
+        complain("%llu files are not named .jpg, .jpeg or .png and are left out; the first is %s",
                  (unsigned long long)d->nother, d->text + d->other);
     if (d->nloop > 0)
         complain("%llu links lead to a folder that they lie in and are left out; the first is %s",

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From a JPEG to a normalised crop. What is not needed is not decoded. If the crop is larger than the result, blocks
+ * From a JPEG or PNG to a normalised crop. What a JPEG has beside the crop is not decoded. If the crop is larger than the result, blocks
  * are transformed at a half, a quarter or an eighth of their size, so that the crop keeps at least the result's pixels.
  * Columns and rows beside the crop are decompressed but not transformed, and rows below it are not read.
  */
 #include "data.h"
 #include "ending.h"
+#include "png_file.h"
 #include "random.h"
 
 #include <math.h>
@@ -385,26 +386,50 @@ static bool decode(struct decoder *d, const void *jpeg, size_t bytes, const stru
     return true;
 }
 
-const char *image_decode(const void *jpeg, size_t bytes, const struct image_options *o, uint64_t seed, uint32_t epoch,
-                         uint64_t sample, float *out)
+static const char *decode_jpeg(const void *jpeg, size_t bytes, const struct image_options *o, uint64_t key,
+                               struct part *part, struct augmentation *out)
 {
     struct decoder d = { .jpeg.client_data = &d };
+
+    d.jpeg.err = jpeg_std_error(&d.errors);
+    d.errors.error_exit = on_error;
+    d.errors.emit_message = on_message;
+    const bool ok = decode(&d, jpeg, bytes, o, key, out);
+    jpeg_destroy_decompress(&d.jpeg);
+    *part = d.part;
+    return ok ? NULL : why;
+}
+
+static const char *decode_png(const void *png, size_t bytes, const struct image_options *o, uint64_t key,
+                              struct part *part, struct augmentation *out)
+{
+    struct png_pixels all;
+    const char *error = png_decode(png, bytes, o->most_pixels, &all);
+
+    if (error != NULL)
+        return error;
+    *out = draw_augmentation(o, all.width, all.height, key);
+    *part = (struct part){ .right = all.width, .bottom = all.height, .pixels = all.pixels };
+    return NULL;
+}
+
+const char *image_decode(const void *file, size_t bytes, const struct image_options *o, uint64_t seed, uint32_t epoch,
+                         uint64_t sample, float *out)
+{
+    const uint64_t key = random_stream(seed, epoch, sample);
+    struct part part = { 0 };
     struct augmentation a;
 
     if (bytes == 0)
         return "the file is empty";
-    d.jpeg.err = jpeg_std_error(&d.errors);
-    d.errors.error_exit = on_error;
-    d.errors.emit_message = on_message;
-    const bool ok = decode(&d, jpeg, bytes, o, random_stream(seed, epoch, sample), &a);
-    jpeg_destroy_decompress(&d.jpeg);
-    if (ok) {
+    const char *error = (png_is(file, bytes) ? decode_png : decode_jpeg)(file, bytes, o, key, &part, &a);
+    if (error == NULL) {
         const bool jitters = o->transform == TRANSFORM_TRAIN && o->jitter > 0;
         const struct scale normal = normalisation(o), none = { { 1, 1, 1 }, { 0 } };
-        resize(&d.part, &a.box, o->pixels, a.flip, jitters ? &none : &normal, out);
+        resize(&part, &a.box, o->pixels, a.flip, jitters ? &none : &normal, out);
         if (jitters)
             jitter(out, (size_t)o->pixels * o->pixels, &a, &normal);
     }
-    free(d.part.pixels);
-    return ok ? NULL : why;
+    free(part.pixels);
+    return error;
 }

@@ -105,7 +105,7 @@ static bool start_ranks(uint32_t ranks, struct place *out)
     exit(wait_for_ranks());
 }
 
-bool launch(uint32_t ranks, struct place *out)
+bool launch(uint32_t ranks, uint32_t usual, struct place *out)
 {
     struct plait_launch found;
 
@@ -118,7 +118,7 @@ bool launch(uint32_t ranks, struct place *out)
         return ranks == 0 || ranks == found.nrank ||
                complain("--ranks %u: %s has started %u; leave --ranks out", ranks, found.launcher, found.nrank);
     }
-    ranks = ranks > 0 ? ranks : 1;
+    ranks = ranks > 0 ? ranks : usual;
     *out = (struct place){ 0, ranks, found.id };
     if (ranks > 1 && !start_ranks(ranks, out))
         return false;

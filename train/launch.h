@@ -16,11 +16,11 @@ struct place { /* this process's place among the ranks */
 /**
  * Find this process's rank, or start `ranks` processes. Call it before any thread exists.
  *
- * ranks    asked for; 0: those of the launcher, or one
+ * ranks    asked for; 0: those of the launcher, or, without one, `usual`
  * out      set in each rank; the process that started the ranks waits for them, and ends with their exit status
  * Returns false after a message.
  */
-bool launch(uint32_t ranks, struct place *out);
+bool launch(uint32_t ranks, uint32_t usual, struct place *out);
 
 /**
  * The signal that asked this rank to stop (SIGINT, SIGTERM, SIGHUP), or 0. A second one, seconds later, ends it at

@@ -26,7 +26,7 @@ enum precision {
 };
 
 struct model_options {
-    const char *name; /* resnet20 (CIFAR form), resnet18, resnet34, resnet50, resnet101; see model_names() */
+    const char *name; /* resnet20 (CIFAR form), resnet18, resnet34, resnet50, resnet101, resnet152 */
     uint32_t nclass;
     uint32_t pixels; /* of a side of an image */
     uint32_t batch;  /* images of a pass */

@@ -26,6 +26,7 @@ static const struct row {
     { "resnet34", BASIC, false, 64, { 3, 4, 6, 3 } },
     { "resnet50", BOTTLENECK, false, 64, { 3, 4, 6, 3 } },
     { "resnet101", BOTTLENECK, false, 64, { 3, 4, 23, 3 } },
+    { "resnet152", BOTTLENECK, false, 64, { 3, 8, 36, 3 } },
 };
 
 enum { NROW = sizeof table / sizeof *table };

@@ -105,7 +105,8 @@ NEED(served, "with --elastic original, async, async-momentum or hogwild, which h
      o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
 NEED(lars, "with --optimizer lars", o->method == PLAIT_OPTIM_LARS)
 NEED(polynomial, "with --decay polynomial", o->decay == PLAIT_DECAY_POLYNOMIAL)
-NEED(decaying, "without --decay none", o->decay != PLAIT_DECAY_NONE)
+NEED(decaying, "with --decay polynomial or cosine", o->decay == PLAIT_DECAY_POLYNOMIAL || o->decay == PLAIT_DECAY_COSINE)
+NEED(stepped, "with --decay steps", o->decay == PLAIT_DECAY_STEPS)
 NEED(polishing, "with --polish", o->polish > 0)
 NEED(weights, "with --weights", o->weights != NULL)
 NEED(tested, "with --weights or --resume", o->weights != NULL || o->resume != NULL)
@@ -120,7 +121,11 @@ static const struct choice precisions[] = { { "fp32", PRECISION_FP32 }, { "bf16"
 static const struct choice ends[] = { { "off", 0 }, { "on", 1 }, { 0 } };
 static const struct choice methods[] = { { "sgd", PLAIT_OPTIM_SGD }, { "lars", PLAIT_OPTIM_LARS }, { 0 } };
 static const struct choice decays[] = {
-    { "none", PLAIT_DECAY_NONE }, { "polynomial", PLAIT_DECAY_POLYNOMIAL }, { "cosine", PLAIT_DECAY_COSINE }, { 0 }
+    { "none", PLAIT_DECAY_NONE },
+    { "polynomial", PLAIT_DECAY_POLYNOMIAL },
+    { "cosine", PLAIT_DECAY_COSINE },
+    { "steps", PLAIT_DECAY_STEPS },
+    { 0 }
 };
 static const struct choice payloads[] = {
     { "fp32", PLAIT_FLOAT32 }, { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { 0 }
@@ -147,6 +152,7 @@ static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "stat
 
 static const struct row rows[] = {
     GROUP("Data"),
+    TEXTS("data-path", "FOLDER", data, "the same as the argument DATA"),
     NUMBERED("pixels", pixels, 16, 1024, "side of an image (chosen: 224; few images: 32)", .kept = KEPT),
     SWITCHED("in-memory", in_memory, "hold a part of the files in each rank's memory, shuffled between ranks (off)"),
     NUMBERED("groups", groups, 1, 65536, "--in-memory: number of groups of ranks, each of which holds all files (1)",
@@ -157,15 +163,17 @@ static const struct row rows[] = {
     CHOSEN("broken", broken_fatal, broken,
            "on broken contents of a file: skip it with a message, or fatal (skip); a missing file is always fatal",
            .kept = HELD),
-    NUMBERED("data-threads", data_threads, 1, 256, "decoding threads of each rank (chosen)"),
+    ROW(OPTION_IN(NUMBER, "data-threads", "N", data_threads, "decoding threads of each rank (chosen)", .letter = 'j',
+                  .also = "workers", .least = 1, .most = 256)),
     NUMBERED("queue", queue, 1, 1024, "micro-batches decoded ahead (4)"),
 
     GROUP("Model"),
     OWN("model", "NAME", parse_model,
-        "resnet20, resnet18, resnet34, resnet50 or resnet101 (chosen: resnet50; few images: resnet20)",
+        "resnet20, resnet18, resnet34, resnet50, resnet101 or resnet152 (chosen: resnet50; few images: resnet20)",
         .print = print_model, .kept = FIXED),
     CHOSEN("precision", precision, precisions, "type of activations and weights in a pass: fp32 or bf16 (fp32)",
            .kept = KEPT),
+    SWITCHED("amp", amp, "the same as --precision bf16"),
     SWITCHED("sync-batch-norm", sync_norm, "batch norm over the images of all ranks (off: of each rank)", .kept = KEPT),
     CHOSEN("zero-last", zero_last, ends, "the last scale of each block starts as 0: on or off (on; resnet20 off)",
            .kept = FIXED),
@@ -176,17 +184,28 @@ static const struct row rows[] = {
     GROUP("Training"),
     NUMBERED("epochs", epochs, 1, 100000, "number of epochs (chosen: 90; few images: 30)", .kept = KEPT),
     NUMBERED("steps", steps, 1, 1e15, "stop after N steps, whatever --epochs says", .kept = HELD),
-    NUMBERED("batch", batch, 1, 1 << 24, "images of all ranks in a step (chosen: 256; few images: 64)", .kept = FIXED),
+    ROW(OPTION_IN(NUMBER, "batch", "N", batch, "images of all ranks in a step (chosen: 256; few images: 64)",
+                  .letter = 'b', .also = "batch-size", .least = 1, .most = 1 << 24),
+        .kept = FIXED),
     CHOSEN("optimizer", method, methods, "sgd or lars (sgd)", .kept = FIXED),
-    REALS("rate", rate, 0, 1000, "learning rate after the warm-up (chosen: by optimiser and batch)", .kept = KEPT),
+    ROW(OPTION_IN(REAL, "rate", "X", rate, "learning rate after the warm-up (chosen: by optimiser and batch)",
+                  .also = "lr", .least = 0, .most = 1000),
+        .kept = KEPT),
     REALS("warmup", warmup, 0, 1000, "epochs in which the rate rises from 0 (chosen)", .kept = KEPT),
-    CHOSEN("decay", decay, decays, "decay of the rate: polynomial, cosine or none (cosine)", .kept = KEPT),
+    CHOSEN("decay", decay, decays, "decay of the rate: polynomial, cosine, steps or none (cosine)", .kept = KEPT),
     REALS("power", power, 0.1, 10, "exponent of the polynomial (2)", .kept = KEPT, .need = &polynomial),
     REALS("rate-end", rate_end, 0, 1, "final rate, as a fraction of --rate (0.001)", .kept = KEPT, .need = &decaying),
+    ROW(OPTION_IN(REAL, "step-epochs", "X", step_epochs, "--decay steps: epochs from one step to the next (30)",
+                  .also = "lr-step-size", .least = 0.001, .most = 100000),
+        .kept = KEPT, .need = &stepped),
+    ROW(OPTION_IN(REAL, "gamma", "X", gamma, "--decay steps: factor of the rate at each step (0.1)", .also = "lr-gamma",
+                  .least = 1e-6, .most = 1),
+        .kept = KEPT, .need = &stepped),
     REALS("tail", tail, 0, 1000, "final epochs at that rate (chosen: those of --polish)", .kept = KEPT),
     REALS("momentum", momentum, 0, 0.9999, "momentum of the optimiser (0.9)", .kept = KEPT),
     SWITCHED("nesterov", nesterov, "Nesterov momentum (off)", .kept = KEPT),
-    REALS("weight-decay", weight_decay, 0, 1, "weight decay (1e-4)", .kept = KEPT),
+    ROW(OPTION_IN(REAL, "weight-decay", "X", weight_decay, "weight decay (1e-4)", .also = "wd", .least = 0, .most = 1),
+        .kept = KEPT),
     SWITCHED("decay-all", decay_all, "apply weight decay, and LARS's trust ratio, to biases and batch norm too (off)",
              .kept = KEPT),
     REALS("eta", eta, 1e-6, 1, "trust coefficient of LARS (0.001)", .kept = KEPT, .need = &lars),
@@ -217,7 +236,7 @@ static const struct row rows[] = {
     NUMBERED("servers", servers, 1, 4096, "--elastic: ranks that hold the centre, in modes that need them (1)",
              .kept = KEPT, .need = &served),
     NUMBERED("ranks", ranks, 1, 4096,
-             "ranks to start on this machine (1); not under mpirun, torchrun or Slurm, which start them"),
+             "ranks to start on this machine (1; --resume: as before); not under mpirun, torchrun or Slurm, which start them"),
 
     GROUP("The run"),
     TEXTS("run", "FOLDER", run, "folder for checkpoints and log.jsonl (chosen: run-1, run-2, ...)"),
@@ -229,10 +248,14 @@ static const struct row rows[] = {
     NUMBERED("save-every", save_every, 0, 1e15, "save every N steps; 0: after each epoch (0)"),
     NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "evaluate every N epochs; 0: only at the end (1)", .kept = HELD),
     NUMBERED("log-every", log_every, 1, 1e9, "log every N steps to log.jsonl (10)"),
+    ROW(OPTION_IN(NUMBER, "print-every", "N", print_every,
+                  "print progress every N steps (chosen: on a terminal ten times a second, else every 10 s)",
+                  .also = "print-freq", .least = 1, .most = 1e9)),
     TEXTS("plot", "FILE", plot, "plot the run at the end; .png or .svg"),
     TEXTS("trace", "FILE", trace, "trace the first steps, for ui.perfetto.dev", .need = &synchronous),
-    SWITCHED("evaluate-only", evaluate_only, "evaluate the weights of --weights or --resume, and exit",
-             .need = &tested),
+    ROW(OPTION_IN(SWITCH, "evaluate-only", NULL, evaluate_only, "evaluate the weights of --weights or --resume, and exit",
+                  .also = "test-only"),
+        .need = &tested),
     SWITCHED("dry-run", dry_run, "print memory, buckets, algorithms and the expected share of communication"),
     { .option = OPTION_TO(HELP, "help", NULL, NULL, "this text") },
 
@@ -256,7 +279,7 @@ static const struct option_table table = {
     "Usage: plait-train DATA [options]\n"
     "  or:  plait-train make-data FOLDER [options]\n"
     "  or:  plait-train plot RUN... [--plot FILE]\n\n"
-    "Trains a residual network on the images in DATA/train/CLASS/*.jpg and tests it on DATA/val/CLASS/*.jpg.\n"
+    "Trains a residual network on the images (JPEG, PNG) in DATA/train/CLASS and tests it on those in DATA/val/CLASS.\n"
     "make-data draws such a folder of images; plot draws runs (see docs/training.md).\n",
     "\nExit status: 0 trained; 1 an error; 2 wrong arguments; 3 the loss is not finite; 4 a rank was lost;\n"
     "128 plus the signal's number: a signal stopped the training, and a checkpoint was written.\n",
@@ -284,6 +307,8 @@ static void set_defaults(struct options *o)
         .tail = -1,
         .power = 2,
         .rate_end = 0.001,
+        .step_epochs = 30,
+        .gamma = 0.1,
         .decay = PLAIT_DECAY_COSINE,
         .momentum = 0.9,
         .weight_decay = 1e-4,
@@ -309,6 +334,8 @@ static bool take_paths(struct options *o)
 {
     if (o->command == COMMAND_PLOT)
         return o->npath > 0 || complain("plot: which run? plait-train plot RUN... [--plot FILE]");
+    if (o->data != NULL)
+        return o->npath == 0 || complain("--data-path %s and '%s': which folder? leave one out", o->data, o->paths[0]);
     if (o->npath == 0)
         return complain("no folder of images is named: plait-train DATA; 'plait-train make-data DATA' draws one");
     if (o->npath > 1)
@@ -343,6 +370,11 @@ bool options_parse(int argc, char **argv, struct options *out)
         return false;
     out->paths = argv + 1;
     out->npath = (uint32_t)npath;
+    for (size_t i = 0; i < NROW && out->amp; i++)
+        if (rows[i].option.name != NULL && strcmp(rows[i].option.name, "precision") == 0) {
+            out->precision = PRECISION_BF16;
+            out->given[i] = true;
+        }
     return take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out);
 }
 

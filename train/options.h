@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OPTIONS_MOST = 80 };
+enum { OPTIONS_MOST = 90 };
 #define BUCKET_CHOSEN (SIZE_MAX - 1)
 
 enum command { COMMAND_TRAIN, COMMAND_MAKE_DATA, COMMAND_PLOT };
@@ -28,7 +28,7 @@ struct options {
     bool given[OPTIONS_MOST]; /* for each row of the table */
     char **paths;             /* [npath] arguments that are no options */
     uint32_t npath;
-    const char *data;
+    const char *data; /* an argument, or --data-path */
 
     uint64_t pixels, data_threads, queue, groups;
     double jitter, least_area;
@@ -37,13 +37,14 @@ struct options {
 
     const char *model;
     enum precision precision;
+    bool amp;
     uint64_t threads, micro;
     bool sync_norm;
     int zero_last; /* negative: chosen by the model */
 
     uint64_t epochs, steps, batch, seed;
     enum plait_optim_method method;
-    double rate, warmup, power, rate_end, momentum, weight_decay, eta, smoothing, tail;
+    double rate, warmup, power, rate_end, step_epochs, gamma, momentum, weight_decay, eta, smoothing, tail;
     enum plait_decay_rule decay;
     bool nesterov, decay_all, reproducible;
     double loss_scale; /* 0: dynamic */
@@ -61,7 +62,7 @@ struct options {
     uint64_t ranks; /* 0: those of the launcher, or one */
 
     const char *run, *resume, *weights, *trace, *plot;
-    uint64_t keep, save_every, evaluate_every, log_every;
+    uint64_t keep, save_every, evaluate_every, log_every, print_every;
     bool dry_run, evaluate_only, new_classifier;
 
     uint64_t classes, train_images, val_images; /* make-data */

@@ -258,7 +258,7 @@ void progress_step(struct progress *p, const struct run *r, const struct totals 
     }
     if (r->step - p->log_step >= r->o->log_every)
         log_step(p, r);
-    if (plait_clock() - p->shown >= (p->terminal ? 0.1 : 10))
+    if (r->o->print_every > 0 ? r->at % r->o->print_every == 0 : plait_clock() - p->shown >= (p->terminal ? 0.1 : 10))
         show(p, r);
 }
 

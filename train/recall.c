@@ -10,6 +10,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+static uint32_t ranks_of(const struct safetensors *file)
+{
+    const char *value = safetensors_note(file, RECALL_RANKS);
+
+    return value != NULL ? (uint32_t)strtoul(value, NULL, 10) : 0;
+}
+
+uint32_t recall_ranks(const struct options *o)
+{
+    char path[PATH_MAX];
+    const char *why = NULL;
+    uint32_t nrank = 1;
+
+    if (o->resume == NULL || o->evaluate_only || !checkpoint_newest(o->resume, path, sizeof path))
+        return nrank; /* recall() says what is wrong */
+    struct safetensors *file = safetensors_open(path, &why);
+    if (file != NULL && ranks_of(file) > 0)
+        nrank = ranks_of(file);
+    safetensors_close(file);
+    return nrank;
+}
+
 /* On rank 0. Returns NULL, or the error. */
 static const char *read_notes(const struct options *o, struct recalled *out)
 {
@@ -24,8 +46,7 @@ static const char *read_notes(const struct options *o, struct recalled *out)
         value = safetensors_note(file, out->notes[k].name);
         snprintf(out->notes[k].value, sizeof out->notes[k].value, "%s", value != NULL ? value : "");
     }
-    value = safetensors_note(file, RECALL_RANKS);
-    out->nrank = value != NULL ? (uint32_t)strtoul(value, NULL, 10) : 0;
+    out->nrank = ranks_of(file);
     safetensors_close(file);
     return NULL;
 }

@@ -18,6 +18,12 @@ struct recalled {
 #define RECALL_RANKS "ranks" /* name of the note */
 
 /**
+ * Ranks to start if neither the user nor a launcher says: those that the run of --resume
+ * had, if training goes on; else 1.
+ */
+uint32_t recall_ranks(const struct options *o);
+
+/**
  * Set the options that the run of --resume had, except those given on this command line; without --resume do nothing.
  * Impossible combinations end the process on all ranks, after a message.
  *

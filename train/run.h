@@ -86,6 +86,7 @@ struct run {
     struct plait_optim *optim;
     struct plait_loss_scale scale;
     struct plait_schedule schedule;
+    double *milestones; /* of the schedule */
 
     uint32_t npass, pass; /* passes of a rank in a step; the current one */
     uint32_t epoch;

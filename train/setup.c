@@ -181,6 +181,11 @@ static void make_schedule(struct run *r)
     r->schedule.steps = fmax(1, ((double)o->epochs - o->tail) * steps - warmup);
     r->schedule.power = o->power;
     r->schedule.end = o->rate_end;
+    r->milestones = allocate((size_t)((double)o->epochs / o->step_epochs) + 1, sizeof *r->milestones);
+    for (uint32_t k = 1; o->decay == PLAIT_DECAY_STEPS && k * o->step_epochs < (double)o->epochs; k++)
+        r->milestones[r->schedule.nmilestone++] = rint(k * o->step_epochs * steps);
+    r->schedule.milestones = r->milestones;
+    r->schedule.gamma = o->gamma;
 }
 
 /* ---- elastic averaging ------------------------------------------------------------------------- */
@@ -360,6 +365,7 @@ void run_destroy(struct run *r)
     plait_elastic_destroy(r->elastic);
     plait_fusion_destroy(r->fusion);
     plait_optim_destroy(r->optim);
+    free(r->milestones);
     for (uint32_t t = 0; r->fusion == NULL && t < r->ntensor; t++)
         free(r->gradient[t]);
     statistics_destroy(r->statistics);

@@ -377,7 +377,7 @@ static int run_training(struct options *o)
     struct place place;
     int ending = ENDING_GOOD;
 
-    if (!launch((uint32_t)o->ranks, &place))
+    if (!launch((uint32_t)o->ranks, recall_ranks(o), &place))
         return ENDING_USAGE;
     c.rank = place.rank;
     c.nrank = place.nrank;
