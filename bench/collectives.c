@@ -143,7 +143,8 @@ const struct collective *collective_find(const char *name)
     name = of_nccl != NULL ? of_nccl : name;
     for (int i = 0; i < NCOLLECTIVE; i++) {
         const struct collective *c = &collectives[i];
-        if (plait_same_name(collective_name(c->coll), name) || is_program(c->program, name) || plait_same_name(c->mpi, name))
+        if (plait_same_name(collective_name(c->coll), name) || is_program(c->program, name) ||
+            plait_same_name(c->mpi, name))
             return c;
     }
     return NULL;

@@ -115,7 +115,8 @@ static const struct option rows[] = {
     OPTION_IN(TEXT, "nodes", "MAP", nodes, "node map that algorithms see: 4x2, or 3+1+2 (detected)"),
     OPTION_IN(FLAG, "reproducible", NULL, reproducible, "only algorithms that reduce in the canonical order"),
     OPTION_IN(CHOICE, "round", "KIND", round, "rounding of 16-bit types: once or hop", .choices = rounds),
-    OPTION_TO(IGNORED, "ngpus", "N", NULL, "ranks are processes or threads, not GPUs; --ranks says how many", .letter = 'g'),
+    OPTION_TO(IGNORED, "ngpus", "N", NULL, "ranks are processes or threads, not GPUs; --ranks says how many",
+              .letter = 'g'),
     OPTION_TO(IGNORED, "stream_null", "0", NULL, "there are no CUDA streams here", .letter = 'y'),
     OPTION_TO(IGNORED, "cudagraph", "0", NULL, "there are no CUDA graphs here", .letter = 'G'),
     OPTION_TO(IGNORED, "local_register", "0", NULL, "nothing is registered here; use --memory plait", .letter = 'R'),
@@ -132,8 +133,10 @@ static const struct option_table table = {
     "Measures and verifies collectives between ranks that it starts on this machine; with fusion, training steps that\n"
     "exchange the gradients of a list of tensors in several ways; with elastic, rounds of elastic averaging\n"
     "(see docs/benchmark.md).\n"
-    "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G, also KB and KiB. Called as\n"
-    "all_reduce_perf, all_gather_perf and so on it measures that collective, with nccl-tests' defaults of sizes (32M) and\n"
+    "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G, also KB and KiB. Called "
+    "as\n"
+    "all_reduce_perf, all_gather_perf and so on it measures that collective, with nccl-tests' defaults of sizes (32M) "
+    "and\n"
     "iterations (20).\n\nOptions:\n",
     "\nThe column `time` is the mean of operations back to back, as in nccl-tests. midmean (the mean of the middle "
     "half)\n"

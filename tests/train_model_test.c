@@ -484,12 +484,9 @@ static void networks_have_their_number_of_parameters(void **state)
         const char *name;
         uint32_t nclass, ntensor;
         size_t count;
-    } wanted[] = { { "resnet18", 1000, 62, 11689512 },
-                   { "resnet34", 1000, 110, 21797672 },
-                   { "resnet50", 1000, 161, 25557032 },
-                   { "resnet101", 1000, 314, 44549160 },
-                   { "resnet152", 1000, 467, 60192808 },
-                   { "resnet20", 10, 65, 272474 } };
+    } wanted[] = { { "resnet18", 1000, 62, 11689512 },   { "resnet34", 1000, 110, 21797672 },
+                   { "resnet50", 1000, 161, 25557032 },  { "resnet101", 1000, 314, 44549160 },
+                   { "resnet152", 1000, 467, 60192808 }, { "resnet20", 10, 65, 272474 } };
 
     for (size_t k = 0; k < sizeof wanted / sizeof *wanted; k++) {
         struct network *net = network_create(wanted[k].name, wanted[k].nclass, 64);

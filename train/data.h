@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Images: an ImageFolder tree of JPEGs and PNGs (DATA/train/CLASS/NAME.jpg, DATA/val/CLASS/NAME.jpg), decoded and augmented by
- * threads ahead of the training.
+ * Images: an ImageFolder tree of JPEGs and PNGs (DATA/train/CLASS/NAME.jpg, DATA/val/CLASS/NAME.jpg), decoded and
+ * augmented by threads ahead of the training.
  *
  *     image.c      a file to a crop of given size: scaled and partial decoding, resize, flip, colour jitter,
  *                  normalisation

@@ -105,7 +105,8 @@ NEED(served, "with --elastic original, async, async-momentum or hogwild, which h
      o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
 NEED(lars, "with --optimizer lars", o->method == PLAIT_OPTIM_LARS)
 NEED(polynomial, "with --decay polynomial", o->decay == PLAIT_DECAY_POLYNOMIAL)
-NEED(decaying, "with --decay polynomial or cosine", o->decay == PLAIT_DECAY_POLYNOMIAL || o->decay == PLAIT_DECAY_COSINE)
+NEED(decaying, "with --decay polynomial or cosine",
+     o->decay == PLAIT_DECAY_POLYNOMIAL || o->decay == PLAIT_DECAY_COSINE)
 NEED(stepped, "with --decay steps", o->decay == PLAIT_DECAY_STEPS)
 NEED(polishing, "with --polish", o->polish > 0)
 NEED(weights, "with --weights", o->weights != NULL)
@@ -120,13 +121,11 @@ static const struct choice broken[] = { { "skip", false }, { "fatal", true }, { 
 static const struct choice precisions[] = { { "fp32", PRECISION_FP32 }, { "bf16", PRECISION_BF16 }, { 0 } };
 static const struct choice ends[] = { { "off", 0 }, { "on", 1 }, { 0 } };
 static const struct choice methods[] = { { "sgd", PLAIT_OPTIM_SGD }, { "lars", PLAIT_OPTIM_LARS }, { 0 } };
-static const struct choice decays[] = {
-    { "none", PLAIT_DECAY_NONE },
-    { "polynomial", PLAIT_DECAY_POLYNOMIAL },
-    { "cosine", PLAIT_DECAY_COSINE },
-    { "steps", PLAIT_DECAY_STEPS },
-    { 0 }
-};
+static const struct choice decays[] = { { "none", PLAIT_DECAY_NONE },
+                                        { "polynomial", PLAIT_DECAY_POLYNOMIAL },
+                                        { "cosine", PLAIT_DECAY_COSINE },
+                                        { "steps", PLAIT_DECAY_STEPS },
+                                        { 0 } };
 static const struct choice payloads[] = {
     { "fp32", PLAIT_FLOAT32 }, { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { 0 }
 };
@@ -236,7 +235,8 @@ static const struct row rows[] = {
     NUMBERED("servers", servers, 1, 4096, "--elastic: ranks that hold the centre, in modes that need them (1)",
              .kept = KEPT, .need = &served),
     NUMBERED("ranks", ranks, 1, 4096,
-             "ranks to start on this machine (1; --resume: as before); not under mpirun, torchrun or Slurm, which start them"),
+             "ranks to start on this machine (1; --resume: as before); not under mpirun, torchrun or Slurm, which "
+             "start them"),
 
     GROUP("The run"),
     TEXTS("run", "FOLDER", run, "folder for checkpoints and log.jsonl (chosen: run-1, run-2, ...)"),
@@ -253,8 +253,8 @@ static const struct row rows[] = {
                   .also = "print-freq", .least = 1, .most = 1e9)),
     TEXTS("plot", "FILE", plot, "plot the run at the end; .png or .svg"),
     TEXTS("trace", "FILE", trace, "trace the first steps, for ui.perfetto.dev", .need = &synchronous),
-    ROW(OPTION_IN(SWITCH, "evaluate-only", NULL, evaluate_only, "evaluate the weights of --weights or --resume, and exit",
-                  .also = "test-only"),
+    ROW(OPTION_IN(SWITCH, "evaluate-only", NULL, evaluate_only,
+                  "evaluate the weights of --weights or --resume, and exit", .also = "test-only"),
         .need = &tested),
     SWITCHED("dry-run", dry_run, "print memory, buckets, algorithms and the expected share of communication"),
     { .option = OPTION_TO(HELP, "help", NULL, NULL, "this text") },
