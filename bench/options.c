@@ -46,6 +46,7 @@ static const struct option rows[] = {
     OPTION_IN(NUMBER, "report_timestamps", "0|1", timestamps, "add the time of day to each row (0)", .letter = 'S',
               .least = 0, .most = 1),
     OPTION_IN(TEXT, "output_file", "FILE", json, "write results as JSON too", .letter = 'J'),
+    OPTION_IN(TEXT, "csv", "FILE", csv, "write results as CSV too"),
     OPTION_IN(NUMBER, "unalign", "N", unalign, "move the buffers N elements off their alignment (0)", .letter = 'u',
               .least = 0, .most = 4096),
     OPTION_IN(REAL, "timeout", "SECONDS", timeout, "give up on a rank (120), on a stall after half", .letter = 'T',
@@ -107,7 +108,9 @@ static const struct option rows[] = {
               "start all ranks N times, and report medians over the starts at the end (1)", .least = 1, .most = 100),
     OPTION_IN(REAL, "cell-time", "SECONDS", cell_seconds, "time per cell and backend (0.1)", .least = 0.001,
               .most = 1e6),
-    OPTION_IN(CHOICE, "guard", "on|off", guard, "calibrate the machine around each cell, measure its limits (on)",
+    OPTION_IN(FLAG, "verbose", NULL, verbose, "show the limits of the machine, and what it was like in each cell",
+              .letter = 'v'),
+    OPTION_IN(CHOICE, "guard", "on|off", guard, "calibrate the machine around each cell, measure its limits (-v: on)",
               .choices = on_off),
     OPTION_TO(PARSED, "plot", "FILE", NULL, "plot time and bandwidth against size; .png or .svg", .parse = parse_plot),
     OPTION_IN(TEXT, "algo", "SPEC", algorithm, "algorithm, e.g. ring or torus:2x2 (chosen by size)"),
@@ -175,7 +178,7 @@ static void set_defaults(struct options *o)
         .place = { true, true },
         .overlap_tests = 10,
         .nrank = 2,
-        .guard = true,
+        .guard = -1,
         .npayload = 2,
         .payload = { PLAIT_FLOAT32, PLAIT_BFLOAT16 },
         .gradients = { true, true },
@@ -208,6 +211,8 @@ static void set_defaults_of_nccl_tests(struct options *o, const char *program)
 /* -f wins over -i, as in nccl-tests; with neither, sizes grow fourfold. Every round has at least one iteration. */
 static void settle(struct options *o)
 {
+    if (o->guard < 0)
+        o->guard = o->verbose && !o->launched;
     if (o->step_factor == 0)
         o->step_factor = o->step_bytes > 0 ? 1 : 4;
     if (o->iterations > 0 && o->iterations < o->rounds)
@@ -223,7 +228,6 @@ static bool ask_launcher(struct options *o)
     if (!o->launched)
         return true;
     o->nrank = o->launch.nrank;
-    o->guard = false;
     message_hide(o->launch.rank > 0); /* rank 0 prints the errors */
     return o->nrank <= MAX_RANKS ||
            complain("%s started %u ranks; at most %d here", o->launch.launcher, o->launch.nrank, MAX_RANKS);

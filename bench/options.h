@@ -62,7 +62,9 @@ struct options {
     bool launched;              /* a launcher started the ranks, of which this process is one */
     struct plait_launch launch; /* launched: its ranks */
     uint64_t nrank;
-    int threads, guard; /* true or false */
+    int threads; /* true or false */
+    int guard;   /* the same; negative: as verbose says */
+    bool verbose;
     bool library_memory, same_memory;
     const char *algorithm;
     size_t slice;
@@ -74,7 +76,7 @@ struct options {
     uint32_t npeer, peer[MAX_PEERS];
     bool ddp; /* PyTorch's DDP is a peer, too */
     /* Files; NULL: none. */
-    const char *json, *plot, *tensors;
+    const char *json, *csv, *plot, *tensors;
 };
 
 /*

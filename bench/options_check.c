@@ -40,7 +40,8 @@ static bool check_folder(const char *flag, const char *path)
 
 static bool check_files(const struct options *o)
 {
-    if ((o->plot != NULL && !plot_possible(o->plot)) || (o->json != NULL && !check_folder("-J", o->json)))
+    if ((o->plot != NULL && !plot_possible(o->plot)) || (o->json != NULL && !check_folder("-J", o->json)) ||
+        (o->csv != NULL && !check_folder("--csv", o->csv)))
         return false;
 #ifndef HAVE_JANSSON
     if (o->json != NULL)

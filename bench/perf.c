@@ -9,6 +9,7 @@
 #include "backend_plait.h"
 #include "buffers.h"
 #include "cells.h"
+#include "csv.h"
 #include "elastic.h"
 #include "fragments.h"
 #include "fusion.h"
@@ -225,14 +226,15 @@ static bool write_files(const struct bench *b)
 {
     const struct options *o = b->options;
     char room[4096];
-    const bool json = o->json == NULL || json_write(b, path_of(b, o->json, room, sizeof room));
+    const bool json = o->json == NULL || json_write(b, path_of(b, o->json, room, sizeof room)),
+               csv = o->csv == NULL || csv_write(b, path_of(b, o->csv, room, sizeof room));
 
     return (o->plot == NULL || b->coll->coll == PLAIT_BARRIER ||
             sweep_plot(b, path_of(b, o->plot, room, sizeof room))) &&
-           json;
+           json && csv;
 }
 
-/* Measuring them takes two seconds; --guard off asks for a quick run. */
+/* Measuring them takes two seconds. */
 static bool wants_limits(const struct options *o)
 {
     return (o->guard && !o->overlap && !o->fusion) || o->plot != NULL;
@@ -244,6 +246,8 @@ static void measure_limits_again(struct bench *b)
 
     limits_measure(&later, true);
     limits_improve(&b->limits, &later);
+    if (!b->options->guard)
+        return;
     printf("# The best of what the machine could do before and after; the limit line of --plot comes from it:\n");
     limits_print(&b->limits);
 }

@@ -3,6 +3,7 @@
 
 #include "base/ascii.h"
 #include "fusion.h"
+#include "machine.h"
 #include "overlap.h"
 
 #include <stdarg.h>
@@ -83,20 +84,28 @@ static void print_backends(const struct bench *b)
     if (b->pieces > 0)
         printf("# %-20s : %zu of %zu MiB of free fragments below 2 MiB are held, so that no backend gets them\n",
                "memory", b->taken >> 20, b->pieces >> 20);
-    if (!b->guard.on)
-        printf("# %-20s : off%s\n", "guard", o->guard ? ", there is only one processor" : "");
+    if (o->guard && !b->guard.on)
+        printf("# %-20s : off, there is only one processor\n", "guard");
 }
 
-/* The columns after those of nccl-tests. */
+/* Are there columns after those of nccl-tests? */
+static bool has_extra(const struct bench *b)
+{
+    return b->guard.on || b->nbackend > 1;
+}
+
 static void print_extra_head(const struct bench *b, int line)
 {
     static const char *const names[2][5] = { { "mode", "midmean", "peer", "midmean", "ratio" },
                                              { "", "(us)", "(best)", "(us)", "" } };
 
     for (int place = 0; place < NPLACE; place++) {
-        if (!b->options->place[place])
+        if (!b->options->place[place] || !has_extra(b))
             continue;
-        printf("  | %5s  %8s", names[line][0], names[line][1]);
+        printf("  |");
+        if (b->guard.on)
+            printf(" %5s", names[line][0]);
+        printf("  %8s", names[line][1]);
         if (b->nbackend > 1)
             printf("  %6s  %8s  %5s", names[line][2], names[line][3], names[line][4]);
     }
@@ -109,6 +118,12 @@ static void print_head(const struct bench *b)
     const char *time = o->cputime ? "cputime" : "time";
     const char *gap = o->per_iter ? "                                    " : "";
 
+    printf("#\n# %s: mean of operations back to back, as in nccl-tests\n", time);
+    if (o->per_iter || has_extra(b))
+        printf("# %s: of single operations that begin together; midmean is the mean of their middle half\n",
+               !has_extra(b) ? "i_min to i_cv"
+               : o->per_iter ? "midmean, i_min to i_cv"
+                             : "midmean");
     printf("#\n# %10s  %12s  %8s  %6s  %6s           out-of-place        %s               in-place          %s\n", "",
            "", "", "", "", gap, gap);
     for (int line = 0; line < 2; line++) {
@@ -131,24 +146,32 @@ void report_begin(const struct bench *b)
 {
     const struct options *o = b->options;
     const bool factor = o->step_factor > 1;
+    char warmup[24] = "auto", iterations[24] = "auto";
+
+    if (o->warmup != UINT64_MAX)
+        snprintf(warmup, sizeof warmup, "%llu", (unsigned long long)o->warmup);
+    if (o->iterations > 0)
+        snprintf(iterations, sizeof iterations, "%llu", (unsigned long long)o->iterations);
 
     printf("# plait-perf, %s; columns as nccl-tests 2.19.6\n", b->coll->title);
     printf("# Collective test starting: %s\n", b->coll->program);
-    printf(
-        "# nThread %llu nGpus 0 minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %lld iters: %llu agg iters: "
-        "%llu validation: %llu graph: 0 unalign: %llu\n",
-        o->threads ? (unsigned long long)o->nrank : 1, (unsigned long long)o->min_bytes,
-        (unsigned long long)o->max_bytes, (unsigned long long)(factor ? o->step_factor : o->step_bytes),
-        factor ? "factor" : "bytes", (long long)o->warmup, (unsigned long long)o->iterations,
-        (unsigned long long)o->aggregate, (unsigned long long)o->check, (unsigned long long)o->unalign);
+    printf("# nThread %llu nGpus 0 minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %s iters: %s agg iters: "
+           "%llu validation: %llu graph: 0 unalign: %llu\n",
+           o->threads ? (unsigned long long)o->nrank : 1, (unsigned long long)o->min_bytes,
+           (unsigned long long)o->max_bytes, (unsigned long long)(factor ? o->step_factor : o->step_bytes),
+           factor ? "factor" : "bytes", warmup, iterations, (unsigned long long)o->aggregate,
+           (unsigned long long)o->check, (unsigned long long)o->unalign);
     printf("#\n");
     print_ranks(b);
     print_backends(b);
     if (collective_parts(b->coll->coll, b->ranks[0].nrank) > 1)
         printf("# %-20s : of the larger buffer, rounded down to whole 16 bytes of each rank; count is of one rank\n",
                "size");
-    printf("# %-20s : %s, %u processors used\n", "processor", b->limits.processor, b->limits.cpus);
-    if (b->limits.latency > 0) {
+    printf("# %-20s : %s, %u processors used", "processor", b->limits.processor, b->limits.cpus);
+    if (!o->launched && b->limits.cpus > 1)
+        printf("; a cache line takes %.0f ns from one to another", 1e9 * machine_latency());
+    printf("\n");
+    if (o->guard && b->limits.latency > 0) {
         printf("# What the machine can do now:\n");
         limits_print(&b->limits);
     }
@@ -211,9 +234,11 @@ const char *report_peer(const struct bench *b, uint32_t backend)
 
 static void print_extra_half(const struct bench *b, const struct half *h)
 {
-    if (!h->measured)
+    if (!h->measured || !has_extra(b))
         return;
-    printf("  | %5s", mode_name(h->guarded.mode));
+    printf("  |");
+    if (b->guard.on)
+        printf(" %5s", mode_name(h->guarded.mode));
     print_fitting(1e6 * outcome_stats(b, &h->outcome[0]).midmean, 8);
     if (b->nbackend == 1)
         return;

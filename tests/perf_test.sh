@@ -45,6 +45,16 @@ grep -q '^# Out of bounds values : 0 OK' "$work/out" || fail "no summary"
 [ "$openmpi" != yes ] || { "$perf" -b 4 -e 4 -n 10 --guard off --peer openmpi:ob1 >"$work/out" 2>&1 &&
     grep -q '^# us of single operations' "$work/out"; } || fail "no table that tools/demo looks for: $(cat "$work/out")"
 
+# By default there are the columns of nccl-tests, and a line on the machine; nothing that is automatic is a number.
+"$perf" -b 4 -e 4 --csv "$work/x.csv" >"$work/out" 2>&1 || fail "--csv: $(cat "$work/out")"
+rows | awk 'NF != 13 { exit 1 }' || fail "more columns than nccl-tests has: $(rows)"
+grep -q 'warmup iters: auto iters: auto' "$work/out" || fail "what is automatic is not said: $(cat "$work/out")"
+grep -q 'GB/s, reduce' "$work/out" && fail "the machine's limits are shown without -v"
+[ "$(sed 's/[^,]//g' "$work/x.csv" | sort -u)" = ,,,,,,,,,,,,,,, ] && [ "$(wc -l <"$work/x.csv")" -eq 3 ] ||
+    fail "CSV: $(cat "$work/x.csv")"
+"$perf" -b 4 -e 4 -v >"$work/out" 2>&1 || fail "-v: $(cat "$work/out")"
+grep -q 'GB/s, reduce' "$work/out" || [ "$(nproc)" -eq 1 ] || fail "-v shows no limits: $(cat "$work/out")"
+
 # Habits of nccl-tests' users: its flags for GPUs are a line of note, its programs' names are ours.
 "$perf" -b 8 -e 128 -f 2 -g 1 -n 10 --guard off >"$work/out" 2>"$work/err" || fail "-g 1: $(cat "$work/err")"
 [ "$(cat "$work/err")" = "plait-perf: note: -g 1 has no meaning here: ranks are processes or threads, not GPUs; --ranks says how many" ] ||
@@ -450,7 +460,7 @@ run_stopped '\(no progress for 3 s: rank 1 \|did not answer within 6 s; rank 1 (
 run_stopped 'did not answer within 6 s; rank 1 (process %d) is stopped' PLAIT_DEADLINE=60
 
 # The second signal does not wait for the machine's limits, which take longer than the pauses here.
-"$perf" -b 4M -e 4M --cell-time 100 >"$work/out" 2>&1 &
+"$perf" -b 4M -e 4M -v --cell-time 100 >"$work/out" 2>&1 &
 coordinator=$!
 sleep 0.5
 kill -TERM $coordinator
@@ -466,7 +476,7 @@ until_gone
 if [ "$openmpi" = yes ]; then
     "$perf" $quick -w 1 --peer openmpi:best >"$work/out" 2>&1 || fail "peers: $(tail -5 "$work/out")"
     [ "$(grep -c ' openmpi:' "$work/out")" -ge 5 ] || fail "not five peers: $(cat "$work/out")"
-    rows | awk '$22 <= 0 { exit 1 }' || fail "no ratio: $(rows)"
+    rows | awk '$18 <= 0 || $23 <= 0 { exit 1 }' || fail "no ratio: $(rows)"
     "$perf" $each --peer openmpi:tuned >"$work/out" 2>&1 || fail "every collective's peer: $(tail -5 "$work/out")"
     tables_have 0
     "$perf" $overlap --overlap sleep --peer openmpi:ob1 >"$work/out.overlap" 2>&1 ||
