@@ -119,11 +119,11 @@ static void print_head(const struct bench *b)
     const char *gap = o->per_iter ? "                                    " : "";
 
     printf("#\n# %s: mean of operations back to back, as in nccl-tests\n", time);
-    if (o->per_iter || has_extra(b))
-        printf("# %s: of single operations that begin together; midmean is the mean of their middle half\n",
-               !has_extra(b) ? "i_min to i_cv"
-               : o->per_iter ? "midmean, i_min to i_cv"
-                             : "midmean");
+    if (o->per_iter)
+        printf("# i_min to i_cv: of single operations that begin together\n");
+    if (has_extra(b))
+        printf("# midmean: mean of the middle half of single operations that begin together%s\n",
+               b->nbackend > 1 ? "; ratio: Plait's over the peer's" : "");
     printf("#\n# %10s  %12s  %8s  %6s  %6s           out-of-place        %s               in-place          %s\n", "",
            "", "", "", "", gap, gap);
     for (int line = 0; line < 2; line++) {
