@@ -84,6 +84,11 @@ installed_programs_find_the_library() {
         env -u LD_LIBRARY_PATH "$(find "$dest" -path "*/bin/$program")" --help >/dev/null
     done
 }
+nothing_installed_names_a_folder_of_who_built_it() {
+    ! grep -rlaF -e "$source/" -e "$build/" -e "$HOME/" "$dest"
+    train=$(find "$dest" -path '*/bin/plait-train')
+    [ -z "$train" ] || env -u LD_LIBRARY_PATH HOME=/nowhere "$train" --help >/dev/null
+}
 man_pages_are_installed() {
     for page in "$build"/docs/*.1; do
         [ ! -e "$page" ] || find "$dest" -path "*/man1/$(basename "$page")" | grep -q .
@@ -128,6 +133,7 @@ run plait_h_has_every_header
 run pkg_config_knows_the_version
 run installed_programs_run
 run installed_programs_find_the_library
+run nothing_installed_names_a_folder_of_who_built_it
 run man_pages_are_installed
 run libnccl_is_in_a_folder_of_its_own
 run a_small_program_runs_against_the_copy
