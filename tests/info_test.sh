@@ -30,6 +30,19 @@ version_is_a_bare_number() {
 features_name_the_package_of_what_is_missing() {
     says 0 '^hwloc  *\(yes\|no .*install libhwloc-dev\)' --features
 }
+features_name_plug_ins_compiler_and_commit() {
+    says 0 '^plug-in  *\(yes\|no\) .*/plait-ucx.so$' --features && says 0 '^compiler  *[a-z]* [0-9]' --features &&
+        says 0 '^commit  *\([0-9a-f]\{7,\}\|unknown\)' --features
+}
+json_is_one_object_or_says_why_not() {
+    says 1 'built without JSON' --json || "$info" --json | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert d["version"].count(".") == 2 and isinstance(d["features"]["ucx"], bool), d
+assert {s["name"] for s in d["settings"]} >= {"PLAIT_ALGO", "PLAIT_LOG"}, d
+assert len(d["plugins"]) == 3 and d["machine"]["processors"] > 0 and d["build"]["compiler"], d
+'
+}
 config_shows_value_origin_and_text() {
     says 0 '^PLAIT_DEADLINE  *= 600  *# default; seconds' --config &&
         PLAIT_DEADLINE=5 says 0 '^PLAIT_DEADLINE  *= 5  *# environment; ' --config &&

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-info: what this build can do, its configuration, what it sees of the machine, and what it would run. */
 #include "base/bytes.h"
+#include "build.h"
 #include "dump.h"
+#include "info_json.h"
 #include "machine.h"
 #include "message.h"
 #include "nccl.h"
@@ -22,8 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool show_version, show_features, show_config, show_topology, show_algorithms, explain, inplace, reproducible,
-    make_secret, peers, show_nccl;
+static bool show_version, show_features, show_json, show_config, show_topology, show_algorithms, explain, inplace,
+    reproducible, make_secret, peers, show_nccl;
 static uint32_t nrank;
 static size_t slice;
 static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding, *dump;
@@ -32,7 +34,8 @@ static uint32_t dump_last;
 static const struct option options[] = {
     OPTION_TO(FLAG, "version", NULL, &show_version, "the version"),
     OPTION_TO(FLAG, "features", NULL, &show_features,
-              "optional parts: what this build has, and which package brings what it lacks"),
+              "what this build has, which package brings what it lacks, plug-ins and where they lie, compiler, commit"),
+    OPTION_TO(FLAG, "json", NULL, &show_json, "build, plug-ins, machine and settings as JSON"),
     OPTION_TO(FLAG, "config", NULL, &show_config, "every setting: value, where it comes from, meaning"),
     OPTION_TO(FLAG, "topology", NULL, &show_topology,
               "processors, caches, memory, single copy between processes (CMA), GPU"),
@@ -87,47 +90,6 @@ static const struct option_table table = {
 };
 
 /* ---- Build and settings ------------------------------------------------------------------------ */
-
-static const struct {
-    const char *name, *package, *text;
-} known_features[] = {
-    { "hwloc", "libhwloc-dev", "packages, nodes and cores in --topology" },
-    { "jansson", "libjansson-dev", "JSON output of plait-perf, checkpoints of plait-train" },
-    { "xxhash", "libxxhash-dev", "hashes of plait-train's checkpoints" },
-    { "libsodium", "libsodium-dev", "comms over TCP" },
-    { "mpi", "libopenmpi-dev", "Open MPI beside Plait in plait-perf" },
-    { "pmix", "libpmix-dev", "ranks of mpirun over several hosts find each other (the plug-in plait-pmix.so)" },
-    { "ucx", "libucx-dev", "messages between hosts (the plug-in plait-ucx.so)" },
-};
-
-/* One line per "name:yes" or "name:no"; brief: the names on one line. */
-static void print_features(bool brief)
-{
-    char copy[1024], *save = NULL;
-
-    snprintf(copy, sizeof copy, "%s", plait_features());
-    for (char *f = strtok_r(copy, " ", &save); f != NULL; f = strtok_r(NULL, " ", &save)) {
-        char *colon = strchr(f, ':');
-        const bool has = colon != NULL && strcmp(colon + 1, "yes") == 0;
-        const char *package = NULL, *text = "";
-
-        if (colon != NULL)
-            *colon = '\0';
-        for (size_t i = 0; i < sizeof known_features / sizeof known_features[0]; i++)
-            if (strcmp(known_features[i].name, f) == 0) {
-                package = known_features[i].package;
-                text = known_features[i].text;
-            }
-        if (brief)
-            printf("%s%s ", has ? "+" : "-", f);
-        else if (has || package == NULL)
-            printf("%-10s %-4s %s\n", f, has ? "yes" : "no", text);
-        else
-            printf("%-10s %-4s %s (install %s, then build again)\n", f, "no", text, package);
-    }
-    if (brief)
-        printf("\n");
-}
 
 /* Print all settings, or those not at their default. Returns false when a value is invalid. */
 static bool print_config(bool all)
@@ -307,7 +269,7 @@ static bool overview(void)
     while (plait_algs[n] != NULL)
         n++;
     printf("Plait %s    ", plait_version());
-    print_features(true);
+    build_print_brief();
     machine_print();
     printf("algorithms  %u (--algorithms)\n", n);
     ok = print_config(false);
@@ -359,7 +321,9 @@ static int command(int argc, char **argv)
     if (show_version)
         printf("%s\n", plait_version());
     if (show_features)
-        print_features(false);
+        build_print();
+    if (show_json)
+        ok = info_print_json() && ok;
     if (show_config)
         ok = print_config(true) && ok;
     if (show_topology)
