@@ -3,8 +3,8 @@
  * The room bootstrap: how ranks find each other before they can communicate.
  *
  * The room has unique ids, connections over Unix sockets and TCP, small allgathers, and the exchange of descriptors on
- * one host. In rendezvous.h ranks meet: rank 0 is the server, the others are its clients. origin.c tells the jobs on
- * one host apart; crypto.c and secret.c authenticate ranks.
+ * one host. In rendezvous.h ranks meet: rank 0 is the server, the others are its clients. unix.c tells the jobs on one
+ * host apart; handshake.c and secret.c authenticate ranks.
  *
  * Every call is collective and ends within the time limit. It succeeds, or every rank that is still there gets an error
  * that names the missing ranks. A rank with an error of its own still takes part in the next call and passes the error
@@ -17,7 +17,7 @@
 #define PLAIT_LIB_BOOTSTRAP_BOOTSTRAP_H
 
 #include "hosts.h"
-#include "origin.h"
+#include "unix.h"
 
 #include <plait/comm.h>
 

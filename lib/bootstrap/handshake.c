@@ -2,10 +2,10 @@
 #include "handshake.h"
 
 #include "base/random.h"
-#include "frame.h"
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -43,7 +43,7 @@ static void mac_of_request(const unsigned char *secret, const struct plait_hands
         unsigned char fields[offsetof(struct plait_join_request, mac)];
     } all;
 
-    _Static_assert(sizeof all == 2 * PLAIT_NONCE_BYTES + 24, "no gaps");
+    _Static_assert(sizeof *request == 12 + sizeof request->verdict.text + PLAIT_MAC_BYTES, "no gaps");
     memset(out, 0, PLAIT_MAC_BYTES);
     memcpy(out, PLAIT_HELLO_MAGIC, sizeof h->client.magic);
     if (secret == NULL)
@@ -70,10 +70,13 @@ static bool has_valid_mac(const unsigned char *secret, const struct plait_client
     return secret != NULL ? plait_mac_equal(mac, c->request.mac) : memcmp(mac, c->request.mac, sizeof mac) == 0;
 }
 
-static bool has_valid_fields(const struct plait_join_request *r)
+/* An error always has a text, which ends. */
+static bool has_valid_fields(struct plait_error *verdict)
 {
-    return r->bytes < sizeof((struct plait_error *)0)->text &&
-           (r->status != PLAIT_OK ? plait_is_error(r->status) : r->bytes == 0);
+    verdict->text[sizeof verdict->text - 1] = '\0';
+    if (verdict->status != PLAIT_OK && verdict->text[0] == '\0')
+        snprintf(verdict->text, sizeof verdict->text, "%s", plait_status_text(verdict->status));
+    return verdict->status == PLAIT_OK || plait_is_error(verdict->status);
 }
 
 static enum plait_status make_server_hello(const unsigned char *secret, struct plait_handshake *h)
@@ -122,7 +125,7 @@ enum plait_status plait_client_advance(struct plait_client *c, const unsigned ch
             continue;
         if (!hello) {
             *why = secret != NULL ? PLAIT_REFUSED_SECRET : PLAIT_REFUSED_STRANGER;
-            return has_valid_mac(secret, c) && has_valid_fields(&c->request) ? PLAIT_OK : PLAIT_ERR_PEER;
+            return has_valid_mac(secret, c) && has_valid_fields(&c->request.verdict) ? PLAIT_OK : PLAIT_ERR_PEER;
         }
         const enum plait_status status = answer(c, secret, why);
         if (status != PLAIT_IN_PROGRESS)
