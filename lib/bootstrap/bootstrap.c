@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TELL_FOR 2.0 /* seconds for a rank whose number another process holds to tell the others */
-
 static void finish(struct plait_bootstrap *b)
 {
     plait_star_finish(&b->star, b->nrank);
@@ -41,11 +39,8 @@ static enum plait_status run_rendezvous(struct plait_bootstrap *b, const struct 
                                            "plait_unique_id_create_tcp()");
     if (status != PLAIT_OK)
         return own != PLAIT_OK ? own : status;
-    if (own == PLAIT_OK) {
+    if (own == PLAIT_OK)
         own = plait_claim_make(id, b->rank, b->limit, &b->nodes.claim);
-        if (own != PLAIT_OK && b->limit > TELL_FOR)
-            b->limit = TELL_FOR; /* only ranks that connect now can be told */
-    }
     status = plait_rendezvous_run(&r, b, own);
     if (status != PLAIT_OK)
         return status;

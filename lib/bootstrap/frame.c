@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -62,17 +63,42 @@ enum plait_status plait_frame_look(void)
     return the_watch != NULL ? the_watch->look(the_watch->context) : PLAIT_OK;
 }
 
+/*
+ * Is the process that opened the other end dead, and has nothing left to read? The socket does not tell: it stays open
+ * while a forked child holds it.
+ */
+static bool is_dead(struct pollfd *p)
+{
+    struct ucred who;
+    socklen_t length = sizeof who;
+
+    if (p->fd < 0 || getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0)
+        return false; /* or of another PID namespace */
+    struct pollfd process = { .fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, who.pid, 0), PLAIT_FOR_RANKS),
+                              .events = POLLIN };
+    const bool dead = process.fd >= 0 ? poll(&process, 1, 0) > 0 : errno == ESRCH;
+    plait_descriptor_close(process.fd);
+    return dead && poll(p, 1, 0) == 0;
+}
+
 enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double until)
 {
-    for (;;) {
+    for (double look = plait_clock() + PLAIT_FRAME_TICK;;) {
         const double left = until - plait_clock(), most = drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
-        const int ready = left > 0 ? poll(polls, n, (int)((left < most ? left : most) * 1e3) + 1) : 0;
+        int ready = left > 0 ? poll(polls, n, (int)((left < most ? left : most) * 1e3) + 1) : 0;
+        const bool is_time = ready == 0 && plait_clock() >= look;
         enum plait_status status = ready > 0 ? PLAIT_OK : plait_frame_look();
-        for (uint32_t i = 0; i < n && status == PLAIT_OK; i++)
+        for (uint32_t i = 0; i < n && status == PLAIT_OK; i++) {
             if (ready <= 0 || polls[i].revents != 0)
                 status = plait_descriptor_check(polls[i].fd);
+            if (status == PLAIT_OK && is_time && is_dead(&polls[i])) {
+                polls[i].revents = POLLHUP;
+                ready = 1;
+            }
+        }
         if (status != PLAIT_OK || ready > 0)
             return status;
+        look += is_time ? PLAIT_FRAME_TICK : 0;
         if (left <= 0)
             return PLAIT_ERR_TIMEOUT;
         if (ready < 0 && errno != EINTR)
@@ -82,7 +108,10 @@ enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double unti
 
 enum plait_status plait_frame_wait(int fd, short events, double until)
 {
-    return plait_frame_poll(&(struct pollfd){ .fd = fd, .events = events }, 1, until);
+    struct pollfd p = { .fd = fd, .events = events };
+    const enum plait_status status = plait_frame_poll(&p, 1, until);
+
+    return status == PLAIT_OK && p.revents == POLLHUP ? PLAIT_ERR_PEER : status;
 }
 
 enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, double until)

@@ -79,24 +79,17 @@ static bool has_valid_fields(struct plait_error *verdict)
     return verdict->status == PLAIT_OK || plait_is_error(verdict->status);
 }
 
-static enum plait_status make_server_hello(const unsigned char *secret, struct plait_handshake *h)
-{
-    memcpy(h->server.magic, PLAIT_HELLO_MAGIC, sizeof h->server.magic);
-    const enum plait_status status = plait_random(h->server.nonce, sizeof h->server.nonce, "a handshake");
-    if (status == PLAIT_OK)
-        mac_of_hello(secret, h, h->server.mac);
-    return status;
-}
-
 /* Answer the client's hello. So few bytes fit into an empty socket buffer; if not, the client is no rank. */
 static enum plait_status answer(struct plait_client *c, const unsigned char *secret, enum plait_refusal *why)
 {
-    const struct plait_server_hello *hello = &c->handshake.server;
+    struct plait_server_hello *hello = &c->handshake.server;
 
     *why = PLAIT_REFUSED_STRANGER;
     if (memcmp(c->handshake.client.magic, PLAIT_HELLO_MAGIC, sizeof c->handshake.client.magic) != 0 ||
-        make_server_hello(secret, &c->handshake) != PLAIT_OK)
+        plait_random(hello->nonce, sizeof hello->nonce, "a handshake") != PLAIT_OK)
         return PLAIT_ERR_PEER;
+    memcpy(hello->magic, PLAIT_HELLO_MAGIC, sizeof hello->magic);
+    mac_of_hello(secret, &c->handshake, hello->mac);
     *why = PLAIT_REFUSED_LEFT;
     c->greeted = true;
     c->got = 0;

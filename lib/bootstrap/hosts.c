@@ -139,13 +139,9 @@ bool plait_ifname_matches(const char *list, const char *name)
 
 /* ---- Interfaces of this host ---------------------------------------------------------------------------------- */
 
-enum kind { DEVICE, BRIDGE, LOOPBACK, LINK_LOCAL, DOWN }; /* in the order in which other ranks try the addresses */
+/* In the order in which other ranks try the addresses; from LINK_LOCAL on they are of no use. */
+enum kind { DEVICE, BRIDGE, LOOPBACK, LINK_LOCAL, DOWN };
 static const char *const kinds[] = { "device", "bridge", "loopback", "link-local", "down" };
-
-static bool is_usable(enum kind kind)
-{
-    return kind < LINK_LOCAL;
-}
 
 /* Mbit/s; 0: not known. Asked of the driver, as /sys may be that of another network namespace. */
 static uint32_t speed_of(const char *name)
@@ -255,7 +251,7 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
     for (const struct found *f = found; f < found + nfound; f++) {
         const bool meant = list[0] == '\0' || plait_ifname_matches(list, f->name);
         /* Loopback is usable if `list` names it or there is no other address. */
-        const bool usable = is_usable(f->kind) && (f->kind != LOOPBACK || n == 0 || is_asked_for(list));
+        const bool usable = f->kind < LINK_LOCAL && (f->kind != LOOPBACK || n == 0 || is_asked_for(list));
         if (meant && usable && plait_hosts_add(out, &f->address.any)) {
             append(taken, sizeof taken, f, kinds[f->kind]);
             n++;
@@ -316,7 +312,7 @@ void plait_hosts_devices(const char *list, const struct plait_hosts *met, char o
         unsigned char packed[17];
         const bool meant =
             list[0] == '\0' ? has(met, packed, pack(&f->address.any, packed)) : plait_ifname_matches(list, f->name);
-        const bool usable = is_usable(f->kind) && (f->kind != LOOPBACK || list[0] == '\0' || is_asked_for(list));
+        const bool usable = f->kind < LINK_LOCAL && (f->kind != LOOPBACK || list[0] == '\0' || is_asked_for(list));
         if (!meant || !usable || is_named(out, f->name) || n + strlen(f->name) + 2 > PLAIT_DEVICES_TEXT)
             continue;
         n += (size_t)snprintf(out + n, PLAIT_DEVICES_TEXT - n, "%s%s", n > 0 ? "," : "", f->name);

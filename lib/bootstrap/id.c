@@ -102,7 +102,7 @@ void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, c
         unsigned char secret[PLAIT_SECRET_BYTES];
         plait_mac(id.secret, "derived comm", &salt, sizeof salt, secret);
         memcpy(id.secret, secret, sizeof secret);
-        id.kind = PLAIT_ID_DERIVED;
+        id.kind = PLAIT_ID_MADE;
         id.hosts = *root;
         memcpy(out, &id, sizeof *out);
         return;

@@ -27,7 +27,6 @@ struct plait_tcp_id {
 /* The last byte of any id. */
 enum plait_id_kind {
     PLAIT_ID_MADE,
-    PLAIT_ID_DERIVED,  /* of a comm derived from another; sibling comms may listen on the same ports */
     PLAIT_ID_LAUNCHED, /* of what a launcher says: another job may have this id (unix.h) */
 };
 

@@ -13,6 +13,7 @@
 
 #define MOST_LINGER  20.0 /* seconds that a failed rank stays to tell others */
 #define DEATH_LINGER 0.5  /* seconds that it stays after a death: its own caller is to know within 1 s, too */
+#define OTHERS_COME  2.0  /* seconds that it stays where ranks of another job come, too: nobody knows how many */
 #define TRIES_AGAIN  2.0  /* seconds that a rank tries again after rank 0 of this machine closed its connection */
 #define MORE         64   /* descriptors above the soft limit, for telling */
 
@@ -21,10 +22,18 @@ enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const ch
     return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not answer within %g s%s", b->limit, why);
 }
 
+bool plait_rendezvous_is_shared(const struct plait_bootstrap *b, enum plait_status why)
+{
+    return b->launched && why == PLAIT_ERR_MISMATCH;
+}
+
 double plait_rendezvous_linger(const struct plait_bootstrap *b, enum plait_status why)
 {
     const bool seen_by_all = why == PLAIT_ERR_PEER || why == PLAIT_ERR_FAILED; /* later ranks see it themselves */
-    const double most = why == PLAIT_ERR_TIMEOUT ? 0 : seen_by_all ? DEATH_LINGER : MOST_LINGER;
+    const double most = why == PLAIT_ERR_TIMEOUT             ? 0
+                        : seen_by_all                        ? DEATH_LINGER
+                        : plait_rendezvous_is_shared(b, why) ? OTHERS_COME
+                                                             : MOST_LINGER;
 
     return b->limit > 0 && b->limit < most ? b->limit : most; /* limit 0: the time limit could not be read */
 }

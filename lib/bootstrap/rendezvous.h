@@ -28,6 +28,9 @@ enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const ch
 
 enum plait_status plait_server_run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own);
 
+/* Do ranks of another job come here, too? */
+bool plait_rendezvous_is_shared(const struct plait_bootstrap *b, enum plait_status why);
+
 /* Seconds that a failed rank tells others why: at most the time for which it would have waited for them. */
 double plait_rendezvous_linger(const struct plait_bootstrap *b, enum plait_status why);
 
@@ -43,7 +46,7 @@ enum plait_status plait_rendezvous_attend(struct plait_rendezvous *r, struct pla
  */
 int plait_tcp_listen(const struct plait_tcp_id *id, double until, struct plait_listener *listener);
 
-/* Over TCP: find rank 0. *out is the socket, -1 after an error, and `h` is complete. PLAIT_ERR_TIMEOUT has a text, too. */
+/* Over TCP: find rank 0. *out is the socket, -1 after an error, and `h` is complete. PLAIT_ERR_TIMEOUT has a text. */
 enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct plait_bootstrap *b, double until,
                                  struct plait_handshake *h, int *out);
 

@@ -19,8 +19,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define OTHERS_COME 2.0 /* seconds to tell ranks, where another job's connect here, too: nobody knows how many */
-#define LOOK_EVERY  0.1 /* seconds between checks for another process with this rank, and for slow clients */
+#define LOOK_EVERY 0.1 /* seconds between checks for another process with this rank, and for slow clients */
 
 static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
 {
@@ -130,12 +129,9 @@ static void add_missing(const struct plait_bootstrap *b, struct plait_error *dea
 static void refuse_late(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t told,
                         const struct plait_error *why)
 {
-    const bool twice = b->launched && why->status == PLAIT_ERR_MISMATCH;
-    double until = plait_clock() + plait_rendezvous_linger(b, why->status);
+    const double until = plait_clock() + plait_rendezvous_linger(b, why->status);
 
-    if (twice && plait_clock() + OTHERS_COME < until)
-        until = plait_clock() + OTHERS_COME;
-    while ((twice || told < b->nrank) && plait_clock() < until) {
+    while ((told < b->nrank || plait_rendezvous_is_shared(b, why->status)) && plait_clock() < until) {
         const double look = plait_clock() + LOOK_EVERY;
         struct pollfd polls[PLAIT_LISTENER_POLLS];
         struct plait_join_request who;
@@ -187,7 +183,8 @@ static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_rendez
 
 /*
  * Is there room for the others' sockets? Later each rank may share PLAIT_COMM_SHARES more, and has one copy. Some of
- * these take the place of descriptors that only the rendezvous needs. Clients get what is left: poll() takes no more than the limit.
+ * these take the place of descriptors that only the rendezvous needs. Clients get what is left, as poll() takes no more
+ * entries than the limit.
  */
 static enum plait_status check_room(const struct plait_bootstrap *b, struct plait_listener *l)
 {

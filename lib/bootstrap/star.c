@@ -249,7 +249,7 @@ static enum plait_status relay(const struct sharing *h)
     return status == PLAIT_OK ? PLAIT_OK : give_up(h->b, h->s, status);
 }
 
-/* The others send theirs and receive all. A rank without room for some receives the rest, as the hub goes on sending. */
+/* The others send theirs and receive all. A rank without room for some receives the rest, as the hub goes on. */
 static enum plait_status exchange(const struct sharing *h, const int *mine)
 {
     int some[PLAIT_FRAME_FDS];

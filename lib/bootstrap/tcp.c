@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The rendezvous over TCP. To find rank 0, a rank tries every address of the id on every candidate port, again and
- * again, until one gives the right answer. Addresses that lead nowhere, or to another program, cost only a warning.
+ * again, until one gives the right answer. Addresses may lead nowhere, or to another program.
  *
  * Earlier addresses of the id are better: a name that the launcher gave, then faster devices (hosts.c). They get
  * BETTER_LIMIT longer to answer, because data uses the interfaces over which the ranks met.
@@ -26,7 +26,7 @@
 #define FIRST_PAUSE     0.001 /* seconds between tries of the first port; doubles up to MOST_PAUSE */
 #define OTHER_PAUSE     0.03  /* the same for the other ports, which rank 0 uses only if the first is taken */
 #define MOST_PAUSE      0.1
-#define LONG_PAUSE      1.0  /* seconds of pause after an answer that is not rank 0's */
+#define LONG_PAUSE      1.0  /* seconds of pause after an answer in another protocol */
 #define BETTER_LIMIT    0.02 /* seconds for a better address to answer after the first answer */
 
 #define BUSY_PAUSE 20000 /* us between rank 0's searches for a free port */
@@ -120,23 +120,6 @@ static void greet(struct candidate *c)
         give_up(c, ECONNRESET);
 }
 
-/*
- * Not rank 0 of this comm. Where the id is derived and the protocol is ours, it is no stranger: comms made at the same
- * time, as the pairs of elastic averaging are, share the ports.
- */
-static void find_other(struct candidate *c, bool sibling)
-{
-    char address[PLAIT_ADDRESS_TEXT];
-
-    if (!sibling && c->error != EPROTO)
-        plait_log(PLAIT_LOG_WARN,
-                  "comm creation: what answers at %s is not rank 0 of this comm, or its launcher says otherwise "
-                  "(PLAIT_SECRET, WORLD_SIZE and MASTER_ADDR must be the same on all hosts); looking further",
-                  plait_address_text(&c->address, true, address));
-    c->pause = sibling ? MOST_PAUSE : LONG_PAUSE;
-    give_up(c, sibling ? 0 : EPROTO);
-}
-
 /* True when rank 0 has answered. */
 static bool read_answer(struct candidate *c, const struct plait_tcp_id *id)
 {
@@ -154,7 +137,8 @@ static bool read_answer(struct candidate *c, const struct plait_tcp_id *id)
     const bool ours = memcmp(hello->magic, PLAIT_HELLO_MAGIC, magic) == 0;
     if (ours && (c->got < sizeof *hello || plait_server_hello_is_valid(id->secret, &c->handshake)))
         return c->got == sizeof *hello;
-    find_other(c, ours && id->kind == PLAIT_ID_DERIVED);
+    c->pause = ours ? MOST_PAUSE : LONG_PAUSE; /* ours: comms made at the same time may share the ports */
+    give_up(c, EPROTO);
     return false;
 }
 

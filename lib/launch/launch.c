@@ -50,6 +50,14 @@ static bool resolve(const char *host, double seconds, struct plait_hosts *out, c
     return true;
 }
 
+static enum plait_status ask_for_host(const struct plait_launcher_says *says, const char *why)
+{
+    return plait_fail(PLAIT_ERR_CONFIG,
+                      "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address (mpirun -x "
+                      "MASTER_ADDR=...), pass an id around (plait_unique_id_exchange), or fix this: %s",
+                      says->launcher, why);
+}
+
 /* Rank 0 listens on the addresses of its host's name and of its interfaces. The others know the name only. */
 static enum plait_status find_rank_0(const struct plait_launcher_says *says, const struct plait_config *config,
                                      struct plait_hosts *out)
@@ -60,10 +68,7 @@ static enum plait_status find_rank_0(const struct plait_launcher_says *says, con
 
     memset(out, 0, sizeof *out);
     if (says->host[0] == '\0')
-        return plait_fail(PLAIT_ERR_CONFIG,
-                          "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address (mpirun -x "
-                          "MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)",
-                          says->launcher);
+        return ask_for_host(says, "there is no PMIx");
     const bool known = resolve(says->host, says->rank == 0 ? 0 : config->timeout, out, &why);
     if (says->rank > 0)
         return known
@@ -200,13 +205,7 @@ static enum plait_status find_id_over_hosts(const struct plait_launcher_says *sa
     const enum plait_status status = plait_plugin_pass("pmix", config->plugins, &plugin);
     if (status == PLAIT_OK)
         return receive_id_by_pmix(says, config, plugin, out);
-    if (says->host[0] != '\0')
-        return make_tcp_id(says, config, out);
-    const struct plait_error missing = plait_error_of(status);
-    return plait_fail(status,
-                      "%s does not say on which host rank 0 is, and there is no way to ask: set MASTER_ADDR to its "
-                      "name or address (mpirun -x MASTER_ADDR=...), or fix this: %s",
-                      says->launcher, missing.text);
+    return says->host[0] != '\0' ? make_tcp_id(says, config, out) : ask_for_host(says, plait_error_of(status).text);
 }
 
 /* ---- plait_launch_find() -------------------------------------------------------------------------------------- */
