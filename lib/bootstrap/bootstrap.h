@@ -38,7 +38,6 @@ void plait_bootstrap_destroy(struct plait_bootstrap *b);
 enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plait_status own, const void *mine,
                                             size_t bytes, void *all);
 
-#define PLAIT_MOST_SHARED 4
 #define PLAIT_COMM_SHARES 2 /* per process of a comm: its arena, and a descriptor that shows its death */
 
 /*
@@ -46,7 +45,7 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plai
  *
  * gives  [nrank] the ranks that give, equal on all; at least one on each node with several ranks
  * mine   the n descriptors of this rank, if it gives
- * n      descriptors of each giving rank, equal on all; at most PLAIT_MOST_SHARED
+ * n      descriptors of each giving rank, equal on all
  * all    [nrank][n] new descriptors of the others, which the caller closes; -1: none, also after an error. The
  *        caller passes the result as `own` to its next call.
  */

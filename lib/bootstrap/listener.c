@@ -197,11 +197,6 @@ static enum plait_status accept_client(struct plait_listener *l, int listener)
     return PLAIT_OK;
 }
 
-static bool acknowledge(int fd)
-{
-    return send(fd, &(const char){ PLAIT_JOINED }, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
-}
-
 /* *out is the client's socket once it has joined. */
 static void serve(struct plait_listener *l, struct plait_client *c, struct plait_join_request *request, int *out)
 {
@@ -210,7 +205,7 @@ static void serve(struct plait_listener *l, struct plait_client *c, struct plait
 
     if (status == PLAIT_IN_PROGRESS && plait_clock() - c->since < CLIENT_LIMIT)
         return;
-    if (status != PLAIT_OK || !acknowledge(c->fd)) {
+    if (status != PLAIT_OK || send(c->fd, &(const char){ PLAIT_JOINED }, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
         refuse(l, c, status != PLAIT_OK ? why : PLAIT_REFUSED_LEFT);
         return;
     }
