@@ -36,17 +36,14 @@ struct finding { /* one rank's state while it finds its node */
 
 static enum plait_status connect_to_leader(struct finding *f, const struct plait_unix_name *name)
 {
+    static const char whom[] = "the first rank of this node";
     const double until = plait_clock() + CONNECT_LIMIT;
-    int pid = 0;
-    enum plait_status status = plait_unix_connect(name, until, &f->b->node.root, &pid);
+    enum plait_status status = plait_unix_connect(name, until, whom, &f->b->node.root);
 
     if (status == PLAIT_OK)
         status = plait_frame_write(f->b->node.root, &f->b->rank, sizeof f->b->rank, until);
     return status == PLAIT_ERR_PEER || status == PLAIT_ERR_TIMEOUT
-               ? plait_fail(PLAIT_ERR_PEER,
-                            "comm creation: the first rank of this node (process %d) left or died, or that process is "
-                            "of another user",
-                            pid)
+               ? plait_fail(PLAIT_ERR_PEER, "comm creation: %s left or died", whom)
                : status;
 }
 

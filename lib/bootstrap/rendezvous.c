@@ -53,21 +53,6 @@ static enum plait_status request_to_join(int fd, const unsigned char *secret, co
     return status == PLAIT_OK && joined != PLAIT_JOINED ? PLAIT_ERR_PEER : status;
 }
 
-static enum plait_status find_on_machine(const struct plait_unix_name *name, const struct plait_bootstrap *b,
-                                         double until, int *out)
-{
-    int pid;
-    const enum plait_status status = plait_unix_connect(name, until, out, &pid);
-
-    if (status == PLAIT_ERR_PEER)
-        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: process %d, of another user, listens where rank 0 should",
-                          pid);
-    if (status != PLAIT_ERR_TIMEOUT)
-        return status;
-    return plait_rank_0_is_late(b, "; the id is of ranks on one machine: where they are on several, the launcher must "
-                                   "not say that all are on this one (LOCAL_WORLD_SIZE)");
-}
-
 /*
  * Connect to rank 0, which may not listen yet, and join. *out is a socket, also if rank 0 has closed it: its reason may
  * still be there to read.
@@ -81,10 +66,13 @@ static enum plait_status join(const struct plait_rendezvous *r, const struct pla
     bool lost = false;
 
     for (;;) {
-        enum plait_status status = r->tcp != NULL ? plait_tcp_find(r->tcp, b, until, &h, out)
-                                                  : find_on_machine(&r->name, b, last < until ? last : until, out);
-        if (status == PLAIT_ERR_TIMEOUT && r->tcp == NULL && lost)
-            return plait_star_blame(b, 0, PLAIT_ERR_PEER);
+        enum plait_status status = r->tcp != NULL
+                                       ? plait_tcp_find(r->tcp, b, until, &h, out)
+                                       : plait_unix_connect(&r->name, last < until ? last : until, "rank 0", out);
+        if (status == PLAIT_ERR_TIMEOUT && r->tcp == NULL)
+            return lost ? plait_star_blame(b, 0, PLAIT_ERR_PEER)
+                        : plait_rank_0_is_late(b, "; the id is of ranks on one machine: where they are on several, the "
+                                                  "launcher must not say that all are on this one (LOCAL_WORLD_SIZE)");
         if (status != PLAIT_OK)
             return status;
         status = request_to_join(*out, secret, &h, b, verdict, until + PLAIT_TELL);

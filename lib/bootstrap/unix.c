@@ -75,10 +75,11 @@ bool plait_is_this_user(int fd, int *pid)
     return who.uid == geteuid();
 }
 
-enum plait_status plait_unix_connect(const struct plait_unix_name *name, double until, int *fd, int *pid)
+enum plait_status plait_unix_connect(const struct plait_unix_name *name, double until, const char *whom, int *fd)
 {
     useconds_t pause = FIRST_PAUSE;
     enum plait_status status;
+    int pid;
 
     *fd = open_socket(0);
     if (*fd < 0)
@@ -95,7 +96,10 @@ enum plait_status plait_unix_connect(const struct plait_unix_name *name, double 
         usleep(pause);
         pause = 2 * pause < MOST_PAUSE ? 2 * pause : MOST_PAUSE;
     }
-    return status != PLAIT_OK || plait_is_this_user(*fd, pid) ? status : PLAIT_ERR_PEER;
+    if (status == PLAIT_OK && !plait_is_this_user(*fd, &pid))
+        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: process %d, of another user, listens where %s should", pid,
+                          whom);
+    return status;
 }
 
 /* ---- Each rank once --------------------------------------------------------------------------------------------- */

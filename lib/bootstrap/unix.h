@@ -31,10 +31,10 @@ struct plait_unix_name plait_unix_name_of(const struct plait_unique_id *id, cons
 int plait_unix_listen(const struct plait_unix_name *name);
 
 /*
- * Connect to a name at which nobody may listen yet. *fd is the socket, also after an error, or -1; *pid the process
- * that listens. PLAIT_ERR_TIMEOUT, and PLAIT_ERR_PEER, another user's process: no text is recorded.
+ * Connect to a name at which nobody may listen yet. *fd is the socket, also after an error, or -1. Another user's
+ * process there is an error: `whom` names who should listen. PLAIT_ERR_TIMEOUT: no text is recorded.
  */
-enum plait_status plait_unix_connect(const struct plait_unix_name *name, double until, int *fd, int *pid);
+enum plait_status plait_unix_connect(const struct plait_unix_name *name, double until, const char *whom, int *fd);
 
 /* Does the peer of a Unix socket belong to this user? *pid is the peer's process. */
 bool plait_is_this_user(int fd, int *pid);
