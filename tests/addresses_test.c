@@ -356,30 +356,26 @@ static int choose_for_data(struct scene *s)
 /* Containers' bridges, listed before the host's own, which is a bridge too, filled the id. */
 static int choose_beside_bridges(struct scene *s)
 {
-    char log[8192] = "", path[] = "/tmp/plait-hosts-XXXXXX";
-    struct plait_config config;
     struct plait_hosts found;
     union plait_address all[PLAIT_MOST_ADDRESSES];
     char first[PLAIT_ADDRESS_TEXT];
-    const int fd = mkstemp(path);
 
-    CHECK(fd >= 0);
     CHECK(unshare(CLONE_NEWNET) == 0);
     for (int i = 0; i < 80; i++)
-        CHECK(run("ip link add c%d type bridge && ip addr add 172.%d.%d.1/24 dev c%d && ip link set c%d up && "
-                  "ip link add x%d type veth peer name y%d && ip link set x%d master c%d up && ip link set y%d up",
+        CHECK(run("ip link add br-%d type bridge && ip addr add 172.%d.%d.1/24 dev br-%d && ip link set br-%d up && "
+                  "ip link add x%d type veth peer name y%d && ip link set x%d master br-%d up && ip link set y%d up",
                   i, 20 + i / 20, i, i, i, i, i, i, i, i) == 0);
     CHECK(run("ip link add own type bridge && ip link add p type veth peer name q && ip link set p master own up && "
               "ip link set q up && ip addr add 10.66.0.7/24 dev own && ip link set own up && "
               "ip route add default via 10.66.0.1 dev own") == 0);
-    setenv("PLAIT_LOG_FILE", path, 1);
-    CHECK(plait_config_load(&config) == PLAIT_OK);
-    CHECK(plait_hosts_find("", &found) == PLAIT_OK);
-    CHECK(plait_hosts_list(&found, 1, all) == PLAIT_MOST_ADDRESSES);
+    for (int i = 0; i < 500; i++) { /* the kernel reports a link a moment after it is set up */
+        CHECK(plait_hosts_find("", &found) == PLAIT_OK);
+        CHECK(plait_hosts_list(&found, 1, all) == PLAIT_MOST_ADDRESSES);
+        if (strcmp(plait_address_text(&all[0], false, first), "10.66.0.7") == 0)
+            break;
+        usleep(10000);
+    }
     CHECK(strcmp(plait_address_text(&all[0], false, first), "10.66.0.7") == 0);
-    CHECK(read(fd, log, sizeof log - 1) > 0);
-    unlink(path);
-    CHECK(strstr(log, "addresses of this host are left out") != NULL && strstr(log, "set PLAIT_IFNAME") != NULL);
     CHECK(plait_config_set("PLAIT_IFNAME", "nope", "NCCL_SOCKET_IFNAME") == PLAIT_OK);
     CHECK(plait_hosts_find("nope", &found) == PLAIT_ERR_CONFIG);
     CHECK(strstr(plait_last_error(), "NCCL_SOCKET_IFNAME='nope'") != NULL);
@@ -390,39 +386,6 @@ static int choose_beside_bridges(struct scene *s)
 static void bridges_of_containers_do_not_hide_the_host(void **state)
 {
     assert_int_equal(run_ranks(choose_beside_bridges, 1), 0);
-}
-
-/* An interface is up and lo is not: a host does not reach its own address. */
-static int miss_loopback(struct scene *s)
-{
-    struct plait_bootstrap *b;
-    struct plait_unique_id id;
-    int start[2];
-    char byte;
-
-    CHECK(unshare(CLONE_NEWNET) == 0);
-    CHECK(run("ip link add eth0 type veth peer name q && ip addr add 10.9.9.1/24 dev eth0 && ip link set eth0 up && "
-              "ip link set q up") == 0);
-    for (int i = 0; i < 500 && plait_unique_id_create_tcp(NULL, &id) != PLAIT_OK; i++)
-        usleep(10000); /* the kernel reports the link a moment after it is set up */
-    CHECK(plait_unique_id_create_tcp(NULL, &id) == PLAIT_OK && pipe(start) == 0);
-    const pid_t pid = fork();
-    CHECK(pid >= 0);
-    s->rank = pid == 0;
-    const enum plait_status status = plait_bootstrap_create(&id, s->rank, 2, 1, PLAIT_OK, &b);
-    CHECK(status == PLAIT_ERR_TIMEOUT);
-    CHECK(strstr(plait_last_error(), "the interface lo is down") != NULL);
-    byte = 1;
-    if (pid == 0)
-        _exit(write(start[1], &byte, 1) != 1);
-    close(start[1]);
-    CHECK(read(start[0], &byte, 1) == 1); /* the other has said so, too */
-    return 0;
-}
-
-static void loopback_that_is_down_is_named(void **state)
-{
-    assert_int_equal(run_ranks(miss_loopback, 1), 0);
 }
 
 /* Rank 1 of the others meets rank 0 although the first addresses lead nowhere, or to its own host. */
@@ -522,7 +485,6 @@ static bool look_like_slurm(const struct scene *s)
     setenv("SLURM_JOB_ID", "4711", 1);
     setenv("SLURM_STEP_NUM_NODES", "2", 1);
     setenv("SLURM_STEP_NODELIST", "node[0-1]", 1);
-    setenv("SLURM_LAUNCH_NODE_IPADDR", "10.66.0.9", 1); /* where srun was called: another host */
     return true;
 }
 
@@ -591,7 +553,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(derived_ids_meet_at_another_host, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(interfaces_are_chosen_by_name_prefix_and_exclusion, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(bridges_of_containers_do_not_hide_the_host, open_hosts, close_hosts),
-        cmocka_unit_test_setup_teardown(loopback_that_is_down_is_named, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(ranks_find_the_address_that_they_reach, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(loopback_host_names_are_no_obstacle_or_are_named, open_hosts, close_hosts),
     };

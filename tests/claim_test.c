@@ -1,92 +1,110 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Another process has the same rank: who comes second fails, and who has come hears of it, whatever they do meanwhile. */
+/* Another process has the same rank: who comes second fails, and the holder hears of it as long as its comm is young. */
 #include "child.h"
 #include "unit.h"
 
+#include "base/descriptor.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
-#include "bootstrap/origin.h"
+#include "bootstrap/unix.h"
 
-#include <poll.h>
-#include <signal.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct plait_origin nobody;
-static pid_t holder; /* whose end is waited for after the next poll; 0: nobody's */
-static int go;       /* is written to before the next poll; 0: nothing is */
-
-int __real_poll(struct pollfd *fds, nfds_t n, int limit);
-int __wrap_poll(struct pollfd *fds, nfds_t n, int limit);
-
-int __wrap_poll(struct pollfd *fds, nfds_t n, int limit)
+/* Another process holds rank 0's name for `seconds` of a young comm; *go ends it: it has heard of this one, or not. */
+static pid_t start_holder(const struct plait_unique_id *id, double seconds, int *go)
 {
-    if (go > 0 && write(go, "", 1) == 1)
-        go = 0;
-    const int ready = __real_poll(fds, n, limit);
+    int ready[2], end[2];
+    char word;
 
-    if (holder > 0)
-        waitpid(holder, NULL, 0);
-    holder = 0;
-    return ready;
+    assert_true(pipe(ready) == 0 && pipe(end) == 0);
+    const pid_t pid = child_fork();
+    if (pid == 0) {
+        struct plait_rank_claim claim;
+        bool fine = plait_claim_make(id, 0, seconds, &claim) == PLAIT_OK && claim.fd > 0;
+        fine = fine && write(ready[1], "", 1) == 1 && read(end[0], &word, 1) == 1;
+        _exit(!fine ? 1 : plait_claim_check(&claim, 0) == PLAIT_ERR_MISMATCH ? 2 : 3);
+    }
+    assert_int_equal(read(ready[0], &word, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    close(end[0]);
+    *go = end[1];
+    return pid;
 }
 
-/* It has rank 0's name until another process wants it. */
-static void hold(const struct plait_unique_id *id, int ready)
+static void who_comes_second_fails_and_a_young_comm_too(void **state)
 {
-    struct plait_rank_claim claim;
-
-    bool fine = plait_claim_make(id, 0, nobody, &claim) == PLAIT_OK && claim.fd > 0 && write(ready, "", 1) == 1;
-    while (fine && plait_claim_check(&claim, 0) == PLAIT_OK)
-        usleep(1000);
-    _exit(0);
+    for (unsigned old = 0; old < 2; old++) {
+        struct plait_rank_claim claim;
+        struct plait_unique_id id;
+        int go;
+        assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
+        const pid_t holder = start_holder(&id, old ? 0 : 60, &go);
+        assert_int_equal(plait_claim_make(&id, 0, 60, &claim), PLAIT_ERR_MISMATCH);
+        assert_non_null(strstr(plait_last_error(), "two ranks have rank 0: process "));
+        assert_non_null(strstr(plait_last_error(), "port used by another job"));
+        assert_int_equal(write(go, "", 1), 1);
+        assert_int_equal(child_end(holder), old ? 3 : 2);
+        assert_int_equal(plait_claim_make(&id, 0, 60, &claim), PLAIT_OK); /* the holder has ended */
+        assert_true(claim.fd > 0);
+        plait_descriptor_close(claim.fd);
+        close(go);
+    }
 }
 
-static void who_answers_and_ends_had_the_rank(void **state)
+/* A process that is about to end still has the name. */
+static void an_earlier_process_of_the_rank_may_be_ending(void **state)
 {
     struct plait_rank_claim claim;
     struct plait_unique_id id;
-    int ready[2];
-    char word;
+    int go;
 
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
-    assert_int_equal(pipe(ready), 0);
-    holder = child_fork();
-    if (holder == 0)
-        hold(&id, ready[1]);
-    assert_int_equal(read(ready[0], &word, 1), 1);
-    assert_int_equal(plait_claim_make(&id, 0, nobody, &claim), PLAIT_ERR_MISMATCH);
-    close(ready[0]);
-    close(ready[1]);
+    const pid_t holder = start_holder(&id, 60, &go), ends = child_fork();
+    if (ends == 0) {
+        usleep(100000);
+        _exit(write(go, "", 1) != 1);
+    }
+    assert_int_equal(plait_claim_make(&id, 0, 60, &claim), PLAIT_OK);
+    assert_true(claim.fd > 0);
+    assert_int_equal(child_end(holder), 3);
+    assert_int_equal(child_end(ends), 0);
+    plait_descriptor_close(claim.fd);
+    close(go);
 }
 
 /* It waits for rank 1, which never comes. */
 static void rank_0_hears_of_another_while_it_waits_for_ranks(void **state)
 {
     struct plait_bootstrap *b;
-    struct plait_rank_claim claim;
     struct plait_unique_id id;
-    int waits[2];
-    char word;
 
     assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
-    plait_id_set_unnamed(&id);
-    assert_int_equal(pipe(waits), 0);
+    *plait_id_kind(&id) = PLAIT_ID_LAUNCHED;
     const pid_t other = child_fork();
-    if (other == 0)
-        _exit(read(waits[0], &word, 1) != 1 || plait_claim_make(&id, 0, nobody, &claim) != PLAIT_ERR_MISMATCH);
-    go = waits[1];
-    assert_int_equal(plait_bootstrap_create(&id, 0, 2, 4, PLAIT_OK, &b), PLAIT_ERR_MISMATCH);
+    if (other == 0) {
+        struct plait_rank_claim claim;
+        enum plait_status status;
+        do { /* until rank 0 has the name */
+            status = plait_claim_make(&id, 0, 60, &claim);
+            if (status == PLAIT_OK)
+                plait_descriptor_close(claim.fd);
+            usleep(1000);
+        } while (status == PLAIT_OK);
+        _exit(status != PLAIT_ERR_MISMATCH);
+    }
+    assert_int_equal(plait_bootstrap_create(&id, 0, 2, 30, PLAIT_OK, &b), PLAIT_ERR_MISMATCH);
     assert_int_equal(child_end(other), 0);
-    close(waits[0]);
-    close(waits[1]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_answers_and_ends_had_the_rank),
+        cmocka_unit_test(who_comes_second_fails_and_a_young_comm_too),
+        cmocka_unit_test(an_earlier_process_of_the_rank_may_be_ending),
         cmocka_unit_test(rank_0_hears_of_another_while_it_waits_for_ranks),
     };
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,9 +21,18 @@ static _Thread_local struct {
     unsigned nth, seen;
     int error; /* of the call that failed first */
     const char *fired;
+    rlim_t descriptors; /* the soft limit when armed */
 } plan;
 
 static atomic_long live;
+
+static rlim_t most_descriptors(void)
+{
+    struct rlimit limit = { 0, 0 };
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur;
+}
 
 void inject_arm(unsigned nth, bool onwards)
 {
@@ -30,6 +40,7 @@ void inject_arm(unsigned nth, bool onwards)
     plan.nth = nth;
     plan.seen = 0;
     plan.fired = NULL;
+    plan.descriptors = most_descriptors();
     plan.armed = true;
 }
 
@@ -54,18 +65,19 @@ static bool is_memory(int error)
     return error == ENOMEM || error == ENOSPC || error == ENOBUFS;
 }
 
-/* Is it this call's turn? What ran out stays out: memory, or descriptors. */
+/* Is it this call's turn? What ran out stays out: memory, or descriptors until the library raises their limit. */
 static bool fails(const char *call, int error)
 {
     bool turn;
 
-    if (!plan.armed)
+    if (!plan.armed || (error == EMFILE && plan.fired != NULL && most_descriptors() > plan.descriptors))
         return false;
     plan.seen++;
     if (plan.fired == NULL)
         turn = plan.nth > 0 && plan.seen == plan.nth;
     else
-        turn = plan.onwards && (error == plan.error || (is_memory(error) && is_memory(plan.error)));
+        turn =
+            plan.onwards && ((error == plan.error && error != EACCES) || (is_memory(error) && is_memory(plan.error)));
     if (!turn)
         return false;
     if (plan.fired == NULL) {
@@ -103,7 +115,7 @@ WRAP(int, memfd_create, (const char *name, unsigned flags), (name, flags), EMFIL
 WRAP(int, ftruncate64, (int fd, off_t size), (fd, size), EFBIG, -1)
 WRAP(int, fallocate64, (int fd, int mode, off_t at, off_t n), (fd, mode, at, n), ENOSPC, -1)
 WRAP(int, socket, (int domain, int type, int protocol), (domain, type, protocol), EMFILE, -1)
-WRAP(int, bind, (int fd, const struct sockaddr *to, socklen_t n), (fd, to, n), ENOMEM, -1)
+WRAP(int, bind, (int fd, const struct sockaddr *to, socklen_t n), (fd, to, n), EACCES, -1)
 WRAP(int, accept4, (int fd, struct sockaddr *from, socklen_t *n, int flags), (fd, from, n, flags), EMFILE, -1)
 WRAP(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags), ENOBUFS, -1)
 WRAP(ssize_t, getrandom, (void *to, size_t n, unsigned flags), (to, n, flags), ENOSYS, -1)

@@ -267,7 +267,7 @@ static void ask_for_rank_2(int fd, const struct plait_join_request *request)
 static void guess_the_secret(const struct scene *s)
 {
     unsigned char other[PLAIT_SECRET_BYTES];
-    struct plait_join_request request = { 2, NRANK, 0, 0, { 0 }, { 0 } };
+    struct plait_join_request request = { .rank = 2, .nrank = NRANK };
     struct plait_handshake h;
     const int fd = come(s);
 
@@ -289,7 +289,7 @@ static void a_wrong_secret_is_refused(void **state)
 /* Somebody has heard a rank join, and says the same. */
 static void say_again_what_was_heard(const struct scene *s)
 {
-    struct plait_join_request request = { 2, NRANK, 0, 0, { 0 }, { 0 } };
+    struct plait_join_request request = { .rank = 2, .nrank = NRANK };
     struct plait_handshake h;
     int fd = come(s);
 
@@ -310,7 +310,7 @@ static void replayed_messages_are_refused(void **state)
 /* The only hash that rank 0 gives away is no request. */
 static void send_the_answer_back(const struct scene *s)
 {
-    struct plait_join_request request = { 2, NRANK, 0, 0, { 0 }, { 0 } };
+    struct plait_join_request request = { .rank = 2, .nrank = NRANK };
     struct plait_handshake h;
     const int fd = come(s);
 
@@ -328,7 +328,7 @@ static void an_answer_sent_back_is_refused(void **state)
 /* A right claim whose rank was changed on the way. */
 static void change_the_rank(const struct scene *s)
 {
-    struct plait_join_request request = { 1, NRANK, 0, 0, { 0 }, { 0 } };
+    struct plait_join_request request = { .rank = 1, .nrank = NRANK };
     struct plait_handshake h;
     const int fd = come(s);
 

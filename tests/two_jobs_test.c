@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two jobs on one host with one MASTER_ADDR and MASTER_PORT, started at once. No ranks of both go on together. */
+/* Two jobs on one host with one MASTER_ADDR and MASTER_PORT. No ranks of both go on together. */
 #include "child.h"
 #include "tier.h"
 #include "unit.h"
@@ -32,8 +32,6 @@ static void set(const char *variables)
         setenv(v, equals + 1, 1);
     }
 }
-
-enum { SPLIT_LAUNCHERS = 2, ONE_LAUNCHER = 1 };
 
 static pid_t start_rank(unsigned job, unsigned rank, unsigned nrank, const char *variables)
 {
@@ -70,45 +68,17 @@ static void wait_for(pid_t pid, struct ends *e)
     e->mixed += end == 3;
 }
 
-/* A launcher's process, which ends with its ranks' ends packed into its status. */
-static pid_t start_job(unsigned job, unsigned nrank, const char *variables)
-{
-    struct ends e = { 0 };
-    pid_t ranks[4];
-
-    const pid_t pid = child_fork();
-    if (pid > 0)
-        return pid;
-    for (unsigned r = 0; r < nrank; r++)
-        ranks[r] = start_rank(job, r, nrank, variables);
-    for (unsigned r = 0; r < nrank; r++)
-        wait_for(ranks[r], &e);
-    _exit((int)(e.fine | e.failed << 2 | e.mixed << 4));
-}
-
-static struct ends run_two_jobs(unsigned nrank, const char *variables, int launchers)
+static struct ends run_two_jobs(unsigned nrank, const char *variables)
 {
     struct ends all = { 0 };
     pid_t pids[2][4];
 
     for (unsigned job = 0; job < 2; job++)
-        if (launchers == SPLIT_LAUNCHERS)
-            pids[job][0] = start_job(job, nrank, variables);
-        else
-            for (unsigned r = 0; r < nrank; r++)
-                pids[job][r] = start_rank(job, r, nrank, variables);
-    for (unsigned job = 0; job < 2; job++) {
-        if (launchers == ONE_LAUNCHER) {
-            for (unsigned r = 0; r < nrank; r++)
-                wait_for(pids[job][r], &all);
-            continue;
-        }
-        const int end = child_end(pids[job][0]);
-        assert_true(end >= 0);
-        all.fine += (unsigned)end & 3;
-        all.failed += (unsigned)end >> 2 & 3;
-        all.mixed += (unsigned)end >> 4;
-    }
+        for (unsigned r = 0; r < nrank; r++)
+            pids[job][r] = start_rank(job, r, nrank, variables);
+    for (unsigned job = 0; job < 2; job++)
+        for (unsigned r = 0; r < nrank; r++)
+            wait_for(pids[job][r], &all);
     return all;
 }
 
@@ -125,38 +95,18 @@ static bool was_said(const char *text)
     return found;
 }
 
-/* No name of a job, and one port: only the processes that started them tell the jobs apart. */
-#define NAMELESS "MASTER_ADDR=127.0.0.1 MASTER_PORT=29763 PLAIT_IFNAME==lo PLAIT_TIMEOUT=20"
-
-static void two_jobs_with_one_port_and_no_name_never_become_one_comm(void **state)
-{
-    static const char *const variables[] = { NAMELESS, NAMELESS " TORCHELASTIC_RUN_ID=none" };
-    unsigned failed = 0;
-
-    for (unsigned i = 0; i < (full() ? 40 : 8); i++) {
-        const unsigned nrank = 2 + i % 2;
-        const struct ends e = run_two_jobs(nrank, variables[i / 2 % 2], SPLIT_LAUNCHERS);
-        if (e.mixed > 0 || e.fine + e.failed != 2 * nrank)
-            fail_msg("start %u of two jobs of %u ranks: %u ranks fine, %u failed, %u in a comm of both", i, nrank,
-                     e.fine, e.failed, e.mixed);
-        failed += e.failed;
-    }
-    if (failed > 0)
-        assert_true(was_said("port used by another job: set MASTER_PORT or TORCHELASTIC_RUN_ID"));
-    unlink(said);
-}
+/* No name of a job, and one port. */
+#define NAMELESS "MASTER_ADDR=127.0.0.1 MASTER_PORT=29763 PLAIT_IFNAME==lo"
 
 static void jobs_that_differ_in_any_name_do_not_meet(void **state)
 {
-    static const char *const names[] = { "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",
-                                         "SLURM_STEP_ID",       "PMIX_NAMESPACE",
-                                         "PBS_JOBID",           "LSB_JOBID",
-                                         "FLUX_JOB_ID",         "OMPI_MCA_ess_base_jobid" };
+    static const char *const names[] = { "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
+                                         "FLUX_JOB_ID" };
     char variables[256];
 
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(variables, sizeof variables, NAMELESS " JOB=%s", names[i]);
-        const struct ends e = run_two_jobs(3, variables, ONE_LAUNCHER);
+        snprintf(variables, sizeof variables, NAMELESS " PLAIT_TIMEOUT=20 JOB=%s", names[i]);
+        const struct ends e = run_two_jobs(3, variables);
         if (e.fine != 6)
             fail_msg("jobs with another %s: %u ranks fine, %u failed, %u in a comm of both", names[i], e.fine, e.failed,
                      e.mixed);
@@ -164,12 +114,15 @@ static void jobs_that_differ_in_any_name_do_not_meet(void **state)
     unlink(said);
 }
 
-/* One shell starts both: nothing tells them apart until a rank is there twice. A comm that was made before then fails. */
+/* Nothing tells them apart until a rank is there twice. A comm that was made before then fails. */
 static void ranks_of_two_jobs_do_not_train_together_for_long(void **state)
 {
-    for (unsigned i = 0; i < (full() ? 20 : 4); i++) {
+    static const char *const variables[] = { NAMELESS " PLAIT_TIMEOUT=4 TRAIN=3",
+                                             NAMELESS " PLAIT_TIMEOUT=4 TRAIN=3 TORCHELASTIC_RUN_ID=none" };
+
+    for (unsigned i = 0; i < (full() ? 40 : 6); i++) {
         const unsigned nrank = 2 + i % 2;
-        const struct ends e = run_two_jobs(nrank, NAMELESS " PLAIT_TIMEOUT=4 TRAIN=3", ONE_LAUNCHER);
+        const struct ends e = run_two_jobs(nrank, variables[i / 2 % 2]);
         if (e.mixed > 0 || e.fine + e.failed != 2 * nrank)
             fail_msg("start %u of two jobs of %u ranks: %u ranks fine, %u failed, %u trained with the other job's", i,
                      nrank, e.fine, e.failed, e.mixed);
@@ -178,12 +131,38 @@ static void ranks_of_two_jobs_do_not_train_together_for_long(void **state)
     unlink(said);
 }
 
+/* A comm that is no longer young goes on, however often another job comes to its port; on this machine and over TCP. */
+static void a_job_outlives_another_that_takes_its_port(void **state)
+{
+    static const char *const variables[] = { NAMELESS " PLAIT_TIMEOUT=2 LOCAL_WORLD_SIZE=2",
+                                             NAMELESS " PLAIT_TIMEOUT=2" };
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct ends healthy = { 0 }, second = { 0 };
+        char training[256];
+        pid_t pids[2];
+        snprintf(training, sizeof training, "%s TRAIN=8", variables[i]);
+        for (unsigned r = 0; r < 2; r++)
+            pids[r] = start_rank(0, r, 2, training);
+        sleep(4);
+        for (unsigned k = 0; k < 2; k++)
+            for (unsigned r = 0; r < 2; r++)
+                wait_for(start_rank(1, r, 2, variables[i]), &second);
+        for (unsigned r = 0; r < 2; r++)
+            wait_for(pids[r], &healthy);
+        assert_int_equal(second.failed, 4);
+        assert_int_equal(healthy.fine, 2);
+        assert_true(was_said("two ranks have rank"));
+        unlink(said);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_jobs_with_one_port_and_no_name_never_become_one_comm),
         cmocka_unit_test(jobs_that_differ_in_any_name_do_not_meet),
         cmocka_unit_test(ranks_of_two_jobs_do_not_train_together_for_long),
+        cmocka_unit_test(a_job_outlives_another_that_takes_its_port),
     };
 
     if (argc != 2)

@@ -48,16 +48,10 @@ struct plait_launch {
  * a container that starts, is looked up again for as long. If all ranks are on one host they meet there, without a port
  * and without a secret.
  *
- * Jobs are told apart by every name that the environment has for them: TORCHELASTIC_RUN_ID, SLURM_JOB_ID,
- * PMIX_NAMESPACE, PBS_JOBID, LSB_JOBID and others, whichever launcher counts.
- * Without TORCHELASTIC_RUN_ID, torchrun's variables alone do not identify a job. Then ranks of one host must have been
- * started by one process, and each rank is good for one process at a time: else all ranks that come fail with
- * PLAIT_ERR_MISMATCH. A living comm fails, too, if another process comes with one of its ranks. Exception: if all its
- * ranks are on one host and were started by a process that did not start the other, only the other process fails.
- * A rank's own wrapper, itself started with a launcher's variables of the rank (RANK, SLURM_PROCID,
- * OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK and others), does not count as the starting process. Starting processes are
- * not compared if another launcher started exactly these ranks and names the job (SLURM_STEP_ID, PMIX_NAMESPACE and
- * others). Ranks started one by one, in several terminals, need a TORCHELASTIC_RUN_ID.
+ * Jobs are told apart by every name that the environment has for them: TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PBS_JOBID,
+ * LSB_JOBID and others, whichever launcher counts. Without TORCHELASTIC_RUN_ID, torchrun's variables alone do not
+ * identify a job. So on each host a rank is good for one process at a time: a second one fails with PLAIT_ERR_MISMATCH.
+ * A comm that is younger than PLAIT_TIMEOUT fails, too, as it may have ranks of both jobs; an older one goes on.
  *
  * out     written only on success. The id is good for one comm at a time; comms made of that comm have their own
  * Thread: any, while none changes the environment

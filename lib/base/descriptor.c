@@ -19,7 +19,6 @@ struct kept {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 enum { ROOM = 16384 }; /* a power of two: differences of slots may wrap as unsigned numbers */
 static struct kept list[ROOM];
-static _Thread_local bool apart;
 
 /* The slot of this descriptor, or the free slot that it would get; NULL: the table is full without it. */
 static struct kept *place(int fd)
@@ -34,7 +33,7 @@ static struct kept *place(int fd)
 
 static struct kept *find(int fd)
 {
-    struct kept *k = apart || fd < 0 ? NULL : place(fd);
+    struct kept *k = fd < 0 ? NULL : place(fd);
 
     return k != NULL && k->purpose != NULL ? k : NULL;
 }
@@ -64,8 +63,6 @@ int plait_descriptor_keep(int fd, const char *purpose)
 {
     struct stat s;
 
-    if (apart) /* this thread's descriptor table is not the program's */
-        return fd;
     fd = plait_descriptor_raise(fd);
     if (fd < 0)
         return fd;
@@ -150,11 +147,6 @@ bool plait_descriptor_is_kept(int fd)
     const bool kept = find(fd) != NULL;
     pthread_mutex_unlock(&lock);
     return kept;
-}
-
-void plait_descriptors_apart(void)
-{
-    apart = true;
 }
 
 enum plait_status plait_descriptors_hold_standard(void)

@@ -84,9 +84,6 @@ bool plait_descriptor_is_kept(int fd);
 
 #define PLAIT_FOR_RANKS "the ranks to reach each other"
 
-/* From now on this thread has a private descriptor table (CLONE_FILES): keep() does nothing in it. */
-void plait_descriptors_apart(void);
-
 /*
  * Occupy the free ones of 0, 1 and 2, before a call of a library that opens files itself. Reads and writes of them fail
  * as if they were closed (O_PATH), and executed programs do not inherit them.

@@ -3,8 +3,8 @@
  * The room bootstrap: how ranks find each other before they can communicate.
  *
  * The room has unique ids, connections over Unix sockets and TCP, small allgathers, and the exchange of descriptors on
- * one host. In rendezvous.h ranks meet: rank 0 is the server, the others are its clients. origin.c tells the jobs on
- * one host apart; crypto.c and secret.c authenticate ranks.
+ * one host. In rendezvous.h ranks meet: rank 0 is the server, the others are its clients. unix.c tells the jobs on one
+ * host apart; handshake.c and secret.c authenticate ranks.
  *
  * Every call is collective and ends within the time limit. It succeeds, or every rank that is still there gets an error
  * that names the missing ranks. A rank with an error of its own still takes part in the next call and passes the error
@@ -17,7 +17,7 @@
 #define PLAIT_LIB_BOOTSTRAP_BOOTSTRAP_H
 
 #include "hosts.h"
-#include "origin.h"
+#include "unix.h"
 
 #include <plait/comm.h>
 
@@ -38,7 +38,6 @@ void plait_bootstrap_destroy(struct plait_bootstrap *b);
 enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plait_status own, const void *mine,
                                             size_t bytes, void *all);
 
-#define PLAIT_MOST_SHARED 4
 #define PLAIT_COMM_SHARES 2 /* per process of a comm: its arena, and a descriptor that shows its death */
 
 /*
@@ -46,7 +45,7 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plai
  *
  * gives  [nrank] the ranks that give, equal on all; at least one on each node with several ranks
  * mine   the n descriptors of this rank, if it gives
- * n      descriptors of each giving rank, equal on all; at most PLAIT_MOST_SHARED
+ * n      descriptors of each giving rank, equal on all
  * all    [nrank][n] new descriptors of the others, which the caller closes; -1: none, also after an error. The
  *        caller passes the result as `own` to its next call.
  */

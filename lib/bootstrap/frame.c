@@ -63,42 +63,55 @@ enum plait_status plait_frame_look(void)
     return the_watch != NULL ? the_watch->look(the_watch->context) : PLAIT_OK;
 }
 
-bool plait_frame_dead(int fd)
+/*
+ * Is the process that opened the other end dead, and has nothing left to read? The socket does not tell: it stays open
+ * while a forked child holds it.
+ */
+static bool is_dead(struct pollfd *p)
 {
     struct ucred who;
     socklen_t length = sizeof who;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0) /* 0: of another PID namespace */
-        return false;
-    struct pollfd p = { .fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, who.pid, 0), PLAIT_FOR_RANKS),
-                        .events = POLLIN };
-    if (p.fd < 0)
-        return errno == ESRCH;
-    const bool dead = poll(&p, 1, 0) > 0;
-    plait_descriptor_close(p.fd);
-    return dead;
+    if (p->fd < 0 || getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0)
+        return false; /* or of another PID namespace */
+    struct pollfd process = { .fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, who.pid, 0), PLAIT_FOR_RANKS),
+                              .events = POLLIN };
+    const bool dead = process.fd >= 0 ? poll(&process, 1, 0) > 0 : errno == ESRCH;
+    plait_descriptor_close(process.fd);
+    return dead && poll(p, 1, 0) == 0;
+}
+
+enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double until)
+{
+    for (double look = plait_clock() + PLAIT_FRAME_TICK;;) {
+        const double left = until - plait_clock(), most = drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
+        int ready = left > 0 ? poll(polls, n, (int)((left < most ? left : most) * 1e3) + 1) : 0;
+        const bool is_time = ready == 0 && plait_clock() >= look;
+        enum plait_status status = ready > 0 ? PLAIT_OK : plait_frame_look();
+        for (uint32_t i = 0; i < n && status == PLAIT_OK; i++) {
+            if (ready <= 0 || polls[i].revents != 0)
+                status = plait_descriptor_check(polls[i].fd);
+            if (status == PLAIT_OK && is_time && is_dead(&polls[i])) {
+                polls[i].revents = POLLHUP;
+                ready = 1;
+            }
+        }
+        if (status != PLAIT_OK || ready > 0)
+            return status;
+        look += is_time ? PLAIT_FRAME_TICK : 0;
+        if (left <= 0)
+            return PLAIT_ERR_TIMEOUT;
+        if (ready < 0 && errno != EINTR)
+            return plait_fail_errno(errno, "comm creation: waiting for messages");
+    }
 }
 
 enum plait_status plait_frame_wait(int fd, short events, double until)
 {
-    for (bool dead = false;;) {
-        const double left = until - plait_clock(), most = dead ? 0 : drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
-        struct pollfd p = { .fd = fd, .events = events };
-        const int n = left > 0 ? poll(&p, 1, (int)((left < most ? left : most) * 1e3) + !dead) : 0;
-        if (n > 0)
-            return PLAIT_OK;
-        if (n == 0 && (dead || left <= 0)) /* dead: this poll came after the death, so nothing it had sent is missed */
-            return dead ? PLAIT_ERR_PEER : PLAIT_ERR_TIMEOUT;
-        if (n < 0 && errno != EINTR)
-            return plait_fail_errno(errno, "comm creation: waiting for a message");
-        enum plait_status status = plait_frame_look();
-        if (status == PLAIT_OK)
-            status = plait_descriptor_check(fd);
-        if (status != PLAIT_OK)
-            return status;
-        if (n == 0)
-            dead = plait_frame_dead(fd);
-    }
+    struct pollfd p = { .fd = fd, .events = events };
+    const enum plait_status status = plait_frame_poll(&p, 1, until);
+
+    return status == PLAIT_OK && p.revents == POLLHUP ? PLAIT_ERR_PEER : status;
 }
 
 enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, double until)
@@ -129,9 +142,7 @@ enum plait_status plait_frame_receive(int fd, void *data, size_t bytes, double u
     char *p = data;
 
     while (bytes > 0) {
-        enum plait_status status = plait_frame_wait(fd, POLLIN, until);
-        if (status == PLAIT_OK)
-            status = plait_descriptor_check(fd);
+        const enum plait_status status = plait_frame_wait(fd, POLLIN, until);
         if (status != PLAIT_OK)
             return status;
         const ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
@@ -252,8 +263,6 @@ enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double unti
         fds[i] = -1;
     do {
         status = plait_frame_wait(fd, POLLIN, until);
-        if (status == PLAIT_OK)
-            status = plait_descriptor_check(fd);
         if (status != PLAIT_OK)
             return status;
         got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);

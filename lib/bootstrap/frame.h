@@ -10,6 +10,7 @@
 
 #include <plait/status.h>
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,12 +43,7 @@ enum plait_status plait_frame_look(void);
  */
 void plait_frame_drive(bool (*progress)(void));
 
-#define PLAIT_FRAME_TICK 0.05 /* seconds between checks, in a wait, for a dead process */
-
-/*
- * Is the process that opened the other end dead? The socket does not tell: it stays open while a forked child holds it.
- */
-bool plait_frame_dead(int fd);
+#define PLAIT_FRAME_TICK 0.05 /* seconds between checks in a wait */
 
 /* Is this number, received from another program, the status of an error? */
 bool plait_is_error(int32_t status);
@@ -60,6 +56,7 @@ struct plait_error plait_error_of(enum plait_status status);
  * PLAIT_ERR_SYSTEM with the cause recorded. Clock readings are plait_clock()'s.
  */
 enum plait_status plait_frame_wait(int fd, short events, double until);
+enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double until);       /* for one event at least */
 enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, double until); /* bytes without a frame */
 enum plait_status plait_frame_receive(int fd, void *data, size_t bytes, double until);    /* bytes without a frame */
 enum plait_status plait_frame_write(int fd, const void *data, size_t bytes, double until);

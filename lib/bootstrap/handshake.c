@@ -2,10 +2,10 @@
 #include "handshake.h"
 
 #include "base/random.h"
-#include "frame.h"
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -43,7 +43,7 @@ static void mac_of_request(const unsigned char *secret, const struct plait_hands
         unsigned char fields[offsetof(struct plait_join_request, mac)];
     } all;
 
-    _Static_assert(sizeof all == 2 * PLAIT_NONCE_BYTES + 24, "no gaps");
+    _Static_assert(sizeof *request == 12 + sizeof request->verdict.text + PLAIT_MAC_BYTES, "no gaps");
     memset(out, 0, PLAIT_MAC_BYTES);
     memcpy(out, PLAIT_HELLO_MAGIC, sizeof h->client.magic);
     if (secret == NULL)
@@ -70,30 +70,26 @@ static bool has_valid_mac(const unsigned char *secret, const struct plait_client
     return secret != NULL ? plait_mac_equal(mac, c->request.mac) : memcmp(mac, c->request.mac, sizeof mac) == 0;
 }
 
-static bool has_valid_fields(const struct plait_join_request *r)
+/* An error always has a text, which ends. */
+static bool has_valid_fields(struct plait_error *verdict)
 {
-    return r->bytes < sizeof((struct plait_error *)0)->text &&
-           (r->status != PLAIT_OK ? plait_is_error(r->status) : r->bytes == 0);
-}
-
-static enum plait_status make_server_hello(const unsigned char *secret, struct plait_handshake *h)
-{
-    memcpy(h->server.magic, PLAIT_HELLO_MAGIC, sizeof h->server.magic);
-    const enum plait_status status = plait_random(h->server.nonce, sizeof h->server.nonce, "a handshake");
-    if (status == PLAIT_OK)
-        mac_of_hello(secret, h, h->server.mac);
-    return status;
+    verdict->text[sizeof verdict->text - 1] = '\0';
+    if (verdict->status != PLAIT_OK && verdict->text[0] == '\0')
+        snprintf(verdict->text, sizeof verdict->text, "%s", plait_status_text(verdict->status));
+    return verdict->status == PLAIT_OK || plait_is_error(verdict->status);
 }
 
 /* Answer the client's hello. So few bytes fit into an empty socket buffer; if not, the client is no rank. */
 static enum plait_status answer(struct plait_client *c, const unsigned char *secret, enum plait_refusal *why)
 {
-    const struct plait_server_hello *hello = &c->handshake.server;
+    struct plait_server_hello *hello = &c->handshake.server;
 
     *why = PLAIT_REFUSED_STRANGER;
     if (memcmp(c->handshake.client.magic, PLAIT_HELLO_MAGIC, sizeof c->handshake.client.magic) != 0 ||
-        make_server_hello(secret, &c->handshake) != PLAIT_OK)
+        plait_random(hello->nonce, sizeof hello->nonce, "a handshake") != PLAIT_OK)
         return PLAIT_ERR_PEER;
+    memcpy(hello->magic, PLAIT_HELLO_MAGIC, sizeof hello->magic);
+    mac_of_hello(secret, &c->handshake, hello->mac);
     *why = PLAIT_REFUSED_LEFT;
     c->greeted = true;
     c->got = 0;
@@ -122,7 +118,7 @@ enum plait_status plait_client_advance(struct plait_client *c, const unsigned ch
             continue;
         if (!hello) {
             *why = secret != NULL ? PLAIT_REFUSED_SECRET : PLAIT_REFUSED_STRANGER;
-            return has_valid_mac(secret, c) && has_valid_fields(&c->request) ? PLAIT_OK : PLAIT_ERR_PEER;
+            return has_valid_mac(secret, c) && has_valid_fields(&c->request.verdict) ? PLAIT_OK : PLAIT_ERR_PEER;
         }
         const enum plait_status status = answer(c, secret, why);
         if (status != PLAIT_IN_PROGRESS)

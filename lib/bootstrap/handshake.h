@@ -14,14 +14,14 @@
 #ifndef PLAIT_LIB_BOOTSTRAP_HANDSHAKE_H
 #define PLAIT_LIB_BOOTSTRAP_HANDSHAKE_H
 
-#include "crypto.h"
+#include "frame.h"
 #include "hosts.h"
-#include "origin.h"
+#include "secret.h"
 
 #include <stdint.h>
 
 #define PLAIT_NONCE_BYTES 32
-#define PLAIT_HELLO_MAGIC "PLAITtc1" /* 8 bytes, without a NUL */
+#define PLAIT_HELLO_MAGIC "PLAITtc2" /* 8 bytes, without a NUL */
 #define PLAIT_JOINED      'T'        /* rank 0's acknowledgement of a request */
 
 struct plait_handshake {
@@ -35,11 +35,9 @@ struct plait_handshake {
     } server;
 };
 
-struct plait_join_request { /* followed by the text of the rank's error, if it has one */
+struct plait_join_request {
     uint32_t rank, nrank;
-    int32_t status;
-    uint32_t bytes; /* of the text */
-    struct plait_origin origin;
+    struct plait_error verdict; /* an error of the rank's own, which ends the rendezvous */
     unsigned char mac[PLAIT_MAC_BYTES];
 };
 
@@ -53,13 +51,13 @@ void plait_join_request_sign(const unsigned char *secret, const struct plait_han
 
 /* ---- Rank 0's end ------------------------------------------------------------------------------------------- */
 
-enum plait_refusal {
-    PLAIT_REFUSED_NOTHING,  /* it left without a word */
-    PLAIT_REFUSED_STRANGER, /* it speaks another protocol */
-    PLAIT_REFUSED_LEFT,     /* it left after rank 0's hello */
-    PLAIT_REFUSED_SECRET,   /* its request has a wrong MAC or wrong fields */
-    PLAIT_REFUSED_SLOW,
-    PLAIT_REFUSED_CROWD, /* it was evicted to make room */
+enum plait_refusal {                        /* why a client is refused, in the order of suspicion */
+                     PLAIT_REFUSED_NOTHING, /* it left without a word */
+                     PLAIT_REFUSED_CROWD,   /* it was evicted to make room */
+                     PLAIT_REFUSED_LEFT,    /* it left after rank 0's hello */
+                     PLAIT_REFUSED_SLOW,
+                     PLAIT_REFUSED_SECRET,   /* its request has a wrong MAC or wrong fields */
+                     PLAIT_REFUSED_STRANGER, /* it speaks another protocol */
 };
 
 struct plait_client { /* a connection that has not yet joined as a rank */

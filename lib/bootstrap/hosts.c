@@ -3,12 +3,10 @@
 
 #include "base/config.h"
 #include "base/descriptor.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/sockios.h>
@@ -42,25 +40,35 @@ static size_t end_of(const struct plait_hosts *hosts)
     return at;
 }
 
-bool plait_hosts_add(struct plait_hosts *hosts, const struct sockaddr *address)
+/* Pack one address, and return its bytes. 0: of another family, or link-local, which needs an interface too. */
+static size_t pack(const struct sockaddr *address, unsigned char out[17])
 {
     const union plait_address *a = (const union plait_address *)(const void *)address;
-    const unsigned char kind = address->sa_family == AF_INET ? 4 : address->sa_family == AF_INET6 ? 6 : 0;
-    const void *bytes = kind == 4 ? (const void *)&a->v4.sin_addr : (const void *)&a->v6.sin6_addr;
-    const size_t end = end_of(hosts), n = size_of(kind);
-    unsigned char packed[16];
+    const unsigned char kind = a->any.sa_family == AF_INET ? 4 : a->any.sa_family == AF_INET6 ? 6 : 0;
 
-    if (kind == 0 || end + 1 + n > sizeof hosts->packed)
+    if (kind == 0 || (kind == 6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr)))
+        return 0;
+    out[0] = kind;
+    memcpy(out + 1, kind == 4 ? (const void *)&a->v4.sin_addr : (const void *)&a->v6.sin6_addr, size_of(kind));
+    return 1 + size_of(kind);
+}
+
+static bool has(const struct plait_hosts *hosts, const unsigned char *packed, size_t bytes)
+{
+    for (size_t at = 0, end = end_of(hosts); at < end; at += 1 + size_of(hosts->packed[at]))
+        if (bytes > 0 && at + bytes <= end && memcmp(hosts->packed + at, packed, bytes) == 0)
+            return true;
+    return false;
+}
+
+bool plait_hosts_add(struct plait_hosts *hosts, const struct sockaddr *address)
+{
+    unsigned char packed[17];
+    const size_t end = end_of(hosts), n = pack(address, packed);
+
+    if (n == 0 || end + n > sizeof hosts->packed || has(hosts, packed, n))
         return false;
-    memcpy(packed, bytes, n);
-    /* Bytes 4 to 7 of a link-local address are 0: they carry the interface's index, which connect() needs. */
-    if (kind == 6 && IN6_IS_ADDR_LINKLOCAL(&a->v6.sin6_addr))
-        memcpy(packed + 4, &a->v6.sin6_scope_id, 4);
-    for (size_t at = 0; at < end; at += 1 + size_of(hosts->packed[at]))
-        if (hosts->packed[at] == kind && memcmp(hosts->packed + at + 1, packed, n) == 0)
-            return false;
-    hosts->packed[end] = kind;
-    memcpy(hosts->packed + end + 1, packed, n);
+    memcpy(hosts->packed + end, packed, n);
     return true;
 }
 
@@ -79,10 +87,6 @@ unsigned plait_hosts_list(const struct plait_hosts *hosts, uint16_t port, union 
             out[n].v6.sin6_family = AF_INET6;
             out[n].v6.sin6_port = htons(port);
             memcpy(&out[n].v6.sin6_addr, hosts->packed + at + 1, 16);
-            if (IN6_IS_ADDR_LINKLOCAL(&out[n].v6.sin6_addr)) {
-                memcpy(&out[n].v6.sin6_scope_id, out[n].v6.sin6_addr.s6_addr + 4, 4);
-                memset(out[n].v6.sin6_addr.s6_addr + 4, 0, 4);
-            }
         }
     }
     return n;
@@ -135,92 +139,26 @@ bool plait_ifname_matches(const char *list, const char *name)
 
 /* ---- Interfaces of this host ---------------------------------------------------------------------------------- */
 
-enum kind { DEVICE, BRIDGE, LOOPBACK, LINK_LOCAL, DOWN }; /* in the order in which other ranks try the addresses */
+/* In the order in which other ranks try the addresses; from LINK_LOCAL on they are of no use. */
+enum kind { DEVICE, BRIDGE, LOOPBACK, LINK_LOCAL, DOWN };
 static const char *const kinds[] = { "device", "bridge", "loopback", "link-local", "down" };
 
-static bool is_usable(enum kind kind)
+/* Mbit/s; 0: not known. Asked of the driver, as /sys may be that of another network namespace. */
+static uint32_t speed_of(const char *name)
 {
-    return kind < LINK_LOCAL;
-}
-
-/* Ask the driver of the interface: /sys may be that of another network namespace. */
-static bool ask_driver(const char *name, void *question)
-{
-    struct ifreq request = { .ifr_data = question };
+    struct ethtool_cmd link = { .cmd = ETHTOOL_GSET };
+    struct ifreq request = { .ifr_data = (void *)&link };
     const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
 
     snprintf(request.ifr_name, sizeof request.ifr_name, "%.15s", name);
     const bool answers = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0;
     plait_descriptor_close(fd);
-    return answers;
-}
-
-static bool is_bridge(const char *name)
-{
-    struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
-
-    return ask_driver(name, &driver) && strcmp(driver.driver, "bridge") == 0;
-}
-
-/* Mbit/s; 0: not known. */
-static uint32_t speed_of(const char *name)
-{
-    struct ethtool_cmd link = { .cmd = ETHTOOL_GSET };
-
-    if (!ask_driver(name, &link))
-        return 0;
     const uint32_t speed = (uint32_t)link.speed_hi << 16 | link.speed;
-    return speed != (uint32_t)SPEED_UNKNOWN ? speed : 0;
+    return answers && speed != (uint32_t)SPEED_UNKNOWN ? speed : 0;
 }
 
-bool plait_loopback_is_down(void)
-{
-    struct ifreq request = { .ifr_name = "lo" };
-    const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
-    const bool down = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0 && !(request.ifr_flags & IFF_UP);
-
-    plait_descriptor_close(fd);
-    return down;
-}
-
-/*
- * Has the bridge a port that is a device, not only ends of containers (veth, tun) or bridges? /sys names the ports if
- * it is that of this namespace.
- */
-static bool has_real_port(const char *name)
-{
-    struct ethtool_drvinfo driver;
-    char path[64];
-    bool has = false;
-
-    snprintf(path, sizeof path, "/sys/class/net/%.15s/brif", name);
-    DIR *ports = plait_descriptor_folder(path);
-    for (const struct dirent *d; ports != NULL && !has && (d = readdir(ports)) != NULL;) {
-        driver = (struct ethtool_drvinfo){ .cmd = ETHTOOL_GDRVINFO };
-        has = d->d_name[0] != '.' && strlen(d->d_name) < IFNAMSIZ && ask_driver(d->d_name, &driver) &&
-              strcmp(driver.driver, "veth") != 0 && strcmp(driver.driver, "tun") != 0 &&
-              strcmp(driver.driver, "bridge") != 0;
-    }
-    if (ports != NULL)
-        closedir(ports);
-    return has;
-}
-
-/* Does the default route of IPv4 use this interface? */
-static bool has_default_route(const char *name)
-{
-    FILE *f = plait_descriptor_stream(open("/proc/net/route", O_RDONLY | O_CLOEXEC), "r");
-    char line[256], device[IFNAMSIZ + 1];
-    unsigned long to, mask;
-    bool has = false;
-
-    while (f != NULL && !has && fgets(line, sizeof line, f) != NULL)
-        has = sscanf(line, "%16s %lx %*x %*x %*d %*d %*d %lx", device, &to, &mask) == 3 && to == 0 && mask == 0 &&
-              strcmp(device, name) == 0;
-    if (f != NULL)
-        fclose(f);
-    return has;
-}
+/* Of containers or virtual machines: each host has one, with an address that is its own. */
+#define BRIDGES "docker,br-,virbr,cni,lxc,podman"
 
 static enum kind kind_of(const struct ifaddrs *i)
 {
@@ -232,7 +170,7 @@ static enum kind kind_of(const struct ifaddrs *i)
         return LINK_LOCAL;
     if (i->ifa_flags & IFF_LOOPBACK)
         return LOOPBACK;
-    return is_bridge(i->ifa_name) && !has_default_route(i->ifa_name) && !has_real_port(i->ifa_name) ? BRIDGE : DEVICE;
+    return plait_ifname_matches(BRIDGES, i->ifa_name) ? BRIDGE : DEVICE;
 }
 
 /* ---- Addresses of this host ----------------------------------------------------------------------------------- */
@@ -288,20 +226,6 @@ static bool is_asked_for(const char *list)
     return list[0] != '\0' && list[0] != '^';
 }
 
-/* Is the address in `hosts`? */
-static bool is_in(const struct plait_hosts *hosts, const struct found *f)
-{
-    union plait_address all[PLAIT_MOST_ADDRESSES];
-    bool is = false;
-
-    for (unsigned i = 0, n = plait_hosts_list(hosts, 0, all); i < n; i++) {
-        struct plait_hosts one = { { 0 } };
-        plait_hosts_add(&one, &f->address.any);
-        is |= !plait_hosts_add(&one, &all[i].any);
-    }
-    return is;
-}
-
 /* ---- Addresses for other hosts -------------------------------------------------------------------------------- */
 
 /* Append an address to a list for people, which is cut where there is no room. */
@@ -313,34 +237,11 @@ static void append(char *list, size_t room, const struct found *f, const char *w
     snprintf(list + n, room - n, " %.15s %s (%s)", f->name, plait_address_text(&f->address, false, address), why);
 }
 
-/* True if `list` differs from the last call's, so that each list is logged once. */
-static bool is_new(const char *list)
-{
-    static atomic_uint_fast64_t last;
-    const uint64_t hash = plait_hash(PLAIT_HASH_START, list, strlen(list));
-
-    return atomic_exchange(&last, hash) != hash;
-}
-
-static void log_choice(const char *variable, const char *list, const char *taken, const char *left, unsigned cut)
-{
-    if (!is_new(list))
-        return;
-    plait_log(PLAIT_LOG_INFO, "addresses for other hosts (%s='%s'):%s%s%s", variable, list, taken,
-              left[0] != '\0' ? "; left out:" : "", left);
-    if (cut > 0)
-        plait_log(
-            PLAIT_LOG_WARN,
-            "%u addresses of this host are left out, as an id keeps %d: if other hosts reach it by one of those only, "
-            "set %s to its interface",
-            cut, PLAIT_MOST_ADDRESSES, variable);
-}
-
 enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
 {
     struct found found[MOST_FOUND];
     char taken[512] = "", left[512] = "", variable[PLAIT_VARIABLE];
-    unsigned nfound, n = 0, cut = 0;
+    unsigned nfound, n = 0;
     const enum plait_status status = find_all(found, &nfound);
 
     if (status != PLAIT_OK)
@@ -350,12 +251,11 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
     for (const struct found *f = found; f < found + nfound; f++) {
         const bool meant = list[0] == '\0' || plait_ifname_matches(list, f->name);
         /* Loopback is usable if `list` names it or there is no other address. */
-        const bool usable = is_usable(f->kind) && (f->kind != LOOPBACK || n == 0 || is_asked_for(list));
+        const bool usable = f->kind < LINK_LOCAL && (f->kind != LOOPBACK || n == 0 || is_asked_for(list));
         if (meant && usable && plait_hosts_add(out, &f->address.any)) {
             append(taken, sizeof taken, f, kinds[f->kind]);
             n++;
         } else {
-            cut += meant && usable && !is_in(out, f);
             append(left, sizeof left, f, meant ? kinds[f->kind] : "not meant");
         }
     }
@@ -364,7 +264,8 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
                           "no interface for other hosts: %s='%s' leaves none of this host's, which are:%s; "
                           "set it to the start of a name, =NAME, or ^NAME to exclude one",
                           variable, list, left[0] != '\0' ? left : " none");
-    log_choice(variable, list, taken, left, cut);
+    plait_log(PLAIT_LOG_INFO, "addresses for other hosts (%s='%s'):%s%s%s", variable, list, taken,
+              left[0] != '\0' ? "; left out:" : "", left);
     return PLAIT_OK;
 }
 
@@ -408,8 +309,10 @@ void plait_hosts_devices(const char *list, const struct plait_hosts *met, char o
     if (find_all(found, &nfound) != PLAIT_OK)
         return;
     for (const struct found *f = found; f < found + nfound; f++) {
-        const bool meant = list[0] == '\0' ? is_in(met, f) : plait_ifname_matches(list, f->name);
-        const bool usable = is_usable(f->kind) && (f->kind != LOOPBACK || list[0] == '\0' || is_asked_for(list));
+        unsigned char packed[17];
+        const bool meant =
+            list[0] == '\0' ? has(met, packed, pack(&f->address.any, packed)) : plait_ifname_matches(list, f->name);
+        const bool usable = f->kind < LINK_LOCAL && (f->kind != LOOPBACK || list[0] == '\0' || is_asked_for(list));
         if (!meant || !usable || is_named(out, f->name) || n + strlen(f->name) + 2 > PLAIT_DEVICES_TEXT)
             continue;
         n += (size_t)snprintf(out + n, PLAIT_DEVICES_TEXT - n, "%s%s", n > 0 ? "," : "", f->name);

@@ -11,11 +11,11 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define PLAIT_MOST_ADDRESSES 16
+#define PLAIT_MOST_ADDRESSES 15
 
 /* Packed addresses: each a byte 4 or 6, then 4 or 16 bytes; a byte 0 ends them. Untrusted: other programs send them. */
 struct plait_hosts {
-    unsigned char packed[80];
+    unsigned char packed[79];
 };
 
 union plait_address {
@@ -24,7 +24,7 @@ union plait_address {
     struct sockaddr_in6 v6;
 };
 
-/* False: no room, another family, or already there. */
+/* False: no room, another family, link-local, or already there. */
 bool plait_hosts_add(struct plait_hosts *hosts, const struct sockaddr *address);
 
 /* Unpack the addresses, with this port; returns how many: at most PLAIT_MOST_ADDRESSES, well-formed for any bytes. */
@@ -43,14 +43,10 @@ bool plait_ifname_matches(const char *list, const char *name);
 
 /*
  * This host's usable addresses on the interfaces that `list` selects, faster devices first, bridges last. "" selects
- * all that are up, loopback only if there is no other. The choice and the reason are logged (info) once per process and
- * list. PLAIT_ERR_CONFIG names the interfaces of this host.
+ * all that are up, loopback only if there is no other. The choice and the reason are logged (info). PLAIT_ERR_CONFIG
+ * names the interfaces of this host.
  */
 enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out);
-
-#define PLAIT_LOOPBACK_IS_DOWN \
-    "; the interface lo is down, over which this host's ranks reach its own addresses: ip link set lo up"
-bool plait_loopback_is_down(void); /* a host reaches even its own addresses over loopback */
 
 /*
  * The interfaces for data to other hosts, "eth0,eth1"; "": none. If `list` is not "", it selects them; else they are

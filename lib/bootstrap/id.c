@@ -6,13 +6,13 @@
 #include "base/random.h"
 #include "base/status.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LOCAL_BYTES (sizeof PLAIT_ID_MACHINE - 1 + 32) /* of a name on this machine */
-
 _Static_assert(sizeof(struct plait_unique_id) == 128, "as NCCL's");
 _Static_assert(sizeof(struct plait_tcp_id) == sizeof(struct plait_unique_id), "an id is one of the two");
+_Static_assert(offsetof(struct plait_tcp_id, kind) == sizeof(struct plait_unique_id) - 1, "in both the last byte");
 
 /* ---- On this machine ----------------------------------------------------------------------------------------- */
 
@@ -21,30 +21,6 @@ void plait_machine_id_make(const uint64_t hash[2], struct plait_unique_id *out)
     memset(out, 0, sizeof *out);
     sprintf((char *)out->bytes, PLAIT_ID_MACHINE "%016llx%016llx", (unsigned long long)hash[0],
             (unsigned long long)hash[1]);
-}
-
-/* ---- Ids that another job may have too ----------------------------------------------------------------------- */
-
-void plait_id_set_unnamed(struct plait_unique_id *id)
-{
-    struct plait_tcp_id tcp;
-
-    if (plait_tcp_id_of(id, &tcp)) {
-        tcp.kind = PLAIT_ID_UNNAMED;
-        memcpy(id, &tcp, sizeof *id);
-    } else {
-        strcpy((char *)id->bytes + LOCAL_BYTES, PLAIT_ID_LOCAL_UNNAMED);
-    }
-}
-
-bool plait_id_is_unnamed(const struct plait_unique_id *id)
-{
-    struct plait_tcp_id tcp;
-
-    if (plait_tcp_id_of(id, &tcp))
-        return tcp.kind == PLAIT_ID_UNNAMED;
-    return memcmp(id->bytes, PLAIT_ID_MACHINE, sizeof PLAIT_ID_MACHINE - 1) == 0 &&
-           memcmp(id->bytes + LOCAL_BYTES, PLAIT_ID_LOCAL_UNNAMED, sizeof PLAIT_ID_LOCAL_UNNAMED) == 0;
 }
 
 enum plait_status plait_unique_id_create(struct plait_unique_id *out)
@@ -126,7 +102,7 @@ void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, c
         unsigned char secret[PLAIT_SECRET_BYTES];
         plait_mac(id.secret, "derived comm", &salt, sizeof salt, secret);
         memcpy(id.secret, secret, sizeof secret);
-        id.kind = PLAIT_ID_DERIVED;
+        id.kind = PLAIT_ID_MADE;
         id.hosts = *root;
         memcpy(out, &id, sizeof *out);
         return;

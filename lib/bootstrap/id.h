@@ -3,33 +3,32 @@
 #ifndef PLAIT_LIB_BOOTSTRAP_ID_H
 #define PLAIT_LIB_BOOTSTRAP_ID_H
 
-#include "crypto.h"
 #include "hosts.h"
+#include "secret.h"
 
 #include <plait/comm.h>
 
-#define PLAIT_ID_MACHINE       "plait1-machine-" /* then 32 hexadecimal digits, then optionally: */
-#define PLAIT_ID_LOCAL_UNNAMED "-unnamed"        /* the launcher names no job: others may have this id (origin.h) */
+#define PLAIT_ID_MACHINE "plait1-machine-" /* then 32 hexadecimal digits */
 
 /*
  * An id over TCP. No port is reserved for it: rank 0 later takes the first free one of a few, in an order derived from
  * the secret, and the others try the same ports. The addresses are hints and may differ between ranks: rank 0 listens
  * on those in its copy of the id, the others try those in theirs.
  */
-enum plait_id_kind {
-    PLAIT_ID_MADE,
-    PLAIT_ID_DERIVED, /* of a comm derived from another; sibling comms may listen on the same ports */
-    PLAIT_ID_UNNAMED, /* the launcher names no job: others may have this id (origin.h) */
-};
-
 struct plait_tcp_id {
-    char magic[11];
-    uint8_t kind;               /* enum plait_id_kind */
+    char magic[12];
     uint16_t first_port, nport; /* where rank 0 may listen */
     unsigned char secret[PLAIT_SECRET_BYTES];
     struct plait_hosts hosts; /* rank 0's */
+    uint8_t kind;
 };
 #define PLAIT_ID_TCP "plait1-tcp"
+
+/* The last byte of any id. */
+enum plait_id_kind {
+    PLAIT_ID_MADE,
+    PLAIT_ID_LAUNCHED, /* of what a launcher says: another job may have this id (unix.h) */
+};
 
 #define PLAIT_MOST_PORTS 8 /* ports of the range that one rendezvous tries */
 
@@ -47,9 +46,10 @@ enum plait_status plait_tcp_id_make(uint16_t first_port, uint16_t nport, const u
 /* The id of the name on this machine that is derived from `hash`. */
 void plait_machine_id_make(const uint64_t hash[2], struct plait_unique_id *out);
 
-/* Set or read the mark of an id whose launcher names no job. */
-void plait_id_set_unnamed(struct plait_unique_id *id);
-bool plait_id_is_unnamed(const struct plait_unique_id *id);
+static inline uint8_t *plait_id_kind(struct plait_unique_id *id)
+{
+    return (uint8_t *)&id->bytes[sizeof id->bytes - 1];
+}
 
 /*
  * Equal `from`, `salt` and `root` give equal ids, so ranks that share them need no message to agree. root: addresses of

@@ -11,68 +11,49 @@
 #define PLAIT_LIB_BOOTSTRAP_LISTENER_H
 
 #include "handshake.h"
-#include "star.h"
 
-#define PLAIT_MOST_CLIENTS 32
-#define PLAIT_MOST_SOURCES 32 /* addresses and processes whose refused connections are counted apart */
+#include <poll.h>
 
-struct plait_source { /* of connections */
-    char from[PLAIT_ADDRESS_TEXT];
-    unsigned refused, joined;
-    enum plait_refusal worst; /* the most suspicious reason; see count_refusal() */
-};
+#define PLAIT_MOST_CLIENTS   16
+#define PLAIT_MOST_SOURCES   16 /* addresses and processes whose refused connections are counted; the last: others */
+#define PLAIT_LISTENER_POLLS (PLAIT_MOST_ADDRESSES + PLAIT_MOST_CLIENTS)
 
 struct plait_listener {
     const unsigned char *secret; /* NULL: Unix sockets */
-    int events;                  /* an epoll descriptor over all sockets; -1: not open, or one client at a time */
     int sockets[PLAIT_MOST_ADDRESSES];
-    unsigned nsocket, nclient, nsource, uncounted; /* uncounted: refused connections beyond `sources` */
-    bool paused;                                   /* no room for clients: new connections wait in the backlog */
+    unsigned nsocket, nsource;
+    unsigned most; /* clients at a time */
+    bool paused;   /* no room for clients: new connections wait in the backlog */
     struct plait_client clients[PLAIT_MOST_CLIENTS];
-    struct plait_source sources[PLAIT_MOST_SOURCES];
+    struct plait_source {
+        char from[PLAIT_ADDRESS_TEXT];
+        unsigned refused;
+        enum plait_refusal worst;
+    } sources[PLAIT_MOST_SOURCES];
 };
 
 void plait_listener_init(struct plait_listener *l, const unsigned char *secret);
-
-/* Get ready to add addresses; false with errno. */
-bool plait_listener_open(struct plait_listener *l);
 
 /* Listen at an address; false with errno. */
 bool plait_listener_add(struct plait_listener *l, const struct sockaddr *address, socklen_t length);
 void plait_listener_remove_all(struct plait_listener *l);
 
-/* After the last address. With one address and only one more descriptor, that is for clients, one at a time. */
-void plait_listener_spare(struct plait_listener *l);
-
-/* Readable when take() is due. */
-static inline int plait_listener_fd(const struct plait_listener *l)
-{
-    return l->events >= 0 ? l->events : l->sockets[0];
-}
+/* The sockets to poll, and how many: when one is ready, or every 0.1 s, take() is due. */
+unsigned plait_listener_watch(const struct plait_listener *l, struct pollfd polls[PLAIT_LISTENER_POLLS]);
 
 /*
- * Call this when plait_listener_fd() is readable, and every 0.1 s: accept connections, evict and refuse clients, take
- * one rank. *out is its socket; -1: none is ready. `request` and `verdict` are what the rank says.
+ * Accept connections, evict and refuse clients, take one rank. *out is its socket, and `request` what it says; -1: none
+ * is ready. An error: this process has no descriptor for them.
  */
-enum plait_status plait_listener_take(struct plait_listener *l, struct plait_join_request *request,
-                                      struct plait_error *verdict, int *out);
-
-/* Refuse the clients that have not joined. */
-void plait_listener_drop_clients(struct plait_listener *l);
+enum plait_status plait_listener_take(struct plait_listener *l, struct plait_join_request *request, int *out);
 
 /* Refuse the clients, log the refusals, close the sockets. */
 void plait_listener_close(struct plait_listener *l);
 
-/* Add the refused connections to an error's text; nothing if there are none. */
+/* Add a refused connection to an error's text; nothing if there are none. */
 void plait_listener_explain(const struct plait_listener *l, char *text, size_t size);
 
-/* Is fd one of the listener's? */
-bool plait_listener_has(const struct plait_listener *l, int fd);
-
-/* Are its descriptors still the library's? */
-enum plait_status plait_listener_check(const struct plait_listener *l);
-
-/* The address, or the process, at the other end of a socket. */
-void plait_peer_name(int fd, char out[PLAIT_ADDRESS_TEXT]);
+/* The address, or the process, at the other end of a socket. False: another user's process. */
+bool plait_peer_name(int fd, char out[PLAIT_ADDRESS_TEXT]);
 
 #endif

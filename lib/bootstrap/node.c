@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "node.h"
+/*
+ * Which ranks share a node. Every rank tries to bind an abstract name derived from the id. In each network namespace
+ * one rank gets the name and leads the node. The others connect to the leader, which becomes the hub of a second star.
+ */
+#include "star.h"
 
 #include "base/clock.h"
 #include "base/config.h"
@@ -7,7 +11,6 @@
 #include "base/status.h"
 #include "unix.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,17 +21,14 @@
 struct view { /* what each rank sends to all */
     uint32_t leader;
     struct plait_hosts hosts;
-    struct plait_hosts from, to; /* local and remote address of the connection to rank 0; empty on rank 0 */
+    union plait_address from, to; /* local and remote address of the connection to rank 0; of no family on rank 0 */
 };
 
 struct finding { /* one rank's state while it finds its node */
     struct plait_bootstrap *b;
-    struct plait_node *node;
     struct plait_nodes nodes;
     struct view own, *all; /* [nrank] */
-    int *fds;              /* [nrank] leader: connection to each rank of the node; else -1 */
     int listener;          /* leader; else -1 */
-    int upward;            /* the others: connection to the leader */
     char ifname[sizeof((struct plait_config *)0)->ifname];
 };
 
@@ -36,60 +36,30 @@ struct finding { /* one rank's state while it finds its node */
 
 static enum plait_status connect_to_leader(struct finding *f, const struct plait_unix_name *name)
 {
+    static const char whom[] = "the first rank of this node";
     const double until = plait_clock() + CONNECT_LIMIT;
-    int pid = 0;
-    enum plait_status status = plait_unix_connect(name, until, &f->upward, &pid);
+    enum plait_status status = plait_unix_connect(name, until, whom, &f->b->node.root);
 
-    if (status == PLAIT_ERR_PEER)
-        return plait_fail(
-            PLAIT_ERR_SYSTEM,
-            "comm creation: another user's process (%d) has the name by which the ranks of this node meet", pid);
-    if (status == PLAIT_ERR_TIMEOUT)
-        return plait_fail(status, "comm creation: the first rank of this node did not listen within %g s",
-                          CONNECT_LIMIT);
     if (status == PLAIT_OK)
-        status = plait_frame_write(f->upward, &f->b->rank, sizeof f->b->rank, until);
+        status = plait_frame_write(f->b->node.root, &f->b->rank, sizeof f->b->rank, until);
     return status == PLAIT_ERR_PEER || status == PLAIT_ERR_TIMEOUT
-               ? plait_fail(PLAIT_ERR_PEER, "comm creation: the first rank of this node (process %d) left or died", pid)
+               ? plait_fail(PLAIT_ERR_PEER, "comm creation: %s left or died", whom)
                : status;
 }
 
-static enum plait_status find_leader(struct finding *f, const struct plait_tcp_id *id)
+static enum plait_status find_leader(struct finding *f, const struct plait_unique_id *id)
 {
-    unsigned char hash[PLAIT_MAC_BYTES];
-    char text[64];
+    const struct plait_unix_name name = plait_unix_name_of(id, "node");
 
-    plait_mac(id->secret, "node", NULL, 0, hash);
-    snprintf(text, sizeof text, "plait1-node-%016llx%016llx", *(unsigned long long *)(void *)hash,
-             *(unsigned long long *)(void *)(hash + 8));
-    const struct plait_unix_name name = plait_unix_name_make(text);
-    f->listener = plait_unix_socket(SOCK_NONBLOCK);
+    f->listener = plait_unix_listen(&name);
     if (f->listener < 0)
-        return plait_fail_errno(errno, "comm creation: a socket inside the node");
-    if (plait_unix_listen(&name, f->listener)) {
-        f->own.leader = f->b->rank;
-        return PLAIT_OK;
-    }
-    const int error = errno;
-    plait_descriptor_close(f->listener);
-    f->listener = -1;
-    return error == EADDRINUSE ? connect_to_leader(f, &name)
-                               : plait_fail_errno(error, "comm creation: a name inside the node");
+        return errno == EADDRINUSE ? connect_to_leader(f, &name)
+                                   : plait_fail_errno(errno, "comm creation: a socket inside the node");
+    f->own.leader = f->b->rank;
+    return PLAIT_OK;
 }
 
-static void note_ends(int fd, struct view *own)
-{
-    union plait_address a;
-    socklen_t n = sizeof a;
-
-    if (fd >= 0 && getsockname(fd, &a.any, &n) == 0)
-        plait_hosts_add(&own->from, &a.any);
-    n = sizeof a;
-    if (fd >= 0 && getpeername(fd, &a.any, &n) == 0)
-        plait_hosts_add(&own->to, &a.any);
-}
-
-static enum plait_status prepare(struct finding *f, const struct plait_tcp_id *id)
+static enum plait_status prepare(struct finding *f, const struct plait_unique_id *id)
 {
     struct plait_config config;
     const uint32_t n = f->b->nrank;
@@ -100,23 +70,15 @@ static enum plait_status prepare(struct finding *f, const struct plait_tcp_id *i
     if (status != PLAIT_OK)
         return status;
     snprintf(f->ifname, sizeof f->ifname, "%s", config.ifname);
-    note_ends(f->b->root, &f->own);
-    f->node = calloc(1, sizeof *f->node);
+    getsockname(f->b->star.root, &f->own.from.any, &(socklen_t){ sizeof f->own.from }); /* fail on rank 0 */
+    getpeername(f->b->star.root, &f->own.to.any, &(socklen_t){ sizeof f->own.to });
     f->nodes.of = malloc(n * sizeof *f->nodes.of);
     f->nodes.hosts = malloc(n * sizeof *f->nodes.hosts);
     f->all = malloc(n * sizeof *f->all);
-    f->fds = malloc(n * sizeof *f->fds);
-    for (uint32_t r = 0; f->fds != NULL && r < n; r++)
-        f->fds[r] = -1;
-    if (f->node != NULL) {
-        f->node->star.root = -1;
-        f->node->members = malloc(n * sizeof *f->node->members);
-        f->node->gives = malloc(n * sizeof *f->node->gives);
-        f->node->fds = malloc(n * PLAIT_MOST_SHARED * sizeof *f->node->fds);
-        f->node->star.peers = malloc(n * sizeof *f->node->star.peers);
-    }
-    if (f->nodes.of == NULL || f->nodes.hosts == NULL || f->all == NULL || f->fds == NULL || f->node == NULL ||
-        f->node->members == NULL || f->node->gives == NULL || f->node->fds == NULL || f->node->star.peers == NULL)
+    f->b->node.peers = malloc(n * sizeof *f->b->node.peers);
+    for (uint32_t r = 0; f->b->node.peers != NULL && r < n; r++)
+        f->b->node.peers[r].fd = -1;
+    if (f->nodes.of == NULL || f->nodes.hosts == NULL || f->all == NULL || f->b->node.peers == NULL)
         return plait_fail_memory("out of memory for %u ranks", n);
     return find_leader(f, id);
 }
@@ -132,8 +94,8 @@ static enum plait_status receive_one(struct finding *f, int fd)
 
     if (plait_is_this_user(fd, &pid) &&
         plait_frame_read(fd, &rank, sizeof rank, plait_clock() + PLAIT_TELL, &error) == PLAIT_OK &&
-        error.status == PLAIT_OK && rank < f->b->nrank && rank != f->b->rank && f->fds[rank] < 0) {
-        f->fds[rank] = fd;
+        error.status == PLAIT_OK && rank < f->b->nrank && rank != f->b->rank && f->b->node.peers[rank].fd < 0) {
+        f->b->node.peers[rank].fd = fd;
         return plait_frame_write(fd, &f->b->rank, sizeof f->b->rank, plait_clock() + PLAIT_TELL);
     }
     plait_hang_up(fd);
@@ -162,7 +124,7 @@ static void read_leader(struct finding *f)
     const double until = plait_clock() + f->b->limit;
     struct plait_error error;
 
-    if (plait_frame_read(f->upward, &f->own.leader, sizeof f->own.leader, until, &error) != PLAIT_OK ||
+    if (plait_frame_read(f->b->node.root, &f->own.leader, sizeof f->own.leader, until, &error) != PLAIT_OK ||
         error.status != PLAIT_OK)
         f->own.leader = UINT32_MAX;
 }
@@ -197,14 +159,6 @@ static void number_nodes(struct finding *f)
     nodes->hosts = fewer != NULL ? fewer : nodes->hosts;
 }
 
-static void add_all(struct plait_hosts *to, const struct plait_hosts *from)
-{
-    union plait_address all[PLAIT_MOST_ADDRESSES];
-
-    for (unsigned i = 0, n = plait_hosts_list(from, 1, all); i < n; i++)
-        plait_hosts_add(to, &all[i].any);
-}
-
 /*
  * Data uses addresses that are known to work. On rank 0's node these are the ones at which ranks of other nodes reached
  * rank 0; on another node, the ones from which its own ranks did.
@@ -217,50 +171,14 @@ static void find_devices(struct finding *f)
 
     for (uint32_t r = 1; r < f->b->nrank; r++)
         if (with_rank_0 ? of[r] != of[0] : of[r] == of[f->b->rank])
-            add_all(&met, with_rank_0 ? &f->all[r].to : &f->all[r].from);
+            plait_hosts_add(&met, with_rank_0 ? &f->all[r].to.any : &f->all[r].from.any);
     if (f->nodes.n > 1)
         plait_hosts_devices(f->ifname, &met, f->nodes.devices);
 }
 
-static void make_star(struct finding *f)
+enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_unique_id *id, enum plait_status own)
 {
-    struct plait_node *node = f->node;
-    struct plait_bootstrap *s = &node->star;
-
-    node->members[s->nrank++] = f->own.leader;
-    for (uint32_t r = 0; r < f->b->nrank; r++)
-        if (r != f->own.leader && f->nodes.of[r] == f->nodes.of[f->b->rank])
-            node->members[s->nrank++] = r;
-    for (uint32_t i = 0; i < s->nrank; i++) {
-        s->rank = node->members[i] == f->b->rank ? i : s->rank;
-        s->peers[i] = (struct pollfd){ .fd = f->fds[node->members[i]], .events = POLLIN };
-        f->fds[node->members[i]] = -1;
-    }
-    s->names = node->members;
-    s->limit = f->b->limit;
-    s->root = f->upward;
-    f->upward = -1;
-    if (s->rank > 0) {
-        free(s->peers);
-        s->peers = NULL;
-    }
-}
-
-static void end_finding(struct finding *f)
-{
-    for (uint32_t r = 0; f->fds != NULL && r < f->b->nrank; r++)
-        plait_hang_up(f->fds[r]);
-    plait_hang_up(f->listener);
-    plait_hang_up(f->upward);
-    free(f->fds);
-    free(f->all);
-    plait_nodes_finish(&f->nodes);
-    plait_node_destroy(f->node);
-}
-
-enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_tcp_id *id, enum plait_status own)
-{
-    struct finding f = { .b = b, .own.leader = UINT32_MAX, .listener = -1, .upward = -1 };
+    struct finding f = { .b = b, .own.leader = UINT32_MAX, .listener = -1 };
 
     if (own == PLAIT_OK)
         own = prepare(&f, id);
@@ -277,41 +195,17 @@ enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_
     if (own == PLAIT_OK) {
         number_nodes(&f);
         find_devices(&f);
-        make_star(&f);
-        b->node = f.node;
+        b->node.hub = f.own.leader;
         f.nodes.claim = b->nodes.claim;
         b->nodes = f.nodes;
-        f.node = NULL;
         f.nodes = (struct plait_nodes){ 0 };
     }
-    end_finding(&f);
+    if (f.listener < 0) {
+        free(b->node.peers);
+        b->node.peers = NULL;
+    }
+    plait_hang_up(f.listener);
+    free(f.all);
+    plait_nodes_finish(&f.nodes);
     return own;
-}
-
-void plait_node_destroy(struct plait_node *node)
-{
-    if (node == NULL)
-        return;
-    plait_star_finish(&node->star);
-    free(node->members);
-    free(node->gives);
-    free(node->fds);
-    free(node);
-}
-
-/* ---- Descriptors inside the node -------------------------------------------------------------------------------- */
-
-enum plait_status plait_node_share(struct plait_bootstrap *b, const bool *gives, const int *mine, uint32_t n, int *all)
-{
-    struct plait_node *node = b->node;
-
-    assert(n <= PLAIT_MOST_SHARED);
-    for (uint32_t i = 0; i < b->nrank * n; i++)
-        all[i] = -1;
-    for (uint32_t i = 0; i < node->star.nrank; i++)
-        node->gives[i] = gives[node->members[i]];
-    const enum plait_status status = plait_star_share(&node->star, node->gives, mine, n, node->fds);
-    for (uint32_t i = 0; i < node->star.nrank; i++)
-        memcpy(all + node->members[i] * n, node->fds + i * n, n * sizeof *all);
-    return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The clients of the rendezvous, and how a rank tells the others of its error when it has no descriptor left. */
+/* The clients of the rendezvous, and how a rank tells the others of an error of its own. */
 #include "rendezvous.h"
 
 #include "base/clock.h"
@@ -7,64 +7,50 @@
 #include "base/status.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define MOST_LINGER  20.0 /* seconds that a failed rank stays to tell others */
 #define DEATH_LINGER 0.5  /* seconds that it stays after a death: its own caller is to know within 1 s, too */
+#define OTHERS_COME  2.0  /* seconds that it stays where ranks of another job come, too: nobody knows how many */
 #define TRIES_AGAIN  2.0  /* seconds that a rank tries again after rank 0 of this machine closed its connection */
+#define MORE         64   /* descriptors above the soft limit, for telling */
 
 enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const char *why)
 {
     return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not answer within %g s%s", b->limit, why);
 }
 
+bool plait_rendezvous_is_shared(const struct plait_bootstrap *b, enum plait_status why)
+{
+    return b->launched && why == PLAIT_ERR_MISMATCH;
+}
+
 double plait_rendezvous_linger(const struct plait_bootstrap *b, enum plait_status why)
 {
     const bool seen_by_all = why == PLAIT_ERR_PEER || why == PLAIT_ERR_FAILED; /* later ranks see it themselves */
-    const double most = why == PLAIT_ERR_TIMEOUT ? 0 : seen_by_all ? DEATH_LINGER : MOST_LINGER;
+    const double most = why == PLAIT_ERR_TIMEOUT             ? 0
+                        : seen_by_all                        ? DEATH_LINGER
+                        : plait_rendezvous_is_shared(b, why) ? OTHERS_COME
+                                                             : MOST_LINGER;
 
     return b->limit > 0 && b->limit < most ? b->limit : most; /* limit 0: the time limit could not be read */
 }
-
-/* ---- Joining ------------------------------------------------------------------------------------------------ */
 
 /* Ask to join, and wait until rank 0 has taken the request. PLAIT_ERR_PEER: rank 0 closed the connection first. */
 static enum plait_status request_to_join(int fd, const unsigned char *secret, const struct plait_handshake *h,
                                          const struct plait_bootstrap *b, const struct plait_error *verdict,
                                          double until)
 {
-    struct plait_join_request who = {
-        .rank = b->rank, .nrank = b->nrank, .status = verdict->status, .origin = b->origin
-    };
+    struct plait_join_request who = { .rank = b->rank, .nrank = b->nrank, .verdict = *verdict };
     char joined = 0;
 
-    if (verdict->status != PLAIT_OK)
-        who.bytes = (uint32_t)strlen(verdict->text);
     plait_join_request_sign(secret, h, &who);
     enum plait_status status = plait_frame_send(fd, &who, sizeof who, until);
     if (status == PLAIT_OK)
-        status = plait_frame_send(fd, verdict->text, who.bytes, until);
-    if (status == PLAIT_OK)
         status = plait_frame_receive(fd, &joined, 1, until);
     return status == PLAIT_OK && joined != PLAIT_JOINED ? PLAIT_ERR_PEER : status;
-}
-
-static enum plait_status find_on_machine(const struct plait_unix_name *name, const struct plait_bootstrap *b,
-                                         double until, int *out)
-{
-    int pid;
-    const enum plait_status status = plait_unix_connect(name, until, out, &pid);
-
-    if (status == PLAIT_ERR_PEER)
-        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: process %d, of another user, listens where rank 0 should",
-                          pid);
-    if (status != PLAIT_ERR_TIMEOUT)
-        return status;
-    return plait_rank_0_is_late(b, "; the id is of ranks on one machine: where they are on several, the launcher must "
-                                   "not say that all are on this one (LOCAL_WORLD_SIZE)");
 }
 
 /*
@@ -80,10 +66,13 @@ static enum plait_status join(const struct plait_rendezvous *r, const struct pla
     bool lost = false;
 
     for (;;) {
-        enum plait_status status = r->tcp != NULL ? plait_tcp_find(r->tcp, b, until, &h, out)
-                                                  : find_on_machine(&r->name, b, last < until ? last : until, out);
-        if (status == PLAIT_ERR_TIMEOUT && r->tcp == NULL && lost)
-            return plait_star_blame(b, 0, PLAIT_ERR_PEER);
+        enum plait_status status = r->tcp != NULL
+                                       ? plait_tcp_find(r->tcp, b, until, &h, out)
+                                       : plait_unix_connect(&r->name, last < until ? last : until, "rank 0", out);
+        if (status == PLAIT_ERR_TIMEOUT && r->tcp == NULL)
+            return lost ? plait_star_blame(b, 0, PLAIT_ERR_PEER)
+                        : plait_rank_0_is_late(b, "; the id is of ranks on one machine: where they are on several, the "
+                                                  "launcher must not say that all are on this one (LOCAL_WORLD_SIZE)");
         if (status != PLAIT_OK)
             return status;
         status = request_to_join(*out, secret, &h, b, verdict, until + PLAIT_TELL);
@@ -97,105 +86,62 @@ static enum plait_status join(const struct plait_rendezvous *r, const struct pla
     }
 }
 
-/* ---- Telling without a free descriptor ----------------------------------------------------------------------- */
-
-/*
- * A process without free descriptors tells the others from a thread with a descriptor table of its own (unshare()). The
- * table is a copy, which has room once the thread has closed some.
- */
-struct apart {
-    struct plait_bootstrap *b;
-    struct plait_rendezvous *r;
-    uint32_t told;
-    struct plait_error why;
-};
-
-static void *tell_in_thread(void *arg)
-{
-    struct apart *a = arg;
-    struct plait_listener *l = &a->r->listener;
-    const double until = plait_clock() + plait_rendezvous_linger(a->b, a->why.status);
-    int fd;
-
-    if (unshare(CLONE_FILES) != 0)
-        return NULL;
-    plait_descriptors_apart();
-    for (fd = 0; fd < 1024; fd++) /* closes this thread's copies only; keeps standard error for messages */
-        if (fd != STDERR_FILENO && !plait_listener_has(l, fd))
-            plait_descriptor_close(fd);
-    if (a->b->rank > 0)
-        join(a->r, a->b, &a->why, until, &fd);
-    else if (l->nsocket > 0 || plait_server_listen(a->r, until) == 0)
-        plait_server_refuse(a->b, l, &a->told, &a->why, until);
-    plait_listener_drop_clients(l); /* their numbers mean nothing outside this thread */
-    return NULL;
-}
-
-void plait_rendezvous_tell_apart(struct plait_rendezvous *r, struct plait_bootstrap *b, uint32_t told,
-                                 const struct plait_error *why)
-{
-    struct apart apart = { b, r, told, *why };
-    sigset_t all, before;
-    pthread_t thread;
-
-    plait_listener_drop_clients(&r->listener); /* ranks among them connect again */
-    sigfillset(&all);                          /* the caller's signals are not for this thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, tell_in_thread, &apart) == 0)
-        pthread_join(thread, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-enum plait_status plait_rendezvous_fail_apart(struct plait_rendezvous *r, struct plait_bootstrap *b,
-                                              enum plait_status status)
-{
-    const struct plait_error mine = plait_error_of(status), why = plait_star_own_error(b, status);
-
-    plait_rendezvous_tell_apart(r, b, 1, &why);
-    return plait_fail(status, "%s", mine.text);
-}
-
-/* ---- The whole rendezvous ----------------------------------------------------------------------------------- */
-
-/* Wait 2 s longer than rank 0, so that the error of rank 0, which names the culprit, arrives. */
-static enum plait_status wait_for_all(struct plait_bootstrap *b)
-{
-    uint8_t agree = 0;
-    const enum plait_status status = plait_star_read(b, 0, &agree, sizeof agree, plait_clock() + b->limit + 2.0);
-
-    if (status == PLAIT_OK && agree != 0)
-        b->nodes.claim.of_all = b->origin;
-    return status;
-}
-
 enum plait_status plait_rendezvous_attend(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
-    struct plait_error mine = plait_error_of(own);
-    const struct plait_error verdict = own == PLAIT_OK ? mine : plait_star_own_error(b, own);
+    struct plait_error verdict = { .status = PLAIT_OK };
     const double until = plait_clock() + (own == PLAIT_OK ? b->limit : plait_rendezvous_linger(b, own));
-    const enum plait_status status = join(r, b, &verdict, until, &b->root);
 
-    if (own == PLAIT_OK && status != PLAIT_OK) {
-        const enum plait_status stopped = plait_frame_look();
-        if (stopped != PLAIT_OK) { /* connect to say so: rank 0 would wait for this rank until its limit */
-            plait_frame_unwatch();
-            plait_hang_up(b->root);
-            b->root = -1;
-            return plait_rendezvous_attend(r, b, stopped);
-        }
-    }
-    if ((status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM) && b->root < 0) {
-        if (own != PLAIT_OK)
-            plait_fail(own, "%s", mine.text);
-        return plait_rendezvous_fail_apart(r, b, own != PLAIT_OK ? own : status);
-    }
     if (own != PLAIT_OK)
-        return plait_fail(own, "%s", mine.text);
-    return status == PLAIT_OK ? wait_for_all(b) : status;
+        verdict = plait_star_own_error(b, own);
+    enum plait_status status = join(r, b, &verdict, until, &b->star.root);
+    if (status == PLAIT_OK && own == PLAIT_OK) /* rank 0, whose error names the culprit, gives up 2 s earlier */
+        return plait_star_read(b, 0, NULL, 0, plait_clock() + b->limit + 2.0);
+    const enum plait_status stopped = status != PLAIT_OK ? plait_frame_look() : PLAIT_OK;
+    r->untold = stopped != PLAIT_OK || ((status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM) && b->star.root < 0);
+    return stopped != PLAIT_OK ? stopped : status;
+}
+
+static enum plait_status run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
+{
+    return b->rank == 0 ? plait_server_run(r, b, own) : plait_rendezvous_attend(r, b, own);
+}
+
+void plait_rendezvous_raise_limit(bool raise)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct rlimit before;
+    static unsigned tellers; /* ranks of this process */
+
+    pthread_mutex_lock(&lock);
+    if (raise && tellers++ == 0) {
+        getrlimit(RLIMIT_NOFILE, &before);
+        const rlim_t more = before.rlim_max - before.rlim_cur > MORE ? before.rlim_cur + MORE : before.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){ more, before.rlim_max });
+    } else if (!raise && --tellers == 0) {
+        setrlimit(RLIMIT_NOFILE, &before);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* A rank with an error of its own meets the others to tell it. */
+static void tell(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
+{
+    plait_rendezvous_raise_limit(true);
+    plait_frame_unwatch();
+    plait_hang_up(b->star.root);
+    b->star.root = -1;
+    run(r, b, own);
+    plait_rendezvous_raise_limit(false);
 }
 
 enum plait_status plait_rendezvous_run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
-    plait_listener_init(&r->listener, r->tcp != NULL ? r->tcp->secret : NULL);
-    return b->rank == 0 ? plait_server_run(r, b, own) : plait_rendezvous_attend(r, b, own);
+    r->untold = own != PLAIT_OK;
+    const enum plait_status status = own == PLAIT_OK ? run(r, b, own) : own;
+    if (r->untold) {
+        const struct plait_error mine = plait_error_of(status);
+        tell(r, b, status);
+        plait_fail(status, "%s", mine.text);
+    }
+    return status;
 }

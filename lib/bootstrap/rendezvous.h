@@ -14,7 +14,8 @@
 struct plait_rendezvous {
     const struct plait_tcp_id *tcp; /* NULL: on one machine, at `name` */
     struct plait_unix_name name;
-    struct plait_listener listener; /* of the server */
+    struct plait_listener listener; /* of the server; no memory is allocated for it */
+    bool untold;                    /* it failed with an error that this rank could tell nobody yet */
 };
 
 /* On success the star is complete; an error is known to all ranks that could be reached. */
@@ -27,37 +28,25 @@ enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const ch
 
 enum plait_status plait_server_run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own);
 
-/* Returns 0 or an errno; plait_tcp_listen() has the meanings. */
-int plait_server_listen(struct plait_rendezvous *r, double until);
-
-/*
- * Tell ranks that still connect why the rendezvous has failed. *told: how many know. False: this process has no
- * descriptor to accept them.
- */
-bool plait_server_refuse(const struct plait_bootstrap *b, struct plait_listener *l, uint32_t *told,
-                         const struct plait_error *why, double until);
-
-/* The clients' side. A second rank 0 is a client, too. */
-enum plait_status plait_rendezvous_attend(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own);
+/* Do ranks of another job come here, too? */
+bool plait_rendezvous_is_shared(const struct plait_bootstrap *b, enum plait_status why);
 
 /* Seconds that a failed rank tells others why: at most the time for which it would have waited for them. */
 double plait_rendezvous_linger(const struct plait_bootstrap *b, enum plait_status why);
 
-/* Tell the others without a free descriptor; fail_apart: of this rank's own error, which is returned. */
-void plait_rendezvous_tell_apart(struct plait_rendezvous *r, struct plait_bootstrap *b, uint32_t told,
-                                 const struct plait_error *why);
-enum plait_status plait_rendezvous_fail_apart(struct plait_rendezvous *r, struct plait_bootstrap *b,
-                                              enum plait_status status);
+/* Raise the soft limit on descriptors (ulimit -n), if the hard limit allows, so that a rank without one can tell. */
+void plait_rendezvous_raise_limit(bool raise);
 
-/* ---- Over TCP ------------------------------------------------------------------------------------------------- */
+/* A client's rendezvous, or that of a second rank 0, which has an error of its own. */
+enum plait_status plait_rendezvous_attend(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own);
 
 /*
- * Listen on all addresses of the id that this host has. Returns 0 or an errno. EADDRINUSE: another rank 0 of this id
- * listens on one. EBUSY: other programs have all the ports. EADDRNOTAVAIL: no address is this host's.
+ * Over TCP: listen on all addresses of the id that this host has. Returns 0 or an errno. EBUSY: other programs have all
+ * the ports. EADDRNOTAVAIL: no address is this host's.
  */
 int plait_tcp_listen(const struct plait_tcp_id *id, double until, struct plait_listener *listener);
 
-/* Find rank 0. *out is the socket, -1 after an error, and `h` is complete. PLAIT_ERR_TIMEOUT has a text, too. */
+/* Over TCP: find rank 0. *out is the socket, -1 after an error, and `h` is complete. PLAIT_ERR_TIMEOUT has a text. */
 enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct plait_bootstrap *b, double until,
                                  struct plait_handshake *h, int *out);
 

@@ -4,29 +4,69 @@
 #include "base/descriptor.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "build.h"
 
 #include <plait/launch.h>
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if PLAIT_HAVE_SODIUM
+#include <sodium.h>
+#endif
+
+/* ---- The keyed hash -------------------------------------------------------------------------------------------- */
+
+enum plait_status plait_crypto_ready(void)
+{
+#if PLAIT_HAVE_SODIUM
+    return sodium_init() >= 0 ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "libsodium does not start (sodium_init)");
+#else
+    return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                      "comms over TCP need libsodium, which this build of libplait lacks: install libsodium-dev and "
+                      "build it again (meson setup --reconfigure -Dlibsodium=enabled)");
+#endif
+}
+
+void plait_mac(const unsigned char secret[PLAIT_SECRET_BYTES], const char *use, const void *data, size_t bytes,
+               unsigned char out[PLAIT_MAC_BYTES])
+{
+#if PLAIT_HAVE_SODIUM
+    _Static_assert(crypto_auth_hmacsha512256_KEYBYTES == PLAIT_SECRET_BYTES, "a secret is a key");
+    _Static_assert(crypto_auth_hmacsha512256_BYTES == PLAIT_MAC_BYTES, "as in the messages");
+    crypto_auth_hmacsha512256_state state;
+
+    crypto_auth_hmacsha512256_init(&state, secret, PLAIT_SECRET_BYTES);
+    crypto_auth_hmacsha512256_update(&state, (const unsigned char *)use, strlen(use) + 1);
+    crypto_auth_hmacsha512256_update(&state, data, bytes);
+    crypto_auth_hmacsha512256_final(&state, out);
+#else /* callers check plait_crypto_ready() first */
+    (void)secret, (void)use, (void)data, (void)bytes;
+    memset(out, 0, PLAIT_MAC_BYTES);
+#endif
+}
+
+bool plait_mac_equal(const unsigned char a[PLAIT_MAC_BYTES], const unsigned char b[PLAIT_MAC_BYTES])
+{
+    unsigned char differs = 0;
+
+    for (unsigned i = 0; i < PLAIT_MAC_BYTES; i++)
+        differs |= a[i] ^ b[i];
+    return differs == 0;
+}
+
+/* ---- The secret of a user -------------------------------------------------------------------------------------- */
 
 #define NAME ".plait-secret"
 
 static enum plait_status find_path(char *out, size_t room)
 {
     const char *home = getenv("HOME");
-    struct passwd entry, *found = NULL;
-    char text[1024];
 
-    if ((home == NULL || home[0] == '\0') && getpwuid_r(geteuid(), &entry, text, sizeof text, &found) == 0 &&
-        found != NULL)
-        home = entry.pw_dir;
     if (home == NULL || home[0] == '\0')
         return plait_fail(PLAIT_ERR_CONFIG, "no home directory for " NAME ": HOME is not set");
     if ((size_t)snprintf(out, room, "%s/" NAME, home) >= room)

@@ -17,9 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
-#define OTHERS_COME 2.0 /* seconds for ranks of another job, once as many ranks as this job has were told */
-#define LOOK_EVERY  0.1 /* seconds between checks for another process with this rank, and for slow clients */
+#define LOOK_EVERY 0.1 /* seconds between checks for another process with this rank, and for slow clients */
 
 static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
 {
@@ -27,7 +27,7 @@ static void name_missing(const struct plait_bootstrap *b, char *text, size_t siz
     unsigned missing = 0;
 
     for (uint32_t r = 1; r < b->nrank && n + 16 < size; r++) {
-        if (b->peers[r].fd >= 0)
+        if (b->star.peers[r].fd >= 0)
             continue;
         if (++missing > 16) {
             snprintf(text + n, size - n, ", ...");
@@ -42,46 +42,29 @@ static enum plait_status refuse_twin(const struct plait_bootstrap *b, uint32_t r
     char first[PLAIT_ADDRESS_TEXT] = "here", second[PLAIT_ADDRESS_TEXT];
 
     if (rank > 0 && rank < b->nrank)
-        plait_peer_name(b->peers[rank].fd, first);
+        plait_peer_name(b->star.peers[rank].fd, first);
     plait_peer_name(fd, second);
     return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u: %s and %s%s", rank, first, second,
                       b->launched ? "; " PLAIT_OTHER_JOB : "");
 }
 
-/* A connected rank with the same machine and another launcher; nrank: none. */
-static uint32_t find_other_origin(const struct plait_bootstrap *b, struct plait_origin origin)
-{
-    uint32_t r = 0;
-
-    while (r < b->nrank && !((r == 0 || b->peers[r].fd >= 0) && plait_origins_differ(b->origins[r], origin)))
-        r++;
-    return r;
-}
-
 /* Add a rank. An error of its own, or a mismatch in its request, ends the rendezvous. */
 static enum plait_status add_rank(struct plait_bootstrap *b, int fd, const struct plait_join_request *who,
-                                  const struct plait_error *verdict, uint32_t *joined)
+                                  uint32_t *joined)
 {
+    struct pollfd *peers = b->star.peers;
     enum plait_status status = PLAIT_OK;
-    uint32_t other;
 
-    if (verdict->status != PLAIT_OK)
-        status = plait_fail(verdict->status, "%s", verdict->text);
+    ++*joined;
+    if (who->verdict.status != PLAIT_OK)
+        status = plait_fail(who->verdict.status, "%s", who->verdict.text);
     else if (who->nrank != b->nrank)
         status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: nrank is %u on rank 0 and %u on rank %u", b->nrank,
                             who->nrank, who->rank);
-    else if (who->rank == 0 || who->rank >= b->nrank || b->peers[who->rank].fd >= 0)
+    else if (who->rank == 0 || who->rank >= b->nrank || peers[who->rank].fd >= 0)
         status = refuse_twin(b, who->rank, fd);
-    else if (b->launched && (other = find_other_origin(b, who->origin)) < b->nrank)
-        status = plait_fail(PLAIT_ERR_MISMATCH,
-                            "comm creation: two launchers on one host started ranks %u and %u: " PLAIT_OTHER_JOB
-                            "; or ranks of one job have a launcher or a wrapper script each, which TORCHELASTIC_RUN_ID "
-                            "fixes: set it to one value for all of them",
-                            other, who->rank);
-    ++*joined;
     if (status == PLAIT_OK) {
-        b->peers[who->rank].fd = fd;
-        b->origins[who->rank] = who->origin;
+        peers[who->rank].fd = fd;
         return PLAIT_OK;
     }
     const struct plait_error why = plait_error_of(status);
@@ -96,8 +79,6 @@ static enum plait_status say_who_is_missing(const struct plait_bootstrap *b, con
     char text[256] = "", why[256] = "";
 
     name_missing(b, text, sizeof text);
-    if (r->tcp != NULL && plait_loopback_is_down())
-        snprintf(why, sizeof why, "%s", PLAIT_LOOPBACK_IS_DOWN);
     plait_listener_explain(&r->listener, why, sizeof why);
     return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: %u of %u ranks did not join within %g s: rank %s%s",
                       b->nrank - joined, b->nrank, b->limit, text, why);
@@ -111,11 +92,12 @@ static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_rende
                                    double until)
 {
     const double look = plait_clock() + LOOK_EVERY;
+    struct pollfd *peers = b->star.peers;
     struct plait_join_request who;
-    struct plait_error verdict;
     int fd;
 
-    enum plait_status status = plait_star_poll(b, look < until ? look : until);
+    const uint32_t n = b->nrank + plait_listener_watch(&r->listener, peers + b->nrank);
+    enum plait_status status = plait_frame_poll(peers, n, look < until ? look : until);
     if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
         return status;
     const enum plait_status claimed = plait_claim_check(&b->nodes.claim, b->rank);
@@ -124,10 +106,10 @@ static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_rende
     if (status == PLAIT_ERR_TIMEOUT && until <= look)
         return say_who_is_missing(b, r, *joined);
     for (uint32_t k = 1; k < b->nrank; k++)
-        if (b->peers[k].fd >= 0 && b->peers[k].revents != 0)
+        if (peers[k].fd >= 0 && peers[k].revents != 0)
             return plait_star_blame(b, k, PLAIT_ERR_PEER);
-    status = plait_listener_take(&r->listener, &who, &verdict, &fd);
-    return fd < 0 ? status : add_rank(b, fd, &who, &verdict, joined);
+    status = plait_listener_take(&r->listener, &who, &fd);
+    return fd < 0 ? status : add_rank(b, fd, &who, joined);
 }
 
 /* Name the missing ranks, too: some may have been in the process that died. */
@@ -143,36 +125,31 @@ static void add_missing(const struct plait_bootstrap *b, struct plait_error *dea
 
 /* ---- Telling ---------------------------------------------------------------------------------------- */
 
-bool plait_server_refuse(const struct plait_bootstrap *b, struct plait_listener *l, uint32_t *told,
-                         const struct plait_error *why, double until)
+/* Tell ranks that still connect why the rendezvous has failed. `told`: how many know. */
+static void refuse_late(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t told,
+                        const struct plait_error *why)
 {
-    /* Two jobs have this id, and all ranks of both connect here. */
-    const bool twice = b->launched && why->status == PLAIT_ERR_MISMATCH;
-    double last = 0; /* deadline for the other job's ranks; 0: fewer ranks have been told than this job has */
+    const double until = plait_clock() + plait_rendezvous_linger(b, why->status);
 
-    for (uint32_t expected = (twice ? 2 : 1) * b->nrank; *told < expected;) {
+    while ((told < b->nrank || plait_rendezvous_is_shared(b, why->status)) && plait_clock() < until) {
+        const double look = plait_clock() + LOOK_EVERY;
+        struct pollfd polls[PLAIT_LISTENER_POLLS];
         struct plait_join_request who;
-        struct plait_error verdict;
         int fd;
-        if (twice && last == 0 && *told >= b->nrank)
-            last = plait_clock() + OTHERS_COME;
-        const double end = last > 0 && last < until ? last : until, tick = plait_clock() + LOOK_EVERY;
-        const enum plait_status status = plait_frame_wait(plait_listener_fd(l), POLLIN, end < tick ? end : tick);
-        if ((status == PLAIT_ERR_TIMEOUT && end < tick) || (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT))
-            break;
-        if (plait_listener_check(l) != PLAIT_OK)
-            break;
-        if (plait_listener_take(l, &who, &verdict, &fd) != PLAIT_OK)
-            return false;
+        const unsigned n = plait_listener_watch(&r->listener, polls);
+        const enum plait_status status = plait_frame_poll(polls, n, look < until ? look : until);
+        if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
+            return;
+        plait_listener_take(&r->listener, &who, &fd);
         if (fd < 0)
             continue;
         plait_frame_write_error(fd, why, plait_clock() + PLAIT_TELL);
         plait_descriptor_close(fd);
-        ++*told;
-        expected = who.nrank > expected ? who.nrank : expected;
+        told++;
     }
-    return true;
 }
+
+/* ---- The whole rendezvous -------------------------------------------------------------------------- */
 
 /*
  * End a failed rendezvous. Ranks that have joined are told first and hung up, which frees descriptors for the others.
@@ -180,54 +157,43 @@ bool plait_server_refuse(const struct plait_bootstrap *b, struct plait_listener 
 static void break_up(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t told,
                      const struct plait_error *why)
 {
-    plait_star_tell_all(b, why);
-    for (uint32_t k = 1; b->peers != NULL && k < b->nrank; k++) {
-        plait_hang_up(b->peers[k].fd);
-        b->peers[k].fd = -1;
+    plait_rendezvous_raise_limit(true);
+    plait_frame_unwatch(); /* ranks that connect now are told all the same */
+    plait_star_tell_all(&b->star, b->nrank, why);
+    for (uint32_t k = 1; b->star.peers != NULL && k < b->nrank; k++) {
+        plait_hang_up(b->star.peers[k].fd);
+        b->star.peers[k].fd = -1;
     }
-    if (!plait_server_refuse(b, &r->listener, &told, why, plait_clock() + plait_rendezvous_linger(b, why->status)))
-        plait_rendezvous_tell_apart(r, b, told, why);
+    refuse_late(b, r, told, why);
+    plait_rendezvous_raise_limit(false);
 }
 
-/* ---- The whole rendezvous -------------------------------------------------------------------------- */
-
-static bool all_agree(const struct plait_bootstrap *b)
-{
-    uint32_t r = 0;
-
-    while (r < b->nrank && plait_origins_agree(b->origins[r], b->origin))
-        r++;
-    return r == b->nrank;
-}
-
-/* Wait until all have joined; then tell them so, and whether one process started them all. */
+/* Wait until all have joined; then tell them so. */
 static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t *joined)
 {
     const double until = plait_clock() + b->limit;
     enum plait_status status = PLAIT_OK;
 
-    b->peers[0].fd = plait_listener_fd(&r->listener);
     while (status == PLAIT_OK && *joined < b->nrank)
         status = meet_next(b, r, joined, until);
-    b->peers[0].fd = -1;
-    if (status != PLAIT_OK)
-        return status;
-    const uint8_t agree = all_agree(b);
-    if (agree)
-        b->nodes.claim.of_all = b->origin;
-    for (uint32_t k = 1; k < b->nrank; k++)
-        plait_frame_write(b->peers[k].fd, &agree, sizeof agree, plait_clock() + PLAIT_TELL);
-    return PLAIT_OK;
+    for (uint32_t k = 1; k < b->nrank && status == PLAIT_OK; k++)
+        plait_frame_write(b->star.peers[k].fd, NULL, 0, plait_clock() + PLAIT_TELL);
+    return status;
 }
 
 /*
  * Is there room for the others' sockets? Later each rank may share PLAIT_COMM_SHARES more, and has one copy. Some of
- * these take the place of the listener's descriptors.
+ * these take the place of descriptors that only the rendezvous needs. Clients get what is left, as poll() takes no more
+ * entries than the limit.
  */
-static enum plait_status check_room(const struct plait_bootstrap *b, const struct plait_listener *l)
+static enum plait_status check_room(const struct plait_bootstrap *b, struct plait_listener *l)
 {
-    const size_t later = (b->nrank - 1) * PLAIT_COMM_SHARES + 1, freed = l->nsocket + (l->events >= 0);
+    const size_t later = (b->nrank - 1) * PLAIT_COMM_SHARES + 1, freed = l->nsocket + !b->launched;
+    struct rlimit limit = { 0, 0 };
 
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < b->nrank + l->nsocket + PLAIT_MOST_CLIENTS)
+        l->most = limit.rlim_cur > b->nrank + l->nsocket ? (unsigned)limit.rlim_cur - b->nrank - l->nsocket : 1;
     return plait_check_descriptors(b->nrank - 1, later > freed ? later - freed : 0,
                                    "rank 0 of a comm, to meet the others");
 }
@@ -237,97 +203,71 @@ static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rende
     enum plait_status status = own;
     uint32_t joined = 1;
 
-    b->peers = malloc(b->nrank * sizeof *b->peers);
-    b->origins = calloc(b->nrank, sizeof *b->origins);
-    for (uint32_t k = 0; b->peers != NULL && k < b->nrank; k++)
-        b->peers[k] = (struct pollfd){ .fd = -1, .events = POLLIN };
-    if (b->origins != NULL)
-        b->origins[0] = b->origin;
-    if (status == PLAIT_OK && (b->peers == NULL || b->origins == NULL))
+    b->star.peers = malloc((b->nrank + PLAIT_LISTENER_POLLS) * sizeof *b->star.peers);
+    for (uint32_t k = 0; b->star.peers != NULL && k < b->nrank; k++)
+        b->star.peers[k] = (struct pollfd){ .fd = -1, .events = POLLIN };
+    if (status == PLAIT_OK && b->star.peers == NULL)
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
     if (status == PLAIT_OK)
         status = check_room(b, &r->listener);
     const bool failed = status != PLAIT_OK;
     if (!failed)
         status = meet_all(b, r, &joined);
-    if (status != PLAIT_OK) {
-        struct plait_error mine = plait_error_of(status);
-        if (!failed && status == PLAIT_ERR_PEER)
-            add_missing(b, &mine);
-        const bool stopped = !failed && plait_frame_look() != PLAIT_OK;
-        const struct plait_error why = failed || stopped ? plait_star_own_error(b, status) : mine;
-        plait_frame_unwatch(); /* ranks that connect now are told all the same */
-        break_up(b, r, joined, &why);
-        plait_fail(status, "%s", mine.text);
-    }
-    free(b->origins);
-    b->origins = NULL;
-    return status;
+    if (status == PLAIT_OK)
+        return PLAIT_OK;
+    struct plait_error mine = plait_error_of(status);
+    if (!failed && status == PLAIT_ERR_PEER)
+        add_missing(b, &mine);
+    const bool stopped = !failed && plait_frame_look() != PLAIT_OK;
+    const struct plait_error why = failed || stopped ? plait_star_own_error(b, status) : mine;
+    break_up(b, r, joined, &why);
+    return plait_fail(status, "%s", mine.text);
 }
 
 /* Rank 0 cannot listen, and cannot tell the others, as they look for it elsewhere. */
 static enum plait_status fail_to_listen(const struct plait_tcp_id *id, int error)
 {
-    uint16_t least = UINT16_MAX, most = 0;
-
     if (error == EADDRNOTAVAIL)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "comm creation: no address of the id is one of this host; rank 0 must be on the host where "
-                          "the id was made%s",
-                          plait_loopback_is_down() ? PLAIT_LOOPBACK_IS_DOWN : "");
-    for (unsigned i = 0; i < plait_tcp_id_nport(id); i++) {
-        const uint16_t port = plait_tcp_id_port(id, i);
-        least = port < least ? port : least;
-        most = port > most ? port : most;
-    }
+        return plait_fail(PLAIT_ERR_ARG, "comm creation: no address of the id is one of this host; rank 0 must be on "
+                                         "the host where the id was made");
     return plait_fail(PLAIT_ERR_ARG,
-                      "comm creation: all ports that the id names are in use on this host: %u to %u; name others by "
+                      "comm creation: all ports that this id takes of %u to %u are in use on this host; name others by "
                       "PLAIT_PORTS, or by MASTER_PORT where that is set, which they follow",
-                      least, most);
+                      id->first_port, id->first_port + id->nport - 1u);
 }
 
-int plait_server_listen(struct plait_rendezvous *r, double until)
+/* Returns 0 or an errno; plait_tcp_listen() has the meanings. */
+static int listen_at(struct plait_rendezvous *r, double until)
 {
-    struct plait_listener *l = &r->listener;
     const struct sockaddr *name = (const struct sockaddr *)&r->name.address;
-    int error = 0;
 
-    if (!plait_listener_open(l)) /* before bind(), so that no rank connects in vain */
-        return errno;
     if (r->tcp != NULL)
-        error = plait_tcp_listen(r->tcp, until, l);
-    else if (!plait_listener_add(l, name, r->name.length))
-        error = errno;
-    if (error != 0) {
-        plait_descriptor_close(l->events);
-        l->events = -1;
-        return error;
-    }
-    plait_listener_spare(l);
-    return 0;
+        return plait_tcp_listen(r->tcp, until, &r->listener);
+    return plait_listener_add(&r->listener, name, r->name.length) ? 0 : errno;
+}
+
+/* Rank 0 does not listen. Where another rank 0 does, it joins that one, which tells all that connect. */
+static enum plait_status fail_to_serve(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own,
+                                       int error)
+{
+    if (own != PLAIT_OK)
+        return error == EADDRINUSE ? plait_rendezvous_attend(r, b, own) : own;
+    const enum plait_status stopped = plait_frame_look();
+    r->untold = stopped != PLAIT_OK || (error != EADDRNOTAVAIL && error != EBUSY);
+    if (stopped != PLAIT_OK)
+        return stopped;
+    if (!r->untold)
+        return fail_to_listen(r->tcp, error);
+    return error == EADDRINUSE
+               ? plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank 0, or the id is used twice")
+               : plait_fail_errno(error, "comm creation: no socket to reach the other ranks");
 }
 
 enum plait_status plait_server_run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
-    const int error = plait_server_listen(r, plait_clock() + b->limit);
-    enum plait_status status = own;
-
-    if (error == 0) {
-        status = serve_all(b, r, own);
-        plait_listener_close(&r->listener);
-        return status;
-    }
-    if (status == PLAIT_OK)
-        status = plait_frame_look(); /* this rank may have been told to stop */
-    if (error == EADDRINUSE) {       /* join the other rank 0, as each of its ranks does: it tells all that connect */
-        if (status == PLAIT_OK)
-            status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank 0, or the id is used twice%s",
-                                b->launched ? "; " PLAIT_OTHER_JOB : "");
-        return plait_rendezvous_attend(r, b, status);
-    }
-    if (error == EADDRNOTAVAIL || error == EBUSY)
-        return status != PLAIT_OK ? status : fail_to_listen(r->tcp, error);
-    return plait_rendezvous_fail_apart(
-        r, b,
-        status != PLAIT_OK ? status : plait_fail_errno(error, "comm creation: no socket to reach the other ranks"));
+    plait_listener_init(&r->listener, r->tcp != NULL ? r->tcp->secret : NULL);
+    const int error = listen_at(r, plait_clock() + b->limit);
+    const enum plait_status status = error == 0 ? serve_all(b, r, own) : fail_to_serve(r, b, own, error);
+    plait_listener_close(&r->listener);
+    return status;
 }

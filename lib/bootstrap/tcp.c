@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The rendezvous over TCP. To find rank 0, a rank tries every address of the id on every candidate port, again and
- * again, until one gives the right answer. Addresses that lead nowhere, or to another program, cost only a warning.
+ * again, until one gives the right answer. Addresses may lead nowhere, or to another program.
  *
  * Earlier addresses of the id are better: a name that the launcher gave, then faster devices (hosts.c). They get
  * BETTER_LIMIT longer to answer, because data uses the interfaces over which the ranks met.
@@ -26,22 +26,20 @@
 #define FIRST_PAUSE     0.001 /* seconds between tries of the first port; doubles up to MOST_PAUSE */
 #define OTHER_PAUSE     0.03  /* the same for the other ports, which rank 0 uses only if the first is taken */
 #define MOST_PAUSE      0.1
-#define LONG_PAUSE      1.0  /* seconds of pause after an answer that is not rank 0's */
+#define LONG_PAUSE      1.0  /* seconds of pause after an answer in another protocol */
 #define BETTER_LIMIT    0.02 /* seconds for a better address to answer after the first answer */
 
 #define BUSY_PAUSE 20000 /* us between rank 0's searches for a free port */
-#define PROBE      1.0   /* seconds for another rank 0 to answer */
 
 enum state { IDLE, CONNECTING, GREETED, ANSWERED };
 
 struct candidate { /* to rank 0: an address and a port */
     union plait_address address;
     enum state state;
-    int fd, error; /* error: of the last try */
+    int fd, error; /* error: of the last try; EPROTO stays: something other than rank 0 has answered */
     double at;     /* idle: time of the next try; else the deadline of this one */
     double pause;
     size_t got;
-    bool strange; /* something other than rank 0 has answered */
     struct plait_handshake handshake;
 };
 
@@ -81,20 +79,9 @@ static void give_up(struct candidate *c, int error)
     plait_descriptor_close(c->fd);
     c->fd = -1;
     c->state = IDLE;
-    c->error = error;
+    c->error = c->error == EPROTO ? EPROTO : error;
     c->at = plait_clock() + c->pause;
     c->pause = 2 * c->pause < MOST_PAUSE ? 2 * c->pause : MOST_PAUSE;
-}
-
-static void greet(struct candidate *c)
-{
-    c->state = GREETED;
-    c->at = plait_clock() + ANSWER_LIMIT;
-    c->got = 0;
-    const struct plait_client_hello *hello = &c->handshake.client;
-    if (plait_client_hello_make(&c->handshake.client) != PLAIT_OK ||
-        send(c->fd, hello, sizeof *hello, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof *hello)
-        give_up(c, ECONNRESET);
 }
 
 /* Only the lack of a socket is an error. */
@@ -106,46 +93,31 @@ static enum plait_status try_to_connect(struct candidate *c)
                                   PLAIT_FOR_RANKS);
     if (c->fd < 0 && errno != EAFNOSUPPORT)
         return plait_fail_errno(errno, "comm creation: no socket to reach the other ranks");
-    if (c->fd < 0) {
-        give_up(c, EAFNOSUPPORT);
-        return PLAIT_OK;
-    }
-    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->state = CONNECTING;
     c->at = plait_clock() + CONNECT_LIMIT;
-    if (connect(c->fd, &c->address.any, plait_address_length(&c->address)) == 0)
-        greet(c);
-    else if (errno != EINPROGRESS)
+    if (c->fd < 0 || (connect(c->fd, &c->address.any, plait_address_length(&c->address)) != 0 && errno != EINPROGRESS))
         give_up(c, errno);
+    else
+        setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     return PLAIT_OK;
 }
 
-static void find_strange(struct candidate *c)
+/* The try to connect has ended. */
+static void greet(struct candidate *c)
 {
-    char address[PLAIT_ADDRESS_TEXT];
+    const struct plait_client_hello *hello = &c->handshake.client;
+    int error = 0;
+    socklen_t length = sizeof error;
 
-    if (!c->strange)
-        plait_log(PLAIT_LOG_WARN,
-                  "comm creation: what answers at %s is not rank 0 of this comm, or its launcher says otherwise "
-                  "(PLAIT_SECRET, WORLD_SIZE and MASTER_ADDR must be the same on all hosts); looking further",
-                  plait_address_text(&c->address, true, address));
-    c->strange = true;
-    c->pause = LONG_PAUSE;
-    give_up(c, EPROTO);
-}
-
-/*
- * Rank 0 of another comm: a stranger, unless the id is derived. Comms made at the same time, as the pairs of elastic
- * averaging are, then share the ports.
- */
-static void find_other(struct candidate *c, const struct plait_tcp_id *id)
-{
-    if (id->kind != PLAIT_ID_DERIVED) {
-        find_strange(c);
-        return;
-    }
-    c->pause = MOST_PAUSE;
-    give_up(c, EPROTO);
+    getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    c->state = GREETED;
+    c->at = plait_clock() + ANSWER_LIMIT;
+    c->got = 0;
+    if (error != 0)
+        give_up(c, error);
+    else if (plait_client_hello_make(&c->handshake.client) != PLAIT_OK ||
+             send(c->fd, hello, sizeof *hello, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof *hello)
+        give_up(c, ECONNRESET);
 }
 
 /* True when rank 0 has answered. */
@@ -162,27 +134,12 @@ static bool read_answer(struct candidate *c, const struct plait_tcp_id *id)
     }
     c->got += (size_t)n;
     const size_t magic = c->got < sizeof hello->magic ? c->got : sizeof hello->magic;
-    if (memcmp(hello->magic, PLAIT_HELLO_MAGIC, magic) != 0) {
-        find_strange(c);
-        return false;
-    }
-    if (c->got == sizeof *hello && !plait_server_hello_is_valid(id->secret, &c->handshake)) {
-        find_other(c, id);
-        return false;
-    }
-    return c->got == sizeof *hello;
-}
-
-static void connected(struct candidate *c)
-{
-    int error = 0;
-    socklen_t length = sizeof error;
-
-    getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error == 0)
-        greet(c);
-    else
-        give_up(c, error);
+    const bool ours = memcmp(hello->magic, PLAIT_HELLO_MAGIC, magic) == 0;
+    if (ours && (c->got < sizeof *hello || plait_server_hello_is_valid(id->secret, &c->handshake)))
+        return c->got == sizeof *hello;
+    c->pause = ours ? MOST_PAUSE : LONG_PAUSE; /* ours: comms made at the same time may share the ports */
+    give_up(c, EPROTO);
+    return false;
 }
 
 /* ---- All candidates -------------------------------------------------------------------------------------------- */
@@ -201,72 +158,50 @@ static enum plait_status start_tries(struct search *s, double *until)
             if (status != PLAIT_OK)
                 return status;
         }
-        *until = c->at < *until ? c->at : *until;
+        *until = c->state != ANSWERED && c->at < *until ? c->at : *until;
         s->polls[i] = (struct pollfd){ .fd = c->state != ANSWERED ? c->fd : -1,
                                        .events = c->state == CONNECTING ? POLLOUT : POLLIN };
     }
     return PLAIT_OK;
 }
 
-static bool is_better(const struct search *s, const struct candidate *a, const struct candidate *b)
+/* The candidate that has answered, the earliest address of them; NULL: none. */
+static struct candidate *find_best(struct search *s)
 {
-    return (size_t)(a - s->candidates) % s->naddress < (size_t)(b - s->candidates) % s->naddress;
-}
+    struct candidate *best = NULL;
 
-/* This candidate has answered, too: the better one of both becomes *best. */
-static void note_answer(const struct search *s, struct candidate **best, struct candidate *c)
-{
-    if (*best != NULL && !is_better(s, c, *best)) {
-        give_up(c, 0);
-        return;
-    }
-    if (*best != NULL)
-        give_up(*best, 0);
-    *best = c;
-    c->state = ANSWERED;
-    c->at = plait_clock() + BETTER_LIMIT;
-}
-
-/* True when no better candidate than `best` may still answer in time. */
-static bool is_over(const struct search *s, const struct candidate *best)
-{
-    if (plait_clock() >= best->at)
-        return true;
     for (unsigned i = 0; i < s->n; i++)
-        if ((s->candidates[i].state == CONNECTING || s->candidates[i].state == GREETED) &&
-            is_better(s, &s->candidates[i], best))
-            return false;
-    return true;
+        if (s->candidates[i].state == ANSWERED &&
+            (best == NULL || i % s->naddress < (size_t)(best - s->candidates) % s->naddress))
+            best = &s->candidates[i];
+    return best;
 }
 
 /* *out: the candidate at which rank 0 has answered; NULL: none until the deadline. */
 static enum plait_status search(struct search *s, double until, struct candidate **out)
 {
-    struct candidate *best = NULL;
-
-    *out = NULL;
     do {
-        double wake = plait_clock() + PLAIT_FRAME_TICK;
-        enum plait_status status = start_tries(s, wake < until ? &wake : (wake = until, &wake));
+        double wake = until;
+        enum plait_status status = start_tries(s, &wake);
         if (status != PLAIT_OK)
             return status;
-        const double left = wake - plait_clock();
-        poll(s->polls, s->n, left > 0 ? (int)(left * 1e3) + 1 : 0);
-        status = plait_frame_look();
-        if (status != PLAIT_OK)
+        status = plait_frame_poll(s->polls, s->n, wake);
+        if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
             return status;
         for (unsigned i = 0; i < s->n; i++) {
             struct candidate *c = &s->candidates[i];
             if (c->fd < 0 || s->polls[i].revents == 0)
                 continue;
-            if (c->state == CONNECTING) {
-                connected(c);
-            } else if (read_answer(c, s->id)) {
-                note_answer(s, &best, c);
+            if (c->state == CONNECTING)
+                greet(c);
+            else if (read_answer(c, s->id)) {
+                if (find_best(s) == NULL && plait_clock() + BETTER_LIMIT < until)
+                    until = plait_clock() + BETTER_LIMIT; /* for better addresses */
+                c->state = ANSWERED;
             }
         }
-    } while ((best == NULL || !is_over(s, best)) && plait_clock() < until);
-    *out = best;
+        *out = find_best(s);
+    } while (plait_clock() < until && (*out == NULL || (*out - s->candidates) % s->naddress > 0));
     return PLAIT_OK;
 }
 
@@ -277,64 +212,29 @@ static void end_search(struct search *s, const struct candidate *but)
             give_up(&s->candidates[i], s->candidates[i].state == CONNECTING ? ETIMEDOUT : 0);
 }
 
-/* The candidate to an address that explains most: one with a wrong answer, else the first. */
-static const struct candidate *most_telling(const struct search *s, unsigned address)
-{
-    for (unsigned i = address; i < s->n; i += s->naddress)
-        if (s->candidates[i].strange)
-            return &s->candidates[i];
-    return &s->candidates[address];
-}
-
-static const char *why_not(const struct candidate *c, bool found)
-{
-    return c->strange      ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
-           : c->error == 0 ? found ? "not needed" : "it connects, but does not answer"
-                           : strerror(c->error);
-}
-
-/* Why each address but that of `but` did not serve, for the log and for errors. */
-static void say_why_not(const struct search *s, const struct candidate *but, char *text, size_t size)
-{
-    bool loopback = true;
-    char address[PLAIT_ADDRESS_TEXT];
-    size_t n = 0;
-
-    text[0] = '\0';
-    for (unsigned i = 0; i < s->naddress; i++) {
-        const struct candidate *c = most_telling(s, i);
-        loopback &= plait_address_is_loopback(&c->address) && !c->strange;
-        if (c != but && n < size)
-            n += (size_t)snprintf(text + n, size - n, "; %s: %s", plait_address_text(&c->address, true, address),
-                                  why_not(c, but != NULL));
-    }
-    if (but == NULL && loopback && n < size)
-        snprintf(text + n, size - n,
-                 "; other hosts cannot be reached at loopback addresses: name rank 0's host by an address "
-                 "(MASTER_ADDR), or fix /etc/hosts");
-}
-
-/* ---- Rank 0 is found ------------------------------------------------------------------------------------------ */
-
-static void log_choice(const struct search *s, const struct plait_bootstrap *b, const struct candidate *c)
-{
-    char address[PLAIT_ADDRESS_TEXT], others[512];
-
-    if (!plait_log_wants(PLAIT_LOG_INFO))
-        return;
-    say_why_not(s, c, others, sizeof others);
-    plait_log(PLAIT_LOG_INFO, "comm creation: rank %u reaches rank 0 at %s, the best that answers of %u addresses%s",
-              b->rank, plait_address_text(&c->address, true, address), s->naddress, others);
-}
-
-/* Why rank 0 was not found. */
+/* Why rank 0 was not found: of each address what explains most, a wrong answer or else the first port's error. */
 static enum plait_status find_nothing(const struct search *s, const struct plait_bootstrap *b)
 {
-    char why[400];
+    bool loopback = true;
+    char why[400] = "", address[PLAIT_ADDRESS_TEXT];
+    size_t n = 0;
 
-    say_why_not(s, NULL, why, sizeof why - sizeof PLAIT_LOOPBACK_IS_DOWN);
-    if (plait_loopback_is_down())
-        strcat(why, PLAIT_LOOPBACK_IS_DOWN);
+    for (unsigned i = 0; i < s->naddress; i++) {
+        const struct candidate *c = &s->candidates[i];
+        for (unsigned k = i; k < s->n && c->error != EPROTO; k += s->naddress)
+            c = s->candidates[k].error == EPROTO ? &s->candidates[k] : c;
+        loopback &= plait_address_is_loopback(&c->address) && c->error != EPROTO;
+        if (n < sizeof why)
+            n += (size_t)snprintf(
+                why + n, sizeof why - n, "; %s: %s", plait_address_text(&c->address, true, address),
+                c->error == EPROTO ? "not rank 0 of this comm, or with another secret, number of ranks or MASTER_ADDR"
+                : c->error == 0    ? "it connects, but does not answer"
+                                   : strerror(c->error));
+    }
+    if (loopback && n < sizeof why)
+        snprintf(why + n, sizeof why - n,
+                 "; other hosts cannot be reached at loopback addresses: name rank 0's host by an address "
+                 "(MASTER_ADDR), or fix /etc/hosts");
     return plait_rank_0_is_late(b, why);
 }
 
@@ -343,6 +243,7 @@ enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct pla
 {
     struct search *s = begin_search(id);
     struct candidate *c = NULL;
+    char address[PLAIT_ADDRESS_TEXT];
 
     *out = -1;
     if (s == NULL)
@@ -352,7 +253,8 @@ enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct pla
     if (status == PLAIT_OK && c == NULL)
         status = find_nothing(s, b);
     if (status == PLAIT_OK) {
-        log_choice(s, b, c);
+        plait_log(PLAIT_LOG_INFO, "comm creation: rank %u reaches rank 0 at %s, the best that answers of %u addresses",
+                  b->rank, plait_address_text(&c->address, true, address), s->naddress);
         *h = c->handshake;
         *out = c->fd;
     }
@@ -362,26 +264,8 @@ enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct pla
 
 /* ---- Where rank 0 listens ------------------------------------------------------------------------------------ */
 
-/* Does a rank 0 with the id's secret answer at this address? Waits for PROBE seconds at most. */
-static bool answers_at(const struct plait_tcp_id *id, const union plait_address *address)
-{
-    struct search *s = calloc(1, sizeof *s);
-    struct candidate *c = NULL;
-
-    if (s == NULL)
-        return false;
-    s->id = id;
-    s->n = s->naddress = 1;
-    s->candidates[0] =
-        (struct candidate){ .address = *address, .fd = -1, .pause = FIRST_PAUSE, .strange = true /* no warning */ };
-    const bool answers = search(s, plait_clock() + PROBE, &c) == PLAIT_OK && c != NULL;
-    end_search(s, NULL);
-    free(s);
-    return answers;
-}
-
-/* Listen on one port. Returns 0 or an errno; *busy is the address that failed. */
-static int listen_on(const struct plait_tcp_id *id, uint16_t port, struct plait_listener *l, union plait_address *busy)
+/* Listen on one port. Returns 0 or an errno. */
+static int listen_on(const struct plait_tcp_id *id, uint16_t port, struct plait_listener *l)
 {
     union plait_address all[PLAIT_MOST_ADDRESSES];
     const unsigned n = plait_hosts_list(&id->hosts, port, all);
@@ -391,7 +275,6 @@ static int listen_on(const struct plait_tcp_id *id, uint16_t port, struct plait_
             errno == EAFNOSUPPORT)
             continue;
         const int error = errno;
-        *busy = all[i];
         plait_listener_remove_all(l);
         return error;
     }
@@ -402,9 +285,8 @@ int plait_tcp_listen(const struct plait_tcp_id *id, double until, struct plait_l
 {
     do {
         for (unsigned i = 0; i < plait_tcp_id_nport(id); i++) {
-            union plait_address busy;
-            const int error = listen_on(id, plait_tcp_id_port(id, i), l, &busy);
-            if (error != EADDRINUSE || answers_at(id, &busy))
+            const int error = listen_on(id, plait_tcp_id_port(id, i), l);
+            if (error != EADDRINUSE)
                 return error;
         }
         usleep(BUSY_PAUSE);

@@ -21,10 +21,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_TEXT  2048   /* bytes of the text that identifies a job */
-#define NPORT      8      /* candidate ports of a job */
-#define ASK_EVERY  200000 /* us between lookups of a host's address */
-#define TELL_AFTER 2.0    /* seconds of lookups before a warning */
+#define MOST_TEXT 2048   /* bytes of the text that identifies a job */
+#define NPORT     8      /* candidate ports of a job */
+#define ASK_EVERY 200000 /* us between lookups of a host's address */
 
 /* ---- Where rank 0 is ------------------------------------------------------------------------------------- */
 
@@ -37,19 +36,11 @@ static bool resolve(const char *host, double seconds, struct plait_hosts *out, c
     const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
     const double start = plait_clock();
     struct addrinfo *all;
-    bool told = false;
     int error;
 
     while ((error = getaddrinfo(host, NULL, &hints, &all)) != 0 && plait_clock() - start < seconds &&
-           !plait_interrupted()) {
-        if (!told && plait_clock() - start > TELL_AFTER) {
-            plait_log(PLAIT_LOG_WARN,
-                      "rank 0's host '%s' has no address here yet: %s; it is asked for until %g s are over", host,
-                      gai_strerror(error), seconds);
-            told = true;
-        }
+           !plait_interrupted())
         usleep(ASK_EVERY);
-    }
     *why = error != 0 ? gai_strerror(error) : "";
     if (error != 0)
         return false;
@@ -57,6 +48,14 @@ static bool resolve(const char *host, double seconds, struct plait_hosts *out, c
         plait_hosts_add(out, a->ai_addr);
     freeaddrinfo(all);
     return true;
+}
+
+static enum plait_status ask_for_host(const struct plait_launcher_says *says, const char *why)
+{
+    return plait_fail(PLAIT_ERR_CONFIG,
+                      "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address (mpirun -x "
+                      "MASTER_ADDR=...), pass an id around (plait_unique_id_exchange), or fix this: %s",
+                      says->launcher, why);
 }
 
 /* Rank 0 listens on the addresses of its host's name and of its interfaces. The others know the name only. */
@@ -68,14 +67,9 @@ static enum plait_status find_rank_0(const struct plait_launcher_says *says, con
     const char *why = "";
 
     memset(out, 0, sizeof *out);
-    if (says->host[0] == '\0' && says->address[0] == '\0')
-        return plait_fail(PLAIT_ERR_CONFIG,
-                          "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address (mpirun -x "
-                          "MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)",
-                          says->launcher);
-    bool known = says->address[0] != '\0' && resolve(says->address, 0, out, &(const char *){ NULL });
-    if (says->host[0] != '\0')
-        known |= resolve(says->host, known || says->rank == 0 ? 0 : config->timeout, out, &why);
+    if (says->host[0] == '\0')
+        return ask_for_host(says, "there is no PMIx");
+    const bool known = resolve(says->host, says->rank == 0 ? 0 : config->timeout, out, &why);
     if (says->rank > 0)
         return known
                    ? PLAIT_OK
@@ -119,8 +113,7 @@ static void make_machine_id(const struct plait_launcher_says *says, struct plait
     const uint64_t first = plait_hash(PLAIT_HASH_START, job, n), second = plait_hash(first, job, n);
 
     plait_machine_id_make((const uint64_t[]){ first, second }, out);
-    if (says->unnamed)
-        plait_id_set_unnamed(out);
+    *plait_id_kind(out) = PLAIT_ID_LAUNCHED;
 }
 
 static void warn_of_no_secret(const struct plait_launcher_says *says)
@@ -158,8 +151,7 @@ static enum plait_status make_tcp_id(const struct plait_launcher_says *says, con
     const struct plait_ports ports = ports_of(says, config, plait_hash(PLAIT_HASH_START, job, n));
     plait_mac(key, "a job", job, n, secret);
     status = plait_tcp_id_make(ports.first, ports.n, secret, &hosts, out);
-    if (status == PLAIT_OK && says->unnamed)
-        plait_id_set_unnamed(out);
+    *plait_id_kind(out) = PLAIT_ID_LAUNCHED;
     return status;
 }
 
@@ -207,33 +199,19 @@ static enum plait_status find_id_over_hosts(const struct plait_launcher_says *sa
                                             struct plait_unique_id *out)
 {
     const struct plait_pass_plugin *plugin;
-    const bool said = says->host[0] != '\0' || says->address[0] != '\0';
 
     if (getenv("PMIX_RANK") == NULL || strcmp(says->launcher, "torchrun") == 0)
         return make_tcp_id(says, config, out);
     const enum plait_status status = plait_plugin_pass("pmix", config->plugins, &plugin);
     if (status == PLAIT_OK)
         return receive_id_by_pmix(says, config, plugin, out);
-    if (said)
-        return make_tcp_id(says, config, out);
-    const struct plait_error missing = plait_error_of(status);
-    return plait_fail(status,
-                      "%s does not say on which host rank 0 is, and there is no way to ask: set MASTER_ADDR to its "
-                      "name or address (mpirun -x MASTER_ADDR=...), or fix this: %s",
-                      says->launcher, missing.text);
+    return says->host[0] != '\0' ? make_tcp_id(says, config, out) : ask_for_host(says, plait_error_of(status).text);
 }
 
 /* ---- plait_launch_find() -------------------------------------------------------------------------------------- */
 
-static const char *from_environment(const void *context, const char *name)
-{
-    (void)context;
-    return getenv(name);
-}
-
 enum plait_status plait_launch_find(struct plait_launch *out)
 {
-    const struct plait_environment environment = { from_environment, NULL };
     struct plait_launcher_says says;
     struct plait_launch launch;
     struct plait_config config;
@@ -243,7 +221,7 @@ enum plait_status plait_launch_find(struct plait_launch *out)
         return plait_fail(PLAIT_ERR_ARG, "plait_launch_find: out is NULL");
     status = plait_config_load(&config);
     if (status == PLAIT_OK)
-        status = plait_launcher_read(&environment, config.launcher, &says);
+        status = plait_launcher_read(config.launcher, &says);
     if (status != PLAIT_OK)
         return status;
     memset(&launch, 0, sizeof launch);

@@ -2,40 +2,65 @@
 #include "launcher.h"
 
 #include "base/status.h"
-#include "bootstrap/rank_variables.h"
 
 #include <plait/comm.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MOST_JOB 6
 
-/* The other variables of each launcher. NULL: the launcher has no such variable. */
+/* The variables of each launcher that is followed. NULL: the launcher has no such variable. */
 static const struct launcher {
-    const struct plait_rank_variables *ranks;
-    const char *local_rank, *local_nrank;
-    const char *port;            /* the launcher's own, on rank 0's host */
-    const char *nodes, *address; /* a list of hosts, rank 0's first; an address that may be rank 0's */
-    const char *one_node;        /* number of nodes: 1 means that all ranks are on this host */
+    const char *name;
+    const char *sign; /* set in its processes only */
+    const char *rank, *nrank, *local_rank, *local_nrank;
+    const char *port;     /* the launcher's own, on rank 0's host */
+    const char *nodes;    /* a list of hosts, rank 0's first */
+    const char *one_node; /* number of nodes: 1 means that all ranks are on this host */
     const char *job[MOST_JOB];
 } launchers[] = {
-    { .ranks = &plait_rank_variables[PLAIT_TORCHRUN],
+    { .name = "torchrun",
+      .sign = "RANK",
+      .rank = "RANK",
+      .nrank = "WORLD_SIZE",
       .local_rank = "LOCAL_RANK",
       .local_nrank = "LOCAL_WORLD_SIZE",
       .port = "MASTER_PORT",
       .job = { "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE" } },
-    { .ranks = &plait_rank_variables[PLAIT_OPENMPI],
+    { .name = "openmpi",
+      .sign = "OMPI_COMM_WORLD_RANK",
+      .rank = "OMPI_COMM_WORLD_RANK",
+      .nrank = "OMPI_COMM_WORLD_SIZE",
       .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
       .local_nrank = "OMPI_COMM_WORLD_LOCAL_SIZE",
       .job = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_COMM_WORLD_SIZE" } },
-    { .ranks = &plait_rank_variables[PLAIT_SLURM],
+    { .name = "slurm",
+      .sign = "SLURM_STEP_ID", /* a batch script has the other variables, too */
+      .rank = "SLURM_PROCID",
+      .nrank = "SLURM_NTASKS",
       .local_rank = "SLURM_LOCALID",
       .port = "MASTER_PORT",
       .nodes = "SLURM_STEP_NODELIST",
-      .address = "SLURM_LAUNCH_NODE_IPADDR",
       .one_node = "SLURM_STEP_NUM_NODES",
       .job = { "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT" } },
+};
+
+/* Launchers that are not followed, but recognised: a process of theirs must not run as the only one. */
+static const struct foreign {
+    const char *name, *rank, *nrank; /* nrank NULL: not said */
+} foreigners[] = {
+    { "Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE" },
+    { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE" },
+    { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
+    { "Horovod", "HOROVOD_RANK", "HOROVOD_SIZE" },
+    { "MPICH, Intel MPI or PALS", "PMI_RANK", "PMI_SIZE" },
+    { "MPICH or Intel MPI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
+    { "PALS", "PALS_RANKID", NULL },
+    { "PMI 2", "PMI_ID", NULL },
+    { "aprun", "ALPS_APP_PE", NULL },
+    { "PMIx", "PMIX_RANK", NULL },
 };
 
 /* Variables that name a batch job, whichever launcher runs in it. They are equal on all hosts of the job. */
@@ -43,26 +68,19 @@ static const char *const jobs[] = {
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "LSB_JOBINDEX", "JOB_ID", "SGE_TASK_ID", "FLUX_JOB_ID", "COBALT_JOBID",
 };
 
-/*
- * Variables that name a step of a batch job. They are used only if the launcher names no job: mpirun's own host
- * inherits a Slurm step that the other hosts lack, and each agent of torchrun may be a step of its own.
- */
-static const char *const steps[] = { "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID" };
-
 /* NULL: not set, or empty. */
-static const char *get(const struct plait_environment *e, const char *name)
+static const char *get(const char *name)
 {
-    const char *value = name != NULL ? e->get(e->context, name) : NULL;
+    const char *value = name != NULL ? getenv(name) : NULL;
 
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
 /* ---- Numbers and names ----------------------------------------------------------------------------------- */
 
-static enum plait_status read_number(const struct plait_environment *e, const char *name, uint32_t least, uint32_t most,
-                                     uint32_t *out)
+static enum plait_status read_number(const char *name, uint32_t least, uint32_t most, uint32_t *out)
 {
-    const char *value = get(e, name), *c = value;
+    const char *value = get(name), *c = value;
     uint64_t n = 0;
 
     if (value == NULL)
@@ -75,9 +93,9 @@ static enum plait_status read_number(const struct plait_environment *e, const ch
     return PLAIT_OK;
 }
 
-static enum plait_status read_text(const struct plait_environment *e, const char *name, char *out, size_t room)
+static enum plait_status read_text(const char *name, char *out, size_t room)
 {
-    const char *value = get(e, name);
+    const char *value = get(name);
 
     if (value != NULL && strlen(value) >= room)
         return plait_fail(PLAIT_ERR_CONFIG, "%s is '%.40s...', which is longer than %zu characters", name, value,
@@ -107,65 +125,52 @@ bool plait_nodelist_first(const char *list, char *out, size_t room)
 
 /* ---- One launcher ---------------------------------------------------------------------------------------------- */
 
-static enum plait_status read_ranks(const struct plait_environment *e, const struct launcher *l,
-                                    struct plait_launcher_says *out)
+static enum plait_status read_ranks(const struct launcher *l, struct plait_launcher_says *out)
 {
     uint32_t nodes = 0;
-    enum plait_status status = read_number(e, l->ranks->nrank, 1, PLAIT_MAX_RANKS, &out->nrank);
+    enum plait_status status = read_number(l->nrank, 1, PLAIT_MAX_RANKS, &out->nrank);
 
     if (status == PLAIT_OK)
-        status = read_number(e, l->ranks->rank, 0, out->nrank - 1, &out->rank);
-    if (status == PLAIT_OK && get(e, l->local_nrank) != NULL)
-        status = read_number(e, l->local_nrank, 1, out->nrank, &out->local_nrank);
-    if (status == PLAIT_OK && get(e, l->one_node) != NULL)
-        status = read_number(e, l->one_node, 1, UINT32_MAX, &nodes);
+        status = read_number(l->rank, 0, out->nrank - 1, &out->rank);
+    if (status == PLAIT_OK && get(l->local_nrank) != NULL)
+        status = read_number(l->local_nrank, 1, out->nrank, &out->local_nrank);
+    if (status == PLAIT_OK && get(l->one_node) != NULL)
+        status = read_number(l->one_node, 1, UINT32_MAX, &nodes);
     if (nodes == 1)
         out->local_nrank = out->nrank;
-    if (status == PLAIT_OK && get(e, l->local_rank) != NULL)
-        status = read_number(e, l->local_rank, 0, out->local_nrank > 0 ? out->local_nrank - 1 : out->nrank - 1,
+    if (status == PLAIT_OK && get(l->local_rank) != NULL)
+        status = read_number(l->local_rank, 0, out->local_nrank > 0 ? out->local_nrank - 1 : out->nrank - 1,
                              &out->local_rank);
     return status;
 }
 
-static enum plait_status read_place(const struct plait_environment *e, const struct launcher *l,
-                                    struct plait_launcher_says *out)
+static enum plait_status read_place(const struct launcher *l, struct plait_launcher_says *out)
 {
-    const char *nodes = get(e, l->nodes);
+    const char *nodes = get(l->nodes);
     uint32_t port = 0;
-    enum plait_status status = read_text(e, "MASTER_ADDR", out->host, sizeof out->host);
+    enum plait_status status = read_text("MASTER_ADDR", out->host, sizeof out->host);
 
-    if (status == PLAIT_OK && get(e, l->port) != NULL)
-        status = read_number(e, l->port, 1, UINT16_MAX, &port);
+    if (status == PLAIT_OK && get(l->port) != NULL)
+        status = read_number(l->port, 1, UINT16_MAX, &port);
     out->port = (uint16_t)port;
     if (status != PLAIT_OK || out->host[0] != '\0' || l->nodes == NULL)
         return status;
     if (nodes == NULL)
-        nodes = get(e, "SLURM_JOB_NODELIST"); /* older versions of Slurm */
+        nodes = get("SLURM_JOB_NODELIST"); /* older versions of Slurm */
     if (nodes != NULL && !plait_nodelist_first(nodes, out->host, sizeof out->host))
         return plait_fail(PLAIT_ERR_CONFIG,
                           "%s is '%.60s', which is no list of hosts as node[1-4]; set MASTER_ADDR to rank 0's host",
                           l->nodes, nodes);
-    return read_text(e, l->address, out->address, sizeof out->address);
-}
-
-/* Does the launcher name the job? torchrun sets "none" for a job without a name. */
-static bool is_named(const struct plait_environment *e, const struct plait_rank_variables *v)
-{
-    bool named = false;
-
-    for (unsigned i = 0; i < sizeof v->names / sizeof *v->names; i++)
-        named |= get(e, v->names[i]) != NULL && strcmp(get(e, v->names[i]), "none") != 0;
-    return named;
+    return PLAIT_OK;
 }
 
 /* Append "NAME=value " for each variable that is set. *used: characters needed, perhaps more than there is room for. */
-static enum plait_status add_job(const struct plait_environment *e, const char *const *names, size_t n,
-                                 struct plait_launcher_says *out, size_t *used)
+static enum plait_status add_job(const char *const *names, size_t n, struct plait_launcher_says *out, size_t *used)
 {
     char one[160];
 
     for (size_t i = 0; i < n && names[i] != NULL; i++) {
-        const enum plait_status status = read_text(e, names[i], one, sizeof one);
+        const enum plait_status status = read_text(names[i], one, sizeof one);
         if (status != PLAIT_OK)
             return status;
         if (one[0] != '\0')
@@ -175,17 +180,13 @@ static enum plait_status add_job(const struct plait_environment *e, const char *
     return PLAIT_OK;
 }
 
-static enum plait_status read_job(const struct plait_environment *e, const struct launcher *l,
-                                  struct plait_launcher_says *out)
+static enum plait_status read_job(const struct launcher *l, struct plait_launcher_says *out)
 {
     size_t n = 0;
-    enum plait_status status = add_job(e, l->job, MOST_JOB, out, &n);
+    enum plait_status status = add_job(l->job, MOST_JOB, out, &n);
 
-    out->unnamed = !is_named(e, l->ranks);
     if (status == PLAIT_OK)
-        status = add_job(e, jobs, sizeof jobs / sizeof *jobs, out, &n);
-    if (status == PLAIT_OK && out->unnamed)
-        status = add_job(e, steps, sizeof steps / sizeof *steps, out, &n);
+        status = add_job(jobs, sizeof jobs / sizeof *jobs, out, &n);
     if (status != PLAIT_OK)
         return status;
     if (n >= sizeof out->job)
@@ -200,11 +201,10 @@ static enum plait_status read_job(const struct plait_environment *e, const struc
  * PLAIT_ERR_CONFIG: a launcher that is not followed started this process as one of several. Without the error each
  * process would run alone. `found`: a launcher that is followed has started this process as the only one.
  */
-static enum plait_status refuse_foreign(const struct plait_environment *e, bool found)
+static enum plait_status refuse_foreign(bool found)
 {
-    for (size_t i = PLAIT_FOREIGN; i < PLAIT_NLAUNCHER; i++) {
-        const struct plait_rank_variables *f = &plait_rank_variables[i];
-        const char *rank = get(e, f->rank), *nrank = get(e, f->nrank);
+    for (const struct foreign *f = foreigners; f < foreigners + sizeof foreigners / sizeof *foreigners; f++) {
+        const char *rank = get(f->rank), *nrank = get(f->nrank);
         if (rank == NULL || (nrank != NULL ? strcmp(nrank, "1") == 0 : found || f->nrank != NULL))
             continue;
         return plait_fail(
@@ -214,17 +214,17 @@ static enum plait_status refuse_foreign(const struct plait_environment *e, bool 
             "srun or Open MPI's mpirun, or pass an id around (plait_unique_id_exchange); for a process "
             "alone set PLAIT_LAUNCHER=none",
             f->rank, rank, nrank != NULL ? " " : "", nrank != NULL ? f->nrank : "", nrank != NULL ? "=" : "",
-            nrank != NULL ? nrank : "", f->launcher);
+            nrank != NULL ? nrank : "", f->name);
     }
     return PLAIT_OK;
 }
 
 /* PLAIT_ERR_CONFIG: this process is one of several, and no variable says which. */
-static enum plait_status refuse_rankless(const struct plait_environment *e)
+static enum plait_status refuse_rankless(void)
 {
-    const char *nrank = get(e, "WORLD_SIZE");
+    const char *nrank = get("WORLD_SIZE");
 
-    if (nrank == NULL || strcmp(nrank, "1") == 0 || get(e, "RANK") != NULL)
+    if (nrank == NULL || strcmp(nrank, "1") == 0 || get("RANK") != NULL)
         return PLAIT_OK;
     return plait_fail(
         PLAIT_ERR_CONFIG,
@@ -233,24 +233,23 @@ static enum plait_status refuse_rankless(const struct plait_environment *e)
         nrank);
 }
 
-enum plait_status plait_launcher_read(const struct plait_environment *e, const char *launcher,
-                                      struct plait_launcher_says *out)
+enum plait_status plait_launcher_read(const char *launcher, struct plait_launcher_says *out)
 {
     bool found = false;
 
     *out = (struct plait_launcher_says){ .launcher = "none", .nrank = 1, .local_nrank = 1 };
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const struct launcher *l = &launchers[i];
-        struct plait_launcher_says says = { .launcher = l->ranks->launcher };
-        if (launcher[0] != '\0' ? strcmp(launcher, l->ranks->launcher) != 0 : get(e, l->ranks->sign) == NULL)
+        struct plait_launcher_says says = { .launcher = l->name };
+        if (launcher[0] != '\0' ? strcmp(launcher, l->name) != 0 : get(l->sign) == NULL)
             continue;
-        enum plait_status status = read_ranks(e, l, &says);
+        enum plait_status status = read_ranks(l, &says);
         if (status == PLAIT_OK && found && says.nrank == 1)
             continue;
         if (status == PLAIT_OK)
-            status = read_place(e, l, &says);
+            status = read_place(l, &says);
         if (status == PLAIT_OK)
-            status = read_job(e, l, &says);
+            status = read_job(l, &says);
         if (status != PLAIT_OK)
             return status;
         *out = says;
@@ -260,6 +259,6 @@ enum plait_status plait_launcher_read(const struct plait_environment *e, const c
     }
     if (launcher[0] != '\0' || out->nrank > 1)
         return PLAIT_OK;
-    const enum plait_status status = refuse_foreign(e, found);
-    return status == PLAIT_OK ? refuse_rankless(e) : status;
+    const enum plait_status status = refuse_foreign(found);
+    return status == PLAIT_OK ? refuse_rankless() : status;
 }

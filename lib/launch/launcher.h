@@ -20,25 +20,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* getenv(), or a test's replacement. */
-struct plait_environment {
-    const char *(*get)(const void *context, const char *name);
-    const void *context;
-};
-
 struct plait_launcher_says {
     const char *launcher; /* static; "none": no launcher */
     uint32_t rank, nrank, local_rank, local_nrank;
-    char host[256];   /* rank 0's host, a name or an address; "": not said */
-    char address[64]; /* another address that may be rank 0's; "": none */
-    uint16_t port;    /* the launcher's own at rank 0; 0: not said */
-    char job[1536];   /* identifies this job and this start of it; "": nothing does */
-    bool unnamed;     /* `job` has no name of the job itself: another job may have the same `job` */
+    char host[256]; /* rank 0's host, a name or an address; "": not said */
+    uint16_t port;  /* the launcher's own at rank 0; 0: not said */
+    char job[1536]; /* identifies this job and this start of it; "": nothing does */
 };
 
 /* `launcher`: a launcher's name, or "" to detect it. PLAIT_ERR_CONFIG names the variable. */
-enum plait_status plait_launcher_read(const struct plait_environment *environment, const char *launcher,
-                                      struct plait_launcher_says *out);
+enum plait_status plait_launcher_read(const char *launcher, struct plait_launcher_says *out);
 
 /* The first host of Slurm's "node[01-03,07]-ib,other5": "node01-ib". False: no such list, or `out` is too small. */
 bool plait_nodelist_first(const char *list, char *out, size_t room);

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/status.h"
-#include "bootstrap/origin.h"
+#include "bootstrap/unix.h"
 #include "culprit.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"

@@ -55,29 +55,26 @@ static void exchange(struct plait_bootstrap *b)
 static enum plait_status join_with(struct plait_bootstrap *b, int fd, uint32_t *joined)
 {
     struct plait_client client = { .fd = fd };
-    struct plait_error verdict;
     enum plait_refusal why;
     enum plait_status status;
 
     while ((status = plait_client_advance(&client, NULL, &why)) == PLAIT_IN_PROGRESS)
         ;
-    if (status != PLAIT_OK || !read_verdict(&client, &verdict)) { /* it counts for nothing */
+    if (status != PLAIT_OK) { /* it counts for nothing */
         close(fd);
         return PLAIT_OK;
     }
-    return add_rank(b, fd, &client.request, &verdict, joined);
+    return add_rank(b, fd, &client.request, joined);
 }
 
 static void as_root(const uint8_t *data, size_t size, size_t cut)
 {
-    struct plait_bootstrap b = { .nrank = NRANK, .limit = 1, .root = -1 };
+    struct plait_bootstrap b = { .nrank = NRANK, .limit = 1, .star.root = -1 };
     struct pollfd peers[NRANK] = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 } };
-    struct plait_origin origins[NRANK] = { { 0 } };
     uint32_t joined = 1;
     enum plait_status status;
 
-    b.peers = peers;
-    b.origins = origins;
+    b.star.peers = peers;
     must_be_a_result(status = join_with(&b, socket_with(data, cut), &joined));
     if (status == PLAIT_OK)
         must_be_a_result(status = join_with(&b, socket_with(data + cut, size - cut), &joined));
@@ -93,10 +90,10 @@ static void as_root(const uint8_t *data, size_t size, size_t cut)
 
 static void as_member(const uint8_t *data, size_t size)
 {
-    struct plait_bootstrap b = { .rank = 1, .nrank = NRANK, .limit = 1, .root = socket_with(data, size) };
+    struct plait_bootstrap b = { .rank = 1, .nrank = NRANK, .limit = 1, .star.root = socket_with(data, size) };
 
     exchange(&b);
-    close(b.root);
+    close(b.star.root);
 }
 
 /* The fuzzer itself opens some between executions: a symbolizer. */

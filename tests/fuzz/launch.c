@@ -12,16 +12,7 @@
 
 #include <plait/comm.h>
 
-/* `context`: lines, each ended by a NUL, and an empty one. */
-static const char *find(const void *context, const char *name)
-{
-    const size_t n = strlen(name);
-
-    for (const char *line = context; *line != '\0'; line += strlen(line) + 1)
-        if (strncmp(line, name, n) == 0 && line[n] == '=')
-            return line + n + 1;
-    return NULL;
-}
+extern char **environ;
 
 static void check_values(const char *value)
 {
@@ -46,16 +37,20 @@ static void check_values(const char *value)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *lines = malloc(size + 2);
+    char *lines = malloc(size + 1), **variables = calloc(size + 2, sizeof *variables), **before = environ;
     struct plait_launcher_says says;
+    size_t n = 0;
 
-    MUST(lines != NULL);
+    MUST(lines != NULL && variables != NULL);
     memcpy(lines, data, size);
-    lines[size] = lines[size + 1] = '\0';
+    lines[size] = '\0';
     for (size_t i = 0; i < size; i++)
         lines[i] = lines[i] == '\n' ? '\0' : lines[i] == '\0' ? ' ' : lines[i];
-    const struct plait_environment environment = { find, lines[0] == '\0' ? lines : lines + strlen(lines) + 1 };
-    const enum plait_status status = plait_launcher_read(&environment, lines, &says);
+    for (size_t at = strlen(lines) + 1; at < size; at += strlen(lines + at) + 1)
+        variables[n++] = lines + at;
+    environ = variables;
+    const enum plait_status status = plait_launcher_read(lines, &says);
+    environ = before;
     if (status == PLAIT_OK) {
         MUST(says.nrank >= 1 && says.nrank <= PLAIT_MAX_RANKS && says.rank < says.nrank);
         MUST(says.local_nrank <= says.nrank &&
@@ -65,9 +60,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         MUST(status == PLAIT_ERR_CONFIG && plait_last_error()[0] != '\0');
     }
-    for (const char *line = environment.context; *line != '\0'; line += strlen(line) + 1)
-        if (strchr(line, '=') != NULL)
-            check_values(strchr(line, '=') + 1);
+    for (size_t i = 0; i < n; i++)
+        if (strchr(variables[i], '=') != NULL)
+            check_values(strchr(variables[i], '=') + 1);
+    free(variables);
     free(lines);
     return 0;
 }

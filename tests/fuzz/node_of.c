@@ -22,9 +22,10 @@ static int next_descriptor(void)
 
 static void receive(const uint8_t *data, size_t size)
 {
-    struct plait_bootstrap b = { .rank = 1, .nrank = NRANK, .root = -1 };
-    int fds[NRANK] = { -1, -1, -1, -1 }, ends[2];
-    struct finding f = { .b = &b, .fds = fds, .listener = -1, .upward = -1 };
+    struct pollfd peers[NRANK] = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 }, { .fd = -1 } };
+    struct plait_bootstrap b = { .rank = 1, .nrank = NRANK, .node = { .root = -1, .peers = peers } };
+    struct finding f = { .b = &b, .listener = -1 };
+    int ends[2];
 
     MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     MUST(size == 0 || send(ends[1], data, size, MSG_NOSIGNAL) == (ssize_t)size);
@@ -32,8 +33,8 @@ static void receive(const uint8_t *data, size_t size)
     const enum plait_status status = receive_one(&f, ends[0]);
     MUST(status == PLAIT_OK);
     for (uint32_t r = 0; r < NRANK; r++) {
-        MUST(fds[r] < 0 || (r != b.rank && size >= 12 && memcmp(data + 8, &r, sizeof r) == 0));
-        plait_hang_up(fds[r]);
+        MUST(peers[r].fd < 0 || (r != b.rank && size >= 12 && memcmp(data + 8, &r, sizeof r) == 0));
+        plait_hang_up(peers[r].fd);
     }
     close(ends[1]);
 }
