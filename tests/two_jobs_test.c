@@ -100,8 +100,10 @@ static bool was_said(const char *text)
 
 static void jobs_that_differ_in_any_name_do_not_meet(void **state)
 {
-    static const char *const names[] = { "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
-                                         "FLUX_JOB_ID" };
+    static const char *const names[] = { "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",
+                                         "SLURM_STEP_ID",       "PMIX_NAMESPACE",
+                                         "PBS_JOBID",           "LSB_JOBID",
+                                         "FLUX_JOB_ID",         "OMPI_MCA_ess_base_jobid" };
     char variables[256];
 
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {

@@ -68,6 +68,12 @@ static const char *const jobs[] = {
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "LSB_JOBINDEX", "JOB_ID", "SGE_TASK_ID", "FLUX_JOB_ID", "COBALT_JOBID",
 };
 
+/*
+ * Variables that name a step of a batch job. They are used only if the launcher names no job: mpirun's own host
+ * inherits a Slurm step that the other hosts lack, and each agent of torchrun may be a step of its own.
+ */
+static const char *const steps[] = { "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PALS_APID" };
+
 /* NULL: not set, or empty. */
 static const char *get(const char *name)
 {
@@ -182,11 +188,15 @@ static enum plait_status add_job(const char *const *names, size_t n, struct plai
 
 static enum plait_status read_job(const struct launcher *l, struct plait_launcher_says *out)
 {
+    const char *name = get(l->job[0]);
     size_t n = 0;
     enum plait_status status = add_job(l->job, MOST_JOB, out, &n);
 
     if (status == PLAIT_OK)
         status = add_job(jobs, sizeof jobs / sizeof *jobs, out, &n);
+    if (status == PLAIT_OK &&
+        (name == NULL || strcmp(name, "none") == 0)) /* torchrun's word for a job without a name */
+        status = add_job(steps, sizeof steps / sizeof *steps, out, &n);
     if (status != PLAIT_OK)
         return status;
     if (n >= sizeof out->job)
