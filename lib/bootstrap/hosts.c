@@ -173,6 +173,16 @@ static enum kind kind_of(const struct ifaddrs *i)
     return plait_ifname_matches(BRIDGES, i->ifa_name) ? BRIDGE : DEVICE;
 }
 
+bool plait_loopback_is_down(void)
+{
+    struct ifreq request = { .ifr_name = "lo" };
+    const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
+    const bool down = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0 && !(request.ifr_flags & IFF_UP);
+
+    plait_descriptor_close(fd);
+    return down;
+}
+
 /* ---- Addresses of this host ----------------------------------------------------------------------------------- */
 
 #define MOST_FOUND 64
