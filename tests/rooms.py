@@ -43,7 +43,6 @@ SUBJECTS = {
     'remote_test.c': ['failure'],
     'ring_test.c': ['memory'],  # a program that is no rank shows an arena
     'rounding_test.c': ['reduce'],
-    'slow_test.c': ['failure'],
     'space_test.c': ['call', 'memory', 'operation'],
     'staging_test.c': ['comm', 'engine', 'p2p'],
     'strangers_test.c': ['bootstrap'],

@@ -272,7 +272,7 @@ struct plait_comm {
     size_t most_eager[PLAIT_NCOLL]; /* bytes + 1: see plait_most_eager_block(); 0: not known yet */
     struct plait_slots *slots; /* of the last operation with variable block sizes (collv.c); NULL before the first */
 
-    struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
+    struct plait_op_plan *op_plans[PLAIT_NOP_PLAN]; /* by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;
     struct plait_tally *tallies, **tallies_end;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cards.h"
 
+#include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -11,12 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static uint64_t hash_algorithms(const struct plait_alg *const *algorithms)
+static uint64_t hash_algorithms(const struct plait_alg *const *algorithms, size_t n)
 {
     uint64_t h = PLAIT_HASH_START;
 
-    for (; algorithms != NULL && *algorithms != NULL; algorithms++)
-        h = plait_hash(h, (*algorithms)->name, strlen((*algorithms)->name) + 1);
+    for (size_t i = 0; i < n; i++)
+        h = plait_hash(h, algorithms[i]->name, strlen(algorithms[i]->name) + 1);
     return h;
 }
 
@@ -84,8 +85,19 @@ enum plait_status plait_cards_check(const struct plait_card *all, uint32_t nrank
     return status == PLAIT_OK ? compare(all, nrank) : status;
 }
 
-enum plait_status plait_card_fill(const struct plait_comm *comm, const struct plait_comm_options *o,
-                                  struct plait_card *card)
+/* By the boot ID, as each container has its own host name. A virtual host's file has a second line (tools/host.c). */
+static struct plait_where find_where(void)
+{
+    char boot[256];
+    const size_t n = plait_descriptor_read("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+
+    if (n == 0)
+        return (struct plait_where){ 0, 0 };
+    return (struct plait_where){ .machine = plait_hash(PLAIT_HASH_START, boot, strcspn(boot, "\n")) | 1,
+                                 .host = plait_hash(PLAIT_HASH_START, boot, n) | 1 };
+}
+
+enum plait_status plait_card_fill(const struct plait_comm *comm, struct plait_card *card)
 {
     const struct plait_arena *arena;
     const enum plait_status status = plait_arena_get(0, &arena);
@@ -103,14 +115,14 @@ enum plait_status plait_card_fill(const struct plait_comm *comm, const struct pl
         .last_level = comm->last_level,
         .node_hash =
             comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
-        .algorithms_hash = hash_algorithms(o->algorithms),
+        .algorithms_hash = hash_algorithms(comm->algorithms, comm->nown_algorithms),
         .hosts = comm->config.hosts,
         .copies = comm->config.calibrate ? plait_copies_known(true).calibrated : PLAIT_CALIBRATED_ALL,
         .pid = getpid(),
+        .where = find_where(),
         .reproducible = comm->reproducible,
         .round = comm->round,
     };
-    card->where = plait_where_am_i();
     snprintf(card->version, sizeof card->version, "%s", plait_version());
     memcpy(card->algo, comm->config.algo, sizeof card->algo);
     if (sched_getaffinity(0, sizeof card->cpus, &card->cpus) != 0)

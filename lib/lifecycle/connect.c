@@ -53,7 +53,7 @@ static int open_pidfd(int instead, bool *out)
     return *out ? fd : plait_descriptor_keep(fcntl(instead, F_DUPFD_CLOEXEC, 0), purpose);
 }
 
-static enum plait_status begin(struct connecting *m, const struct plait_comm *comm, const struct plait_comm_options *o)
+static enum plait_status begin(struct connecting *m, const struct plait_comm *comm)
 {
     const struct plait_arena *arena;
     enum plait_status status = plait_arena_get(0, &arena);
@@ -61,7 +61,7 @@ static enum plait_status begin(struct connecting *m, const struct plait_comm *co
     if (status == PLAIT_OK)
         status = plait_descriptor_check(arena->fd);
     if (status == PLAIT_OK)
-        status = plait_card_fill(comm, o, &m->own);
+        status = plait_card_fill(comm, &m->own);
     if (status != PLAIT_OK)
         return status;
     m->all = calloc(comm->nrank, sizeof *m->all);
@@ -134,15 +134,22 @@ static bool share_processors(const struct connecting *m, uint32_t a, uint32_t b)
     return m->node[a] == m->node[b] || (machine != 0 && machine == m->all[b].where.machine);
 }
 
+/* Warn, once per process, if a rank of this host shares no memory with this one. */
 static void warn_of_strangers(const struct plait_comm *comm, const struct connecting *m)
 {
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
     const uint64_t host = m->all[comm->rank].where.host;
+    uint32_t r = 0;
 
-    for (uint32_t r = 0; r < comm->rank && host != 0 && comm->config.hosts <= 1; r++)
-        if (m->all[r].where.host == host && m->node[r] != m->node[comm->rank]) {
-            plait_warn_of_strangers(r, comm->rank);
-            break;
-        }
+    while (r < comm->rank && (m->all[r].where.host != host || m->node[r] == m->node[comm->rank]))
+        r++;
+    if (r < comm->rank && host != 0 && comm->config.hosts <= 1 && !atomic_flag_test_and_set(&warned))
+        plait_log(
+            PLAIT_LOG_WARN,
+            "ranks %u and %u are on one host but share no memory, so that messages between them go over the network: "
+            "they are in different network name spaces, probably of different containers. Start the containers "
+            "with one (docker run --network host, or one pod with a container for all ranks)",
+            r, comm->rank);
 }
 
 /*
@@ -418,7 +425,7 @@ enum plait_status plait_comm_connect(struct plait_comm *comm, const struct plait
     enum plait_status status;
 
     if (own == PLAIT_OK)
-        own = begin(&m, comm, o);
+        own = begin(&m, comm);
     plait_frame_watch(watch);
     status = plait_bootstrap_create(o->id, o->rank, o->nrank, timeout, own, &boot);
     if (own == PLAIT_OK && status == PLAIT_OK)

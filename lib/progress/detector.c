@@ -9,7 +9,6 @@
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
 #include "failure/report.h"
-#include "failure/slow.h"
 #include "progress.h"
 
 #include <errno.h>
@@ -265,8 +264,6 @@ static enum plait_status probe_rarely(struct plait_comm *comm, struct plait_dete
         status = probe_descriptors(comm);
     if (status == PLAIT_OK)
         status = probe_suspects(comm, d, now);
-    if (comm->remote != NULL)
-        plait_warn_of_full_table(now);
     d->check = now + (d->suspect > 0 ? 0 : CHECK_EVERY);
     return status;
 }
