@@ -257,7 +257,6 @@ struct plait_comm {
     bool reproducible;
     bool oversubscribed; /* more ranks of this comm here than processors */
     uint32_t apart;      /* turns of PLAIT_APART_SECONDS if a processor has two ranks and none has more; else 0 */
-    uint32_t crowded;    /* over a network: yields left before long spins resume, see wait.h */
     bool cma;            /* all ranks can use single copy */
     struct plait_copies copies; /* copy modes by size */
     struct plait_unread unread;

@@ -45,7 +45,7 @@ struct plait_copies plait_copies_known(bool calibrate)
 {
     const struct plait_copies k = atomic_load_explicit(&known, memory_order_relaxed);
 
-    return calibrate && k.calibrated != PLAIT_CALIBRATED_NOT ? k : built_in;
+    return calibrate && k.calibrated ? k : built_in;
 }
 
 /* ---- An exchange ------------------------------------------------------------------------------------------ */
@@ -156,8 +156,8 @@ static bool try_size(struct side *s, unsigned k, bool single, double t[NMODE])
 /* Sizes for which no time was left are treated as the next smaller one. False: no size was timed. */
 static bool lead(struct side *s, struct plait_copies *out)
 {
-    const bool single = s->process->base != NULL && s->own->reads && s->other->reads;
-    struct plait_copies c = { .calibrated = s->process->base != NULL ? PLAIT_CALIBRATED_ALL : PLAIT_CALIBRATED_STAGED };
+    const bool single = s->own->reads && s->other->reads;
+    struct plait_copies c = { .calibrated = true };
     unsigned k = 0;
 
     for (; k < PLAIT_COPY_CLASSES; k++) {

@@ -7,8 +7,8 @@
  * system call and on caches that the ranks share. On virtual machines the speeds differ up to sevenfold, so no constant
  * is right.
  *
- * So copies are timed once per process, when it creates its first communicator of several ranks. The lowest rank of
- * each node does so together with another rank of the node: both send each other blocks of some sizes in every mode
+ * So copies are timed once per process, when it creates its first communicator of several processes. The lowest rank
+ * of each node does so together with a rank of another process of the node: both send each other blocks of some sizes in every mode
  * (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only read. The
  * sender alone decides about a block; the receiver takes what it finds.
  */
@@ -31,11 +31,9 @@ enum {
     PLAIT_FAST_STREAMED = 2 /* else, streaming stores into shared memory, not cached ones */
 };
 
-enum plait_calibrated { PLAIT_CALIBRATED_NOT, PLAIT_CALIBRATED_STAGED, PLAIT_CALIBRATED_ALL };
-
 struct plait_copies {
     uint8_t fast[PLAIT_COPY_CLASSES]; /* flags */
-    uint8_t calibrated;               /* enum plait_calibrated: which modes were timed; NOT: built in */
+    bool calibrated;                  /* false: built in */
     uint8_t unused[2];                /* to 8 bytes, which are read and written at once */
 };
 
@@ -74,8 +72,8 @@ static inline enum plait_copy_mode plait_copy_mode_of(const struct plait_copies 
 struct plait_copies plait_copies_known(bool calibrate);
 
 /*
- * The calibration of this process's table, together with rank `other` of the same node, which makes the same call. It
- * takes 20 ms at most, also if the other does not come. One of the two leads: it has the result in own->copies, and
+ * The calibration of this process's table, together with rank `other` of another process of the node, which makes the
+ * same call. It takes 20 ms at most, also if the other does not come. One of the two leads: it has the result in own->copies, and
  * keeps it for the process's next communicators.
  *
  * Returns memory of the arena (or NULL) which the caller frees once the other rank has made its call, too: until then

@@ -117,7 +117,7 @@ enum plait_status plait_card_fill(const struct plait_comm *comm, struct plait_ca
             comm->node != NULL ? plait_hash(PLAIT_HASH_START, comm->node, comm->nrank * sizeof *comm->node) : 0,
         .algorithms_hash = hash_algorithms(comm->algorithms, comm->nown_algorithms),
         .hosts = comm->config.hosts,
-        .copies = comm->config.calibrate ? plait_copies_known(true).calibrated : PLAIT_CALIBRATED_ALL,
+        .copies = !comm->config.calibrate || plait_copies_known(true).calibrated,
         .pid = getpid(),
         .where = find_where(),
         .reproducible = comm->reproducible,

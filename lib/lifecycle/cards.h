@@ -22,7 +22,7 @@ struct plait_card {
     char version[16];
     char algo[64];
     uint8_t hosts;  /* PLAIT_HOSTS */
-    uint8_t copies; /* enum plait_calibrated, of its process's copy modes; ALL: PLAIT_CALIBRATE=0 */
+    bool copies;    /* its process has timed its copies, or must not (PLAIT_CALIBRATE=0) */
     cpu_set_t cpus; /* on which this rank may run */
     struct plait_where where;
 };

@@ -325,32 +325,35 @@ static uint32_t first_of_node(const struct plait_comm *comm, const struct connec
 
 /*
  * Choose copy modes: the lowest rank of a node shows its table to all, who read it after the next agreement. If its
- * process has timed no copies yet, it does so now, with the node's next rank: one of another process if there is one.
+ * process has timed no copies yet, it does so now, with the node's next rank of another process.
  */
 static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
 {
     const uint32_t first = first_of_node(comm, m);
-    uint32_t other = comm->nrank;
+    uint32_t other = first + 1;
 
-    for (uint32_t r = first + 1; r < comm->nrank; r++)
-        if (m->node[r] == m->node[first] &&
-            (other == comm->nrank || (plait_cards_of_one_process(&m->all[other], &m->all[first]) &&
-                                      !plait_cards_of_one_process(&m->all[r], &m->all[first]))))
-            other = r;
+    while (other < comm->nrank &&
+           (m->node[other] != m->node[first] || plait_cards_of_one_process(&m->all[other], &m->all[first])))
+        other++;
     if (comm->rank == first)
         comm->own->copies = plait_copies_known(comm->config.calibrate);
-    if (other < comm->nrank && (comm->rank == first || comm->rank == other) &&
-        m->all[first].copies < (plait_cards_of_one_process(&m->all[first], &m->all[other]) ? PLAIT_CALIBRATED_STAGED
-                                                                                           : PLAIT_CALIBRATED_ALL))
+    if (other < comm->nrank && (comm->rank == first || comm->rank == other) && !m->all[first].copies)
         m->stage = plait_copies_calibrate(comm, comm->rank == first ? other : first, comm->rank == first);
 }
 
-/* The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible. */
+/*
+ * The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible. Ranks that
+ * share a processor share its caches, too: streaming stores would empty these before the next one reads.
+ */
 static void take_copies(struct plait_comm *comm, const struct connecting *m)
 {
     comm->copies = comm->peers[first_of_node(comm, m)].control->copies;
-    for (unsigned k = 0; k < PLAIT_COPY_CLASSES && comm->config.cma == PLAIT_CMA_ALWAYS; k++)
-        comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
+        if (comm->config.cma == PLAIT_CMA_ALWAYS)
+            comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
+        if (comm->oversubscribed)
+            comm->copies.fast[k] &= (uint8_t)~PLAIT_FAST_STREAMED;
+    }
 }
 
 /* Can all ranks read each other's memory? Each rank stored `reads` before the last agreement. */

@@ -6,9 +6,9 @@
 #include "failure/failure.h"
 
 #include <errno.h>
+#include <sched.h>
 
-#define PROBE_EVERY 8    /* turns after the spin between probes */
-#define LATE        5e-6 /* seconds of a yield after which others are taken to have run */
+#define PROBE_EVERY 8 /* turns after the spin between probes */
 
 void plait_tell_processor(struct plait_comm *comm)
 {
@@ -55,16 +55,9 @@ static void yield(struct plait_comm *comm, struct plait_wait *w)
 {
     comm->stats.yields++;
     w->away = true;
-    if (comm->port == NULL) {
-        plait_give_way(comm);
-        return;
-    }
-    const double before = plait_clock();
+    if (comm->apart > 0)
+        atomic_store_explicit(&comm->own->away, 1, memory_order_relaxed);
     sched_yield();
-    if (plait_clock() - before > LATE)
-        comm->crowded = PLAIT_CROWDED_YIELDS;
-    else if (comm->crowded > 0)
-        comm->crowded--;
 }
 
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)

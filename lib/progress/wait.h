@@ -10,9 +10,7 @@
 #include "progress.h"
 #include "spinner.h"
 
-#include <sched.h>
-
-/* With more ranks than processors the awaited rank may need this one. */
+/* With more ranks than processors the awaited rank may need this one. Over a network a turn is a system call. */
 #define PLAIT_SPINS_SHARED 4
 
 /*
@@ -21,16 +19,6 @@
  * the better choice (Karlin et al., SOSP 1991). Not while the other rank of this processor waits and has yielded.
  */
 #define PLAIT_APART_SECONDS 3.5e-6
-
-/*
- * Over a network, where a turn is a system call, operations of at most BYTES spin NETWORK turns more, some 20 us: a
- * yield takes as long as a poll and delays arrivals. Longer operations yield, as a kernel thread does part of their
- * work. A yield that returns late shows that others want this processor, perhaps ranks of a (virtual) host that this
- * rank does not know. The long spin then pauses for CROWDED_YIELDS yields.
- */
-#define PLAIT_SPINS_BYTES    4096
-#define PLAIT_SPINS_NETWORK  60
-#define PLAIT_CROWDED_YIELDS 256
 
 /*
  * Another rank's copy ends soon, so spin one turn more per A_SPIN bytes of the operation, up to some 10 ms. A yield on
@@ -78,9 +66,7 @@ static inline void plait_wait_for_bytes(const struct plait_comm *comm, struct pl
 {
     const size_t more = bytes / PLAIT_BYTES_A_SPIN;
 
-    if (comm->port != NULL && !comm->oversubscribed)
-        w->more = bytes <= PLAIT_SPINS_BYTES && comm->crowded == 0 ? PLAIT_SPINS_NETWORK : 0;
-    else if (plait_spins(comm) == PLAIT_SPINS)
+    if (plait_spins(comm) == PLAIT_SPINS)
         w->more = more < PLAIT_MORE_SPINS ? (uint32_t)more : PLAIT_MORE_SPINS;
 }
 
@@ -102,14 +88,7 @@ static inline bool plait_is_apart(const struct plait_comm *comm, uint32_t rank)
 /* Has another rank of this processor yielded? Its data may be there already. Waits for requests do not publish this. */
 bool plait_neighbour_waits(const struct plait_comm *comm);
 
-/* Yield. Ranks on the same processor see `away` until plait_is_back(). */
-static inline void plait_give_way(struct plait_comm *comm)
-{
-    if (comm->apart > 0)
-        atomic_store_explicit(&comm->own->away, 1, memory_order_relaxed);
-    sched_yield();
-}
-
+/* Ranks on the same processor see `away` from this rank's yield until plait_is_back(). */
 static inline void plait_is_back(struct plait_comm *comm)
 {
     if (comm->apart > 0)
