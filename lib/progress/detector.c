@@ -5,7 +5,6 @@
 #include "base/descriptor.h"
 #include "base/status.h"
 #include "bootstrap/origin.h"
-#include "culprit.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
 #include "failure/report.h"

@@ -4,7 +4,7 @@
  *
  * A probe reads the control blocks of the other ranks: has the comm failed, did a rank call with other arguments, has
  * one left or died, is a link broken? Then it compares the clock with the limits of the slow report and the deadline. A
- * probe finds nothing, or fails the comm with a text that names the culprit (culprit.h).
+ * probe finds nothing, or fails the comm with a text that names the culprit.
  */
 #ifndef PLAIT_LIB_PROGRESS_DETECTOR_H
 #define PLAIT_LIB_PROGRESS_DETECTOR_H
@@ -80,5 +80,26 @@ int plait_peer_pid(const struct plait_peer *peer);
 
 /* Why a link to the rank is broken; NULL: none is. */
 const char *plait_peer_cut_off(const struct plait_comm *comm, uint32_t rank);
+
+/* ---- Texts that name the culprit of a wait that does not end: culprit.c ------------------------------- */
+
+#define PLAIT_RANK_NAME 128 /* bytes */
+
+/* "rank 2 (process 123 on host1)"; the host only if it is another one. */
+void plait_rank_name(const struct plait_comm *comm, uint32_t rank, char text[PLAIT_RANK_NAME]);
+
+struct plait_culprit {
+    uint32_t rank; /* PLAIT_NOBODY: no single rank */
+    char text[448];
+};
+
+/* Find the culprit of a stall. */
+void plait_culprit_find(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *out);
+
+/* Name a rank of another host from which no update comes. */
+void plait_culprit_unheard(const struct plait_comm *comm, uint32_t rank, double now, struct plait_culprit *out);
+
+/* Fail the comm: the detector's suspicion is sure. */
+enum plait_status plait_blame_suspect(struct plait_comm *comm, const struct plait_detector *d);
 
 #endif

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "progress.h"
 
-#include "base/clock.h"
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "reduce/reduce.h"
-#include "spinner.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -16,9 +14,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define YIELD_FOR 2e-3      /* seconds of yields before the first sleep */
+#define PAUSES    50        /* pauses that are timed together */
 #define LATE      1e-4      /* seconds of a yield after which others are taken to have run */
 #define DOUBLINGS 3         /* of the longest sleep, after sleeps without progress */
 #define IDLE_NS   100000000 /* longest sleep while only this process is awaited */
+#define REST_US   1000      /* of the progress thread while other threads drive */
 #define TURN_NS   100000    /* time slice of the progress thread; the shortest that Linux allows */
 
 /* ---- The list ---------------------------------------------------------------------------------------- */
@@ -29,8 +30,6 @@ _Atomic uint32_t plait_nactive;
 
 static _Atomic uint32_t news_doorbell, sleepers;
 static _Atomic uint32_t drivers; /* threads in plait_progress_until() */
-static _Atomic uint32_t rest_doorbell;
-static atomic_bool resting; /* the progress thread */
 
 void plait_progress_add(struct plait_comm *comm)
 {
@@ -113,8 +112,6 @@ void plait_progress_news(void)
     atomic_fetch_add(&news_doorbell, 1);
     if (atomic_load(&sleepers) > 0)
         plait_doorbells_ring(&news_doorbell);
-    if (atomic_load(&resting) && atomic_load(&drivers) == 0)
-        plait_doorbells_ring(&rest_doorbell);
 }
 
 static _Atomic uint64_t alarm_at; /* written without a lock; a lost alarm costs one sleep */
@@ -140,13 +137,45 @@ static long until_alarm(long most)
     return when > now && when - now < (uint64_t)most ? (long)(when - now) : most;
 }
 
-void plait_progress_sleep(const struct plait_doorbells *doorbells, long ns)
+/* Sleep on the announced doorbells, for at most `ns` nanoseconds if another rank is awaited. */
+static void sleep_on(const struct plait_doorbells *doorbells, long ns)
 {
     const bool awaits = atomic_load(&plait_nactive) > 0 || doorbells->n > 1;
 
     atomic_fetch_add(&sleepers, 1);
     plait_doorbells_sleep(doorbells, until_alarm(awaits ? ns : IDLE_NS));
     atomic_fetch_sub(&sleepers, 1);
+}
+
+uint32_t plait_spins_in(double seconds)
+{
+    double least = 1;
+
+    for (int try = 0; try < 5; try++) { /* the least of five: others may run during one */
+        const double before = plait_clock();
+        for (int i = 0; i < PAUSES; i++)
+            plait_pause();
+        const double took = plait_clock() - before;
+        least = took < least ? took : least;
+    }
+    return seconds < least * PLAIT_SPINS / PAUSES ? (uint32_t)(seconds / least * PAUSES) : PLAIT_SPINS;
+}
+
+void plait_spinner_tick(struct plait_spinner *s, double now)
+{
+    if (s->since == 0)
+        s->since = now;
+    s->sleepy = now - s->since > YIELD_FOR;
+}
+
+void plait_spinner_sleep(struct plait_spinner *s, long ns)
+{
+    if (s->announced) {
+        sleep_on(&s->doorbells, plait_doorbells_hear(&s->doorbells) ? ns : PLAIT_SLEEP_NS);
+        s->sleeps++;
+    }
+    s->announced = true;
+    plait_doorbells_init(&s->doorbells);
 }
 
 void plait_progress_announce(struct plait_doorbells *doorbells)
@@ -196,8 +225,7 @@ void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self
             interrupt(self);
         else
             idle(&spinner, spins);
-    if (atomic_fetch_sub(&drivers, 1) == 1 && atomic_load(&resting) && atomic_load(&plait_nactive) > 0)
-        plait_doorbells_ring(&rest_doorbell);
+    atomic_fetch_sub(&drivers, 1);
     plait_fpenv_leave(environment);
 }
 
@@ -226,18 +254,6 @@ static void idle_beside(struct plait_spinner *spinner, uint32_t *crowded)
     }
     *crowded -= spinner->announced && *crowded > 0;
     sleep_on_all(spinner, PLAIT_SLEEP_NS << (spinner->sleeps < DOUBLINGS ? spinner->sleeps : DOUBLINGS));
-}
-
-/* Sleep while other threads drive progress. The last of them rings, unless no comm is active any more. */
-static void rest(void)
-{
-    struct plait_doorbells doorbells = { 0 };
-
-    plait_doorbells_add(&doorbells, &rest_doorbell);
-    atomic_store(&resting, true);
-    if (atomic_load(&drivers) > 0 && !atomic_load(&stop))
-        plait_doorbells_sleep(&doorbells, IDLE_NS);
-    atomic_store(&resting, false);
 }
 
 /*
@@ -269,7 +285,7 @@ static void *run_thread(void *arg)
     take_short_turns();
     while (!atomic_load_explicit(&stop, memory_order_relaxed))
         if (atomic_load_explicit(&drivers, memory_order_relaxed) > 0)
-            rest();
+            usleep(REST_US);
         else if (drive(spinner.sleeps > 1)) /* after long sleeps, probe at once */
             plait_spinner_reset(&spinner);
         else
@@ -297,7 +313,6 @@ void plait_progress_thread_stop(void)
     if (--nstart == 0) {
         atomic_store(&stop, true);
         plait_progress_news();
-        plait_doorbells_ring(&rest_doorbell);
         pthread_join(thread, NULL);
     }
     pthread_mutex_unlock(&thread_lock);
@@ -315,7 +330,6 @@ void plait_progress_fork(enum plait_fork when)
         nstart = 0;
         plait_nactive = 0;
         sleepers = drivers = 0;
-        resting = false;
     }
     pthread_mutex_unlock(&list_lock);
     pthread_mutex_unlock(&thread_lock);

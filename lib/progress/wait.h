@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for other ranks: a loop that calls a spinner (spinner.h), which passes the time, and a failure detector
- * (detector.h), which finds why the wait does not end. Pending operations of other comms go on meanwhile (progress.h).
+ * Waiting for other ranks: a loop that calls a spinner (progress.h), which passes the time, and a failure detector
+ * (detector.h), which finds why the wait does not end. Pending operations of other comms go on meanwhile.
  */
 #ifndef PLAIT_LIB_PROGRESS_WAIT_H
 #define PLAIT_LIB_PROGRESS_WAIT_H
 
 #include "detector.h"
 #include "progress.h"
-#include "spinner.h"
 
 /* With more ranks than processors the awaited rank may need this one. Over a network a turn is a system call. */
 #define PLAIT_SPINS_SHARED 4
