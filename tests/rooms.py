@@ -21,7 +21,6 @@ SUBJECTS = {
     'conformance.c': ['comm', 'engine'],
     'counts_test.c': ['comm', 'engine'],
     'differ_test.c': ['comm'],
-    'doubled_test.c': ['comm', 'progress'],
     'dump_test.c': ['comm', 'failure', 'memory'],
     'eager_test.c': ['comm', 'failure', 'operation'],
     'elastic_deaths_test.c': ['elastic'],

@@ -8,9 +8,9 @@
  * is right.
  *
  * So copies are timed once per process, when it creates its first communicator of several processes. The lowest rank
- * of each node does so together with a rank of another process of the node: both send each other blocks of some sizes in every mode
- * (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only read. The
- * sender alone decides about a block; the receiver takes what it finds.
+ * of each node does so together with a rank of another process of the node: both send each other blocks of some sizes
+ * in every mode (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only
+ * read. The sender alone decides about a block; the receiver takes what it finds.
  */
 #ifndef PLAIT_LIB_COMM_COPY_MODE_H
 #define PLAIT_LIB_COMM_COPY_MODE_H
