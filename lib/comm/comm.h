@@ -4,7 +4,7 @@
  *
  * Each rank has a control block in its arena (struct plait_control): its progress, the messages that it offers, the
  * reason of a failure. The other ranks map the block read-only. struct plait_peer is another rank as this one sees it.
- * struct plait_comm is one rank's end of a communicator. record.h has the ring of a rank's last operations, port.h a
+ * struct plait_comm is one rank's end of a communicator. record.h has the rings of a rank's last operations, port.h a
  * rank's endpoint in a network. doorbells.h wakes ranks that sleep.
  *
  * The room promises: every field that others read has one writer, the owner of the block. Fields that are written at
@@ -27,7 +27,6 @@
 #include "bootstrap/bootstrap.h"
 #include "copy_mode.h"
 #include "memory/arena.h"
-#include "message_ring.h"
 #include "record.h"
 #include "reduce/reduce.h"
 #include "transport/transport.h"

@@ -40,7 +40,6 @@ struct plait_copies {
 /* One rank's side of a calibration, in its control block. */
 struct plait_calibration {
     _Alignas(64) _Atomic uint32_t step; /* how often this rank has met the other; written last */
-    _Atomic uint32_t task;              /* of the rank that leads: what both do next */
     _Atomic int32_t processor;          /* on which this rank met the other last */
     bool reads;                         /* this rank can use single copy */
     int64_t stage;                      /* offset of its shared memory from its control block */
@@ -73,8 +72,8 @@ struct plait_copies plait_copies_known(bool calibrate);
 
 /*
  * The calibration of this process's table, together with rank `other` of another process of the node, which makes the
- * same call. It takes 20 ms at most, also if the other does not come. One of the two leads: it has the result in own->copies, and
- * keeps it for the process's next communicators.
+ * same call. It takes 20 ms at most, also if the other does not come. One of the two leads: it has the result in
+ * own->copies, and keeps it for the process's next communicators.
  *
  * Returns memory of the arena (or NULL) which the caller frees once the other rank has made its call, too: until then
  * it may read it.

@@ -36,12 +36,12 @@ void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t n
 /* ---- Reading ------------------------------------------------------------------------------------- */
 
 /* The owner may write meanwhile; the caller detects that by the word. The race is intended: hidden from TSan. */
-__attribute__((no_sanitize("thread"))) static void copy_what(struct plait_what *to, const struct plait_what *from)
+__attribute__((no_sanitize("thread"))) static void copy(void *to, const void *from, size_t bytes)
 {
     const volatile char *source = (const volatile char *)from;
     char *target = (char *)to;
 
-    for (size_t i = 0; i < sizeof *to; i++)
+    for (size_t i = 0; i < bytes; i++)
         target[i] = source[i];
 }
 
@@ -51,7 +51,7 @@ static bool read_record(const struct plait_record *r, uint64_t sequence, struct 
 
     if ((uint32_t)word != (uint32_t)sequence)
         return false;
-    copy_what(out, &r->what);
+    copy(out, &r->what, sizeof *out);
     out->algorithm[sizeof out->algorithm - 1] = '\0';
     atomic_thread_fence(memory_order_acquire);
     return atomic_load_explicit(&r->word, memory_order_relaxed) == word;
@@ -94,6 +94,96 @@ void plait_ring_visit(const struct plait_ring *ring, uint64_t done, bool failed,
     for (uint64_t k = (most < PLAIT_NRECORD ? most : PLAIT_NRECORD) + ended; k-- > ended;)
         if (k <= done && plait_ring_read(ring, done + 1 - k, done, failed, &o))
             visit(context, &o);
+}
+
+/* Copy the record of `place`. False if the ring does not have it or its owner is writing it. */
+static bool read_message(const struct plait_message_ring *ring, uint64_t place, bool failed,
+                         struct plait_operation *out)
+{
+    const struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
+    struct plait_message_what what;
+
+    if (place == 0 || atomic_load_explicit(&r->place, memory_order_acquire) != place)
+        return false;
+    copy(&what, &r->what, sizeof what);
+    *out = (struct plait_operation){ .message = true,
+                                     .sequence = what.number,
+                                     .what = { .count = what.count, .type = what.type },
+                                     .peer = what.peer,
+                                     .send = what.send != 0,
+                                     .nslice = what.nslice };
+    out->began = atomic_load_explicit(&r->began, memory_order_relaxed);
+    out->slices = atomic_load_explicit(&r->slices, memory_order_relaxed);
+    out->waiting_for = atomic_load_explicit(&r->waiting, memory_order_relaxed) ? out->peer + 1 : 0;
+    out->waited_for = atomic_load_explicit(&r->waited, memory_order_relaxed) ? out->peer + 1 : 0;
+    out->state = atomic_load_explicit(&r->done, memory_order_relaxed) ? PLAIT_DONE
+                 : failed                                             ? PLAIT_FAILED
+                                                                      : PLAIT_RUNNING;
+    out->has_progress = out->began > 0;
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&r->place, memory_order_relaxed) == place;
+}
+
+/* The place of the newest record, or 0. */
+static uint64_t newest(const struct plait_message_ring *ring)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < PLAIT_NMESSAGE_RECORD; i++) {
+        const uint64_t place = atomic_load_explicit(&ring->record[i].place, memory_order_relaxed);
+        most = place > most ? place : most;
+    }
+    return most;
+}
+
+/* Count the messages that have ended, or those that have not; visit all but the oldest `skip` of them. */
+static uint32_t walk(const struct plait_message_ring *ring, bool failed, bool ended, uint32_t skip,
+                     void (*visit)(void *context, const struct plait_operation *o), void *context)
+{
+    const uint64_t last = newest(ring);
+    struct plait_operation o;
+    uint32_t n = 0;
+
+    for (uint64_t k = PLAIT_NMESSAGE_RECORD; k-- > 0;)
+        if (last > k && read_message(ring, last - k, failed, &o) && (o.state == PLAIT_DONE) == ended)
+            if (n++ >= skip && visit != NULL)
+                visit(context, &o);
+    return n;
+}
+
+static uint32_t excess(uint32_t n, uint32_t most)
+{
+    return n > most ? n - most : 0;
+}
+
+void plait_message_ring_visit(const struct plait_message_ring *ring, bool failed, uint32_t most,
+                              void (*visit)(void *context, const struct plait_operation *o), void *context)
+{
+    const uint32_t pending = walk(ring, failed, false, 0, NULL, NULL), ended = walk(ring, failed, true, 0, NULL, NULL);
+
+    walk(ring, failed, true, excess(ended, excess(most, pending)), visit, context);
+    walk(ring, failed, false, excess(pending, most), visit, context);
+}
+
+bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plait_operation *out)
+{
+    const uint64_t last = newest(ring);
+
+    for (uint64_t k = 0; k < PLAIT_NMESSAGE_RECORD && k < last; k++)
+        if (read_message(ring, last - k, false, out) && out->state == PLAIT_RUNNING && out->waiting_for > 0)
+            return true;
+    return false;
+}
+
+bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t peer, uint64_t number,
+                                 struct plait_operation *out)
+{
+    const uint64_t last = newest(ring);
+
+    for (uint64_t k = 0; k < PLAIT_NMESSAGE_RECORD && k < last; k++)
+        if (read_message(ring, last - k, false, out) && !out->send && out->peer == peer && out->sequence == number)
+            return true;
+    return false;
 }
 
 /* ---- Text ---------------------------------------------------------------------------------------- */

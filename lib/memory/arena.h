@@ -30,7 +30,7 @@ struct plait_token { /* 128 random bits that identify a process on all hosts */
  * shown blocks. Offsets count from the start of the arena; 0 is none.
  */
 #define PLAIT_ARENA_MAGIC  "plait\r\n"
-#define PLAIT_ARENA_LAYOUT 3 /* incremented with every change of the structs that lib/failure/dump.c reads */
+#define PLAIT_ARENA_LAYOUT 4 /* incremented with every change of the structs that lib/failure/dump.c reads */
 
 struct plait_arena_header {
     char magic[8];    /* PLAIT_ARENA_MAGIC */
