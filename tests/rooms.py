@@ -21,7 +21,7 @@ SUBJECTS = {
     'conformance.c': ['comm', 'engine'],
     'counts_test.c': ['comm', 'engine'],
     'differ_test.c': ['comm'],
-    'dump_test.c': ['comm', 'failure', 'memory'],
+    'dump_test.c': ['comm', 'memory'],
     'eager_test.c': ['comm', 'failure', 'operation'],
     'elastic_deaths_test.c': ['elastic'],
     'elastic_model.c': ['reduce'],

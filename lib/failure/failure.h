@@ -3,9 +3,8 @@
  * The room failure: how a communicator fails, and how failures are reported.
  *
  * A failure starts on one rank, with a text that names the culprit. The others see it in that rank's control block.
- * report.c writes errors, warnings and the log; dump.c lets plait-info read the same from another process. remote/
- * keeps replicas of the control blocks of ranks on other hosts, updated over the connections of the rendezvous: readers
- * of a control block need not know on which host its rank is.
+ * report.c writes errors, warnings and the log. remote/ keeps replicas of the control blocks of ranks on other hosts,
+ * updated over the connections of the rendezvous: readers of a control block need not know on which host its rank is.
  *
  * The room promises: the first error of a communicator stays, and all ranks report the same one. Nothing that is read
  * from another rank's memory is trusted.

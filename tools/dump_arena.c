@@ -3,9 +3,9 @@
  * Reading another process's arena. The process may write meanwhile, and the bytes may be no arena at all: every offset
  * and number is checked before use, every text is copied and made printable.
  */
-#include "dump.h"
+#include "dump_arena.h"
 
-#include "comm/comm.h"
+#include "../lib/comm/comm.h"
 
 #include <plait/version.h>
 
