@@ -54,6 +54,11 @@ void plait_frame_drive(bool (*progress)(void))
     drive = progress;
 }
 
+double plait_frame_tick(void)
+{
+    return drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
+}
+
 enum plait_status plait_frame_look(void)
 {
     while (drive != NULL && drive())
@@ -82,7 +87,7 @@ bool plait_frame_dead(int fd)
 enum plait_status plait_frame_wait(int fd, short events, double until)
 {
     for (bool dead = false;;) {
-        const double left = until - plait_clock(), most = dead ? 0 : drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
+        const double left = until - plait_clock(), most = dead ? 0 : plait_frame_tick();
         struct pollfd p = { .fd = fd, .events = events };
         const int n = left > 0 ? poll(&p, 1, (int)((left < most ? left : most) * 1e3) + !dead) : 0;
         if (n > 0)

@@ -126,7 +126,7 @@ static uint32_t find_dead(struct plait_bootstrap *b)
 enum plait_status plait_star_poll(struct plait_bootstrap *b, double until)
 {
     for (;;) {
-        const double left = until - plait_clock(), wait = left < PLAIT_FRAME_TICK ? left : PLAIT_FRAME_TICK;
+        const double left = until - plait_clock(), tick = plait_frame_tick(), wait = left < tick ? left : tick;
         const int n = left > 0 ? poll(b->peers, b->nrank, (int)(wait * 1e3) + 1) : 0;
         for (uint32_t r = 0; r < b->nrank; r++)
             if ((n == 0 || b->peers[r].revents != 0) && plait_descriptor_check(b->peers[r].fd) != PLAIT_OK)

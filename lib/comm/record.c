@@ -12,7 +12,6 @@ void plait_progress_write(struct plait_progress *p, const struct plait_operation
     atomic_store_explicit(&p->sequence, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&p->began, o->began, memory_order_relaxed);
-    atomic_store_explicit(&p->probed, o->probed, memory_order_relaxed);
     atomic_store_explicit(&p->steps, o->steps, memory_order_relaxed);
     atomic_store_explicit(&p->nstep, o->nstep, memory_order_relaxed);
     atomic_store_explicit(&p->slices, o->slices, memory_order_relaxed);
@@ -26,7 +25,6 @@ void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t n
 {
     const struct plait_operation o = { .sequence = sequence,
                                        .began = now,
-                                       .probed = now,
                                        .nstep = nstep,
                                        .nslice = nslice < UINT32_MAX ? (uint32_t)nslice : UINT32_MAX };
 
@@ -62,7 +60,6 @@ bool plait_progress_read(const struct plait_progress *p, struct plait_operation 
     if (atomic_load_explicit(&p->sequence, memory_order_acquire) != out->sequence)
         return false;
     out->began = atomic_load_explicit(&p->began, memory_order_relaxed);
-    out->probed = atomic_load_explicit(&p->probed, memory_order_relaxed);
     out->steps = atomic_load_explicit(&p->steps, memory_order_relaxed);
     out->nstep = atomic_load_explicit(&p->nstep, memory_order_relaxed);
     out->slices = atomic_load_explicit(&p->slices, memory_order_relaxed);

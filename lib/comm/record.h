@@ -49,7 +49,7 @@ struct plait_record {
 
 struct plait_progress {
     _Alignas(64) _Atomic uint64_t sequence;   /* of this operation; written last */
-    _Atomic uint64_t began, probed;           /* ns of CLOCK_MONOTONIC: start; last probe in a long wait */
+    _Atomic uint64_t began;                   /* ns of CLOCK_MONOTONIC */
     _Atomic uint64_t steps, nstep;            /* over all slices; written in long waits and at a failure */
     _Atomic uint32_t slices, nslice;          /* written as each slice ends */
     _Atomic uint32_t waiting_for, waited_for; /* rank + 1, of the current, and the last, long wait; 0: none */
@@ -154,7 +154,7 @@ struct plait_operation { /* a copy of an entry of a ring */
     struct plait_what what;
     enum plait_state state;
     bool has_progress; /* the fields below are valid */
-    uint64_t began, probed, steps, nstep;
+    uint64_t began, steps, nstep;
     uint32_t slices, nslice, waiting_for, waited_for;
 };
 

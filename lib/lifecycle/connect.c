@@ -22,9 +22,9 @@
 
 /* State that lives for one rendezvous. */
 struct connecting {
-    struct plait_card own, *all; /* [nrank] */
-    uint32_t *node;              /* [nrank] ranks of a node share memory; nodes are numbered by their first ranks */
-    uint32_t nnode;
+    struct plait_card own, *all;   /* [nrank] */
+    uint32_t *node;                /* [nrank] ranks of a node share memory; nodes are numbered by their first ranks */
+    uint32_t nnode, first;         /* number of nodes; lowest rank of this one */
     bool *leads;                   /* [nrank] is it its process's leader? */
     int (*fds)[PLAIT_COMM_SHARES]; /* [nrank] received from leaders: arena, pidfd */
     int given[PLAIT_COMM_SHARES];  /* this process's; given[1] < 0: not open */
@@ -96,6 +96,8 @@ static void find_nodes(const struct plait_comm *comm, const struct plait_bootstr
         m->node[r] = hosts > 1 ? (uint32_t)(r * hosts / comm->nrank) : plait_node_of(plait_bootstrap_nodes(boot), r);
         m->nnode = m->node[r] >= m->nnode ? m->node[r] + 1 : m->nnode;
     }
+    while (m->node[m->first] != m->node[comm->rank])
+        m->first++;
 }
 
 /* Leaders exchange arena descriptors and pidfds and map the arenas. The other ranks map in find_controls(). */
@@ -309,22 +311,13 @@ static bool can_read_all(const struct plait_comm *comm)
     return true;
 }
 
-static uint32_t first_of_node(const struct plait_comm *comm, const struct connecting *m)
-{
-    uint32_t first = 0;
-
-    while (m->node[first] != m->node[comm->rank])
-        first++;
-    return first;
-}
-
 /*
  * Choose copy modes: the lowest rank of a node shows its table to all, who read it after the next agreement. If its
  * process has timed no copies yet, it does so now, with the node's next rank of another process.
  */
 static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
 {
-    const uint32_t first = first_of_node(comm, m);
+    const uint32_t first = m->first;
     uint32_t other = first + 1;
 
     while (other < comm->nrank &&
@@ -342,7 +335,7 @@ static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
  */
 static void take_copies(struct plait_comm *comm, const struct connecting *m)
 {
-    comm->copies = comm->peers[first_of_node(comm, m)].control->copies;
+    comm->copies = comm->peers[m->first].control->copies;
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
         if (comm->config.cma == PLAIT_CMA_ALWAYS)
             comm->copies.fast[k] |= PLAIT_FAST_SINGLE;

@@ -14,6 +14,7 @@
 #include "memory/devices.h"
 #include "operation/slices.h"
 #include "p2p/message.h"
+#include "progress/progress.h"
 
 #include <plait/topology.h>
 
@@ -301,7 +302,11 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, cons
 {
     const struct making m = { *options, watch };
 
-    return plait_creation_needs_thread() ? plait_make_in_thread(create_now, &m, out) : create_now(&m, PLAIT_OK, out);
+    /* Other ranks may wait for pending operations of this one before they join. */
+    plait_frame_drive(atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0 ? plait_progress : NULL);
+    const enum plait_status status = create_now(&m, PLAIT_OK, out);
+    plait_frame_drive(NULL);
+    return status;
 }
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)

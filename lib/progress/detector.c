@@ -80,7 +80,6 @@ static void publish(struct plait_comm *comm, const struct plait_detector *d)
         atomic_store_explicit(&p->waiting_for, d->last_awaited, memory_order_relaxed);
         atomic_store_explicit(&p->waited_for, d->last_awaited, memory_order_relaxed);
     }
-    atomic_store_explicit(&p->probed, now, memory_order_relaxed);
 }
 
 void plait_detector_end(struct plait_comm *comm, struct plait_detector *d)

@@ -44,26 +44,21 @@ void plait_progress_add(struct plait_comm *comm)
     pthread_mutex_unlock(&list_lock);
 }
 
-static void unlink_active(const struct plait_comm *comm)
-{
-    struct plait_comm **c = &first;
-
-    while (*c != comm)
-        c = &(*c)->next_active;
-    *c = comm->next_active;
-    atomic_fetch_sub(&plait_nactive, 1);
-}
-
 /* Callers of plait_progress_add() count pending first, then read listed; this reads them in the opposite order. */
 void plait_progress_remove(struct plait_comm *comm, uint32_t n)
 {
+    struct plait_comm **link = &first;
+
     pthread_mutex_lock(&list_lock);
     if (comm->listed) {
         atomic_store(&comm->listed, false);
-        if (atomic_load(&comm->pending) == n)
-            unlink_active(comm);
-        else
-            atomic_store(&comm->listed, true);
+        atomic_store(&comm->listed, atomic_load(&comm->pending) != n);
+        while (*link != comm)
+            link = &(*link)->next_active;
+        if (!comm->listed) {
+            *link = comm->next_active;
+            atomic_fetch_sub(&plait_nactive, 1);
+        }
     }
     pthread_mutex_unlock(&list_lock);
 }

@@ -126,7 +126,6 @@ static void apply_progress(struct plait_ring *ring, const struct plait_progress 
     if (o.sequence == 0 || !plait_progress_read(from, &o))
         return;
     o.began += o.began > 0 ? ahead : 0;
-    o.probed += ahead;
     plait_progress_write(plait_ring_progress(ring, o.sequence), &o);
 }
 
