@@ -102,10 +102,10 @@ static void what_a_rank_does_shows_in_every_replica_of_it(void **state)
                 continue;
             const struct plait_replica *m = replica(w, on, of);
             EVENTUALLY(atomic_load(&m->control.done) == 19 && plait_ring_read(&m->control.ring, 20, 19, false, &o) &&
-                       o.has_progress && o.steps == 7 + of);
+                       o.has_progress && o.progress.steps == 7 + of);
             assert_int_equal(o.what.count, 100 * of + 20);
-            assert_int_equal(o.waiting_for, 1 + (of + 1) % NRANK);
-            assert_int_equal(o.nslice, 3);
+            assert_int_equal(o.progress.waiting_for, 1 + (of + 1) % NRANK);
+            assert_int_equal(o.progress.nslice, 3);
             assert_true(plait_ring_read(&m->control.ring, 18, 19, false, &o)); /* some before it, too */
             assert_int_equal(o.what.count, 100 * of + 18);
             EVENTUALLY(atomic_load(&m->control.seen) > 0);

@@ -153,14 +153,13 @@ struct plait_operation { /* a copy of an entry of a ring */
     uint32_t peer;
     struct plait_what what;
     enum plait_state state;
-    bool has_progress; /* the fields below are valid */
-    uint64_t began, steps, nstep;
-    uint32_t slices, nslice, waiting_for, waited_for;
+    bool has_progress; /* `progress` is valid */
+    struct plait_progress progress;
 };
 
-/* Write a progress entry, and read that of operation out->sequence; false: the entry is another's, or changes. */
-void plait_progress_write(struct plait_progress *p, const struct plait_operation *o);
-bool plait_progress_read(const struct plait_progress *p, struct plait_operation *out);
+/* Write a progress entry, and read that of operation `sequence`; false: the entry is another's, or changes. */
+void plait_progress_write(struct plait_progress *p, const struct plait_progress *from);
+bool plait_progress_read(const struct plait_progress *p, uint64_t sequence, struct plait_progress *out);
 
 /*
  * Copy operation `sequence` of a rank that has completed `done` operations. False if the ring does not have it or its

@@ -76,9 +76,10 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
 {
     struct plait_operation o;
 
-    if (!plait_comm_operation(comm, rank, comm->sequence, &o) || !o.has_progress || o.waiting_for > comm->nrank)
+    if (!plait_comm_operation(comm, rank, comm->sequence, &o) || !o.has_progress ||
+        o.progress.waiting_for > comm->nrank)
         return 0;
-    return o.waiting_for;
+    return o.progress.waiting_for;
 }
 
 /* In the operation by its updates, but no data ever arrived from it: the network's data path is broken. */

@@ -59,9 +59,6 @@ enum plait_status plait_detector_probe(struct plait_comm *comm, struct plait_det
 /* A wait with probes is over: clear it in this rank's ring. */
 void plait_detector_end(struct plait_comm *comm, struct plait_detector *d);
 
-/* Has another rank failed, or called the operation in progress with other arguments? */
-enum plait_status plait_probe_calls(struct plait_comm *comm);
-
 /*
  * Did a rank call one of the operations since own->unheard with other arguments? All ranks may have returned from such
  * an operation: in rooted collectives with small messages not every rank waits for every other.

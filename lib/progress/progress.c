@@ -110,34 +110,33 @@ void plait_progress_news(void)
 
 static _Atomic uint64_t alarm_at; /* written without a lock; a lost alarm costs one sleep */
 
+/* Nanoseconds; 0: none is set. */
+static uint64_t until_alarm(void)
+{
+    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed), now = when > 0 ? plait_clock_ns() : 0;
+
+    return when > now ? when - now : 0;
+}
+
 void plait_progress_alarm(uint64_t when)
 {
-    const uint64_t set = atomic_load_explicit(&alarm_at, memory_order_relaxed);
-
-    if (set <= plait_clock_ns() || when < set)
+    if (until_alarm() == 0 || when < atomic_load_explicit(&alarm_at, memory_order_relaxed))
         atomic_store_explicit(&alarm_at, when, memory_order_relaxed);
 }
 
 bool plait_progress_expects(void)
 {
-    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed);
-    return when > 0 && when > plait_clock_ns();
-}
-
-static long until_alarm(long most)
-{
-    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed), now = when > 0 ? plait_clock_ns() : 0;
-
-    return when > now && when - now < (uint64_t)most ? (long)(when - now) : most;
+    return until_alarm() > 0;
 }
 
 /* Sleep on the announced doorbells, for at most `ns` nanoseconds if another rank is awaited. */
 static void sleep_on(const struct plait_doorbells *doorbells, long ns)
 {
-    const bool awaits = atomic_load(&plait_nactive) > 0 || doorbells->n > 1;
+    const long most = atomic_load(&plait_nactive) > 0 || doorbells->n > 1 ? ns : IDLE_NS;
+    const uint64_t alarm = until_alarm();
 
     atomic_fetch_add(&sleepers, 1);
-    plait_doorbells_sleep(doorbells, until_alarm(awaits ? ns : IDLE_NS));
+    plait_doorbells_sleep(doorbells, alarm > 0 && alarm < (uint64_t)most ? (long)alarm : most);
     atomic_fetch_sub(&sleepers, 1);
 }
 

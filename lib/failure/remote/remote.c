@@ -27,7 +27,7 @@ struct line {
     bool silent;                        /* rank 0: the others were told of the silence of the rank */
     uint32_t next;                      /* update to look at first */
     size_t have, filled, sent;          /* bytes of `in`; of `out` */
-    char in[2 * sizeof(struct plait_control_update)], out[8 * sizeof(struct plait_control_update)];
+    char in[2 * sizeof(struct plait_control_update)], out[4 * sizeof(struct plait_control_update)];
 };
 
 struct plait_remote {

@@ -92,7 +92,7 @@ void plait_control_update_write(const struct plait_control *own, uint64_t wanted
     u->from = u->done > KEPT && wanted <= u->done - KEPT ? u->done - KEPT + 1 : wanted;
     u->nrecord = copy_records(&own->ring, u->done, u->from, u->record, &last);
     if (plait_ring_read(&own->ring, last, u->done, false, &newest) && newest.has_progress)
-        plait_progress_write(&u->progress, &newest);
+        u->progress = newest.progress;
     if (u->failed != PLAIT_OK) {
         u->culprit = own->culprit;
         memcpy(u->failure, own->failure, sizeof u->failure);
@@ -121,12 +121,12 @@ size_t plait_control_update_read(const void *bytes, size_t n, uint32_t nrank, st
 /* ahead: ns by which the clock of this process is ahead of the rank's. */
 static void apply_progress(struct plait_ring *ring, const struct plait_progress *from, uint64_t ahead)
 {
-    struct plait_operation o = { .sequence = atomic_load_explicit(&from->sequence, memory_order_relaxed) };
+    struct plait_progress p = *from;
 
-    if (o.sequence == 0 || !plait_progress_read(from, &o))
+    if (p.sequence == 0)
         return;
-    o.began += o.began > 0 ? ahead : 0;
-    plait_progress_write(plait_ring_progress(ring, o.sequence), &o);
+    p.began += p.began > 0 ? ahead : 0;
+    plait_progress_write(plait_ring_progress(ring, p.sequence), &p);
 }
 
 static void apply_record(struct plait_ring *ring, const struct plait_record *from)
