@@ -322,17 +322,3 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     errno = saved;
     return status;
 }
-
-struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm)
-{
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
-
-    o.name = comm->name;
-    o.timeout = comm->config.timeout;
-    o.deadline = comm->deadline;
-    o.warn = comm->warn;
-    o.reproducible = comm->reproducible;
-    o.round = comm->round;
-    o.progress = comm->progress;
-    return o;
-}

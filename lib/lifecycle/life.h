@@ -26,9 +26,6 @@
 enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
                                   struct plait_comm **out);
 
-/* Options for a comm of some of this comm's ranks. The caller still sets rank, nrank, id and node. */
-struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm);
-
 /* Wait until nothing is pending and nobody reads this rank's memory for an operation that has ended. */
 enum plait_status plait_comm_settle(struct plait_comm *comm);
 

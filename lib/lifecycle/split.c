@@ -64,7 +64,7 @@ static enum plait_status make(const struct division *d, uint32_t n, uint64_t sal
     const uint32_t *members = comm->members;
     const struct family family = { d, members, n };
     const struct plait_watch watch = { look, &family };
-    struct plait_comm_options o = plait_comm_options_of(comm);
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     const struct plait_alg **algorithms = calloc(comm->nown_algorithms + 1, sizeof *algorithms);
     uint32_t *node = comm->node != NULL ? malloc(n * sizeof *node) : NULL;
     struct plait_unique_id id;
@@ -72,6 +72,12 @@ static enum plait_status make(const struct division *d, uint32_t n, uint64_t sal
 
     PLAIT_KNOWN(members != NULL && n > 0);
     plait_unique_id_derive(&comm->id_bytes, salt, plait_hosts_of(&comm->nodes, members[0]), &id);
+    o.timeout = comm->config.timeout;
+    o.deadline = comm->deadline;
+    o.warn = comm->warn;
+    o.reproducible = comm->reproducible;
+    o.round = comm->round;
+    o.progress = comm->progress;
     o.nrank = n;
     while (members[o.rank] != comm->rank)
         o.rank++;

@@ -11,16 +11,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NAME         128 /* bytes */
 #define MOST_UNHEARD 3   /* ranks in a text */
 #define MOST_NAMED   16  /* ranks in a text */
 #define WHAT         384 /* bytes */
 
-void plait_rank_name(const struct plait_comm *comm, uint32_t rank, char text[PLAIT_RANK_NAME])
+/* "rank 2 (process 123 on host1)"; the host only if it is another one. */
+static void name_rank(const struct plait_comm *comm, uint32_t rank, char text[NAME])
 {
     const struct plait_peer *p = &comm->peers[rank];
 
-    snprintf(text, PLAIT_RANK_NAME, "rank %u (process %d%s%s)", rank, plait_peer_pid(p),
-             p->replica != NULL ? " on " : "", p->replica != NULL ? p->replica->host : "");
+    snprintf(text, NAME, "rank %u (process %d%s%s)", rank, plait_peer_pid(p), p->replica != NULL ? " on " : "",
+             p->replica != NULL ? p->replica->host : "");
 }
 
 __attribute__((format(printf, 2, 3))) static void add(struct plait_culprit *c, const char *format, ...)
@@ -99,8 +101,8 @@ static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, ui
 
     for (uint32_t i = 0; i < n; i++) {
         const double silence = now - plait_remote_heard(comm->remote, ranks[i]);
-        char name[PLAIT_RANK_NAME];
-        plait_rank_name(comm, ranks[i], name);
+        char name[NAME];
+        name_rank(comm, ranks[i], name);
         add(c, "%s%s", i == 0 ? "nothing has been heard of " : ", ", name);
         least = silence < least ? silence : least;
     }
@@ -110,10 +112,20 @@ static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, ui
     set_rank(c, ranks[0]);
 }
 
-void plait_culprit_unheard(const struct plait_comm *comm, uint32_t rank, double now, struct plait_culprit *out)
+enum plait_status plait_probe_unheard(struct plait_comm *comm, const struct plait_detector *d, double now)
 {
-    *out = (struct plait_culprit){ .rank = PLAIT_NOBODY };
-    say_unheard(comm, &rank, 1, now, out);
+    struct plait_culprit c = { .rank = PLAIT_NOBODY };
+
+    for (uint32_t r = 0; comm->remote != NULL && r < comm->nrank; r++) {
+        if (comm->peers[r].replica == NULL || !plait_detector_needs(comm, d, r))
+            continue;
+        const double heard = plait_remote_heard(comm->remote, r), since = heard > d->start ? heard : d->start;
+        if (now - since < comm->deadline)
+            continue;
+        say_unheard(comm, &r, 1, now, &c);
+        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, r, "%s", c.text);
+    }
+    return PLAIT_OK;
 }
 
 static void name_unheard(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *c)
@@ -252,9 +264,9 @@ void plait_culprit_find(const struct plait_comm *comm, const struct plait_detect
 static enum plait_status blame_dead(struct plait_comm *comm, uint32_t rank)
 {
     const struct plait_peer *p = &comm->peers[rank];
-    char name[PLAIT_RANK_NAME];
+    char name[NAME];
 
-    plait_rank_name(comm, rank, name);
+    name_rank(comm, rank, name);
     return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "%s died after operation #%llu%s", name,
                             (unsigned long long)atomic_load_explicit(&p->control->done, memory_order_relaxed),
                             p->replica != NULL ? " or a later one" : "");

@@ -301,23 +301,6 @@ static enum plait_status probe_claim(struct plait_comm *comm, double now)
 /* Text of both the slow report and the error. */
 #define STALLED "no progress for %g s: %s"
 
-/* In a wait without a deadline: fail if a needed rank of another host is unheard for the comm's deadline. */
-static enum plait_status probe_unheard(struct plait_comm *comm, const struct plait_detector *d, double now)
-{
-    struct plait_culprit c;
-
-    for (uint32_t r = 0; comm->remote != NULL && r < comm->nrank; r++) {
-        if (comm->peers[r].replica == NULL || !plait_detector_needs(comm, d, r))
-            continue;
-        const double heard = plait_remote_heard(comm->remote, r), since = heard > d->start ? heard : d->start;
-        if (now - since < comm->deadline)
-            continue;
-        plait_culprit_unheard(comm, r, now, &c);
-        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, r, "%s", c.text);
-    }
-    return PLAIT_OK;
-}
-
 /* Write the slow report, or fail the comm, when a limit has passed. */
 static enum plait_status probe_clock(struct plait_comm *comm, struct plait_detector *d, double now)
 {
@@ -325,7 +308,7 @@ static enum plait_status probe_clock(struct plait_comm *comm, struct plait_detec
     struct plait_culprit c;
 
     if (deadline >= PLAIT_FOREVER) {
-        const enum plait_status status = probe_unheard(comm, d, now);
+        const enum plait_status status = plait_probe_unheard(comm, d, now);
         if (status != PLAIT_OK)
             return status;
     }

@@ -21,11 +21,11 @@
 struct line {
     struct plait_control_update update; /* the last one of the rank at the other end; line 0: of this rank */
     uint64_t version;                   /* of `update`; 0: none yet */
-    uint64_t *told;                     /* [nline] versions that were last put into `out` */
+    uint64_t told, upto;                /* what was put into `out`: all up to this version; in the pass that goes on */
     int fd;                             /* -1: closed */
     _Atomic double heard;               /* clock of the last update that arrived */
     bool silent;                        /* rank 0: the others were told of the silence of the rank */
-    uint32_t next;                      /* update to look at first */
+    uint32_t next;                      /* line whose update is looked at next; 0: a pass begins */
     size_t have, filled, sent;          /* bytes of `in`; of `out` */
     char in[2 * sizeof(struct plait_control_update)], out[4 * sizeof(struct plait_control_update)];
 };
@@ -34,7 +34,6 @@ struct plait_remote {
     struct plait_remote *next;
     struct plait_comm *comm;
     struct line *lines; /* [nline] */
-    uint64_t *told;     /* [nline][nline] of the lines */
     uint32_t nline;
     bool leaving;
     bool left;              /* the last update is sent, or no connection is left */
@@ -208,17 +207,19 @@ static bool speak(struct plait_remote *r, uint32_t line)
 {
     struct line *l = &r->lines[line];
 
-    for (uint32_t n = 0; l->fd >= 0 && n < r->nline; n++) {
-        const uint32_t rank = l->next;
-        const struct line *k = &r->lines[rank];
-        if (l->told[rank] != k->version && (!is_root(r) || rank != line)) {
+    while (l->fd >= 0 && (l->next > 0 || l->told != r->newest)) {
+        const struct line *k = &r->lines[l->next];
+        l->upto = l->next == 0 ? r->newest : l->upto;
+        if (k->version > l->told && (!is_root(r) || l->next != line)) {
             if (sizeof l->out - l->filled < k->update.bytes && !flush(l))
                 return false;
             memcpy(l->out + l->filled, &k->update, k->update.bytes);
             l->filled += k->update.bytes;
-            l->told[rank] = k->version;
         }
-        l->next = (rank + 1) % r->nline;
+        if (++l->next == r->nline) {
+            l->next = 0;
+            l->told = l->upto;
+        }
     }
     return l->fd < 0 || flush(l);
 }
@@ -306,7 +307,6 @@ static void discard(struct plait_remote *r)
     for (uint32_t i = 0; i < r->nline; i++)
         plait_descriptor_close(r->lines[i].fd);
     free(r->lines);
-    free(r->told);
     free(r);
 }
 
@@ -320,13 +320,11 @@ enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remo
         return plait_fail_memory("out of memory for a comm on several hosts");
     r->comm = comm;
     r->lines = aligned_alloc(_Alignof(struct line), n * sizeof *r->lines);
-    r->told = calloc((size_t)n * n, sizeof *r->told);
-    if (r->lines != NULL && r->told != NULL) {
+    if (r->lines != NULL) {
         memset(r->lines, 0, n * sizeof *r->lines);
         for (r->nline = 0; r->nline < n; r->nline++) {
             struct line *l = &r->lines[r->nline];
             l->fd = -1;
-            l->told = r->told + (size_t)r->nline * n;
             l->update.rank = r->nline;
             l->update.bytes = PLAIT_CONTROL_UPDATE_LEAST;
         }
