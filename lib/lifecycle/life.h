@@ -52,9 +52,8 @@ enum plait_status plait_comm_connect(struct plait_comm *comm, const struct plait
 
 /*
  * Asynchronous creation: a thread of its own meets the other ranks. begin: *out has `async_creation` set until end().
- * abort: end it with an error, or, if it has just succeeded, make the comm fail;
- * false: the comm was complete before the call; any thread. end: cancel it if it still runs, and join its thread;
- * PLAIT_OK: the comm is complete.
+ * abort: end it with an error, or, if it has just succeeded, make the comm fail; false: the comm was complete before
+ * the call; any thread. end: cancel it if it still runs, and join its thread; PLAIT_OK: the comm is complete.
  */
 enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out);
 bool plait_async_creation_abort(struct plait_comm *comm);
