@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ring of a rank's last operations, read from an arena: the right ones, and no harm from any bytes. */
+#include "../tools/dump_arena.h"
 #include "unit.h"
 
 #include "base/clock.h"
 #include "comm/comm.h"
-#include "failure/dump.h"
 #include "memory/arena.h"
 
 #include <plait/message.h>

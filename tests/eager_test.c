@@ -450,7 +450,8 @@ static bool waits_for_the_last(const struct plait_comm *comm, uint32_t rank)
 {
     struct plait_operation o;
 
-    return plait_comm_operation(comm, rank, 1, &o) && o.has_progress && o.waiting_for == 2 + 1 && o.steps == o.nstep;
+    return plait_comm_operation(comm, rank, 1, &o) && o.has_progress && o.progress.waiting_for == 2 + 1 &&
+           o.progress.steps == o.progress.nstep;
 }
 
 /*

@@ -972,14 +972,6 @@ static void a_group_of_all_ranks_takes_as_long_as_one_of_them(void **state)
         plait_comm_destroy(comm[k]);
 }
 
-static void foreign_memory_is_not_registered_and_the_error_says_why(void **state)
-{
-    char memory[8];
-
-    assert_int_equal(plait_mem_register(memory, sizeof memory), PLAIT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(plait_last_error(), "plait_mem_alloc"));
-}
-
 static int wrong_arguments_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm *part;
@@ -1026,7 +1018,6 @@ int main(void)
         test_of_ranks(operations_are_counted_by_algorithm, 2, 1),
         test_of_ranks(a_group_is_estimated_by_the_claims_and_not_begun, 4, 1),
         cmocka_unit_test(a_group_of_all_ranks_takes_as_long_as_one_of_them),
-        cmocka_unit_test(foreign_memory_is_not_registered_and_the_error_says_why),
         test_of_ranks(wrong_arguments_change_nothing, 2, 1),
     };
 

@@ -251,7 +251,7 @@ static int send_small(struct plait_comm **comm, uint32_t rank, void *arg)
             CHECK(plait_recv(*comm, v, n, PLAIT_INT32, 0, NULL) == PLAIT_OK && holds(v, n, 0, 1, k) == 0);
         CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
         const struct plait_message_record *record = &(*comm)->own->messages.record[(k + 1) % PLAIT_NMESSAGE_RECORD];
-        CHECK(record->number == k + 1 && record->count == n && record->slices == 1 && record->done);
+        CHECK(record->what.number == k + 1 && record->what.count == n && record->slices == 1 && record->done);
     }
     return 0;
 }

@@ -59,30 +59,6 @@ static void a_pace_is_refused_unless_it_is_said_to_be_for_tests(void **state)
     plait_comm_destroy(comm);
 }
 
-static unsigned nwarning;
-
-static void count_warnings(void *context, enum plait_log_level level, const char *line)
-{
-    nwarning += level == PLAIT_LOG_WARN &&
-                strstr(line, "slowed down for a test by PLAIT_PACE, as are the next ones: 20000 us") != NULL;
-}
-
-static void one_line_says_that_comms_are_slowed_down(void **state)
-{
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
-    struct plait_comm *comm;
-
-    o.nrank = 1;
-    unsetenv("PLAIT_LOG");
-    plait_log_callback(count_warnings, NULL);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(plait_comm_create(&o, &comm), PLAIT_OK);
-        plait_comm_destroy(comm);
-    }
-    plait_log_callback(NULL, NULL);
-    assert_int_equal(nwarning, 1);
-}
-
 static int create_with_own_pace(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const struct plait_comm_options o = ranks_options(rank);
@@ -271,7 +247,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_pace_is_refused_unless_it_is_said_to_be_for_tests, clear),
-        cmocka_unit_test_setup_teardown(one_line_says_that_comms_are_slowed_down, slow_down, clear),
         cmocka_unit_test_setup_teardown(ranks_with_another_pace_are_refused, slow_down, clear),
         cmocka_unit_test_setup_teardown(every_message_takes_the_latency, slow_down, clear),
         cmocka_unit_test_setup_teardown(the_eager_path_is_not_a_way_around, slow_down, clear),

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Replicas of control blocks follow those they replica, over connections; what comes that is no news hurts nobody. */
 #include "base/clock.h"
-#include "failure/remote/line.h"
 #include "failure/remote/remote.h"
 #include "random.h"
 #include "unit.h"
@@ -103,10 +102,10 @@ static void what_a_rank_does_shows_in_every_replica_of_it(void **state)
                 continue;
             const struct plait_replica *m = replica(w, on, of);
             EVENTUALLY(atomic_load(&m->control.done) == 19 && plait_ring_read(&m->control.ring, 20, 19, false, &o) &&
-                       o.has_progress && o.steps == 7 + of);
+                       o.has_progress && o.progress.steps == 7 + of);
             assert_int_equal(o.what.count, 100 * of + 20);
-            assert_int_equal(o.waiting_for, 1 + (of + 1) % NRANK);
-            assert_int_equal(o.nslice, 3);
+            assert_int_equal(o.progress.waiting_for, 1 + (of + 1) % NRANK);
+            assert_int_equal(o.progress.nslice, 3);
             assert_true(plait_ring_read(&m->control.ring, 18, 19, false, &o)); /* some before it, too */
             assert_int_equal(o.what.count, 100 * of + 18);
             EVENTUALLY(atomic_load(&m->control.seen) > 0);
@@ -205,8 +204,8 @@ static void what_is_no_news_ends_the_connection_and_is_a_death(void **state)
     int fds[2], more[NRANK] = { -1, -1, -1, -1 };
 
     for (uint32_t trial = 0; trial < 20; trial++) {
-        struct plait_control_update news = { .bytes = sizeof news + sizeof(struct plait_progress), .rank = 1 };
-        char bytes[PLAIT_CONTROL_UPDATE_MOST];
+        struct plait_control_update news = { .bytes = PLAIT_CONTROL_UPDATE_LEAST, .rank = 1 };
+        char bytes[sizeof news];
         plait_remote_destroy(root->remote);
         plait_replica_destroy(w->peers[0][1].replica);
         w->peers[0][1].replica = plait_replica_create(1, 1, NRANK, "test");
@@ -221,11 +220,11 @@ static void what_is_no_news_ends_the_connection_and_is_a_death(void **state)
         if (trial % 5 == 2)
             news.dead = 1; /* which only rank 0 says */
         if (trial % 5 == 3)
-            news.bytes = sizeof news - 1;
+            news.bytes--;
         if (trial % 5 == 4)
             news.silence = 7; /* which only rank 0 says, too */
         if (trial % 5 > 0)
-            memcpy(bytes, &news, sizeof news);
+            memcpy(bytes, &news, PLAIT_CONTROL_UPDATE_LEAST);
         assert_true(write(fds[1], bytes, sizeof bytes) > 0);
         EVENTUALLY(atomic_load(&replica(w, 0, 1)->dead) == 1);
         assert_int_equal(atomic_load(&replica(w, 0, 2)->control.done), 0);
@@ -238,19 +237,20 @@ static void when_rank_0_was_heard_last_is_known(void **state)
 {
     struct world *w = *state;
     struct plait_comm *c = &w->comm[1];
-    char news[PLAIT_CONTROL_UPDATE_MOST];
+    struct plait_control_update news;
     int fds[2];
 
     plait_remote_destroy(c->remote);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     begin(c, &fds[1]);
     const double begun = plait_remote_heard(c->remote, 0);
-    const uint32_t n = plait_control_update_write(w->comm[2].own, 1, 1, plait_clock_ns(), false, news);
+    plait_control_update_write(w->comm[2].own, 1, plait_clock_ns(), &news);
+    news.probes = 1;
     assert_true(plait_remote_heard(w->comm[0].remote, 2) > begun);
     usleep(700000); /* longer than rank 0 is ever silent */
     assert_true(plait_remote_heard(c->remote, 0) == begun);
     assert_true(plait_remote_heard(c->remote, 2) == begun);
-    assert_int_equal(send(fds[0], news, n, 0), n);
+    assert_int_equal(send(fds[0], &news, news.bytes, 0), news.bytes);
     EVENTUALLY(plait_remote_heard(c->remote, 0) > begun);
     EVENTUALLY(atomic_load(&replica(w, 1, 2)->control.seen) > begun);
     assert_true(atomic_load(&replica(w, 1, 3)->control.seen) < begun);
@@ -265,7 +265,7 @@ static void a_rank_that_is_cut_off_is_told_from_those_that_compute(void **state)
 {
     struct world *w = *state;
     struct plait_comm *root = &w->comm[0];
-    char news[PLAIT_CONTROL_UPDATE_MOST];
+    struct plait_control_update news;
     int fds[NRANK][2], sockets[NRANK] = { -1, -1, -1, -1 };
 
     for (uint32_t r = 0; r < NRANK; r++)
@@ -286,8 +286,9 @@ static void a_rank_that_is_cut_off_is_told_from_those_that_compute(void **state)
         assert_true(atomic_load(&replica(w, on, 5 - on)->silent) == 0);
     }
     assert_true(atomic_load(&replica(w, 0, 2)->silent) == 0);
-    const uint32_t n = plait_control_update_write(w->comm[1].own, 1, 1, plait_clock_ns(), false, news);
-    assert_int_equal(send(fds[1][1], news, n, 0), n); /* its link is back */
+    plait_control_update_write(w->comm[1].own, 1, plait_clock_ns(), &news);
+    news.probes = 1;
+    assert_int_equal(send(fds[1][1], &news, news.bytes, 0), news.bytes); /* its link is back */
     for (uint32_t on = 0; on < NRANK; on++)
         EVENTUALLY(on == 1 || atomic_load(&replica(w, on, 1)->silent) == 0);
     for (uint32_t on = 0; on < NRANK; on++)
@@ -298,23 +299,19 @@ static void a_rank_that_is_cut_off_is_told_from_those_that_compute(void **state)
 static void only_whole_news_of_a_rank_of_the_comm_are_news(void **state)
 {
     const struct world *w = *state;
-    char bytes[PLAIT_CONTROL_UPDATE_MOST];
-    struct plait_control_update news;
-    const uint32_t n = plait_control_update_write(w->comm[1].own, 1, 0, 0, false, bytes);
+    struct plait_control_update news, read;
 
-    assert_true(plait_control_update_check(bytes, n, NRANK));
-    assert_false(plait_control_update_check(bytes, n - 1, NRANK));
-    assert_false(plait_control_update_check(bytes, n, 1));
-    memcpy(&news, bytes, sizeof news);
+    plait_control_update_write(w->comm[1].own, 1, 0, &news);
+    assert_int_equal(plait_control_update_read(&news, news.bytes, NRANK, &read), news.bytes);
+    assert_int_equal(plait_control_update_read(&news, news.bytes - 1, NRANK, &read), 0);
+    assert_true(plait_control_update_read(&news, news.bytes, 1, &read) == SIZE_MAX);
     for (uint32_t bit = 0; bit < 32; bit++) {
         struct plait_control_update other = news;
         other.bytes ^= UINT32_C(1) << bit;
-        memcpy(bytes, &other, sizeof other);
-        assert_false(plait_control_update_check(bytes, n, NRANK));
+        assert_true(plait_control_update_read(&other, sizeof other, NRANK, &read) == SIZE_MAX);
         other = news;
         other.nrecord ^= UINT32_C(1) << bit;
-        memcpy(bytes, &other, sizeof other);
-        assert_false(plait_control_update_check(bytes, n, NRANK));
+        assert_true(plait_control_update_read(&other, sizeof other, NRANK, &read) == SIZE_MAX);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "unit_ranks.h"
 #include "values.h"
 
+#include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/request.h>
 
@@ -260,7 +261,7 @@ static void a_limit_on_address_space_is_named_wherever_it_is_met(void **state)
     munmap(job, sizeof *job);
 }
 
-/* Both have a sum pending, for which the others wait before they come. Two stacks of threads do not fit. */
+/* Both have a sum pending, for which the others wait before they come to a group's comm. Two stacks of threads do not fit. */
 static int no_thread(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static float in[100000], out[100000];
@@ -277,7 +278,8 @@ static int no_thread(struct plait_comm **comm, uint32_t rank, void *arg)
     else
         CHECK(plait_wait(&sum) == PLAIT_OK);
     o.timeout = 5;
-    note(job, rank, plait_comm_create(&o, &other));
+    CHECK(plait_group_start() == PLAIT_OK && plait_comm_create(&o, &other) == PLAIT_OK);
+    note(job, rank, plait_group_end());
     CHECK(plait_wait(&sum) == PLAIT_OK);
     return 0;
 }

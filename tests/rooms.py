@@ -21,8 +21,7 @@ SUBJECTS = {
     'conformance.c': ['comm', 'engine'],
     'counts_test.c': ['comm', 'engine'],
     'differ_test.c': ['comm'],
-    'doubled_test.c': ['comm', 'progress'],
-    'dump_test.c': ['comm', 'failure', 'memory'],
+    'dump_test.c': ['comm', 'memory'],
     'eager_test.c': ['comm', 'failure', 'operation'],
     'elastic_deaths_test.c': ['elastic'],
     'elastic_model.c': ['reduce'],
@@ -43,7 +42,6 @@ SUBJECTS = {
     'remote_test.c': ['failure'],
     'ring_test.c': ['memory'],  # a program that is no rank shows an arena
     'rounding_test.c': ['reduce'],
-    'slow_test.c': ['failure'],
     'space_test.c': ['call', 'memory', 'operation'],
     'staging_test.c': ['comm', 'engine', 'p2p'],
     'strangers_test.c': ['bootstrap'],

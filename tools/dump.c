@@ -4,11 +4,11 @@
  * run or answer. A forked process also has its parent's arena, which the process number inside identifies.
  */
 #include "dump.h"
+#include "dump_arena.h"
 
 #include "base/clock.h"
 #include "message.h"
 
-#include "../lib/failure/dump.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -108,16 +108,6 @@ PLAIT_API enum plait_status plait_mem_share(const void *inside, void **out);
  */
 PLAIT_API enum plait_status plait_mem_free(void *memory);
 
-/**
- * Always refused: other processes cannot map memory of other allocators after the fact. They copy from it through the
- * kernel by themselves where they can. Memory that is to be read in place, as for reductions, must come from
- * plait_mem_alloc().
- *
- * Thread: any
- * Errors: PLAIT_ERR_UNSUPPORTED, always
- */
-PLAIT_API enum plait_status plait_mem_register(void *memory, size_t bytes);
-
 #ifdef __cplusplus
 }
 #endif

@@ -3,12 +3,12 @@
 
 #include "base/interrupt.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "bootstrap/frame.h"
 #include "progress/progress.h"
 #include "progress/wait.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,15 +24,13 @@ struct plait_creation { /* of a comm */
     enum plait_status status;
     char text[512];
     pthread_t thread;
-    int error; /* errno of pthread_create(); 0: it has a thread */
+    int error; /* errno of its thread's start; 0: it has a thread */
     atomic_bool done;
     atomic_bool interrupted; /* its waiter was: waits in its thread end */
 };
 
 /* The copied arguments follow it, aligned for any type. */
 #define CREATION ((sizeof(struct plait_creation) + 15) / 16 * 16)
-
-static _Thread_local bool creator; /* this thread creates a comm for another */
 
 /* Append it to the last creation from the same comm. */
 static void chain(struct plait_creation *c)
@@ -73,7 +71,6 @@ static void *create(void *arg)
 {
     struct plait_creation *first = arg;
 
-    creator = true;
     plait_interrupt_follow(&first->interrupted);
     for (struct plait_creation *c = first; c != NULL; c = c->then)
         make(c, PLAIT_OK);
@@ -114,13 +111,8 @@ static void tell_why_not(struct plait_creation *first)
  */
 static void create_all(struct plait_creation *first, struct plait_outcome *o)
 {
-    sigset_t all, saved;
-
-    sigfillset(&all); /* signals go to the caller's threads, as before */
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
-        c->error = c->chained ? 0 : pthread_create(&c->thread, NULL, create, c);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+        c->error = c->chained ? 0 : plait_thread_start(&c->thread, create, c);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         if (c->error != 0)
             tell_why_not(c);
@@ -129,20 +121,6 @@ static void create_all(struct plait_creation *first, struct plait_outcome *o)
             await_creation(c);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         plait_outcome_note(o, c->status, c->text);
-}
-
-bool plait_creation_needs_thread(void)
-{
-    return !creator && atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0;
-}
-
-enum plait_status plait_make_in_thread(plait_make_comm *how, const void *args, struct plait_comm **out)
-{
-    struct plait_creation c = { .make = how, .args = args, .out = out };
-    struct plait_outcome o = { PLAIT_OK, "" };
-
-    create_all(&c, &o);
-    return o.status == PLAIT_OK ? PLAIT_OK : plait_fail(o.status, "%s", o.text);
 }
 
 void plait_creations_make(struct plait_creation *first, struct plait_outcome *o)

@@ -4,7 +4,7 @@
  *
  * Each rank has a control block in its arena (struct plait_control): its progress, the messages that it offers, the
  * reason of a failure. The other ranks map the block read-only. struct plait_peer is another rank as this one sees it.
- * struct plait_comm is one rank's end of a communicator. record.h has the ring of a rank's last operations, port.h a
+ * struct plait_comm is one rank's end of a communicator. record.h has the rings of a rank's last operations, port.h a
  * rank's endpoint in a network. doorbells.h wakes ranks that sleep.
  *
  * The room promises: every field that others read has one writer, the owner of the block. Fields that are written at
@@ -27,7 +27,6 @@
 #include "bootstrap/bootstrap.h"
 #include "copy_mode.h"
 #include "memory/arena.h"
-#include "message_ring.h"
 #include "record.h"
 #include "reduce/reduce.h"
 #include "transport/transport.h"
@@ -104,9 +103,6 @@ struct plait_control {
     _Atomic uint32_t quiet;  /* this rank leaves and has no work in progress on a device */
     _Atomic uint64_t device; /* offset in the arena of its device's flags (device_comm.h); 0: no device used */
     _Atomic uint32_t reads;  /* this rank uses single copy (CMA) from all other processes */
-    /* + 1: processor on which this rank began its last operation; 0: not known. A hint, where ranks share processors */
-    _Atomic uint32_t processor;
-    _Atomic uint32_t away; /* this rank waits and has yielded that processor */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     /* The first operation not yet compared with all ranks' calls; 0: all are compared. Written before done */
@@ -255,10 +251,8 @@ struct plait_comm {
     size_t streams_from;      /* least bytes of results that are written with streaming stores */
     size_t slice_bytes;       /* least library memory of a slice in flight */
     bool reproducible;
-    bool oversubscribed; /* more ranks of this comm here than processors */
-    uint32_t apart;      /* turns of PLAIT_APART_SECONDS if a processor has two ranks and none has more; else 0 */
-    uint32_t crowded;    /* over a network: yields left before long spins resume, see wait.h */
-    bool cma;            /* all ranks can use single copy */
+    bool oversubscribed;        /* more ranks of this comm here than processors */
+    bool cma;                   /* all ranks can use single copy */
     struct plait_copies copies; /* copy modes by size */
     struct plait_unread unread;
     enum plait_round round;
@@ -272,7 +266,7 @@ struct plait_comm {
     size_t most_eager[PLAIT_NCOLL]; /* bytes + 1: see plait_most_eager_block(); 0: not known yet */
     struct plait_slots *slots; /* of the last operation with variable block sizes (collv.c); NULL before the first */
 
-    struct plait_op_plan **op_plans; /* [PLAIT_NOP_PLAN] by hash of the arguments; entries may be NULL */
+    struct plait_op_plan *op_plans[PLAIT_NOP_PLAN]; /* by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;
     struct plait_tally *tallies, **tallies_end;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A calibration: two ranks exchange blocks of each size in each mode, both at once, as ranks of a collective do. The
- * rank that leads names each exchange (struct plait_calibration, `task`) and times it from meeting to meeting. The
- * least of several times counts, as other programs only make it longer. Modes take turns, so that a slow moment meets
- * all.
+ * A calibration: two ranks exchange blocks of each size in each mode, both at once, as ranks of a collective do. Both
+ * make the same exchanges in the same order and time them from meeting to meeting; the times of the one that leads
+ * count. The least of several is taken, as other programs only make it longer. Modes take turns, so that a slow moment
+ * meets all.
  *
  * Memory is used as operations use it: staging moves through more memory than a peer's cache keeps of it, and the
  * private buffers are the same in every exchange.
@@ -26,7 +26,6 @@
 #define GAIN         0.9 /* streaming stores must be so much faster: they empty caches that others use */
 
 #define NMODE 3
-#define END   UINT32_MAX /* task: no more */
 
 /* A size in the middle of each class, and how often it is exchanged in each mode: a few ms in all on a slow machine. */
 static const struct {
@@ -45,7 +44,7 @@ struct plait_copies plait_copies_known(bool calibrate)
 {
     const struct plait_copies k = atomic_load_explicit(&known, memory_order_relaxed);
 
-    return calibrate && k.calibrated != PLAIT_CALIBRATED_NOT ? k : built_in;
+    return calibrate && k.calibrated ? k : built_in;
 }
 
 /* ---- An exchange ------------------------------------------------------------------------------------------ */
@@ -117,16 +116,15 @@ static void touch(const volatile char *stage)
 /* ---- Both sides ------------------------------------------------------------------------------------------- */
 
 /*
- * Name the next exchange, run and time it. False: it failed. It does not count if both ranks had one processor: then
- * the time is that of changes of process.
+ * Run an exchange and time it. False: it failed. It does not count if both ranks had one processor: then the time is
+ * that of changes of process.
  */
-static bool time_exchange(struct side *s, enum plait_copy_mode mode, unsigned k, double *best)
+static bool time_exchange(struct side *s, enum plait_copy_mode mode, size_t bytes, double *best)
 {
-    atomic_store_explicit(&s->own->task, k * NMODE + mode, memory_order_relaxed);
     if (!meet(s))
         return false;
     const double start = plait_clock();
-    if (!exchange(s, mode, sizes[k].bytes))
+    if (!exchange(s, mode, bytes))
         return false;
     const double took = plait_clock() - start;
     if (!share_processor(s) && (*best == 0 || took < *best))
@@ -143,36 +141,35 @@ static uint8_t fastest(const double t[NMODE])
     return (uint8_t)((single ? PLAIT_FAST_SINGLE : 0) | (streams ? PLAIT_FAST_STREAMED : 0));
 }
 
-/* All exchanges of one size. False: time is up, or one failed. */
+/* All exchanges of one size. False: the time is up, or one failed. */
 static bool try_size(struct side *s, unsigned k, bool single, double t[NMODE])
 {
     for (unsigned i = 0; i < sizes[k].repeats; i++)
         for (unsigned mode = single ? PLAIT_COPY_SINGLE : PLAIT_COPY_STAGED; mode < NMODE; mode++)
-            if (!time_exchange(s, (enum plait_copy_mode)mode, k, &t[mode]))
+            if (!time_exchange(s, (enum plait_copy_mode)mode, sizes[k].bytes, &t[mode]))
                 return false;
-    return t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0;
+    return true;
 }
 
-/* Sizes for which no time was left are treated as the next smaller one. False: no size was timed. */
-static bool lead(struct side *s, struct plait_copies *out)
+/* Sizes that were not timed are treated as the next smaller one. False: no size was timed. */
+static bool time_all(struct side *s, struct plait_copies *out)
 {
-    const bool single = s->process->base != NULL && s->own->reads && s->other->reads;
-    struct plait_copies c = { .calibrated = s->process->base != NULL ? PLAIT_CALIBRATED_ALL : PLAIT_CALIBRATED_STAGED };
-    unsigned k = 0;
+    const bool single = s->own->reads && s->other->reads;
+    bool goes_on = true, timed = false;
 
-    for (; k < PLAIT_COPY_CLASSES; k++) {
+    *out = built_in;
+    out->calibrated = true;
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
         double t[NMODE] = { 0 };
-        if (!try_size(s, k, single, t))
-            break;
-        c.fast[k] = fastest(t);
+        goes_on = goes_on && try_size(s, k, single, t);
+        if (goes_on && t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0) {
+            out->fast[k] = fastest(t);
+            timed = true;
+        } else if (timed) {
+            out->fast[k] = out->fast[k - 1];
+        }
     }
-    for (unsigned rest = k; k > 0 && rest < PLAIT_COPY_CLASSES; rest++)
-        c.fast[rest] = c.fast[k - 1];
-    atomic_store_explicit(&s->own->task, END, memory_order_relaxed);
-    atomic_fetch_add_explicit(&s->own->step, 1, memory_order_release);
-    if (k > 0)
-        *out = c;
-    return k > 0;
+    return timed;
 }
 
 /* Leave the processor of the other rank; *before is then to be restored. Two woken at once may be on the same one. */
@@ -187,21 +184,6 @@ static bool move_away(const struct side *s, cpu_set_t *before)
     return CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0;
 }
 
-static void follow(struct side *s)
-{
-    cpu_set_t before;
-    const bool moved = move_away(s, &before);
-
-    while (meet(s)) {
-        const uint32_t task = atomic_load_explicit(&s->other->task, memory_order_relaxed);
-        if (task >= NMODE * PLAIT_COPY_CLASSES ||
-            !exchange(s, (enum plait_copy_mode)(task % NMODE), sizes[task / NMODE].bytes))
-            break;
-    }
-    if (moved)
-        sched_setaffinity(0, sizeof before, &before);
-}
-
 void *plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads)
 {
     const double start = plait_clock();
@@ -213,6 +195,8 @@ void *plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads
                       .from = malloc(LONGEST),
                       .to = malloc(LONGEST),
                       .end = start + MOST_SECONDS };
+    struct plait_copies copies;
+    cpu_set_t before;
     void *stage = NULL;
 
     if (s.from != NULL && s.to != NULL && plait_arena_alloc(STAGE, &stage) == PLAIT_OK) {
@@ -226,10 +210,13 @@ void *plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads
         if (meet(&s)) {
             s.other_stage = (const char *)control + s.other->stage;
             touch(s.other_stage);
-            if (!leads)
-                follow(&s);
-            else if (lead(&s, &comm->own->copies))
-                atomic_store_explicit(&known, comm->own->copies, memory_order_relaxed);
+            const bool moved = !leads && move_away(&s, &before);
+            if (time_all(&s, &copies) && leads) {
+                comm->own->copies = copies;
+                atomic_store_explicit(&known, copies, memory_order_relaxed);
+            }
+            if (moved)
+                sched_setaffinity(0, sizeof before, &before);
         }
     }
     free(s.from);

@@ -7,10 +7,10 @@
  * system call and on caches that the ranks share. On virtual machines the speeds differ up to sevenfold, so no constant
  * is right.
  *
- * So copies are timed once per process, when it creates its first communicator of several ranks. The lowest rank of
- * each node does so together with another rank of the node: both send each other blocks of some sizes in every mode
- * (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only read. The
- * sender alone decides about a block; the receiver takes what it finds.
+ * So copies are timed once per process, when it creates its first communicator of several processes. The lowest rank
+ * of each node does so together with a rank of another process of the node: both send each other blocks of some sizes
+ * in every mode (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only
+ * read. The sender alone decides about a block; the receiver takes what it finds.
  */
 #ifndef PLAIT_LIB_COMM_COPY_MODE_H
 #define PLAIT_LIB_COMM_COPY_MODE_H
@@ -31,18 +31,15 @@ enum {
     PLAIT_FAST_STREAMED = 2 /* else, streaming stores into shared memory, not cached ones */
 };
 
-enum plait_calibrated { PLAIT_CALIBRATED_NOT, PLAIT_CALIBRATED_STAGED, PLAIT_CALIBRATED_ALL };
-
 struct plait_copies {
     uint8_t fast[PLAIT_COPY_CLASSES]; /* flags */
-    uint8_t calibrated;               /* enum plait_calibrated: which modes were timed; NOT: built in */
+    bool calibrated;                  /* false: built in */
     uint8_t unused[2];                /* to 8 bytes, which are read and written at once */
 };
 
 /* One rank's side of a calibration, in its control block. */
 struct plait_calibration {
     _Alignas(64) _Atomic uint32_t step; /* how often this rank has met the other; written last */
-    _Atomic uint32_t task;              /* of the rank that leads: what both do next */
     _Atomic int32_t processor;          /* on which this rank met the other last */
     bool reads;                         /* this rank can use single copy */
     int64_t stage;                      /* offset of its shared memory from its control block */
@@ -74,9 +71,9 @@ static inline enum plait_copy_mode plait_copy_mode_of(const struct plait_copies 
 struct plait_copies plait_copies_known(bool calibrate);
 
 /*
- * The calibration of this process's table, together with rank `other` of the same node, which makes the same call. It
- * takes 20 ms at most, also if the other does not come. One of the two leads: it has the result in own->copies, and
- * keeps it for the process's next communicators.
+ * The calibration of this process's table, together with rank `other` of another process of the node, which makes the
+ * same call. It takes 20 ms at most, also if the other does not come. One of the two leads: it has the result in
+ * own->copies, and keeps it for the process's next communicators.
  *
  * Returns memory of the arena (or NULL) which the caller frees once the other rank has made its call, too: until then
  * it may read it.

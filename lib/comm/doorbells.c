@@ -14,10 +14,7 @@
 #define SYS_futex_waitv 449
 #endif
 
-struct waitv { /* struct futex_waitv, which older kernel headers lack */
-    uint64_t value, address;
-    uint32_t flags, reserved;
-};
+#define BITS_32 2 /* flag of futex_waitv() */
 
 void plait_doorbells_ring(_Atomic uint32_t *doorbell)
 {
@@ -35,7 +32,9 @@ void plait_doorbells_add(struct plait_doorbells *doorbells, const _Atomic uint32
 {
     if (doorbells->n == PLAIT_DOORBELLS)
         return;
-    doorbells->at[doorbells->n].doorbell = doorbell;
+    doorbells->at[doorbells->n].address = (uintptr_t)doorbell;
+    doorbells->at[doorbells->n].flags = BITS_32;
+    doorbells->at[doorbells->n].reserved = 0;
     doorbells->at[doorbells->n++].value = atomic_load(doorbell);
 }
 
@@ -85,7 +84,6 @@ static void sleep_on_networks(const struct plait_doorbells *doorbells, long ns)
 
 void plait_doorbells_sleep(const struct plait_doorbells *doorbells, long ns)
 {
-    struct waitv list[PLAIT_DOORBELLS];
     const struct timespec most = { 0, ns };
     struct timespec until;
     const int saved = errno; /* a sleep that times out or is interrupted sets it */
@@ -99,18 +97,16 @@ void plait_doorbells_sleep(const struct plait_doorbells *doorbells, long ns)
         errno = saved;
         return;
     }
-    for (uint32_t i = 0; i < doorbells->n; i++)
-        list[i] = (struct waitv){ doorbells->at[i].value, (uintptr_t)doorbells->at[i].doorbell, 2 /* 32 bits */, 0 };
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += ns;
     if (until.tv_nsec >= 1000000000) {
         until.tv_sec++;
         until.tv_nsec -= 1000000000;
     }
-    if (syscall(SYS_futex_waitv, list, doorbells->n, 0, &until, CLOCK_MONOTONIC) < 0 &&
+    if (syscall(SYS_futex_waitv, doorbells->at, doorbells->n, 0, &until, CLOCK_MONOTONIC) < 0 &&
         (errno == ENOSYS || errno == EPERM)) {
         atomic_store_explicit(&hears_one, true, memory_order_relaxed);
-        syscall(SYS_futex, doorbells->at[0].doorbell, FUTEX_WAIT, doorbells->at[0].value, &most, NULL, 0);
+        syscall(SYS_futex, doorbells->at[0].address, FUTEX_WAIT, (uint32_t)doorbells->at[0].value, &most, NULL, 0);
     }
     errno = saved;
 }

@@ -21,9 +21,9 @@ struct plait_doorbells {
     uint32_t n, nnetwork;
     int network[PLAIT_DOORBELLS_NETWORKS]; /* descriptors */
     bool awake;                            /* do not sleep: a network has work already, or no descriptor */
-    struct {
-        const _Atomic uint32_t *doorbell;
-        uint32_t value;
+    struct {                               /* the kernel's struct futex_waitv, which older headers lack */
+        uint64_t value, address;
+        uint32_t flags, reserved;
     } at[PLAIT_DOORBELLS];
 };
 

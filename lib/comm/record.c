@@ -7,43 +7,41 @@
 #include <stdio.h>
 #include <string.h>
 
-void plait_progress_write(struct plait_progress *p, const struct plait_operation *o)
+/* Readers and the owner may copy at the same time, which readers detect. The race is intended: hidden from TSan. */
+__attribute__((no_sanitize("thread"))) static void copy(volatile void *to, const volatile void *from, size_t bytes)
+{
+    const volatile char *source = from;
+    volatile char *target = to;
+
+    for (size_t i = 0; i < bytes; i++)
+        target[i] = source[i];
+}
+
+/* All but the sequence number. */
+static void copy_progress(struct plait_progress *to, const struct plait_progress *from)
+{
+    copy(&to->began, &from->began, sizeof *to - offsetof(struct plait_progress, began));
+}
+
+void plait_progress_write(struct plait_progress *p, const struct plait_progress *from)
 {
     atomic_store_explicit(&p->sequence, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    atomic_store_explicit(&p->began, o->began, memory_order_relaxed);
-    atomic_store_explicit(&p->probed, o->probed, memory_order_relaxed);
-    atomic_store_explicit(&p->steps, o->steps, memory_order_relaxed);
-    atomic_store_explicit(&p->nstep, o->nstep, memory_order_relaxed);
-    atomic_store_explicit(&p->slices, o->slices, memory_order_relaxed);
-    atomic_store_explicit(&p->nslice, o->nslice, memory_order_relaxed);
-    atomic_store_explicit(&p->waiting_for, o->waiting_for, memory_order_relaxed);
-    atomic_store_explicit(&p->waited_for, o->waited_for, memory_order_relaxed);
-    atomic_store_explicit(&p->sequence, o->sequence, memory_order_release);
+    copy_progress(p, from);
+    atomic_store_explicit(&p->sequence, from->sequence, memory_order_release);
 }
 
 void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t now, uint64_t nslice, uint64_t nstep)
 {
-    const struct plait_operation o = { .sequence = sequence,
-                                       .began = now,
-                                       .probed = now,
-                                       .nstep = nstep,
-                                       .nslice = nslice < UINT32_MAX ? (uint32_t)nslice : UINT32_MAX };
+    const struct plait_progress p = { .sequence = sequence,
+                                      .began = now,
+                                      .nstep = nstep,
+                                      .nslice = nslice < UINT32_MAX ? (uint32_t)nslice : UINT32_MAX };
 
-    plait_progress_write(plait_ring_progress(ring, sequence), &o);
+    plait_progress_write(plait_ring_progress(ring, sequence), &p);
 }
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
-
-/* The owner may write meanwhile; the caller detects that by the word. The race is intended: hidden from TSan. */
-__attribute__((no_sanitize("thread"))) static void copy_what(struct plait_what *to, const struct plait_what *from)
-{
-    const volatile char *source = (const volatile char *)from;
-    char *target = (char *)to;
-
-    for (size_t i = 0; i < sizeof *to; i++)
-        target[i] = source[i];
-}
 
 static bool read_record(const struct plait_record *r, uint64_t sequence, struct plait_what *out)
 {
@@ -51,26 +49,20 @@ static bool read_record(const struct plait_record *r, uint64_t sequence, struct 
 
     if ((uint32_t)word != (uint32_t)sequence)
         return false;
-    copy_what(out, &r->what);
+    copy(out, &r->what, sizeof *out);
     out->algorithm[sizeof out->algorithm - 1] = '\0';
     atomic_thread_fence(memory_order_acquire);
     return atomic_load_explicit(&r->word, memory_order_relaxed) == word;
 }
 
-bool plait_progress_read(const struct plait_progress *p, struct plait_operation *out)
+bool plait_progress_read(const struct plait_progress *p, uint64_t sequence, struct plait_progress *out)
 {
-    if (atomic_load_explicit(&p->sequence, memory_order_acquire) != out->sequence)
+    if (atomic_load_explicit(&p->sequence, memory_order_acquire) != sequence)
         return false;
-    out->began = atomic_load_explicit(&p->began, memory_order_relaxed);
-    out->probed = atomic_load_explicit(&p->probed, memory_order_relaxed);
-    out->steps = atomic_load_explicit(&p->steps, memory_order_relaxed);
-    out->nstep = atomic_load_explicit(&p->nstep, memory_order_relaxed);
-    out->slices = atomic_load_explicit(&p->slices, memory_order_relaxed);
-    out->nslice = atomic_load_explicit(&p->nslice, memory_order_relaxed);
-    out->waiting_for = atomic_load_explicit(&p->waiting_for, memory_order_relaxed);
-    out->waited_for = atomic_load_explicit(&p->waited_for, memory_order_relaxed);
+    copy_progress(out, p);
+    out->sequence = sequence;
     atomic_thread_fence(memory_order_acquire);
-    return atomic_load_explicit(&p->sequence, memory_order_relaxed) == out->sequence;
+    return atomic_load_explicit(&p->sequence, memory_order_relaxed) == sequence;
 }
 
 bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t done, bool failed,
@@ -81,7 +73,7 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
     out->sequence = sequence;
     out->message = false;
     out->state = sequence <= done ? PLAIT_DONE : failed ? PLAIT_FAILED : PLAIT_RUNNING;
-    out->has_progress = plait_progress_read(plait_ring_progress(ring, sequence), out);
+    out->has_progress = plait_progress_read(plait_ring_progress(ring, sequence), sequence, &out->progress);
     return true;
 }
 
@@ -94,6 +86,96 @@ void plait_ring_visit(const struct plait_ring *ring, uint64_t done, bool failed,
     for (uint64_t k = (most < PLAIT_NRECORD ? most : PLAIT_NRECORD) + ended; k-- > ended;)
         if (k <= done && plait_ring_read(ring, done + 1 - k, done, failed, &o))
             visit(context, &o);
+}
+
+/* Copy the record of `place`. False if the ring does not have it or its owner is writing it. */
+static bool read_message(const struct plait_message_ring *ring, uint64_t place, bool failed,
+                         struct plait_operation *out)
+{
+    const struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
+    struct plait_message_what what;
+
+    if (place == 0 || atomic_load_explicit(&r->place, memory_order_acquire) != place)
+        return false;
+    copy(&what, &r->what, sizeof what);
+    *out = (struct plait_operation){ .message = true,
+                                     .sequence = what.number,
+                                     .what = { .count = what.count, .type = what.type },
+                                     .peer = what.peer,
+                                     .send = what.send != 0 };
+    out->progress.began = atomic_load_explicit(&r->began, memory_order_relaxed);
+    out->progress.nslice = what.nslice;
+    out->progress.slices = atomic_load_explicit(&r->slices, memory_order_relaxed);
+    out->progress.waiting_for = atomic_load_explicit(&r->waiting, memory_order_relaxed) ? what.peer + 1 : 0;
+    out->progress.waited_for = atomic_load_explicit(&r->waited, memory_order_relaxed) ? what.peer + 1 : 0;
+    out->state = atomic_load_explicit(&r->done, memory_order_relaxed) ? PLAIT_DONE
+                 : failed                                             ? PLAIT_FAILED
+                                                                      : PLAIT_RUNNING;
+    out->has_progress = out->progress.began > 0;
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&r->place, memory_order_relaxed) == place;
+}
+
+/* The place of the newest record, or 0. */
+static uint64_t newest(const struct plait_message_ring *ring)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < PLAIT_NMESSAGE_RECORD; i++) {
+        const uint64_t place = atomic_load_explicit(&ring->record[i].place, memory_order_relaxed);
+        most = place > most ? place : most;
+    }
+    return most;
+}
+
+/* Count the messages that have ended, or those that have not; visit all but the oldest `skip` of them. */
+static uint32_t walk(const struct plait_message_ring *ring, bool failed, bool ended, uint32_t skip,
+                     void (*visit)(void *context, const struct plait_operation *o), void *context)
+{
+    const uint64_t last = newest(ring);
+    struct plait_operation o;
+    uint32_t n = 0;
+
+    for (uint64_t k = PLAIT_NMESSAGE_RECORD; k-- > 0;)
+        if (last > k && read_message(ring, last - k, failed, &o) && (o.state == PLAIT_DONE) == ended)
+            if (n++ >= skip && visit != NULL)
+                visit(context, &o);
+    return n;
+}
+
+static uint32_t excess(uint32_t n, uint32_t most)
+{
+    return n > most ? n - most : 0;
+}
+
+void plait_message_ring_visit(const struct plait_message_ring *ring, bool failed, uint32_t most,
+                              void (*visit)(void *context, const struct plait_operation *o), void *context)
+{
+    const uint32_t pending = walk(ring, failed, false, 0, NULL, NULL), ended = walk(ring, failed, true, 0, NULL, NULL);
+
+    walk(ring, failed, true, excess(ended, excess(most, pending)), visit, context);
+    walk(ring, failed, false, excess(pending, most), visit, context);
+}
+
+bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plait_operation *out)
+{
+    const uint64_t last = newest(ring);
+
+    for (uint64_t k = 0; k < PLAIT_NMESSAGE_RECORD && k < last; k++)
+        if (read_message(ring, last - k, false, out) && out->state == PLAIT_RUNNING && out->progress.waiting_for > 0)
+            return true;
+    return false;
+}
+
+bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t peer, uint64_t number,
+                                 struct plait_operation *out)
+{
+    const uint64_t last = newest(ring);
+
+    for (uint64_t k = 0; k < PLAIT_NMESSAGE_RECORD && k < last; k++)
+        if (read_message(ring, last - k, false, out) && !out->send && out->peer == peer && out->sequence == number)
+            return true;
+    return false;
 }
 
 /* ---- Text ---------------------------------------------------------------------------------------- */
@@ -143,10 +225,11 @@ static void put_name(const struct plait_operation *o, char *text, size_t room)
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)
 {
     text[0] = '\0';
-    if (o->has_progress && o->nslice > 1)
-        add(text, room, ", %u of %u slices", o->slices, o->nslice);
-    if (o->has_progress && o->nstep > 0)
-        add(text, room, ", %llu of %llu steps", (unsigned long long)o->steps, (unsigned long long)o->nstep);
+    if (o->has_progress && o->progress.nslice > 1)
+        add(text, room, ", %u of %u slices", o->progress.slices, o->progress.nslice);
+    if (o->has_progress && o->progress.nstep > 0)
+        add(text, room, ", %llu of %llu steps", (unsigned long long)o->progress.steps,
+            (unsigned long long)o->progress.nstep);
 }
 
 void plait_operation_name(const struct plait_operation *o, char *text, size_t room)
@@ -175,10 +258,10 @@ void plait_operation_text(const struct plait_operation *o, uint64_t now, char *t
     plait_operation_progress(o, progress, sizeof progress);
     if (o->state != PLAIT_DONE)
         add(text, room, "%s", progress);
-    if (now >= o->began)
-        add(text, room, ", began %.6f s ago", 1e-9 * (double)(now - o->began));
-    if (o->state != PLAIT_DONE && o->waiting_for > 0)
-        add(text, room, ", waiting for rank %u", o->waiting_for - 1);
-    else if (o->waited_for > 0)
-        add(text, room, ", waited for rank %u", o->waited_for - 1);
+    if (now >= o->progress.began)
+        add(text, room, ", began %.6f s ago", 1e-9 * (double)(now - o->progress.began));
+    if (o->state != PLAIT_DONE && o->progress.waiting_for > 0)
+        add(text, room, ", waiting for rank %u", o->progress.waiting_for - 1);
+    else if (o->progress.waited_for > 0)
+        add(text, room, ", waited for rank %u", o->progress.waited_for - 1);
 }

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ring of a rank's last collectives, in its arena: arguments, start and progress of each. Sends and receives have
- * another ring (message_ring.h).
+ * The rings of a rank's last operations, in its arena: one of collectives, one of sends and receives.
  *
- * It has two parts. The *record* has the arguments. Every operation writes one with plain stores and reads no clock: an
- * eager all-reduce takes less time than three clock reads. The *progress* has times and steps. The engine writes it at
- * the start of each operation, the eager path only after a wait longer than the spin. So an operation whose progress
- * has another sequence number was shorter than the spin, and its neighbours bracket its time.
+ * That of the collectives has two parts. The *record* has the arguments. Every operation writes one with plain stores
+ * and reads no clock: an eager all-reduce takes less time than three clock reads. The *progress* has times and steps.
+ * The engine writes it at the start of each operation, the eager path only after a wait longer than the spin. So an
+ * operation whose progress has another sequence number was shorter than the spin, and its neighbours bracket its time.
  *
- * Other ranks and plait-info --dump read the ring concurrently; the process may run, hang or be stopped. It is a
- * seqlock: the word (or sequence) of an entry is zeroed first and written last; readers check it before and after.
+ * Of messages many are pending at once and end in any order, so each record has its own completion flag. A message gets
+ * its record when it becomes the first of its queue; records are in that order. A message that still waits when later
+ * ones have overwritten its record gets a new one: the ring always has the message in which a rank hangs. The clock is
+ * read only for messages of several slices and in long waits.
+ *
+ * Other ranks and plait-info --dump read the rings concurrently; the process may run, hang or be stopped. They are
+ * seqlocks: the word (sequence, place) of an entry is zeroed first and written last; readers check it before and after.
  */
 #ifndef PLAIT_LIB_COMM_RECORD_H
 #define PLAIT_LIB_COMM_RECORD_H
@@ -21,7 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_NRECORD 1024 /* operations a rank remembers */
+#define PLAIT_NRECORD         1024 /* operations a rank remembers */
+#define PLAIT_NMESSAGE_RECORD 256  /* messages a rank remembers */
 
 struct plait_what { /* an operation as a rank called it */
     uint64_t count;
@@ -44,7 +49,7 @@ struct plait_record {
 
 struct plait_progress {
     _Alignas(64) _Atomic uint64_t sequence;   /* of this operation; written last */
-    _Atomic uint64_t began, probed;           /* ns of CLOCK_MONOTONIC: start; last probe in a long wait */
+    _Atomic uint64_t began;                   /* ns of CLOCK_MONOTONIC */
     _Atomic uint64_t steps, nstep;            /* over all slices; written in long waits and at a failure */
     _Atomic uint32_t slices, nslice;          /* written as each slice ends */
     _Atomic uint32_t waiting_for, waited_for; /* rank + 1, of the current, and the last, long wait; 0: none */
@@ -92,6 +97,52 @@ static inline void plait_ring_expect(struct plait_ring *ring, uint64_t sequence)
 /* Start the progress entry of an operation of `nslice` slices, `nstep` steps in all. */
 void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t now, uint64_t nslice, uint64_t nstep);
 
+/* ---- Messages ------------------------------------------------------------------------------------ */
+
+struct plait_message_what { /* a message as a rank called it */
+    uint64_t number;        /* counts messages to, or from, this peer, from 1 */
+    uint64_t count;
+    uint32_t peer, nslice;
+    uint8_t type, send;
+};
+
+struct plait_message_record {
+    _Alignas(64) _Atomic uint64_t place; /* position in the ring's order, from 1; written last */
+    struct plait_message_what what;
+    _Atomic uint64_t began; /* nanoseconds of CLOCK_MONOTONIC; 0: not known */
+    _Atomic uint32_t slices;
+    _Atomic uint8_t done, waiting, waited; /* waiting: in a long wait for the peer; waited: now or before */
+};
+_Static_assert(sizeof(struct plait_message_record) == 64, "one line each");
+
+struct plait_message_ring {
+    struct plait_message_record record[PLAIT_NMESSAGE_RECORD];
+};
+
+/* Write the record of `place`. began: 0: not known. */
+static inline void plait_message_ring_add(struct plait_message_ring *ring, uint64_t place,
+                                          const struct plait_message_what *what, uint64_t began, uint32_t slices)
+{
+    struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
+
+    atomic_store_explicit(&r->place, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    r->what = *what;
+    atomic_store_explicit(&r->began, began, memory_order_relaxed);
+    atomic_store_explicit(&r->slices, slices, memory_order_relaxed);
+    atomic_store_explicit(&r->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->waiting, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->waited, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->place, place, memory_order_release);
+}
+
+/* For the owner: the record of `place`; NULL if there is none, or it was overwritten. */
+static inline struct plait_message_record *plait_message_ring_find(struct plait_message_ring *ring, uint64_t place)
+{
+    struct plait_message_record *r = &ring->record[place % PLAIT_NMESSAGE_RECORD];
+    return place > 0 && atomic_load_explicit(&r->place, memory_order_relaxed) == place ? r : NULL;
+}
+
 /* ---- Reading ------------------------------------------------------------------------------------- */
 
 enum plait_state { PLAIT_DONE, PLAIT_RUNNING, PLAIT_FAILED };
@@ -102,14 +153,13 @@ struct plait_operation { /* a copy of an entry of a ring */
     uint32_t peer;
     struct plait_what what;
     enum plait_state state;
-    bool has_progress; /* the fields below are valid */
-    uint64_t began, probed, steps, nstep;
-    uint32_t slices, nslice, waiting_for, waited_for;
+    bool has_progress; /* `progress` is valid */
+    struct plait_progress progress;
 };
 
-/* Write a progress entry, and read that of operation out->sequence; false: the entry is another's, or changes. */
-void plait_progress_write(struct plait_progress *p, const struct plait_operation *o);
-bool plait_progress_read(const struct plait_progress *p, struct plait_operation *out);
+/* Write a progress entry, and read that of operation `sequence`; false: the entry is another's, or changes. */
+void plait_progress_write(struct plait_progress *p, const struct plait_progress *from);
+bool plait_progress_read(const struct plait_progress *p, uint64_t sequence, struct plait_progress *out);
 
 /*
  * Copy operation `sequence` of a rank that has completed `done` operations. False if the ring does not have it or its
@@ -124,6 +174,20 @@ bool plait_ring_read(const struct plait_ring *ring, uint64_t sequence, uint64_t 
  */
 void plait_ring_visit(const struct plait_ring *ring, uint64_t done, bool failed, uint32_t most,
                       void (*visit)(void *context, const struct plait_operation *o), void *context);
+
+/*
+ * Visit at most `most` messages: the pending ones last, before them ended ones while there is room; each group oldest
+ * first. Nothing that is read is trusted.
+ */
+void plait_message_ring_visit(const struct plait_message_ring *ring, bool failed, uint32_t most,
+                              void (*visit)(void *context, const struct plait_operation *o), void *context);
+
+/* Has the ring a receive of message `number` (from 1) from `peer`, pending or recently ended? */
+bool plait_message_ring_receives(const struct plait_message_ring *ring, uint32_t peer, uint64_t number,
+                                 struct plait_operation *out);
+
+/* The newest message that is in a long wait; false: none. */
+bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plait_operation *out);
 
 /* ", 1 of 4 slices, 23 of 72 steps"; "" if not known. */
 void plait_operation_progress(const struct plait_operation *o, char *text, size_t room);

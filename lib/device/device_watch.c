@@ -2,11 +2,11 @@
 #include "device_watch.h"
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "failure/failure.h"
 #include "progress/detector.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -100,12 +100,8 @@ static void *work(void *arg)
 /* The lock is held. */
 static enum plait_status start(void)
 {
-    sigset_t all, saved;
+    const int error = plait_thread_start(&thread, work, (void *)current);
 
-    sigfillset(&all); /* signals are delivered to the caller's threads, as before */
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
-    const int error = pthread_create(&thread, NULL, work, (void *)current);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
     if (error != 0)
         return plait_fail_errno(error, "cannot start the thread that watches operations on GPUs");
     running = plait_generation;

@@ -336,7 +336,7 @@ enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct pla
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: comm is NULL");
     const bool locked = plait_comm_look(comm);
     for (size_t k = 0; k < PLAIT_NOP_PLAN; k++)
-        if (comm->op_plans != NULL && comm->op_plans[k] != NULL)
+        if (comm->op_plans[k] != NULL)
             fold(comm->op_plans[k]);
     for (t = comm->tallies; t != NULL && n < i; t = t->next)
         n++;

@@ -55,17 +55,6 @@ enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status st
     return poison(comm, status, text, culprit + 1);
 }
 
-enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
-{
-    char text[sizeof comm->own->failure];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return plait_comm_blame(comm, status, PLAIT_NOBODY, "%s", text);
-}
-
 /*
  * Does c's failure concern later operations only? True for an abort, with a culprit, that rank c saw after it had
  * finished the operation in progress here. This rank needs nothing more from rank c, and the next operation fails. A

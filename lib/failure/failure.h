@@ -3,9 +3,8 @@
  * The room failure: how a communicator fails, and how failures are reported.
  *
  * A failure starts on one rank, with a text that names the culprit. The others see it in that rank's control block.
- * report.c writes errors, warnings and the log; dump.c lets plait-info read the same from another process; slow.c warns
- * of slow paths. remote/ keeps replicas of the control blocks of ranks on other hosts, updated over the connections of
- * the rendezvous: readers of a control block need not know on which host its rank is.
+ * report.c writes errors, warnings and the log. remote/ keeps replicas of the control blocks of ranks on other hosts,
+ * updated over the connections of the rendezvous: readers of a control block need not know on which host its rank is.
  *
  * The room promises: the first error of a communicator stays, and all ranks report the same one. Nothing that is read
  * from another rank's memory is trusted.
@@ -26,18 +25,16 @@ enum plait_status plait_probe_failures(struct plait_comm *comm);
 /* Mark the comm as failed for all ranks, unless it has failed already. Any thread. culprit: rank + 1, or 0. */
 void plait_announce_failure(struct plait_comm *comm, enum plait_status status, const char *text, uint32_t culprit);
 
-/*
- * Fail the comm on this rank and, through its control block, on all others. The text becomes
- * plait_last_error() everywhere; "OPERATION: " of the operation in progress is put before it.
- */
-enum plait_status plait_comm_fail(struct plait_comm *comm, enum plait_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 #define PLAIT_NOBODY UINT32_MAX
 
-/* The same with a rank, or PLAIT_NOBODY, as the cause: the log shows the culprit's last operations, too. */
+/*
+ * Fail the comm on this rank and, through its control block, on all others. The text becomes plait_last_error()
+ * everywhere; "OPERATION: " of the operation in progress is put before it. culprit: the rank at fault, or PLAIT_NOBODY:
+ * the log shows that rank's last operations, too.
+ */
 enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
                                    const char *format, ...) __attribute__((format(printf, 4, 5)));
+#define plait_comm_fail(comm, status, ...) plait_comm_blame(comm, status, PLAIT_NOBODY, __VA_ARGS__)
 
 /*
  * Announce that this rank aborts the comm, for `reason` (NULL: none given). revoked: operations that this rank has

@@ -8,38 +8,40 @@
 
 #define LISTED 4 /* last collectives, and messages, of a rank that a failure logs; plait-info --dump shows more */
 
-static bool last_operation(const struct plait_comm *comm, uint32_t rank, uint64_t *out)
+/* A rank's control block; NULL: not yet met, or left and freed. */
+static const struct plait_control *control_of(const struct plait_comm *comm, uint32_t rank)
 {
     const struct plait_control *c = comm->peers != NULL ? comm->peers[rank].control : NULL;
 
-    if (c == NULL || atomic_load_explicit(&c->id, memory_order_relaxed) != comm->id) /* not yet met; left and freed */
-        return false;
-    *out = atomic_load_explicit(&c->done, memory_order_acquire);
-    return true;
+    return c != NULL && atomic_load_explicit(&c->id, memory_order_relaxed) == comm->id ? c : NULL;
+}
+
+static uint64_t done_of(const struct plait_control *c)
+{
+    return atomic_load_explicit(&c->done, memory_order_acquire);
+}
+
+static bool failed_on(const struct plait_control *c)
+{
+    return atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
 }
 
 bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t sequence, struct plait_operation *out)
 {
-    uint64_t done;
+    const struct plait_control *c = control_of(comm, rank);
 
-    if (!last_operation(comm, rank, &done))
-        return false;
-    const struct plait_control *c = comm->peers[rank].control;
-    const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
-    return plait_ring_read(&c->ring, sequence, done, failed, out);
+    return c != NULL && plait_ring_read(&c->ring, sequence, done_of(c), failed_on(c), out);
 }
 
 void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double since, char *text, size_t room)
 {
+    const struct plait_control *c = control_of(comm, rank);
     struct plait_operation o;
     char name[128];
-    uint64_t done;
 
     text[0] = '\0';
-    if (!last_operation(comm, rank, &done))
-        return;
-    const struct plait_control *c = comm->peers[rank].control;
-    if (atomic_load_explicit(&c->seen, memory_order_relaxed) < since || !plait_message_ring_waits(&c->messages, &o))
+    if (c == NULL || atomic_load_explicit(&c->seen, memory_order_relaxed) < since ||
+        !plait_message_ring_waits(&c->messages, &o))
         return;
     plait_operation_name(&o, name, sizeof name);
     snprintf(text, room, ", but waits in %s", name);
@@ -91,15 +93,13 @@ static void list_one(void *context, const struct plait_operation *o)
 
 static void list(const struct plait_comm *comm, uint32_t rank)
 {
+    const struct plait_control *c = control_of(comm, rank);
     struct listing l = { comm, rank, plait_clock_ns() };
-    uint64_t done;
 
-    if (!last_operation(comm, rank, &done))
+    if (c == NULL)
         return;
-    const struct plait_control *c = comm->peers[rank].control;
-    const bool failed = atomic_load_explicit(&c->failed, memory_order_acquire) != PLAIT_OK;
-    plait_ring_visit(&c->ring, done, failed, LISTED, list_one, &l);
-    plait_message_ring_visit(&c->messages, failed, LISTED, list_one, &l);
+    plait_ring_visit(&c->ring, done_of(c), failed_on(c), LISTED, list_one, &l);
+    plait_message_ring_visit(&c->messages, failed_on(c), LISTED, list_one, &l);
 }
 
 void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t culprit)

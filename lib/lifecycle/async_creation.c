@@ -2,30 +2,22 @@
 #include "life.h"
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "failure/failure.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct plait_async_creation {
-    struct plait_comm_options options; /* all that they point to is a copy of this struct's */
+    struct plait_comm_options options; /* only what plait_comm_connect() needs: the caller's arrays may be gone */
     struct plait_unique_id id;
+    struct plait_error own; /* this rank's, before it meets the others */
     pthread_t thread;
-    struct plait_watch watch;
     atomic_bool cancelled; /* by plait_comm_abort() or destroy; the rendezvous polls the flag */
     atomic_bool aborted;   /* by plait_comm_abort() */
     atomic_bool over;      /* the result is final */
     struct plait_error result;
 };
-
-static void *copy(const void *from, size_t bytes)
-{
-    void *to = malloc(bytes);
-    return to != NULL ? memcpy(to, from, bytes) : NULL;
-}
 
 static enum plait_status look_if_cancelled(const void *context)
 {
@@ -38,9 +30,12 @@ static void *create_in_thread(void *arg)
 {
     struct plait_comm *comm = arg;
     struct plait_async_creation *a = comm->async_creation;
+    const struct plait_watch watch = { look_if_cancelled, a };
+    const enum plait_status own = a->own.status;
 
-    a->watch = (struct plait_watch){ look_if_cancelled, a };
-    a->result = plait_error_of(plait_comm_create_as(comm, &a->options, &a->watch));
+    if (own != PLAIT_OK)
+        plait_fail(own, "%s", a->own.text);
+    a->result = plait_error_of(plait_comm_meet(comm, &a->options, own, &watch));
     atomic_store(&a->over, true);
     if (a->result.status == PLAIT_OK &&
         atomic_load(&a->aborted)) /* abort came after the rendezvous last polled the flag */
@@ -48,62 +43,30 @@ static void *create_in_thread(void *arg)
     return NULL;
 }
 
-static void forget(struct plait_comm *comm)
-{
-    if (comm->async_creation == NULL)
-        return;
-    free((char *)(uintptr_t)comm->async_creation->options.name);
-    free((uint32_t *)(uintptr_t)comm->async_creation->options.node);
-    free((void *)(uintptr_t)comm->async_creation->options.algorithms);
-    free(comm->async_creation);
-    comm->async_creation = NULL;
-}
-
-/* Deep copy: the caller may free the objects that the options point to before the creation ends. */
-static bool copy_options(struct plait_async_creation *a, const struct plait_comm_options *o)
-{
-    size_t n = 0;
-
-    a->options = *o;
-    a->options.node = NULL;
-    a->options.algorithms = NULL;
-    a->options.name = strdup(o->name != NULL ? o->name : "comm");
-    if (o->id != NULL) {
-        a->id = *o->id;
-        a->options.id = &a->id;
-    }
-    if (o->node != NULL)
-        a->options.node = copy(o->node, o->nrank * sizeof *o->node);
-    while (o->algorithms != NULL && o->algorithms[n] != NULL)
-        n++;
-    if (o->algorithms != NULL)
-        a->options.algorithms = copy(o->algorithms, (n + 1) * sizeof *o->algorithms);
-    return a->options.name != NULL && (o->node == NULL || a->options.node != NULL) &&
-           (o->algorithms == NULL || a->options.algorithms != NULL);
-}
-
 enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out)
 {
-    struct plait_comm *comm;
-    sigset_t all, saved;
+    struct plait_comm *comm = plait_comm_allocate(options);
+    struct plait_async_creation *a = comm != NULL ? calloc(1, sizeof *a) : NULL;
     int error = ENOMEM;
 
-    comm = plait_comm_allocate(options);
-    if (comm != NULL && (comm->async_creation = calloc(1, sizeof *comm->async_creation)) != NULL &&
-        copy_options(comm->async_creation, options)) {
-        sigfillset(&all); /* the new thread takes none of the program's signals */
-        pthread_sigmask(SIG_SETMASK, &all, &saved);
-        error = pthread_create(&comm->async_creation->thread, NULL, create_in_thread, comm);
-        pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    if (a != NULL) {
+        comm->async_creation = a;
+        a->options = *options;
+        a->options.id = options->id != NULL ? &a->id : NULL;
+        if (options->id != NULL)
+            a->id = *options->id;
+        a->own = plait_error_of(plait_comm_prepare(comm, options));
+        error = plait_thread_start(&a->thread, create_in_thread, comm);
     }
     if (error == 0) {
         *out = comm;
         return PLAIT_OK;
     }
     if (comm != NULL) {
-        forget(comm);
+        comm->async_creation = NULL;
         plait_comm_discard(comm);
     }
+    free(a);
     /* The other ranks wait for this one: tell them of the error. */
     return plait_comm_connect(NULL, options, plait_fail_errno(error, "no thread to create a comm in the background"),
                               NULL);
@@ -118,12 +81,13 @@ bool plait_async_creation_abort(struct plait_comm *comm)
 
 enum plait_status plait_async_creation_end(struct plait_comm *comm)
 {
-    enum plait_status status;
+    struct plait_async_creation *a = comm->async_creation;
 
-    atomic_store(&comm->async_creation->cancelled, true);
-    pthread_join(comm->async_creation->thread, NULL);
-    status = comm->async_creation->result.status;
-    forget(comm);
+    atomic_store(&a->cancelled, true);
+    pthread_join(a->thread, NULL);
+    const enum plait_status status = a->result.status;
+    comm->async_creation = NULL;
+    free(a);
     return status;
 }
 

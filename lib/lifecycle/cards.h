@@ -4,9 +4,13 @@
 #define PLAIT_LIB_LIFECYCLE_CARDS_H
 
 #include "comm/comm.h"
-#include "failure/slow.h"
 
 #include <sched.h>
+
+struct plait_where {  /* hashes; 0: unknown */
+    uint64_t machine; /* one per kernel, over all its containers and virtual hosts */
+    uint64_t host;    /* one per host; virtual hosts of one machine differ */
+};
 
 struct plait_card {
     struct plait_token process;
@@ -18,14 +22,13 @@ struct plait_card {
     char version[16];
     char algo[64];
     uint8_t hosts;  /* PLAIT_HOSTS */
-    uint8_t copies; /* enum plait_calibrated, of its process's copy modes; ALL: PLAIT_CALIBRATE=0 */
+    bool copies;    /* its process has timed its copies, or must not (PLAIT_CALIBRATE=0) */
     cpu_set_t cpus; /* on which this rank may run */
     struct plait_where where;
 };
 
 /* The card of this rank, but for has_pidfd. */
-enum plait_status plait_card_fill(const struct plait_comm *comm, const struct plait_comm_options *o,
-                                  struct plait_card *out);
+enum plait_status plait_card_fill(const struct plait_comm *comm, struct plait_card *out);
 
 /*
  * Cards come from other programs: check them before any use. Options and settings must be equal on all ranks; the error

@@ -22,9 +22,9 @@
 
 /* State that lives for one rendezvous. */
 struct connecting {
-    struct plait_card own, *all; /* [nrank] */
-    uint32_t *node;              /* [nrank] ranks of a node share memory; nodes are numbered by their first ranks */
-    uint32_t nnode;
+    struct plait_card own, *all;   /* [nrank] */
+    uint32_t *node;                /* [nrank] ranks of a node share memory; nodes are numbered by their first ranks */
+    uint32_t nnode, first;         /* number of nodes; lowest rank of this one */
     bool *leads;                   /* [nrank] is it its process's leader? */
     int (*fds)[PLAIT_COMM_SHARES]; /* [nrank] received from leaders: arena, pidfd */
     int given[PLAIT_COMM_SHARES];  /* this process's; given[1] < 0: not open */
@@ -53,7 +53,7 @@ static int open_pidfd(int instead, bool *out)
     return *out ? fd : plait_descriptor_keep(fcntl(instead, F_DUPFD_CLOEXEC, 0), purpose);
 }
 
-static enum plait_status begin(struct connecting *m, const struct plait_comm *comm, const struct plait_comm_options *o)
+static enum plait_status begin(struct connecting *m, const struct plait_comm *comm)
 {
     const struct plait_arena *arena;
     enum plait_status status = plait_arena_get(0, &arena);
@@ -61,7 +61,7 @@ static enum plait_status begin(struct connecting *m, const struct plait_comm *co
     if (status == PLAIT_OK)
         status = plait_descriptor_check(arena->fd);
     if (status == PLAIT_OK)
-        status = plait_card_fill(comm, o, &m->own);
+        status = plait_card_fill(comm, &m->own);
     if (status != PLAIT_OK)
         return status;
     m->all = calloc(comm->nrank, sizeof *m->all);
@@ -96,6 +96,8 @@ static void find_nodes(const struct plait_comm *comm, const struct plait_bootstr
         m->node[r] = hosts > 1 ? (uint32_t)(r * hosts / comm->nrank) : plait_node_of(plait_bootstrap_nodes(boot), r);
         m->nnode = m->node[r] >= m->nnode ? m->node[r] + 1 : m->nnode;
     }
+    while (m->node[m->first] != m->node[comm->rank])
+        m->first++;
 }
 
 /* Leaders exchange arena descriptors and pidfds and map the arenas. The other ranks map in find_controls(). */
@@ -134,39 +136,43 @@ static bool share_processors(const struct connecting *m, uint32_t a, uint32_t b)
     return m->node[a] == m->node[b] || (machine != 0 && machine == m->all[b].where.machine);
 }
 
+/* Warn, once per process, if a rank of this host shares no memory with this one. */
 static void warn_of_strangers(const struct plait_comm *comm, const struct connecting *m)
 {
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
     const uint64_t host = m->all[comm->rank].where.host;
+    uint32_t r = 0;
 
-    for (uint32_t r = 0; r < comm->rank && host != 0 && comm->config.hosts <= 1; r++)
-        if (m->all[r].where.host == host && m->node[r] != m->node[comm->rank]) {
-            plait_warn_of_strangers(r, comm->rank);
-            break;
-        }
+    while (r < comm->rank && (m->all[r].where.host != host || m->node[r] == m->node[comm->rank]))
+        r++;
+    if (r < comm->rank && host != 0 && comm->config.hosts <= 1 && !atomic_flag_test_and_set(&warned))
+        plait_log(
+            PLAIT_LOG_WARN,
+            "ranks %u and %u are on one host but share no memory, so that messages between them go over the network: "
+            "they are in different network name spaces, probably of different containers. Start the containers "
+            "with one (docker run --network host, or one pod with a container for all ranks)",
+            r, comm->rank);
 }
 
 /*
- * Ranks per processor, rounded up, on the machine where that is largest. Only processors in the ranks' affinity masks
- * count, so ranks that are bound to one processor each give 1.
+ * Has a machine more ranks than processors? Only processors in the ranks' affinity masks count, so ranks that are bound
+ * to one processor each have enough.
  */
-static uint32_t most_a_processor(const struct plait_comm *comm, const struct connecting *m)
+static bool is_oversubscribed(const struct plait_comm *comm, const struct connecting *m)
 {
-    uint32_t most = 1;
-
     for (uint32_t first = 0; first < comm->nrank; first++) {
         cpu_set_t cpus;
-        uint32_t n = 0;
+        int n = 0;
         CPU_ZERO(&cpus);
         for (uint32_t r = 0; r < comm->nrank && (r >= first || !share_processors(m, first, r)); r++)
             if (share_processors(m, first, r)) {
                 CPU_OR(&cpus, &cpus, &m->all[r].cpus);
                 n++;
             }
-        const uint32_t ncpu = (uint32_t)CPU_COUNT(&cpus);
-        if (ncpu > 0 && (n + ncpu - 1) / ncpu > most)
-            most = (n + ncpu - 1) / ncpu;
+        if (CPU_COUNT(&cpus) > 0 && n > CPU_COUNT(&cpus))
+            return true;
     }
-    return most;
+    return false;
 }
 
 /* The control block of a rank on another node is a local replica. */
@@ -204,9 +210,7 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct con
         if (p->process->pidfd >= 0 && m->leads[r])
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }
-    const uint32_t most = most_a_processor(comm, m);
-    comm->oversubscribed = most > 1;
-    comm->apart = most == 2 ? plait_spins_in(PLAIT_APART_SECONDS) : 0;
+    comm->oversubscribed = is_oversubscribed(comm, m);
     return status;
 }
 
@@ -307,43 +311,37 @@ static bool can_read_all(const struct plait_comm *comm)
     return true;
 }
 
-static uint32_t first_of_node(const struct plait_comm *comm, const struct connecting *m)
-{
-    uint32_t first = 0;
-
-    while (m->node[first] != m->node[comm->rank])
-        first++;
-    return first;
-}
-
 /*
  * Choose copy modes: the lowest rank of a node shows its table to all, who read it after the next agreement. If its
- * process has timed no copies yet, it does so now, with the node's next rank: one of another process if there is one.
+ * process has timed no copies yet, it does so now, with the node's next rank of another process.
  */
 static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
 {
-    const uint32_t first = first_of_node(comm, m);
-    uint32_t other = comm->nrank;
+    const uint32_t first = m->first;
+    uint32_t other = first + 1;
 
-    for (uint32_t r = first + 1; r < comm->nrank; r++)
-        if (m->node[r] == m->node[first] &&
-            (other == comm->nrank || (plait_cards_of_one_process(&m->all[other], &m->all[first]) &&
-                                      !plait_cards_of_one_process(&m->all[r], &m->all[first]))))
-            other = r;
+    while (other < comm->nrank &&
+           (m->node[other] != m->node[first] || plait_cards_of_one_process(&m->all[other], &m->all[first])))
+        other++;
     if (comm->rank == first)
         comm->own->copies = plait_copies_known(comm->config.calibrate);
-    if (other < comm->nrank && (comm->rank == first || comm->rank == other) &&
-        m->all[first].copies < (plait_cards_of_one_process(&m->all[first], &m->all[other]) ? PLAIT_CALIBRATED_STAGED
-                                                                                           : PLAIT_CALIBRATED_ALL))
+    if (other < comm->nrank && (comm->rank == first || comm->rank == other) && !m->all[first].copies)
         m->stage = plait_copies_calibrate(comm, comm->rank == first ? other : first, comm->rank == first);
 }
 
-/* The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible. */
+/*
+ * The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible. Ranks that
+ * share a processor share its caches, too: streaming stores would empty these before the next one reads.
+ */
 static void take_copies(struct plait_comm *comm, const struct connecting *m)
 {
-    comm->copies = comm->peers[first_of_node(comm, m)].control->copies;
-    for (unsigned k = 0; k < PLAIT_COPY_CLASSES && comm->config.cma == PLAIT_CMA_ALWAYS; k++)
-        comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
+    comm->copies = comm->peers[m->first].control->copies;
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
+        if (comm->config.cma == PLAIT_CMA_ALWAYS)
+            comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
+        if (comm->oversubscribed)
+            comm->copies.fast[k] &= (uint8_t)~PLAIT_FAST_STREAMED;
+    }
 }
 
 /* Can all ranks read each other's memory? Each rank stored `reads` before the last agreement. */
@@ -418,7 +416,7 @@ enum plait_status plait_comm_connect(struct plait_comm *comm, const struct plait
     enum plait_status status;
 
     if (own == PLAIT_OK)
-        own = begin(&m, comm, o);
+        own = begin(&m, comm);
     plait_frame_watch(watch);
     status = plait_bootstrap_create(o->id, o->rank, o->nrank, timeout, own, &boot);
     if (own == PLAIT_OK && status == PLAIT_OK)

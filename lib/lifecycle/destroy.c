@@ -130,11 +130,11 @@ __attribute__((destructor)) static void unload(void)
 {
     if (plait_comms_alive > 0)
         return;
-    /* stops the threads that read the arena, which is unmapped next */
     for (struct plait_comm *c = retired; c != NULL; c = c->next_torn_down) {
         plait_remote_destroy(c->remote);
         c->remote = NULL;
     }
+    plait_remotes_unload(); /* its thread reads the arena, which is unmapped next */
     const bool gone = plait_arena_unload();
     for (struct plait_comm *c; (c = retired) != NULL;) {
         retired = c->next_torn_down;

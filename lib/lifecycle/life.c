@@ -14,6 +14,7 @@
 #include "memory/devices.h"
 #include "operation/slices.h"
 #include "p2p/message.h"
+#include "progress/progress.h"
 
 #include <plait/topology.h>
 
@@ -42,31 +43,41 @@ static enum plait_status check_identity(const struct plait_comm_options *o, stru
     return PLAIT_OK;
 }
 
-/* setting: name of the setting that holds when the value is 0. */
-static enum plait_status check_seconds(const char *name, double value, double most, const char *setting)
-{
-    if (value >= 0 && value <= most)
-        return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: %s is %g; 0 (%s holds) to %g seconds are allowed", name, value,
-                      setting, most);
-}
-
 static enum plait_status check_options(const struct plait_comm_options *o)
 {
-    enum plait_status status = check_seconds("timeout", o->timeout, 1e6, "PLAIT_TIMEOUT");
+    static const char call[] = "plait_comm_create";
+    const struct {
+        const char *name, *setting; /* that holds when the value is 0 */
+        double value, most;
+    } seconds[] = {
+        { "timeout", "PLAIT_TIMEOUT", o->timeout, 1e6 },
+        { "deadline", "PLAIT_DEADLINE", o->deadline, 1e9 },
+        { "warn", "PLAIT_WARN", o->warn, INFINITY },
+    };
+    enum plait_status status;
 
-    if (status == PLAIT_OK)
-        status = check_seconds("deadline", o->deadline, 1e9, "PLAIT_DEADLINE");
-    if (status == PLAIT_OK)
-        status = check_seconds("warn", o->warn, INFINITY, "PLAIT_WARN");
-    if (status != PLAIT_OK)
-        return status;
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
+        if (!(seconds[i].value >= 0 && seconds[i].value <= seconds[i].most))
+            return plait_fail(PLAIT_ERR_ARG, "%s: %s is %g; 0 (%s holds) to %g seconds are allowed", call,
+                              seconds[i].name, seconds[i].value, seconds[i].setting, seconds[i].most);
     if ((unsigned)o->round > PLAIT_ROUND_HOP)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: round is %d, which is no enum plait_round", (int)o->round);
-    status = plait_check_flag("plait_comm_create", "reproducible", o->reproducible);
+        return plait_fail(PLAIT_ERR_ARG, "%s: round is %d, which is no enum plait_round", call, (int)o->round);
+    status = plait_check_flag(call, "reproducible", o->reproducible);
     if (status == PLAIT_OK)
-        status = plait_check_flag("plait_comm_create", "progress", o->progress);
-    return status == PLAIT_OK ? plait_check_flag("plait_comm_create", "background", o->background) : status;
+        status = plait_check_flag(call, "progress", o->progress);
+    return status == PLAIT_OK ? plait_check_flag(call, "background", o->background) : status;
+}
+
+/* Settings that slow everything down are refused outside of tests. */
+static enum plait_status check_for_tests(const struct plait_config *config)
+{
+    const char *what = plait_is_paced(&config->pace) ? "PLAIT_PACE is set, which slows every message down"
+                       : config->hosts > 0           ? "PLAIT_HOSTS is set, which separates ranks that share memory"
+                                                     : NULL;
+
+    if (what == NULL || config->for_tests)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_CONFIG, "%s, and is for tests only: unset it, or set PLAIT_FOR_TESTS=1 too", what);
 }
 
 static enum plait_status join_algorithms(struct plait_comm *comm, const struct plait_alg *const *own)
@@ -109,14 +120,9 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     comm->config.timeout = o->timeout > 0 ? o->timeout : comm->config.timeout;
     comm->reproducible = o->reproducible || comm->config.reproducible;
     comm->round = o->round;
-    if (plait_is_paced(&comm->config.pace) && !comm->config.for_tests)
-        return plait_fail(PLAIT_ERR_CONFIG,
-                          "PLAIT_PACE is set, which slows every message down, and is for tests only: unset it, or set "
-                          "PLAIT_FOR_TESTS=1 too");
-    if (comm->config.hosts > 0 && !comm->config.for_tests)
-        return plait_fail(PLAIT_ERR_CONFIG,
-                          "PLAIT_HOSTS is set, which separates ranks that share memory, and is for tests only: unset "
-                          "it, or set PLAIT_FOR_TESTS=1 too");
+    status = check_for_tests(&comm->config);
+    if (status != PLAIT_OK)
+        return status;
     plait_device_notice(&comm->config);
     comm->kernels = plait_kernels_find(comm->config.isa);
     if (comm->kernels == NULL)
@@ -135,13 +141,12 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
     plait_arena_show(&comm->own->shown);
     comm->drive = &plait_drive;
     comm->peers = calloc(comm->nrank, sizeof *comm->peers);
-    comm->op_plans = calloc(PLAIT_NOP_PLAN, sizeof *comm->op_plans);
     comm->processes = calloc(comm->nrank, sizeof *comm->processes);
     comm->members = malloc(comm->nrank * sizeof *comm->members);
     comm->run = calloc(1, sizeof *comm->run);
     comm->node = o->node != NULL ? malloc(comm->nrank * sizeof *comm->node) : NULL;
-    if (comm->peers == NULL || comm->op_plans == NULL || comm->processes == NULL || comm->members == NULL ||
-        comm->run == NULL || (o->node != NULL && comm->node == NULL))
+    if (comm->peers == NULL || comm->processes == NULL || comm->members == NULL || comm->run == NULL ||
+        (o->node != NULL && comm->node == NULL))
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
     comm->run->comm = comm;
     comm->run->space = &plait_host_space;
@@ -169,7 +174,7 @@ void plait_comm_free_private(struct plait_comm *comm)
         plait_port_close(comm->port);
     plait_device_comm_destroy(comm);
     plait_requests_forget(comm);
-    for (uint32_t i = 0; comm->op_plans != NULL && i < PLAIT_NOP_PLAN; i++)
+    for (uint32_t i = 0; i < PLAIT_NOP_PLAN; i++)
         free(comm->op_plans[i]);
     while (comm->progs != NULL) {
         struct plait_prog *next = comm->progs->next;
@@ -181,7 +186,6 @@ void plait_comm_free_private(struct plait_comm *comm)
         free(comm->tallies);
         comm->tallies = next;
     }
-    free(comm->op_plans);
     free(comm->slots);
     free(comm->run);
     plait_arena_free(comm->scaled.memory);
@@ -211,7 +215,6 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
 
     plait_teardown(NULL);
     comm = calloc(1, sizeof *comm);
-
     if (comm == NULL)
         return NULL;
     comm->rank = o->rank; /* rank, nrank and name may be asked for during asynchronous creation */
@@ -246,35 +249,22 @@ static void fail_creation(struct plait_comm *comm, enum plait_status status)
         plait_announce_failure(comm, status, why.text, 0);
 }
 
-/* Once per process. */
-static void warn_of_pace(const struct plait_comm *comm)
+enum plait_status plait_comm_prepare(struct plait_comm *comm, const struct plait_comm_options *options)
 {
-    static atomic_flag warned = ATOMIC_FLAG_INIT;
-    const struct plait_pace *pace = &comm->config.pace;
+    const enum plait_status status = check_options(options);
 
-    if (comm->rank == 0 && plait_is_paced(pace) && !atomic_flag_test_and_set(&warned))
-        plait_comm_log(
-            comm, PLAIT_LOG_WARN,
-            "slowed down for a test by PLAIT_PACE, as are the next ones: %g us per message, %g MB/s per link "
-            "(0: no limit)",
-            1e-3 * (double)pace->latency, 1e-6 * (double)pace->bandwidth);
+    return status == PLAIT_OK ? create_own(comm, options) : status;
 }
 
-/* comm NULL: memory was short; the rendezvous tells the other ranks. */
-enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
-                                       const struct plait_watch *watch)
+enum plait_status plait_comm_meet(struct plait_comm *comm, const struct plait_comm_options *options,
+                                  enum plait_status own, const struct plait_watch *watch)
 {
-    if (comm == NULL)
-        return plait_comm_connect(NULL, options, plait_fail_memory("out of memory for a comm"), watch);
-    enum plait_status status = check_options(options);
-    if (status == PLAIT_OK)
-        status = create_own(comm, options);
-    status = plait_comm_connect(comm, options, status, watch);
+    const enum plait_status status = plait_comm_connect(comm, options, own, watch);
+
     if (status == PLAIT_OK) {
         atomic_store_explicit(&comm->there, true, memory_order_release);
         comm->open = plait_generation;
         plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks", comm->nrank);
-        warn_of_pace(comm);
     } else {
         fail_creation(comm, status);
     }
@@ -294,13 +284,15 @@ static enum plait_status create_now(const void *args, enum plait_status own, str
     struct plait_comm *comm;
     enum plait_status status;
 
+    comm = own == PLAIT_OK ? plait_comm_allocate(&m->options) : NULL;
+    if (own == PLAIT_OK && comm == NULL)
+        own = plait_fail_memory("out of memory for a comm");
     if (own != PLAIT_OK)
         return plait_comm_connect(NULL, &m->options, own, m->watch);
-    comm = plait_comm_allocate(&m->options);
-    status = plait_comm_create_as(comm, &m->options, m->watch);
+    status = plait_comm_meet(comm, &m->options, plait_comm_prepare(comm, &m->options), m->watch);
     if (status == PLAIT_OK)
         *out = comm;
-    else if (comm != NULL)
+    else
         plait_comm_discard(comm);
     return status;
 }
@@ -310,7 +302,11 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, cons
 {
     const struct making m = { *options, watch };
 
-    return plait_creation_needs_thread() ? plait_make_in_thread(create_now, &m, out) : create_now(&m, PLAIT_OK, out);
+    /* Other ranks may wait for pending operations of this one before they join. */
+    plait_frame_drive(atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0 ? plait_progress : NULL);
+    const enum plait_status status = create_now(&m, PLAIT_OK, out);
+    plait_frame_drive(NULL);
+    return status;
 }
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
@@ -325,18 +321,4 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     status = options->background == 1 ? plait_async_creation_begin(options, out) : plait_comm_make(options, NULL, out);
     errno = saved;
     return status;
-}
-
-struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm)
-{
-    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
-
-    o.name = comm->name;
-    o.timeout = comm->config.timeout;
-    o.deadline = comm->deadline;
-    o.warn = comm->warn;
-    o.reproducible = comm->reproducible;
-    o.round = comm->round;
-    o.progress = comm->progress;
-    return o;
 }

@@ -26,24 +26,23 @@
 enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
                                   struct plait_comm **out);
 
-/* Options for a comm of some of this comm's ranks. The caller still sets rank, nrank, id and node. */
-struct plait_comm_options plait_comm_options_of(const struct plait_comm *comm);
-
 /* Wait until nothing is pending and nobody reads this rank's memory for an operation that has ended. */
 enum plait_status plait_comm_settle(struct plait_comm *comm);
 
 /*
- * The steps of creation. allocate: an empty comm, or NULL when memory is short. create_as: complete it; with comm NULL,
- * tell the other ranks of the shortage. discard: free a comm whose creation failed.
+ * The steps of creation. allocate: an empty comm, or NULL when memory is short. prepare: all that needs no other rank.
+ * meet: plait_comm_connect(), and the comm is complete. discard: free a comm whose creation failed.
  */
 struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o);
-enum plait_status plait_comm_create_as(struct plait_comm *comm, const struct plait_comm_options *options,
-                                       const struct plait_watch *watch);
+enum plait_status plait_comm_prepare(struct plait_comm *comm, const struct plait_comm_options *options);
+enum plait_status plait_comm_meet(struct plait_comm *comm, const struct plait_comm_options *options,
+                                  enum plait_status own, const struct plait_watch *watch);
 void plait_comm_discard(struct plait_comm *comm);
 
 /*
  * The rendezvous of a comm's ranks: compare options and settings, map each other's arenas.
  *
+ * o      their id, rank, nrank and timeout
  * watch  polled while the rank waits, to end the rendezvous from outside; or NULL
  * own    this rank's status so far. A rank that has failed takes part too, to tell the others; comm may be NULL then.
  * Returns `own` if it is an error; else the first error of any rank, the same on all ranks that can be told.
@@ -52,10 +51,9 @@ enum plait_status plait_comm_connect(struct plait_comm *comm, const struct plait
                                      const struct plait_watch *watch);
 
 /*
- * Asynchronous creation: a thread of its own runs plait_comm_create_as(). begin: *out has `async_creation` set until
- * end(); the options are copied deeply. abort: end it with an error, or, if it has just succeeded, make the comm fail;
- * false: the comm was complete before the call; any thread. end: cancel it if it still runs, and join its thread;
- * PLAIT_OK: the comm is complete.
+ * Asynchronous creation: a thread of its own meets the other ranks. begin: *out has `async_creation` set until end().
+ * abort: end it with an error, or, if it has just succeeded, make the comm fail; false: the comm was complete before
+ * the call; any thread. end: cancel it if it still runs, and join its thread; PLAIT_OK: the comm is complete.
  */
 enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out);
 bool plait_async_creation_abort(struct plait_comm *comm);

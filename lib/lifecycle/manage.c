@@ -8,8 +8,6 @@
 #include "operation/slices.h"
 #include "p2p/message.h"
 
-#include <plait/memory.h>
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -153,13 +151,4 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
     out->staging = plait_slices_bytes(comm->slices) + plait_messages_bytes(comm) + comm->scaled.bytes;
     out->device = plait_device_bytes(comm);
     plait_comm_looked(comm, locked);
-}
-
-enum plait_status plait_mem_register(void *memory, size_t bytes)
-{
-    return plait_fail(
-        PLAIT_ERR_UNSUPPORTED,
-        "plait_mem_register: %zu bytes at %p: memory of other allocators cannot be read in place by other "
-        "processes; allocate it with plait_mem_alloc(), or pass it as it is and have it copied",
-        bytes, memory);
 }

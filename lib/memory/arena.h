@@ -26,11 +26,11 @@ struct plait_token { /* 128 random bits that identify a process on all hosts */
 };
 
 /*
- * The start of every arena, for tools that read it from outside (dump.h). It identifies the arena and heads the list of
- * shown blocks. Offsets count from the start of the arena; 0 is none.
+ * The start of every arena, for tools that read it from outside (tools/dump_arena.c). It identifies the arena and heads
+ * the list of shown blocks. Offsets count from the start of the arena; 0 is none.
  */
 #define PLAIT_ARENA_MAGIC  "plait\r\n"
-#define PLAIT_ARENA_LAYOUT 3 /* incremented with every change of the structs that lib/failure/dump.c reads */
+#define PLAIT_ARENA_LAYOUT 4 /* incremented with every change of the structs that tools/dump_arena.c reads */
 
 struct plait_arena_header {
     char magic[8];    /* PLAIT_ARENA_MAGIC */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "culprit.h"
+#include "detector.h"
 
 #include "comm/port.h"
 #include "failure/failure.h"
@@ -11,16 +11,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NAME         128 /* bytes */
 #define MOST_UNHEARD 3   /* ranks in a text */
 #define MOST_NAMED   16  /* ranks in a text */
-#define EXCUSE       320 /* bytes */
+#define WHAT         384 /* bytes */
 
-void plait_rank_name(const struct plait_comm *comm, uint32_t rank, char text[PLAIT_RANK_NAME])
+/* "rank 2 (process 123 on host1)"; the host only if it is another one. */
+static void name_rank(const struct plait_comm *comm, uint32_t rank, char text[NAME])
 {
     const struct plait_peer *p = &comm->peers[rank];
 
-    snprintf(text, PLAIT_RANK_NAME, "rank %u (process %d%s%s)", rank, plait_peer_pid(p),
-             p->replica != NULL ? " on " : "", p->replica != NULL ? p->replica->host : "");
+    snprintf(text, NAME, "rank %u (process %d%s%s)", rank, plait_peer_pid(p), p->replica != NULL ? " on " : "",
+             p->replica != NULL ? p->replica->host : "");
 }
 
 __attribute__((format(printf, 2, 3))) static void add(struct plait_culprit *c, const char *format, ...)
@@ -76,9 +78,10 @@ static uint32_t awaited_by(const struct plait_comm *comm, uint32_t rank)
 {
     struct plait_operation o;
 
-    if (!plait_comm_operation(comm, rank, comm->sequence, &o) || !o.has_progress || o.waiting_for > comm->nrank)
+    if (!plait_comm_operation(comm, rank, comm->sequence, &o) || !o.has_progress ||
+        o.progress.waiting_for > comm->nrank)
         return 0;
-    return o.waiting_for;
+    return o.progress.waiting_for;
 }
 
 /* In the operation by its updates, but no data ever arrived from it: the network's data path is broken. */
@@ -98,8 +101,8 @@ static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, ui
 
     for (uint32_t i = 0; i < n; i++) {
         const double silence = now - plait_remote_heard(comm->remote, ranks[i]);
-        char name[PLAIT_RANK_NAME];
-        plait_rank_name(comm, ranks[i], name);
+        char name[NAME];
+        name_rank(comm, ranks[i], name);
         add(c, "%s%s", i == 0 ? "nothing has been heard of " : ", ", name);
         least = silence < least ? silence : least;
     }
@@ -109,10 +112,20 @@ static void say_unheard(const struct plait_comm *comm, const uint32_t *ranks, ui
     set_rank(c, ranks[0]);
 }
 
-void plait_culprit_unheard(const struct plait_comm *comm, uint32_t rank, double now, struct plait_culprit *out)
+enum plait_status plait_probe_unheard(struct plait_comm *comm, const struct plait_detector *d, double now)
 {
-    *out = (struct plait_culprit){ .rank = PLAIT_NOBODY };
-    say_unheard(comm, &rank, 1, now, out);
+    struct plait_culprit c = { .rank = PLAIT_NOBODY };
+
+    for (uint32_t r = 0; comm->remote != NULL && r < comm->nrank; r++) {
+        if (comm->peers[r].replica == NULL || !plait_detector_needs(comm, d, r))
+            continue;
+        const double heard = plait_remote_heard(comm->remote, r), since = heard > d->start ? heard : d->start;
+        if (now - since < comm->deadline)
+            continue;
+        say_unheard(comm, &r, 1, now, &c);
+        return plait_comm_blame(comm, PLAIT_ERR_TIMEOUT, r, "%s", c.text);
+    }
+    return PLAIT_OK;
 }
 
 static void name_unheard(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *c)
@@ -126,58 +139,44 @@ static void name_unheard(const struct plait_comm *comm, const struct plait_detec
         say_unheard(comm, ranks, n, d->last, c);
 }
 
-/* The excuse of a rank that has not called the operation: what it does instead, or lacks; "" if not published. */
-static void excuse_of(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank, char text[EXCUSE])
+/* What a rank does that is heard: in the operation, how far it is; else what it does instead, or lacks, if it says. */
+static void say_what(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank, char text[WHAT])
 {
-    text[0] = '\0';
+    struct plait_operation o;
+    char how[WHAT - 64] = "";
+
+    if (called(comm, rank)) {
+        if (plait_comm_operation(comm, rank, comm->sequence, &o))
+            plait_operation_progress(&o, how, sizeof how);
+        snprintf(text, WHAT, " is in it%s%s and does not answer", how, how[0] != '\0' ? "," : "");
+        return;
+    }
     if (comm->owner != NULL)
-        comm->owner->excuse(comm->owner, rank, text, EXCUSE);
+        comm->owner->excuse(comm->owner, rank, how, sizeof how);
     else
-        plait_comm_waits_in(comm, rank, plait_detector_middle(d), text, EXCUSE);
+        plait_comm_waits_in(comm, rank, plait_detector_middle(d), how, sizeof how);
+    snprintf(text, WHAT, " has not called it%s", how);
 }
 
-static void name(struct plait_culprit *c, uint32_t rank, bool first)
+/* Name the silent ranks that have called the operation, or have not; consecutive ones of which the same is said. */
+static void name_silent(const struct plait_comm *comm, const struct plait_detector *d, bool inside,
+                        struct plait_culprit *c)
 {
-    add(c, "%s%u", !first ? ", " : c->text[0] != '\0' ? "; rank " : "rank ", rank);
-    set_rank(c, rank);
-}
-
-/* Name the silent ranks that have not called this operation; consecutive ones with one excuse together. */
-static void name_absent(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *c)
-{
-    char said[EXCUSE] = "", excuse[EXCUSE];
+    char said[WHAT] = "", what[WHAT];
     unsigned found = 0;
 
     for (uint32_t r = 0; r < comm->nrank && found < MOST_NAMED; r++) {
-        if (!silent(comm, d, r) || called(comm, r))
+        if (!silent(comm, d, r) || called(comm, r) != inside)
             continue;
-        excuse_of(comm, d, r, excuse);
-        const bool other = found == 0 || strcmp(excuse, said) != 0;
-        if (other && found > 0)
-            add(c, " has not called it%s", said);
-        name(c, r, other);
-        memcpy(said, excuse, sizeof said);
-        found++;
+        say_what(comm, d, r, what);
+        if (found++ > 0 && strcmp(what, said) == 0)
+            add(c, ", %u", r);
+        else
+            add(c, "%s%srank %u", said, c->text[0] != '\0' ? "; " : "", r);
+        memcpy(said, what, sizeof said);
+        set_rank(c, r);
     }
-    if (found > 0)
-        add(c, " has not called it%s", said);
-}
-
-/* Name the silent ranks that have called it. */
-static void name_silent(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *c)
-{
-    struct plait_operation o;
-    char progress[80] = "";
-    unsigned found = 0;
-
-    for (uint32_t r = 0; r < comm->nrank && found < MOST_NAMED; r++)
-        if (silent(comm, d, r) && called(comm, r)) {
-            name(c, r, found++ == 0);
-            if (plait_comm_operation(comm, r, comm->sequence, &o))
-                plait_operation_progress(&o, progress, sizeof progress);
-        }
-    if (found > 0)
-        add(c, " is in it%s%s and does not answer", found == 1 ? progress : "", found == 1 && progress[0] ? "," : "");
+    add(c, "%s", said);
 }
 
 static void name_walled_off(const struct plait_comm *comm, uint32_t rank, struct plait_culprit *c)
@@ -196,19 +195,17 @@ static void name_walled_off(const struct plait_comm *comm, uint32_t rank, struct
 static void name_last(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank, uint32_t first,
                       struct plait_culprit *c)
 {
-    char excuse[EXCUSE];
+    char what[WHAT];
 
     if (unheard(comm, d, rank)) {
         say_unheard(comm, &rank, 1, d->last, c);
     } else if (rank == first && is_walled_off(comm, rank)) {
         name_walled_off(comm, rank, c);
-    } else if (called(comm, rank)) {
-        add(c, "rank %u is in it and does not answer", rank);
     } else {
-        excuse_of(comm, d, rank, excuse);
-        add(c, "rank %u has not called it%s", rank, excuse);
+        say_what(comm, d, rank, what);
+        add(c, "rank %u%s", rank, what);
+        set_rank(c, rank);
     }
-    set_rank(c, rank);
 }
 
 /* All ranks show life: follow who waits for whom, from the rank that this one awaits. */
@@ -252,38 +249,38 @@ void plait_culprit_find(const struct plait_comm *comm, const struct plait_detect
         return;
     }
     name_unheard(comm, d, out);
-    name_absent(comm, d, out);
-    name_silent(comm, d, out);
+    name_silent(comm, d, false, out);
+    name_silent(comm, d, true, out);
     if (out->rank == PLAIT_NOBODY)
         follow_waits(comm, d, out);
 }
 
 /* ---- Ranks that are gone ---------------------------------------------------------------------------- */
 
-/* The lowest rank that died, needed or not; or UINT32_MAX. */
-static uint32_t find_dead(const struct plait_comm *comm)
+/*
+ * A rank died. It may have done so after its last update from another host. If the relay of updates (rank 0) died, that
+ * death may have cut off others: then the lowest rank that died is to blame, needed or not.
+ */
+static enum plait_status blame_dead(struct plait_comm *comm, uint32_t rank)
 {
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        if (r != comm->rank && plait_peer_died(&comm->peers[r]))
-            return r;
-    return UINT32_MAX;
+    const struct plait_peer *p = &comm->peers[rank];
+    char name[NAME];
+
+    name_rank(comm, rank, name);
+    return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "%s died after operation #%llu%s", name,
+                            (unsigned long long)atomic_load_explicit(&p->control->done, memory_order_relaxed),
+                            p->replica != NULL ? " or a later one" : "");
 }
 
-/*
- * If the relay of updates (rank 0) died, that death may have made the rank leave; then the text names the dead rank.
- */
 static enum plait_status blame_cut_off(struct plait_comm *comm, uint32_t rank)
 {
     const char *why = plait_peer_cut_off(comm, rank);
-    const uint32_t dead = find_dead(comm);
-    char name[PLAIT_RANK_NAME];
 
-    why = why != NULL ? why : "its link is broken";
-    if (dead == UINT32_MAX || dead == rank)
-        return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s", rank, why);
-    plait_rank_name(comm, dead, name);
-    return plait_comm_blame(comm, PLAIT_ERR_PEER, dead, "%s died, and rank %u cannot be reached any more: %s", name,
-                            rank, why);
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (r != comm->rank && plait_peer_died(&comm->peers[r]))
+            return blame_dead(comm, r);
+    return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s", rank,
+                            why != NULL ? why : "its link is broken");
 }
 
 static enum plait_status blame_unread(struct plait_comm *comm)
@@ -301,21 +298,15 @@ enum plait_status plait_blame_suspect(struct plait_comm *comm, const struct plai
 {
     const uint32_t rank = d->suspect - 1;
     const struct plait_peer *p = &comm->peers[rank];
-    const unsigned long long done = atomic_load_explicit(&p->control->done, memory_order_relaxed);
-    char name[PLAIT_RANK_NAME];
 
-    switch (d->suspicion) {
-    case PLAIT_LEFT:
-        return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u left the comm after operation #%llu", rank, done);
-    case PLAIT_UNREAD:
+    if (d->suspicion == PLAIT_LEFT)
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u left the comm after operation #%llu", rank,
+                                (unsigned long long)atomic_load_explicit(&p->control->done, memory_order_relaxed));
+    if (d->suspicion == PLAIT_UNREAD)
         return blame_unread(comm);
-    case PLAIT_CUT_OFF:
+    if (d->suspicion == PLAIT_CUT_OFF)
         return blame_cut_off(comm, rank);
-    default:
-        if (!plait_peer_died(p))
-            return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u gave up while the comm was made", rank);
-        plait_rank_name(comm, rank, name);
-        return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "%s died after operation #%llu%s", name, done,
-                                p->replica != NULL ? " or a later one" : ""); /* its last update may be missing */
-    }
+    return plait_peer_died(p)
+               ? blame_dead(comm, rank)
+               : plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u gave up while the comm was made", rank);
 }

@@ -4,7 +4,7 @@
  *
  * A probe reads the control blocks of the other ranks: has the comm failed, did a rank call with other arguments, has
  * one left or died, is a link broken? Then it compares the clock with the limits of the slow report and the deadline. A
- * probe finds nothing, or fails the comm with a text that names the culprit (culprit.h).
+ * probe finds nothing, or fails the comm with a text that names the culprit.
  */
 #ifndef PLAIT_LIB_PROGRESS_DETECTOR_H
 #define PLAIT_LIB_PROGRESS_DETECTOR_H
@@ -59,9 +59,6 @@ enum plait_status plait_detector_probe(struct plait_comm *comm, struct plait_det
 /* A wait with probes is over: clear it in this rank's ring. */
 void plait_detector_end(struct plait_comm *comm, struct plait_detector *d);
 
-/* Has another rank failed, or called the operation in progress with other arguments? */
-enum plait_status plait_probe_calls(struct plait_comm *comm);
-
 /*
  * Did a rank call one of the operations since own->unheard with other arguments? All ranks may have returned from such
  * an operation: in rooted collectives with small messages not every rank waits for every other.
@@ -80,5 +77,21 @@ int plait_peer_pid(const struct plait_peer *peer);
 
 /* Why a link to the rank is broken; NULL: none is. */
 const char *plait_peer_cut_off(const struct plait_comm *comm, uint32_t rank);
+
+/* ---- Texts that name the culprit of a wait that does not end: culprit.c ------------------------------- */
+
+struct plait_culprit {
+    uint32_t rank; /* PLAIT_NOBODY: no single rank */
+    char text[448];
+};
+
+/* Find the culprit of a stall. */
+void plait_culprit_find(const struct plait_comm *comm, const struct plait_detector *d, struct plait_culprit *out);
+
+/* In a wait without a deadline: fail if a needed rank of another host is unheard for the comm's deadline. */
+enum plait_status plait_probe_unheard(struct plait_comm *comm, const struct plait_detector *d, double now);
+
+/* Fail the comm: the detector's suspicion is sure. */
+enum plait_status plait_blame_suspect(struct plait_comm *comm, const struct plait_detector *d);
 
 #endif

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "progress.h"
 
-#include "base/clock.h"
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "reduce/reduce.h"
-#include "spinner.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define YIELD_FOR 2e-3      /* seconds of yields before the first sleep */
 #define LATE      1e-4      /* seconds of a yield after which others are taken to have run */
 #define DOUBLINGS 3         /* of the longest sleep, after sleeps without progress */
 #define IDLE_NS   100000000 /* longest sleep while only this process is awaited */
+#define REST_US   1000      /* of the progress thread while other threads drive */
 #define TURN_NS   100000    /* time slice of the progress thread; the shortest that Linux allows */
 
 /* ---- The list ---------------------------------------------------------------------------------------- */
@@ -29,8 +29,6 @@ _Atomic uint32_t plait_nactive;
 
 static _Atomic uint32_t news_doorbell, sleepers;
 static _Atomic uint32_t drivers; /* threads in plait_progress_until() */
-static _Atomic uint32_t rest_doorbell;
-static atomic_bool resting; /* the progress thread */
 
 void plait_progress_add(struct plait_comm *comm)
 {
@@ -46,26 +44,21 @@ void plait_progress_add(struct plait_comm *comm)
     pthread_mutex_unlock(&list_lock);
 }
 
-static void unlink_active(const struct plait_comm *comm)
-{
-    struct plait_comm **c = &first;
-
-    while (*c != comm)
-        c = &(*c)->next_active;
-    *c = comm->next_active;
-    atomic_fetch_sub(&plait_nactive, 1);
-}
-
 /* Callers of plait_progress_add() count pending first, then read listed; this reads them in the opposite order. */
 void plait_progress_remove(struct plait_comm *comm, uint32_t n)
 {
+    struct plait_comm **link = &first;
+
     pthread_mutex_lock(&list_lock);
     if (comm->listed) {
         atomic_store(&comm->listed, false);
-        if (atomic_load(&comm->pending) == n)
-            unlink_active(comm);
-        else
-            atomic_store(&comm->listed, true);
+        atomic_store(&comm->listed, atomic_load(&comm->pending) != n);
+        while (*link != comm)
+            link = &(*link)->next_active;
+        if (!comm->listed) {
+            *link = comm->next_active;
+            atomic_fetch_sub(&plait_nactive, 1);
+        }
     }
     pthread_mutex_unlock(&list_lock);
 }
@@ -113,40 +106,55 @@ void plait_progress_news(void)
     atomic_fetch_add(&news_doorbell, 1);
     if (atomic_load(&sleepers) > 0)
         plait_doorbells_ring(&news_doorbell);
-    if (atomic_load(&resting) && atomic_load(&drivers) == 0)
-        plait_doorbells_ring(&rest_doorbell);
 }
 
 static _Atomic uint64_t alarm_at; /* written without a lock; a lost alarm costs one sleep */
 
+/* Nanoseconds; 0: none is set. */
+static uint64_t until_alarm(void)
+{
+    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed), now = when > 0 ? plait_clock_ns() : 0;
+
+    return when > now ? when - now : 0;
+}
+
 void plait_progress_alarm(uint64_t when)
 {
-    const uint64_t set = atomic_load_explicit(&alarm_at, memory_order_relaxed);
-
-    if (set <= plait_clock_ns() || when < set)
+    if (until_alarm() == 0 || when < atomic_load_explicit(&alarm_at, memory_order_relaxed))
         atomic_store_explicit(&alarm_at, when, memory_order_relaxed);
 }
 
 bool plait_progress_expects(void)
 {
-    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed);
-    return when > 0 && when > plait_clock_ns();
+    return until_alarm() > 0;
 }
 
-static long until_alarm(long most)
+/* Sleep on the announced doorbells, for at most `ns` nanoseconds if another rank is awaited. */
+static void sleep_on(const struct plait_doorbells *doorbells, long ns)
 {
-    const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed), now = when > 0 ? plait_clock_ns() : 0;
-
-    return when > now && when - now < (uint64_t)most ? (long)(when - now) : most;
-}
-
-void plait_progress_sleep(const struct plait_doorbells *doorbells, long ns)
-{
-    const bool awaits = atomic_load(&plait_nactive) > 0 || doorbells->n > 1;
+    const long most = atomic_load(&plait_nactive) > 0 || doorbells->n > 1 ? ns : IDLE_NS;
+    const uint64_t alarm = until_alarm();
 
     atomic_fetch_add(&sleepers, 1);
-    plait_doorbells_sleep(doorbells, until_alarm(awaits ? ns : IDLE_NS));
+    plait_doorbells_sleep(doorbells, alarm > 0 && alarm < (uint64_t)most ? (long)alarm : most);
     atomic_fetch_sub(&sleepers, 1);
+}
+
+void plait_spinner_tick(struct plait_spinner *s, double now)
+{
+    if (s->since == 0)
+        s->since = now;
+    s->sleepy = now - s->since > YIELD_FOR;
+}
+
+void plait_spinner_sleep(struct plait_spinner *s, long ns)
+{
+    if (s->announced) {
+        sleep_on(&s->doorbells, plait_doorbells_hear(&s->doorbells) ? ns : PLAIT_SLEEP_NS);
+        s->sleeps++;
+    }
+    s->announced = true;
+    plait_doorbells_init(&s->doorbells);
 }
 
 void plait_progress_announce(struct plait_doorbells *doorbells)
@@ -196,8 +204,7 @@ void plait_progress_until(bool (*over)(void *self), void (*interrupt)(void *self
             interrupt(self);
         else
             idle(&spinner, spins);
-    if (atomic_fetch_sub(&drivers, 1) == 1 && atomic_load(&resting) && atomic_load(&plait_nactive) > 0)
-        plait_doorbells_ring(&rest_doorbell);
+    atomic_fetch_sub(&drivers, 1);
     plait_fpenv_leave(environment);
 }
 
@@ -226,18 +233,6 @@ static void idle_beside(struct plait_spinner *spinner, uint32_t *crowded)
     }
     *crowded -= spinner->announced && *crowded > 0;
     sleep_on_all(spinner, PLAIT_SLEEP_NS << (spinner->sleeps < DOUBLINGS ? spinner->sleeps : DOUBLINGS));
-}
-
-/* Sleep while other threads drive progress. The last of them rings, unless no comm is active any more. */
-static void rest(void)
-{
-    struct plait_doorbells doorbells = { 0 };
-
-    plait_doorbells_add(&doorbells, &rest_doorbell);
-    atomic_store(&resting, true);
-    if (atomic_load(&drivers) > 0 && !atomic_load(&stop))
-        plait_doorbells_sleep(&doorbells, IDLE_NS);
-    atomic_store(&resting, false);
 }
 
 /*
@@ -269,7 +264,7 @@ static void *run_thread(void *arg)
     take_short_turns();
     while (!atomic_load_explicit(&stop, memory_order_relaxed))
         if (atomic_load_explicit(&drivers, memory_order_relaxed) > 0)
-            rest();
+            usleep(REST_US);
         else if (drive(spinner.sleeps > 1)) /* after long sleeps, probe at once */
             plait_spinner_reset(&spinner);
         else
@@ -279,16 +274,12 @@ static void *run_thread(void *arg)
 
 enum plait_status plait_progress_thread_start(void)
 {
-    sigset_t all, saved;
     int error = 0;
 
     pthread_mutex_lock(&thread_lock);
     if (nstart++ == 0) {
         atomic_store(&stop, false);
-        sigfillset(&all); /* the new thread takes none of the program's signals */
-        pthread_sigmask(SIG_SETMASK, &all, &saved);
-        error = pthread_create(&thread, NULL, run_thread, NULL);
-        pthread_sigmask(SIG_SETMASK, &saved, NULL);
+        error = plait_thread_start(&thread, run_thread, NULL);
         nstart -= error != 0;
     }
     pthread_mutex_unlock(&thread_lock);
@@ -301,7 +292,6 @@ void plait_progress_thread_stop(void)
     if (--nstart == 0) {
         atomic_store(&stop, true);
         plait_progress_news();
-        plait_doorbells_ring(&rest_doorbell);
         pthread_join(thread, NULL);
     }
     pthread_mutex_unlock(&thread_lock);
@@ -319,7 +309,6 @@ void plait_progress_fork(enum plait_fork when)
         nstart = 0;
         plait_nactive = 0;
         sleepers = drivers = 0;
-        resting = false;
     }
     pthread_mutex_unlock(&list_lock);
     pthread_mutex_unlock(&thread_lock);

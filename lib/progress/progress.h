@@ -6,7 +6,7 @@
  * this process. A communicator with pending operations is on the list of active ones; the driving thread holds its
  * lock. Otherwise only the calling thread touches the communicator, and blocking calls take no lock.
  *
- * A wait has two parts that do not know each other: a spinner (spinner.h) pauses, then yields, then sleeps; a failure
+ * A wait has two parts that do not know each other: a spinner pauses, then yields, then sleeps; a failure
  * detector (detector.h) finds failures, mismatched calls, deaths, silence and missed deadlines. wait.h calls the two.
  *
  * The room promises: every wait ends, in success or in an error that names the missing rank. The spin reads no clock
@@ -17,9 +17,47 @@
 #ifndef PLAIT_LIB_PROGRESS_PROGRESS_H
 #define PLAIT_LIB_PROGRESS_PROGRESS_H
 
+#include "base/clock.h"
 #include "comm/doorbells.h"
 
 #include <stdbool.h>
+
+/* ---- How one thread waits --------------------------------------------------------------------------- */
+
+/*
+ * A spinner pauses, then yields, then sleeps on doorbells. It knows nothing of why the wait lasts. The thread counts a
+ * turn for every poll without progress; the spin reads no clock and makes no system call.
+ */
+#define PLAIT_SPINS    4000     /* turns, each with a pause: tens of microseconds on any processor */
+#define PLAIT_SLEEP_NS 1000000L /* longest sleep: some events ring no doorbell */
+
+struct plait_spinner {
+    uint32_t turns;  /* without progress */
+    uint32_t sleeps; /* of these turns */
+    double since;    /* clock of the first yield; 0: none yet */
+    bool sleepy;     /* it has yielded for long, and sleeps from here on */
+    bool announced;  /* the doorbells of the next sleep are announced */
+    struct plait_doorbells doorbells;
+};
+
+/* There was progress, or the wait begins. */
+static inline void plait_spinner_reset(struct plait_spinner *s)
+{
+    s->turns = s->sleeps = 0;
+    s->since = 0;
+    s->sleepy = s->announced = false;
+}
+
+/* After the spin, with the clock read: decide between yields and sleeps. */
+void plait_spinner_tick(struct plait_spinner *s, double now);
+
+/*
+ * Sleep for at most `ns` nanoseconds, unless no doorbells are announced. Then begin a new announcement. The caller adds
+ * its doorbells and polls once more before the next call, so that no wake-up is lost.
+ */
+void plait_spinner_sleep(struct plait_spinner *s, long ns);
+
+/* ---- What goes on meanwhile ------------------------------------------------------------------------- */
 
 extern _Atomic uint32_t plait_nactive; /* comms with pending operations */
 
@@ -32,9 +70,6 @@ void plait_progress_remove(struct plait_comm *comm, uint32_t n);
 
 /* Before a sleep: add the doorbells that active comms await, and the one that other threads of this process ring. */
 void plait_progress_announce(struct plait_doorbells *doorbells);
-
-/* Sleep on the announced doorbells, for at most `ns` nanoseconds if another rank is awaited. */
-void plait_progress_sleep(const struct plait_doorbells *doorbells, long ns);
 
 /* Set a time (plait_clock_ns()) at which sleepers wake for an event that rings no doorbell. Repeat after each turn. */
 void plait_progress_alarm(uint64_t when);

@@ -6,34 +6,9 @@
 #include "failure/failure.h"
 
 #include <errno.h>
+#include <sched.h>
 
-#define PROBE_EVERY 8    /* turns after the spin between probes */
-#define LATE        5e-6 /* seconds of a yield after which others are taken to have run */
-
-void plait_tell_processor(struct plait_comm *comm)
-{
-    const uint32_t here = (uint32_t)(sched_getcpu() + 1);
-
-    if (atomic_load_explicit(&comm->own->processor, memory_order_relaxed) != here)
-        atomic_store_explicit(&comm->own->processor, here, memory_order_relaxed);
-}
-
-bool plait_neighbour_waits(const struct plait_comm *comm)
-{
-    bool away = false;
-
-    for (uint32_t r = 0; r < comm->nrank && !away; r++) {
-        const struct plait_peer *peer = &comm->peers[r];
-        away = r != comm->rank && peer->process != NULL && !plait_is_apart(comm, r) &&
-               atomic_load_explicit(&peer->control->away, memory_order_relaxed) != 0;
-    }
-    return away;
-}
-
-void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w, bool apart)
-{
-    w->more = comm->apart > 0 && apart && !plait_neighbour_waits(comm) ? comm->apart : 0;
-}
+#define PROBE_EVERY 8 /* turns after the spin between probes */
 
 /* Sleep on the doorbells of the awaited ranks, and of the process's other pending operations. */
 static void doze(struct plait_comm *comm, struct plait_wait *w)
@@ -41,30 +16,11 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
     struct plait_spinner *s = &w->spinner;
     uint32_t ranks[PLAIT_DOORBELLS];
 
-    if (w->away) /* a sleeper leaves the processor anyway */
-        plait_is_back(comm);
-    w->away = false;
     comm->stats.sleeps += s->announced;
     plait_spinner_sleep(s, PLAIT_SLEEP_NS);
     plait_doorbells_announce(&s->doorbells, comm, ranks,
                              w->detector.awaited(w->detector.context, ranks, PLAIT_DOORBELLS));
     plait_progress_announce(&s->doorbells);
-}
-
-static void yield(struct plait_comm *comm, struct plait_wait *w)
-{
-    comm->stats.yields++;
-    w->away = true;
-    if (comm->port == NULL) {
-        plait_give_way(comm);
-        return;
-    }
-    const double before = plait_clock();
-    sched_yield();
-    if (plait_clock() - before > LATE)
-        comm->crowded = PLAIT_CROWDED_YIELDS;
-    else if (comm->crowded > 0)
-        comm->crowded--;
 }
 
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
@@ -86,10 +42,12 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
             return plait_comm_fail(comm, PLAIT_ERR_FAILED, PLAIT_INTERRUPTED);
         plait_spinner_tick(s, now);
     }
-    if (s->sleepy && !moved)
+    if (s->sleepy && !moved) {
         doze(comm, w);
-    else
-        yield(comm, w);
+    } else {
+        comm->stats.yields++;
+        sched_yield();
+    }
     return PLAIT_OK;
 }
 

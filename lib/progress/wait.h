@@ -1,36 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for other ranks: a loop that calls a spinner (spinner.h), which passes the time, and a failure detector
- * (detector.h), which finds why the wait does not end. Pending operations of other comms go on meanwhile (progress.h).
+ * Waiting for other ranks: a loop that calls a spinner (progress.h), which passes the time, and a failure detector
+ * (detector.h), which finds why the wait does not end. Pending operations of other comms go on meanwhile.
  */
 #ifndef PLAIT_LIB_PROGRESS_WAIT_H
 #define PLAIT_LIB_PROGRESS_WAIT_H
 
 #include "detector.h"
 #include "progress.h"
-#include "spinner.h"
 
-#include <sched.h>
-
-/* With more ranks than processors the awaited rank may need this one. */
+/* With more ranks than processors the awaited rank may need this one. Over a network a turn is a system call. */
 #define PLAIT_SPINS_SHARED 4
-
-/*
- * Seconds of competitive spinning. Where two ranks share a processor, ranks on other processors run, or soon will. For
- * a few bytes of theirs, spin about as long as a yield and the return from it take: the cost is at most twice that of
- * the better choice (Karlin et al., SOSP 1991). Not while the other rank of this processor waits and has yielded.
- */
-#define PLAIT_APART_SECONDS 3.5e-6
-
-/*
- * Over a network, where a turn is a system call, operations of at most BYTES spin NETWORK turns more, some 20 us: a
- * yield takes as long as a poll and delays arrivals. Longer operations yield, as a kernel thread does part of their
- * work. A yield that returns late shows that others want this processor, perhaps ranks of a (virtual) host that this
- * rank does not know. The long spin then pauses for CROWDED_YIELDS yields.
- */
-#define PLAIT_SPINS_BYTES    4096
-#define PLAIT_SPINS_NETWORK  60
-#define PLAIT_CROWDED_YIELDS 256
 
 /*
  * Another rank's copy ends soon, so spin one turn more per A_SPIN bytes of the operation, up to some 10 ms. A yield on
@@ -43,7 +23,6 @@ struct plait_wait {
     struct plait_spinner spinner;
     struct plait_detector detector;
     uint32_t more; /* turns to spin beyond those of the comm */
-    bool away;     /* this wait has yielded */
 };
 
 static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait_kind *kind,
@@ -57,7 +36,6 @@ static inline void plait_wait_init(struct plait_wait *w, const struct plait_wait
     w->detector.kind = kind;
     w->detector.limit = 0;
     w->more = 0;
-    w->away = false;
 }
 
 static inline uint32_t plait_spins(const struct plait_comm *comm)
@@ -70,50 +48,13 @@ static inline uint32_t plait_wait_spins(const struct plait_comm *comm, const str
     return plait_spins(comm) + w->more;
 }
 
-/* So few that sending takes no time. apart: all senders run on other processors than this rank. */
-void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w, bool apart);
-
 /* Set the spin for an operation in which some rank moves so many bytes. */
 static inline void plait_wait_for_bytes(const struct plait_comm *comm, struct plait_wait *w, size_t bytes)
 {
     const size_t more = bytes / PLAIT_BYTES_A_SPIN;
 
-    if (comm->port != NULL && !comm->oversubscribed)
-        w->more = bytes <= PLAIT_SPINS_BYTES && comm->crowded == 0 ? PLAIT_SPINS_NETWORK : 0;
-    else if (plait_spins(comm) == PLAIT_SPINS)
+    if (plait_spins(comm) == PLAIT_SPINS)
         w->more = more < PLAIT_MORE_SPINS ? (uint32_t)more : PLAIT_MORE_SPINS;
-}
-
-/* ---- Ranks that share a processor: where one has two, and none has more (comm->apart > 0) ----------- */
-
-/* At the start of an operation: publish this rank's processor. */
-void plait_tell_processor(struct plait_comm *comm);
-
-/* Does `rank` run on this host, on another processor than this rank, by their last published values? */
-static inline bool plait_is_apart(const struct plait_comm *comm, uint32_t rank)
-{
-    const struct plait_peer *peer = &comm->peers[rank];
-    const uint32_t there =
-        peer->process != NULL ? atomic_load_explicit(&peer->control->processor, memory_order_relaxed) : 0;
-
-    return there != 0 && there != atomic_load_explicit(&comm->own->processor, memory_order_relaxed);
-}
-
-/* Has another rank of this processor yielded? Its data may be there already. Waits for requests do not publish this. */
-bool plait_neighbour_waits(const struct plait_comm *comm);
-
-/* Yield. Ranks on the same processor see `away` until plait_is_back(). */
-static inline void plait_give_way(struct plait_comm *comm)
-{
-    if (comm->apart > 0)
-        atomic_store_explicit(&comm->own->away, 1, memory_order_relaxed);
-    sched_yield();
-}
-
-static inline void plait_is_back(struct plait_comm *comm)
-{
-    if (comm->apart > 0)
-        atomic_store_explicit(&comm->own->away, 0, memory_order_relaxed);
 }
 
 /* ---- Turns ------------------------------------------------------------------------------------------ */
@@ -143,11 +84,8 @@ static inline void plait_wait_progress(struct plait_comm *comm, struct plait_wai
 {
     if (w->detector.timed)
         plait_detector_end(comm, &w->detector);
-    if (w->away)
-        plait_is_back(comm);
     if (w->spinner.announced)
         plait_awake(comm);
-    w->away = false;
     plait_spinner_reset(&w->spinner);
 }
 

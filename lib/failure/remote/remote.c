@@ -1,222 +1,364 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "relay.h"
+#include "remote.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/fork.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #define TICK      0.1 /* seconds between turns of the thread */
+#define HEARTBEAT 0.5 /* seconds after which an unchanged update is sent again */
 #define LAST_WORD 1.0 /* seconds, at most, to send a rank's last update */
 
-static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* start and stop of the thread; taken before `lock` */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all variables below, and of the remotes */
-static pthread_cond_t gone = PTHREAD_COND_INITIALIZER;   /* a remote has left */
+/* A connection: rank 0 has one to each rank, its own unused; the others have one, to rank 0. */
+struct line {
+    struct plait_control_update update; /* the last one of the rank at the other end; line 0: of this rank */
+    uint64_t version;                   /* of `update`; 0: none yet */
+    uint64_t told, upto;                /* what was put into `out`: all up to this version; in the pass that goes on */
+    int fd;                             /* -1: closed */
+    _Atomic double heard;               /* clock of the last update that arrived */
+    bool silent;                        /* rank 0: the others were told of the silence of the rank */
+    uint32_t next;                      /* line whose update is looked at next; 0: a pass begins */
+    size_t have, filled, sent;          /* bytes of `in`; of `out` */
+    char in[2 * sizeof(struct plait_control_update)], out[4 * sizeof(struct plait_control_update)];
+};
+
+struct plait_remote {
+    struct plait_remote *next;
+    struct plait_comm *comm;
+    struct line *lines; /* [nline] */
+    uint32_t nline;
+    bool leaving;
+    bool left;              /* the last update is sent, or no connection is left */
+    atomic_bool over;       /* the connection to rank 0 has ended */
+    atomic_bool lost;       /* the program has closed a descriptor */
+    struct plait_kept loss; /* which one; written before `lost` */
+    double seen, sent;      /* clock of this rank's last probe; of its last update */
+    uint32_t probes;
+    uint64_t newest; /* version of the last update of any rank */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* of all variables below, and of the remotes */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* the list of remotes, `left` of one, or `running` */
 static struct plait_remote *remotes;
 static pthread_t thread;
 static bool running;
-static atomic_int doorbell[2] = { -1, -1 }; /* a socket pair: receiving end, ringing end */
 
-/* Send an empty message: harmless if the program has reused the descriptor for its own socket. Signal-safe. */
-static void ring(void)
+static bool is_root(const struct plait_remote *r)
 {
-    send(atomic_load(&doorbell[1]), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return r->comm->rank == 0;
 }
 
-/* ---- The thread -------------------------------------------------------------------------------------------- */
+/* ---- This rank ------------------------------------------------------------------------------------------- */
 
-/* The descriptors to poll, [*n]; the list grows as needed. */
-static struct pollfd *gather(struct pollfd *list, nfds_t *capacity, nfds_t *n)
+/* Are two updates equal but for their clocks? */
+static bool same(const struct plait_control_update *a, const struct plait_control_update *b)
 {
-    nfds_t need = 1, at = 0;
+    struct plait_control_update x = *a;
+
+    x.now = b->now;
+    return x.bytes == b->bytes && memcmp(&x, b, b->bytes) == 0;
+}
+
+/* The first operation that some rank of another host has yet to compare with this rank's, by its last update. */
+static uint64_t wanted(const struct plait_remote *r)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t rank = 0; rank < r->comm->nrank; rank++) {
+        const struct plait_replica *m = r->comm->peers[rank].replica;
+        if (m != NULL && m->wanted < least)
+            least = m->wanted;
+    }
+    return least > 0 ? least : 1;
+}
+
+/* Make a new update of this rank if its state has changed or a heartbeat is due. */
+static void update_own(struct plait_remote *r, double now)
+{
+    const struct plait_control *own = r->comm->own;
+    const double seen = atomic_load_explicit(&own->seen, memory_order_relaxed);
+    struct line *k = &r->lines[0]; /* on rank 0, too */
+    struct plait_control_update update;
+
+    r->probes += seen != r->seen;
+    r->seen = seen;
+    plait_control_update_write(own, wanted(r), (uint64_t)(now * 1e9), &update);
+    update.probes = r->probes;
+    update.departed = r->leaving;
+    if (k->version > 0 && same(&update, &k->update) && now - r->sent < HEARTBEAT)
+        return;
+    k->update = update;
+    k->version = ++r->newest;
+    r->sent = now;
+}
+
+/* ---- The others ------------------------------------------------------------------------------------------ */
+
+/* Take an update of another rank: apply it to the replica, if there is one; rank 0 keeps it to relay it. */
+static void learn(struct plait_remote *r, const struct plait_control_update *update, double now)
+{
+    struct plait_replica *replica = r->comm->peers[update->rank].replica;
+
+    if (replica != NULL)
+        plait_control_update_apply(update, replica, (uint64_t)(now * 1e9));
+    if (!is_root(r))
+        return;
+    struct line *k = &r->lines[update->rank];
+    if (k->version == 0 || !same(update, &k->update))
+        k->version = ++r->newest;
+    k->update = *update;
+}
+
+/* Rank 0 reports a rank as dead or silent: the rank's last update, with the current clock. Not after a departure. */
+static void report(struct plait_remote *r, uint32_t rank, bool dead, double now)
+{
+    const double silence = now - r->lines[rank].heard;
+    struct plait_control_update update = r->lines[rank].update;
+
+    if (update.departed)
+        return;
+    update.now += (uint64_t)(silence * 1e9);
+    update.dead = dead;
+    update.silence = dead ? 0 : (uint32_t)(silence * 1e3);
+    learn(r, &update, now);
+}
+
+/* The connection has ended: its rank departed, it died, or the program has closed the descriptor. */
+static void lose(struct plait_remote *r, uint32_t line, double now)
+{
+    struct plait_replica *replica = r->comm->peers[0].replica;
+    const enum plait_status status = plait_descriptor_check(r->lines[line].fd);
+
+    plait_descriptor_close(r->lines[line].fd);
+    r->lines[line].fd = -1;
+    if (!is_root(r))
+        atomic_store(&r->over, true);
+    if (status != PLAIT_OK && !atomic_load(&r->lost)) {
+        plait_keep_error(&r->loss, status);
+        atomic_store(&r->lost, true);
+    } else if (status == PLAIT_OK && is_root(r)) {
+        report(r, line, true, now);
+    } else if (status == PLAIT_OK && replica != NULL &&
+               !atomic_load_explicit(&replica->control.departed, memory_order_relaxed)) {
+        atomic_store_explicit(&replica->dead, 1, memory_order_release);
+    }
+}
+
+/* Take all updates that arrived; only rank 0 may send those of others. False: the connection has ended. */
+static bool hear(struct plait_remote *r, uint32_t line, double now)
+{
+    struct line *l = &r->lines[line];
+    struct plait_control_update update;
+    ssize_t n;
+
+    while ((n = recv(l->fd, l->in + l->have, sizeof l->in - l->have, MSG_DONTWAIT)) > 0) {
+        size_t taken = 0, bytes;
+        l->have += (size_t)n;
+        while ((bytes = plait_control_update_read(l->in + taken, l->have - taken, r->comm->nrank, &update)) > 0) {
+            if (bytes == SIZE_MAX ||
+                (is_root(r) ? update.rank != line || update.dead || update.silence > 0 : update.rank == r->comm->rank))
+                return false;
+            taken += bytes;
+            l->heard = now;
+            l->silent = false;
+            learn(r, &update, now);
+        }
+        l->have -= taken;
+        memmove(l->in, l->in + taken, l->have);
+    }
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+}
+
+/* Rank 0: find ranks that missed their heartbeats, which come even while a rank computes. */
+static void find_silent(struct plait_remote *r, double now)
+{
+    for (uint32_t rank = 1; is_root(r) && rank < r->nline; rank++) {
+        struct line *l = &r->lines[rank];
+        if (l->fd < 0 || l->silent || now - l->heard < PLAIT_REMOTE_SILENCE)
+            continue;
+        l->silent = true;
+        report(r, rank, false, now);
+    }
+}
+
+/* Send as much of `out` as the socket accepts. Returns whether that is all. A failure shows at the next read. */
+static bool flush(struct line *l)
+{
+    while (l->sent < l->filled) {
+        const ssize_t n = send(l->fd, l->out + l->sent, l->filled - l->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno != EINTR)
+            return false;
+        l->sent += n > 0 ? (size_t)n : 0;
+    }
+    l->filled = l->sent = 0;
+    return true;
+}
+
+/* Send the updates that the other end lacks. True: all are sent. */
+static bool speak(struct plait_remote *r, uint32_t line)
+{
+    struct line *l = &r->lines[line];
+
+    while (l->fd >= 0 && (l->next > 0 || l->told != r->newest)) {
+        const struct line *k = &r->lines[l->next];
+        l->upto = l->next == 0 ? r->newest : l->upto;
+        if (k->version > l->told && (!is_root(r) || l->next != line)) {
+            if (sizeof l->out - l->filled < k->update.bytes && !flush(l))
+                return false;
+            memcpy(l->out + l->filled, &k->update, k->update.bytes);
+            l->filled += k->update.bytes;
+        }
+        if (++l->next == r->nline) {
+            l->next = 0;
+            l->told = l->upto;
+        }
+    }
+    return l->fd < 0 || flush(l);
+}
+
+/*
+ * Rank 0 leaves when all have finished. Have updates from all of them said so, for it to relay? It may know of ranks on
+ * its own host earlier, from their control blocks.
+ */
+static bool has_heard_all(const struct plait_remote *r)
+{
+    const uint64_t done = atomic_load_explicit(&r->comm->own->done, memory_order_relaxed);
+
+    for (uint32_t rank = 1; is_root(r) && rank < r->nline; rank++)
+        if (r->lines[rank].fd >= 0 && r->lines[rank].update.done < done &&
+            atomic_load(&r->comm->own->failed) == PLAIT_OK)
+            return false;
+    return true;
+}
+
+/* Take the updates that arrived, make those that are due, and send what the connections accept. With the lock held. */
+static void turn(struct plait_remote *r)
+{
+    const double now = plait_clock();
+    bool all = true;
+
+    update_own(r, now);
+    for (uint32_t i = 0; i < r->nline; i++)
+        if (r->lines[i].fd >= 0 && (!plait_descriptor_is_ours(r->lines[i].fd) || !hear(r, i, now)))
+            lose(r, i, now);
+    find_silent(r, now);
+    for (uint32_t i = 0; i < r->nline; i++)
+        all &= speak(r, i);
+    if (all && r->leaving && has_heard_all(r)) {
+        r->left = true;
+        pthread_cond_broadcast(&changed);
+    }
+}
+
+/* ---- The thread ------------------------------------------------------------------------------------------ */
+
+/* The descriptors to poll, [*n], to be freed. Out of memory: none, as each tick serves all lines, too. */
+static struct pollfd *gather(nfds_t *n)
+{
+    nfds_t need = 0, at = 0;
 
     for (const struct plait_remote *r = remotes; r != NULL; r = r->next)
         need += r->nline;
-    if (need > *capacity) {
-        struct pollfd *more = realloc(list, need * sizeof *list);
-        if (more == NULL) { /* poll none: a turn at every tick still serves all lines */
-            *n = 0;
-            return list;
+    struct pollfd *list = malloc(need * sizeof *list);
+    for (const struct plait_remote *r = remotes; r != NULL && list != NULL; r = r->next)
+        for (uint32_t i = 0; i < r->nline; i++) { /* poll() ignores closed ones */
+            const short events = r->lines[i].filled > 0 ? POLLIN | POLLOUT : POLLIN;
+            list[at++] = (struct pollfd){ .fd = r->lines[i].fd, .events = events };
         }
-        list = more;
-        *capacity = need;
-    }
-    PLAIT_KNOWN(list != NULL); /* capacity is at least 1 here */
-    list[at++] = (struct pollfd){ .fd = doorbell[0], .events = POLLIN };
-    for (const struct plait_remote *r = remotes; r != NULL; r = r->next)
-        for (uint32_t i = 0; i < r->nline; i++) /* poll() ignores closed ones */
-            list[at++] = (struct pollfd){
-                .fd = r->lines[i].fd,
-                .events = (short)(POLLIN | (plait_line_is_idle(&r->lines[i]) ? 0 : POLLOUT)),
-            };
-    *n = need;
+    *n = at;
     return list;
-}
-
-static void close_doorbell(void)
-{
-    for (unsigned i = 0; i < 2; i++)
-        plait_descriptor_close(atomic_exchange(&doorbell[i], -1));
-}
-
-static bool open_doorbell(void)
-{
-    int ends[2];
-
-    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-        return false;
-    for (unsigned i = 0; i < 2; i++)
-        doorbell[i] = plait_descriptor_keep(ends[i], "waking the thread that hears of other hosts");
-    if (doorbell[0] >= 0 && doorbell[1] >= 0)
-        return true;
-    close_doorbell();
-    return false;
-}
-
-/* If the program has closed the doorbell, the thread only runs at every tick. */
-static void drain_doorbell(void)
-{
-    char none;
-
-    if (plait_descriptor_check(doorbell[0]) != PLAIT_OK || plait_descriptor_check(doorbell[1]) != PLAIT_OK) {
-        for (struct plait_remote *r = remotes; r != NULL; r = r->next)
-            plait_relay_note_loss(r);
-        close_doorbell();
-    }
-    while (doorbell[0] >= 0 && recv(doorbell[0], &none, sizeof none, MSG_DONTWAIT) >= 0)
-        ;
 }
 
 static void *run(void *arg)
 {
-    struct pollfd *list = NULL;
-    nfds_t capacity = 0, n;
+    nfds_t n;
 
     (void)arg;
     pthread_mutex_lock(&lock);
     while (running) {
-        list = gather(list, &capacity, &n);
+        if (remotes == NULL) {
+            pthread_cond_wait(&changed, &lock);
+            continue;
+        }
+        struct pollfd *list = gather(&n);
         pthread_mutex_unlock(&lock);
         poll(list, n, (int)(TICK * 1e3));
+        free(list);
         pthread_mutex_lock(&lock);
-        drain_doorbell();
-        const double now = plait_clock();
-        for (struct plait_remote *r = remotes; r != NULL; r = r->next) {
-            plait_relay_turn(r, now);
-            if (r->left)
-                pthread_cond_broadcast(&gone);
-        }
+        for (struct plait_remote *r = remotes; r != NULL; r = r->next)
+            turn(r);
     }
     pthread_mutex_unlock(&lock);
-    free(list);
     return NULL;
-}
-
-/* With both locks held. */
-static enum plait_status start_thread(void)
-{
-    sigset_t all, saved;
-    int error;
-
-    if (running && doorbell[0] >= 0)
-        return PLAIT_OK;
-    if (!open_doorbell())
-        return plait_fail_errno(errno, "no descriptor for the thread that hears of other hosts");
-    if (running) /* the thread runs, but had lost its doorbell */
-        return PLAIT_OK;
-    sigfillset(&all); /* the new thread takes none of the program's signals */
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
-    running = true;
-    error = pthread_create(&thread, NULL, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
-    if (error == 0)
-        return PLAIT_OK;
-    running = false;
-    close_doorbell();
-    return plait_fail_errno(error, "cannot start the thread that hears of other hosts");
-}
-
-/* With both locks held; releases `lock` while it joins the thread. */
-static void stop_thread(void)
-{
-    const pthread_t last = thread;
-
-    running = false;
-    ring();
-    pthread_mutex_unlock(&lock);
-    pthread_join(last, NULL);
-    pthread_mutex_lock(&lock);
-    close_doorbell();
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------- */
 
 static void discard(struct plait_remote *r)
 {
-    for (uint32_t i = 0; r->lines != NULL && i < r->nline; i++)
-        plait_line_close(&r->lines[i]);
+    for (uint32_t i = 0; i < r->nline; i++)
+        plait_descriptor_close(r->lines[i].fd);
     free(r->lines);
-    free(r->known);
     free(r);
 }
 
 enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remote **out)
 {
-    struct plait_remote *r = calloc(1, sizeof *r);
     const uint32_t n = comm->rank == 0 ? comm->nrank : 1;
-    enum plait_status status;
+    struct plait_remote *r = calloc(1, sizeof *r);
+    int error = ENOMEM;
 
-    if (r != NULL) {
-        r->comm = comm;
-        r->lines = calloc(n, sizeof *r->lines);
-        r->known = calloc(n, sizeof *r->known);
-    }
-    if (r == NULL || r->lines == NULL || r->known == NULL) {
-        if (r != NULL)
-            discard(r);
-        return plait_fail_memory("out of memory for a comm of %u ranks on several hosts", comm->nrank);
-    }
-    r->nline = n;
-    for (uint32_t i = 0; i < n; i++)
-        plait_line_open(&r->lines[i], -1);
-    pthread_mutex_lock(&life);
-    pthread_mutex_lock(&lock);
-    status = start_thread();
-    if (status == PLAIT_OK) {
+    if (r == NULL)
+        return plait_fail_memory("out of memory for a comm on several hosts");
+    r->comm = comm;
+    r->lines = aligned_alloc(_Alignof(struct line), n * sizeof *r->lines);
+    if (r->lines != NULL) {
+        memset(r->lines, 0, n * sizeof *r->lines);
+        for (r->nline = 0; r->nline < n; r->nline++) {
+            struct line *l = &r->lines[r->nline];
+            l->fd = -1;
+            l->update.rank = r->nline;
+            l->update.bytes = PLAIT_CONTROL_UPDATE_LEAST;
+        }
+        pthread_mutex_lock(&lock);
+        error = running ? 0 : plait_thread_start(&thread, run, NULL);
+        running = error == 0;
         r->next = remotes;
-        remotes = r;
-        *out = r;
+        remotes = running ? r : remotes;
+        pthread_mutex_unlock(&lock);
     }
-    pthread_mutex_unlock(&lock);
-    pthread_mutex_unlock(&life);
-    if (status != PLAIT_OK)
-        discard(r);
-    return status;
+    if (error == 0) {
+        *out = r;
+        return PLAIT_OK;
+    }
+    discard(r);
+    return plait_fail_errno(error, "no thread or memory to hear of other hosts, for a comm of %u ranks", comm->nrank);
 }
 
 void plait_remote_begin(struct plait_remote *r, const int *sockets)
 {
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < r->nline; i++) {
-        plait_line_open(&r->lines[i], r->comm->rank > 0 || i > 0 ? sockets[i] : -1);
+        r->lines[i].fd = r->comm->rank > 0 || i > 0 ? sockets[i] : -1;
         r->lines[i].heard = plait_clock();
     }
+    turn(r);
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
-    ring();
 }
 
 double plait_remote_heard(const struct plait_remote *r, uint32_t rank)
 {
     const struct plait_replica *m = r->comm->peers[rank].replica;
-    const double told =
-        r->comm->rank == 0 ? plait_clock() : atomic_load_explicit(&r->lines[0].heard, memory_order_relaxed);
+    const double told = is_root(r) ? plait_clock() : atomic_load_explicit(&r->lines[0].heard, memory_order_relaxed);
     const double silent = m != NULL ? atomic_load_explicit(&m->silent, memory_order_relaxed) : 0;
 
     return silent > 0 && silent < told ? silent : told;
@@ -224,7 +366,7 @@ double plait_remote_heard(const struct plait_remote *r, uint32_t rank)
 
 enum plait_status plait_remote_check(const struct plait_remote *r)
 {
-    return r == NULL || !atomic_load(&r->lost) ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s", r->loss);
+    return r == NULL || !atomic_load(&r->lost) ? PLAIT_OK : plait_tell_error(&r->loss);
 }
 
 bool plait_remote_is_over(const struct plait_remote *r)
@@ -232,10 +374,16 @@ bool plait_remote_is_over(const struct plait_remote *r)
     return r != NULL && atomic_load(&r->over);
 }
 
-void plait_remote_tell(struct plait_remote *remote)
+/* May be called in a signal handler of a thread that holds the lock. Then the change is sent at the next tick. */
+void plait_remote_tell(struct plait_remote *r)
 {
-    if (remote != NULL)
-        ring();
+    const int saved = errno;
+
+    if (r != NULL && pthread_mutex_trylock(&lock) == 0) {
+        turn(r);
+        pthread_mutex_unlock(&lock);
+    }
+    errno = saved;
 }
 
 void plait_remote_depart(struct plait_remote *r)
@@ -247,9 +395,9 @@ void plait_remote_depart(struct plait_remote *r)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += (time_t)LAST_WORD;
     pthread_mutex_lock(&lock);
-    atomic_store(&r->leaving, true);
-    ring();
-    while (!r->left && pthread_cond_timedwait(&gone, &lock, &until) == 0)
+    r->leaving = true;
+    turn(r);
+    while (!r->left && pthread_cond_timedwait(&changed, &lock, &until) == 0)
         ;
     pthread_mutex_unlock(&lock);
 }
@@ -260,34 +408,38 @@ void plait_remote_destroy(struct plait_remote *r)
 
     if (r == NULL)
         return;
-    pthread_mutex_lock(&life);
     pthread_mutex_lock(&lock);
     for (link = &remotes; *link != r; link = &(*link)->next)
         ;
     *link = r->next;
-    if (remotes == NULL)
-        stop_thread();
     pthread_mutex_unlock(&lock);
-    pthread_mutex_unlock(&life);
     discard(r);
+}
+
+void plait_remotes_unload(void)
+{
+    pthread_mutex_lock(&lock);
+    const bool runs = running;
+    running = false;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    if (runs)
+        pthread_join(thread, NULL);
 }
 
 /* The child has neither thread nor comms. It closes its copies of the connections, whose end means a death. */
 void plait_remotes_fork(enum plait_fork when)
 {
     if (when == PLAIT_FORK_BEFORE) {
-        pthread_mutex_lock(&life);
         pthread_mutex_lock(&lock);
         return;
     }
-    for (struct plait_remote *r = remotes; when == PLAIT_FORK_CHILD && r != NULL; r = r->next)
-        for (uint32_t i = 0; i < r->nline; i++)
-            plait_line_close(&r->lines[i]);
+    for (; when == PLAIT_FORK_CHILD && remotes != NULL; remotes = remotes->next)
+        for (uint32_t i = 0; i < remotes->nline; i++)
+            plait_descriptor_close(remotes->lines[i].fd);
     if (when == PLAIT_FORK_CHILD) {
-        close_doorbell();
         running = false;
-        remotes = NULL;
+        changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* it counts the parent's thread as waiting */
     }
     pthread_mutex_unlock(&lock);
-    pthread_mutex_unlock(&life);
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control-plane updates between hosts: one thread per process maintains the replicas of control blocks (update.h).
+ * Control-plane updates between hosts: they keep the replicas of control blocks up to date (update.h).
  *
  * The ranks of a comm that spans hosts keep the rendezvous connections: every rank has one to rank 0. A rank sends an
  * update when its state changes, at most 10 times a second unless it is urgent; rank 0 relays it to all others. While
  * all ranks wait, rank 0 sends ranks^2 updates of some 300 bytes per 0.1 s. Operations that end sooner send nothing.
+ * One thread per process takes a turn of every comm when something arrives, and every 0.1 s. A rank with urgent news
+ * takes a turn itself.
  *
  * A connection that closes is a death, unless its rank has departed. A host that is cut off, down or stopped closes
  * none. So every process repeats its last update twice a second as a heartbeat, even while its rank computes. Rank 0
  * does not relay heartbeats; it tells the others when a rank falls silent and when that rank is heard again. While rank
- * 0 itself is silent, the others' state is unknown, and they do not count as silent (plait_remote_heard()). The thread
- * never blocks on a host: an update that a connection does not accept is dropped, as later ones supersede it.
+ * 0 itself is silent, the others' state is unknown, and they do not count as silent (plait_remote_heard()). A turn
+ * never blocks on a host: what a connection does not accept is sent later, and left out if it is superseded by then.
  */
 #ifndef PLAIT_LIB_FAILURE_REMOTE_REMOTE_H
 #define PLAIT_LIB_FAILURE_REMOTE_REMOTE_H
@@ -52,5 +54,8 @@ void plait_remote_tell(struct plait_remote *remote);
  */
 void plait_remote_depart(struct plait_remote *remote);
 void plait_remote_destroy(struct plait_remote *remote); /* NULL is allowed */
+
+/* End the thread; no remote is left. */
+void plait_remotes_unload(void);
 
 #endif

@@ -10,18 +10,15 @@
 
 /* ---- Replicas --------------------------------------------------------------------------------------------- */
 
-size_t plait_replica_bytes(void)
-{
-    return offsetof(struct plait_replica, control) + offsetof(struct plait_control, calibration);
-}
+/* Of address space: only the used part of the ring takes memory. */
+#define REPLICA (offsetof(struct plait_replica, control) + offsetof(struct plait_control, calibration))
 
-/* On demand-zero pages: only written ones take memory, and most comms use a small part of the ring. */
 struct plait_replica *plait_replica_create(uint64_t id, uint32_t rank, uint32_t nrank, const char *name)
 {
     struct plait_replica *m;
     void *pages;
 
-    if (plait_reserve(plait_replica_bytes(), true, -1, "what is heard of a rank", &pages) != PLAIT_OK)
+    if (plait_reserve(REPLICA, true, -1, "what is heard of a rank", &pages) != PLAIT_OK)
         return NULL;
     m = pages;
     m->control.id = id;
@@ -34,7 +31,7 @@ struct plait_replica *plait_replica_create(uint64_t id, uint32_t rank, uint32_t 
 void plait_replica_destroy(struct plait_replica *replica)
 {
     if (replica != NULL)
-        munmap(replica, plait_replica_bytes());
+        munmap(replica, REPLICA);
 }
 
 /* ---- Writing --------------------------------------------------------------------------------------------- */
@@ -70,71 +67,66 @@ static uint32_t copy_records(const struct plait_ring *ring, uint64_t done, uint6
     return n + last;
 }
 
-uint32_t plait_control_update_write(const struct plait_control *own, uint64_t wanted, uint32_t probes, uint64_t now,
-                                    bool departs, void *out)
+static size_t bytes_of(const struct plait_control_update *u)
+{
+    return u->failed != PLAIT_OK ? sizeof *u : PLAIT_CONTROL_UPDATE_LEAST + u->nrecord * sizeof *u->record;
+}
+
+void plait_control_update_write(const struct plait_control *own, uint64_t wanted, uint64_t now,
+                                struct plait_control_update *u)
 {
     enum { KEPT = PLAIT_NRECORD / 2 }; /* newest half of the ring: these are not overwritten soon */
-    struct plait_control_update update = { .rank = own->rank, .probes = probes, .now = now };
-    struct plait_record records[PLAIT_CONTROL_UPDATE_RECORDS];
-    struct plait_progress progress;
     struct plait_operation newest;
     uint64_t last = 0;
-    char *at = out;
 
-    update.departed = departs;
-    update.failed = atomic_load_explicit(&own->failed, memory_order_acquire);
-    update.noticed = (uint8_t)atomic_load_explicit(&own->noticed, memory_order_acquire);
-    update.receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
-    update.culprit = update.failed != PLAIT_OK ? own->culprit : 0;
-    update.done = atomic_load_explicit(&own->done, memory_order_acquire);
-    update.wanted = atomic_load_explicit(&own->unheard, memory_order_acquire); /* read after done: written before it */
-    if (update.wanted == 0)
-        update.wanted = update.done + 1;
-    update.from = update.done > KEPT && wanted <= update.done - KEPT ? update.done - KEPT + 1 : wanted;
-    update.nrecord = copy_records(&own->ring, update.done, update.from, records, &last);
-    memset(&progress, 0, sizeof progress);
-    if (plait_ring_read(&own->ring, last, update.done, false, &newest) && newest.has_progress)
-        plait_progress_write(&progress, &newest);
-    update.bytes = (uint32_t)(sizeof update + update.nrecord * sizeof *records + sizeof progress +
-                              (update.failed != PLAIT_OK ? sizeof own->failure : 0));
-    memcpy(at, &update, sizeof update);
-    at += sizeof update;
-    memcpy(at, records, update.nrecord * sizeof *records);
-    at += update.nrecord * sizeof *records;
-    memcpy(at, &progress, sizeof progress);
-    at += sizeof progress;
-    if (update.failed != PLAIT_OK)
-        memcpy(at, own->failure, sizeof own->failure);
-    return update.bytes;
+    memset(u, 0, sizeof *u);
+    u->rank = own->rank;
+    u->now = now;
+    u->failed = atomic_load_explicit(&own->failed, memory_order_acquire);
+    u->noticed = (uint8_t)atomic_load_explicit(&own->noticed, memory_order_acquire);
+    u->receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
+    u->done = atomic_load_explicit(&own->done, memory_order_acquire);
+    u->wanted = atomic_load_explicit(&own->unheard, memory_order_acquire); /* read after done: written before it */
+    if (u->wanted == 0)
+        u->wanted = u->done + 1;
+    u->from = u->done > KEPT && wanted <= u->done - KEPT ? u->done - KEPT + 1 : wanted;
+    u->nrecord = copy_records(&own->ring, u->done, u->from, u->record, &last);
+    if (plait_ring_read(&own->ring, last, u->done, false, &newest) && newest.has_progress)
+        u->progress = newest.progress;
+    if (u->failed != PLAIT_OK) {
+        u->culprit = own->culprit;
+        memcpy(u->failure, own->failure, sizeof u->failure);
+    }
+    u->bytes = (uint32_t)bytes_of(u);
 }
 
 /* ---- Reading --------------------------------------------------------------------------------------------- */
 
-bool plait_control_update_check(const void *bytes, size_t n, uint32_t nrank)
+size_t plait_control_update_read(const void *bytes, size_t n, uint32_t nrank, struct plait_control_update *out)
 {
-    struct plait_control_update update;
-
-    if (n < sizeof update)
-        return false;
-    memcpy(&update, bytes, sizeof update);
-    if (update.bytes > n || update.rank >= nrank || update.nrecord > PLAIT_CONTROL_UPDATE_RECORDS ||
-        update.culprit > nrank)
-        return false;
-    const size_t text = update.failed != PLAIT_OK ? sizeof((struct plait_control *)0)->failure : 0;
-    return update.bytes ==
-           sizeof update + update.nrecord * sizeof(struct plait_record) + sizeof(struct plait_progress) + text;
+    if (n < PLAIT_CONTROL_UPDATE_LEAST)
+        return 0;
+    memset(out, 0, sizeof *out);
+    memcpy(out, bytes, PLAIT_CONTROL_UPDATE_LEAST);
+    if (out->rank >= nrank || out->nrecord > PLAIT_CONTROL_UPDATE_RECORDS || out->culprit > nrank ||
+        out->bytes != bytes_of(out))
+        return SIZE_MAX;
+    if (n < out->bytes)
+        return 0;
+    memcpy(out, bytes, out->bytes);
+    out->failure[sizeof out->failure - 1] = '\0';
+    return out->bytes;
 }
 
 /* ahead: ns by which the clock of this process is ahead of the rank's. */
 static void apply_progress(struct plait_ring *ring, const struct plait_progress *from, uint64_t ahead)
 {
-    struct plait_operation o = { .sequence = atomic_load_explicit(&from->sequence, memory_order_relaxed) };
+    struct plait_progress p = *from;
 
-    if (o.sequence == 0 || !plait_progress_read(from, &o))
+    if (p.sequence == 0)
         return;
-    o.began += o.began > 0 ? ahead : 0;
-    o.probed += ahead;
-    plait_progress_write(plait_ring_progress(ring, o.sequence), &o);
+    p.began += p.began > 0 ? ahead : 0;
+    plait_progress_write(plait_ring_progress(ring, p.sequence), &p);
 }
 
 static void apply_record(struct plait_ring *ring, const struct plait_record *from)
@@ -146,41 +138,30 @@ static void apply_record(struct plait_ring *ring, const struct plait_record *fro
         plait_ring_add(ring, (uint32_t)word, word, &from->what, memory_order_release);
 }
 
-void plait_control_update_apply(const void *bytes, struct plait_replica *replica, uint64_t now)
+void plait_control_update_apply(const struct plait_control_update *u, struct plait_replica *replica, uint64_t now)
 {
     struct plait_control *c = &replica->control;
-    struct plait_record record;
-    struct plait_progress progress;
-    struct plait_control_update update;
-    const char *at = bytes;
 
-    memcpy(&update, at, sizeof update);
-    at += sizeof update;
-    for (uint32_t i = 0; i < update.nrecord; i++, at += sizeof record) {
-        memcpy(&record, at, sizeof record);
-        apply_record(&c->ring, &record);
-    }
-    memcpy(&progress, at, sizeof progress);
-    at += sizeof progress;
-    apply_progress(&c->ring, &progress, now - update.now);
-    replica->wanted = update.wanted;
-    atomic_store_explicit(&replica->from, update.from, memory_order_release);
-    if (update.probes != replica->probes)
+    for (uint32_t i = 0; i < u->nrecord; i++)
+        apply_record(&c->ring, &u->record[i]);
+    apply_progress(&c->ring, &u->progress, now - u->now);
+    replica->wanted = u->wanted;
+    atomic_store_explicit(&replica->from, u->from, memory_order_release);
+    if (u->probes != replica->probes)
         atomic_store_explicit(&c->seen, 1e-9 * (double)now, memory_order_relaxed);
-    replica->probes = update.probes;
-    atomic_store_explicit(&replica->silent, update.silence > 0 ? 1e-9 * (double)now - 1e-3 * update.silence : 0,
+    replica->probes = u->probes;
+    atomic_store_explicit(&replica->silent, u->silence > 0 ? 1e-9 * (double)now - 1e-3 * u->silence : 0,
                           memory_order_relaxed);
-    atomic_store_explicit(&c->receiving, update.receiving, memory_order_relaxed);
-    atomic_store_explicit(&c->noticed, update.noticed, memory_order_relaxed);
-    if (update.done > atomic_load_explicit(&c->done, memory_order_relaxed))
-        atomic_store_explicit(&c->done, update.done, memory_order_release);
-    if (update.failed != PLAIT_OK && atomic_load_explicit(&c->failed, memory_order_relaxed) == PLAIT_OK) {
-        memcpy(c->failure, at, sizeof c->failure);
-        c->failure[sizeof c->failure - 1] = '\0';
-        c->culprit = update.culprit;
-        atomic_store(&c->failed, update.failed);
+    atomic_store_explicit(&c->receiving, u->receiving, memory_order_relaxed);
+    atomic_store_explicit(&c->noticed, u->noticed, memory_order_relaxed);
+    if (u->done > atomic_load_explicit(&c->done, memory_order_relaxed))
+        atomic_store_explicit(&c->done, u->done, memory_order_release);
+    if (u->failed != PLAIT_OK && atomic_load_explicit(&c->failed, memory_order_relaxed) == PLAIT_OK) {
+        memcpy(c->failure, u->failure, sizeof c->failure);
+        c->culprit = u->culprit;
+        atomic_store(&c->failed, u->failed);
     }
-    atomic_store_explicit(&c->departed, update.departed, memory_order_release);
-    if (update.dead)
+    atomic_store_explicit(&c->departed, u->departed, memory_order_release);
+    if (u->dead)
         atomic_store_explicit(&replica->dead, 1, memory_order_release);
 }

@@ -3,9 +3,9 @@
  * Reading another process's arena. The process may write meanwhile, and the bytes may be no arena at all: every offset
  * and number is checked before use, every text is copied and made printable.
  */
-#include "dump.h"
+#include "dump_arena.h"
 
-#include "comm/comm.h"
+#include "../lib/comm/comm.h"
 
 #include <plait/version.h>
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* The layout that this file reads; any change needs a new layout number. */
-_Static_assert(PLAIT_ARENA_LAYOUT == 3 && sizeof(struct plait_arena_header) == 64 &&
+_Static_assert(PLAIT_ARENA_LAYOUT == 4 && sizeof(struct plait_arena_header) == 64 &&
                    offsetof(struct plait_control, nrank) == 20 && offsetof(struct plait_control, name) == 28 &&
                    offsetof(struct plait_control, done) == 128 && offsetof(struct plait_control, failed) == 320 &&
                    offsetof(struct plait_control, failure) == 332 && offsetof(struct plait_control, ring) == 896 &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Show a process's comms from its arena, read by another process: plait-info --dump. */
-#ifndef PLAIT_LIB_FAILURE_DUMP_H
-#define PLAIT_LIB_FAILURE_DUMP_H
+/* Show a process's comms from its arena. */
+#ifndef PLAIT_TOOLS_DUMP_ARENA_H
+#define PLAIT_TOOLS_DUMP_ARENA_H
 
 #include <plait/status.h>
 
