@@ -25,6 +25,7 @@
 #include "engine/bind.h"
 #include "failure/failure.h"
 #include "request/request.h"
+#include "request/stream.h"
 
 /* The first checks of a call. op: of a collective that reduces, else PLAIT_SUM. */
 static inline enum plait_status plait_enter(struct plait_comm *comm, const char *name, enum plait_op op,
@@ -46,8 +47,8 @@ static inline enum plait_status plait_enter(struct plait_comm *comm, const char 
     if (call == NULL)
         return PLAIT_OK;
     status = plait_check_call(name, call);
-    if (status == PLAIT_OK)
-        status = plait_stream_check(name, call);
+    if (status == PLAIT_OK && call->stream != NULL)
+        status = plait_stream_check(name, call->stream);
     return status == PLAIT_OK ? plait_check_op(name, op, call) : status;
 }
 

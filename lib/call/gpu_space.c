@@ -101,9 +101,6 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
     const bool on_device = (has_in && a.kind == PLAIT_MEMORY_DEVICE) || (has_out && b.kind == PLAIT_MEMORY_DEVICE);
     if (q == NULL && !on_device)
         return check_scale(name, call, size, NULL);
-    if (q == NULL && call != NULL && call->stream != NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: call->stream is a host's, but %s is memory of a GPU: use a stream of it",
-                          name, has_in && a.kind == PLAIT_MEMORY_DEVICE ? "in" : "out");
     const int device = q != NULL              ? plait_device_used()->device_of(q)
                        : comm->device != NULL ? comm->device->device
                                               : (has_in && a.kind == PLAIT_MEMORY_DEVICE ? a.device : b.device);

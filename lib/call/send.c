@@ -28,11 +28,12 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
                           name, count, size);
     if (data == NULL && count > 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", name, send ? "in" : "out");
-    const bool on_queue = call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL;
-    const bool returns = call != NULL && !on_queue && (call->request != NULL || call->stream != NULL);
+    const bool returns = call != NULL && call->request != NULL && call->stream == NULL;
     if (peer == comm->rank && !plait_in_group() && !returns)
-        return plait_fail(PLAIT_ERR_ARG, "%s: %s is this rank itself, which cannot do both at once; use a group%s",
-                          name, send ? "to" : "from", on_queue ? "" : " or a request");
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: %s is this rank itself, which cannot do both at once; use a group, or a request without "
+                          "a stream",
+                          name, send ? "to" : "from");
     return PLAIT_OK;
 }
 
@@ -95,7 +96,6 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
                                          const void *data, size_t count, enum plait_dtype type, uint32_t peer,
                                          const struct plait_call *call)
 {
-    struct plait_call own;
     size_t bytes = 0;
     enum plait_status status = check(comm, name, data, count, type, peer, call, &bytes);
 
@@ -107,11 +107,6 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
         status = find_space(comm, data, bytes, kind == PLAIT_REQUEST_SEND, call, &space, &queue);
     if (status != PLAIT_OK)
         return cannot(comm, status, name);
-    if (queue == NULL && call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL) {
-        own = *call; /* no bytes: nothing that a GPU's stream could wait for */
-        own.stream = NULL;
-        call = &own;
-    }
     const bool alone = queue == NULL && plait_blocks_alone(comm, call);
     struct plait_request *r = NULL;
     if (!alone)

@@ -145,7 +145,6 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
     comm->run->comm = comm;
     comm->run->space = &plait_host_space;
-    plait_requests_prepare(comm);
     if (o->node != NULL)
         memcpy(comm->node, o->node, comm->nrank * sizeof *comm->node);
     if (o->id != NULL)

@@ -79,7 +79,6 @@ struct plait_run {
     char *in, *out;
     struct plait_slice_work work;
     struct plait_wait wait;
-    struct plait_wait held; /* wait for the host stream of the first pending operation; see plait_request_held_up() */
 
     struct plait_sizes sizes; /* if o->sized */
 

@@ -16,7 +16,7 @@ static bool begin(struct plait_request *first)
     bool offered = true;
 
     for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
-        plait_request_enter(r);
+        plait_request_set_state(r, PLAIT_REQUEST_QUEUED);
         plait_message_begin(r);
         if (r->kind == PLAIT_REQUEST_SEND && r->comm->port == NULL) /* a network has to be polled too */
             offered = plait_message_try(r) && offered;
@@ -66,7 +66,7 @@ bool plait_exchange_group(struct plait_request *first)
     if (first == NULL || atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0)
         return false;
     for (const struct plait_request *r = first; r != NULL; r = r->next_of_group) {
-        if (r->taker != PLAIT_TAKER_CALL || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != comm || r->queue != NULL)
+        if (r->held || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != comm || r->queue != NULL)
             return false;
         timed |= r->message.bytes >= PLAIT_LEAST_ONCE;
     }

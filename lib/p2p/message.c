@@ -92,10 +92,10 @@ static void show(struct plait_request *r)
         plait_message_show(r);
 }
 
-/* The first of the queue, if it is open; now in the ring. */
+/* The first of the queue; now in the ring. */
 static struct plait_message *begin_first(const struct plait_message_queue *q)
 {
-    struct plait_request *r = plait_message_first(q);
+    struct plait_request *r = q->first;
 
     if (r != NULL)
         show(r);
@@ -248,7 +248,7 @@ static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum p
 {
     bool moved = false;
 
-    for (struct plait_request *r; (r = plait_message_first(&pair->sends)) != NULL;) {
+    for (struct plait_request *r; (r = pair->sends.first) != NULL;) {
         struct plait_message *m = &r->message;
         while (m->slice < m->nslice && offer(comm, pair, m, status))
             moved = true;
@@ -338,8 +338,8 @@ static enum plait_status turn_in(struct plait_comm *comm, struct plait_pair *pai
     enum plait_status status = PLAIT_OK;
 
     pair->in = false;
-    if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->out)
-        return PLAIT_OK; /* nothing, or this rank waits for its own streams */
+    if (pair->recvs.first == NULL && plait_message_first_out(pair) == NULL && !pair->out)
+        return PLAIT_OK;
     if (pair->peer == comm->rank) {
         pair->in = pair->out = pass_to_itself(comm, pair, &status);
         return status;

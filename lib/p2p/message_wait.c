@@ -79,7 +79,7 @@ uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank && n < most; r++) {
         const struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL && (plait_message_first(&pair->recvs) != NULL || plait_message_first_out(pair) != NULL))
+        if (pair != NULL && (pair->recvs.first != NULL || plait_message_first_out(pair) != NULL))
             n += awaited(pair, ranks + n, most - n);
     }
     return n;
@@ -103,36 +103,20 @@ static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w,
     return pair->peer + 1;
 }
 
-/* The first of the queue waits for its stream. */
-static uint32_t blame_stream(const struct plait_pair *pair, const struct plait_message_queue *q, char *text,
-                             size_t room)
-{
-    const bool send = q->first->kind == PLAIT_REQUEST_SEND;
-    char call[96];
-
-    snprintf(call, sizeof call, "its %s %s rank %u (message #%llu)", send ? "send" : "receive", send ? "to" : "from",
-             pair->peer, (unsigned long long)q->first->message.number + 1);
-    return plait_request_blame_stream(pair->comm, call, text, room);
-}
-
 static uint32_t blame_receiver(const void *context, char *text, size_t room)
 {
     const struct plait_pair *pair = context;
     const struct plait_request *out = plait_message_first_out(pair);
     const uint32_t own = plait_device_message_blame(pair->comm, text, room);
 
-    return own           ? own
-           : out != NULL ? blame(pair, &pair->sending, &out->message, "receive", "from", text, room)
-                         : blame_stream(pair, &pair->sends, text, room);
+    return own ? own : blame(pair, &pair->sending, &out->message, "receive", "from", text, room);
 }
 
 static uint32_t blame_sender(const void *context, char *text, size_t room)
 {
     const struct plait_pair *pair = context;
-    const struct plait_request *in = plait_message_first(&pair->recvs);
 
-    return in != NULL ? blame(pair, &pair->receiving, &in->message, "send", "to", text, room)
-                      : blame_stream(pair, &pair->recvs, text, room);
+    return blame(pair, &pair->receiving, &pair->recvs.first->message, "send", "to", text, room);
 }
 
 static void note_sending(const void *context, uint64_t now)
@@ -142,7 +126,7 @@ static void note_sending(const void *context, uint64_t now)
 
 static void note_receiving(const void *context, uint64_t now)
 {
-    note(plait_message_first(&((const struct plait_pair *)context)->recvs), now);
+    note(((const struct plait_pair *)context)->recvs.first, now);
 }
 
 static const struct plait_wait_kind for_sending = { needs, blame_receiver, note_sending };
@@ -154,12 +138,10 @@ void plait_message_wait_init(struct plait_pair *pair)
     plait_wait_init(&pair->receiving, &for_receiving, awaited, pair);
 }
 
-/* head: the awaited message; NULL: none, or one that is held up by the first of `q`. */
+/* head: the awaited message, or NULL. */
 static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
-                                const struct plait_message_queue *q, bool moved, bool rarely)
+                                bool moved, bool rarely)
 {
-    if (head == NULL && q->first != NULL && plait_message_first(q) == NULL)
-        head = plait_request_held_up(q->first);
     if (moved || head == NULL) {
         plait_wait_progress(comm, w);
         return PLAIT_OK;
@@ -176,8 +158,7 @@ static bool is_due(const struct plait_wait *w)
 
 static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
 {
-    const struct plait_request *r = plait_message_first(&pair->recvs),
-                               *s = pair->out ? NULL : plait_message_first(&pair->sends);
+    const struct plait_request *r = pair->recvs.first, *s = pair->out ? NULL : pair->sends.first;
     enum plait_status status = r != NULL ? plait_message_look_in(comm, &r->message) : PLAIT_OK;
 
     return status == PLAIT_OK && s != NULL ? plait_message_look_out(comm, &s->message) : status;
@@ -191,8 +172,8 @@ enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_
     if (PLAIT_GUARDS && !pair->in && pair->peer != comm->rank && looks)
         status = look_for_mismatch(comm, pair);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->receiving, plait_message_first(&pair->recvs), &pair->recvs, pair->in, rarely);
+        status = glance(comm, &pair->receiving, pair->recvs.first, pair->in, rarely);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->sending, plait_message_first_out(pair), &pair->sends, pair->out, rarely);
+        status = glance(comm, &pair->sending, plait_message_first_out(pair), pair->out, rarely);
     return status;
 }

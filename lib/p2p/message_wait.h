@@ -5,16 +5,10 @@
 
 #include "message.h"
 
-/* The first of a queue, if it is open; else NULL. */
-static inline struct plait_request *plait_message_first(const struct plait_message_queue *q)
-{
-    return q->first != NULL && plait_request_state(q->first) != PLAIT_REQUEST_HELD ? q->first : NULL;
-}
-
 /* The first send whose receiver is awaited, or NULL. */
 static inline struct plait_request *plait_message_first_out(const struct plait_pair *pair)
 {
-    return pair->unread.first != NULL ? pair->unread.first : plait_message_first(&pair->sends);
+    return pair->unread.first != NULL ? pair->unread.first : pair->sends.first;
 }
 
 /* Write its record into the ring. */

@@ -10,7 +10,6 @@
 #include "engine/operate.h"
 #include "failure/failure.h"
 #include "progress/progress.h"
-#include "stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,10 +64,8 @@ struct plait_request *plait_request_get(struct plait_comm *comm)
     if (r == NULL && (r = make(comm)) == NULL)
         return NULL;
     plait_request_set_state(r, PLAIT_REQUEST_IDLE);
-    r->taker = PLAIT_TAKER_CALL;
     r->status = PLAIT_OK;
-    r->persistent = r->until_executed = false;
-    r->stream = NULL;
+    r->held = r->persistent = r->on_stream = r->until_executed = false;
     r->queue = NULL;
     return r;
 }
@@ -82,7 +79,7 @@ static void push_free(struct plait_request **list, struct plait_request *r)
 
 void plait_request_give_back(struct plait_request *r)
 {
-    if (r->taker == PLAIT_TAKER_CALL && r->comm != NULL) { /* this is the comm's calling thread */
+    if (!r->held && r->comm != NULL) { /* this is the comm's calling thread */
         push_free(&r->comm->free_requests, r);
         return;
     }
@@ -152,29 +149,26 @@ void plait_request_begin(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
 
-    plait_request_enter(r);
+    plait_request_set_state(r, PLAIT_REQUEST_QUEUED);
     atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed);
     plait_progress_add(comm);
     if (r->kind != PLAIT_REQUEST_COLLECTIVE) {
         comm->drive->begin_message(r);
-    } else {
-        if (comm->first == NULL)
-            comm->end = &comm->first;
-        *comm->end = r;
-        comm->end = &r->next;
+        return;
     }
-    if (plait_request_is_on_host_stream(r))
-        plait_stream_add(r);
+    if (comm->first == NULL)
+        comm->end = &comm->first;
+    r->next = NULL;
+    *comm->end = r;
+    comm->end = &r->next;
 }
 
 void plait_request_run(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
-    const bool now = !plait_request_is_on_host_stream(r);
 
     plait_request_begin(r);
-    if (now)
-        comm->drive->turn(comm, false); /* other ranks need not wait for the caller's next call */
+    comm->drive->turn(comm, false); /* other ranks need not wait for the caller's next call */
     pthread_mutex_unlock(&comm->lock);
     plait_progress_news();
 }
@@ -184,9 +178,9 @@ enum plait_status plait_request_dispatch(struct plait_request *r, const struct p
     struct plait_comm *comm = r->comm;
     const bool held = call != NULL && call->request != NULL;
 
-    r->stream = call != NULL ? call->stream : NULL;
-    r->taker = held ? PLAIT_TAKER_HOLDER : plait_request_is_on_host_stream(r) ? PLAIT_TAKER_STREAM : PLAIT_TAKER_CALL;
-    r->until_executed = r->queue != NULL && (held || r->stream == NULL);
+    r->held = held;
+    r->on_stream = r->queue != NULL && call != NULL && call->stream != NULL;
+    r->until_executed = r->queue != NULL && (held || !r->on_stream);
     r->persistent = call != NULL && call->persistent;
     if (held)
         *call->request = r;
@@ -196,11 +190,10 @@ enum plait_status plait_request_dispatch(struct plait_request *r, const struct p
             plait_group_add(r);
         return PLAIT_OK;
     }
-    const bool waits = r->taker == PLAIT_TAKER_CALL, waits_for_issue = held && plait_request_is_on_device_stream(r);
     plait_request_run(r);
-    if (waits_for_issue)
+    if (held && r->on_stream)
         plait_request_await_issued(r);
-    return waits ? plait_wait(&r) : PLAIT_OK;
+    return held ? PLAIT_OK : plait_wait(&r);
 }
 
 enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
@@ -238,7 +231,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
 /* From here on its taker owns it. */
 static void hand_over(struct plait_request *r)
 {
-    plait_request_set_state(r, plait_request_is_on_host_stream(r) ? PLAIT_REQUEST_FINISHED : PLAIT_REQUEST_ENDED);
+    plait_request_set_state(r, PLAIT_REQUEST_ENDED);
 }
 
 /* A persistent one keeps the operation for its next start. */
@@ -306,7 +299,7 @@ void plait_requests_notify(struct plait_comm *comm)
 void plait_request_interrupt(struct plait_request *r)
 {
     pthread_mutex_lock(&detach_lock);
-    if (r->comm != NULL && plait_request_state(r) < PLAIT_REQUEST_FINISHED)
+    if (r->comm != NULL && !plait_request_has_ended(r))
         plait_comm_announce_abort(r->comm, PLAIT_INTERRUPTED, false);
     pthread_mutex_unlock(&detach_lock);
 }
@@ -333,8 +326,7 @@ static enum plait_status tell(const struct plait_request *r)
         plait_fail(status, "%s", own->failure);
     else
         plait_fail(status, "%s: %s", plait_status_text(status),
-                   own != NULL ? "it did not start: a call of its group was refused, as plait_group_end() said, or the "
-                                 "group was only estimated"
+                   own != NULL ? "it did not start: a call of its group was refused, as plait_group_end() said"
                                : "its comm failed and was destroyed; plait_comm_destroy() said why");
     pthread_mutex_unlock(&detach_lock);
     return status;
@@ -351,16 +343,6 @@ enum plait_status plait_request_take(struct plait_request **request)
     }
     *request = NULL;
     plait_request_give_back(r);
-    return status;
-}
-
-enum plait_status plait_request_pass(struct plait_request *r)
-{
-    if (!r->persistent)
-        return plait_request_take(&r);
-    const enum plait_status status = tell(r);
-    plait_request_set_state(r, PLAIT_REQUEST_ENDED);
-    plait_progress_news();
     return status;
 }
 
@@ -381,10 +363,8 @@ void plait_requests_finish(struct plait_comm *comm)
     pthread_mutex_lock(&comm->lock);
     if (atomic_load_explicit(&comm->pending, memory_order_relaxed) > 0)
         plait_progress_add(comm);
-    comm->leaves = true;
     pthread_mutex_unlock(&comm->lock);
     plait_progress_until(has_nothing_pending, interrupt_comm, comm, plait_spins(comm));
     pthread_mutex_lock(&comm->lock); /* the thread that ended the last one may still hold it */
-    comm->leaves = false;
     pthread_mutex_unlock(&comm->lock);
 }

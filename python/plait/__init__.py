@@ -19,13 +19,12 @@ from ._interrupt import watch as _watch
 from ._library import lib as _lib
 from ._optim import LossScale, Optim, Part, Schedule
 from ._request import Persistent, Request, wait_all, wait_any
-from ._stream import Stream
 
 _watch()
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 
 __all__ = ['Comm', 'Elastic', 'Error', 'Fusion', 'Launch', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request',
-           'Schedule', 'Stream', 'group',
+           'Schedule', 'group',
            'launch', 'unique_id', 'version', 'wait_all', 'wait_any', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
 
 
