@@ -80,8 +80,8 @@ PLAIT_API enum plait_status plait_wait_all(struct plait_request **requests, size
  * Order:   as the call it stands for, at the time of the start
  * Thread:  as the comm's calls
  * Errors:  PLAIT_ERR_ARG (pending, not persistent, its comm destroyed); those of the call it stands for
- * Cost:    half the instructions of an ordinary small call (up to 2 KiB); with plait_wait() three times as many as one.
- *          To wait at once, call plait_run_again(), which takes fewer than one
+ * Cost:    of a small operation: three times the instructions of an ordinary call. To wait at once, call
+ *          plait_run_again(), which takes fewer than one
  */
 PLAIT_API enum plait_status plait_start(struct plait_request *request);
 

@@ -55,47 +55,10 @@ static enum plait_status start(struct plait_request *r, bool held)
     return held ? PLAIT_OK : plait_wait(&r);
 }
 
-/* It needs progress on this rank, as peers read or will read this rank's data: all waiting threads drive it. */
-static __attribute__((noinline)) void share(struct plait_request *r)
-{
-    pthread_mutex_lock(&r->comm->lock);
-    plait_request_set_state(r, PLAIT_REQUEST_RUNNING);
-    plait_progress_add(r->comm);
-    pthread_mutex_unlock(&r->comm->lock);
-    plait_progress_news();
-}
-
-/*
- * An eager operation of an idle comm: this rank's data goes to its slot, and readers need nothing more of this rank.
- * So no thread drives it before its holder waits or the comm is called again, and it takes no lock. The exception is
- * data read in place: its writer waits until this rank has read it, so all waiting threads drive the operation.
- */
-static bool start_lazily(struct plait_request *r)
-{
-    struct plait_comm *comm = r->comm;
-
-    if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.eager || r->job.scale != NULL ||
-        r->queue != NULL || r->job.work.arg != NULL || comm->owner != NULL ||
-        plait_must_queue(comm, NULL)) /* a fusion's ready() counts without the lock */
-        return false;
-    plait_request_set_state(r, PLAIT_REQUEST_LAZY);
-    r->next = NULL;
-    comm->first = r;
-    comm->end = &r->next;
-    atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
-    comm->run->work.epilogue = NULL;
-    plait_run_begin_eager(comm, &r->job, r->job.in);
-    if (!comm->run->given || r->job.o->eager.lends) /* a writer waits until this rank has read in place */
-        share(r);
-    return true;
-}
-
 enum plait_status plait_start(struct plait_request *r)
 {
     const enum plait_status status = check_start(r, "plait_start");
 
-    if (status == PLAIT_OK && start_lazily(r))
-        return PLAIT_OK;
     return status == PLAIT_OK ? start(r, true) : plait_refuse(status);
 }
 
@@ -108,9 +71,7 @@ enum plait_status plait_run_again(struct plait_request *r)
     if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->queue != NULL || plait_must_queue(r->comm, NULL))
         return start(r, false);
     atomic_store_explicit(&r->comm->inside, "plait_run_again", memory_order_relaxed);
-    if (!r->job.o->selection.eager || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
-        return plait_leave(r->comm, plait_run_job(r->comm, &r->job));
-    return plait_leave(r->comm, plait_run(r->comm, r->job.o, r->job.in, r->job.out, &r->job.sizes, NULL));
+    return plait_leave(r->comm, plait_run_job(r->comm, &r->job));
 }
 
 enum plait_status plait_request_free(struct plait_request **request)

@@ -196,7 +196,7 @@ enum plait_status plait_request_dispatch(struct plait_request *r, const struct p
     return held ? PLAIT_OK : plait_wait(&r);
 }
 
-enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
+enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_args *a,
                                            const struct plait_call *call, enum plait_status status)
 {
     struct plait_request *r = status == PLAIT_OK ? plait_request_get(comm) : NULL;
@@ -205,20 +205,17 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
         status = plait_fail_memory("out of memory for a pending operation");
     if (r != NULL) {
         r->kind = PLAIT_REQUEST_COLLECTIVE;
-        r->job = *job;
-        r->queue = job->queue;
-        r->job.deadline = call != NULL ? call->deadline : 0;
-        r->job.scale = call != NULL ? call->scale : NULL;
-        if (r->job.scale != NULL && call->scale_when == PLAIT_SCALE_NOW)
-            r->job.scale = memcpy(r->scalar, call->scale, job->o->size);
-        r->job.late = call != NULL && call->scale_when == PLAIT_SCALE_LATE;
-        if (job->o->sized)
+        r->job = plait_job_of(comm->last, a, call);
+        r->queue = a->queue;
+        if (r->job.scale != NULL && !r->job.late)
+            r->job.scale = memcpy(r->scalar, call->scale, comm->last->size);
+        if (a->sized)
             status = copy_sizes(r);
         if (status != PLAIT_OK)
             plait_request_give_back(r);
     }
     if (status != PLAIT_OK) {
-        status = job->o == NULL ? status : plait_cannot_run(comm, status, job->o);
+        status = plait_cannot_begin(comm, status, a);
         pthread_mutex_unlock(&comm->lock);
         return plait_refuse(status);
     }

@@ -43,8 +43,7 @@ struct plait_message { /* a message and how far it is */
  * What a request is doing. In brackets: states that only some requests go through.
  *
  *     FREE -> IDLE -> [GROUPED] -> QUEUED -> RUNNING -> [ISSUED] -> ENDED -> FREE
- *              ^ |                              ^                     |
- *              | '----------> [LAZY] -----------'                     |
+ *              ^                                                      |
  *              '---------- persistent: its result was taken ----------'
  *
  * A message stays QUEUED until it ends. An error ends a request from any state after IDLE.
@@ -54,7 +53,6 @@ enum plait_request_state {
     PLAIT_REQUEST_IDLE,    /* persistent: not started, or its result was taken; others: about to be queued */
     PLAIT_REQUEST_GROUPED, /* called in a group that has not ended */
     PLAIT_REQUEST_QUEUED,  /* in its queue; it may run */
-    PLAIT_REQUEST_LAZY,    /* it runs, but no thread drives it before its holder waits or its comm is called */
     PLAIT_REQUEST_RUNNING, /* a collective: the comm's operation in progress */
     PLAIT_REQUEST_ISSUED,  /* all of it is on its device queue, with a mark behind it that is not passed */
     PLAIT_REQUEST_ENDED,   /* `status` is the result, for its taker */
@@ -107,10 +105,10 @@ static inline bool plait_must_queue(const struct plait_comm *comm, const struct 
 struct plait_request *plait_request_get(struct plait_comm *comm);
 
 /*
- * Queue a collective, or, when `status` is an error, end the call with it. The caller holds the comm's lock, and this
- * releases it. job: o, in, out, sizes, queue are set. A blocking call outside groups waits.
+ * Queue comm->last, or, when `status` is an error, end the call with it. The caller holds the comm's lock, and this
+ * releases it. A blocking call outside groups waits.
  */
-enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
+enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_args *a,
                                            const struct plait_call *call, enum plait_status status);
 
 /* The same for a message, whose request has kind, message and queue. */
@@ -153,7 +151,7 @@ uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 /* Is a collective in progress? */
 static inline bool plait_requests_run(const struct plait_comm *comm)
 {
-    return comm->first != NULL && plait_request_state(comm->first) >= PLAIT_REQUEST_LAZY;
+    return comm->first != NULL && plait_request_state(comm->first) >= PLAIT_REQUEST_RUNNING;
 }
 
 /* Its result; frees it unless persistent, as the last access. */

@@ -59,20 +59,6 @@ enum plait_status plait_wait(struct plait_request **request)
     return status == PLAIT_OK ? plait_wait_any(request, 1, &index) : status;
 }
 
-/* Its holder waits: list its comm as active, so that all waiting threads drive it. Later, if the comm is locked. */
-static void drive_by_all(struct plait_request *r)
-{
-    struct plait_comm *comm = plait_request_lock(r);
-
-    if (comm == NULL)
-        return;
-    if (plait_request_state(r) == PLAIT_REQUEST_LAZY) {
-        plait_request_set_state(r, PLAIT_REQUEST_RUNNING);
-        plait_progress_add(comm);
-    }
-    pthread_mutex_unlock(&comm->lock);
-}
-
 struct several { /* requests of which one is waited for */
     struct plait_request *const *requests;
     size_t n, index; /* which has ended; n: none has */
@@ -95,8 +81,6 @@ static bool find_ended(void *several)
             s->index = i;
             return true;
         }
-        if (state == PLAIT_REQUEST_LAZY)
-            drive_by_all(r);
     }
     return !some;
 }
