@@ -2,7 +2,8 @@
 /* The memory space of GPUs: what an operation starts is put on the call's queue, which orders it after earlier work. */
 #include "base/status.h"
 #include "device/device_comm.h"
-#include "p2p/device_message.h"
+#include "failure/failure.h"
+#include "request/request.h"
 #include "request/stream.h"
 #include "spaces.h"
 
@@ -170,6 +171,56 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
                           run->comm->device->plugin->scale(queue, run->o->type, to, from, count, scalar, late));
 }
 
+/* ---- Messages -------------------------------------------------------------------------------------- */
+
+/* plait_device_here() orders work within one capture, or outside captures; two graphs may run concurrently. */
+static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_message *m)
+{
+    if (m->capture == 0)
+        return PLAIT_OK;
+    if (d->comm->remote != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
+    if (d->ncapture > 0 && d->capturing != m->capture)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "messages of one group are on streams of several captures: put them on streams of one, or in "
+                          "a group for each");
+    d->ncapture++;
+    d->capturing = m->capture;
+    return PLAIT_OK;
+}
+
+static void begin_message(struct plait_message *m, struct plait_comm *comm)
+{
+    enum plait_status status = plait_device_captures(comm, m->queue, &m->capture);
+
+    if (status == PLAIT_OK)
+        status = check_capture(comm->device, m);
+    if (status == PLAIT_OK)
+        return;
+    m->capture = 0;
+    if (comm->failed == PLAIT_OK)
+        plait_comm_fail(comm, status, "%s", plait_last_error());
+}
+
+/* The two queues wait for each other before and after the copy. */
+static void pass_to_itself(struct plait_comm *comm, const struct plait_message *from, const struct plait_message *to)
+{
+    plait_device_aim(comm, from->queue, from->capture);
+    plait_device_here(comm);
+    plait_device_aim(comm, to->queue, to->capture);
+    if (from->data != to->data)
+        plait_device_copy(comm, to->data, from->data, to->bytes);
+    plait_device_aim(comm, from->queue, from->capture);
+    plait_device_here(comm);
+}
+
+static enum plait_status end_message(const struct plait_message *m, struct plait_comm *comm, enum plait_status status)
+{
+    comm->device->ncapture -= m->capture != 0;
+    plait_device_rest(comm);
+    return status == PLAIT_OK ? plait_device_status(comm) : status;
+}
+
 const struct plait_space plait_gpu_space = {
     .name = "gpu",
     .id = 1,
@@ -187,7 +238,7 @@ const struct plait_space plait_gpu_space = {
     .copy = plait_device_copy,
     .combine = combine,
     .scale = scale,
-    .message_begin = plait_device_message_begin,
-    .message_end = plait_device_message_end,
-    .message_to_itself = plait_device_message_to_itself,
+    .message_begin = begin_message,
+    .message_end = end_message,
+    .message_to_itself = pass_to_itself,
 };

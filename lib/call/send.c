@@ -111,7 +111,7 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     struct plait_request *r = NULL;
     if (!alone)
         pthread_mutex_lock(&comm->lock);
-    status = plait_message_prepare(comm, peer);
+    status = plait_message_prepare(comm, peer, space);
     if (status == PLAIT_OK && (r = plait_request_get(comm)) == NULL)
         status = plait_fail_memory("out of memory for a message");
     if (status != PLAIT_OK)

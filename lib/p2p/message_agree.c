@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "message_agree.h"
+#include "message.h"
 
 #include "failure/failure.h"
 

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "message_wait.h"
+#include "message.h"
 
 #include "base/clock.h"
-#include "device_message.h"
 #include "failure/failure.h"
 #include "failure/report.h"
-#include "message_agree.h"
 
 #include <stdio.h>
 
@@ -106,10 +104,13 @@ static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w,
 static uint32_t blame_receiver(const void *context, char *text, size_t room)
 {
     const struct plait_pair *pair = context;
-    const struct plait_request *out = plait_message_first_out(pair);
-    const uint32_t own = plait_device_message_blame(pair->comm, text, room);
+    const struct plait_message *out = &plait_message_first_out(pair)->message;
 
-    return own ? own : blame(pair, &pair->sending, &out->message, "receive", "from", text, room);
+    if (!out->space->is_behind(pair->comm))
+        return blame(pair, &pair->sending, out, "receive", "from", text, room);
+    snprintf(text, room, "rank %u waits for its own stream: what was put there before has not happened",
+             pair->comm->rank);
+    return pair->comm->rank + 1;
 }
 
 static uint32_t blame_sender(const void *context, char *text, size_t room)
