@@ -4,7 +4,7 @@
  *
  * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests, group_end.c the
  * groups. spaces.c finds the memory space in which a call's buffers lie; gpu_space.c and device_copy.c serve the GPUs'.
- * creation.c creates communicators asynchronously, while the callers drive pending operations. drive.c is one turn of
+ * creation.c creates the communicators of a group, while its caller drives pending operations. drive.c is one turn of
  * everything that is pending in a communicator.
  *
  * For fusion, optim and elastic: agree.c lets all ranks agree that each is ready and gave the same options. object.c

@@ -32,8 +32,6 @@ struct plait_creation { /* of a comm */
 /* The copied arguments follow it, aligned for any type. */
 #define CREATION ((sizeof(struct plait_creation) + 15) / 16 * 16)
 
-static _Thread_local bool creator; /* this thread creates a comm for another */
-
 /* Append it to the last creation from the same comm. */
 static void chain(struct plait_creation *c)
 {
@@ -73,7 +71,6 @@ static void *create(void *arg)
 {
     struct plait_creation *first = arg;
 
-    creator = true;
     plait_interrupt_follow(&first->interrupted);
     for (struct plait_creation *c = first; c != NULL; c = c->then)
         make(c, PLAIT_OK);
@@ -102,10 +99,11 @@ static void await_creation(struct plait_creation *c)
 /* The other ranks wait for this one, or join only when pending operations of this one have ended: drive these. */
 static void tell_why_not(struct plait_creation *first)
 {
-    plait_frame_drive(plait_progress);
-    for (struct plait_creation *c = first; c != NULL; c = c->then)
+    for (struct plait_creation *c = first; c != NULL; c = c->then) {
+        plait_frame_drive(plait_progress);
         make(c, plait_fail_errno(first->error, "no thread in which a comm of this group could be created"));
-    plait_frame_drive(NULL);
+        plait_frame_drive(NULL);
+    }
 }
 
 /*
@@ -129,20 +127,6 @@ static void create_all(struct plait_creation *first, struct plait_outcome *o)
             await_creation(c);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         plait_outcome_note(o, c->status, c->text);
-}
-
-bool plait_creation_needs_thread(void)
-{
-    return !creator && atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0;
-}
-
-enum plait_status plait_make_in_thread(plait_make_comm *how, const void *args, struct plait_comm **out)
-{
-    struct plait_creation c = { .make = how, .args = args, .out = out };
-    struct plait_outcome o = { PLAIT_OK, "" };
-
-    create_all(&c, &o);
-    return o.status == PLAIT_OK ? PLAIT_OK : plait_fail(o.status, "%s", o.text);
 }
 
 void plait_creations_make(struct plait_creation *first, struct plait_outcome *o)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Asynchronous creation: a thread creates a comm while the caller drives pending operations. */
+/* Creation in groups: threads create comms while the caller drives pending operations. */
 #ifndef PLAIT_LIB_CALL_CREATION_H
 #define PLAIT_LIB_CALL_CREATION_H
 
@@ -15,13 +15,6 @@ typedef enum plait_status plait_make_comm(const void *args, enum plait_status ow
  */
 enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
                                    struct plait_comm **out);
-
-/*
- * make_in_thread: create a comm now in another thread, while this one drives the pending operations. Other ranks may
- * wait for these before they join. needs_thread: operations are pending, and this thread creates no comm for another.
- */
-bool plait_creation_needs_thread(void);
-enum plait_status plait_make_in_thread(plait_make_comm *make, const void *args, struct plait_comm **out);
 
 /* Run the creations of a group that ends, unless `o` has an error; note their outcome there; free them. */
 void plait_creations_make(struct plait_creation *first, struct plait_outcome *o);

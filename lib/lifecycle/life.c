@@ -309,7 +309,14 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, cons
 {
     const struct making m = { *options, watch };
 
-    return plait_creation_needs_thread() ? plait_make_in_thread(create_now, &m, out) : create_now(&m, PLAIT_OK, out);
+    const bool drives = atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0;
+
+    if (drives) /* other ranks may wait for pending operations before they join */
+        plait_frame_drive(plait_progress);
+    const enum plait_status status = create_now(&m, PLAIT_OK, out);
+    if (drives)
+        plait_frame_drive(NULL);
+    return status;
 }
 
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
