@@ -3,7 +3,7 @@
  * The room call: what the public functions do.
  *
  * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests, group_end.c the
- * groups. spaces.c finds the memory space in which a call's buffers lie; gpu_space.c and device_copy.c serve the GPUs'.
+ * groups. spaces.c finds the memory space in which a call's buffers lie; gpu_space.c serves the GPUs'.
  * creation.c creates the communicators of a group, while its caller drives pending operations. drive.c is one turn of
  * everything that is pending in a communicator.
  *
@@ -25,7 +25,6 @@
 #include "engine/bind.h"
 #include "failure/failure.h"
 #include "request/request.h"
-#include "request/stream.h"
 
 /* The first checks of a call. op: of a collective that reduces, else PLAIT_SUM. */
 static inline enum plait_status plait_enter(struct plait_comm *comm, const char *name, enum plait_op op,
@@ -73,5 +72,24 @@ static inline enum plait_status plait_leave(struct plait_comm *comm, enum plait_
     atomic_store_explicit(&comm->inside, NULL, memory_order_relaxed);
     return status;
 }
+
+/* ---- Creation in groups (creation.c): threads create comms while the caller drives pending operations ---------- */
+
+/* Makes a comm. own: an error of this rank, of which the other ranks are told, and which is returned; or PLAIT_OK. */
+typedef enum plait_status plait_make_comm(const void *args, enum plait_status own, struct plait_comm **out);
+
+/*
+ * At the end of the group, concurrently with its other creations: make(args, PLAIT_OK, out) in another thread. The
+ * `bytes` of args are copied, but not the memory that they point to. Comms made from one comm (`of`, or NULL) are made
+ * in one thread, in the order of the calls.
+ */
+enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
+                                   struct plait_comm **out);
+
+/* Run the creations of a group that ends, unless `o` has an error; note their outcome there; free them. */
+void plait_creations_make(struct plait_creation *first, struct plait_outcome *o);
+
+/* Everything that is pending in a comm: requests, then messages. */
+extern const struct plait_drive plait_drive;
 
 #endif

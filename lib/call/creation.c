@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "creation.h"
+#include "call.h"
 
 #include "base/interrupt.h"
 #include "base/status.h"

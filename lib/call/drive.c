@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "drive.h"
+#include "call.h"
 
 #include "comm/port.h"
 #include "failure/failure.h"

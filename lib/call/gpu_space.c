@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory space of GPUs: what an operation starts is put on the call's queue, which orders it after earlier work. */
+#include "call.h"
+
 #include "base/status.h"
 #include "device/device_comm.h"
 #include "failure/failure.h"
-#include "request/request.h"
-#include "request/stream.h"
 #include "spaces.h"
 
 #include <stdio.h>
@@ -83,6 +83,17 @@ static enum plait_status own_queue(struct plait_comm *comm, int device, struct p
     return why == NULL ? PLAIT_OK : plait_device_fail("a comm cannot use its GPU", why);
 }
 
+/* A rank has one GPU in a comm. */
+static enum plait_status use_gpu(struct plait_comm *comm, const char *name, int device)
+{
+    if (comm->device == NULL)
+        return plait_device_open(comm, device);
+    if (comm->device->device == device)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_ARG, "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm", name,
+                      device, comm->device->device);
+}
+
 static enum plait_status find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
                               const struct plait_call *call, struct plait_args *args)
 {
@@ -109,11 +120,6 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
         return wrong_place(name, "in", in, &a, q != NULL ? "the stream needs device memory of its GPU" : "out is not");
     if (has_out && (b.kind != PLAIT_MEMORY_DEVICE || b.device != device))
         return wrong_place(name, "out", out, &b, q != NULL ? "the stream needs device memory of its GPU" : "in is not");
-    if (comm->device != NULL && comm->device->device != device)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm: a rank "
-                          "has one",
-                          name, device, comm->device->device);
     status = check_call(name, call);
     if (status == PLAIT_OK && has_in)
         status = plait_device_aligned(name, ": in", in, size);
@@ -125,8 +131,8 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
         status = own_queue(comm, device, &q);
     if (status == PLAIT_OK)
         status = check_scale(name, call, size, q);
-    if (status == PLAIT_OK && comm->device == NULL)
-        status = plait_device_open(comm, device);
+    if (status == PLAIT_OK)
+        status = use_gpu(comm, name, device);
     if (status != PLAIT_OK)
         return status;
     args->space = &plait_gpu_space;
@@ -242,3 +248,42 @@ const struct plait_space plait_gpu_space = {
     .message_end = end_message,
     .message_to_itself = pass_to_itself,
 };
+
+/* ---- Copies between operations ----------------------------------------------------------------------- */
+
+/* The comm's lock is held. */
+static enum plait_status copy_all(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
+                                  struct plait_queue *queue)
+{
+    uint64_t capture = 0;
+    enum plait_status status = plait_device_captures(comm, queue, &capture);
+
+    if (status != PLAIT_OK)
+        return plait_comm_fail(comm, status, "%s", plait_last_error());
+    plait_device_aim(comm, queue, capture);
+    struct plait_queue *here = plait_device_here(comm);
+    if (here != NULL)
+        plait_device_note(comm, comm->device->plugin->copies(here, copies, n));
+    plait_device_rest(comm);
+    return plait_device_status(comm);
+}
+
+enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
+                                  struct plait_stream *stream)
+{
+    struct plait_queue *queue = stream != NULL ? plait_stream_queue(stream) : NULL;
+    enum plait_status status = plait_enter(comm, "plait_comm_copy", PLAIT_SUM, NULL);
+
+    if (status != PLAIT_OK)
+        return status;
+    if (queue == NULL || (copies == NULL && n > 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_copy: %s",
+                          queue == NULL ? "stream is none of CUDA's" : "copies is NULL, but n is not 0");
+    status = use_gpu(comm, "plait_comm_copy", plait_device_used()->device_of(queue));
+    if (status != PLAIT_OK)
+        return status;
+    pthread_mutex_lock(&comm->lock);
+    status = copy_all(comm, copies, n, queue);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups of calls: their beginning and their end. */
 #include "base/status.h"
-#include "creation.h"
-#include "p2p/exchange.h"
+#include "call.h"
+#include "p2p/message.h"
 #include "progress/progress.h"
-#include "request/device_request.h"
 #include "request/request.h"
 
 #include <errno.h>

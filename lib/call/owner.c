@@ -3,7 +3,7 @@
 
 #include "base/interrupt.h"
 #include "call.h"
-#include "request/device_request.h"
+#include "device/device_comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

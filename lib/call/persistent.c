@@ -4,7 +4,6 @@
 #include "call.h"
 #include "engine/bind.h"
 #include "engine/operate.h"
-#include "request/device_request.h"
 #include "request/request.h"
 #include "spaces.h"
 
@@ -41,7 +40,7 @@ static enum plait_status start(struct plait_request *r, bool held)
     struct plait_comm *comm = r->comm;
 
     pthread_mutex_lock(&comm->lock);
-    plait_device_withdraw(r); /* from its last start */
+    plait_request_withdraw(r); /* from its last start */
     r->held = held;
     if (plait_in_group()) {
         plait_requests_notify(comm);
@@ -93,7 +92,7 @@ enum plait_status plait_request_free(struct plait_request **request)
     if (r->comm != NULL && (r->kind == PLAIT_REQUEST_COLLECTIVE || r->on_stream)) {
         struct plait_comm *comm = r->comm;
         pthread_mutex_lock(&comm->lock);
-        plait_device_withdraw(r);
+        plait_request_withdraw(r);
         plait_requests_notify(comm);
         if (r->kind == PLAIT_REQUEST_COLLECTIVE)
             plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);

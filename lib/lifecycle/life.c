@@ -4,8 +4,7 @@
 
 #include "base/status.h"
 #include "bootstrap/frame.h"
-#include "call/creation.h"
-#include "call/drive.h"
+#include "call/call.h"
 #include "comm/port.h"
 #include "device/device_comm.h"
 #include "engine/prog.h"

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "exchange.h"
-
+/*
+ * Blocking messages, alone or in a group of nothing else, while nothing is pending in this process. Their caller gives
+ * them their first turns, without the comm's lock, the list of active comms and the failure detector. Those that have
+ * not ended after a spin become pending like any others.
+ */
 #include "message.h"
+
 #include "progress/progress.h"
 #include "progress/wait.h"
 #include "request/group.h"

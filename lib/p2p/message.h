@@ -7,9 +7,8 @@
  * other, nor for collectives, which use another channel. Long messages travel in slices, several of them in flight.
  * Data that the receiver cannot read in place goes through a staging buffer of the pair, or by single copy (CMA).
  *
- * exchange.c gives blocking messages their first turns, while nothing else is pending. message_agree.c compares the
- * arguments of sender and receiver; message_wait.c waits for a message and names the missing rank; pair.c has the
- * staging buffers.
+ * exchange.c gives blocking messages their first turns, while nothing else is pending. message_wait.c waits for a
+ * message, names the missing rank and compares the arguments of sender and receiver; pair.c has the staging buffers.
  *
  * The room promises: messages of a pair arrive in the order of the calls. Sizes or types that differ fail the
  * communicator with both values.
@@ -94,7 +93,7 @@ void plait_messages_destroy(struct plait_comm *comm);
 size_t plait_messages_bytes(const struct plait_comm *comm);
 void plait_messages_empty(struct plait_comm *comm);
 
-/* ---- Both ends must agree on type, count and kind of memory (message_agree.c) -------------------------------- */
+/* ---- Both ends must agree on type, count and kind of memory -------------------------------------------------- */
 
 /* The header word of each slice: type, count, kind of memory, and the last bits of the message's number. */
 uint64_t plait_message_note(const struct plait_message *m);
@@ -103,13 +102,7 @@ uint32_t plait_message_print(const struct plait_message *m); /* its fingerprint 
 /* The next message to receive came with another header word. Fails the comm. */
 enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t note);
 
-/* Does the peer send another message than the next one to receive? That fails the comm. */
-enum plait_status plait_message_look_in(struct plait_comm *comm, const struct plait_message *m);
-
-/* The message is in device memory, and the peer has no device: does the peer receive it into host memory? */
-enum plait_status plait_message_look_out(struct plait_comm *comm, const struct plait_message *m);
-
-/* ---- Waiting, and records in the ring (message_wait.c) ------------------------------------------------------- */
+/* ---- Waiting, and records in the ring ------------------------------------------------------------------------ */
 
 /* The first send whose receiver is awaited, or NULL. */
 static inline struct plait_request *plait_message_first_out(const struct plait_pair *pair)
@@ -137,5 +130,19 @@ void plait_message_wait_init(struct plait_pair *pair);
  * rarely. An error fails the comm.
  */
 enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely);
+
+/* ---- Blocking messages (exchange.c) -------------------------------------------------------------------------- */
+
+/* Does the call block, with nothing of this comm pending? Then only the calling thread touches the comm. */
+static inline bool plait_blocks_alone(const struct plait_comm *comm, const struct plait_call *call)
+{
+    return atomic_load_explicit(&comm->pending, memory_order_acquire) == 0 && (call == NULL || call->request == NULL);
+}
+
+/* Run a blocking message after plait_message_prepare(), or add it to the open group. Takes the request. */
+enum plait_status plait_exchange_call(struct plait_request *r);
+
+/* Are all calls of a group blocking messages of one comm? Then begin them; the caller waits for each as usual. */
+bool plait_exchange_group(struct plait_request *first);
 
 #endif

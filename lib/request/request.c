@@ -5,10 +5,10 @@
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"
-#include "device_request.h"
 #include "engine/bind.h"
 #include "engine/operate.h"
 #include "failure/failure.h"
+#include "memory/devices.h"
 #include "progress/progress.h"
 
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static pthread_mutex_t detach_lock = PTHREAD_MUTEX_INITIALIZER; /* see struct pl
 
 static void destroy(struct plait_request *r)
 {
-    plait_device_unmark(r);
+    if (r->mark != NULL)
+        plait_device_used()->free_mark(r->mark);
     free(r->sizes);
     free(r);
 }
@@ -244,7 +245,7 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
 
     if (plait_request_state(r) != PLAIT_REQUEST_ISSUED) {
         unbind(r);
-        if (r->until_executed && status == PLAIT_OK && plait_device_mark(r))
+        if (r->until_executed && status == PLAIT_OK && plait_request_mark(r))
             return;
     }
     r->status = status;

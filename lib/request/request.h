@@ -4,7 +4,7 @@
  *
  * A request is taken once, when it has ended: by its holder (call->request), or by the blocking call or group that
  * waits for it. Collectives of a communicator run one after the other, in the order of the calls. stream.c wraps CUDA
- * streams, group.c has the group that a thread has open, device_request.c requests on a GPU's stream.
+ * streams, group.c has the group that a thread has open.
  *
  * The room promises: a request ends exactly once, with its own status, also when its communicator fails or is
  * destroyed meanwhile.
@@ -15,6 +15,7 @@
 #define PLAIT_LIB_REQUEST_REQUEST_H
 
 #include <plait/request.h>
+#include <plait/stream.h>
 
 #include "group.h"
 #include "operation/run.h"
@@ -74,7 +75,7 @@ struct plait_request {
     bool persistent;           /* its holder starts it again and again: taking it does not free it */
     bool on_stream;            /* `queue` is the caller's stream: the call returns when all of it is there */
     bool until_executed;       /* on a device: it ends when the queue has executed it, else when it is issued */
-    struct plait_queue *queue; /* device queue on which it runs (device_request.h); NULL: on the host */
+    struct plait_queue *queue; /* device queue on which it runs; NULL: on the host */
     struct plait_mark *mark;   /* set behind it there; NULL: it never had one */
 
     struct plait_job job;
@@ -169,5 +170,31 @@ void plait_request_give_back(struct plait_request *r);
 /* Teardown of a comm. finish: wait for pending requests. forget: free requests without a holder, detach the rest. */
 void plait_requests_finish(struct plait_comm *comm);
 void plait_requests_forget(struct plait_comm *comm);
+
+/* ---- Streams (stream.c) ------------------------------------------------------------------------------------ */
+
+/* Refuse NULL, and a parent's stream in a forked child. `name`: of the call. */
+enum plait_status plait_stream_check(const char *name, const struct plait_stream *s);
+
+struct plait_queue *plait_stream_queue(const struct plait_stream *s);
+
+/* ---- Marks (request_turn.c) -------------------------------------------------------------------------------- */
+
+/*
+ * When all of an operation is on its device queue, a mark (an event) is set behind it, and the request ends when the
+ * queue has passed the mark. Meanwhile it is in the comm's list of marked requests, and later operations begin. Under
+ * graph capture nothing runs yet: a request ends when its operation is in the graph.
+ *
+ * mark: all of it is on its queue. False: no mark, in a capture. withdraw: stop its wait for a mark, if any; it
+ * is no longer pending then. Both need the comm's lock.
+ */
+bool plait_request_mark(struct plait_request *r);
+void plait_request_withdraw(struct plait_request *r);
+
+/* plait_wait_poll() for a wait for a mark. limit: its deadline, in seconds; 0: the comm's. */
+enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely);
+
+/* Wait until all of the request is on its device queue, or it has ended without. */
+void plait_request_await_issued(struct plait_request *r);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* CUDA streams that the caller has. */
-#include "stream.h"
+#include "request.h"
 
 #include "base/fork.h"
 #include "base/status.h"
