@@ -94,7 +94,9 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
         status = plait_space_find(comm, name, send ? bytes : 0, send ? 0 : bytes, 1, call, &a);
     if (status != PLAIT_OK)
         return cannot(comm, status, name);
-    const bool alone = a.queue == NULL && plait_blocks_alone(comm, call);
+    /* It blocks, and nothing of this comm is pending: only the calling thread touches the comm. */
+    const bool alone = a.queue == NULL && (call == NULL || call->request == NULL) &&
+                       atomic_load_explicit(&comm->pending, memory_order_acquire) == 0;
     struct plait_request *r = NULL;
     if (!alone)
         pthread_mutex_lock(&comm->lock);

@@ -133,12 +133,6 @@ enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_
 
 /* ---- Blocking messages (exchange.c) -------------------------------------------------------------------------- */
 
-/* Does the call block, with nothing of this comm pending? Then only the calling thread touches the comm. */
-static inline bool plait_blocks_alone(const struct plait_comm *comm, const struct plait_call *call)
-{
-    return atomic_load_explicit(&comm->pending, memory_order_acquire) == 0 && (call == NULL || call->request == NULL);
-}
-
 /* Run a blocking message after plait_message_prepare(), or add it to the open group. Takes the request. */
 enum plait_status plait_exchange_call(struct plait_request *r);
 

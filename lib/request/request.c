@@ -294,8 +294,10 @@ void plait_requests_notify(struct plait_comm *comm)
 
 /* ---- Taking --------------------------------------------------------------------------------------------- */
 
-void plait_request_interrupt(struct plait_request *r)
+void plait_request_interrupt(void *request)
 {
+    struct plait_request *r = request;
+
     pthread_mutex_lock(&detach_lock);
     if (r->comm != NULL && !plait_request_has_ended(r))
         plait_comm_announce_abort(r->comm, PLAIT_INTERRUPTED, false);

@@ -159,7 +159,7 @@ static inline bool plait_requests_run(const struct plait_comm *comm)
 enum plait_status plait_request_take(struct plait_request **r);
 
 /* Interrupt the wait for it: unless it has ended, its comm fails. Any thread may call this. */
-void plait_request_interrupt(struct plait_request *r);
+void plait_request_interrupt(void *request);
 
 /* Its comm, locked; NULL: the comm is destroyed, or another thread holds the lock. */
 struct plait_comm *plait_request_lock(const struct plait_request *r);

@@ -96,14 +96,9 @@ static bool is_issued(void *r)
     return plait_request_state(r) >= PLAIT_REQUEST_ISSUED;
 }
 
-static void interrupt(void *r)
-{
-    plait_request_interrupt(r);
-}
-
 void plait_request_await_issued(struct plait_request *r)
 {
-    plait_progress_until(is_issued, interrupt, r, r->spins);
+    plait_progress_until(is_issued, plait_request_interrupt, r, r->spins);
 }
 
 static void remove_marked(struct plait_device_comm *d, struct plait_request *r)
