@@ -90,7 +90,8 @@ static enum plait_status use_gpu(struct plait_comm *comm, const char *name, int 
         return plait_device_open(comm, device);
     if (comm->device->device == device)
         return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_ARG, "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm", name,
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm: a rank has one", name,
                       device, comm->device->device);
 }
 
