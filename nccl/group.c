@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "group.h"
 
-#include "environment.h"
 #include "error.h"
 #include "fuse.h"
 #include "stream.h"
-
-#include "../lib/base/ascii.h"
 
 #include <plait/group.h>
 #include <plait/stream.h>
@@ -287,61 +284,14 @@ ncclResult_t ncclGroupEnd(void)
     return result;
 }
 
-/* ---- An estimate ------------------------------------------------------------------------------------------------ */
-
-/* Parse PLAIT_NCCL_LINK, which the library has checked: "5us,10GB/s", in any order. */
-static void read_link(double *latency, double *bandwidth)
-{
-    static const struct {
-        const char *unit;
-        double factor;
-        bool of_time;
-    } units[] = { { "us", 1e-6, true }, { "ms", 1e-3, true }, { "MB/s", 1e6, false }, { "GB/s", 1e9, false } };
-    char text[256], *end;
-
-    *latency = 0;
-    *bandwidth = 1e18;
-    nccl_setting("PLAIT_NCCL_LINK", text, sizeof text);
-    for (const char *at = text; *at != '\0'; at += strcspn(at, ","), at += *at == ',') {
-        const double value = plait_real(at, &end);
-        for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-            if (strncmp(end, units[i].unit, strlen(units[i].unit)) == 0)
-                *(units[i].of_time ? latency : bandwidth) = value * units[i].factor;
-    }
-}
-
-static ncclResult_t estimate(struct nccl_call *calls, size_t n, double *seconds)
-{
-    double latency, bandwidth;
-    ncclResult_t result = enter_all(calls);
-
-    if (result != ncclSuccess)
-        return result;
-    read_link(&latency, &bandwidth);
-    struct nccl_bucket *buckets = calloc(n, sizeof *buckets);
-    result = find_captures(calls);
-    if (result == ncclSuccess && buckets == NULL)
-        result = nccl_fail(ncclSystemError, calls->comm, "ncclGroupSimulateEnd: out of memory for %zu operations", n);
-    if (result == ncclSuccess)
-        result = nccl_fuse(calls, buckets);
-    if (result == ncclSuccess) {
-        begin_all(calls);
-        result = result_of_all(plait_group_estimate(latency, bandwidth, seconds), calls);
-    }
-    leave_all(calls, NULL);
-    free(buckets);
-    return result;
-}
-
 static bool is_sim_info(const ncclSimInfo_t *info)
 {
     return info == NULL || (info->magic == NCCL_SIM_INFO_MAGIC && info->size >= sizeof *info);
 }
 
+/* Ends the group without beginning its calls. There is no estimate. */
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 {
-    double seconds = 0;
-
     if (group == NULL || group->depth > 1)
         return nccl_fail(ncclInvalidUsage, NULL, "ncclGroupSimulateEnd: this thread has %s",
                          group == NULL ? "no group" : "groups in groups; end the inner ones first");
@@ -353,12 +303,10 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
         result = nccl_fail(ncclInvalidArgument, NULL,
                            "ncclGroupSimulateEnd: simInfo does not begin with "
                            "NCCL_SIM_INFO_INITIALIZER");
-    if (result == ncclSuccess && g.calls != NULL)
-        result = estimate(g.calls, g.n, &seconds);
     nccl_jobs_drop(g.jobs);
     drop_calls(g.calls);
     if (result == ncclSuccess && simInfo != NULL)
-        simInfo->estimatedTime = (float)(seconds * 1e6);
+        simInfo->estimatedTime = NCCL_UNDEF_FLOAT;
     return result;
 }
 

@@ -70,7 +70,7 @@ enum nccl_support {
     X(Recv, REAL, "plait_recv()")                                                                                   \
     X(GroupStart, REAL, "")                                                                                         \
     X(GroupEnd, REAL, "")                                                                                           \
-    X(GroupSimulateEnd, REAL, "plait_group_estimate() with PLAIT_NCCL_LINK")                                        \
+    X(GroupSimulateEnd, REAL, "begins nothing; the time is NCCL_UNDEF_FLOAT")                                       \
     X(ParamBind, REAL, "keys are the NCCL_ names that are honoured and Plait's settings")                           \
     X(ParamGet, REAL, "")                                                                                           \
     X(ParamGetI8, REAL, "")                                                                                         \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every collective by every algorithm in every form: request, stream, persistent, group, blocking; many pending at
+ * Every collective by every algorithm in every form: request, persistent, group, blocking; many pending at
  * once, messages among them; by processes, threads, and threads that hold several ranks. Results are checked against
  * values that are known, and that a comm's operations end in order.
  */
@@ -14,7 +14,6 @@
 #include <plait/group.h>
 #include <plait/message.h>
 #include <plait/request.h>
-#include <plait/stream.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,7 @@
 #define MOST_HELD 6
 #define BATCH     12 /* operations pending at once */
 
-enum form { REQUEST, STREAM, PERSISTENT, GROUP, BLOCKING, NFORM };
+enum form { REQUEST, PERSISTENT, GROUP, BLOCKING, NFORM };
 enum order { FORWARDS, BACKWARDS, ANY, TEST, ALL, NORDER };
 
 struct play { /* one test, for all ranks */
@@ -50,7 +49,6 @@ struct actor { /* a thread with its ranks */
     const struct play *play;
     uint32_t first;
     struct plait_comm *comm[MOST_HELD];
-    struct plait_stream *stream[MOST_HELD];
     struct op ops[BATCH];
     uint32_t nop;
     struct act act[MOST_HELD][BATCH];
@@ -127,9 +125,7 @@ static int send_or_receive(const struct actor *a, const struct op *op, uint32_t 
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_request *other = NULL;
 
-    if (op->form == STREAM)
-        call.stream = a->stream[k];
-    else if (op->form != GROUP)
+    if (op->form != GROUP)
         call.request = send ? &act->request : &other;
     if (op->form == PERSISTENT)
         call.persistent = 1;
@@ -173,8 +169,6 @@ static int begin(const struct actor *a, const struct op *op, uint32_t k, struct 
 
     if (op->message)
         return begin_message(a, op, k, act);
-    if (op->form == STREAM)
-        call.stream = a->stream[k];
     if (op->form == REQUEST || op->form == PERSISTENT)
         call.request = &act->request;
     call.persistent = op->form == PERSISTENT;
@@ -288,7 +282,6 @@ static int run_batch(struct actor *a)
     if (begin_all(a) != 0 || end_all(a) != 0)
         return 1;
     for (uint32_t k = 0; k < a->play->held; k++) {
-        CHECK(plait_stream_synchronize(a->stream[k]) == PLAIT_OK);
         for (uint32_t i = 0; i < a->nop; i++) {
             struct act *act = &a->act[k][i];
             CHECK(plait_request_free(&act->request) == PLAIT_OK);
@@ -382,11 +375,11 @@ static int body(struct plait_comm **none, uint32_t thread, void *arg)
     }
     CHECK(plait_group_end() == PLAIT_OK);
     for (uint32_t k = 0; k < play->held; k++)
-        CHECK(plait_comm_rank(a->comm[k]) == rank + k && plait_stream_create(&a->stream[k]) == PLAIT_OK);
+        CHECK(plait_comm_rank(a->comm[k]) == rank + k);
     if (act_all(a) != 0)
         return 1;
     for (uint32_t k = 0; k < play->held; k++)
-        CHECK(plait_stream_destroy(a->stream[k]) == PLAIT_OK && plait_comm_destroy(a->comm[k]) == PLAIT_OK);
+        CHECK(plait_comm_destroy(a->comm[k]) == PLAIT_OK);
     free(a);
     return 0;
 }
@@ -566,28 +559,25 @@ static int run_sized(struct plait_comm **comm, uint32_t rank, void *arg)
                                              PLAIT_ALLTOALL };
     const uint32_t nrank = plait_comm_nrank(*comm);
     struct sized *s = calloc(5, sizeof *s);
-    struct plait_stream *stream;
 
-    CHECK(s != NULL && plait_stream_create(&stream) == PLAIT_OK);
+    CHECK(s != NULL);
     for (uint32_t k = 0; k < 24; k++) {
         CHECK(k % 3 != 2 || plait_group_start() == PLAIT_OK);
         for (uint32_t i = 0; i < 5; i++) {
             struct plait_call call = PLAIT_CALL_DEFAULT;
-            call.stream = k % 3 == 1 ? stream : NULL;
-            call.request = k % 3 != 1 ? &s[i].request : NULL;
+            call.request = &s[i].request;
             size_up(&s[i], colls[i], k % nrank, nrank, rank, k);
             CHECK(call_sized(*comm, colls[i], k % nrank, &s[i], &call) == PLAIT_OK);
             memset(s[i].give, 0x77, sizeof s[i].give);
             memset(s[i].get, 0x77, sizeof s[i].get);
         }
         CHECK(k % 3 != 2 || plait_group_end() == PLAIT_OK);
-        CHECK(plait_stream_synchronize(stream) == PLAIT_OK);
         for (uint32_t i = 5; i-- > 0;)
             CHECK(plait_wait(&s[i].request) == PLAIT_OK &&
                   look_at_sized(&s[i], colls[i], k % nrank, nrank, rank, k) == 0);
     }
     free(s);
-    return plait_stream_destroy(stream) != PLAIT_OK;
+    return 0;
 }
 
 static void blocks_of_different_sizes_in_every_form(void **state)

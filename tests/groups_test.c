@@ -6,7 +6,6 @@
 #include <plait/group.h>
 #include <plait/message.h>
 #include <plait/request.h>
-#include <plait/stream.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -191,32 +190,30 @@ static int calls_of_a_group_run_together_in_any_order(struct plait_comm **comm, 
     return 0;
 }
 
-/* Requests, streams and persistent operations in a group: begun at its end, waited for by who holds them. */
-static int requests_streams_and_persistent_operations_in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
+/* Requests and persistent operations in a group: begun at its end, waited for by who holds them. */
+static int requests_and_persistent_operations_in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     int32_t one = 1, sum[5] = { 0 };
-    struct plait_call held = PLAIT_CALL_DEFAULT, streamed = PLAIT_CALL_DEFAULT, kept = PLAIT_CALL_DEFAULT;
+    struct plait_call held = PLAIT_CALL_DEFAULT, kept = PLAIT_CALL_DEFAULT;
     struct plait_request *r, *again, *other;
 
     held.request = &r;
     kept.request = &again;
     kept.persistent = 1;
-    CHECK(plait_stream_create(&streamed.stream) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, &one, &sum[4], 1, PLAIT_INT32, PLAIT_SUM, &kept) == PLAIT_OK);
     other = again;
     CHECK(plait_group_start() == PLAIT_OK);
     CHECK(plait_allreduce(*comm, &one, &sum[0], 1, PLAIT_INT32, PLAIT_SUM, &held) == PLAIT_OK);
-    CHECK(plait_allreduce(*comm, &one, &sum[1], 1, PLAIT_INT32, PLAIT_SUM, &streamed) == PLAIT_OK);
+    CHECK(plait_allreduce(*comm, &one, &sum[1], 1, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, &one, &sum[2], 1, PLAIT_INT32, PLAIT_SUM, &kept) == PLAIT_OK);
     CHECK(plait_start(again) == PLAIT_OK && plait_run_again(other) == PLAIT_OK);
     CHECK(plait_allreduce(*comm, &one, &sum[3], 1, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
     CHECK(plait_wait(&r) == PLAIT_ERR_ARG && strstr(plait_last_error(), "group has not ended") != NULL);
     CHECK(plait_request_free(&again) == PLAIT_ERR_ARG);
     CHECK(plait_group_end() == PLAIT_OK);
-    CHECK(sum[3] == 2 && sum[4] == 2); /* what the group waits for */
+    CHECK(sum[1] == 2 && sum[3] == 2 && sum[4] == 2); /* what the group waits for */
     CHECK(plait_wait(&r) == PLAIT_OK && sum[0] == 2);
     CHECK(plait_wait(&again) == PLAIT_OK && sum[2] == 2);
-    CHECK(plait_stream_destroy(streamed.stream) == PLAIT_OK && sum[1] == 2);
     CHECK(plait_request_free(&again) == PLAIT_OK && plait_request_free(&other) == PLAIT_OK);
     return 0;
 }
@@ -256,10 +253,9 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
         "to is 2",    "started in this group already"
     };
     int32_t one = 1, sum = 0;
-    struct plait_call held = PLAIT_CALL_DEFAULT, streamed = PLAIT_CALL_DEFAULT, kept = PLAIT_CALL_DEFAULT;
+    struct plait_call held = PLAIT_CALL_DEFAULT, kept = PLAIT_CALL_DEFAULT;
     struct plait_request *r[2], *again;
 
-    CHECK(plait_stream_create(&streamed.stream) == PLAIT_OK);
     kept.request = &again;
     kept.persistent = 1;
     CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_INT32, PLAIT_SUM, &kept) == PLAIT_OK);
@@ -267,7 +263,6 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(plait_group_start() == PLAIT_OK);
         held.request = &r[0];
         CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_INT32, PLAIT_SUM, &held) == PLAIT_OK);
-        CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_INT32, PLAIT_SUM, &streamed) == PLAIT_OK);
         CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK);
         CHECK(plait_start(again) == PLAIT_OK);
         const enum plait_status status = ask_wrongly(*comm, i, again);
@@ -279,12 +274,12 @@ static int refuse(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(plait_wait(&r[0]) == status && r[0] == NULL);
         CHECK(strstr(plait_last_error(), "a call of its group was refused") != NULL);
         CHECK(plait_wait(&r[1]) == status && plait_wait(&again) == status && plait_wait(&again) == PLAIT_OK);
-        CHECK(plait_stream_synchronize(streamed.stream) == PLAIT_OK && sum == 2 * (int32_t)i);
+        CHECK(sum == 2 * (int32_t)i);
         CHECK(plait_allreduce(*comm, &one, &sum, 1, PLAIT_INT32, PLAIT_SUM, NULL) == PLAIT_OK && sum == 2);
         CHECK(plait_run_again(again) == PLAIT_OK && sum == 2);
         sum = 2 * ((int32_t)i + 1);
     }
-    CHECK(plait_request_free(&again) == PLAIT_OK && plait_stream_destroy(streamed.stream) == PLAIT_OK);
+    CHECK(plait_request_free(&again) == PLAIT_OK);
     return 0;
 }
 
@@ -390,7 +385,7 @@ int main(void)
         cmocka_unit_test(a_thread_leaves_several_ranks_of_a_comm_that_failed),
         cmocka_unit_test(what_cannot_be_created_is_told_at_the_end),
         test_of_both(calls_of_a_group_run_together_in_any_order, 3),
-        test_of_both(requests_streams_and_persistent_operations_in_a_group, 2),
+        test_of_both(requests_and_persistent_operations_in_a_group, 2),
         cmocka_unit_test(a_refused_call_refuses_its_group),
         cmocka_unit_test(comms_that_are_lost_in_a_group_are_told),
     };

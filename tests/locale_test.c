@@ -57,7 +57,6 @@ static void settings_are_read(void **state)
 {
     static const char *const good[][2] = { { "PLAIT_WARN", "2.5" },
                                            { "PLAIT_PACE", "2.5us,12.5GB/s" },
-                                           { "PLAIT_NCCL_LINK", "2.5us,12.5GB/s" },
                                            { "PLAIT_DEADLINE", "0.25" } };
     size_t bytes;
 

@@ -9,7 +9,6 @@
 #include <plait/memory.h>
 #include <plait/message.h>
 #include <plait/request.h>
-#include <plait/stream.h>
 
 #include <pthread.h>
 #include <signal.h>
@@ -184,7 +183,6 @@ static int a_shrink_in_a_group_stops_what_is_in_flight(struct plait_comm **comm,
     struct plait_request *r[3];
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_comm *rest[3];
-    double seconds;
 
     if (rank == 0)
         pthread_barrier_init(&over, NULL, 4);
@@ -202,10 +200,7 @@ static int a_shrink_in_a_group_stops_what_is_in_flight(struct plait_comm **comm,
         CHECK(plait_group_end() == PLAIT_OK);
         CHECK(plait_comm_shrink(all[0], &gone, 1, 5, "rest", &rest[0]) == PLAIT_ERR_ARG);
         CHECK(strstr(plait_last_error(), "abort is 5; it must be 0 or 1") != NULL);
-        CHECK(plait_group_start() == PLAIT_OK); /* neither an estimate nor a group that is refused stops anything */
-        CHECK(plait_comm_shrink(all[0], &gone, 1, 1, "rest", &rest[0]) == PLAIT_OK);
-        CHECK(plait_group_estimate(1e-6, 1e9, &seconds) == PLAIT_OK && plait_comm_status(all[0]) == PLAIT_OK);
-        CHECK(plait_group_start() == PLAIT_OK);
+        CHECK(plait_group_start() == PLAIT_OK); /* a group that is refused stops nothing */
         CHECK(plait_comm_shrink(all[0], &gone, 1, 1, "rest", &rest[0]) == PLAIT_OK);
         CHECK(plait_allreduce(all[1], v, w, 1, (enum plait_dtype)99, PLAIT_SUM, NULL) == PLAIT_ERR_ARG);
         CHECK(plait_group_end() == PLAIT_ERR_ARG && plait_comm_status(all[0]) == PLAIT_OK);
@@ -610,12 +605,11 @@ static enum plait_status call_any(struct plait_comm *comm, uint64_t kind, float 
     }
 }
 
-enum { BLOCKING, REQUESTS, ON_STREAM, PERSISTENT, NFORM };
+enum { BLOCKING, REQUESTS, PERSISTENT, NFORM };
 enum { WINDOW = 4 }; /* requests in flight */
 
 struct form {
     unsigned kind, next;
-    struct plait_stream *stream;
     struct plait_request *requests[WINDOW];
 };
 
@@ -635,10 +629,9 @@ static enum plait_status call_in_form(struct plait_comm *comm, struct form *f, u
         status = plait_wait(r);
     call.request = f->kind == REQUESTS || f->kind == PERSISTENT ? r : NULL;
     call.persistent = f->kind == PERSISTENT;
-    call.stream = f->stream;
     if (status == PLAIT_OK)
         status = call_any(comm, kind, in, out, n, &call);
-    return status == PLAIT_OK && f->kind == ON_STREAM ? plait_stream_synchronize(f->stream) : status;
+    return status;
 }
 
 /* Operations of all sizes and forms until somebody's thread aborts: each returns, soon. */
@@ -666,7 +659,6 @@ static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *
         CHECK(plait_comm_create(&o, &s.comm) == PLAIT_OK);
         if (rank == shooter)
             CHECK(pthread_create(&thread, NULL, shoot, &s) == 0);
-        CHECK(f.kind != ON_STREAM || plait_stream_create(&f.stream) == PLAIT_OK);
         while (status == PLAIT_OK) {
             start = plait_clock();
             status = call_in_form(s.comm, &f, h >> 44, in, out, n);
@@ -675,7 +667,6 @@ static int abort_again_and_again(struct plait_comm **comm, uint32_t rank, void *
         plait_wait_all(f.requests, WINDOW);
         for (unsigned k = 0; k < WINDOW; k++) /* each has ended, one way or the other */
             CHECK(plait_request_free(&f.requests[k]) == PLAIT_OK && f.requests[k] == NULL);
-        CHECK(plait_stream_destroy(f.stream) == PLAIT_OK); /* which has told its error */
         const double took = plait_clock() - start;
         CHECK(took < LATE);
         late += took > SOON;
@@ -904,74 +895,6 @@ static int operations_are_counted_by_algorithm(struct plait_comm **comm, uint32_
     return 0;
 }
 
-static int a_group_is_estimated_by_the_claims_and_not_begun(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    static float v[1 << 16], w[1 << 16];
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-    struct plait_comm *other;
-    double one, two, both, message;
-
-    CHECK(plait_comm_duplicate(*comm, NULL, &other) == PLAIT_OK);
-    call.algorithm = "ring";
-    call.slice = sizeof v; /* in one */
-    CHECK(plait_group_estimate(1e-6, 1e9, &one) == PLAIT_ERR_ARG);
-    CHECK(plait_group_start() == PLAIT_OK);
-    CHECK(plait_group_estimate(1e-6, 0, &one) == PLAIT_ERR_ARG);
-    CHECK(strstr(plait_last_error(), "bandwidth is 0 byte/s; it must be above 0") != NULL);
-    CHECK(plait_group_estimate(-1, 1e9, &one) == PLAIT_ERR_ARG);
-    CHECK(strstr(plait_last_error(), "latency is -1 s; it must be 0 or more") != NULL);
-    CHECK(plait_allreduce(*comm, v, w, 1 << 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
-    CHECK(plait_group_estimate(1e-6, 1e9, &one) == PLAIT_OK);
-    /* 2(P-1) messages one after the other, 2(P-1)/P of the vector */
-    CHECK(one > 0.999 * (6e-6 + 1.5 * sizeof v / 1e9) && one < 1.001 * (6e-6 + 1.5 * sizeof v / 1e9));
-    CHECK(plait_group_start() == PLAIT_OK);
-    for (unsigned i = 0; i < 2; i++)
-        CHECK(plait_allreduce(*comm, v, w, 1 << 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
-    CHECK(plait_group_estimate(1e-6, 1e9, &two) == PLAIT_OK && two > 1.999 * one && two < 2.001 * one);
-    CHECK(plait_group_start() == PLAIT_OK);
-    CHECK(plait_allreduce(*comm, v, w, 1 << 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
-    CHECK(plait_allreduce(other, v, w, 1 << 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
-    CHECK(plait_group_estimate(1e-6, 1e9, &both) == PLAIT_OK && both == one);
-    CHECK(plait_group_start() == PLAIT_OK);
-    CHECK(plait_send(*comm, v, 1000, PLAIT_FLOAT32, (rank + 1) % 4, NULL) == PLAIT_OK);
-    CHECK(plait_recv(*comm, w, 250, PLAIT_FLOAT32, (rank + 3) % 4, NULL) == PLAIT_OK); /* never compared */
-    CHECK(plait_group_estimate(1e-6, 1e9, &message) == PLAIT_OK && message > 4.99e-6 && message < 5.01e-6);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK && plait_barrier(other, NULL) == PLAIT_OK); /* nothing was begun */
-    CHECK(plait_comm_destroy(other) == PLAIT_OK);
-    return 0;
-}
-
-/* Ranks that one thread holds send at the same time. */
-static void a_group_of_all_ranks_takes_as_long_as_one_of_them(void **state)
-{
-    static float v[1000], w[4][1000];
-    struct plait_unique_id id;
-    struct plait_comm *comm[4];
-    double together;
-
-    assert_int_equal(plait_unique_id_create(&id), PLAIT_OK);
-    assert_int_equal(plait_group_start(), PLAIT_OK);
-    for (uint32_t k = 0; k < 4; k++) {
-        struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
-        o.nrank = 4;
-        o.rank = k;
-        o.id = &id;
-        assert_int_equal(plait_comm_create(&o, &comm[k]), PLAIT_OK);
-    }
-    assert_int_equal(plait_group_end(), PLAIT_OK);
-    assert_int_equal(plait_group_start(), PLAIT_OK);
-    for (uint32_t k = 0; k < 4; k++) {
-        assert_int_equal(plait_send(comm[k], v, 1000, PLAIT_FLOAT32, (k + 1) % 4, NULL), PLAIT_OK);
-        assert_int_equal(plait_recv(comm[k], w[k], 1000, PLAIT_FLOAT32, (k + 3) % 4, NULL), PLAIT_OK);
-    }
-    assert_int_equal(plait_group_estimate(1e-6, 1e9, &together), PLAIT_OK);
-    assert_true(together > 4.99e-6 && together < 5.01e-6);
-    for (uint32_t k = 0; k < 4; k++)
-        assert_int_equal(plait_comm_abort(comm[k], "over"), PLAIT_OK);
-    for (uint32_t k = 0; k < 4; k++)
-        plait_comm_destroy(comm[k]);
-}
-
 static int wrong_arguments_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_comm *part;
@@ -1016,8 +939,6 @@ int main(void)
         cmocka_unit_test(a_comm_tells_how_each_rank_is_reached),
         test_of_ranks(waiting_is_counted_for_whom_it_is, 2, 1),
         test_of_ranks(operations_are_counted_by_algorithm, 2, 1),
-        test_of_ranks(a_group_is_estimated_by_the_claims_and_not_begun, 4, 1),
-        cmocka_unit_test(a_group_of_all_ranks_takes_as_long_as_one_of_them),
         test_of_ranks(wrong_arguments_change_nothing, 2, 1),
     };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The Python package: requests, persistent operations, messages, groups, streams; comms of comms and their life."""
+"""The Python package: requests, persistent operations, messages, groups; comms of comms and their life."""
 import gc
 import os
 import signal
@@ -374,48 +374,6 @@ def comms_that_a_group_could_not_make_are_not_there():
     wrong(plait.ArgError, 'there is no comm', comms[0].barrier)
 
 
-# ---- Streams -----------------------------------------------------------------------------------------------
-
-
-def a_stream_does_its_work_in_order():
-    def body(rank, uid):
-        with plait.Comm.create(2, rank, uid) as comm, plait.Stream() as stream:
-            x, seen, go = numpy.zeros(50000), [], threading.Event()
-            stream.call(lambda: go.wait(20))  # no longer than a test that fails
-            alive = weakref.ref(comm.allreduce(numpy.zeros(9), stream=stream))
-            gc.collect()
-            assert alive() is not None
-            for k in range(3):
-                stream.call(lambda k=k: x.fill(k + rank))
-                assert comm.allreduce(x, stream=stream) is x
-                stream.call(lambda: seen.append(x[-1]))
-            with plait.group():
-                comm.allreduce(x, stream=stream)
-            assert not stream.query() and seen == []
-            go.set()
-            stream.synchronize()
-            assert stream.query() and seen == [1, 3, 5]
-            equal(x, 10)
-            stream.call(lambda: 1 / 0)
-            wrong(ZeroDivisionError, 'division', stream.synchronize)
-            stream.synchronize()
-            gc.collect()
-            assert alive() is None
-            wrong(plait.ArgError, 'both set', lambda: comm.barrier(wait=False, stream=stream))
-        wrong(plait.ArgError, 'stream was destroyed', stream.synchronize)
-    both(body, nrank=2)
-
-
-def errors_on_a_stream_are_told_where_it_is_waited_for():
-    def body(rank, uid):
-        comm, stream = plait.Comm.create(2, rank, uid), plait.Stream()
-        comm.allreduce(numpy.zeros(5 + rank), stream=stream)
-        wrong(plait.MismatchError, 'count', stream.synchronize)
-        stream.destroy()
-        wrong(plait.MismatchError, 'count', comm.destroy)
-    ranks.good(ranks.processes(2, body))
-
-
 # ---- Comms of comms, and their life ------------------------------------------------------------------------
 
 
@@ -531,7 +489,6 @@ sentences.run([
     a_message_that_differs_is_named_on_both_ranks, a_group_exchanges_with_everybody_at_once,
     one_thread_holds_all_ranks, what_leaves_a_group_by_an_exception_is_not_begun,
     the_error_of_a_group_has_a_line_for_each_cause, comms_that_a_group_could_not_make_are_not_there,
-    a_stream_does_its_work_in_order, errors_on_a_stream_are_told_where_it_is_waited_for,
     parts_and_duplicates_are_comms_of_their_own, survivors_of_a_death_go_on_in_a_smaller_comm,
     what_is_in_flight_is_revoked, a_finalized_comm_takes_no_calls_and_a_suspended_one_has_no_staging_memory,
     a_comm_is_created_in_the_background, waiting_is_counted_for_whom_it_is,

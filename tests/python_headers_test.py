@@ -34,8 +34,7 @@ def fits(kind, c):
     if c == '(*)':
         return kind is _library.Combine
     if '(*' in c:
-        return kind is {'void (*function)(void*context)': _library.OnStream,
-                        'int (*interrupted)(void)': _library.Interrupted}.get(c)
+        return c == 'int (*interrupted)(void)' and kind is _library.Interrupted
     assert c.endswith('*'), c
     pointed = re.sub(r'^const ', '', c[:-1])
     if kind is ctypes.c_void_p:  # arrays

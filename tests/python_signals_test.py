@@ -45,13 +45,6 @@ with plait.group():
     comm.split(0)'''),
     'duplicate': (FIRST, 'comm.duplicate()'),
     'shrink': ('comm = plait.Comm.create(3, rank, uid, **OPTIONS)', 'comm.shrink([2])'),
-    'synchronize': (FIRST, '''
-stream = plait.Stream()
-comm.allreduce(x, stream=stream)
-stream.synchronize()'''),
-    'destroy of a stream': (FIRST, '''
-with plait.Stream() as stream:
-    comm.allreduce(x, stream=stream)'''),
     'destroy': (FIRST, 'comm.allreduce(x, wait=False); comm.destroy()'),
     'finalize': (FIRST, 'comm.allreduce(x, wait=False); comm.finalize()'),
     'suspend': (FIRST, 'comm.allreduce(x, wait=False); comm.suspend()'),

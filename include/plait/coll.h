@@ -122,7 +122,7 @@ enum plait_round {
 enum plait_scale_when {
     PLAIT_SCALE_NOW, /* before anything else; the caller may reuse the memory when the call returns */
     /*
-     * once, when the operation begins on this rank: in the call, unless it waits for a stream, the end of a group or an
+     * once, when the operation begins on this rank: in the call, unless it waits for the end of a group or an
      * earlier operation. The memory must stay until the operation has ended
      */
     PLAIT_SCALE_LATE
@@ -166,7 +166,7 @@ struct plait_call {
     const struct plait_user_op *user; /* PLAIT_USER; else NULL. Not kept after the call */
     struct plait_request **request;   /* return at once; wait for *request (request.h). NULL: the call waits */
     int persistent;                   /* 1: do not begin; *request can be started again and again */
-    struct plait_stream *stream;      /* return at once; begin in the order of this stream (stream.h) */
+    struct plait_stream *stream;      /* put it on this CUDA stream, in its order (stream.h) */
     /*
      * of collectives: a number that must be equal on all ranks, such as a hash of a tensor's name. Compared as count
      * and type are, at no cost; a comm remembers 256 operations, this included

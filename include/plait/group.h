@@ -44,20 +44,6 @@ PLAIT_API enum plait_status plait_group_start(void);
  */
 PLAIT_API enum plait_status plait_group_end(void);
 
-/**
- * End the group without beginning its calls, and estimate its time from the algorithms' claims (plan.h). A collective
- * costs the messages on its longest path, one more for every further slice, and the bytes of the rank that sends or
- * receives most. Collectives of one comm follow each other, those of different comms overlap. Sends and receives come
- * on top, those of the comm with the most bytes. Ranks of a comm that this thread holds count as comms. Reduction costs
- * nothing here. The group's requests end with PLAIT_ERR_ARG.
- *
- * latency    seconds of a message
- * bandwidth  bytes per second that a rank sends or receives; plait-perf measures both
- * Thread:    the one that began it
- * Errors:    PLAIT_ERR_ARG (no group, a nested one, no positive number); plait_group_end()'s errors for refused calls
- */
-PLAIT_API enum plait_status plait_group_estimate(double latency, double bandwidth, double *seconds);
-
 #ifdef __cplusplus
 }
 #endif

@@ -26,8 +26,7 @@ extern "C" {
  * Send to another rank.
  *
  * in      [count]
- * to      rank; a message to oneself must be received in the same group, or be a request or on a host stream, which it
- *         blocks until it is received
+ * to      rank; a message to oneself must be received in the same group, or be a request
  * call    reads request, stream, persistent, deadline; NULL: returns when `in` may be used again, which may be before
  *         the message is received
  * Order:  its place among the messages from this rank to `to`

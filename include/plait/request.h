@@ -74,15 +74,14 @@ PLAIT_API enum plait_status plait_wait_all(struct plait_request **requests, size
  * Start a persistent operation, made with call->persistent, again with the same buffers. Its memory stays bound:
  * nothing is looked up or checked again.
  *
- * request  not pending: it was never started, or its last run was waited for or, on a stream, has ended there
- * On a stream (call->stream), which must live as long as the request, each start is one operation of the stream, which
- * reports its error too. Waiting for the request ends when the stream goes on. On a CUDA stream it can be started again
- * at once; a wait is then for the last start.
+ * request  not pending: it was never started, or its last run was waited for
+ * On a stream (call->stream), which must live as long as the request, each start is one operation of the stream. It can
+ * be started again at once; a wait is then for the last start.
  * Order:   as the call it stands for, at the time of the start
  * Thread:  as the comm's calls
  * Errors:  PLAIT_ERR_ARG (pending, not persistent, its comm destroyed); those of the call it stands for
- * Cost:    half the instructions of an ordinary small call (up to 2 KiB); with plait_wait() three times as many as one.
- *          To wait at once, call plait_run_again(), which takes fewer than one
+ * Cost:    of a small operation: three times the instructions of an ordinary call. To wait at once, call
+ *          plait_run_again(), which takes fewer than one
  */
 PLAIT_API enum plait_status plait_start(struct plait_request *request);
 

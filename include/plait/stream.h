@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host streams: queues of work that a thread runs in order.
- *
- * A call with call->stream returns at once. Its operation begins when everything before it on the stream has ended, and
- * everything after it begins when it has ended. A host stream is to functions on the host what a GPU's stream is to
- * kernels.
+ * CUDA streams: a call with call->stream puts its operation on the stream and returns; it runs in the stream's order.
  *
  * A forked child has none of its parent's streams: every call with one is PLAIT_ERR_ARG, but for
  * plait_stream_destroy(), which does nothing.
@@ -25,15 +21,6 @@ struct plait_comm;
 struct plait_stream;
 
 /**
- * Make a stream and its thread.
- *
- * out     written only on success; free it with plait_stream_destroy()
- * Thread: any
- * Errors: PLAIT_ERR_ARG (out is NULL), PLAIT_ERR_NOMEM, PLAIT_ERR_SYSTEM (no thread)
- */
-PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
-
-/**
  * Wrap a CUDA stream (a CUstream or cudaStream_t, NULL for the default one): calls with it use memory of its GPU, and
  * their operations are queued on it.
  *
@@ -47,7 +34,6 @@ PLAIT_API enum plait_status plait_stream_create(struct plait_stream **out);
  * Ranks that are threads of a process: none may queue a copy to malloc's memory behind an operation that another rank
  * is yet to launch. The copy waits in the driver, which may keep the other rank from launching. Synchronize the stream
  * first, or copy to pinned memory (docs/gpu.md).
- * plait_stream_destroy() of it waits for nothing.
  * Thread:  any
  * Errors:  PLAIT_ERR_UNSUPPORTED (no GPU, no driver, no plug-in), PLAIT_ERR_ARG (the stream is of another context than
  *          the primary one of its GPU)
@@ -64,17 +50,17 @@ PLAIT_API enum plait_status plait_stream_create_cuda(void *cuda, struct plait_st
 PLAIT_API enum plait_status plait_stream_create_cuda_on(int device, void *cuda, struct plait_stream **out);
 
 /**
- * Later operations on `stream` wait for all operations now on `other`. Both are CUDA streams. If `other` is being
- * captured, `stream` becomes part of its graph.
+ * Later operations on `stream` wait for all operations now on `other`. If `other` is being captured, `stream` becomes
+ * part of its graph.
  *
  * Thread: any
- * Errors: PLAIT_ERR_ARG (one is a host's), PLAIT_ERR_SYSTEM (the driver's error)
+ * Errors: PLAIT_ERR_ARG (NULL), PLAIT_ERR_SYSTEM (the driver's error)
  */
 PLAIT_API enum plait_status plait_stream_follow(struct plait_stream *stream, struct plait_stream *other);
 
 /**
  * Is the stream being captured into a graph? *capture is 0 if not, else the number of the capture: streams with the
- * same number are part of one capture, and no two captures of a process have the same. A host stream is never captured.
+ * same number are part of one capture, and no two captures of a process have the same.
  *
  * Thread: any
  * Errors: PLAIT_ERR_ARG (NULL), PLAIT_ERR_SYSTEM (the driver's error)
@@ -102,37 +88,21 @@ PLAIT_API enum plait_status plait_comm_copy(struct plait_comm *comm, const struc
 /**
  * Call a function in the order of the stream.
  *
- * function  called with `context` by the stream's thread; may call this library, but not wait for this stream. On a
- *           CUDA stream it may call neither this library nor CUDA, and must wait for nothing, as there one function of
- *           a process runs at a time
+ * function  called with `context` by a thread of the driver; may call neither this library nor CUDA, and must wait for
+ *           nothing, as there one function of a process runs at a time
  * Thread:   any; callers in several threads settle their order themselves
- * Errors:   PLAIT_ERR_ARG (NULL, or a stream of the process that this one was forked from), PLAIT_ERR_NOMEM; the
- *           driver's
+ * Errors:   PLAIT_ERR_ARG (NULL, or a stream of the process that this one was forked from); the driver's
  */
 PLAIT_API enum plait_status plait_stream_call(struct plait_stream *stream, void (*function)(void *context),
                                               void *context);
 
-/**
- * Wait until everything on the stream has ended.
- *
- * Thread:   any but the stream's
- * Errors:   the first one of its operations since the last time; PLAIT_ERR_ARG (called by the stream's own thread)
- */
+/** Wait until everything on the stream has ended. Thread: any. Errors: PLAIT_ERR_ARG; the driver's. */
 PLAIT_API enum plait_status plait_stream_synchronize(struct plait_stream *stream);
 
-/**
- * Test whether everything on the stream has ended.
- *
- * Thread: any
- * Errors: PLAIT_ERR_ARG; errors of the operations are left to plait_stream_synchronize()
- */
+/** Test whether everything on the stream has ended. Thread: any. Errors: PLAIT_ERR_ARG; the driver's. */
 PLAIT_API enum plait_status plait_stream_query(struct plait_stream *stream, int *done);
 
-/**
- * Wait as plait_stream_synchronize(), end the thread, free the stream. NULL is allowed.
- *
- * Thread, Errors: as plait_stream_synchronize(); it is freed in any case but the last
- */
+/** Forget the stream, which stays CUDA's; waits for nothing. NULL is allowed. Thread: any. Errors: none. */
 PLAIT_API enum plait_status plait_stream_destroy(struct plait_stream *stream);
 
 #ifdef __cplusplus

@@ -56,7 +56,6 @@ struct plait_config {
     struct plait_ports ports; /* PLAIT_PORTS  TCP ports on which rank 0 of a comm may listen, 20000-29999 */
 
     size_t nccl_fusion;          /* PLAIT_NCCL_FUSION  bytes; read by nccl/ through plait_config_get() */
-    struct plait_pace nccl_link; /* PLAIT_NCCL_LINK    likewise */
     uint32_t nccl_version;       /* PLAIT_NCCL_VERSION 10000 a + 100 b + c of "a.b.c"; likewise */
 
     struct plait_pace pace; /* PLAIT_PACE, of every link; needs PLAIT_FOR_TESTS */

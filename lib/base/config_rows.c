@@ -303,9 +303,6 @@ const struct plait_config_row plait_config_rows[PLAIT_NSETTING] = {
       "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: each is "
       "its own",
       FIELD(nccl_fusion), parse_bytes },
-    { "PLAIT_NCCL_LINK", "5us,10GB/s",
-      "libnccl.so.2: latency of a message and bandwidth of a link that ncclGroupSimulateEnd() reckons with",
-      FIELD(nccl_link), parse_pace },
     { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version),
       parse_version },
     { "PLAIT_PACE", "",

@@ -15,7 +15,7 @@ struct plait_config_row {
     bool secret; /* never print the value */
 };
 
-#define PLAIT_NSETTING 28
+#define PLAIT_NSETTING 27
 extern const struct plait_config_row plait_config_rows[PLAIT_NSETTING];
 
 #endif

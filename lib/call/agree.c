@@ -2,13 +2,11 @@
 #include "agree.h"
 
 #include "base/ascii.h"
-#include "base/hash.h"
 #include "base/status.h"
 
 #include <plait/coll.h>
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,10 +47,6 @@ struct plait_text {
     size_t n, room;
 };
 
-struct summary { /* of a rank's text */
-    uint64_t hash, bytes;
-};
-
 void plait_text_add(struct plait_text *t, const char *format, ...)
 {
     va_list args;
@@ -91,37 +85,16 @@ static void first_difference(const char *a, const char *b, char *of_a, char *of_
     snprintf(of_b, room, "%s%.*s", cut, (int)strcspn(b + start, "\n"), b + start);
 }
 
-/* Rank `from` shows its text to all. */
-static enum plait_status show(struct plait_comm *comm, uint32_t from, const struct plait_text *own, char *copy,
-                              size_t bytes)
+/* Compare with the text of rank 0. */
+static enum plait_status compare(const struct plait_comm *comm, const char *name, const char *first, const char *own)
 {
-    if (plait_comm_rank(comm) == from)
-        memcpy(copy, own->at, bytes);
-    return plait_broadcast(comm, copy, copy, bytes, PLAIT_UINT8, from, NULL);
-}
+    char there[160], here[160];
 
-/* Rank 0 and the first rank with another text show theirs, and all ranks report the same difference. */
-static enum plait_status tell_difference(struct plait_comm *comm, const char *call, const char *name,
-                                         const struct plait_text *own, const struct summary *all, uint32_t other)
-{
-    char here[160], there[160], *first = malloc(all[0].bytes), *second = malloc(all[other].bytes);
-    const bool room = first != NULL && second != NULL;
-
-    enum plait_status status =
-        plait_all_ready(comm, call, room ? PLAIT_OK : plait_fail_memory("out of memory for the options of two ranks"));
-    PLAIT_KNOWN(status != PLAIT_OK || room);
-    if (status == PLAIT_OK)
-        status = show(comm, 0, own, first, all[0].bytes);
-    if (status == PLAIT_OK)
-        status = show(comm, other, own, second, all[other].bytes);
-    if (status == PLAIT_OK) {
-        first_difference(first, second, here, there, sizeof here);
-        status =
-            plait_fail(PLAIT_ERR_MISMATCH, "%s: rank 0 has \"%s\" where rank %u has \"%s\"", name, here, other, there);
-    }
-    free(first);
-    free(second);
-    return status;
+    if (strcmp(first, own) == 0)
+        return PLAIT_OK;
+    first_difference(first, own, there, here, sizeof here);
+    return plait_fail(PLAIT_ERR_MISMATCH, "%s: rank 0 has \"%s\" where rank %u has \"%s\"", name, there,
+                      plait_comm_rank(comm), here);
 }
 
 /* Out of memory: `at` is NULL. */
@@ -138,28 +111,33 @@ static struct plait_text text_of(void (*describe)(const void *, struct plait_tex
     return t;
 }
 
+/* Rank 0 shows its text to all. */
 enum plait_status plait_all_alike(struct plait_comm *comm, const char *call, const char *name,
                                   void (*describe)(const void *, struct plait_text *), const void *options,
                                   enum plait_status status)
 {
-    const uint32_t nrank = plait_comm_nrank(comm);
-    struct summary *all = calloc(nrank, sizeof *all), own;
     struct plait_text t = status == PLAIT_OK ? text_of(describe, options) : (struct plait_text){ 0 };
-    uint32_t r = 1;
+    uint64_t bytes = t.room;
+    char *first = NULL;
 
-    if (status == PLAIT_OK && (all == NULL || t.at == NULL))
-        status = plait_fail_memory("out of memory for the options of %u ranks", nrank);
+    if (status == PLAIT_OK && t.at == NULL)
+        status = plait_fail_memory("out of memory for the options of a rank");
     status = plait_all_ready(comm, call, status);
-    PLAIT_KNOWN(status != PLAIT_OK || (all != NULL && t.at != NULL));
+    if (status == PLAIT_OK)
+        status = plait_broadcast(comm, &bytes, &bytes, 1, PLAIT_UINT64, 0, NULL);
     if (status == PLAIT_OK) {
-        own = (struct summary){ plait_hash(PLAIT_HASH_START, t.at, t.n), t.room };
-        status = plait_allgather(comm, &own, all, sizeof own / sizeof own.hash, PLAIT_UINT64, NULL);
+        first = calloc(bytes, 1);
+        status = plait_all_ready(
+            comm, call, first != NULL ? PLAIT_OK : plait_fail_memory("out of memory for the options of a rank"));
     }
-    while (status == PLAIT_OK && r < nrank && all[r].hash == all[0].hash)
-        r++;
-    if (status == PLAIT_OK && r < nrank)
-        status = tell_difference(comm, call, name, &t, all, r);
-    free(all);
+    PLAIT_KNOWN(status != PLAIT_OK || (first != NULL && t.at != NULL));
+    if (status == PLAIT_OK && plait_comm_rank(comm) == 0)
+        memcpy(first, t.at, bytes);
+    if (status == PLAIT_OK)
+        status = plait_broadcast(comm, first, first, bytes, PLAIT_UINT8, 0, NULL);
+    if (status == PLAIT_OK)
+        status = plait_all_ready(comm, call, compare(comm, name, first, t.at));
+    free(first);
     free(t.at);
     return status;
 }

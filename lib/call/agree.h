@@ -21,8 +21,8 @@ void plait_text_add(struct plait_text *t, const char *format, ...) __attribute__
 void plait_text_add_real(struct plait_text *t, const char *what, double value); /* a line; exact */
 
 /*
- * The same, and do all ranks give the same text? Else all return PLAIT_ERR_MISMATCH: `name`, the first line that
- * differs, and both ranks. describe() writes the text; after an error of this rank it is not called.
+ * The same, and do all ranks give rank 0's text? Else all return PLAIT_ERR_MISMATCH: `name`, the first line that
+ * differs, and the two ranks. describe() writes the text; after an error of this rank it is not called.
  */
 enum plait_status plait_all_alike(struct plait_comm *comm, const char *call, const char *name,
                                   void (*describe)(const void *options, struct plait_text *t), const void *options,

@@ -3,8 +3,8 @@
  * The room call: what the public functions do.
  *
  * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests, group_end.c the
- * groups. spaces.c finds the memory space in which a call's buffers lie; gpu_space.c and device_copy.c serve the GPUs'.
- * creation.c creates a group's communicators, while the caller drives pending operations. drive.c is one turn of
+ * groups. spaces.c finds the memory space in which a call's buffers lie; gpu_space.c serves the GPUs'.
+ * creation.c creates the communicators of a group, while its caller drives pending operations. drive.c is one turn of
  * everything that is pending in a communicator.
  *
  * For fusion, optim and elastic: agree.c lets all ranks agree that each is ready and gave the same options. object.c
@@ -46,8 +46,8 @@ static inline enum plait_status plait_enter(struct plait_comm *comm, const char 
     if (call == NULL)
         return PLAIT_OK;
     status = plait_check_call(name, call);
-    if (status == PLAIT_OK)
-        status = plait_stream_check(name, call);
+    if (status == PLAIT_OK && call->stream != NULL)
+        status = plait_stream_check(name, call->stream);
     return status == PLAIT_OK ? plait_check_op(name, op, call) : status;
 }
 
@@ -72,5 +72,24 @@ static inline enum plait_status plait_leave(struct plait_comm *comm, enum plait_
     atomic_store_explicit(&comm->inside, NULL, memory_order_relaxed);
     return status;
 }
+
+/* ---- Creation in groups (creation.c): threads create comms while the caller drives pending operations ---------- */
+
+/* Makes a comm. own: an error of this rank, of which the other ranks are told, and which is returned; or PLAIT_OK. */
+typedef enum plait_status plait_make_comm(const void *args, enum plait_status own, struct plait_comm **out);
+
+/*
+ * At the end of the group, concurrently with its other creations: make(args, PLAIT_OK, out) in another thread. The
+ * `bytes` of args are copied, but not the memory that they point to. Comms made from one comm (`of`, or NULL) are made
+ * in one thread, in the order of the calls.
+ */
+enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
+                                   struct plait_comm **out);
+
+/* Run the creations of a group that ends, unless `o` has an error; note their outcome there; free them. */
+void plait_creations_make(struct plait_creation *first, struct plait_outcome *o);
+
+/* Everything that is pending in a comm: requests, then messages. */
+extern const struct plait_drive plait_drive;
 
 #endif

@@ -44,19 +44,15 @@ static inline __attribute__((always_inline)) enum plait_status now(struct plait_
                                                                    const struct plait_call *call)
 {
     const enum plait_status status = ready(comm, a, call);
-    return status == PLAIT_OK ? plait_run(comm, comm->last, a->in, a->out, NULL, call) : status;
+    return status == PLAIT_OK ? plait_run(comm, a, call) : status;
 }
 
 /* Queue the call: operations of the comm are pending, a group is open, or the call asks for it. */
 static __attribute__((noinline)) enum plait_status later(struct plait_comm *comm, const struct plait_args *a,
                                                          const struct plait_call *call)
 {
-    struct plait_job job = { .in = a->in, .out = a->out, .queue = a->queue };
-
     pthread_mutex_lock(&comm->lock);
-    enum plait_status status = ready(comm, a, call);
-    job.o = comm->last;
-    return plait_request_collective(comm, &job, call, status);
+    return plait_request_collective(comm, a, call, ready(comm, a, call));
 }
 
 /* The buffers may lie elsewhere than in the host's memory. */
@@ -65,16 +61,13 @@ static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *c
 {
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
     const size_t bytes = a.count * plait_dtype_size(a.type);
-    enum plait_status status =
+    const enum plait_status status =
         plait_space_find(comm, plait_coll_name(a.coll), plait_side_bytes(&g, &g.in, bytes),
                          plait_side_bytes(&g, &g.out, bytes), g.combines ? plait_dtype_size(a.type) : 1, call, &a);
 
     if (status != PLAIT_OK)
         return plait_refuse(plait_space_cannot(comm, status, &a));
-    if (plait_space_must_queue(comm, &a, call))
-        return later(comm, &a, call);
-    status = ready(comm, &a, call);
-    return status == PLAIT_OK ? plait_space_run(comm, &a, NULL, call) : status;
+    return plait_space_must_queue(comm, &a, call) ? later(comm, &a, call) : now(comm, &a, call);
 }
 
 static inline __attribute__((always_inline)) enum plait_status

@@ -15,73 +15,54 @@ struct given { /* one side of a call; counts is NULL if the rank has no such buf
     const size_t *counts, *starts;
 };
 
-struct side {                /* derived from it */
-    size_t *counts, *starts; /* [nrank] */
-    bool packed;             /* contiguous blocks: the call gives no starts */
-    size_t end, bytes;       /* extent in elements and in bytes; bytes is SIZE_MAX if too many */
-    uint32_t last;           /* the block that ends there */
-};
-
-/* The layout of the last valid call: mostly the next call has the same one. */
+/* The blocks of this rank's IN and OUT in one call. Its memory is kept for the next call. */
 struct plait_slots {
-    struct plait_key key;
-    bool right;  /* false: there was no valid call */
-    size_t size; /* of an element */
-    struct side in, out;
     struct plait_sizes sizes;
-    ptrdiff_t place; /* bytes from OUT to IN if in place; PTRDIFF_MIN: there is no in-place form */
-    size_t *order;   /* [nrank] scratch */
-    size_t numbers[];
+    size_t in_bytes, out_bytes; /* extents */
+    ptrdiff_t place;            /* bytes from OUT to IN if in place; PTRDIFF_MIN: there is no in-place form */
+    size_t numbers[];           /* [4][nrank] targets of sizes, and [nrank] scratch */
 };
 
 static struct plait_slots *create(uint32_t n)
 {
     struct plait_slots *s = malloc(sizeof *s + (size_t)5 * n * sizeof *s->numbers);
 
-    if (s == NULL)
-        return NULL;
-    *s = (struct plait_slots){ .in = { .counts = s->numbers, .starts = s->numbers + n },
-                               .out = { .counts = s->numbers + 2 * n, .starts = s->numbers + 3 * n },
-                               .order = s->numbers + 4 * n };
-    s->sizes = (struct plait_sizes){
-        .in = s->in.counts, .in_at = s->in.starts, .out = s->out.counts, .out_at = s->out.starts
-    };
+    if (s != NULL)
+        s->sizes = (struct plait_sizes){
+            .in = s->numbers, .in_at = s->numbers + n, .out = s->numbers + 2 * n, .out_at = s->numbers + 3 * n
+        };
     return s;
 }
 
-static bool lie_so(const struct side *side, const struct given *given, uint32_t n)
+/*
+ * Writes counts and starts [n] of one side: contiguous blocks if the call gives no starts. *end: the extent, in
+ * elements. Error: it is more than fits in memory. `which`: "in" or "out".
+ */
+static enum plait_status place_side(const char *name, const char *which, const struct given *given, uint32_t n,
+                                    size_t size, size_t *counts, size_t *starts, size_t *end, size_t *most)
 {
-    if (given->starts == NULL && !side->packed)
-        return false;
-    for (uint32_t i = 0; i < n; i++)
-        if (given->counts[i] != side->counts[i] || (given->starts != NULL && given->starts[i] != side->starts[i]))
-            return false;
-    return true;
-}
+    uint32_t last = 0; /* the block that ends there */
+    bool beyond = false;
 
-static void place_side(struct side *side, const struct given *given, uint32_t n, size_t size, size_t *most)
-{
-    size_t end = 0;
-
-    side->bytes = SIZE_MAX;
-    side->packed = given->starts == NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        const size_t count = given->counts[i], start = given->starts != NULL ? given->starts[i] : end;
-        side->counts[i] = count;
-        side->starts[i] = start;
+    *end = 0;
+    for (uint32_t i = 0; i < n && !beyond; i++) {
+        const size_t count = given->counts[i], start = given->starts != NULL ? given->starts[i] : *end;
+        counts[i] = count;
+        starts[i] = start;
         if (count == 0) /* may start anywhere */
             continue;
-        const bool beyond = count > PLAIT_MOST_BYTES || start > PLAIT_MOST_BYTES;
-        if (beyond || start + count > end)
-            side->last = i;
-        if (beyond) /* else the sums below might overflow */
-            return;
-        end = start + count > end ? start + count : end;
+        beyond = count > PLAIT_MOST_BYTES || start > PLAIT_MOST_BYTES; /* else the sum below might overflow */
+        if (beyond || start + count > *end) {
+            last = i;
+            *end = start + count;
+        }
         *most = count > *most ? count : *most;
     }
-    side->end = end;
-    if (end * size <= PLAIT_MOST_BYTES)
-        side->bytes = end * size;
+    if (!beyond && *end * size <= PLAIT_MOST_BYTES)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s: a count or start of %s is more than fits in memory: block %u has %zu elements from %zu on",
+                      name, which, last, counts[last], starts[last]);
 }
 
 /* The parts of out must not overlap. order: [n] scratch, for the parts that are not empty, sorted by start. */
@@ -137,7 +118,7 @@ static size_t known_most(const struct plait_comm *comm, const struct plait_geome
 
 /* Check and place the block from this rank to itself: its own slot where each rank has one, else the only slot. */
 static enum plait_status find_own(struct plait_comm *comm, const char *name, const struct plait_geometry *g,
-                                  struct plait_slots *s)
+                                  size_t size, struct plait_slots *s)
 {
     const uint32_t in = g->in.nslot > 1 ? comm->rank : 0, out = g->out.nslot > 1 ? comm->rank : 0;
     const struct plait_sizes *v = &s->sizes;
@@ -149,50 +130,35 @@ static enum plait_status find_own(struct plait_comm *comm, const char *name, con
         return plait_fail(PLAIT_ERR_ARG, "%s: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
                           v->in[in], v->out[out]);
     if (g->kind == PLAIT_KIND_PART)
-        s->place = (ptrdiff_t)((v->out_at[out] - v->in_at[in]) * s->size);
+        s->place = (ptrdiff_t)((v->out_at[out] - v->in_at[in]) * size);
     return PLAIT_OK;
 }
 
-static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm, const char *name,
-                                                         const struct plait_args *a, const struct plait_geometry *g,
-                                                         const struct given *in, const struct given *out)
+/* Check and place all blocks: comm->slots. */
+static enum plait_status place(struct plait_comm *comm, const char *name, const struct plait_args *a,
+                               const struct plait_geometry *g, const struct given *in, const struct given *out)
 {
     if (comm->slots == NULL && (comm->slots = create(comm->nrank)) == NULL)
         return plait_cannot_begin(comm, plait_fail_memory("out of memory for an operation"), a);
     struct plait_slots *s = comm->slots;
     struct plait_sizes *v = &s->sizes;
-    enum plait_status status = PLAIT_OK;
+    size_t *numbers = s->numbers, out_end = 0;
+    const size_t size = plait_dtype_size(a->type);
+    const uint32_t n = comm->nrank;
 
-    s->right = false; /* until the checks have passed */
-    s->size = plait_dtype_size(a->type);
     v->most = 0;
-    place_side(&s->in, in, g->in.nslot, s->size, &v->most);
-    place_side(&s->out, out, g->out.nslot, s->size, &v->most);
-    const struct side *beyond = s->in.bytes == SIZE_MAX ? &s->in : s->out.bytes == SIZE_MAX ? &s->out : NULL;
-    if (beyond != NULL)
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "%s: a count or start of %s is more than fits in memory: block %u has %zu elements from %zu on", name,
-            beyond == &s->in ? "in" : "out", beyond->last, beyond->counts[beyond->last], beyond->starts[beyond->last]);
-    if (out->starts != NULL)
-        status = check_apart(name, v->out, v->out_at, g->out.nslot, s->order);
+    enum plait_status status =
+        place_side(name, "in", in, g->in.nslot, size, numbers, numbers + n, &v->in_end, &v->most);
     if (status == PLAIT_OK)
-        status = find_own(comm, name, g, s);
-    if (status != PLAIT_OK)
-        return status;
-    v->in_end = s->in.end;
-    v->known = known_most(comm, g, a->root, v);
-    s->key = plait_key(a);
-    s->right = true;
-    return PLAIT_OK;
-}
-
-/* Has the call the layout of the last one? */
-static inline bool lie_as_before(const struct plait_slots *s, const struct plait_args *a,
-                                 const struct plait_geometry *g, const struct given *in, const struct given *out)
-{
-    return s != NULL && s->right && plait_same_key(s->key, plait_key(a)) && lie_so(&s->in, in, g->in.nslot) &&
-           lie_so(&s->out, out, g->out.nslot);
+        status = place_side(name, "out", out, g->out.nslot, size, numbers + 2 * n, numbers + 3 * n, &out_end, &v->most);
+    if (status == PLAIT_OK && out->starts != NULL)
+        status = check_apart(name, v->out, v->out_at, g->out.nslot, numbers + 4 * n);
+    if (status == PLAIT_OK)
+        status = find_own(comm, name, g, size, s);
+    v->known = status == PLAIT_OK ? known_most(comm, g, a->root, v) : 0;
+    s->in_bytes = v->in_end * size;
+    s->out_bytes = out_end * size;
+    return status;
 }
 
 /* ---- The operation --------------------------------------------------------------------------------------- */
@@ -217,22 +183,15 @@ static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, c
     return find(comm, a, call);
 }
 
-/* Another operation than the last one, or a call that must be queued. */
 static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, struct plait_args *a,
                                                        const struct plait_call *call)
 {
-    const bool now = !plait_space_must_queue(comm, a, call);
-    const struct plait_sizes *sizes = &comm->slots->sizes;
-
-    if (!now)
+    if (plait_space_must_queue(comm, a, call)) {
         pthread_mutex_lock(&comm->lock);
-    enum plait_status status = choose(comm, a, call);
-    if (status != PLAIT_OK)
-        status = plait_cannot_begin(comm, status, a);
-    if (now)
-        return status == PLAIT_OK ? plait_space_run(comm, a, sizes, call) : status;
-    const struct plait_job job = { .o = comm->last, .in = a->in, .out = a->out, .sizes = *sizes, .queue = a->queue };
-    return plait_request_collective(comm, &job, call, status);
+        return plait_request_collective(comm, a, call, choose(comm, a, call));
+    }
+    const enum plait_status status = choose(comm, a, call);
+    return status == PLAIT_OK ? plait_run(comm, a, call) : plait_cannot_begin(comm, status, a);
 }
 
 static const char *const names[PLAIT_NCOLL] = {
@@ -276,12 +235,12 @@ static inline __attribute__((always_inline)) enum plait_status sized_inside(stru
     if ((g->in.nslot > 0 && in.counts == NULL) || (g->out.nslot > 0 && out.counts == NULL))
         return plait_refuse(plait_fail(PLAIT_ERR_ARG, "%s: the counts of %s are NULL", name,
                                        g->in.nslot > 0 && in.counts == NULL ? "in" : "out"));
-    if (!again || !lie_as_before(comm->slots, &a, g, &in, &out))
-        status = place(comm, name, &a, g, &in, &out);
+    status = place(comm, name, &a, g, &in, &out);
     if (status != PLAIT_OK)
         return plait_refuse(status);
     const struct plait_slots *s = comm->slots;
-    const size_t in_bytes = s->in.bytes, out_bytes = s->out.bytes;
+    const size_t in_bytes = s->in_bytes, out_bytes = s->out_bytes;
+    a.sizes = &s->sizes;
     a.alias = in_bytes == 0 || out_bytes == 0 || /* nothing overlaps */
               (uintptr_t)a.in - (uintptr_t)a.out == (uintptr_t)s->place;
     if (!plait_buffers_fit(&a, in_bytes, out_bytes))
@@ -290,13 +249,11 @@ static inline __attribute__((always_inline)) enum plait_status sized_inside(stru
      * place: it reads this rank's block before it writes it. */
     a.inplace = g->rooted && plait_works_inplace(a.coll, a.alias, call);
     if (plait_has_spaces())
-        status = plait_space_find(comm, name, in_bytes, out_bytes, g->combines ? s->size : 1, call, &a);
+        status =
+            plait_space_find(comm, name, in_bytes, out_bytes, g->combines ? plait_dtype_size(a.type) : 1, call, &a);
     if (status != PLAIT_OK)
         return plait_refuse(plait_space_cannot(comm, status, &a));
     a.count = s->sizes.known;
-    if (again && a.count > 0 && comm->last->selection.eager && plait_fits_too(comm->last, &a) && a.space->host &&
-        !plait_must_queue(comm, call))
-        return plait_run(comm, comm->last, a.in, a.out, &s->sizes, call);
     return run(comm, &a, call);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "creation.h"
+#include "call.h"
 
 #include "base/interrupt.h"
 #include "base/status.h"
@@ -99,10 +99,11 @@ static void await_creation(struct plait_creation *c)
 /* The other ranks wait for this one, or join only when pending operations of this one have ended: drive these. */
 static void tell_why_not(struct plait_creation *first)
 {
-    plait_frame_drive(plait_progress);
-    for (struct plait_creation *c = first; c != NULL; c = c->then)
+    for (struct plait_creation *c = first; c != NULL; c = c->then) {
+        plait_frame_drive(plait_progress);
         make(c, plait_fail_errno(first->error, "no thread in which a comm of this group could be created"));
-    plait_frame_drive(NULL);
+        plait_frame_drive(NULL);
+    }
 }
 
 /*

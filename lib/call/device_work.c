@@ -7,11 +7,7 @@
 enum plait_status plait_work_queue(const char *call, const struct plait_stream *s, struct plait_queue **out)
 {
     *out = s != NULL ? plait_stream_queue(s) : NULL;
-    return s == NULL || *out != NULL
-               ? PLAIT_OK
-               : plait_fail(PLAIT_ERR_ARG,
-                            "%s: options.stream is %p, a host's: use one of plait_stream_create_cuda(), or NULL", call,
-                            (const void *)s);
+    return s != NULL ? plait_stream_check(call, s) : PLAIT_OK;
 }
 
 enum plait_status plait_work_alloc(const struct plait_queue *queue, const char *whose, size_t bytes, void **out)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "drive.h"
+#include "call.h"
 
 #include "comm/port.h"
 #include "failure/failure.h"
@@ -16,7 +16,7 @@ static bool turn(struct plait_comm *comm, bool rarely)
     plait_network_turn(comm);
     moved |= plait_requests_turn(comm, rarely);
     moved |= plait_messages_turn(comm, rarely);
-    /* Queued requests may not be open yet: then no wait for a rank probes for failures. */
+    /* Without a collective in progress no wait for a rank may probe for failures. */
     if (!moved && !plait_requests_run(comm))
         status = plait_probe_failures(comm);
     if (status != PLAIT_OK)

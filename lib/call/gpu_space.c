@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory space of GPUs: what an operation starts is put on the call's queue, which orders it after earlier work. */
+#include "call.h"
+
 #include "base/status.h"
 #include "device/device_comm.h"
-#include "p2p/device_message.h"
-#include "request/stream.h"
+#include "failure/failure.h"
 #include "spaces.h"
 
 #include <stdio.h>
@@ -82,6 +83,18 @@ static enum plait_status own_queue(struct plait_comm *comm, int device, struct p
     return why == NULL ? PLAIT_OK : plait_device_fail("a comm cannot use its GPU", why);
 }
 
+/* A rank has one GPU in a comm. */
+static enum plait_status use_gpu(struct plait_comm *comm, const char *name, int device)
+{
+    if (comm->device == NULL)
+        return plait_device_open(comm, device);
+    if (comm->device->device == device)
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm: a rank has one", name,
+                      device, comm->device->device);
+}
+
 static enum plait_status find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
                               const struct plait_call *call, struct plait_args *args)
 {
@@ -101,9 +114,6 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
     const bool on_device = (has_in && a.kind == PLAIT_MEMORY_DEVICE) || (has_out && b.kind == PLAIT_MEMORY_DEVICE);
     if (q == NULL && !on_device)
         return check_scale(name, call, size, NULL);
-    if (q == NULL && call != NULL && call->stream != NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: call->stream is a host's, but %s is memory of a GPU: use a stream of it",
-                          name, has_in && a.kind == PLAIT_MEMORY_DEVICE ? "in" : "out");
     const int device = q != NULL              ? plait_device_used()->device_of(q)
                        : comm->device != NULL ? comm->device->device
                                               : (has_in && a.kind == PLAIT_MEMORY_DEVICE ? a.device : b.device);
@@ -111,11 +121,6 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
         return wrong_place(name, "in", in, &a, q != NULL ? "the stream needs device memory of its GPU" : "out is not");
     if (has_out && (b.kind != PLAIT_MEMORY_DEVICE || b.device != device))
         return wrong_place(name, "out", out, &b, q != NULL ? "the stream needs device memory of its GPU" : "in is not");
-    if (comm->device != NULL && comm->device->device != device)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm: a rank "
-                          "has one",
-                          name, device, comm->device->device);
     status = check_call(name, call);
     if (status == PLAIT_OK && has_in)
         status = plait_device_aligned(name, ": in", in, size);
@@ -127,8 +132,8 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
         status = own_queue(comm, device, &q);
     if (status == PLAIT_OK)
         status = check_scale(name, call, size, q);
-    if (status == PLAIT_OK && comm->device == NULL)
-        status = plait_device_open(comm, device);
+    if (status == PLAIT_OK)
+        status = use_gpu(comm, name, device);
     if (status != PLAIT_OK)
         return status;
     args->space = &plait_gpu_space;
@@ -173,6 +178,56 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
                           run->comm->device->plugin->scale(queue, run->o->type, to, from, count, scalar, late));
 }
 
+/* ---- Messages -------------------------------------------------------------------------------------- */
+
+/* plait_device_here() orders work within one capture, or outside captures; two graphs may run concurrently. */
+static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_message *m)
+{
+    if (m->capture == 0)
+        return PLAIT_OK;
+    if (d->comm->remote != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
+    if (d->ncapture > 0 && d->capturing != m->capture)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "messages of one group are on streams of several captures: put them on streams of one, or in "
+                          "a group for each");
+    d->ncapture++;
+    d->capturing = m->capture;
+    return PLAIT_OK;
+}
+
+static void begin_message(struct plait_message *m, struct plait_comm *comm)
+{
+    enum plait_status status = plait_device_captures(comm, m->queue, &m->capture);
+
+    if (status == PLAIT_OK)
+        status = check_capture(comm->device, m);
+    if (status == PLAIT_OK)
+        return;
+    m->capture = 0;
+    if (comm->failed == PLAIT_OK)
+        plait_comm_fail(comm, status, "%s", plait_last_error());
+}
+
+/* The two queues wait for each other before and after the copy. */
+static void pass_to_itself(struct plait_comm *comm, const struct plait_message *from, const struct plait_message *to)
+{
+    plait_device_aim(comm, from->queue, from->capture);
+    plait_device_here(comm);
+    plait_device_aim(comm, to->queue, to->capture);
+    if (from->data != to->data)
+        plait_device_copy(comm, to->data, from->data, to->bytes);
+    plait_device_aim(comm, from->queue, from->capture);
+    plait_device_here(comm);
+}
+
+static enum plait_status end_message(const struct plait_message *m, struct plait_comm *comm, enum plait_status status)
+{
+    comm->device->ncapture -= m->capture != 0;
+    plait_device_rest(comm);
+    return status == PLAIT_OK ? plait_device_status(comm) : status;
+}
+
 const struct plait_space plait_gpu_space = {
     .name = "gpu",
     .id = 1,
@@ -190,7 +245,46 @@ const struct plait_space plait_gpu_space = {
     .copy = plait_device_copy,
     .combine = combine,
     .scale = scale,
-    .message_begin = plait_device_message_begin,
-    .message_end = plait_device_message_end,
-    .message_to_itself = plait_device_message_to_itself,
+    .message_begin = begin_message,
+    .message_end = end_message,
+    .message_to_itself = pass_to_itself,
 };
+
+/* ---- Copies between operations ----------------------------------------------------------------------- */
+
+/* The comm's lock is held. */
+static enum plait_status copy_all(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
+                                  struct plait_queue *queue)
+{
+    uint64_t capture = 0;
+    enum plait_status status = plait_device_captures(comm, queue, &capture);
+
+    if (status != PLAIT_OK)
+        return plait_comm_fail(comm, status, "%s", plait_last_error());
+    plait_device_aim(comm, queue, capture);
+    struct plait_queue *here = plait_device_here(comm);
+    if (here != NULL)
+        plait_device_note(comm, comm->device->plugin->copies(here, copies, n));
+    plait_device_rest(comm);
+    return plait_device_status(comm);
+}
+
+enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
+                                  struct plait_stream *stream)
+{
+    struct plait_queue *queue = stream != NULL ? plait_stream_queue(stream) : NULL;
+    enum plait_status status = plait_enter(comm, "plait_comm_copy", PLAIT_SUM, NULL);
+
+    if (status != PLAIT_OK)
+        return status;
+    if (queue == NULL || (copies == NULL && n > 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_copy: %s",
+                          queue == NULL ? "stream is none of CUDA's" : "copies is NULL, but n is not 0");
+    status = use_gpu(comm, "plait_comm_copy", plait_device_used()->device_of(queue));
+    if (status != PLAIT_OK)
+        return status;
+    pthread_mutex_lock(&comm->lock);
+    status = copy_all(comm, copies, n, queue);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
+}

@@ -3,7 +3,7 @@
 
 #include "base/interrupt.h"
 #include "call.h"
-#include "request/device_request.h"
+#include "device/device_comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,27 +56,13 @@ static uint32_t blame(const void *context, char *text, size_t room)
     return o->comm->rank + 1;
 }
 
-static uint32_t nobody(const void *context, uint32_t *ranks, uint32_t most)
-{
-    (void)context;
-    (void)ranks;
-    (void)most;
-    return 0;
-}
-
 static bool everybody(const void *context, uint32_t rank)
 {
     return rank != ((const struct plait_ownership *)context)->comm->rank;
 }
 
 /* This rank is in no operation: other ranks ask the object instead. */
-static void note_nothing(const void *context, uint64_t now)
-{
-    (void)context;
-    (void)now;
-}
-
-static const struct plait_wait_kind for_own_part = { everybody, blame, note_nothing };
+static const struct plait_wait_kind for_own_part = { everybody, blame, plait_note_nothing };
 
 /* ---- Life -------------------------------------------------------------------------------------------------- */
 
@@ -92,7 +78,7 @@ struct plait_ownership *plait_ownership_create(const struct plait_owned *does, v
 void plait_ownership_begin(struct plait_ownership *o, struct plait_comm *comm)
 {
     o->comm = comm;
-    plait_wait_init(&o->wait, &for_own_part, nobody, o);
+    plait_wait_init(&o->wait, &for_own_part, plait_await_no_rank, o);
     plait_object_lock(comm);
     comm->owner = &o->owner;
     plait_object_unlock(comm);

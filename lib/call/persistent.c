@@ -4,18 +4,15 @@
 #include "call.h"
 #include "engine/bind.h"
 #include "engine/operate.h"
-#include "request/device_request.h"
 #include "request/request.h"
 #include "spaces.h"
 
-/* Must its holder wait first? Not once its host stream has passed it, or its device stream has all of it. */
+/* Must its holder wait first? Not once its stream has all of it. */
 static bool is_pending(const struct plait_request *r)
 {
     const enum plait_request_state state = plait_request_state(r);
 
-    if (plait_request_is_on_device_stream(r))
-        return state >= PLAIT_REQUEST_HELD && state < PLAIT_REQUEST_ISSUED;
-    return state >= PLAIT_REQUEST_HELD && !(plait_request_is_on_host_stream(r) && state == PLAIT_REQUEST_ENDED);
+    return state >= PLAIT_REQUEST_QUEUED && !(r->on_stream && state >= PLAIT_REQUEST_ISSUED);
 }
 
 static bool is_grouped(const struct plait_request *r)
@@ -37,14 +34,14 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
     return status == PLAIT_OK && r->queue != NULL ? plait_gpu_check_capture(r->comm, name, r->queue) : status;
 }
 
-/* taker: who waits for its end. */
-static enum plait_status start(struct plait_request *r, enum plait_taker taker)
+/* held: its holder waits for its end, not this call. */
+static enum plait_status start(struct plait_request *r, bool held)
 {
     struct plait_comm *comm = r->comm;
 
     pthread_mutex_lock(&comm->lock);
-    plait_device_withdraw(r); /* from its last start */
-    r->taker = taker;
+    plait_request_withdraw(r); /* from its last start */
+    r->held = held;
     if (plait_in_group()) {
         plait_requests_notify(comm);
         pthread_mutex_unlock(&comm->lock);
@@ -52,53 +49,16 @@ static enum plait_status start(struct plait_request *r, enum plait_taker taker)
         return PLAIT_OK;
     }
     plait_request_run(r);
-    if (plait_request_is_on_device_stream(r))
+    if (r->on_stream)
         plait_request_await_issued(r);
-    return taker == PLAIT_TAKER_CALL ? plait_wait(&r) : PLAIT_OK;
-}
-
-/* It needs progress on this rank, as peers read or will read this rank's data: all waiting threads drive it. */
-static __attribute__((noinline)) void share(struct plait_request *r)
-{
-    pthread_mutex_lock(&r->comm->lock);
-    plait_request_set_state(r, PLAIT_REQUEST_RUNNING);
-    plait_progress_add(r->comm);
-    pthread_mutex_unlock(&r->comm->lock);
-    plait_progress_news();
-}
-
-/*
- * An eager operation of an idle comm: this rank's data goes to its slot, and readers need nothing more of this rank.
- * So no thread drives it before its holder waits or the comm is called again, and it takes no lock. The exception is
- * data read in place: its writer waits until this rank has read it, so all waiting threads drive the operation.
- */
-static bool start_lazily(struct plait_request *r)
-{
-    struct plait_comm *comm = r->comm;
-
-    if (r->kind != PLAIT_REQUEST_COLLECTIVE || !r->job.o->selection.eager || r->job.scale != NULL ||
-        r->stream != NULL || r->job.work.arg != NULL || comm->owner != NULL ||
-        plait_must_queue(comm, NULL)) /* a fusion's ready() counts without the lock */
-        return false;
-    plait_request_set_state(r, PLAIT_REQUEST_LAZY);
-    r->next = NULL;
-    comm->first = r;
-    comm->end = &r->next;
-    atomic_store_explicit(&comm->pending, 1, memory_order_relaxed);
-    comm->run->work.epilogue = NULL;
-    plait_run_begin_eager(comm, &r->job, r->job.in);
-    if (!comm->run->given || r->job.o->eager.lends) /* a writer waits until this rank has read in place */
-        share(r);
-    return true;
+    return held ? PLAIT_OK : plait_wait(&r);
 }
 
 enum plait_status plait_start(struct plait_request *r)
 {
     const enum plait_status status = check_start(r, "plait_start");
 
-    if (status == PLAIT_OK && start_lazily(r))
-        return PLAIT_OK;
-    return status == PLAIT_OK ? start(r, PLAIT_TAKER_HOLDER) : plait_refuse(status);
+    return status == PLAIT_OK ? start(r, true) : plait_refuse(status);
 }
 
 enum plait_status plait_run_again(struct plait_request *r)
@@ -107,12 +67,10 @@ enum plait_status plait_run_again(struct plait_request *r)
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->stream != NULL || r->queue != NULL || plait_must_queue(r->comm, NULL))
-        return start(r, PLAIT_TAKER_CALL);
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->queue != NULL || plait_must_queue(r->comm, NULL))
+        return start(r, false);
     atomic_store_explicit(&r->comm->inside, "plait_run_again", memory_order_relaxed);
-    if (!r->job.o->selection.eager || r->job.scale != NULL || r->job.deadline > 0 || r->job.work.arg != NULL)
-        return plait_leave(r->comm, plait_run_job(r->comm, &r->job));
-    return plait_leave(r->comm, plait_run(r->comm, r->job.o, r->job.in, r->job.out, &r->job.sizes, NULL));
+    return plait_leave(r->comm, plait_run_job(r->comm, &r->job));
 }
 
 enum plait_status plait_request_free(struct plait_request **request)
@@ -131,10 +89,10 @@ enum plait_status plait_request_free(struct plait_request **request)
                           : is_grouped(r) ? "in a group; call plait_group_end() first"
                                           : "pending; wait for it");
     *request = NULL;
-    if (r->comm != NULL && (r->kind == PLAIT_REQUEST_COLLECTIVE || plait_request_is_on_device_stream(r))) {
+    if (r->comm != NULL && (r->kind == PLAIT_REQUEST_COLLECTIVE || r->on_stream)) {
         struct plait_comm *comm = r->comm;
         pthread_mutex_lock(&comm->lock);
-        plait_device_withdraw(r);
+        plait_request_withdraw(r);
         plait_requests_notify(comm);
         if (r->kind == PLAIT_REQUEST_COLLECTIVE)
             plait_unbind((struct plait_op_plan *)(uintptr_t)r->job.o);

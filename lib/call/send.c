@@ -5,7 +5,6 @@
 #include "device/device_comm.h"
 #include "failure/failure.h"
 #include "memory/devices.h"
-#include "p2p/exchange.h"
 #include "p2p/message.h"
 #include "spaces.h"
 
@@ -28,26 +27,13 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
                           name, count, size);
     if (data == NULL && count > 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL, but count is not 0", name, send ? "in" : "out");
-    const bool on_queue = call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL;
-    const bool returns = call != NULL && !on_queue && (call->request != NULL || call->stream != NULL);
+    const bool returns = call != NULL && call->request != NULL && call->stream == NULL;
     if (peer == comm->rank && !plait_in_group() && !returns)
-        return plait_fail(PLAIT_ERR_ARG, "%s: %s is this rank itself, which cannot do both at once; use a group%s",
-                          name, send ? "to" : "from", on_queue ? "" : " or a request");
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: %s is this rank itself, which cannot do both at once; use a group, or a request without "
+                          "a stream",
+                          name, send ? "to" : "from");
     return PLAIT_OK;
-}
-
-/* The space of the data; the host's if there is none. */
-static enum plait_status find_space(struct plait_comm *comm, const void *data, size_t bytes, bool send,
-                                    const struct plait_call *call, const struct plait_space **space,
-                                    struct plait_queue **queue)
-{
-    struct plait_args a = { .in = send ? data : NULL, .out = send ? NULL : (void *)(uintptr_t)data };
-    const enum plait_status status =
-        plait_space_find(comm, send ? "send" : "recv", send ? bytes : 0, send ? 0 : bytes, 1, call, &a);
-
-    *space = bytes > 0 ? a.space : &plait_host_space;
-    *queue = bytes > 0 ? a.queue : NULL;
-    return status;
 }
 
 /* Can the driver show this device memory to the receiver, which reads it in place? The comm's lock is held. */
@@ -95,34 +81,32 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
                                          const void *data, size_t count, enum plait_dtype type, uint32_t peer,
                                          const struct plait_call *call)
 {
-    struct plait_call own;
     size_t bytes = 0;
     enum plait_status status = check(comm, name, data, count, type, peer, call, &bytes);
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    const struct plait_space *space = &plait_host_space;
-    struct plait_queue *queue = NULL;
-    if (plait_has_spaces())
-        status = find_space(comm, data, bytes, kind == PLAIT_REQUEST_SEND, call, &space, &queue);
+    const bool send = kind == PLAIT_REQUEST_SEND;
+    struct plait_args a = { .in = send ? data : NULL,
+                            .out = send ? NULL : (void *)(uintptr_t)data,
+                            .space = &plait_host_space };
+    if (plait_has_spaces() && bytes > 0)
+        status = plait_space_find(comm, name, send ? bytes : 0, send ? 0 : bytes, 1, call, &a);
     if (status != PLAIT_OK)
         return cannot(comm, status, name);
-    if (queue == NULL && call != NULL && call->stream != NULL && plait_stream_queue(call->stream) != NULL) {
-        own = *call; /* no bytes: nothing that a GPU's stream could wait for */
-        own.stream = NULL;
-        call = &own;
-    }
-    const bool alone = queue == NULL && plait_blocks_alone(comm, call);
+    /* It blocks, and nothing of this comm is pending: only the calling thread touches the comm. */
+    const bool alone = a.queue == NULL && (call == NULL || call->request == NULL) &&
+                       atomic_load_explicit(&comm->pending, memory_order_acquire) == 0;
     struct plait_request *r = NULL;
     if (!alone)
         pthread_mutex_lock(&comm->lock);
-    status = plait_message_prepare(comm, peer);
+    status = plait_message_prepare(comm, peer, a.space);
     if (status == PLAIT_OK && (r = plait_request_get(comm)) == NULL)
         status = plait_fail_memory("out of memory for a message");
     if (status != PLAIT_OK)
         status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
-    if (status == PLAIT_OK && kind == PLAIT_REQUEST_SEND)
-        status = check_readable(comm, data, queue, peer);
+    if (status == PLAIT_OK && send)
+        status = check_readable(comm, data, a.queue, peer);
     if (status != PLAIT_OK) {
         if (r != NULL)
             plait_request_give_back(r);
@@ -131,10 +115,10 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
         return plait_refuse(status);
     }
     r->kind = kind;
-    r->queue = queue;
+    r->queue = a.queue;
     write_message(&r->message, data, count, bytes, type, peer, call);
-    r->message.space = space;
-    r->message.queue = queue;
+    r->message.space = a.space;
+    r->message.queue = a.queue;
     return alone ? plait_exchange_call(r) : plait_request_dispatch(r, call);
 }
 

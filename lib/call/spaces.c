@@ -42,20 +42,3 @@ bool plait_space_must_queue(const struct plait_comm *comm, const struct plait_ar
         return plait_must_queue(comm, call);
     return call == NULL || call->stream == NULL || call->request != NULL || plait_must_queue(comm, NULL);
 }
-
-enum plait_status plait_space_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
-                                  const struct plait_call *call)
-{
-    struct plait_job job = { .o = comm->last, .in = a->in, .out = a->out, .queue = a->queue };
-
-    if (a->space->host)
-        return plait_run(comm, comm->last, a->in, a->out, sizes, call);
-    if (sizes != NULL)
-        job.sizes = *sizes;
-    if (call != NULL) {
-        job.scale = call->scale;
-        job.late = call->scale_when == PLAIT_SCALE_LATE;
-        job.deadline = call->deadline;
-    }
-    return plait_run_job(comm, &job);
-}

@@ -27,10 +27,6 @@ enum plait_status plait_space_cannot(struct plait_comm *comm, enum plait_status 
 /* Must the call become a request? Those of a queued space do, unless the caller gives a stream and no request. */
 bool plait_space_must_queue(const struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call);
 
-/* Run comm->last with the arguments `a`, in any space. sizes: of a v-form; else NULL. */
-enum plait_status plait_space_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_sizes *sizes,
-                                  const struct plait_call *call);
-
 /*
  * PLAIT_ERR_UNSUPPORTED if the comm spans hosts and this queue of a GPU is under capture; nothing has happened then.
  * Between hosts the CPU takes part in each message, and the CPU does not know when a graph runs.

@@ -245,7 +245,6 @@ struct plait_comm {
     size_t nown_algorithms;          /* the caller's among `algorithms` */
     bool progress;                   /* it holds a start of the progress thread */
     bool suspended, finalized;
-    bool leaves;              /* teardown waits for pending operations */
     double limit;             /* deadline of the operation in progress, seconds; 0: the comm's */
     size_t cache, last_level; /* bytes of rank 0's L2, and of the larger of L2 and L3 */
     size_t streams_from;      /* least bytes of results that are written with streaming stores */

@@ -98,7 +98,7 @@ struct plait_device_comm {
     _Atomic bool captured;                      /* an operation is in a graph: nobody knows when it runs */
     uint32_t ncapture;                          /* messages that are being captured, by */
     uint64_t capturing;                         /* this capture */
-    struct plait_request *marked, **marked_end; /* on a queue, not all have completed (device_request.h) */
+    struct plait_request *marked, **marked_end; /* on a queue, not all have completed (request_turn.c) */
     struct plait_wait wait;                     /* for the first of them */
     bool lost;                                  /* others may still use this rank's device memory */
     char why[256];                              /* the device's error, with which the comm fails; "": none */

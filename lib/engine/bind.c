@@ -219,7 +219,6 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         o->eager.streams = plait_copy_mode_of(&comm->copies, o->eager.room, false) == PLAIT_COPY_STREAMED;
     if (!o->selection.eager && o->selection.split > 0)
         o->eager = plait_eager_plan(o, o->selection.split, comm->nrank, comm->rank, false);
-    o->claim = o->selection.alg->claim(o->selection.alg, &shape);
     o->tally = find_tally(comm, o);
     if (o->tally == NULL)
         return plait_fail_memory("out of memory for an operation");

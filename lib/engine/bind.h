@@ -27,16 +27,10 @@ static inline bool plait_resembles(const struct plait_op_plan *o, const struct p
     return plait_same_key(o->key, plait_key(a)) && (call != NULL ? plait_same_wishes(o, call) : o->plain);
 }
 
-/* Do the count and in place or not match, too? For an `o` that plait_resembles(). */
-static inline bool plait_fits_too(const struct plait_op_plan *o, const struct plait_args *a)
-{
-    return o->count == a->count && o->inplace == a->inplace;
-}
-
 /* Is `o` this operation? */
 static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_args *a, const struct plait_call *call)
 {
-    return plait_fits_too(o, a) && plait_resembles(o, a, call);
+    return o->count == a->count && o->inplace == a->inplace && plait_resembles(o, a, call);
 }
 
 /*

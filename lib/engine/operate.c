@@ -31,7 +31,7 @@ enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status 
                            plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? plait_op_name(a->op) : "", why);
 }
 
-enum plait_status plait_cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o)
+static enum plait_status cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o)
 {
     const struct plait_args a = { .coll = o->coll, .type = o->type, .op = o->op, .count = o->count, .sized = o->sized };
 
@@ -63,7 +63,7 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
             comm->stats.allocations++;
             const enum plait_status status = run->space->allocate(comm, n * o->size, &to);
             if (status != PLAIT_OK)
-                return plait_cannot_run(comm, status, o);
+                return cannot_run(comm, status, o);
             run->space->free(comm, s->memory);
             *s = (struct plait_scaled){ to, n * o->size };
         }
@@ -139,7 +139,7 @@ static void enter_engine(struct plait_comm *comm, const struct plait_job *job, u
     plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), nslice, nslice * job->o->prog->ninstr);
 }
 
-void plait_run_begin_eager(struct plait_comm *comm, const struct plait_job *job, const void *in)
+static void begin_eager(struct plait_comm *comm, const struct plait_job *job, const void *in)
 {
     const uint64_t word = next_word(comm, job->o);
 
@@ -157,7 +157,7 @@ static enum plait_status begin_split(struct plait_comm *comm, const struct plait
     run->slots = true;
     run->rest = !plait_eager_has_all(job->o, &job->sizes, comm->nrank);
     if (!run->rest) {
-        plait_run_begin_eager(comm, job, job->in);
+        begin_eager(comm, job, job->in);
         return PLAIT_OK;
     }
     run->word = next_word(comm, job->o);
@@ -191,7 +191,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     if (o->selection.eager) {
         if (job->work.prologue != NULL)
             job->work.prologue(job->work.arg, 0, o->count);
-        plait_run_begin_eager(comm, job, in);
+        begin_eager(comm, job, in);
         return PLAIT_OK;
     }
     if (o->selection.split > 0)
@@ -245,8 +245,28 @@ enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *end
     return status == PLAIT_OK && *ended ? end(comm, comm->run->o) : status;
 }
 
+static inline __attribute__((always_inline)) enum plait_status run_eager(struct plait_comm *comm,
+                                                                         const struct plait_op_plan *o,
+                                                                         const struct plait_sizes *v, const void *in,
+                                                                         void *out, double deadline)
+{
+    if (PLAIT_GUARDS)
+        comm->limit = deadline;
+    const uint32_t environment = plait_fpenv_enter(); /* waiting may compute, too */
+    const uint64_t word = next_word(comm, o);
+    if (PLAIT_GUARDS)
+        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
+    enum plait_status status = plait_eager_run(comm, o, v, word, in, out);
+    if (status == PLAIT_OK)
+        status = end(comm, o);
+    plait_fpenv_leave(environment);
+    return status;
+}
+
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job)
 {
+    if (job->o->selection.eager && !scales(job) && job->work.arg == NULL)
+        return run_eager(comm, job->o, &job->sizes, job->in, job->out, job->deadline);
     const uint32_t environment = plait_fpenv_enter();
     enum plait_status status = plait_run_begin(comm, job);
 
@@ -265,37 +285,20 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
     return status;
 }
 
-static __attribute__((noinline)) enum plait_status run_as_job(struct plait_comm *comm, const struct plait_op_plan *o,
-                                                              const void *in, void *out, const struct plait_sizes *v,
+static __attribute__((noinline)) enum plait_status run_as_job(struct plait_comm *comm, const struct plait_args *a,
                                                               const struct plait_call *call)
 {
-    struct plait_job job = { .o = o, .in = in, .out = out };
+    const struct plait_job job = plait_job_of(comm->last, a, call);
 
-    if (v != NULL)
-        job.sizes = *v;
-    if (call != NULL) {
-        job.scale = call->scale;
-        job.deadline = call->deadline;
-    }
     return plait_run_job(comm, &job);
 }
 
-enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
-                            const struct plait_sizes *v, const struct plait_call *call)
+enum plait_status plait_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
 {
-    const bool eager = o->selection.eager || (o->selection.split > 0 && plait_eager_has_all(o, v, comm->nrank));
+    const struct plait_op_plan *o = comm->last;
+    const bool eager = o->selection.eager || (o->selection.split > 0 && plait_eager_has_all(o, a->sizes, comm->nrank));
 
     if (!eager || (call != NULL && call->scale != NULL))
-        return run_as_job(comm, o, in, out, v, call);
-    if (PLAIT_GUARDS)
-        comm->limit = call != NULL ? call->deadline : 0;
-    const uint32_t environment = plait_fpenv_enter(); /* waiting may compute, too */
-    const uint64_t word = next_word(comm, o);
-    if (PLAIT_GUARDS)
-        plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
-    enum plait_status status = plait_eager_run(comm, o, v, word, in, out);
-    if (status == PLAIT_OK)
-        status = end(comm, o);
-    plait_fpenv_leave(environment);
-    return status;
+        return run_as_job(comm, a, call);
+    return run_eager(comm, o, a->sizes, a->in, a->out, call != NULL ? call->deadline : 0);
 }

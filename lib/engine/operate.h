@@ -5,20 +5,15 @@
 
 #include "operation/run.h"
 
-/* Run to the end. v: block sizes if o->sized, else NULL. `call` may be NULL. After an error the comm has failed. */
-enum plait_status plait_run(struct plait_comm *comm, const struct plait_op_plan *o, const void *in, void *out,
-                            const struct plait_sizes *v, const struct plait_call *call);
+/* Run to the end; plait_run(): comm->last. `call` may be NULL. After an error the comm has failed. */
+enum plait_status plait_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call);
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job);
 
 /* The same in turns. The caller has set the default floating-point environment. *moved: there was progress. */
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job);
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
-/* Begin an eager operation, which cannot fail. in: the input after scaling. */
-void plait_run_begin_eager(struct plait_comm *comm, const struct plait_job *job, const void *in);
-
 /* This rank lacks a resource to begin an operation: fail the comm, so that the others do not wait for it. */
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
-enum plait_status plait_cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o);
 
 #endif

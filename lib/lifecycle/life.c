@@ -4,8 +4,7 @@
 
 #include "base/status.h"
 #include "bootstrap/frame.h"
-#include "call/creation.h"
-#include "call/drive.h"
+#include "call/call.h"
 #include "comm/port.h"
 #include "device/device_comm.h"
 #include "engine/prog.h"
@@ -150,7 +149,6 @@ static enum plait_status create_own(struct plait_comm *comm, const struct plait_
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
     comm->run->comm = comm;
     comm->run->space = &plait_host_space;
-    plait_requests_prepare(comm);
     if (o->node != NULL)
         memcpy(comm->node, o->node, comm->nrank * sizeof *comm->node);
     if (o->id != NULL)
@@ -302,10 +300,13 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, cons
 {
     const struct making m = { *options, watch };
 
-    /* Other ranks may wait for pending operations of this one before they join. */
-    plait_frame_drive(atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0 ? plait_progress : NULL);
+    const bool drives = atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0;
+
+    if (drives) /* other ranks may wait for pending operations before they join */
+        plait_frame_drive(plait_progress);
     const enum plait_status status = create_now(&m, PLAIT_OK, out);
-    plait_frame_drive(NULL);
+    if (drives)
+        plait_frame_drive(NULL);
     return status;
 }
 

@@ -7,7 +7,6 @@
 #include "bootstrap/frame.h"
 #include "bootstrap/id.h"
 #include "call/call.h"
-#include "call/creation.h"
 #include "failure/failure.h"
 #include "life.h"
 #include "progress/detector.h"

@@ -21,6 +21,7 @@ struct plait_args {
     bool sized; /* variable block sizes (plait_sizes); count: the largest block if selection depends on it, else 0 */
     const struct plait_space *space; /* of the buffers */
     struct plait_queue *queue;       /* of a queued space, on which the work is put; else NULL */
+    const struct plait_sizes *sizes; /* if sized, for the run */
 };
 
 /* Identifies an operation, apart from counts, buffers and options. The values are unchecked, so all bits count. */

@@ -88,7 +88,6 @@ struct plait_op_plan {
     struct plait_how inner, last;  /* for reductions to a partial result; for the last reduction */
     plait_reduce_fn reduce;
     struct plait_prog *prog; /* NULL when eager */
-    struct plait_claim claim;
     struct plait_tally *tally;
     uint64_t runs;                   /* runs not yet added to the tally */
     struct plait_what what;          /* record for the ring of recent operations */

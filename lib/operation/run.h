@@ -51,6 +51,21 @@ struct plait_job { /* a bound operation and the data of one call */
     struct plait_queue *queue; /* of a queued space, on which the work is put; else NULL */
 };
 
+static inline struct plait_job plait_job_of(const struct plait_op_plan *o, const struct plait_args *a,
+                                            const struct plait_call *call)
+{
+    struct plait_job job = { .o = o, .in = a->in, .out = a->out, .queue = a->queue };
+
+    if (a->sizes != NULL)
+        job.sizes = *a->sizes;
+    if (call != NULL) {
+        job.scale = call->scale;
+        job.late = call->scale_when == PLAIT_SCALE_LATE;
+        job.deadline = call->deadline;
+    }
+    return job;
+}
+
 /*
  * Are block sizes variable and known to all ranks? Then all blocks have as many slices as the largest. If only the
  * sender and the receiver know a block's size, it has one message for each of its own slices.
@@ -79,7 +94,6 @@ struct plait_run {
     char *in, *out;
     struct plait_slice_work work;
     struct plait_wait wait;
-    struct plait_wait held; /* wait for the host stream of the first pending operation; see plait_request_held_up() */
 
     struct plait_sizes sizes; /* if o->sized */
 

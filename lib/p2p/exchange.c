@@ -1,46 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "exchange.h"
-
-#include "comm/port.h"
+/*
+ * Blocking messages, alone or in a group of nothing else, while nothing is pending in this process. Their caller gives
+ * them their first turns, without the comm's lock, the list of active comms and the failure detector. Those that have
+ * not ended after a spin become pending like any others.
+ */
 #include "message.h"
+
 #include "progress/progress.h"
 #include "progress/wait.h"
-#include "reduce/reduce.h"
 #include "request/group.h"
 
 #include <plait/request.h>
 
-/* Queue all messages and offer the sends. Returns whether all are offered. */
-static bool begin(struct plait_request *first)
+/* Queue all and, unless a network has to be polled too, spin for their ends, in whatever order they come. */
+static void run(struct plait_comm *comm, struct plait_request *first)
 {
-    bool offered = true;
+    const uint32_t spins = comm->port == NULL ? plait_spins(comm) + 1 : 0;
+    struct plait_request *r;
 
-    for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
-        plait_request_enter(r);
+    for (r = first; r != NULL; r = r->next_of_group) {
+        plait_request_set_state(r, PLAIT_REQUEST_QUEUED);
         plait_message_begin(r);
-        if (r->kind == PLAIT_REQUEST_SEND && r->comm->port == NULL) /* a network has to be polled too */
-            offered = plait_message_try(r) && offered;
     }
-    return offered && first->comm->port == NULL;
-}
-
-/* Spin for the messages to receive, in whatever order they come. */
-static void receive(struct plait_request *first, uint32_t spins)
-{
-    bool all = false;
-
-    for (uint32_t turns = 0; !all && turns <= spins; turns++) {
+    for (uint32_t turns = 0; turns < spins; turns++) {
         if (turns > 0)
             plait_pause();
-        all = true;
-        for (struct plait_request *r = first; r != NULL; r = r->next_of_group) {
-            if (r->kind != PLAIT_REQUEST_RECV || plait_request_has_ended(r))
-                continue;
-            if (plait_message_try(r))
-                turns = 0;
-            else
-                all = false;
-        }
+        if (plait_messages_move(comm))
+            turns = 0;
+        for (r = first; r != NULL && plait_request_has_ended(r);)
+            r = r->next_of_group;
+        if (r == NULL)
+            return;
     }
 }
 
@@ -61,22 +51,15 @@ static void make_pending(struct plait_comm *comm, const struct plait_request *fi
 bool plait_exchange_group(struct plait_request *first)
 {
     struct plait_comm *comm = first != NULL ? first->comm : NULL;
-    bool timed = false; /* copies of long messages are: that needs the default floating point environment */
 
     if (first == NULL || atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0)
         return false;
-    for (const struct plait_request *r = first; r != NULL; r = r->next_of_group) {
-        if (r->taker != PLAIT_TAKER_CALL || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != comm || r->queue != NULL)
+    for (const struct plait_request *r = first; r != NULL; r = r->next_of_group)
+        if (r->held || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != comm || r->queue != NULL)
             return false;
-        timed |= r->message.bytes >= PLAIT_LEAST_ONCE;
-    }
     if (atomic_load_explicit(&comm->pending, memory_order_acquire) > 0)
         return false;
-    const uint32_t environment = timed ? plait_fpenv_enter() : 0;
-    if (begin(first))
-        receive(first, plait_spins(comm));
-    if (timed)
-        plait_fpenv_leave(environment);
+    run(comm, first);
     make_pending(comm, first);
     return true;
 }

@@ -5,8 +5,6 @@
 #include "comm/port.h"
 #include "device/device_comm.h"
 #include "failure/failure.h"
-#include "message_agree.h"
-#include "message_wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,10 +90,10 @@ static void show(struct plait_request *r)
         plait_message_show(r);
 }
 
-/* The first of the queue, if it is open; now in the ring. */
+/* The first of the queue; now in the ring. */
 static struct plait_message *begin_first(const struct plait_message_queue *q)
 {
-    struct plait_request *r = plait_message_first(q);
+    struct plait_request *r = q->first;
 
     if (r != NULL)
         show(r);
@@ -248,7 +246,7 @@ static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum p
 {
     bool moved = false;
 
-    for (struct plait_request *r; (r = plait_message_first(&pair->sends)) != NULL;) {
+    for (struct plait_request *r; (r = pair->sends.first) != NULL;) {
         struct plait_message *m = &r->message;
         while (m->slice < m->nslice && offer(comm, pair, m, status))
             moved = true;
@@ -338,8 +336,8 @@ static enum plait_status turn_in(struct plait_comm *comm, struct plait_pair *pai
     enum plait_status status = PLAIT_OK;
 
     pair->in = false;
-    if (plait_message_first(&pair->recvs) == NULL && plait_message_first_out(pair) == NULL && !pair->out)
-        return PLAIT_OK; /* nothing, or this rank waits for its own streams */
+    if (pair->recvs.first == NULL && plait_message_first_out(pair) == NULL && !pair->out)
+        return PLAIT_OK;
     if (pair->peer == comm->rank) {
         pair->in = pair->out = pass_to_itself(comm, pair, &status);
         return status;
@@ -358,44 +356,40 @@ static void fail(struct plait_comm *comm, enum plait_status status)
     plait_requests_fail(comm, status);
 }
 
-bool plait_message_try(struct plait_request *r)
+/* Sends go first: other ranks then copy while this rank copies what it receives. */
+static enum plait_status turn_pairs(struct plait_comm *comm, bool *moved)
 {
-    struct plait_comm *comm = r->comm;
-    struct plait_pair *pair = comm->messages->pairs[r->message.peer];
-    const bool self = pair->peer == comm->rank, send = r->kind == PLAIT_REQUEST_SEND;
     enum plait_status status = PLAIT_OK;
 
-    if (self && send)
-        return true;
-    if (self)
-        pass_to_itself(comm, pair, &status);
-    else if (has_failed(comm, pair->peer))
-        status = plait_probe_failures(comm);
-    else if (send)
-        offer_sends(comm, pair, &status);
-    else
-        take_recvs(comm, pair, &status);
+    for (struct plait_pair *pair = comm->messages->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
+        status = turn_out(comm, pair);
+    for (struct plait_pair *pair = comm->messages->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy) {
+        status = turn_in(comm, pair);
+        *moved |= pair->in || pair->out;
+    }
+    return status;
+}
+
+bool plait_messages_move(struct plait_comm *comm)
+{
+    bool moved = false;
+    const enum plait_status status = turn_pairs(comm, &moved);
+
     if (status != PLAIT_OK)
         fail(comm, status);
-    return send ? r->message.slice == r->message.nslice : plait_request_has_ended(r);
+    return moved || status != PLAIT_OK;
 }
 
 bool plait_messages_turn(struct plait_comm *comm, bool rarely)
 {
     struct plait_messages *all = comm->messages;
-    enum plait_status status = PLAIT_OK;
     bool moved = false;
 
     if (all == NULL || all->busy == NULL)
         return false;
-    /* Sends go first: other ranks then copy while this rank copies what it receives. */
-    for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
-        status = turn_out(comm, pair);
+    enum plait_status status = turn_pairs(comm, &moved);
     for (struct plait_pair **at = &all->busy, *pair; (pair = *at) != NULL && status == PLAIT_OK;) {
-        status = turn_in(comm, pair);
-        moved |= pair->in || pair->out;
-        if (status == PLAIT_OK)
-            status = plait_message_wait_turn(comm, pair, rarely);
+        status = plait_message_wait_turn(comm, pair, rarely);
         pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->unread.first != NULL;
         if (pair->busy)
             at = &pair->next_busy;

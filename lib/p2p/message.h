@@ -7,9 +7,8 @@
  * other, nor for collectives, which use another channel. Long messages travel in slices, several of them in flight.
  * Data that the receiver cannot read in place goes through a staging buffer of the pair, or by single copy (CMA).
  *
- * exchange.c gives blocking messages their first turns, while nothing else is pending. message_agree.c compares the
- * arguments of sender and receiver; message_wait.c waits for a message and names the missing rank; pair.c has the
- * staging buffers.
+ * exchange.c gives blocking messages their first turns, while nothing else is pending. message_wait.c waits for a
+ * message, names the missing rank and compares the arguments of sender and receiver; pair.c has the staging buffers.
  *
  * The room promises: messages of a pair arrive in the order of the calls. Sizes or types that differ fail the
  * communicator with both values.
@@ -61,19 +60,16 @@ struct plait_messages {         /* of a comm */
     struct plait_pair *pairs[]; /* [nrank]; NULL before the first message */
 };
 
-/* Make queues for, and links to, `peer`; the first call allocates. */
-enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer);
+/* Make queues for, and links to, `peer`, for data in `space`; the first call allocates. */
+enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer, const struct plait_space *space);
 
 /* Put a message into its queue. plait_message_prepare() was called. */
 void plait_message_begin(struct plait_request *r);
 
-/*
- * One turn of its queue, without the failure detector. False: another turn is needed to receive it, or to offer all of
- * it. A send that is offered may still be read in place, and ends in a later turn.
- */
-bool plait_message_try(struct plait_request *r);
+/* One turn of all queues, without the failure detector. Something moved? */
+bool plait_messages_move(struct plait_comm *comm);
 
-/* One turn of all queues; see struct plait_drive. Something moved? */
+/* The same with it; see struct plait_drive. */
 bool plait_messages_turn(struct plait_comm *comm, bool rarely);
 uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, uint32_t most);
 
@@ -96,5 +92,51 @@ void plait_messages_destroy(struct plait_comm *comm);
 /* bytes: of the staging buffers. empty: free those whose slices have all been read. */
 size_t plait_messages_bytes(const struct plait_comm *comm);
 void plait_messages_empty(struct plait_comm *comm);
+
+/* ---- Both ends must agree on type, count and kind of memory -------------------------------------------------- */
+
+/* The header word of each slice: type, count, kind of memory, and the last bits of the message's number. */
+uint64_t plait_message_note(const struct plait_message *m);
+uint32_t plait_message_print(const struct plait_message *m); /* its fingerprint */
+
+/* The next message to receive came with another header word. Fails the comm. */
+enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t note);
+
+/* ---- Waiting, and records in the ring ------------------------------------------------------------------------ */
+
+/* The first send whose receiver is awaited, or NULL. */
+static inline struct plait_request *plait_message_first_out(const struct plait_pair *pair)
+{
+    return pair->unread.first != NULL ? pair->unread.first : pair->sends.first;
+}
+
+/* Write its record into the ring. */
+void plait_message_show(struct plait_request *r);
+
+/* Its record there; NULL: it has none, or a later one overwrote it. */
+static inline struct plait_message_record *plait_message_record(const struct plait_comm *comm,
+                                                                const struct plait_message *m)
+{
+    return plait_message_ring_find(&comm->own->messages, m->place);
+}
+
+/* Count n more slices as offered or taken. */
+void plait_message_count(const struct plait_comm *comm, struct plait_message *m, uint64_t n);
+
+void plait_message_wait_init(struct plait_pair *pair);
+
+/*
+ * After a turn of the pair. Without progress probe for failures and mismatches: now and then, or each time if polled
+ * rarely. An error fails the comm.
+ */
+enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely);
+
+/* ---- Blocking messages (exchange.c) -------------------------------------------------------------------------- */
+
+/* Run a blocking message after plait_message_prepare(), or add it to the open group. Takes the request. */
+enum plait_status plait_exchange_call(struct plait_request *r);
+
+/* Are all calls of a group blocking messages of one comm? Then begin them; the caller waits for each as usual. */
+bool plait_exchange_group(struct plait_request *first);
 
 #endif

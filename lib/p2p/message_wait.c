@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "message_wait.h"
+#include "message.h"
 
 #include "base/clock.h"
-#include "device_message.h"
 #include "failure/failure.h"
 #include "failure/report.h"
-#include "message_agree.h"
 
 #include <stdio.h>
 
@@ -61,6 +59,100 @@ static void note(struct plait_request *r, uint64_t now)
         atomic_store_explicit(&record->waited, 1, memory_order_relaxed);
 }
 
+/* ---- Both ends agree ------------------------------------------------------------------------------------- */
+
+enum { TYPE = 56, DEVICE = 55, NUMBER = 48, NUMBERS = 128 }; /* bit positions; NUMBERS > messages on the way */
+
+#define COUNT (((uint64_t)1 << NUMBER) - 1)
+_Static_assert(PLAIT_MOST_BYTES <= COUNT && NUMBERS > PLAIT_WINDOW && NUMBER + 7 == DEVICE, "a note has room");
+
+uint64_t plait_message_note(const struct plait_message *m)
+{
+    return (uint64_t)m->type << TYPE | (uint64_t)!m->space->host << DEVICE | m->number % NUMBERS << NUMBER | m->count;
+}
+
+/* Fibonacci hashing (Knuth 6.4): similar header words get different fingerprints. */
+uint32_t plait_message_print(const struct plait_message *m)
+{
+    return (uint32_t)(plait_message_note(m) * 0x9e3779b97f4a7c15 >> 32);
+}
+
+struct side { /* the arguments of one rank */
+    uint32_t rank;
+    uint64_t count;
+    enum plait_dtype type;
+    bool device;
+};
+
+static enum plait_status say(struct plait_comm *comm, uint32_t culprit, uint64_t number, struct side from,
+                             struct side to)
+{
+    static const char *const memory[] = { " of the host's memory", " of a GPU's memory" };
+    const bool kinds = from.device != to.device;
+
+    return plait_comm_blame(
+        comm, PLAIT_ERR_MISMATCH, culprit,
+        "message #%llu from rank %u to rank %u: rank %u sends %llu %s%s, rank %u receives %llu %s%s",
+        (unsigned long long)number + 1, from.rank, to.rank, from.rank, (unsigned long long)from.count,
+        plait_dtype_name(from.type), kinds ? memory[from.device] : "", to.rank, (unsigned long long)to.count,
+        plait_dtype_name(to.type), kinds ? memory[to.device] : "");
+}
+
+static struct side own_side(const struct plait_comm *comm, const struct plait_message *m)
+{
+    return (struct side){ comm->rank, m->count, m->type, !m->space->host };
+}
+
+enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t note)
+{
+    const struct side from = { m->peer, note & COUNT, (enum plait_dtype)(note >> TYPE), (note >> DEVICE & 1) != 0 };
+
+    return say(comm, m->peer, m->number, from, own_side(comm, m));
+}
+
+/* Can this rank see the peer's messages from device memory? Those from another host are visible to every rank. */
+static bool shows_device(const struct plait_comm *comm, uint32_t peer)
+{
+    return comm->device != NULL || comm->peers[peer].replica != NULL;
+}
+
+/* Does the peer send another message than the next one to receive? That fails the comm. */
+static enum plait_status look_in(struct plait_comm *comm, const struct plait_message *m)
+{
+    static const enum plait_channel channels[] = { PLAIT_CHANNEL_MESSAGES, PLAIT_CHANNEL_DEVICE_MESSAGES };
+
+    for (unsigned device = 0; device < 2; device++) {
+        const bool own = device == !m->space->host;
+        const struct plait_link *link =
+            own || device == 0 || shows_device(comm, m->peer) ? plait_connect(comm, m->peer, channels[device]) : NULL;
+        uint32_t print;
+        uint64_t note;
+        if (link == NULL || !link->transport->peek(link, link->next_in, &print, &note))
+            continue;
+        /* The other channel may hold a later message. */
+        if (own ? print != plait_message_print(m) : (note >> NUMBER) % NUMBERS == m->number % NUMBERS)
+            return plait_message_differs(comm, m, note);
+    }
+    return PLAIT_OK;
+}
+
+/*
+ * The message is in device memory, and the peer has no device: does the peer receive it into host memory?
+ *
+ * A rank sets control->device before it shows a receive into device memory: 0 after the read means host memory.
+ */
+static enum plait_status look_out(struct plait_comm *comm, const struct plait_message *m)
+{
+    const struct plait_control *c = comm->peers[m->peer].control;
+    struct plait_operation o;
+
+    if (!m->space->queued || atomic_load(&c->device) != 0 ||
+        !plait_message_ring_receives(&c->messages, comm->rank, m->number + 1, &o) || atomic_load(&c->device) != 0)
+        return PLAIT_OK;
+    return say(comm, m->peer, m->number, own_side(comm, m),
+               (struct side){ m->peer, o.what.count, (enum plait_dtype)o.what.type, false });
+}
+
 /* ---- Waiting --------------------------------------------------------------------------------------------- */
 
 static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
@@ -79,7 +171,7 @@ uint32_t plait_messages_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 
     for (uint32_t r = 0; comm->messages != NULL && r < comm->nrank && n < most; r++) {
         const struct plait_pair *pair = comm->messages->pairs[r];
-        if (pair != NULL && (plait_message_first(&pair->recvs) != NULL || plait_message_first_out(pair) != NULL))
+        if (pair != NULL && (pair->recvs.first != NULL || plait_message_first_out(pair) != NULL))
             n += awaited(pair, ranks + n, most - n);
     }
     return n;
@@ -103,36 +195,23 @@ static uint32_t blame(const struct plait_pair *pair, const struct plait_wait *w,
     return pair->peer + 1;
 }
 
-/* The first of the queue waits for its stream. */
-static uint32_t blame_stream(const struct plait_pair *pair, const struct plait_message_queue *q, char *text,
-                             size_t room)
-{
-    const bool send = q->first->kind == PLAIT_REQUEST_SEND;
-    char call[96];
-
-    snprintf(call, sizeof call, "its %s %s rank %u (message #%llu)", send ? "send" : "receive", send ? "to" : "from",
-             pair->peer, (unsigned long long)q->first->message.number + 1);
-    return plait_request_blame_stream(pair->comm, call, text, room);
-}
-
 static uint32_t blame_receiver(const void *context, char *text, size_t room)
 {
     const struct plait_pair *pair = context;
-    const struct plait_request *out = plait_message_first_out(pair);
-    const uint32_t own = plait_device_message_blame(pair->comm, text, room);
+    const struct plait_message *out = &plait_message_first_out(pair)->message;
 
-    return own           ? own
-           : out != NULL ? blame(pair, &pair->sending, &out->message, "receive", "from", text, room)
-                         : blame_stream(pair, &pair->sends, text, room);
+    if (!out->space->is_behind(pair->comm))
+        return blame(pair, &pair->sending, out, "receive", "from", text, room);
+    snprintf(text, room, "rank %u waits for its own stream: what was put there before has not happened",
+             pair->comm->rank);
+    return pair->comm->rank + 1;
 }
 
 static uint32_t blame_sender(const void *context, char *text, size_t room)
 {
     const struct plait_pair *pair = context;
-    const struct plait_request *in = plait_message_first(&pair->recvs);
 
-    return in != NULL ? blame(pair, &pair->receiving, &in->message, "send", "to", text, room)
-                      : blame_stream(pair, &pair->recvs, text, room);
+    return blame(pair, &pair->receiving, &pair->recvs.first->message, "send", "to", text, room);
 }
 
 static void note_sending(const void *context, uint64_t now)
@@ -142,7 +221,7 @@ static void note_sending(const void *context, uint64_t now)
 
 static void note_receiving(const void *context, uint64_t now)
 {
-    note(plait_message_first(&((const struct plait_pair *)context)->recvs), now);
+    note(((const struct plait_pair *)context)->recvs.first, now);
 }
 
 static const struct plait_wait_kind for_sending = { needs, blame_receiver, note_sending };
@@ -154,12 +233,10 @@ void plait_message_wait_init(struct plait_pair *pair)
     plait_wait_init(&pair->receiving, &for_receiving, awaited, pair);
 }
 
-/* head: the awaited message; NULL: none, or one that is held up by the first of `q`. */
+/* head: the awaited message, or NULL. */
 static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
-                                const struct plait_message_queue *q, bool moved, bool rarely)
+                                bool moved, bool rarely)
 {
-    if (head == NULL && q->first != NULL && plait_message_first(q) == NULL)
-        head = plait_request_held_up(q->first);
     if (moved || head == NULL) {
         plait_wait_progress(comm, w);
         return PLAIT_OK;
@@ -176,11 +253,10 @@ static bool is_due(const struct plait_wait *w)
 
 static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
 {
-    const struct plait_request *r = plait_message_first(&pair->recvs),
-                               *s = pair->out ? NULL : plait_message_first(&pair->sends);
-    enum plait_status status = r != NULL ? plait_message_look_in(comm, &r->message) : PLAIT_OK;
+    const struct plait_request *r = pair->recvs.first, *s = pair->out ? NULL : pair->sends.first;
+    enum plait_status status = r != NULL ? look_in(comm, &r->message) : PLAIT_OK;
 
-    return status == PLAIT_OK && s != NULL ? plait_message_look_out(comm, &s->message) : status;
+    return status == PLAIT_OK && s != NULL ? look_out(comm, &s->message) : status;
 }
 
 enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely)
@@ -191,8 +267,8 @@ enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_
     if (PLAIT_GUARDS && !pair->in && pair->peer != comm->rank && looks)
         status = look_for_mismatch(comm, pair);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->receiving, plait_message_first(&pair->recvs), &pair->recvs, pair->in, rarely);
+        status = glance(comm, &pair->receiving, pair->recvs.first, pair->in, rarely);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->sending, plait_message_first_out(pair), &pair->sends, pair->out, rarely);
+        status = glance(comm, &pair->sending, plait_message_first_out(pair), pair->out, rarely);
     return status;
 }

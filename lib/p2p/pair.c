@@ -3,7 +3,6 @@
 #include "message.h"
 
 #include "base/status.h"
-#include "message_wait.h"
 
 #include <stdlib.h>
 
@@ -19,7 +18,7 @@ static struct plait_pair *create_pair(struct plait_comm *comm, uint32_t peer)
     return pair;
 }
 
-enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
+enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer, const struct plait_space *space)
 {
     if (comm->messages == NULL) {
         comm->stats.allocations++;
@@ -31,9 +30,8 @@ enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer)
     }
     if (comm->messages == NULL || comm->messages->pairs[peer] == NULL)
         return plait_fail_memory("out of memory for messages");
-    if (peer != comm->rank &&
-        (plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL ||
-         (comm->device != NULL && plait_connect(comm, peer, PLAIT_CHANNEL_DEVICE_MESSAGES) == NULL)))
+    if (peer != comm->rank && (plait_connect(comm, peer, PLAIT_CHANNEL_MESSAGES) == NULL ||
+                               plait_connect(comm, peer, space->messages) == NULL))
         return plait_fail_memory("no transport leads to rank %u, or memory is short", peer);
     return PLAIT_OK;
 }

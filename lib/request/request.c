@@ -5,12 +5,11 @@
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"
-#include "device_request.h"
 #include "engine/bind.h"
 #include "engine/operate.h"
 #include "failure/failure.h"
+#include "memory/devices.h"
 #include "progress/progress.h"
-#include "stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,8 @@ static pthread_mutex_t detach_lock = PTHREAD_MUTEX_INITIALIZER; /* see struct pl
 
 static void destroy(struct plait_request *r)
 {
-    plait_device_unmark(r);
+    if (r->mark != NULL)
+        plait_device_used()->free_mark(r->mark);
     free(r->sizes);
     free(r);
 }
@@ -65,10 +65,8 @@ struct plait_request *plait_request_get(struct plait_comm *comm)
     if (r == NULL && (r = make(comm)) == NULL)
         return NULL;
     plait_request_set_state(r, PLAIT_REQUEST_IDLE);
-    r->taker = PLAIT_TAKER_CALL;
     r->status = PLAIT_OK;
-    r->persistent = r->until_executed = false;
-    r->stream = NULL;
+    r->held = r->persistent = r->on_stream = r->until_executed = false;
     r->queue = NULL;
     return r;
 }
@@ -82,7 +80,7 @@ static void push_free(struct plait_request **list, struct plait_request *r)
 
 void plait_request_give_back(struct plait_request *r)
 {
-    if (r->taker == PLAIT_TAKER_CALL && r->comm != NULL) { /* this is the comm's calling thread */
+    if (!r->held && r->comm != NULL) { /* this is the comm's calling thread */
         push_free(&r->comm->free_requests, r);
         return;
     }
@@ -152,29 +150,26 @@ void plait_request_begin(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
 
-    plait_request_enter(r);
+    plait_request_set_state(r, PLAIT_REQUEST_QUEUED);
     atomic_fetch_add_explicit(&comm->pending, 1, memory_order_relaxed);
     plait_progress_add(comm);
     if (r->kind != PLAIT_REQUEST_COLLECTIVE) {
         comm->drive->begin_message(r);
-    } else {
-        if (comm->first == NULL)
-            comm->end = &comm->first;
-        *comm->end = r;
-        comm->end = &r->next;
+        return;
     }
-    if (plait_request_is_on_host_stream(r))
-        plait_stream_add(r);
+    if (comm->first == NULL)
+        comm->end = &comm->first;
+    r->next = NULL;
+    *comm->end = r;
+    comm->end = &r->next;
 }
 
 void plait_request_run(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
-    const bool now = !plait_request_is_on_host_stream(r);
 
     plait_request_begin(r);
-    if (now)
-        comm->drive->turn(comm, false); /* other ranks need not wait for the caller's next call */
+    comm->drive->turn(comm, false); /* other ranks need not wait for the caller's next call */
     pthread_mutex_unlock(&comm->lock);
     plait_progress_news();
 }
@@ -184,9 +179,9 @@ enum plait_status plait_request_dispatch(struct plait_request *r, const struct p
     struct plait_comm *comm = r->comm;
     const bool held = call != NULL && call->request != NULL;
 
-    r->stream = call != NULL ? call->stream : NULL;
-    r->taker = held ? PLAIT_TAKER_HOLDER : plait_request_is_on_host_stream(r) ? PLAIT_TAKER_STREAM : PLAIT_TAKER_CALL;
-    r->until_executed = r->queue != NULL && (held || r->stream == NULL);
+    r->held = held;
+    r->on_stream = r->queue != NULL && call != NULL && call->stream != NULL;
+    r->until_executed = r->queue != NULL && (held || !r->on_stream);
     r->persistent = call != NULL && call->persistent;
     if (held)
         *call->request = r;
@@ -196,14 +191,13 @@ enum plait_status plait_request_dispatch(struct plait_request *r, const struct p
             plait_group_add(r);
         return PLAIT_OK;
     }
-    const bool waits = r->taker == PLAIT_TAKER_CALL, waits_for_issue = held && plait_request_is_on_device_stream(r);
     plait_request_run(r);
-    if (waits_for_issue)
+    if (held && r->on_stream)
         plait_request_await_issued(r);
-    return waits ? plait_wait(&r) : PLAIT_OK;
+    return held ? PLAIT_OK : plait_wait(&r);
 }
 
-enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
+enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_args *a,
                                            const struct plait_call *call, enum plait_status status)
 {
     struct plait_request *r = status == PLAIT_OK ? plait_request_get(comm) : NULL;
@@ -212,20 +206,17 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
         status = plait_fail_memory("out of memory for a pending operation");
     if (r != NULL) {
         r->kind = PLAIT_REQUEST_COLLECTIVE;
-        r->job = *job;
-        r->queue = job->queue;
-        r->job.deadline = call != NULL ? call->deadline : 0;
-        r->job.scale = call != NULL ? call->scale : NULL;
-        if (r->job.scale != NULL && call->scale_when == PLAIT_SCALE_NOW)
-            r->job.scale = memcpy(r->scalar, call->scale, job->o->size);
-        r->job.late = call != NULL && call->scale_when == PLAIT_SCALE_LATE;
-        if (job->o->sized)
+        r->job = plait_job_of(comm->last, a, call);
+        r->queue = a->queue;
+        if (r->job.scale != NULL && !r->job.late)
+            r->job.scale = memcpy(r->scalar, call->scale, comm->last->size);
+        if (a->sized)
             status = copy_sizes(r);
         if (status != PLAIT_OK)
             plait_request_give_back(r);
     }
     if (status != PLAIT_OK) {
-        status = job->o == NULL ? status : plait_cannot_run(comm, status, job->o);
+        status = plait_cannot_begin(comm, status, a);
         pthread_mutex_unlock(&comm->lock);
         return plait_refuse(status);
     }
@@ -238,7 +229,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
 /* From here on its taker owns it. */
 static void hand_over(struct plait_request *r)
 {
-    plait_request_set_state(r, plait_request_is_on_host_stream(r) ? PLAIT_REQUEST_FINISHED : PLAIT_REQUEST_ENDED);
+    plait_request_set_state(r, PLAIT_REQUEST_ENDED);
 }
 
 /* A persistent one keeps the operation for its next start. */
@@ -254,7 +245,7 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
 
     if (plait_request_state(r) != PLAIT_REQUEST_ISSUED) {
         unbind(r);
-        if (r->until_executed && status == PLAIT_OK && plait_device_mark(r))
+        if (r->until_executed && status == PLAIT_OK && plait_request_mark(r))
             return;
     }
     r->status = status;
@@ -303,10 +294,12 @@ void plait_requests_notify(struct plait_comm *comm)
 
 /* ---- Taking --------------------------------------------------------------------------------------------- */
 
-void plait_request_interrupt(struct plait_request *r)
+void plait_request_interrupt(void *request)
 {
+    struct plait_request *r = request;
+
     pthread_mutex_lock(&detach_lock);
-    if (r->comm != NULL && plait_request_state(r) < PLAIT_REQUEST_FINISHED)
+    if (r->comm != NULL && !plait_request_has_ended(r))
         plait_comm_announce_abort(r->comm, PLAIT_INTERRUPTED, false);
     pthread_mutex_unlock(&detach_lock);
 }
@@ -333,8 +326,7 @@ static enum plait_status tell(const struct plait_request *r)
         plait_fail(status, "%s", own->failure);
     else
         plait_fail(status, "%s: %s", plait_status_text(status),
-                   own != NULL ? "it did not start: a call of its group was refused, as plait_group_end() said, or the "
-                                 "group was only estimated"
+                   own != NULL ? "it did not start: a call of its group was refused, as plait_group_end() said"
                                : "its comm failed and was destroyed; plait_comm_destroy() said why");
     pthread_mutex_unlock(&detach_lock);
     return status;
@@ -351,16 +343,6 @@ enum plait_status plait_request_take(struct plait_request **request)
     }
     *request = NULL;
     plait_request_give_back(r);
-    return status;
-}
-
-enum plait_status plait_request_pass(struct plait_request *r)
-{
-    if (!r->persistent)
-        return plait_request_take(&r);
-    const enum plait_status status = tell(r);
-    plait_request_set_state(r, PLAIT_REQUEST_ENDED);
-    plait_progress_news();
     return status;
 }
 
@@ -381,10 +363,8 @@ void plait_requests_finish(struct plait_comm *comm)
     pthread_mutex_lock(&comm->lock);
     if (atomic_load_explicit(&comm->pending, memory_order_relaxed) > 0)
         plait_progress_add(comm);
-    comm->leaves = true;
     pthread_mutex_unlock(&comm->lock);
     plait_progress_until(has_nothing_pending, interrupt_comm, comm, plait_spins(comm));
     pthread_mutex_lock(&comm->lock); /* the thread that ended the last one may still hold it */
-    comm->leaves = false;
     pthread_mutex_unlock(&comm->lock);
 }

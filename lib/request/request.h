@@ -2,10 +2,9 @@
 /*
  * The room request: pending operations of a communicator.
  *
- * A request is taken once, when it has ended: by its holder (call->request), by the blocking call or group that
- * waits for it, or by its stream. Collectives of a communicator run one after the other, in the order of the calls.
- * stream.c has streams of the host, group.c the group that a thread has open, device_request.c requests on a GPU's
- * stream.
+ * A request is taken once, when it has ended: by its holder (call->request), or by the blocking call or group that
+ * waits for it. Collectives of a communicator run one after the other, in the order of the calls. stream.c wraps CUDA
+ * streams, group.c has the group that a thread has open.
  *
  * The room promises: a request ends exactly once, with its own status, also when its communicator fails or is
  * destroyed meanwhile.
@@ -16,10 +15,10 @@
 #define PLAIT_LIB_REQUEST_REQUEST_H
 
 #include <plait/request.h>
+#include <plait/stream.h>
 
 #include "group.h"
 #include "operation/run.h"
-#include "stream.h"
 
 enum plait_request_kind { PLAIT_REQUEST_COLLECTIVE, PLAIT_REQUEST_SEND, PLAIT_REQUEST_RECV };
 
@@ -44,31 +43,20 @@ struct plait_message { /* a message and how far it is */
 /*
  * What a request is doing. In brackets: states that only some requests go through.
  *
- *     FREE -> IDLE -> [GROUPED] -> [HELD] -> QUEUED -> RUNNING -> [ISSUED] -> [FINISHED] -> ENDED -> FREE
- *              ^ |                                        ^                                  |
- *              | '---------------> [LAZY] ----------------'                                  |
- *              '--------------------- persistent: its result was taken ----------------------'
+ *     FREE -> IDLE -> [GROUPED] -> QUEUED -> RUNNING -> [ISSUED] -> ENDED -> FREE
+ *              ^                                                      |
+ *              '---------- persistent: its result was taken ----------'
  *
  * A message stays QUEUED until it ends. An error ends a request from any state after IDLE.
  */
 enum plait_request_state {
-    PLAIT_REQUEST_FREE,     /* in a free list of its comm */
-    PLAIT_REQUEST_IDLE,     /* persistent: not started, or its result was taken; others: about to be queued */
-    PLAIT_REQUEST_GROUPED,  /* called in a group that has not ended */
-    PLAIT_REQUEST_HELD,     /* in its queue, but its host stream has not reached it */
-    PLAIT_REQUEST_QUEUED,   /* in its queue; it may run */
-    PLAIT_REQUEST_LAZY,     /* it runs, but no thread drives it before its holder waits or its comm is called */
-    PLAIT_REQUEST_RUNNING,  /* a collective: the comm's operation in progress */
-    PLAIT_REQUEST_ISSUED,   /* all of it is on its device queue, with a mark behind it that is not passed */
-    PLAIT_REQUEST_FINISHED, /* the operation is over, but its host stream has not taken note */
-    PLAIT_REQUEST_ENDED,    /* `status` is the result, for its taker */
-};
-
-/* Who waits for its end and takes it. */
-enum plait_taker {
-    PLAIT_TAKER_CALL,   /* the blocking call, or the group */
-    PLAIT_TAKER_HOLDER, /* who has call->request */
-    PLAIT_TAKER_STREAM, /* its host stream */
+    PLAIT_REQUEST_FREE,    /* in a free list of its comm */
+    PLAIT_REQUEST_IDLE,    /* persistent: not started, or its result was taken; others: about to be queued */
+    PLAIT_REQUEST_GROUPED, /* called in a group that has not ended */
+    PLAIT_REQUEST_QUEUED,  /* in its queue; it may run */
+    PLAIT_REQUEST_RUNNING, /* a collective: the comm's operation in progress */
+    PLAIT_REQUEST_ISSUED,  /* all of it is on its device queue, with a mark behind it that is not passed */
+    PLAIT_REQUEST_ENDED,   /* `status` is the result, for its taker */
 };
 
 /*
@@ -82,14 +70,13 @@ struct plait_request {
     struct plait_request *next, *next_of_group, *next_of_all;
     enum plait_request_kind kind;
     _Atomic(enum plait_request_state) state;
-    enum plait_taker taker;
     enum plait_status status;
-    bool persistent;             /* its holder starts it again and again: taking it does not free it */
-    bool until_executed;         /* on a device: it ends when the queue has executed it, else when it is issued */
-    struct plait_stream *stream; /* of the call; a host's must reach it first; NULL: none */
-    struct plait_queue *queue;   /* device queue on which it runs (device_request.h); NULL: on the host */
-    struct plait_mark *mark;     /* set behind it there; NULL: it never had one */
-    struct plait_item item;
+    bool held;                 /* who has call->request waits for its end and takes it; else the call or the group */
+    bool persistent;           /* its holder starts it again and again: taking it does not free it */
+    bool on_stream;            /* `queue` is the caller's stream: the call returns when all of it is there */
+    bool until_executed;       /* on a device: it ends when the queue has executed it, else when it is issued */
+    struct plait_queue *queue; /* device queue on which it runs; NULL: on the host */
+    struct plait_mark *mark;   /* set behind it there; NULL: it never had one */
 
     struct plait_job job;
     char scalar[8]; /* target of job.scale, if the scalar was read at the call */
@@ -108,66 +95,29 @@ static inline void plait_request_set_state(struct plait_request *r, enum plait_r
     atomic_store_explicit(&r->state, state, memory_order_release);
 }
 
-static inline bool plait_request_is_on_host_stream(const struct plait_request *r)
-{
-    return r->stream != NULL && r->queue == NULL;
-}
-
-/* Its queue is the caller's stream: the call returns when all of it is there. */
-static inline bool plait_request_is_on_device_stream(const struct plait_request *r)
-{
-    return r->stream != NULL && r->queue != NULL;
-}
-
-/* Must this call be queued? Operations of the comm are pending, a group is open, or it has a request or a stream. */
+/* Must this call be queued? Operations of the comm are pending, a group is open, or it has a request. */
 static inline bool plait_must_queue(const struct plait_comm *comm, const struct plait_call *call)
 {
     return atomic_load_explicit(&comm->pending, memory_order_acquire) > 0 || plait_in_group() ||
-           (call != NULL && (call->request != NULL || call->stream != NULL));
+           (call != NULL && call->request != NULL);
 }
 
 /* A request for an operation of the comm; NULL: out of memory. Its state is IDLE. */
 struct plait_request *plait_request_get(struct plait_comm *comm);
 
 /*
- * Queue a collective, or, when `status` is an error, end the call with it. The caller holds the comm's lock, and this
- * releases it. job: o, in, out, sizes, queue are set. A blocking call outside groups waits.
+ * Queue comm->last, or, when `status` is an error, end the call with it. The caller holds the comm's lock, and this
+ * releases it. A blocking call outside groups waits.
  */
-enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_job *job,
+enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_args *a,
                                            const struct plait_call *call, enum plait_status status);
 
 /* The same for a message, whose request has kind, message and queue. */
 enum plait_status plait_request_dispatch(struct plait_request *r, const struct plait_call *call);
 
-/*
- * Head-of-line blocking: a request that its host stream has not reached holds up those called later. Returns the first
- * open one of these. If none is open: `first` while the comm is being destroyed, else NULL. The returned request's
- * deadline applies to the wait, as the stream may itself wait for that request.
- *
- * first  head of a queue, not open
- */
-static inline const struct plait_request *plait_request_held_up(const struct plait_request *first)
-{
-    const struct plait_request *r = first;
-
-    while (r != NULL && plait_request_state(r) == PLAIT_REQUEST_HELD)
-        r = r->next;
-    return r != NULL || !first->comm->leaves ? r : first;
-}
-
-/* Stall report for `call`, which this rank's own stream has not reached. Returns this rank + 1. */
-uint32_t plait_request_blame_stream(const struct plait_comm *comm, const char *call, char *text, size_t room);
-
 static inline bool plait_request_has_ended(const struct plait_request *r)
 {
     return plait_request_state(r) == PLAIT_REQUEST_ENDED;
-}
-
-/* Its state is that of a request in its queue. */
-static inline void plait_request_enter(struct plait_request *r)
-{
-    plait_request_set_state(r, plait_request_is_on_host_stream(r) ? PLAIT_REQUEST_HELD : PLAIT_REQUEST_QUEUED);
-    r->next = NULL;
 }
 
 /* Put it into its queue; the comm's lock is held. It may end and be taken before this returns; r->comm stays. */
@@ -182,7 +132,7 @@ void plait_request_run(struct plait_request *r);
  */
 void plait_request_end(struct plait_request *r, enum plait_status status);
 
-/* End it with this error instead of beginning it. Its host stream does not get it: the caller takes it. */
+/* End it with this error instead of beginning it. */
 void plait_request_drop(struct plait_request *r, enum plait_status status);
 
 /* The last act of a turn: hand ended requests to their takers. These need no lock once nothing is pending. */
@@ -191,12 +141,9 @@ void plait_requests_notify(struct plait_comm *comm);
 /* The comm has failed: end all its requests. */
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status);
 
-/* Callbacks of a wait for this rank's own streams: no rank is awaited, and nothing is written into the ring. */
+/* Callbacks of a wait for this rank's own work: no rank is awaited, and nothing is written into the ring. */
 uint32_t plait_await_no_rank(const void *context, uint32_t *ranks, uint32_t most);
 void plait_note_nothing(const void *context, uint64_t now);
-
-/* Initialise a new comm; comm->run is there. */
-void plait_requests_prepare(struct plait_comm *comm);
 
 /* One turn of the comm's collectives; see struct plait_drive. True: something moved. */
 bool plait_requests_turn(struct plait_comm *comm, bool rarely);
@@ -205,19 +152,14 @@ uint32_t plait_requests_awaited(const struct plait_comm *comm, uint32_t *ranks, 
 /* Is a collective in progress? */
 static inline bool plait_requests_run(const struct plait_comm *comm)
 {
-    return comm->first != NULL && plait_request_state(comm->first) >= PLAIT_REQUEST_LAZY;
+    return comm->first != NULL && plait_request_state(comm->first) >= PLAIT_REQUEST_RUNNING;
 }
 
 /* Its result; frees it unless persistent, as the last access. */
 enum plait_status plait_request_take(struct plait_request **r);
 
-/* For its host stream. reach: it may begin. await: until the operation is over. pass: take it, or let its holder. */
-void plait_request_reach(struct plait_request *r);
-void plait_request_await(struct plait_request *r);
-enum plait_status plait_request_pass(struct plait_request *r);
-
 /* Interrupt the wait for it: unless it has ended, its comm fails. Any thread may call this. */
-void plait_request_interrupt(struct plait_request *r);
+void plait_request_interrupt(void *request);
 
 /* Its comm, locked; NULL: the comm is destroyed, or another thread holds the lock. */
 struct plait_comm *plait_request_lock(const struct plait_request *r);
@@ -228,5 +170,31 @@ void plait_request_give_back(struct plait_request *r);
 /* Teardown of a comm. finish: wait for pending requests. forget: free requests without a holder, detach the rest. */
 void plait_requests_finish(struct plait_comm *comm);
 void plait_requests_forget(struct plait_comm *comm);
+
+/* ---- Streams (stream.c) ------------------------------------------------------------------------------------ */
+
+/* Refuse NULL, and a parent's stream in a forked child. `name`: of the call. */
+enum plait_status plait_stream_check(const char *name, const struct plait_stream *s);
+
+struct plait_queue *plait_stream_queue(const struct plait_stream *s);
+
+/* ---- Marks (request_turn.c) -------------------------------------------------------------------------------- */
+
+/*
+ * When all of an operation is on its device queue, a mark (an event) is set behind it, and the request ends when the
+ * queue has passed the mark. Meanwhile it is in the comm's list of marked requests, and later operations begin. Under
+ * graph capture nothing runs yet: a request ends when its operation is in the graph.
+ *
+ * mark: all of it is on its queue. False: no mark, in a capture. withdraw: stop its wait for a mark, if any; it
+ * is no longer pending then. Both need the comm's lock.
+ */
+bool plait_request_mark(struct plait_request *r);
+void plait_request_withdraw(struct plait_request *r);
+
+/* plait_wait_poll() for a wait for a mark. limit: its deadline, in seconds; 0: the comm's. */
+enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely);
+
+/* Wait until all of the request is on its device queue, or it has ended without. */
+void plait_request_await_issued(struct plait_request *r);
 
 #endif

@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pending collectives of a comm: one after the other, in the order of the calls. */
+/*
+ * Turns of a comm's pending collectives, one after the other in the order of the calls, and of requests that wait for
+ * their marks on a device queue.
+ */
 #include "request.h"
 
-#include "device_request.h"
+#include "device/device_comm.h"
 #include "engine/operate.h"
 #include "failure/failure.h"
+#include "memory/devices.h"
+#include "progress/progress.h"
 
 #include <stdio.h>
 
-/* ---- Held up by a host stream ---------------------------------------------------------------------------- */
-
-uint32_t plait_request_blame_stream(const struct plait_comm *comm, const char *call, char *text, size_t room)
-{
-    snprintf(
-        text, room,
-        "rank %u waits for its own stream, which has not come to %s: a function there still runs, or waits for what "
-        "this rank called later",
-        comm->rank, call);
-    return comm->rank + 1;
-}
+/* ---- Waiting for no rank, but for what is on the queue --------------------------------------------------------- */
 
 uint32_t plait_await_no_rank(const void *context, uint32_t *ranks, uint32_t most)
 {
@@ -31,45 +26,136 @@ void plait_note_nothing(const void *context, uint64_t now)
     (void)context, (void)now;
 }
 
-/* The held-up operation is number comm->sequence + 1: ranks that have not done it are needed. */
+/* device_watch.c sees ranks that died or failed, and ends the queue work that waits for them. */
 static bool needs(const void *context, uint32_t rank)
 {
-    const struct plait_comm *comm = context;
-
-    return rank != comm->rank &&
-           atomic_load_explicit(&comm->peers[rank].control->done, memory_order_acquire) <= comm->sequence;
+    (void)context;
+    (void)rank;
+    return false;
 }
 
-static uint32_t blame_stream(const void *context, char *text, size_t room)
+static uint32_t blame(const void *context, char *text, size_t room)
 {
-    const struct plait_comm *comm = context;
-    const struct plait_op_plan *o = comm->first->job.o;
-    char call[64];
+    const struct plait_device_comm *d = context;
 
-    snprintf(call, sizeof call, "%s%s #%llu", plait_coll_name(o->coll), o->sized ? "v" : "",
-             (unsigned long long)comm->sequence + 1);
-    return plait_request_blame_stream(comm, call, text, room);
+    snprintf(text, room, "what was put on a stream of GPU %d has not happened there: it, or what comes before it",
+             d->device);
+    return 0;
 }
 
-void plait_requests_prepare(struct plait_comm *comm)
-{
-    static const struct plait_wait_kind for_stream = { needs, blame_stream, plait_note_nothing };
+static const struct plait_wait_kind for_mark = { needs, blame, plait_note_nothing };
 
-    plait_wait_init(&comm->run->held, &for_stream, plait_await_no_rank, comm);
+static struct plait_wait *wait_of(struct plait_device_comm *d)
+{
+    if (d->wait.detector.kind == NULL)
+        plait_wait_init(&d->wait, &for_mark, plait_await_no_rank, d);
+    return &d->wait;
 }
 
-/* The first collective waits for its host stream. */
-static enum plait_status wait_for_stream(struct plait_comm *comm, bool rarely)
+enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely)
 {
-    struct plait_wait *w = &comm->run->held;
-    const struct plait_request *held = plait_request_held_up(comm->first);
+    struct plait_wait *w = wait_of(comm->device);
 
-    if (held == NULL) {
-        plait_wait_progress(comm, w);
-        return PLAIT_OK;
+    w->detector.limit = limit;
+    if (!moved)
+        return plait_wait_poll(comm, w, rarely);
+    plait_wait_progress(comm, w);
+    return PLAIT_OK;
+}
+
+/* ---- Marks --------------------------------------------------------------------------------------------------- */
+
+bool plait_request_mark(struct plait_request *r)
+{
+    struct plait_comm *comm = r->comm;
+    struct plait_device_comm *d = comm->device;
+    uint64_t capture = 0;
+    const char *why = d->plugin->capturing(r->queue, &capture);
+
+    if (why == NULL && capture != 0)
+        return false;
+    if (why == NULL && r->mark == NULL)
+        why = d->plugin->make_mark(d->device, &r->mark);
+    if (why == NULL && (why = d->plugin->set_mark(r->queue, r->mark)) != NULL)
+        why = d->plugin->set_mark(r->queue, r->mark); /* retry: it may be the error of an earlier call */
+    plait_device_note(comm, why);
+    if (d->marked == NULL) {
+        d->marked_end = &d->marked;
+        plait_wait_progress(comm, wait_of(d));
     }
-    w->detector.limit = held->job.deadline;
-    return plait_wait_poll(comm, w, rarely);
+    r->next = NULL;
+    *d->marked_end = r;
+    d->marked_end = &r->next;
+    plait_request_set_state(r, PLAIT_REQUEST_ISSUED);
+    plait_progress_news();
+    return true;
+}
+
+static bool is_issued(void *r)
+{
+    return plait_request_state(r) >= PLAIT_REQUEST_ISSUED;
+}
+
+void plait_request_await_issued(struct plait_request *r)
+{
+    plait_progress_until(is_issued, plait_request_interrupt, r, r->spins);
+}
+
+static void remove_marked(struct plait_device_comm *d, struct plait_request *r)
+{
+    struct plait_request **at = &d->marked;
+
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    if (r->next == NULL)
+        d->marked_end = at;
+}
+
+void plait_request_withdraw(struct plait_request *r)
+{
+    if (plait_request_state(r) != PLAIT_REQUEST_ISSUED)
+        return;
+    remove_marked(r->comm->device, r);
+    plait_request_set_state(r, PLAIT_REQUEST_IDLE);
+    r->comm->ncompleted++;
+}
+
+static void end_marked(struct plait_comm *comm, enum plait_status status)
+{
+    struct plait_request *r = comm->device->marked;
+
+    remove_marked(comm->device, r);
+    plait_request_end(r, status);
+}
+
+/* Operations of a comm are ordered across its queues: marks are passed in the order of the list. */
+static enum plait_status turn_marked(struct plait_comm *comm, bool rarely, bool *moved)
+{
+    struct plait_device_comm *d = comm->device;
+    enum plait_status status = PLAIT_OK;
+    bool some = false;
+
+    if (d == NULL || d->marked == NULL)
+        return PLAIT_OK;
+    for (bool passed = true; d->marked != NULL; some = true) {
+        if (plait_device_works(comm))
+            plait_device_note(comm, d->plugin->passed(d->marked->mark, &passed));
+        if (!plait_device_works(comm))
+            return plait_device_status(comm);
+        if (!passed)
+            break;
+        status = plait_probe_failures(comm); /* a failure also lets the queues pass, without data */
+        if (status != PLAIT_OK)
+            return status;
+        end_marked(comm, PLAIT_OK);
+    }
+    *moved |= some;
+    if (d->marked == NULL)
+        return PLAIT_OK;
+    const struct plait_request *first = d->marked;
+    return plait_device_glance(
+        comm, first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->message.deadline, some, rarely);
 }
 
 /* ---- Turns ---------------------------------------------------------------------------------------------- */
@@ -87,7 +173,8 @@ void plait_requests_fail(struct plait_comm *comm, enum plait_status status)
     plait_device_rest(comm);
     while (comm->first != NULL)
         end_first(comm, status);
-    plait_device_marked_fail(comm, status);
+    while (comm->device != NULL && comm->device->marked != NULL)
+        end_marked(comm, status);
     comm->drive->fail_messages(comm, status);
 }
 
@@ -99,9 +186,6 @@ static enum plait_status turn_first(struct plait_comm *comm, bool rarely, bool *
 
     *ended = false;
     if (!plait_requests_run(comm)) {
-        if (plait_request_state(comm->first) == PLAIT_REQUEST_HELD)
-            return wait_for_stream(comm, rarely);
-        plait_wait_progress(comm, &comm->run->held);
         plait_request_set_state(comm->first, PLAIT_REQUEST_RUNNING);
         *moved = true;
         status = plait_run_begin(comm, &comm->first->job);
@@ -126,7 +210,7 @@ bool plait_requests_turn(struct plait_comm *comm, bool rarely)
             end_first(comm, PLAIT_OK);
     }
     if (status == PLAIT_OK)
-        status = plait_device_marked_turn(comm, rarely, &moved);
+        status = turn_marked(comm, rarely, &moved);
     if (status == PLAIT_OK)
         return moved;
     plait_requests_fail(comm, status);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting for requests: the public calls, and a host stream's thread. */
+/* Waiting for requests. */
 #include "request.h"
 
 #include "base/fork.h"
@@ -21,37 +21,14 @@ static enum plait_status check(struct plait_request *const *request, const char 
     return PLAIT_OK;
 }
 
-static bool has_finished(void *r)
-{
-    return plait_request_state(r) >= PLAIT_REQUEST_FINISHED;
-}
-
-static void interrupt_one(void *r)
-{
-    plait_request_interrupt(r);
-}
-
-void plait_request_reach(struct plait_request *r)
-{
-    enum plait_request_state held = PLAIT_REQUEST_HELD;
-
-    atomic_compare_exchange_strong(&r->state, &held, PLAIT_REQUEST_QUEUED); /* it may have ended with its comm */
-    plait_progress_news();
-}
-
-void plait_request_await(struct plait_request *r)
-{
-    plait_progress_until(has_finished, interrupt_one, r, r->spins);
-}
-
 /* A test is no steady poll: it probes for failures each time. */
 static void drive(struct plait_request *r)
 {
     plait_progress();
-    struct plait_comm *comm = has_finished(r) ? NULL : plait_request_lock(r);
+    struct plait_comm *comm = plait_request_has_ended(r) ? NULL : plait_request_lock(r);
     if (comm == NULL)
         return;
-    if (!has_finished(r))
+    if (!plait_request_has_ended(r))
         comm->drive->turn(comm, true);
     pthread_mutex_unlock(&comm->lock);
 }
@@ -82,20 +59,6 @@ enum plait_status plait_wait(struct plait_request **request)
     return status == PLAIT_OK ? plait_wait_any(request, 1, &index) : status;
 }
 
-/* Its holder waits: list its comm as active, so that all waiting threads drive it. Later, if the comm is locked. */
-static void drive_by_all(struct plait_request *r)
-{
-    struct plait_comm *comm = plait_request_lock(r);
-
-    if (comm == NULL)
-        return;
-    if (plait_request_state(r) == PLAIT_REQUEST_LAZY) {
-        plait_request_set_state(r, PLAIT_REQUEST_RUNNING);
-        plait_progress_add(comm);
-    }
-    pthread_mutex_unlock(&comm->lock);
-}
-
 struct several { /* requests of which one is waited for */
     struct plait_request *const *requests;
     size_t n, index; /* which has ended; n: none has */
@@ -118,8 +81,6 @@ static bool find_ended(void *several)
             s->index = i;
             return true;
         }
-        if (state == PLAIT_REQUEST_LAZY)
-            drive_by_all(r);
     }
     return !some;
 }

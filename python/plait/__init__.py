@@ -19,7 +19,6 @@ from ._interrupt import watch as _watch
 from ._library import lib as _lib
 from ._optim import LossScale, Optim, Part, Schedule
 from ._request import Persistent, Request, wait_all, wait_any
-from ._stream import Stream
 
 __version__ = '0.1.0'  # of this package; version() is the library's
 
@@ -27,7 +26,7 @@ _watch()
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 
 __all__ = ['Comm', 'Elastic', 'Error', 'Fusion', 'Launch', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request',
-           'Schedule', 'Stream', 'group',
+           'Schedule', 'group',
            'launch', 'unique_id', 'version', 'wait_all', 'wait_any', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
 
 

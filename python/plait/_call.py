@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Calls of a communicator: their arguments, checked, and how they reach the library."""
 import ctypes
-import functools
 import operator
 
 from . import _arrays, _operators
@@ -10,7 +9,7 @@ from ._group import join
 from ._library import ROUNDS, SCALE_WHEN, Call, lib
 from ._request import Operation, Persistent, Request
 
-FORMS = ('deadline', 'wait', 'persistent', 'stream')
+FORMS = ('deadline', 'wait', 'persistent')
 OPTIONS = ('algorithm', 'slice', 'round', 'reproducible', 'scale', 'scale_when', 'commutative', 'mark') + FORMS
 _NO_OP = object()  # of a call that combines nothing; None is a wrong operator
 
@@ -137,13 +136,11 @@ class Caller:
             raise ArgError(f'{name}: slice is {options["slice"]}; it must be 0 (chosen by Plait) or more bytes')
         if not 0 <= options.get('mark', 0) < 1 << 32:
             raise ArgError(f'{name}: mark is {options["mark"]}; it must be 0 to 2**32 - 1')
-        algorithm, stream = options.get('algorithm'), options.get('stream')
-        return Call(ctypes.sizeof(Call), algorithm=_arrays.text(name, 'algorithm', algorithm),
+        return Call(ctypes.sizeof(Call), algorithm=_arrays.text(name, 'algorithm', options.get('algorithm')),
                     slice=options.get('slice', 0),
                     round=rounding(name, options.get('round', 'default')),
                     reproducible=bool(options.get('reproducible', False)), deadline=options.get('deadline', 0),
-                    persistent=bool(options.get('persistent', False)), mark=options.get('mark', 0),
-                    stream=None if stream is None else stream._open(name))
+                    persistent=bool(options.get('persistent', False)), mark=options.get('mark', 0))
 
     def _run(self, name, arrays, arguments, dtype=None, op=_NO_OP, rank=None, result=None, *, options,
              allowed=OPTIONS):
@@ -182,7 +179,6 @@ class Caller:
         if request is not None:
             self._requests.add(request)
             return request
-        then = operation.end if not call.stream else functools.partial(options['stream']._after, operation)
-        if not join(then):
-            then()
+        if not join(operation.end):
+            operation.end()
         return result

@@ -72,7 +72,6 @@ class Comm(Caller):
 
     wait=False        return a plait.Request at once; its wait() returns the result
     persistent=True   do not start; return a plait.Persistent, which can be started repeatedly
-    stream=s          return at once; start when everything before it on that plait.Stream has ended
     In plait.group() calls return at once, and have ended when the group has.
 
     Errors are plait.Error and its classes. ArgError, UnsupportedError and ConfigError change nothing; after any other
@@ -387,7 +386,7 @@ class Comm(Caller):
 
     def send(self, x, to, dtype=None, **options):
         """Send x to a rank. The k-th message to it matches its k-th receive from this rank, of the same size and dtype.
-        It may return before that. Options: deadline, wait, persistent, stream."""
+        It may return before that. Options: deadline, wait, persistent."""
         self._input('send', x)
         return self._run('send', {'x': x}, [x, x.size], dtype, rank=('to', to), options=options, allowed=FORMS)
 

@@ -18,7 +18,6 @@ CENTRES = ('default', 'master', 'replicated', 'sharded')  # enum plait_centre
 DECAY_RULES = ('none', 'polynomial', 'steps', 'cosine')  # enum plait_decay_rule
 
 Combine = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
-OnStream = CFUNCTYPE(None, c_void_p)
 Interrupted = CFUNCTYPE(c_int)
 
 
@@ -175,7 +174,7 @@ class Status(c_int):
 
 _CALL = POINTER(Call)
 _IN, _OUT, _COUNTS = [c_void_p] * 3
-_COMM, _REQUEST, _STREAM = POINTER(CommHandle), POINTER(RequestHandle), POINTER(StreamHandle)
+_COMM, _REQUEST = POINTER(CommHandle), POINTER(RequestHandle)
 _FUSION, _ELASTIC = POINTER(FusionHandle), POINTER(ElasticHandle)
 _TYPE = _OP = _COLL = c_int
 
@@ -226,11 +225,6 @@ FUNCTIONS = {
     'plait_request_free': (Status, [POINTER(_REQUEST)]),
     'plait_group_start': (Status, []),
     'plait_group_end': (Status, []),
-    'plait_stream_create': (Status, [POINTER(_STREAM)]),
-    'plait_stream_call': (Status, [_STREAM, OnStream, c_void_p]),
-    'plait_stream_synchronize': (Status, [_STREAM]),
-    'plait_stream_query': (Status, [_STREAM, POINTER(c_int)]),
-    'plait_stream_destroy': (Status, [_STREAM]),
     'plait_send': (Status, [_COMM, _IN, c_size_t, _TYPE, c_uint32, _CALL]),
     'plait_recv': (Status, [_COMM, _OUT, c_size_t, _TYPE, c_uint32, _CALL]),
     'plait_allreduce': (Status, [_COMM, _IN, _OUT, c_size_t, _TYPE, _OP, _CALL]),

@@ -516,13 +516,12 @@ static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32
     struct plait_optim_options o = options_of(&kinds[0]);
     const double squares[NTENSOR] = { 0 };
     struct plait_optim_part part;
-    struct plait_stream *threads;
     struct plait_optim_step s = step_of(0);
     struct model m;
 
     if (begin(&m, &kinds[0], rank, NULL) != 0)
         return 1;
-    CHECK(fill(&m, rank, 0, false) == 0 && plait_stream_create(&threads) == PLAIT_OK);
+    CHECK(fill(&m, rank, 0, false) == 0);
     s.squares = squares;
     CHECK(plait_optim_step(m.gpu.optim, &s, NULL) == PLAIT_ERR_ARG && strstr(plait_last_error(), "squares") != NULL);
     if (compare(&m, rank) != 0)
@@ -546,13 +545,10 @@ static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32
     part = m.gpu.parts[1];
     part.master = (void *)((char *)part.master + 2);
     CHECK(refuses(&o, PLAIT_ERR_ARG, "parts[0].master") && refuses(&o, PLAIT_ERR_ARG, "no multiple of 4 bytes"));
-    o.stream = threads;
-    CHECK(refuses(&o, PLAIT_ERR_ARG, "a host's"));
     o.comm = *comm;
     o.stream = rank == 0 ? m.d.stream : NULL;
     part = rank == 0 ? m.gpu.parts[1] : m.host.parts[1];
     CHECK(refuses(&o, PLAIT_ERR_MISMATCH, "rank 0 has \"memory a GPU's\" where rank 1 has \"memory the host's\""));
-    CHECK(plait_stream_destroy(threads) == PLAIT_OK);
     return end(&m, rank);
 }
 

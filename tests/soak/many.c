@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many operations at once: in a group, as requests, started again, or on a stream. */
+/* Many operations at once: in a group, as requests, or started again. */
 #include "soak.h"
 
 #include "../collective.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum way { GROUP, STREAM, WAIT, WAIT_ANY, PERSISTENT, NWAY };
+enum way { GROUP, WAIT, WAIT_ANY, PERSISTENT, NWAY };
 
 struct pending {
     struct place *place;
@@ -26,7 +26,7 @@ struct pending {
 };
 
 /* Each has a part of the vectors for itself. */
-static void draw_pending(struct soak *s, struct pending *p, struct place *place, uint32_t i, enum way way)
+static void draw_pending(struct soak *s, struct pending *p, struct place *place, uint32_t i)
 {
     const uint64_t salt = draw(s);
     const size_t part = MOST_BYTES / NMIX & ~(size_t)63;
@@ -34,8 +34,6 @@ static void draw_pending(struct soak *s, struct pending *p, struct place *place,
     *p = (struct pending){ .place = place, .message = below(s, 3) == 0 };
     p->from = below(s, place->nrank);
     p->to = below(s, place->nrank);
-    if (way == STREAM && p->from == p->to) /* a stream does one after the other */
-        p->message = false;
     p->c.coll = draw_collective(s, true);
     p->c.type = (enum plait_dtype)below(s, PLAIT_NDTYPE);
     p->c.op = (enum plait_op)below(s, PLAIT_PREMULSUM);
@@ -83,7 +81,6 @@ static bool begin_pending(struct soak *s, struct pending *p, enum way way)
         values_fill(p->in, p->c.type, p->c.op, p->place->nrank, p->place->rank, p->give);
     call.request = held ? &p->request : NULL;
     call.persistent = way == PERSISTENT;
-    call.stream = way == STREAM ? s->stream : NULL;
     if (!p->message) {
         if (p->twice) {
             c.op = PLAIT_PREMULSUM;
@@ -154,16 +151,14 @@ bool mix(struct soak *s, struct place *a, struct place *b)
     const enum way way = (enum way)below(s, NWAY);
 
     for (uint32_t i = 0; i < n; i++)
-        draw_pending(s, &p[i], i % 2 ? b : a, i, way);
+        draw_pending(s, &p[i], i % 2 ? b : a, i);
     if (way == GROUP && plait_group_start() != PLAIT_OK)
         return complain(s, "group");
     for (uint32_t i = 0; i < n; i++)
         if (p[i].place->rank != UINT32_MAX && !begin_pending(s, &p[i], way))
             return false;
-    if (way == GROUP    ? plait_group_end() != PLAIT_OK
-        : way == STREAM ? plait_stream_synchronize(s->stream) != PLAIT_OK
-                        : !end_pending(s, p, n, way == WAIT_ANY))
-        return complain(s, "group, stream or wait");
+    if (way == GROUP ? plait_group_end() != PLAIT_OK : !end_pending(s, p, n, way == WAIT_ANY))
+        return complain(s, "group or wait");
     for (uint32_t i = 0; i < n; i++) {
         if (p[i].place->rank != UINT32_MAX && !look_at_pending(s, &p[i]))
             return false;

@@ -116,8 +116,6 @@ static bool prepare(struct soak *s)
     for (unsigned type = 0; type < PLAIT_NDTYPE; type++) /* results that are kept */
         for (unsigned op = 0; op < PLAIT_PREMULSUM; op++)
             values_want(statics[0], (enum plait_dtype)type, (enum plait_op)op, s->nrank, MOST_BYTES / 8);
-    if (plait_stream_create(&s->stream) != PLAIT_OK)
-        return complain(s, "stream");
     for (unsigned k = 0; k < 2; k++) {
         void *library;
         if (plait_mem_alloc(MOST_BYTES, &library) != PLAIT_OK)
@@ -169,8 +167,6 @@ static int process(struct shared *shared, uint32_t me, uint32_t nrank, uint64_t 
         if (!meet(&s)) /* all have looked at `stop` */
             break;
     }
-    if (!shared->failed && plait_stream_destroy(s.stream) != PLAIT_OK)
-        ok = complain(&s, "stream");
     fflush(NULL);
     return ok && !shared->failed ? 0 : 1;
 }

@@ -8,7 +8,6 @@
 
 #include <plait/comm.h>
 #include <plait/plan.h>
-#include <plait/stream.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -50,7 +49,6 @@ struct soak {
     struct specs specs[MOST_RANKS + 1]; /* by ranks */
     char *memory[2][MEMORIES];          /* [in, out] heap, library, heap but for one element, static */
     char *scratch[2];                   /* what must come out */
-    struct plait_stream *stream;        /* on a thread of its own */
 };
 
 static inline uint64_t draw(struct soak *s)
