@@ -8,7 +8,7 @@
  * release() gives the sender's flag "read" and releases the message; the sender sees the release and takes that flag.
  * So "sent" and "arrived" mean here: from this place of the queue on.
  *
- * Addresses of another process are mapped through a handle of their allocation, which the sender shows in its arena.
+ * Addresses of another process are mapped through a handle of their allocation, which the message carries.
  * The mappings are kept (lib/device/device_maps.h).
  */
 #include "../lib/device/device_comm.h"
@@ -41,15 +41,15 @@ struct device_link {
     struct plait_mapped *flags_mapped;
     bool unread[PLAIT_WINDOW];      /* offered; the queue does not wait yet for the receiver's read */
     bool captured[2][PLAIT_WINDOW]; /* [OFFERED, COME]: the message goes into a graph */
+    struct plait_exported exported; /* the allocation of the latest message */
     struct held *held;              /* [nheld], of `room` */
     uint32_t nheld, room;
 };
 
 struct letter { /* the content of the message */
     uint64_t address, bytes;
-    uint64_t lent;     /* number of the allocation; 0: the address is valid here */
-    uint64_t base;     /* of the allocation */
-    uint64_t captured; /* 1: the sender's operation is part of a graph */
+    uint64_t captured;            /* 1: the sender's operation is part of a graph */
+    struct plait_exported memory; /* the allocation; id 0: the address is valid here */
 };
 _Static_assert(sizeof(struct letter) <= PLAIT_MAILBOX_DATA, "travels in a line");
 
@@ -157,29 +157,11 @@ static void note_unmapped(const struct device_link *l, const char *why)
     plait_device_note(l->comm, why);
 }
 
-/* Read the allocation that the peer has shown under this number, unless another one has taken its place. */
-static const char *read_lent(const struct device_link *l, uint64_t number, struct plait_lent *out)
-{
-    const struct plait_lent *lent = &l->shown->lent[number % PLAIT_NLENT];
-    const bool before = atomic_load_explicit(&lent->number, memory_order_acquire) == number;
-
-    out->id = lent->id;
-    out->base = lent->base;
-    out->bytes = lent->bytes;
-    out->handle = lent->handle;
-    atomic_thread_fence(memory_order_acquire);
-    if (before && atomic_load_explicit(&lent->number, memory_order_relaxed) == number)
-        return NULL;
-    return "another process has given memory of more than 64 allocations at the same time: give it in fewer, or one "
-           "after "
-           "the other";
-}
-
 /* NULL: the allocation cannot be mapped, which is noted. */
-static struct plait_mapped *share(const struct device_link *l, const struct plait_lent *lent)
+static struct plait_mapped *share(const struct device_link *l, const struct plait_exported *memory)
 {
     const struct plait_device_comm *d = l->comm->device;
-    const struct plait_mappable what = { d->plugin, l->comm->peers[l->peer].process->token, d->device, lent };
+    const struct plait_mappable what = { d->plugin, l->comm->peers[l->peer].process->token, d->device, memory };
     struct plait_mapped *m = NULL;
 
     if (plait_device_is_taken(&what))
@@ -190,23 +172,20 @@ static struct plait_mapped *share(const struct device_link *l, const struct plai
 }
 
 /* The address of the peer's allocation in this process; NULL: an error, which is noted. */
-static char *map(struct device_link *l, uint64_t number)
+static char *map(struct device_link *l, const struct plait_exported *memory)
 {
     const bool captures = l->comm->device->capture != 0;
-    struct plait_lent lent;
-    const char *why = read_lent(l, number, &lent);
 
-    for (uint32_t i = 0; why == NULL && i < l->nheld; i++) {
+    for (uint32_t i = 0; i < l->nheld; i++) {
         struct held *h = &l->held[i];
-        if (h->mapped->id != lent.id || h->mapped->base != lent.base || is_closed(h))
+        if (!plait_device_is_same(&h->mapped->memory, memory) || is_closed(h))
             continue;
         h->captured |= captures;
         return h->mapped->at;
     }
-    plait_device_note(l->comm, why);
-    if (why != NULL || !make_room(l))
+    if (!make_room(l))
         return NULL;
-    struct plait_mapped *new = share(l, &lent);
+    struct plait_mapped *new = share(l, memory);
     if (new == NULL)
         return NULL;
     l->held[l->nheld++] = (struct held){ new, captures };
@@ -223,9 +202,9 @@ static bool find_flags(struct device_link *l)
         l->flags = l->shown->flags;
         return true;
     }
-    l->flags_mapped = share(l, &l->shown->flags_lent);
+    l->flags_mapped = share(l, &l->shown->flags_exported);
     if (l->flags_mapped != NULL)
-        l->flags = (uintptr_t)l->flags_mapped->at + (l->shown->flags - l->shown->flags_lent.base);
+        l->flags = (uintptr_t)l->flags_mapped->at + (l->shown->flags - l->shown->flags_exported.base);
     return l->flags_mapped != NULL;
 }
 
@@ -251,12 +230,10 @@ static bool is_there(struct device_link *l)
 
 static bool device_reaches(const struct plait_link *link, const void *data, size_t bytes, bool land)
 {
-    const struct device_link *l = device(link);
-    const char *why;
-    uint64_t base;
+    struct device_link *l = device(link);
 
     (void)land;
-    return l->one_process || bytes == 0 || plait_device_lend(l->comm, data, &base, &why) > 0;
+    return l->one_process || bytes == 0 || plait_device_export(l->comm->device, data, &l->exported) == NULL;
 }
 
 static bool device_ready(const struct plait_link *link, uint32_t number)
@@ -316,12 +293,12 @@ static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fing
     struct device_link *l = device(link);
     const bool captures = l->comm->device->capture != 0;
     struct letter letter = { .address = (uintptr_t)data, .bytes = bytes, .captured = captures };
-    const char *why = NULL;
 
     (void)copy;
-    if (!l->one_process && bytes > 0)
-        letter.lent = plait_device_lend(l->comm, data, &letter.base, &why);
-    plait_device_note(l->comm, why);
+    if (!l->one_process && bytes > 0) {
+        plait_device_note(l->comm, plait_device_export(l->comm->device, data, &l->exported));
+        letter.memory = l->exported;
+    }
     l->captured[OFFERED][number % PLAIT_WINDOW] = captures;
     give(l, PLAIT_FLAG_ARRIVED, number);
     if (!plait_device_works(l->comm)) /* the peer must not wait for a flag that was not given */
@@ -370,11 +347,11 @@ static const void *device_arrived(struct plait_link *link, uint32_t number, uint
     const bool wrong = letter->bytes != *bytes;
     *bytes = letter->bytes;
     data = (const char *)(uintptr_t)letter->address;
-    if (!wrong && letter->lent > 0) {
-        const char *at = map(l, letter->lent);
+    if (!wrong && letter->memory.id > 0) {
+        const char *at = map(l, &letter->memory);
         if (at == NULL)
             return NULL;
-        data = at + (letter->address - letter->base);
+        data = at + (letter->address - letter->memory.base);
     }
     if (!wrong)
         take(l, PLAIT_FLAG_ARRIVED, number);

@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -135,15 +135,11 @@ void plait_rendezvous_tell_apart(struct plait_rendezvous *r, struct plait_bootst
                                  const struct plait_error *why)
 {
     struct apart apart = { b, r, told, *why };
-    sigset_t all, before;
     pthread_t thread;
 
     plait_listener_drop_clients(&r->listener); /* ranks among them connect again */
-    sigfillset(&all);                          /* the caller's signals are not for this thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, tell_in_thread, &apart) == 0)
+    if (plait_thread_start(&thread, tell_in_thread, &apart) == 0)
         pthread_join(thread, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 enum plait_status plait_rendezvous_fail_apart(struct plait_rendezvous *r, struct plait_bootstrap *b,

@@ -220,18 +220,6 @@ static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_rendez
     return PLAIT_OK;
 }
 
-/*
- * Is there room for the others' sockets? Later each rank may share PLAIT_COMM_SHARES more, and has one copy. Some of
- * these take the place of the listener's descriptors.
- */
-static enum plait_status check_room(const struct plait_bootstrap *b, const struct plait_listener *l)
-{
-    const size_t later = (b->nrank - 1) * PLAIT_COMM_SHARES + 1, freed = l->nsocket + (l->events >= 0);
-
-    return plait_check_descriptors(b->nrank - 1, later > freed ? later - freed : 0,
-                                   "rank 0 of a comm, to meet the others");
-}
-
 static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rendezvous *r, enum plait_status own)
 {
     enum plait_status status = own;
@@ -246,7 +234,7 @@ static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rende
     if (status == PLAIT_OK && (b->peers == NULL || b->origins == NULL))
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
     if (status == PLAIT_OK)
-        status = check_room(b, &r->listener);
+        status = plait_check_descriptors(b->nrank - 1, "rank 0 of a comm, to meet the others");
     const bool failed = status != PLAIT_OK;
     if (!failed)
         status = meet_all(b, r, &joined);

@@ -3,12 +3,12 @@
 
 #include "base/interrupt.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "bootstrap/frame.h"
 #include "progress/progress.h"
 #include "progress/wait.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,13 +114,8 @@ static void tell_why_not(struct plait_creation *first)
  */
 static void create_all(struct plait_creation *first, struct plait_outcome *o)
 {
-    sigset_t all, saved;
-
-    sigfillset(&all); /* signals go to the caller's threads, as before */
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
-        c->error = c->chained ? 0 : pthread_create(&c->thread, NULL, create, c);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+        c->error = c->chained ? 0 : plait_thread_start(&c->thread, create, c);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         if (c->error != 0)
             tell_why_not(c);

@@ -10,17 +10,6 @@
 
 /* ---- Finding it ----------------------------------------------------------------------------------- */
 
-static enum plait_status find_place(const char *name, const char *which, const void *memory, size_t bytes,
-                                    struct plait_spot *out)
-{
-    const char *why = NULL;
-
-    *out = (struct plait_spot){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
-    if (bytes > 0 && memory != NULL)
-        why = plait_device_used()->place(memory, out);
-    return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s: %s is %p: %s", name, which, memory, why);
-}
-
 enum plait_status plait_gpu_check_capture(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
 {
     uint64_t capture = 0;
@@ -47,8 +36,8 @@ static enum plait_status check_scale(const char *name, const struct plait_call *
     if (call == NULL || call->scale == NULL)
         return PLAIT_OK;
     if (queue == NULL || call->scale_when == PLAIT_SCALE_NOW)
-        return plait_device_refuse(name, "call->scale", call->scale);
-    const enum plait_status status = find_place(name, "call->scale", call->scale, 1, &p);
+        return plait_device_refuse(name, ": call->scale", call->scale);
+    const enum plait_status status = plait_device_find(name, ": call->scale", call->scale, &p);
     if (status == PLAIT_OK && p.kind != PLAIT_MEMORY_HOST)
         return plait_device_aligned(name, ": call->scale", call->scale, size);
     if (status != PLAIT_OK)
@@ -92,12 +81,12 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
 
     if (plait_device_used() == NULL)
         return PLAIT_OK;
-    status = find_place(name, "in", in, in_bytes, &a);
+    const bool has_in = in_bytes > 0 && in != NULL, has_out = out_bytes > 0 && out != NULL;
+    status = plait_device_find(name, ": in", has_in ? in : NULL, &a);
     if (status == PLAIT_OK)
-        status = find_place(name, "out", out, out_bytes, &b);
+        status = plait_device_find(name, ": out", has_out ? out : NULL, &b);
     if (status != PLAIT_OK)
         return status;
-    const bool has_in = in_bytes > 0 && in != NULL, has_out = out_bytes > 0 && out != NULL;
     const bool on_device = (has_in && a.kind == PLAIT_MEMORY_DEVICE) || (has_out && b.kind == PLAIT_MEMORY_DEVICE);
     if (q == NULL && !on_device)
         return check_scale(name, call, size, NULL);

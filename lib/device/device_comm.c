@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "comm/port.h"
 #include "device_stage.h"
 #include "device_watch.h"
 #include "failure/failure.h"
@@ -64,46 +63,16 @@ static bool has_other_processes(const struct plait_comm *comm)
     return false;
 }
 
-uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why)
+const char *plait_device_export(const struct plait_device_comm *d, const void *memory, struct plait_exported *out)
 {
-    struct plait_device_comm *d = comm->device;
-    struct plait_spot place;
-    struct plait_lent *l;
+    struct plait_spot at;
+    const char *why = d->plugin->place(memory, &at);
 
-    *why = d->plugin->place(data, &place);
-    for (uint64_t n = d->nlent; *why == NULL && n > 0 && n + PLAIT_NLENT > d->nlent; n--) {
-        l = &d->shown->lent[n % PLAIT_NLENT];
-        if (l->id == place.id && l->base == place.base) {
-            *base = l->base;
-            return n;
-        }
-    }
-    l = &d->shown->lent[(d->nlent + 1) % PLAIT_NLENT];
-    struct plait_handle handle;
-    if (*why == NULL)
-        *why = d->plugin->lend(&place, &handle);
-    if (*why != NULL)
-        return 0;
-    atomic_store(&l->number, 0); /* a reader of the old entry sees that it is gone */
-    l->handle = handle;
-    l->id = place.id;
-    l->base = *base = place.base;
-    l->bytes = place.bytes;
-    atomic_store_explicit(&l->number, ++d->nlent, memory_order_release);
-    return d->nlent;
-}
-
-static const char *lend_flags(struct plait_device_comm *d)
-{
-    struct plait_spot place;
-    struct plait_lent *l = &d->shown->flags_lent;
-    const char *why = d->plugin->place(d->flags, &place);
-
-    if (why == NULL)
-        why = d->plugin->lend(&place, &l->handle);
-    l->id = place.id;
-    l->base = place.base;
-    l->bytes = place.bytes;
+    if (why != NULL || (out->id == at.id && out->base == at.base))
+        return why;
+    *out = (struct plait_exported){ .base = at.base, .bytes = at.bytes };
+    why = d->plugin->lend(&at, &out->handle);
+    out->id = why == NULL ? at.id : 0;
     return why;
 }
 
@@ -137,7 +106,7 @@ static enum plait_status show(struct plait_comm *comm)
     d->shown->device = (uint32_t)d->device;
     d->shown->flags = (uintptr_t)d->flags;
     if (has_other_processes(comm))
-        why = lend_flags(d);
+        why = plait_device_export(d, d->flags, &d->shown->flags_exported);
     if (why != NULL)
         return plait_device_fail("memory of a GPU cannot be shown to other processes", why);
     atomic_store(&comm->own->device, (uint64_t)((char *)memory - arena->base)); /* before another's `quiet` is read */
@@ -179,17 +148,6 @@ static enum plait_status create(struct plait_comm *comm, int device)
     return status;
 }
 
-/* Log how GPU memory goes to other hosts: transports/staged.c. */
-static void tell_way(const struct plait_comm *comm)
-{
-    const bool direct = comm->remote != NULL && plait_port_takes_devices(comm->port);
-
-    if (comm->remote != NULL)
-        plait_comm_log(comm, PLAIT_LOG_INFO, "memory of GPUs goes to other hosts %s: %s %s %s memory of CUDA's devices",
-                       direct ? "directly" : "through pinned memory", plait_port_network(comm->port),
-                       plait_port_version(comm->port), direct ? "reads and writes" : "knows no");
-}
-
 enum plait_status plait_device_open(struct plait_comm *comm, int device)
 {
     enum plait_status status = PLAIT_OK;
@@ -199,8 +157,6 @@ enum plait_status plait_device_open(struct plait_comm *comm, int device)
         status = create(comm, device);
         if (status != PLAIT_OK) /* other ranks must not wait for this rank */
             status = plait_comm_fail(comm, status, "%s", plait_last_error());
-        else
-            tell_way(comm);
     }
     pthread_mutex_unlock(&comm->lock);
     return status;

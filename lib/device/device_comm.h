@@ -24,20 +24,21 @@
 #include "operation/run.h"
 #include "plugin/device.h"
 
-#define PLAIT_NLENT 64 /* allocations that a rank shows to other processes at the same time */
-
-struct plait_lent {
-    _Atomic uint64_t number; /* written last */
-    uint64_t id, base, bytes;
+struct plait_exported {       /* an allocation that other processes may map */
+    uint64_t id, base, bytes; /* id 0: none */
     struct plait_handle handle;
 };
+
+static inline bool plait_device_is_same(const struct plait_exported *a, const struct plait_exported *b)
+{
+    return a->id == b->id && a->base == b->base;
+}
 
 /* In the rank's arena; others read it. */
 struct plait_device_shown {
     uint32_t device;
-    uint64_t flags;               /* address of the flags, [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
-    struct plait_lent flags_lent; /* their allocation */
-    struct plait_lent lent[PLAIT_NLENT]; /* allocation number n, from 1, is in place n % PLAIT_NLENT */
+    uint64_t flags; /* address of the flags, [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
+    struct plait_exported flags_exported; /* this allocation, if other processes need it */
     /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block; then */
     struct plait_mailbox mailbox[];
 }; /* [nrank] of 64 bits: flags that this rank has given to each rank */
@@ -88,7 +89,6 @@ struct plait_device_comm {
     struct plait_device_shown *shown;
     void *flags;
     uint64_t *taken; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
-    uint64_t nlent;
     struct plait_slice *slices[2];              /* [1]: for operations in graphs */
     struct plait_scaled scaled[2];              /* [1]: likewise */
     struct plait_queue *rescue;                 /* gives flags when the comm has failed */
@@ -180,9 +180,10 @@ static inline enum plait_status plait_device_status(struct plait_comm *comm)
 }
 
 /*
- * The number under which other processes find the allocation that holds `data`. 0: the allocation cannot be shown to
- * them, and *why tells the cause, such as an allocator for whose memory the driver has no handle.
+ * Find the allocation that holds `memory`, and make a handle by which other processes map it, unless *out, zeroed at
+ * first, is this allocation already. Returns NULL, or why it cannot be mapped, such as an allocator for whose memory
+ * the driver has no handle.
  */
-uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why);
+const char *plait_device_export(const struct plait_device_comm *d, const void *memory, struct plait_exported *out);
 
 #endif

@@ -12,10 +12,7 @@ static struct plait_mapped *all;
 /* The child has none of the parent's mappings and must not close them. */
 void plait_device_maps_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&lock);
-    else
-        pthread_mutex_unlock(&lock);
+    plait_fork_lock(when, &lock);
     if (when == PLAIT_FORK_CHILD)
         all = NULL;
 }
@@ -27,15 +24,9 @@ static bool is_of(const struct plait_mapped *m, const struct plait_mappable *wha
 }
 
 /* Compared in whole units of `unit` bytes. */
-static bool overlaps(const struct plait_mapped *m, const struct plait_lent *lent, uint64_t unit)
+static bool overlaps(const struct plait_exported *a, const struct plait_exported *b, uint64_t unit)
 {
-    return m->base / unit <= (lent->base + lent->bytes - 1) / unit &&
-           lent->base / unit <= (m->base + m->bytes - 1) / unit;
-}
-
-static bool is_same(const struct plait_mapped *m, const struct plait_lent *lent)
-{
-    return m->id == lent->id && m->base == lent->base;
+    return a->base / unit <= (b->base + b->bytes - 1) / unit && b->base / unit <= (a->base + a->bytes - 1) / unit;
 }
 
 bool plait_device_is_taken(const struct plait_mappable *what)
@@ -44,7 +35,8 @@ bool plait_device_is_taken(const struct plait_mappable *what)
 
     pthread_mutex_lock(&lock);
     for (const struct plait_mapped *m = all; m != NULL && !taken; m = m->next)
-        taken = is_of(m, what) && !is_same(m, what->lent) && overlaps(m, what->lent, 1);
+        taken =
+            is_of(m, what) && !plait_device_is_same(&m->memory, what->memory) && overlaps(&m->memory, what->memory, 1);
     pthread_mutex_unlock(&lock);
     return taken;
 }
@@ -56,7 +48,7 @@ static const char *close_stale(const struct plait_mappable *what, uint64_t unit)
 
     for (struct plait_mapped **link = &all; *link != NULL && why == NULL;) {
         struct plait_mapped *m = *link;
-        if (!is_of(m, what) || !overlaps(m, what->lent, unit)) {
+        if (!is_of(m, what) || !overlaps(&m->memory, what->memory, unit)) {
             link = &m->next;
             continue;
         }
@@ -69,23 +61,22 @@ static const char *close_stale(const struct plait_mappable *what, uint64_t unit)
 
 static const char *map_new(const struct plait_mappable *what, struct plait_mapped *m)
 {
-    const struct plait_lent *lent = what->lent;
     bool taken = false;
     const char *why = close_stale(what, 1);
 
     if (why == NULL)
-        why = what->plugin->map(&lent->handle, what->device, &m->at, &taken);
+        why = what->plugin->map(&what->memory->handle, what->device, &m->at, &taken);
     if (why == NULL || !taken)
         return why;
     why = close_stale(what, BLOCK); /* the driver freed a block of several small allocations */
-    return why != NULL ? why : what->plugin->map(&lent->handle, what->device, &m->at, &taken);
+    return why != NULL ? why : what->plugin->map(&what->memory->handle, what->device, &m->at, &taken);
 }
 
 static struct plait_mapped *find(const struct plait_mappable *what)
 {
     struct plait_mapped *m;
 
-    for (m = all; m != NULL && !(is_of(m, what) && is_same(m, what->lent)); m = m->next)
+    for (m = all; m != NULL && !(is_of(m, what) && plait_device_is_same(&m->memory, what->memory)); m = m->next)
         ;
     return m;
 }
@@ -103,9 +94,7 @@ const char *plait_device_map(const struct plait_mappable *what, struct plait_map
             m->plugin = what->plugin;
             m->process = what->process;
             m->device = what->device;
-            m->id = what->lent->id;
-            m->base = what->lent->base;
-            m->bytes = what->lent->bytes;
+            m->memory = *what->memory;
             m->next = all;
             all = m;
         } else {

@@ -13,8 +13,8 @@ struct plait_mapped { /* an allocation of another process */
     struct plait_mapped *next;
     const struct plait_device_plugin *plugin;
     struct plait_token process;
-    int device;               /* that accesses the memory */
-    uint64_t id, base, bytes; /* in the other process */
+    int device;                   /* that accesses the memory */
+    struct plait_exported memory; /* in the other process */
     void *at;
     uint32_t users;
     _Atomic bool closed; /* the process has freed the allocation: `at` is invalid */
@@ -24,7 +24,7 @@ struct plait_mappable { /* an allocation that another process has shown */
     const struct plait_device_plugin *plugin;
     struct plait_token process;
     int device;
-    const struct plait_lent *lent; /* a copy: it does not change */
+    const struct plait_exported *memory;
 };
 
 /* Is a stale mapping (its allocation must have been freed) in the way? */

@@ -2,31 +2,30 @@
 #include "device_watch.h"
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "failure/failure.h"
 #include "progress/detector.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
-#include <time.h>
+#include <unistd.h>
 
-#define EVERY_NS 1000000
+#define EVERY 1000 /* us */
 
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* held while the thread starts or ends, before `lock` */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
-static struct plait_device_comm *watched;
+static struct plait_device_comm *watched; /* the thread runs while there are some */
 static pthread_t thread;
-static uint32_t running;  /* the generation whose thread runs; 0: no thread runs */
-static uintptr_t current; /* threads started with a smaller number end */
 
 void plait_device_watch_fork(enum plait_fork when)
 {
     if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&lock);
-    else
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_lock(&life);
+    plait_fork_lock(when, &lock);
     if (when == PLAIT_FORK_CHILD)
         watched = NULL;
+    if (when != PLAIT_FORK_BEFORE)
+        pthread_mutex_unlock(&life);
 }
 
 /* May an operation of the comm still be on a stream? */
@@ -82,69 +81,46 @@ static void look(struct plait_device_comm *d)
 
 static void *work(void *arg)
 {
-    pthread_mutex_lock(&lock);
-    while (current == (uintptr_t)arg) {
-        struct timespec until;
+    for (bool more = true; more; usleep(EVERY)) {
+        pthread_mutex_lock(&lock);
         for (struct plait_device_comm *d = watched; d != NULL; d = d->next)
             look(d);
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += EVERY_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&news, &lock, &until);
+        more = watched != NULL;
+        pthread_mutex_unlock(&lock);
     }
-    pthread_mutex_unlock(&lock);
-    return NULL;
-}
-
-/* The lock is held. */
-static enum plait_status start(void)
-{
-    sigset_t all, saved;
-
-    sigfillset(&all); /* signals are delivered to the caller's threads, as before */
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
-    const int error = pthread_create(&thread, NULL, work, (void *)current);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
-    if (error != 0)
-        return plait_fail_errno(error, "cannot start the thread that watches operations on GPUs");
-    running = plait_generation;
-    return PLAIT_OK;
+    return arg;
 }
 
 enum plait_status plait_device_watch(struct plait_device_comm *d)
 {
-    enum plait_status status = PLAIT_OK;
+    int error = 0;
 
+    pthread_mutex_lock(&life);
     pthread_mutex_lock(&lock);
     d->next = watched;
     watched = d;
-    if (running != plait_generation)
-        status = start();
-    if (status != PLAIT_OK)
-        watched = d->next;
+    if (d->next == NULL)
+        error = plait_thread_start(&thread, work, NULL);
+    if (error != 0)
+        watched = NULL;
     pthread_mutex_unlock(&lock);
-    return status;
+    pthread_mutex_unlock(&life);
+    return error == 0 ? PLAIT_OK : plait_fail_errno(error, "cannot start the thread that watches operations on GPUs");
 }
 
 void plait_device_unwatch(struct plait_device_comm *d)
 {
     struct plait_device_comm **at = &watched;
-    pthread_t last;
 
+    pthread_mutex_lock(&life);
     pthread_mutex_lock(&lock);
     while (*at != NULL && *at != d)
         at = &(*at)->next;
-    if (*at != NULL)
+    const bool found = *at != NULL, last = found && watched == d && d->next == NULL;
+    if (found)
         *at = d->next;
-    const bool stops = watched == NULL && running == plait_generation;
-    if (stops) {
-        current++;
-        running = 0;
-        last = thread;
-        pthread_cond_broadcast(&news);
-    }
     pthread_mutex_unlock(&lock);
-    if (stops)
-        pthread_join(last, NULL);
+    if (last)
+        pthread_join(thread, NULL);
+    pthread_mutex_unlock(&life);
 }

@@ -18,11 +18,11 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #include <plait/message.h>
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -359,21 +359,17 @@ static void *begin_work(void *thread)
 /* This thread runs the first one. The other threads block all signals. */
 static enum plait_status run_threads(struct server_thread *s, uint32_t n)
 {
-    sigset_t all, saved;
     uint32_t started = 1;
     int error = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
     pthread_mutex_lock(&gate);
     while (started < n && error == 0) {
-        error = pthread_create(&s[started].thread, NULL, begin_work, &s[started]);
+        error = plait_thread_start(&s[started].thread, begin_work, &s[started]);
         started += error == 0;
     }
     for (uint32_t t = 0; t < n; t++)
         s[t].cancelled = error != 0;
     pthread_mutex_unlock(&gate);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
     work(&s[0]);
     const struct plait_kept *why = &s[0].why;
     for (uint32_t t = 1; t < started; t++) {

@@ -71,8 +71,7 @@ void plait_warn_of_full_table(double now)
     if (now < atomic_load_explicit(&next, memory_order_relaxed))
         return;
     atomic_store_explicit(&next, now + 1, memory_order_relaxed);
-    if (plait_check_descriptors(SPARE, 0, "the network between hosts") != PLAIT_OK &&
-        !atomic_flag_test_and_set(&warned))
+    if (plait_check_descriptors(SPARE, "the network between hosts") != PLAIT_OK && !atomic_flag_test_and_set(&warned))
         plait_log(
             PLAIT_LOG_WARN,
             "%s. Every connection to its port takes one. ss -tnp lists them; let a firewall admit only the job's hosts "

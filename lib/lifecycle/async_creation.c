@@ -2,11 +2,11 @@
 #include "life.h"
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "failure/failure.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,16 +85,12 @@ static bool copy_options(struct plait_async_creation *a, const struct plait_comm
 enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out)
 {
     struct plait_comm *comm;
-    sigset_t all, saved;
     int error = ENOMEM;
 
     comm = plait_comm_allocate(options);
     if (comm != NULL && (comm->async_creation = calloc(1, sizeof *comm->async_creation)) != NULL &&
         copy_options(comm->async_creation, options)) {
-        sigfillset(&all); /* the new thread takes none of the program's signals */
-        pthread_sigmask(SIG_SETMASK, &all, &saved);
-        error = pthread_create(&comm->async_creation->thread, NULL, create_in_thread, comm);
-        pthread_sigmask(SIG_SETMASK, &saved, NULL);
+        error = plait_thread_start(&comm->async_creation->thread, create_in_thread, comm);
     }
     if (error == 0) {
         *out = comm;

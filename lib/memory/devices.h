@@ -27,8 +27,11 @@ enum plait_status plait_device_get(const struct plait_device_plugin **out);
 /* Load the plug-in if the program has loaded the driver: buffers may then be a device's. Errors are only logged. */
 void plait_device_notice(const struct plait_config *config);
 
-/* Free memory of plait_mem_alloc_as() or plait_mem_alloc_on(). False: it is not from there. */
-bool plait_device_free(void *memory, enum plait_status *status);
+/* Where does memory lie? In the host's if it is NULL or no device is used. The error begins with `call` and `which`. */
+enum plait_status plait_device_find(const char *call, const char *which, const void *memory, struct plait_spot *out);
+
+/* Free memory that the driver allocated. PLAIT_ERR_ARG: it is the host's. */
+enum plait_status plait_device_free(void *memory);
 
 /*
  * For calls with options.stream: check that `memory` (NULL is allowed) is on the queue's GPU, or, if `queue` is NULL,

@@ -154,13 +154,9 @@ int plait_process_read(const struct plait_process *process, uint64_t address, vo
 /* MADV_DONTFORK left the child no mappings of peers. The child closes the pidfds and starts with an empty list. */
 void plait_processes_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE) {
-        pthread_mutex_lock(&lock);
-        return;
-    }
     for (struct plait_process *p = processes; when == PLAIT_FORK_CHILD && p != NULL; p = p->next)
         plait_descriptor_close(p->pidfd);
     if (when == PLAIT_FORK_CHILD)
         processes = NULL;
-    pthread_mutex_unlock(&lock);
+    plait_fork_lock(when, &lock);
 }

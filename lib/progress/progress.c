@@ -5,12 +5,12 @@
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "reduce/reduce.h"
 #include "spinner.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -279,16 +279,12 @@ static void *run_thread(void *arg)
 
 enum plait_status plait_progress_thread_start(void)
 {
-    sigset_t all, saved;
     int error = 0;
 
     pthread_mutex_lock(&thread_lock);
     if (nstart++ == 0) {
         atomic_store(&stop, false);
-        sigfillset(&all); /* the new thread takes none of the program's signals */
-        pthread_sigmask(SIG_SETMASK, &all, &saved);
-        error = pthread_create(&thread, NULL, run_thread, NULL);
-        pthread_sigmask(SIG_SETMASK, &saved, NULL);
+        error = plait_thread_start(&thread, run_thread, NULL);
         nstart -= error != 0;
     }
     pthread_mutex_unlock(&thread_lock);

@@ -115,10 +115,7 @@ void plait_requests_forget(struct plait_comm *comm)
 
 void plait_requests_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&detach_lock);
-    else
-        pthread_mutex_unlock(&detach_lock);
+    plait_fork_lock(when, &detach_lock);
 }
 
 static enum plait_status copy_sizes(struct plait_request *r)

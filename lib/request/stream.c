@@ -4,11 +4,11 @@
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "memory/devices.h"
 #include "progress/progress.h"
 #include "request.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -97,7 +97,6 @@ static void *work(void *arg)
 enum plait_status plait_stream_create(struct plait_stream **out)
 {
     struct plait_stream *s;
-    sigset_t all, saved;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_create: out is NULL");
@@ -108,10 +107,7 @@ enum plait_status plait_stream_create(struct plait_stream **out)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->more, NULL);
     pthread_cond_init(&s->idle, NULL);
-    sigfillset(&all); /* signals go to the caller's threads, as before */
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
-    const int error = pthread_create(&s->thread, NULL, work, s);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    const int error = plait_thread_start(&s->thread, work, s);
     if (error != 0) {
         free(s);
         return plait_fail_errno(error, "cannot start a stream's thread");

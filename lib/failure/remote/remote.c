@@ -5,11 +5,11 @@
 #include "base/descriptor.h"
 #include "base/fork.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -122,7 +122,6 @@ static void *run(void *arg)
 /* With both locks held. */
 static enum plait_status start_thread(void)
 {
-    sigset_t all, saved;
     int error;
 
     if (running && doorbell[0] >= 0)
@@ -131,11 +130,8 @@ static enum plait_status start_thread(void)
         return plait_fail_errno(errno, "no descriptor for the thread that hears of other hosts");
     if (running) /* the thread runs, but had lost its doorbell */
         return PLAIT_OK;
-    sigfillset(&all); /* the new thread takes none of the program's signals */
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
     running = true;
-    error = pthread_create(&thread, NULL, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &saved, NULL);
+    error = plait_thread_start(&thread, run, NULL);
     if (error == 0)
         return PLAIT_OK;
     running = false;
