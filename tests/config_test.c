@@ -249,7 +249,6 @@ static void broken_lines_are_named(void **state)
 
     assert_refused("\n\nPLAIT_SLICE 4", "f.conf:3: 'PLAIT_SLICE 4' is not of the form NAME = value");
     assert_refused("= 4", "f.conf:1: '= 4' is not");
-    assert_refused("PLAIT_WARN=1\nPLAIT_WARN=2", "f.conf:2: PLAIT_WARN was already set in line 1");
     assert_refused("PLAIT_CONFIG=x", "can only be set in the environment");
     memset(line + strlen(line), 'a', 380);
     assert_refused(line, expected);
@@ -306,20 +305,6 @@ static void what_the_program_sets_comes_after_the_environment_and_before_the_fil
     assert_int_equal(plait_config_load(&c), PLAIT_OK);
     assert_true(c.warn == 5);
     unlink(path);
-}
-
-static void a_version_is_three_numbers(void **state)
-{
-    static const char *const bad[] = { "2", "2.32", "2.32.3.1", "2.32.100", "2..3", "2.32.3a", ".2.3" };
-    struct plait_config c;
-    char line[64];
-
-    assert_int_equal(load_text("PLAIT_NCCL_VERSION = 2.28.9", &c), PLAIT_OK);
-    assert_int_equal(c.nccl_version, 22809);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        snprintf(line, sizeof line, "PLAIT_NCCL_VERSION=%s", bad[i]);
-        assert_refused(line, "three numbers below 100");
-    }
 }
 
 static void bad_environment_is_named(void **state)
@@ -511,7 +496,6 @@ int main(void)
         TEST(broken_lines_are_named),
         TEST(environment_comes_before_file_before_default),
         TEST(what_the_program_sets_comes_after_the_environment_and_before_the_file),
-        TEST(a_version_is_three_numbers),
         TEST(bad_environment_is_named),
         TEST(log_lines_have_host_process_and_level),
         TEST(any_file_is_parsed_safely),

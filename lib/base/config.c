@@ -6,7 +6,6 @@
  */
 #include "config.h"
 
-#include "config_rows.h"
 #include "descriptor.h"
 #include "fork.h"
 #include "log.h"
@@ -105,7 +104,6 @@ static enum plait_status next_setting(const char *path, struct line *l)
 static enum plait_status gather_file(struct reading *r)
 {
     struct line l = { .next = r->text };
-    unsigned seen[PLAIT_NSETTING] = { 0 };
     enum plait_status status;
 
     while ((status = next_setting(r->path, &l)) == PLAIT_OK && l.name != NULL) {
@@ -116,15 +114,11 @@ static enum plait_status gather_file(struct reading *r)
         if (IS_FILE(row))
             return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s can only be set in the environment", r->path, l.number,
                               row->name);
-        if (seen[i] != 0)
-            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s was already set in line %u", r->path, l.number, row->name,
-                              seen[i]);
-        seen[i] = l.number;
         if (strlen(l.value) >= sizeof r->row[i].value)
             return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: the value of %s is longer than %zu characters", r->path,
                               l.number, row->name, sizeof r->row[i].value - 1);
         if (r->row[i].origin[0] != '\0')
-            continue; /* the environment and plait_config_set() take precedence */
+            continue; /* the environment, plait_config_set() and earlier lines take precedence */
         strcpy(r->row[i].value, l.value);
         snprintf(r->row[i].origin, sizeof r->row[i].origin, "%.200s:%u", r->path, l.number);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of all settings, and the parsers of their values. */
-#include "config_rows.h"
+#include "config.h"
 
 #include "bytes.h"
 #include "log.h"
@@ -122,58 +122,31 @@ static const char *parse_seconds(const char *text, void *field)
     return NULL;
 }
 
-/* Parse "1000us" or "1000MB/s", each at most once. Returns the text after it, or NULL. Limits prevent overflow. */
-static const char *parse_quantity(const char *text, struct plait_pace *out)
+/* "1000us", "1000MB/s", or both; each at most once. Limits prevent overflow. */
+static const char *parse_pace(const char *text, void *field)
 {
     static const struct {
         const char *unit;
         double factor; /* to ns, to bytes per second */
-        size_t offset;
-    } units[] = {
-        { "us", 1e3, offsetof(struct plait_pace, latency) },
-        { "ms", 1e6, offsetof(struct plait_pace, latency) },
-        { "MB/s", 1e6, offsetof(struct plait_pace, bandwidth) },
-        { "GB/s", 1e9, offsetof(struct plait_pace, bandwidth) },
-    };
-    char *end;
-    double value = plait_real(text, &end);
+    } units[] = { { "us", 1e3 }, { "ms", 1e6 }, { "MB/s", 1e6 }, { "GB/s", 1e9 } };
+    uint64_t parts[2] = { 0, 0 }; /* as in struct plait_pace */
+    bool right = true;
 
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        const size_t length = strlen(units[i].unit);
-        uint64_t *field = (uint64_t *)(void *)((char *)out + units[i].offset);
-        if (strncmp(end, units[i].unit, length) != 0)
-            continue;
-        value *= units[i].factor;
-        if (*field > 0 || !(value >= 1000 && value <= 1e13))
-            return NULL;
-        *field = (uint64_t)value;
-        return end + length;
+    for (const char *at = text; *text != '\0' && right && at != NULL; at = strchr(at, ',')) {
+        char *unit;
+        const double value = plait_real(at += *at == ',', &unit);
+        const size_t length = strcspn(unit, ",");
+        size_t i = 0;
+        while (i < 4 && (strlen(units[i].unit) != length || memcmp(unit, units[i].unit, length) != 0))
+            i++;
+        right = i < 4 && parts[i / 2] == 0 && value * units[i].factor >= 1000 && value * units[i].factor <= 1e13;
+        if (right)
+            parts[i / 2] = (uint64_t)(value * units[i].factor);
     }
-    return NULL;
-}
-
-static const char *parse_pace(const char *text, void *field)
-{
-    struct plait_pace pace = { 0, 0 };
-    const char *end = *text != '\0' ? parse_quantity(text, &pace) : text;
-
-    if (end != NULL && *end == ',')
-        end = parse_quantity(end + 1, &pace);
-    if (end == NULL || *end != '\0')
+    if (!right || *text == ',')
         return "the latency of a message, the bandwidth of a link, or both: 1000us, 1000MB/s, 1000us,1000MB/s; units "
                "are us, ms, MB/s and GB/s, values 1us to 1e10us, 0.001MB/s to 1e7MB/s";
-    memcpy(field, &pace, sizeof pace);
-    return NULL;
-}
-
-static const char *parse_version(const char *text, void *field)
-{
-    unsigned a, b, c;
-    int end = 0;
-
-    if (sscanf(text, "%2u.%2u.%2u%n", &a, &b, &c, &end) != 3 || text[end] != '\0' || a > 99 || b > 99 || c > 99)
-        return "three numbers below 100 with points between: 2.32.3";
-    *(uint32_t *)field = a * 10000 + b * 100 + c;
+    *(struct plait_pace *)field = (struct plait_pace){ parts[0], parts[1] };
     return NULL;
 }
 
@@ -258,8 +231,7 @@ const struct plait_config_row plait_config_rows[PLAIT_NSETTING] = {
     { "PLAIT_NCCL_LINK", "5us,10GB/s",
       "libnccl.so.2: latency of a message and bandwidth of a link that ncclGroupSimulateEnd() reckons with",
       FIELD(nccl_link), parse_pace },
-    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version),
-      parse_version },
+    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version), parse_path },
     { "PLAIT_PACE", "",
       "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
       "1000us,1000MB/s; empty: none",

@@ -120,6 +120,14 @@ size_t plait_descriptor_read(const char *path, char *text, size_t room)
     return n > 0 ? (size_t)n : 0;
 }
 
+bool plait_descriptor_read_line(const char *path, char *line, size_t room)
+{
+    const size_t n = plait_descriptor_read(path, line, room);
+
+    line[strcspn(line, "\n")] = '\0';
+    return n > 0;
+}
+
 bool plait_descriptor_is_kept(int fd)
 {
     pthread_mutex_lock(&lock);

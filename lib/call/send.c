@@ -58,9 +58,8 @@ static enum plait_status check_readable(struct plait_comm *comm, const void *dat
     struct plait_exported exported = { .id = 0 };
     const char *why = NULL;
 
-    if (queue != NULL && process != NULL && process->base != NULL &&
-        (why = plait_device_export(comm->device, data, &exported)) != NULL)
-        why = plait_device_export(comm->device, data, &exported); /* it may be the error of an earlier call */
+    if (queue != NULL && process != NULL && process->base != NULL)
+        why = comm->device->plugin->export_memory(data, &exported);
     if (why == NULL)
         return PLAIT_OK;
     return plait_fail(

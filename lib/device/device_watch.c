@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "device_watch.h"
+/*
+ * The watch releases streams that wait for a rank that will never come. While operations are on a device, no thread on
+ * the host waits for them. So one thread of this process checks every millisecond whether a comm has failed or a rank
+ * has died. Then it sets the comm's own flags, again and again, until the streams have passed. The data of those
+ * operations is lost; the comm reports the error.
+ */
+#include "device_comm.h"
 
 #include "base/status.h"
 #include "base/thread.h"
@@ -35,12 +41,12 @@ static bool is_under_way(const struct plait_device_comm *d)
 
     if (d->captured)
         return true;
-    if (d->trails[0].called && d->plugin->passed(d->trails[0].end, &passed) != NULL)
+    if (d->trails[0].called && d->plugin->event_done(d->trails[0].end, &passed) != NULL)
         passed = true; /* the device is broken: the watch cannot help */
     return !passed;
 }
 
-/* Find a rank that will never give the flags that this rank's streams wait for. */
+/* Find a rank that will never set the flags that this rank's streams wait for. */
 static void look_at_others(struct plait_comm *comm)
 {
     char text[256];
@@ -68,15 +74,15 @@ static void look(struct plait_device_comm *d)
 {
     struct plait_comm *comm = d->comm;
     const size_t words = plait_flag_words(comm->nrank) * (d->captured ? 2 : 1);
-    bool given; /* the last round's flags were given: more rounds at once would keep the device busy for ever */
+    bool done; /* the last round's flags are set: more rounds at once would keep the device busy for ever */
 
     if (!is_under_way(d) && atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
     if (atomic_load(&comm->own->failed) == PLAIT_OK)
         look_at_others(comm);
-    if (atomic_load(&comm->own->failed) != PLAIT_OK && d->plugin->query(d->rescue, &given) == NULL && given)
+    if (atomic_load(&comm->own->failed) != PLAIT_OK && d->plugin->query(d->rescue, &done) == NULL && done)
         for (size_t i = 0; i < words; i++)
-            d->plugin->give(d->rescue, (uintptr_t)d->flags + i * 4);
+            d->plugin->set_flag(d->rescue, (uintptr_t)d->flags + i * 4);
 }
 
 static void *work(void *arg)

@@ -20,33 +20,15 @@
 #define MOST_PATH 512
 #define SPARE     8 /* free descriptors below which a process warns */
 
-/* Read the first line of a file. */
-static bool read_line(const char *path, char *out, int room)
-{
-    FILE *f = plait_descriptor_stream(open(path, O_RDONLY | O_CLOEXEC), "r");
-    const bool ok = f != NULL && fgets(out, room, f) != NULL;
-
-    if (f != NULL)
-        fclose(f);
-    if (ok)
-        out[strcspn(out, "\n")] = '\0';
-    return ok;
-}
-
 /* By the boot ID, as each container has its own host name. A virtual host's file has a second line (tools/host.c). */
 struct plait_where plait_where_am_i(void)
 {
     char boot[256];
-    FILE *f = plait_descriptor_stream(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC), "r");
-    const size_t n = f != NULL ? fread(boot, 1, sizeof boot, f) : 0;
-    const char *end = memchr(boot, '\n', n);
-    const size_t line = end != NULL ? (size_t)(end - boot) : n;
+    const size_t n = plait_descriptor_read("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
 
-    if (f != NULL)
-        fclose(f);
     if (n == 0)
         return (struct plait_where){ 0, 0 };
-    return (struct plait_where){ .machine = plait_hash(PLAIT_HASH_START, boot, line) | 1,
+    return (struct plait_where){ .machine = plait_hash(PLAIT_HASH_START, boot, strcspn(boot, "\n")) | 1,
                                  .host = plait_hash(PLAIT_HASH_START, boot, n) | 1 };
 }
 
@@ -89,7 +71,7 @@ static bool port_is_missed(const char *sys, const char *device, const char *port
 
     if ((size_t)snprintf(path, sizeof path, "%s/class/infiniband/%s/ports/%s/state", sys, device, port) >=
             sizeof path ||
-        !read_line(path, state, sizeof state))
+        !plait_descriptor_read_line(path, state, sizeof state))
         return false;
     if (strstr(state, "ACTIVE") != NULL)
         snprintf(text, room,

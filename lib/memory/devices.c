@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define DRIVER "libcuda.so.1"
@@ -24,9 +25,9 @@ void plait_devices_fork(enum plait_fork when)
     plait_fork_lock(when, &lock);
 }
 
-enum plait_status plait_device_fail(const char *what, const char *why)
+enum plait_status plait_device_result(const char *what, const char *why)
 {
-    return plait_fail(PLAIT_ERR_SYSTEM, "%s: %s", what, why);
+    return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s: %s", what, why);
 }
 
 static enum plait_status load(const struct plait_config *config)
@@ -144,21 +145,21 @@ enum plait_status plait_device_now(int *out)
     const struct plait_device_plugin *plugin = plait_device_used();
     *out = -1;
     const char *why = plugin != NULL ? plugin->current(out) : NULL;
-    return why == NULL ? PLAIT_OK : plait_device_fail("plait_device_now", why);
+    return plait_device_result("plait_device_now", why);
 }
 
-enum plait_status plait_device_find(const char *call, const char *which, const void *memory, struct plait_spot *out)
+enum plait_status plait_device_find(const char *call, const char *which, const void *memory, struct plait_location *out)
 {
     const struct plait_device_plugin *plugin = plait_device_used();
 
-    *out = (struct plait_spot){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
-    const char *why = plugin != NULL && memory != NULL ? plugin->place(memory, out) : NULL;
+    *out = (struct plait_location){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
+    const char *why = plugin != NULL && memory != NULL ? plugin->locate(memory, out) : NULL;
     return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s%s is %p: %s", call, which, memory, why);
 }
 
 enum plait_status plait_device_free(void *memory)
 {
-    struct plait_spot at;
+    struct plait_location at;
     const enum plait_status status = plait_device_find("plait_mem_free", ": memory", memory, &at);
 
     if (status != PLAIT_OK)
@@ -167,12 +168,12 @@ enum plait_status plait_device_free(void *memory)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return",
                           memory);
     const char *why = plait_device_used()->free(at.kind, memory);
-    return why == NULL ? PLAIT_OK : plait_device_fail("plait_mem_free", why);
+    return plait_device_result("plait_mem_free", why);
 }
 
 enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out)
 {
-    struct plait_spot at;
+    struct plait_location at;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_kind: out is NULL");
@@ -184,7 +185,7 @@ enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out)
 
 enum plait_status plait_mem_device(const void *memory, int *out)
 {
-    struct plait_spot at;
+    struct plait_location at;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_device: out is NULL");
@@ -204,28 +205,38 @@ enum plait_status plait_device_aligned(const char *call, const char *which, cons
                       call, which, memory, size);
 }
 
+enum plait_status plait_device_is_on(const char *call, const char *which, const void *memory,
+                                     const struct plait_location *at, size_t size, int device)
+{
+    char of[32] = "";
+
+    if (at->kind == PLAIT_MEMORY_DEVICE && at->device == device)
+        return plait_device_aligned(call, which, memory, size);
+    if (at->device >= 0)
+        snprintf(of, sizeof of, " of GPU %d", at->device);
+    return plait_fail(PLAIT_ERR_ARG, "%s%s is %p, which is %s memory%s; the call needs device memory of GPU %d", call,
+                      which, memory, plait_memory_name(at->kind), of, device);
+}
+
 enum plait_status plait_device_fits(const char *what, const void *memory, size_t size, const struct plait_queue *queue)
 {
-    const int device = queue != NULL ? plait_device_used()->device_of(queue) : -1;
-    struct plait_spot at;
+    struct plait_location at;
     const enum plait_status status = plait_device_find(what, "", memory, &at);
 
-    if (status != PLAIT_OK)
+    if (status != PLAIT_OK || memory == NULL)
         return status;
-    if (queue == NULL && at.kind == PLAIT_MEMORY_DEVICE)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s is %p, memory of GPU %d, but options.stream is NULL: set it to a stream of that GPU",
-                          what, memory, at.device);
-    if (queue != NULL && memory != NULL && (at.kind != PLAIT_MEMORY_DEVICE || at.device != device))
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s is %p, which is %s memory and not of GPU %d, whose options.stream is: allocate it there",
-                          what, memory, plait_memory_name(at.kind), device);
-    return queue != NULL ? plait_device_aligned(what, "", memory, size) : PLAIT_OK;
+    if (queue != NULL)
+        return plait_device_is_on(what, "", memory, &at, size, plait_device_used()->device_of(queue));
+    return at.kind != PLAIT_MEMORY_DEVICE ? PLAIT_OK
+                                          : plait_fail(PLAIT_ERR_ARG,
+                                                       "%s is %p, memory of GPU %d, but options.stream is NULL: set it "
+                                                       "to a stream of that GPU",
+                                                       what, memory, at.device);
 }
 
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory)
 {
-    struct plait_spot at;
+    struct plait_location at;
     const enum plait_status status = plait_device_find(call, which, memory, &at);
 
     return status != PLAIT_OK || at.kind != PLAIT_MEMORY_DEVICE

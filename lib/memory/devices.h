@@ -28,7 +28,8 @@ enum plait_status plait_device_get(const struct plait_device_plugin **out);
 void plait_device_notice(const struct plait_config *config);
 
 /* Where does memory lie? In the host's if it is NULL or no device is used. The error begins with `call` and `which`. */
-enum plait_status plait_device_find(const char *call, const char *which, const void *memory, struct plait_spot *out);
+enum plait_status plait_device_find(const char *call, const char *which, const void *memory,
+                                    struct plait_location *out);
 
 /* Free memory that the driver allocated. PLAIT_ERR_ARG: it is the host's. */
 enum plait_status plait_device_free(void *memory);
@@ -46,10 +47,14 @@ enum plait_status plait_device_fits(const char *what, const void *memory, size_t
  */
 enum plait_status plait_device_aligned(const char *call, const char *which, const void *memory, size_t size);
 
+/* The same, and PLAIT_ERR_ARG unless it is device memory of this GPU. at: where it lies. */
+enum plait_status plait_device_is_on(const char *call, const char *which, const void *memory,
+                                     const struct plait_location *at, size_t size, int device);
+
 /* For calls without support for GPUs: PLAIT_ERR_UNSUPPORTED if this is GPU memory, else PLAIT_OK. */
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory);
 
-/* PLAIT_ERR_SYSTEM with the plug-in's text `why`. */
-enum plait_status plait_device_fail(const char *what, const char *why);
+/* PLAIT_ERR_SYSTEM with the plug-in's text `why`; NULL: PLAIT_OK. */
+enum plait_status plait_device_result(const char *what, const char *why);
 
 #endif

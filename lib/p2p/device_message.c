@@ -11,8 +11,6 @@ static enum plait_status check_capture(struct plait_device_comm *d, const struct
 {
     if (m->capture == 0)
         return PLAIT_OK;
-    if (d->comm->remote != NULL)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
     if (d->ncapture > 0 && d->capturing != m->capture)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "messages of one group are on streams of several captures: put them on streams of one, or in "

@@ -21,7 +21,7 @@ static pthread_mutex_t detach_lock = PTHREAD_MUTEX_INITIALIZER; /* see struct pl
 
 static void destroy(struct plait_request *r)
 {
-    plait_device_unmark(r);
+    plait_device_drop_event(r);
     free(r->sizes);
     free(r);
 }
@@ -251,7 +251,7 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
 
     if (plait_request_state(r) != PLAIT_REQUEST_ISSUED) {
         unbind(r);
-        if (r->until_executed && status == PLAIT_OK && plait_device_mark(r))
+        if (r->until_executed && status == PLAIT_OK && plait_device_record(r))
             return;
     }
     r->status = status;

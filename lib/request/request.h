@@ -59,7 +59,7 @@ enum plait_request_state {
     PLAIT_REQUEST_QUEUED,   /* in its queue; it may run */
     PLAIT_REQUEST_LAZY,     /* it runs, but no thread drives it before its holder waits or its comm is called */
     PLAIT_REQUEST_RUNNING,  /* a collective: the comm's operation in progress */
-    PLAIT_REQUEST_ISSUED,   /* all of it is on its device queue, with a mark behind it that is not passed */
+    PLAIT_REQUEST_ISSUED,   /* all of it is on its device queue, with an event behind it that is not over */
     PLAIT_REQUEST_FINISHED, /* the operation is over, but its host stream has not taken note */
     PLAIT_REQUEST_ENDED,    /* `status` is the result, for its taker */
 };
@@ -88,7 +88,7 @@ struct plait_request {
     bool until_executed;         /* on a device: it ends when the queue has executed it, else when it is issued */
     struct plait_stream *stream; /* of the call; a host's must reach it first; NULL: none */
     struct plait_queue *queue;   /* device queue on which it runs (device_request.h); NULL: on the host */
-    struct plait_mark *mark;     /* set behind it there; NULL: it never had one */
+    struct plait_event *event;   /* set behind it there; NULL: it never had one */
     struct plait_item item;
 
     struct plait_job job;

@@ -87,7 +87,7 @@ void plait_requests_fail(struct plait_comm *comm, enum plait_status status)
     plait_device_rest(comm);
     while (comm->first != NULL)
         end_first(comm, status);
-    plait_device_marked_fail(comm, status);
+    plait_device_issued_fail(comm, status);
     comm->drive->fail_messages(comm, status);
 }
 
@@ -126,7 +126,7 @@ bool plait_requests_turn(struct plait_comm *comm, bool rarely)
             end_first(comm, PLAIT_OK);
     }
     if (status == PLAIT_OK)
-        status = plait_device_marked_turn(comm, rarely, &moved);
+        status = plait_device_issued_turn(comm, rarely, &moved);
     if (status == PLAIT_OK)
         return moved;
     plait_requests_fail(comm, status);

@@ -180,14 +180,9 @@ static enum plait_status check(const struct plait_stream *s, const char *name)
     return PLAIT_OK;
 }
 
-static enum plait_status of_device(const char *name, const char *why)
-{
-    return why == NULL ? PLAIT_OK : plait_device_fail(name, why);
-}
-
 enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_stream *other)
 {
-    struct plait_mark *mark = NULL;
+    struct plait_event *event = NULL;
     enum plait_status status = check(s, "plait_stream_follow");
     const char *why;
 
@@ -199,13 +194,13 @@ enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_strea
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_follow: %s is a host's stream; both must be CUDA's",
                           s->queue == NULL ? "stream" : "other");
     const struct plait_device_plugin *plugin = plait_device_used();
-    why = plugin->make_mark(plugin->device_of(other->queue), &mark);
+    why = plugin->create_event(plugin->device_of(other->queue), &event);
     if (why == NULL)
-        why = plugin->set_mark(other->queue, mark);
+        why = plugin->record_event(other->queue, event);
     if (why == NULL)
-        why = plugin->follow(s->queue, mark);
-    status = of_device("plait_stream_follow", why);
-    plugin->free_mark(mark);
+        why = plugin->wait_event(s->queue, event);
+    status = plait_device_result("plait_stream_follow", why);
+    plugin->destroy_event(event);
     return status;
 }
 
@@ -217,7 +212,7 @@ enum plait_status plait_stream_captures(struct plait_stream *s, uint64_t *captur
     if (status == PLAIT_OK && capture == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_stream_captures: capture is NULL");
     if (status == PLAIT_OK && s->queue != NULL)
-        status = of_device("plait_stream_captures", plait_device_used()->capturing(s->queue, &id));
+        status = plait_device_result("plait_stream_captures", plait_device_used()->capturing(s->queue, &id));
     if (status == PLAIT_OK)
         *capture = id;
     return status;
@@ -233,7 +228,7 @@ enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(voi
     if (function == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_call: function is NULL");
     if (s->queue != NULL)
-        return of_device("plait_stream_call", plait_device_used()->call(s->queue, function, context));
+        return plait_device_result("plait_stream_call", plait_device_used()->call(s->queue, function, context));
     item = calloc(1, sizeof *item);
     if (item == NULL)
         return plait_fail_memory("out of memory for a call on a stream");
@@ -273,7 +268,7 @@ enum plait_status plait_stream_synchronize(struct plait_stream *s)
     if (status != PLAIT_OK)
         return status;
     if (s->queue != NULL)
-        return of_device("plait_stream_synchronize", plait_device_used()->drain(s->queue));
+        return plait_device_result("plait_stream_synchronize", plait_device_used()->drain(s->queue));
     if (pthread_equal(pthread_self(), s->thread))
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_synchronize: a function on the stream cannot wait for its end");
     pthread_mutex_lock(&s->lock);
@@ -306,7 +301,7 @@ enum plait_status plait_stream_query(struct plait_stream *s, int *done)
         bool passed = false;
         const char *why = plait_device_used()->query(s->queue, &passed);
         *done = passed;
-        return of_device("plait_stream_query", why);
+        return plait_device_result("plait_stream_query", why);
     }
     pthread_mutex_lock(&s->lock);
     *done = s->first == NULL && !s->busy;
