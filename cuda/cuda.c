@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct plait_mark {
+struct plait_event {
     struct gpu *gpu;
     void *event;
 };
@@ -120,7 +120,7 @@ static const char *make_stream(struct plait_queue *q, int priority, int device)
     q->id = id + 1;
     const char *failed = why;
     if (failed != NULL)
-        GIVE_BACK(q->gpu, "cuStreamDestroy", plait_cuda.stream_destroy(q->stream));
+        TWICE(q->gpu, "cuStreamDestroy", plait_cuda.stream_destroy(q->stream));
     return failed;
 }
 
@@ -153,7 +153,7 @@ static void close_queue(struct plait_queue *q)
     const char *why;
 
     if (q != NULL && q->own)
-        GIVE_BACK(q->gpu, "cuStreamDestroy", plait_cuda.stream_destroy(q->stream));
+        TWICE(q->gpu, "cuStreamDestroy", plait_cuda.stream_destroy(q->stream));
     free(q);
 }
 
@@ -171,7 +171,7 @@ static const char *drain(struct plait_queue *q)
 {
     const char *why;
 
-    CALL(q->gpu, "cuStreamSynchronize", plait_cuda.stream_synchronize(q->stream));
+    TWICE(q->gpu, "cuStreamSynchronize", plait_cuda.stream_synchronize(q->stream));
     return why;
 }
 
@@ -204,7 +204,7 @@ static const char *call_host(struct plait_queue *q, void (*function)(void *conte
     return why;
 }
 
-static const char *give(struct plait_queue *q, uint64_t flag)
+static const char *set_flag(struct plait_queue *q, uint64_t flag)
 {
     const char *why;
 
@@ -212,7 +212,7 @@ static const char *give(struct plait_queue *q, uint64_t flag)
     return why;
 }
 
-static const char *take(struct plait_queue *q, uint64_t flag)
+static const char *wait_flag(struct plait_queue *q, uint64_t flag)
 {
     const char *why;
 
@@ -293,11 +293,11 @@ static const char *scale(struct plait_queue *q, enum plait_dtype type, void *to,
     return why;
 }
 
-/* ---- Marks ------------------------------------------------------------------------------------------ */
+/* ---- Events ------------------------------------------------------------------------------------------ */
 
-static const char *make_mark(int device, struct plait_mark **out)
+static const char *create_event(int device, struct plait_event **out)
 {
-    struct plait_mark *m = calloc(1, sizeof *m);
+    struct plait_event *m = calloc(1, sizeof *m);
     const char *why = m == NULL ? plait_cuda_say("out of memory for an event") : plait_cuda_gpu(device, &m->gpu);
 
     if (why == NULL)
@@ -309,24 +309,24 @@ static const char *make_mark(int device, struct plait_mark **out)
     return why;
 }
 
-static void free_mark(struct plait_mark *m)
+static void destroy_event(struct plait_event *m)
 {
     const char *why;
 
     if (m != NULL)
-        GIVE_BACK(m->gpu, "cuEventDestroy", plait_cuda.event_destroy(m->event));
+        TWICE(m->gpu, "cuEventDestroy", plait_cuda.event_destroy(m->event));
     free(m);
 }
 
-static const char *set_mark(struct plait_queue *q, struct plait_mark *m)
+static const char *record_event(struct plait_queue *q, struct plait_event *m)
 {
     const char *why;
 
-    CALL(q->gpu, "cuEventRecord", plait_cuda.event_record(m->event, q->stream));
+    TWICE(q->gpu, "cuEventRecord", plait_cuda.event_record(m->event, q->stream));
     return why;
 }
 
-static const char *follow(struct plait_queue *q, struct plait_mark *m)
+static const char *wait_event(struct plait_queue *q, struct plait_event *m)
 {
     const char *why;
 
@@ -334,7 +334,7 @@ static const char *follow(struct plait_queue *q, struct plait_mark *m)
     return why;
 }
 
-static const char *passed(struct plait_mark *m, bool *out)
+static const char *event_done(struct plait_event *m, bool *out)
 {
     int error = DRIVER_OK;
     const char *why;
@@ -349,13 +349,13 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .name = "cuda",
     .open = plait_cuda_find,
     .current = current,
-    .place = plait_cuda_place,
+    .locate = plait_cuda_locate,
     .alloc = plait_cuda_alloc,
     .free = plait_cuda_free,
-    .lend = plait_cuda_export,
-    .map = plait_cuda_map,
-    .unmap = plait_cuda_unmap,
-    .reach = plait_cuda_reach,
+    .export_memory = plait_cuda_export,
+    .import_memory = plait_cuda_import,
+    .close_import = plait_cuda_close_import,
+    .enable_peer = plait_cuda_enable_peer,
     .open_queue = open_queue,
     .close_queue = close_queue,
     .device_of = device_of,
@@ -364,8 +364,8 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .query = query,
     .capturing = capturing,
     .call = call_host,
-    .give = give,
-    .take = take,
+    .set_flag = set_flag,
+    .wait_flag = wait_flag,
     .copy = copy,
     .copies = copies,
     .combine = combine,
@@ -380,9 +380,9 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .free_stepper = plait_cuda_free_stepper,
     .step = plait_cuda_step,
     .stepped = plait_cuda_stepped,
-    .make_mark = make_mark,
-    .free_mark = free_mark,
-    .set_mark = set_mark,
-    .follow = follow,
-    .passed = passed,
+    .create_event = create_event,
+    .destroy_event = destroy_event,
+    .record_event = record_event,
+    .wait_event = wait_event,
+    .event_done = event_done,
 };

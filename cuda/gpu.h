@@ -52,8 +52,8 @@ void plait_cuda_leave(const struct inside *inside);
     } while (0)
 #define CALL(gpu, name, call) INSIDE(gpu, why = plait_cuda_why(call, name))
 
-/* Calls that free something are tried twice: a call may return the error of an earlier asynchronous one. */
-#define GIVE_BACK(gpu, name, call) \
+/* Calls whose failure would have consequences are tried twice: a call may return the error of an earlier one. */
+#define TWICE(gpu, name, call)     \
     do {                           \
         CALL(gpu, name, call);     \
         if (why != NULL)           \

@@ -3,30 +3,23 @@
 
 #include <string.h>
 
-const char *plait_cuda_place(const void *memory, struct plait_spot *out)
+const char *plait_cuda_locate(const void *memory, struct plait_location *out)
 {
     unsigned type = 0, managed = 0;
     int device = -1;
-    unsigned long long id = 0;
-    void *start = NULL;
-    size_t size = 0;
-    int attributes[] = { DRIVER_POINTER_MEMORY_TYPE, DRIVER_POINTER_IS_MANAGED,  DRIVER_POINTER_DEVICE_ORDINAL,
-                         DRIVER_POINTER_BUFFER_ID,   DRIVER_POINTER_RANGE_START, DRIVER_POINTER_RANGE_SIZE };
-    void *data[] = { &type, &managed, &device, &id, &start, &size };
+    int attributes[] = { DRIVER_POINTER_MEMORY_TYPE, DRIVER_POINTER_IS_MANAGED, DRIVER_POINTER_DEVICE_ORDINAL };
+    void *data[] = { &type, &managed, &device };
     const char *why;
 
     CALL(NULL, "cuPointerGetAttributes",
          plait_cuda.pointer_attributes(sizeof data / sizeof *data, attributes, data, (cu_address)(uintptr_t)memory));
     if (why != NULL)
         return why;
-    *out = (struct plait_spot){ .kind = managed                        ? PLAIT_MEMORY_MANAGED
-                                        : type == DRIVER_MEMORY_DEVICE ? PLAIT_MEMORY_DEVICE
-                                        : type == DRIVER_MEMORY_HOST   ? PLAIT_MEMORY_PINNED
-                                                                       : PLAIT_MEMORY_HOST,
-                                .device = type == DRIVER_MEMORY_DEVICE || managed ? device : -1,
-                                .base = (uintptr_t)start,
-                                .bytes = size,
-                                .id = id };
+    *out = (struct plait_location){ .kind = managed                        ? PLAIT_MEMORY_MANAGED
+                                            : type == DRIVER_MEMORY_DEVICE ? PLAIT_MEMORY_DEVICE
+                                            : type == DRIVER_MEMORY_HOST   ? PLAIT_MEMORY_PINNED
+                                                                           : PLAIT_MEMORY_HOST,
+                                    .device = type == DRIVER_MEMORY_DEVICE || managed ? device : -1 };
     return NULL;
 }
 
@@ -84,34 +77,46 @@ const char *plait_cuda_free(enum plait_memory kind, void *memory)
     const char *why;
 
     if (kind == PLAIT_MEMORY_PINNED)
-        GIVE_BACK(NULL, "cuMemFreeHost", plait_cuda.mem_free_host(memory));
+        TWICE(NULL, "cuMemFreeHost", plait_cuda.mem_free_host(memory));
     else
-        GIVE_BACK(NULL, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)memory));
+        TWICE(NULL, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)memory));
     return why;
 }
 
 /* ---- Other processes, other GPUs -------------------------------------------------------------------- */
 
-const char *plait_cuda_export(const struct plait_spot *p, struct plait_handle *out)
+const char *plait_cuda_export(const void *memory, struct plait_exported *out)
 {
+    unsigned long long id = 0;
+    void *start = NULL;
+    size_t size = 0;
+    int attributes[] = { DRIVER_POINTER_BUFFER_ID, DRIVER_POINTER_RANGE_START, DRIVER_POINTER_RANGE_SIZE };
+    void *data[] = { &id, &start, &size };
     cu_ipc_handle handle;
     const char *why;
 
-    _Static_assert(sizeof handle == sizeof out->bytes, "one is the other");
-    CALL(NULL, "cuIpcGetMemHandle", plait_cuda.ipc_get(&handle, p->base));
-    if (why == NULL)
-        memcpy(out->bytes, &handle, sizeof handle);
-    return why;
+    _Static_assert(sizeof handle == sizeof out->handle, "one is the other");
+    TWICE(NULL, "cuPointerGetAttributes",
+          plait_cuda.pointer_attributes(sizeof data / sizeof *data, attributes, data, (cu_address)(uintptr_t)memory));
+    const struct plait_exported found = { .id = id, .base = (uintptr_t)start, .bytes = size };
+    if (why != NULL || (id != 0 && plait_is_same_export(&found, out)))
+        return why;
+    TWICE(NULL, "cuIpcGetMemHandle", plait_cuda.ipc_get(&handle, found.base));
+    if (why != NULL)
+        return why;
+    *out = found;
+    memcpy(out->handle, &handle, sizeof handle);
+    return NULL;
 }
 
-const char *plait_cuda_map(const struct plait_handle *handle, int device, void **out, bool *taken)
+const char *plait_cuda_import(const struct plait_exported *memory, int device, void **out, bool *taken)
 {
     struct gpu *gpu;
     cu_ipc_handle copy;
     cu_address at = 0;
     const char *why = plait_cuda_gpu(device, &gpu);
 
-    memcpy(&copy, handle->bytes, sizeof copy);
+    memcpy(&copy, memory->handle, sizeof copy);
     int error = DRIVER_OK;
     if (why == NULL)
         INSIDE(gpu, error = plait_cuda.ipc_open(&at, copy, DRIVER_IPC_LAZY_PEER));
@@ -125,15 +130,15 @@ const char *plait_cuda_map(const struct plait_handle *handle, int device, void *
     return why;
 }
 
-const char *plait_cuda_unmap(void *mapped)
+const char *plait_cuda_close_import(void *mapped)
 {
     const char *why;
 
-    GIVE_BACK(NULL, "cuIpcCloseMemHandle", plait_cuda.ipc_close((cu_address)(uintptr_t)mapped));
+    TWICE(NULL, "cuIpcCloseMemHandle", plait_cuda.ipc_close((cu_address)(uintptr_t)mapped));
     return why;
 }
 
-const char *plait_cuda_reach(int device, int other)
+const char *plait_cuda_enable_peer(int device, int other)
 {
     struct gpu *gpu, *peer;
     int able = 0;

@@ -7,12 +7,12 @@
 
 #include "../lib/plugin/device.h"
 
-const char *plait_cuda_place(const void *memory, struct plait_spot *out);
+const char *plait_cuda_locate(const void *memory, struct plait_location *out);
 const char *plait_cuda_alloc(enum plait_memory kind, int device, size_t bytes, void **out);
 const char *plait_cuda_free(enum plait_memory kind, void *memory);
-const char *plait_cuda_export(const struct plait_spot *p, struct plait_handle *out);
-const char *plait_cuda_map(const struct plait_handle *handle, int device, void **out, bool *taken);
-const char *plait_cuda_unmap(void *mapped);
-const char *plait_cuda_reach(int device, int other);
+const char *plait_cuda_export(const void *memory, struct plait_exported *out);
+const char *plait_cuda_import(const struct plait_exported *memory, int device, void **out, bool *taken);
+const char *plait_cuda_close_import(void *mapped);
+const char *plait_cuda_enable_peer(int device, int other);
 
 #endif

@@ -156,9 +156,9 @@ void plait_cuda_free_stepper(struct plait_stepper *p)
     const char *why;
 
     if (p != NULL && p->memory != NULL)
-        GIVE_BACK(p->gpu, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)p->memory));
+        TWICE(p->gpu, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)p->memory));
     if (p != NULL && p->seen != NULL)
-        GIVE_BACK(p->gpu, "cuMemFreeHost", plait_cuda.mem_free_host(p->seen));
+        TWICE(p->gpu, "cuMemFreeHost", plait_cuda.mem_free_host(p->seen));
     free(p);
 }
 

@@ -34,7 +34,7 @@ static void place(struct plait_packing *p)
     p->bytes = p->zero + sizeof(uint32_t);
 }
 
-static void fill(const struct plait_packing *p, const struct plait_stretch *s, char *tables)
+static void fill(const struct plait_packing *p, const struct plait_segment *s, char *tables)
 {
     struct plait_cuda_tensor *tensors = (void *)tables;
     struct plait_cuda_piece *pieces = (void *)(tables + p->pieces);
@@ -65,7 +65,7 @@ static const char *upload(struct plait_packing *p, const char *tables)
     return why;
 }
 
-const char *plait_cuda_make_packing(int device, const struct plait_stretch *stretches, uint32_t n,
+const char *plait_cuda_make_packing(int device, const struct plait_segment *segments, uint32_t n,
                                     enum plait_dtype payload, bool look, struct plait_packing **out)
 {
     struct plait_packing *p = calloc(1, sizeof *p);
@@ -76,7 +76,7 @@ const char *plait_cuda_make_packing(int device, const struct plait_stretch *stre
         p->first = calloc(n + 1, sizeof *p->first);
     if (p != NULL && p->first != NULL) {
         for (uint32_t i = 0; i < n; i++)
-            p->first[i + 1] = p->first[i] + (uint32_t)plait_cuda_npiece(stretches[i].count);
+            p->first[i + 1] = p->first[i] + (uint32_t)plait_cuda_npiece(segments[i].count);
         p->n = n;
         p->npiece = p->first[n];
         p->type = payload;
@@ -89,7 +89,7 @@ const char *plait_cuda_make_packing(int device, const struct plait_stretch *stre
     if (why == NULL)
         why = plait_cuda_gpu(device, &p->gpu);
     if (why == NULL) {
-        fill(p, stretches, tables);
+        fill(p, segments, tables);
         INSIDE(p->gpu, why = upload(p, tables));
     }
     free(tables);
@@ -105,9 +105,9 @@ void plait_cuda_free_packing(struct plait_packing *p)
     const char *why;
 
     if (p != NULL && p->memory != NULL)
-        GIVE_BACK(p->gpu, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)p->memory));
+        TWICE(p->gpu, "cuMemFree", plait_cuda.mem_free((cu_address)(uintptr_t)p->memory));
     if (p != NULL && p->seen != NULL)
-        GIVE_BACK(p->gpu, "cuMemFreeHost", plait_cuda.mem_free_host(p->seen));
+        TWICE(p->gpu, "cuMemFreeHost", plait_cuda.mem_free_host(p->seen));
     if (p != NULL)
         free(p->first);
     free(p);
@@ -134,10 +134,10 @@ const char *plait_cuda_pack_into(struct plait_queue *q, const struct plait_packi
                   (struct plait_cuda_pack){ .payload = payload, .factor = factor });
 }
 
-const char *plait_cuda_zero(struct plait_queue *q, const struct plait_packing *p, void *payload, uint32_t stretch)
+const char *plait_cuda_zero(struct plait_queue *q, const struct plait_packing *p, void *payload, uint32_t segment)
 {
-    return launch(q, p, PLAIT_CUDA_KERNEL_plait_pack, p->npiece + p->first[stretch],
-                  p->first[stretch + 1] - p->first[stretch],
+    return launch(q, p, PLAIT_CUDA_KERNEL_plait_pack, p->npiece + p->first[segment],
+                  p->first[segment + 1] - p->first[segment],
                   (struct plait_cuda_pack){ .payload = payload, .factor = 1 });
 }
 
@@ -167,13 +167,13 @@ const char *plait_cuda_unpack_from(struct plait_queue *q, const struct plait_pac
     return why;
 }
 
-bool plait_cuda_looked(const struct plait_packing *p, uint32_t stretch, double *square)
+bool plait_cuda_looked(const struct plait_packing *p, uint32_t segment, double *square)
 {
     uint32_t infinite;
 
     memcpy(&infinite, p->seen + p->npiece, sizeof infinite);
     *square = 0;
-    for (uint32_t i = p->first[stretch]; i < p->first[stretch + 1]; i++)
+    for (uint32_t i = p->first[segment]; i < p->first[segment + 1]; i++)
         *square += p->seen[i];
     return infinite == 0;
 }

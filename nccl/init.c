@@ -17,12 +17,14 @@ ncclResult_t ncclGetVersion(int *version)
 {
     unsigned part[3] = { NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH };
     char text[256];
+    int end = 0;
 
     if (version == NULL)
         return nccl_fail(ncclInvalidArgument, NULL, "ncclGetVersion: version is NULL");
-    nccl_setting("PLAIT_NCCL_VERSION", text, sizeof text); /* checked by the library */
-    if (sscanf(text, "%u.%u.%u", &part[0], &part[1], &part[2]) != 3)
-        return nccl_fail(ncclInvalidUsage, NULL, "ncclGetVersion: PLAIT_NCCL_VERSION is '%s'", text);
+    nccl_setting("PLAIT_NCCL_VERSION", text, sizeof text);
+    if (sscanf(text, "%2u.%2u.%2u%n", &part[0], &part[1], &part[2], &end) != 3 || text[end] != '\0')
+        return nccl_fail(ncclInvalidUsage, NULL, "ncclGetVersion: PLAIT_NCCL_VERSION is '%s', not of the form 2.32.3",
+                         text);
     *version = (int)NCCL_VERSION(part[0], part[1], part[2]);
     return ncclSuccess;
 }

@@ -422,7 +422,7 @@ static void a_missing_plug_in_is_named_with_its_remedy(void **state)
 {
     const struct plait_net_plugin *p = NULL;
 
-    assert_int_equal(plait_plugin_net("ucx", "/nowhere", "UCX_HANDLE_ERRORS", &p), PLAIT_ERR_UNSUPPORTED);
+    assert_int_equal(plait_plugin_load(&plait_plugin_ucx, "/nowhere", (const void **)&p), PLAIT_ERR_UNSUPPORTED);
     assert_non_null(strstr(plait_last_error(), "/nowhere/plait-ucx.so"));
     assert_non_null(strstr(plait_last_error(), "libucx-dev"));
     assert_non_null(strstr(plait_last_error(), "PLAIT_PLUGINS"));
@@ -440,7 +440,7 @@ static void a_file_that_is_no_plug_in_is_refused(void **state)
     assert_non_null(f);
     fputs("not a shared object", f);
     fclose(f);
-    assert_int_equal(plait_plugin_net("ucx", folder, "UCX_HANDLE_ERRORS", &p), PLAIT_ERR_UNSUPPORTED);
+    assert_int_equal(plait_plugin_load(&plait_plugin_ucx, folder, (const void **)&p), PLAIT_ERR_UNSUPPORTED);
     assert_non_null(strstr(plait_last_error(), path));
     unlink(path);
     rmdir(folder);

@@ -249,7 +249,7 @@ static void ucx_that_finds_no_device_names_the_variable_that_leaves_none(void **
 
     setenv("UCX_TLS", "rc", 1);
     assert_non_null(getenv("PLAIT_PLUGINS"));
-    assert_int_equal(plait_plugin_net("ucx", getenv("PLAIT_PLUGINS"), "UCX_HANDLE_ERRORS", &ucx), PLAIT_OK);
+    assert_int_equal(plait_plugin_load(&plait_plugin_ucx, getenv("PLAIT_PLUGINS"), (const void **)&ucx), PLAIT_OK);
     if (plait_plugin_open_net(ucx, &o, &net, why, sizeof why)) {
         ucx->close(net);
         print_message("skipped: this machine has a device for UCX_TLS=rc\n");
@@ -515,7 +515,7 @@ static int meet_and_part(uint32_t rank, int turns)
 
 static int end_while_connecting(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    CHECK(plait_plugin_net("ucx", (*comm)->config.plugins, "UCX_HANDLE_ERRORS", &plugin) == PLAIT_OK);
+    CHECK(plait_plugin_load(&plait_plugin_ucx, (*comm)->config.plugins, (const void **)&plugin) == PLAIT_OK);
     for (int turns = 0; turns < 20; turns++)
         CHECK(meet_and_part(rank, turns) == 0);
     return 0;

@@ -3,12 +3,12 @@
  * Device memory of ranks on one host: a host message carries the data's address, a device flag says that the data is
  * there.
  *
- * Both ranks put operations on a queue. The sender gives the receiver's flag "arrived", then offers a message with the
- * address. The receiver gets that message and takes the flag on its own queue; later operations of that queue may read.
- * release() gives the sender's flag "read" and releases the message; the sender sees the release and takes that flag.
- * So "sent" and "arrived" mean here: from this place of the queue on.
+ * Both ranks put operations on a queue. The sender sets the receiver's flag "arrived", then offers a message with the
+ * address. The receiver gets that message and waits for the flag on its own queue; later operations of that queue may
+ * read. release() sets the sender's flag "read" and releases the message; the sender sees the release and waits for
+ * that flag. So "sent" and "arrived" mean here: from this place of the queue on.
  *
- * Addresses of another process are mapped through a handle of their allocation, which the sender shows in its arena.
+ * Addresses of another process are mapped through a handle of their allocation, which the message carries.
  * The mappings are kept (lib/device/device_maps.h).
  */
 #include "../lib/device/device_comm.h"
@@ -21,11 +21,6 @@
 #define MOST_MAPPED 64 /* mappings that no graph uses */
 
 enum { OFFERED, COME }; /* messages to the peer, and from it */
-
-struct held { /* a share of an allocation of the peer's process */
-    struct plait_mapped *mapped;
-    bool captured; /* a graph uses the address */
-};
 
 extern const struct plait_transport plait_transport_device;
 
@@ -41,15 +36,15 @@ struct device_link {
     struct plait_mapped *flags_mapped;
     bool unread[PLAIT_WINDOW];      /* offered; the queue does not wait yet for the receiver's read */
     bool captured[2][PLAIT_WINDOW]; /* [OFFERED, COME]: the message goes into a graph */
-    struct held *held;              /* [nheld], of `room` */
+    struct plait_exported exported; /* the allocation of the latest message */
+    struct plait_mapped **held;     /* [nheld], of `room`: allocations of the peer's process */
     uint32_t nheld, room;
 };
 
 struct letter { /* the content of the message */
     uint64_t address, bytes;
-    uint64_t lent;     /* number of the allocation; 0: the address is valid here */
-    uint64_t base;     /* of the allocation */
-    uint64_t captured; /* 1: the sender's operation is part of a graph */
+    uint64_t captured;            /* 1: the sender's operation is part of a graph */
+    struct plait_exported memory; /* the allocation; id 0: the address is valid here */
 };
 _Static_assert(sizeof(struct letter) <= PLAIT_MAILBOX_DATA, "travels in a line");
 
@@ -80,7 +75,7 @@ static void device_disconnect(struct plait_link *link)
         return;
     plait_device_unmap(l->flags_mapped);
     for (uint32_t i = 0; i < l->nheld; i++)
-        plait_device_unmap(l->held[i].mapped);
+        plait_device_unmap(l->held[i]);
     free(l->held);
     if (l->inner != NULL)
         l->inner->transport->disconnect(l->inner);
@@ -96,32 +91,32 @@ static void settle(const struct device_link *l)
         plait_device_note(l->comm, l->comm->device->plugin->drain(queue));
 }
 
-static bool is_closed(const struct held *h)
+static bool is_closed(const struct plait_mapped *m)
 {
-    return atomic_load(&h->mapped->closed);
+    return atomic_load(&m->closed);
 }
 
-static bool is_free(const struct held *h)
+static bool is_free(const struct plait_mapped *m)
 {
-    return !h->captured;
+    return !m->captured;
 }
 
-static uint32_t count(const struct device_link *l, bool (*which)(const struct held *))
+static uint32_t count(const struct device_link *l, bool (*which)(const struct plait_mapped *))
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < l->nheld; i++)
-        n += which(&l->held[i]);
+        n += which(l->held[i]);
     return n;
 }
 
-static void drop(struct device_link *l, bool (*which)(const struct held *))
+static void drop(struct device_link *l, bool (*which)(const struct plait_mapped *))
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < l->nheld; i++)
-        if (which(&l->held[i]))
-            plait_device_note(l->comm, plait_device_unmap(l->held[i].mapped));
+        if (which(l->held[i]))
+            plait_device_note(l->comm, plait_device_unmap(l->held[i]));
         else
             l->held[n++] = l->held[i];
     l->nheld = n;
@@ -142,8 +137,8 @@ static bool make_room(struct device_link *l)
     }
     if (plait_device_works(l->comm) && l->nheld == l->room) {
         const uint32_t room = l->room > 0 ? 2 * l->room : MOST_MAPPED;
-        struct held *more = realloc(l->held, room * sizeof *more);
-        plait_device_note(l->comm, more == NULL ? "out of memory for what another process has shown" : NULL);
+        struct plait_mapped **more = realloc(l->held, room * sizeof *more);
+        plait_device_note(l->comm, more == NULL ? "out of memory for what another process has exported" : NULL);
         l->held = more != NULL ? more : l->held;
         l->room = more != NULL ? room : l->room;
     }
@@ -157,59 +152,40 @@ static void note_unmapped(const struct device_link *l, const char *why)
     plait_device_note(l->comm, why);
 }
 
-/* Read the allocation that the peer has shown under this number, unless another one has taken its place. */
-static const char *read_lent(const struct device_link *l, uint64_t number, struct plait_lent *out)
-{
-    const struct plait_lent *lent = &l->shown->lent[number % PLAIT_NLENT];
-    const bool before = atomic_load_explicit(&lent->number, memory_order_acquire) == number;
-
-    out->id = lent->id;
-    out->base = lent->base;
-    out->bytes = lent->bytes;
-    out->handle = lent->handle;
-    atomic_thread_fence(memory_order_acquire);
-    if (before && atomic_load_explicit(&lent->number, memory_order_relaxed) == number)
-        return NULL;
-    return "another process has given memory of more than 64 allocations at the same time: give it in fewer, or one "
-           "after "
-           "the other";
-}
-
 /* NULL: the allocation cannot be mapped, which is noted. */
-static struct plait_mapped *share(const struct device_link *l, const struct plait_lent *lent)
+static struct plait_mapped *map_new(const struct device_link *l, const struct plait_exported *memory)
 {
     const struct plait_device_comm *d = l->comm->device;
-    const struct plait_mappable what = { d->plugin, l->comm->peers[l->peer].process->token, d->device, lent };
+    const struct plait_mapped wanted = {
+        .plugin = d->plugin,
+        .process = l->comm->peers[l->peer].process->token,
+        .device = d->device,
+        .memory = *memory,
+        .captured = d->capture != 0,
+    };
     struct plait_mapped *m = NULL;
 
-    if (plait_device_is_taken(&what))
+    if (plait_device_is_taken(&wanted))
         settle(l);
     if (plait_device_works(l->comm))
-        note_unmapped(l, plait_device_map(&what, &m));
+        note_unmapped(l, plait_device_map(&wanted, &m));
     return m;
 }
 
 /* The address of the peer's allocation in this process; NULL: an error, which is noted. */
-static char *map(struct device_link *l, uint64_t number)
+static char *map(struct device_link *l, const struct plait_exported *memory)
 {
-    const bool captures = l->comm->device->capture != 0;
-    struct plait_lent lent;
-    const char *why = read_lent(l, number, &lent);
-
-    for (uint32_t i = 0; why == NULL && i < l->nheld; i++) {
-        struct held *h = &l->held[i];
-        if (h->mapped->id != lent.id || h->mapped->base != lent.base || is_closed(h))
+    for (uint32_t i = 0; i < l->nheld; i++) {
+        struct plait_mapped *m = l->held[i];
+        if (!plait_is_same_export(&m->memory, memory) || is_closed(m))
             continue;
-        h->captured |= captures;
-        return h->mapped->at;
+        m->captured |= l->comm->device->capture != 0;
+        return m->at;
     }
-    plait_device_note(l->comm, why);
-    if (why != NULL || !make_room(l))
-        return NULL;
-    struct plait_mapped *new = share(l, &lent);
+    struct plait_mapped *new = make_room(l) ? map_new(l, memory) : NULL;
     if (new == NULL)
         return NULL;
-    l->held[l->nheld++] = (struct held){ new, captures };
+    l->held[l->nheld++] = new;
     return new->at;
 }
 
@@ -219,13 +195,13 @@ static bool find_flags(struct device_link *l)
     const struct plait_device_comm *d = l->comm->device;
 
     if (l->one_process) {
-        plait_device_note(l->comm, d->plugin->reach(d->device, (int)l->shown->device));
+        plait_device_note(l->comm, d->plugin->enable_peer(d->device, (int)l->shown->device));
         l->flags = l->shown->flags;
         return true;
     }
-    l->flags_mapped = share(l, &l->shown->flags_lent);
+    l->flags_mapped = map_new(l, &l->shown->flags_exported);
     if (l->flags_mapped != NULL)
-        l->flags = (uintptr_t)l->flags_mapped->at + (l->shown->flags - l->shown->flags_lent.base);
+        l->flags = (uintptr_t)l->flags_mapped->at + (l->shown->flags - l->shown->flags_exported.base);
     return l->flags_mapped != NULL;
 }
 
@@ -251,12 +227,10 @@ static bool is_there(struct device_link *l)
 
 static bool device_reaches(const struct plait_link *link, const void *data, size_t bytes, bool land)
 {
-    const struct device_link *l = device(link);
-    const char *why;
-    uint64_t base;
+    struct device_link *l = device(link);
 
     (void)land;
-    return l->one_process || bytes == 0 || plait_device_lend(l->comm, data, &base, &why) > 0;
+    return l->one_process || bytes == 0 || l->comm->device->plugin->export_memory(data, &l->exported) == NULL;
 }
 
 static bool device_ready(const struct plait_link *link, uint32_t number)
@@ -267,15 +241,15 @@ static bool device_ready(const struct plait_link *link, uint32_t number)
 }
 
 /*
- * May this rank give the peer's flag? The flag is counted first: a peer that leaves waits for counted flags before it
+ * May this rank set the peer's flag? The flag is counted first: a peer that leaves waits for counted flags before it
  * frees its flags.
  */
-static bool may_give(const struct device_link *l)
+static bool may_set(const struct device_link *l)
 {
     const struct plait_device_comm *d = l->comm->device;
     char text[64];
 
-    atomic_fetch_add(plait_device_given(d->shown, l->comm->nrank, l->peer), 1);
+    atomic_fetch_add(plait_device_flags_set(d->shown, l->comm->nrank, l->peer), 1);
     if (l->flags_mapped != NULL && atomic_load(&l->flags_mapped->closed)) {
         plait_device_note(l->comm, "another process has freed what its comm had on a GPU");
     } else if (has_left(l) && atomic_load(&l->comm->peers[l->peer].control->failed) == PLAIT_OK) {
@@ -285,19 +259,19 @@ static bool may_give(const struct device_link *l)
     return plait_device_works(l->comm);
 }
 
-/* Give ARRIVED for a message that this rank has offered, READ for one that it has received. */
-static void give(struct device_link *l, enum plait_flag which, uint32_t number)
+/* Set ARRIVED for a message that this rank has offered, READ for one that it has received. */
+static void set_flag(struct device_link *l, enum plait_flag which, uint32_t number)
 {
     const bool captured = l->captured[which == PLAIT_FLAG_READ ? COME : OFFERED][number % PLAIT_WINDOW];
     const uint64_t flag = plait_flag(l->flags, l->comm->nrank, l->channel, l->comm->rank, captured, which, number);
     struct plait_queue *queue = plait_device_here(l->comm);
 
-    if (queue != NULL && may_give(l))
-        plait_device_note(l->comm, l->comm->device->plugin->give(queue, flag));
+    if (queue != NULL && may_set(l))
+        plait_device_note(l->comm, l->comm->device->plugin->set_flag(queue, flag));
 }
 
-/* Take ARRIVED for a message that this rank receives, READ for one that it has offered. */
-static void take(struct device_link *l, enum plait_flag which, uint32_t number)
+/* Wait for ARRIVED for a message that this rank receives, READ for one that it has offered. */
+static void wait_flag(struct device_link *l, enum plait_flag which, uint32_t number)
 {
     const struct plait_device_comm *d = l->comm->device;
     const bool captured = l->captured[which == PLAIT_FLAG_ARRIVED ? COME : OFFERED][number % PLAIT_WINDOW];
@@ -306,8 +280,8 @@ static void take(struct device_link *l, enum plait_flag which, uint32_t number)
 
     if (queue == NULL)
         return;
-    d->taken[l->peer]++;
-    plait_device_note(l->comm, d->plugin->take(queue, flag));
+    d->flags_awaited[l->peer]++;
+    plait_device_note(l->comm, d->plugin->wait_flag(queue, flag));
 }
 
 static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note,
@@ -316,15 +290,15 @@ static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fing
     struct device_link *l = device(link);
     const bool captures = l->comm->device->capture != 0;
     struct letter letter = { .address = (uintptr_t)data, .bytes = bytes, .captured = captures };
-    const char *why = NULL;
 
     (void)copy;
-    if (!l->one_process && bytes > 0)
-        letter.lent = plait_device_lend(l->comm, data, &letter.base, &why);
-    plait_device_note(l->comm, why);
+    if (!l->one_process && bytes > 0) {
+        plait_device_note(l->comm, l->comm->device->plugin->export_memory(data, &l->exported));
+        letter.memory = l->exported;
+    }
     l->captured[OFFERED][number % PLAIT_WINDOW] = captures;
-    give(l, PLAIT_FLAG_ARRIVED, number);
-    if (!plait_device_works(l->comm)) /* the peer must not wait for a flag that was not given */
+    set_flag(l, PLAIT_FLAG_ARRIVED, number);
+    if (!plait_device_works(l->comm)) /* the peer must not wait for a flag that was not set */
         return false;
     l->inner->transport->offer(l->inner, number, fingerprint, note, &letter, sizeof letter, true);
     l->unread[number % PLAIT_WINDOW] = true;
@@ -338,7 +312,7 @@ static bool device_sent(const struct plait_link *link, uint32_t number)
     if (l->inner == NULL || !l->inner->transport->sent(l->inner, number))
         return false;
     if (l->unread[number % PLAIT_WINDOW])
-        take(l, PLAIT_FLAG_READ, number);
+        wait_flag(l, PLAIT_FLAG_READ, number);
     l->unread[number % PLAIT_WINDOW] = false;
     return true;
 }
@@ -370,14 +344,14 @@ static const void *device_arrived(struct plait_link *link, uint32_t number, uint
     const bool wrong = letter->bytes != *bytes;
     *bytes = letter->bytes;
     data = (const char *)(uintptr_t)letter->address;
-    if (!wrong && letter->lent > 0) {
-        const char *at = map(l, letter->lent);
+    if (!wrong && letter->memory.id > 0) {
+        const char *at = map(l, &letter->memory);
         if (at == NULL)
             return NULL;
-        data = at + (letter->address - letter->base);
+        data = at + (letter->address - letter->memory.base);
     }
     if (!wrong)
-        take(l, PLAIT_FLAG_ARRIVED, number);
+        wait_flag(l, PLAIT_FLAG_ARRIVED, number);
     return data != NULL ? data : (const void *)letter; /* an empty message has an address too */
 }
 
@@ -385,7 +359,7 @@ static void device_release(struct plait_link *link, uint32_t number)
 {
     struct device_link *l = device(link);
 
-    give(l, PLAIT_FLAG_READ, number);
+    set_flag(l, PLAIT_FLAG_READ, number);
     if (plait_device_works(l->comm))
         l->inner->transport->release(l->inner, number);
 }

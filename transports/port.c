@@ -21,7 +21,8 @@ enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_ne
         return plait_fail_memory("out of memory for the network of %u ranks", comm->nrank);
     port->comm = comm;
     if (plugin == NULL) {
-        const enum plait_status status = plait_plugin_net("ucx", comm->config.plugins, "UCX_HANDLE_ERRORS", &plugin);
+        const enum plait_status status =
+            plait_plugin_load(&plait_plugin_ucx, comm->config.plugins, (const void **)&plugin);
         if (status != PLAIT_OK) {
             free(port);
             return status;

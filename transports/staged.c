@@ -3,7 +3,7 @@
  * Device memory between hosts: through pinned staging buffers of both hosts and the network that connects them.
  *
  *     sender      its queue copies the data to a staging buffer; the completed buffer is offered to the network
- *     receiver    the network lands the message in a staging buffer, which the queue reads; a mark follows the read
+ *     receiver    the network lands the message in a staging buffer, which the queue reads; an event follows the read
  *
  * If the network itself reads and writes device memory, long messages need no staging buffer, at each end
  * independently. The sender offers the data when earlier operations of its queue have completed. The receiver lands it
@@ -14,12 +14,12 @@
  * a call lasts until the data has gone and come. Nothing on a queue ever waits for another host: streams pass whatever
  * happens there. For the same reason these messages cannot be in a graph (plait_device_may_capture()).
  *
- * A mark follows each use of a staging buffer by a queue. Marks of sent messages are set in the order of the offers, so
- * only the first mark that has not passed is queried. A receive buffer is given back when the next message of its slot
- * is asked for.
+ * An event follows each use of a staging buffer by a queue. Events of sent messages are recorded in the order of the
+ * offers, so only the first one that is not done is queried. A receive buffer is free again when the next message of
+ * its slot is asked for.
  */
 #include "../lib/comm/port.h"
-#include "../lib/device/device_stage.h"
+#include "../lib/device/device_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,19 +31,19 @@ extern const struct plait_transport plait_transport_staged;
 struct slot {
     enum {
         FREE,
-        COPIED, /* to the staging buffer, once its mark has passed */
+        COPIED, /* to the staging buffer, once its event is done */
         SENT,   /* offered to the network */
-        AHEAD,  /* operations before its mark still use the landing */
+        AHEAD,  /* operations before its event still use the landing */
         COMING,
         HERE,
-        READ /* once its mark has passed */
+        READ /* once its event is done */
     } state;
     uint32_t number, fingerprint;
     uint64_t note;
     size_t bytes;
-    void *direct;              /* device memory that the network reads or writes itself; NULL: staged */
-    struct plait_stage *stage; /* NULL: the message is empty or direct */
-    struct plait_mark *mark;   /* made at the first use */
+    void *direct;                      /* device memory that the network reads or writes itself; NULL: staged */
+    struct plait_device_memory *stage; /* NULL: the message is empty or direct */
+    struct plait_event *event;         /* made at the first use */
 };
 
 struct staged_link {
@@ -88,8 +88,8 @@ static void staged_disconnect(struct plait_link *link)
     if (l == NULL)
         return;
     for (uint32_t i = 0; l->comm->device != NULL && i < PLAIT_WINDOW; i++) {
-        l->comm->device->plugin->free_mark(l->out[i].mark);
-        l->comm->device->plugin->free_mark(l->in[i].mark);
+        l->comm->device->plugin->destroy_event(l->out[i].event);
+        l->comm->device->plugin->destroy_event(l->in[i].event);
     }
     l->inner->transport->disconnect(l->inner);
     free(l);
@@ -101,20 +101,20 @@ static bool staged_reaches(const struct plait_link *link, const void *data, size
     return true;
 }
 
-/* ---- Marks ---------------------------------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------------------- */
 
-/* Put *copy, if any, on the queue and then the slot's mark. */
+/* Put *copy, if any, on the queue and then the slot's event. */
 static bool put(struct staged_link *l, struct slot *s, const struct plait_copy *copy)
 {
     struct plait_device_comm *d = l->comm->device;
     struct plait_queue *queue = plait_device_here(l->comm);
 
-    if (queue != NULL && s->mark == NULL)
-        plait_device_note(l->comm, d->plugin->make_mark(d->device, &s->mark));
+    if (queue != NULL && s->event == NULL)
+        plait_device_note(l->comm, d->plugin->create_event(d->device, &s->event));
     if (plait_device_works(l->comm) && copy != NULL)
         plait_device_note(l->comm, d->plugin->copy(queue, copy->to, copy->from, copy->bytes));
     if (plait_device_works(l->comm))
-        plait_device_note(l->comm, d->plugin->set_mark(queue, s->mark));
+        plait_device_note(l->comm, d->plugin->record_event(queue, s->event));
     return plait_device_works(l->comm);
 }
 
@@ -123,7 +123,7 @@ static bool has_passed(struct staged_link *l, const struct slot *s)
     bool passed = false;
 
     if (plait_device_works(l->comm))
-        plait_device_note(l->comm, l->comm->device->plugin->passed(s->mark, &passed));
+        plait_device_note(l->comm, l->comm->device->plugin->event_done(s->event, &passed));
     return passed && plait_device_works(l->comm);
 }
 

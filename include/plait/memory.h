@@ -100,11 +100,12 @@ PLAIT_API const char *plait_memory_name(enum plait_memory kind);
 PLAIT_API enum plait_status plait_mem_share(const void *inside, void **out);
 
 /**
- * Free memory of plait_mem_alloc(), plait_mem_alloc_as() or plait_mem_share(). NULL is allowed. In a forked child the
- * call does nothing to its parent's memory and is PLAIT_OK.
+ * Free memory of plait_mem_alloc(), plait_mem_alloc_as() or plait_mem_share(). NULL is allowed. Of memory of a GPU's
+ * driver it is not known who allocated it: it is freed. In a forked child the call does nothing to its parent's memory
+ * and is PLAIT_OK.
  *
  * Thread: any
- * Errors: PLAIT_ERR_ARG (any other pointer)
+ * Errors: PLAIT_ERR_ARG (memory of another allocator of the host's)
  */
 PLAIT_API enum plait_status plait_mem_free(void *memory);
 

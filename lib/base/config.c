@@ -6,7 +6,6 @@
  */
 #include "config.h"
 
-#include "config_rows.h"
 #include "descriptor.h"
 #include "fork.h"
 #include "log.h"
@@ -39,77 +38,64 @@ static struct found given[PLAIT_NSETTING];
 struct reading {
     struct found row[PLAIT_NSETTING];
     const char *path; /* of PLAIT_CONFIG's file; NULL: none */
-    char *text;       /* the file's bytes, owned; NULL: none */
-    size_t bytes;
+    char *text;       /* the file, owned; NULL: none */
 };
 
-static const struct plait_config_row *find_row(const char *name, size_t length)
+static const struct plait_config_row *find_row(const char *name)
 {
     for (size_t i = 0; i < PLAIT_NSETTING; i++)
-        if (strlen(plait_config_rows[i].name) == length && memcmp(plait_config_rows[i].name, name, length) == 0)
+        if (strcmp(plait_config_rows[i].name, name) == 0)
             return &plait_config_rows[i];
     return NULL;
 }
 
 /* ---- The file ---------------------------------------------------------------------------------- */
 
-/* A part of a line, without a terminating NUL. */
-struct piece {
-    const char *at;
-    size_t length;
-};
+#define BLANKS " \t\r"
 
 struct line {
-    const char *path;
+    const char *next; /* the rest of the file */
     unsigned number;
-    struct piece name, value;
+    char text[1024], *name, *value; /* name: NULL at the end of the file */
 };
 
-static bool is_blank(char c)
+static char *trim(char *text)
 {
-    return c == ' ' || c == '\t' || c == '\r';
+    text += strspn(text, BLANKS);
+    for (size_t n = strlen(text); n > 0 && strchr(BLANKS, text[n - 1]) != NULL; n--)
+        text[n - 1] = '\0';
+    return text;
 }
 
-static struct piece trim(const char *from, const char *to)
+static void cut_comment(char *text)
 {
-    while (from < to && is_blank(*from))
-        from++;
-    while (to > from && is_blank(to[-1]))
-        to--;
-    return (struct piece){ from, (size_t)(to - from) };
+    for (char *c = text; *c != '\0'; c++)
+        if (*c == '#' && (c == text || strchr(BLANKS, c[-1]) != NULL)) {
+            *c = '\0';
+            return;
+        }
 }
 
-/*
- * Find the next "NAME = value" and split it into `line`; *at advances to the line after it. line->number counts on from
- * the last call. *found is false at the end of the file.
- */
-static enum plait_status next_setting(const char **at, const char *end, struct line *line, bool *found)
+/* Find the next "NAME = value". */
+static enum plait_status next_setting(const char *path, struct line *l)
 {
-    *found = false;
-    while (*at < end && !*found) {
-        const char *stop = memchr(*at, '\n', (size_t)(end - *at));
-        const char *const start = *at, *equals;
-        struct piece all;
-
-        if (stop == NULL)
-            stop = end;
-        *at = stop < end ? stop + 1 : end;
-        line->number++;
-        if (memchr(start, '\0', (size_t)(stop - start)) != NULL)
-            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: a NUL byte; the file must be text", line->path, line->number);
-        for (const char *c = start; c < stop; c++)
-            if (*c == '#' && (c == start || is_blank(c[-1])))
-                stop = c;
-        all = trim(start, stop);
-        if (all.length == 0)
+    for (l->name = NULL; *l->next != '\0'; l->name = NULL) {
+        const size_t length = strcspn(l->next, "\n");
+        snprintf(l->text, sizeof l->text, "%.*s", (int)length, l->next);
+        l->next += length + (l->next[length] == '\n');
+        l->number++;
+        cut_comment(l->text);
+        l->name = trim(l->text);
+        if (*l->name == '\0')
             continue;
-        equals = memchr(all.at, '=', all.length);
-        if (equals == NULL || equals == all.at)
-            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: '%.*s' is not of the form NAME = value", line->path,
-                              line->number, (int)(all.length < 60 ? all.length : 60), all.at);
-        line->name = trim(all.at, equals);
-        line->value = trim(equals + 1, all.at + all.length);
-        *found = true;
+        l->value = strchr(l->name, '=');
+        if (l->value == NULL || l->value == l->name)
+            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: '%.60s' is not of the form NAME = value", path, l->number,
+                              l->name);
+        *l->value++ = '\0';
+        trim(l->name);
+        l->value = trim(l->value);
+        break;
     }
     return PLAIT_OK;
 }
@@ -117,102 +103,74 @@ static enum plait_status next_setting(const char **at, const char *end, struct l
 /* Enter the file's values in the rows that are still empty. */
 static enum plait_status gather_file(struct reading *r)
 {
-    struct line line = { .path = r->path };
-    const char *at = r->text;
-    unsigned seen[PLAIT_NSETTING] = { 0 };
+    struct line l = { .next = r->text };
+    enum plait_status status;
 
-    for (;;) {
-        bool found;
-        const enum plait_status status = next_setting(&at, r->text + r->bytes, &line, &found);
-        const struct plait_config_row *row;
-        size_t i;
-
-        if (status != PLAIT_OK || !found)
-            return status;
-        row = find_row(line.name.at, line.name.length);
+    while ((status = next_setting(r->path, &l)) == PLAIT_OK && l.name != NULL) {
+        const struct plait_config_row *row = find_row(l.name);
         if (row == NULL)
             continue; /* warn_unknown() names it */
-        i = (size_t)(row - plait_config_rows);
+        const size_t i = (size_t)(row - plait_config_rows);
         if (IS_FILE(row))
-            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s can only be set in the environment", r->path, line.number,
+            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s can only be set in the environment", r->path, l.number,
                               row->name);
-        if (seen[i] != 0)
-            return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: %s was already set in line %u", r->path, line.number, row->name,
-                              seen[i]);
-        seen[i] = line.number;
-        if (line.value.length >= sizeof r->row[i].value)
+        if (strlen(l.value) >= sizeof r->row[i].value)
             return plait_fail(PLAIT_ERR_CONFIG, "%s:%u: the value of %s is longer than %zu characters", r->path,
-                              line.number, row->name, sizeof r->row[i].value - 1);
+                              l.number, row->name, sizeof r->row[i].value - 1);
         if (r->row[i].origin[0] != '\0')
-            continue; /* the environment and plait_config_set() take precedence */
-        memcpy(r->row[i].value, line.value.at, line.value.length);
-        snprintf(r->row[i].origin, sizeof r->row[i].origin, "%.200s:%u", r->path, line.number);
+            continue; /* the environment, plait_config_set() and earlier lines take precedence */
+        strcpy(r->row[i].value, l.value);
+        snprintf(r->row[i].origin, sizeof r->row[i].origin, "%.200s:%u", r->path, l.number);
     }
+    return status;
+}
+
+static enum plait_status check_text(const struct reading *r, size_t bytes)
+{
+    return strlen(r->text) == bytes ? PLAIT_OK
+                                    : plait_fail(PLAIT_ERR_CONFIG, "%s: a NUL byte; the file must be text", r->path);
 }
 
 static enum plait_status read_file(struct reading *r)
 {
-    enum plait_status status = PLAIT_OK;
-    FILE *f = plait_descriptor_stream(open(r->path, O_RDONLY | O_CLOEXEC), "r");
-
-    if (f == NULL && (errno == ENOMEM || errno == EMFILE || errno == ENFILE)) /* a shortage is not a wrong setting */
-        return plait_fail_errno(errno, "PLAIT_CONFIG='%s' cannot be opened", r->path);
-    if (f == NULL)
-        return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' cannot be opened: %s", r->path, strerror(errno));
-    r->text = malloc(LARGEST_FILE + 1);
-    if (r->text == NULL) {
-        status = plait_fail_memory("no memory for the file of PLAIT_CONFIG");
-        goto out;
-    }
-    r->bytes = fread(r->text, 1, LARGEST_FILE + 1, f);
-    if (ferror(f))
-        status = plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' cannot be read: %s", r->path, strerror(errno));
-    else if (r->bytes > LARGEST_FILE)
-        status = plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' is larger than %d bytes", r->path, LARGEST_FILE);
-out:
-    fclose(f);
-    return status;
+    r->text = malloc(LARGEST_FILE + 2);
+    if (r->text == NULL)
+        return plait_fail_memory("no memory for the file of PLAIT_CONFIG");
+    errno = 0;
+    const size_t bytes = plait_descriptor_read(r->path, r->text, LARGEST_FILE + 2);
+    if (errno == EMFILE || errno == ENFILE) /* a shortage is not a wrong setting */
+        return plait_fail_errno(errno, "PLAIT_CONFIG='%s' cannot be read", r->path);
+    if (errno != 0)
+        return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' cannot be read: %s", r->path, strerror(errno));
+    if (bytes > LARGEST_FILE)
+        return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_CONFIG='%s' is larger than %d bytes", r->path, LARGEST_FILE);
+    return check_text(r, bytes);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------------- */
 
-static void gather_given(struct reading *r)
+static enum plait_status gather(struct reading *r)
 {
+    enum plait_status status = PLAIT_OK;
+
+    memset(r, 0, sizeof *r);
     pthread_mutex_lock(&given_lock);
     memcpy(r->row, given, sizeof given);
     pthread_mutex_unlock(&given_lock);
-    for (size_t i = 0; i < PLAIT_NSETTING; i++)
-        if (IS_FILE(&plait_config_rows[i]) && r->row[i].value[0] != '\0')
-            r->path = r->row[i].value;
-}
-
-static enum plait_status gather_environment(struct reading *r)
-{
     for (size_t i = 0; i < PLAIT_NSETTING; i++) {
-        const char *value = getenv(plait_config_rows[i].name);
-
-        if (value == NULL)
-            continue;
-        if (strlen(value) >= sizeof r->row[i].value)
-            return plait_fail(PLAIT_ERR_CONFIG, "%s: the value '%.60s...' is longer than %zu characters",
-                              plait_config_rows[i].name, plait_config_rows[i].secret ? "(secret)" : value,
-                              sizeof r->row[i].value - 1);
-        strcpy(r->row[i].value, value);
-        strcpy(r->row[i].origin, "environment");
-        if (IS_FILE(&plait_config_rows[i]))
-            r->path = value[0] != '\0' ? r->row[i].value : NULL;
+        const struct plait_config_row *row = &plait_config_rows[i];
+        const char *value = getenv(row->name);
+        if (value != NULL && strlen(value) >= sizeof r->row[i].value)
+            return plait_fail(PLAIT_ERR_CONFIG, "%s: the value '%.60s...' is longer than %zu characters", row->name,
+                              row->secret ? "(secret)" : value, sizeof r->row[i].value - 1);
+        if (value != NULL) {
+            strcpy(r->row[i].value, value);
+            strcpy(r->row[i].origin, "environment");
+        }
+        if (IS_FILE(row) && r->row[i].value[0] != '\0')
+            r->path = r->row[i].value;
     }
-    return PLAIT_OK;
-}
-
-static enum plait_status gather(struct reading *r)
-{
-    enum plait_status status;
-
-    memset(r, 0, sizeof *r);
-    gather_given(r);
-    status = gather_environment(r);
-    if (status == PLAIT_OK && r->path != NULL)
+    if (r->path != NULL)
         status = read_file(r);
     if (status == PLAIT_OK && r->path != NULL)
         status = gather_file(r);
@@ -229,91 +187,77 @@ static const char *origin(const struct reading *r, size_t i)
     return r->row[i].origin[0] != '\0' ? r->row[i].origin : "default";
 }
 
-static const char *shown(const struct reading *r, size_t i)
+static enum plait_status parse(const struct plait_config_row *row, const char *value, const char *from,
+                               struct plait_config *out)
 {
-    const char *value = effective(r, i);
+    const char *allowed = row->parse(value, (char *)out + row->offset);
 
-    return plait_config_rows[i].secret && value[0] != '\0' ? "(secret)" : value;
+    return allowed == NULL ? PLAIT_OK
+                           : plait_fail(PLAIT_ERR_CONFIG, "%s='%s' (%s): allowed is %s", row->name,
+                                        row->secret ? "(secret)" : value, from, allowed);
 }
 
 static enum plait_status parse_row(const struct reading *r, size_t i, struct plait_config *out)
 {
-    const char *value = effective(r, i);
-    const char *allowed = plait_config_rows[i].parse(value, (char *)out + plait_config_rows[i].offset);
-
-    if (allowed == NULL)
-        return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_CONFIG, "%s='%s' (%s): allowed is %s", plait_config_rows[i].name, shown(r, i),
-                      origin(r, i), allowed);
+    return parse(&plait_config_rows[i], effective(r, i), origin(r, i), out);
 }
 
 static enum plait_status parse_all(const struct reading *r, struct plait_config *out)
 {
     struct plait_config config;
+    enum plait_status status = PLAIT_OK;
 
     memset(&config, 0, sizeof config);
-    for (size_t i = 0; i < PLAIT_NSETTING; i++) {
-        const enum plait_status status = parse_row(r, i, &config);
-        if (status != PLAIT_OK)
-            return status;
-    }
-    *out = config;
-    return PLAIT_OK;
+    for (size_t i = 0; i < PLAIT_NSETTING && status == PLAIT_OK; i++)
+        status = parse_row(r, i, &config);
+    if (status == PLAIT_OK)
+        *out = config;
+    return status;
 }
 
 /* ---- Unknown names ------------------------------------------------------------------------------- */
 
-static void warn_name(const char *where, const char *name, size_t length)
+/*
+ * Warn of a name that is no setting, nor PLAIT_TEST_*, read by tests, nor PLAIT_LIBRARY, by which bindings of other
+ * languages find libplait.
+ */
+static void warn_if_unknown(const char *where, const char *name)
 {
-    char copy[64];
     const char *best = NULL;
     unsigned least = PLAIT_NEAR + 1;
 
-    snprintf(copy, sizeof copy, "%.*s", (int)(length < sizeof copy ? length : sizeof copy - 1), name);
+    if (find_row(name) != NULL || strncmp(name, "PLAIT_TEST_", 11) == 0 || strcmp(name, "PLAIT_LIBRARY") == 0)
+        return;
     for (size_t i = 0; i < PLAIT_NSETTING; i++) {
-        const unsigned d = plait_distance(copy, plait_config_rows[i].name);
+        const unsigned d = plait_distance(name, plait_config_rows[i].name);
         if (d < least) {
             least = d;
             best = plait_config_rows[i].name;
         }
     }
-    if (best == NULL)
-        plait_log(PLAIT_LOG_WARN, "%s: there is no setting '%s'; plait-info --config lists all", where, copy);
-    else
-        plait_log(PLAIT_LOG_WARN, "%s: there is no setting '%s'; did you mean %s? (plait-info --config lists all)",
-                  where, copy, best);
-}
-
-/* A setting; or PLAIT_TEST_*, read by tests; or PLAIT_LIBRARY, by which bindings of other languages find libplait. */
-static bool is_known(const char *name, size_t length)
-{
-    static const char tests[] = "PLAIT_TEST_", library[] = "PLAIT_LIBRARY";
-
-    return find_row(name, length) != NULL ||
-           (length >= sizeof tests - 1 && memcmp(name, tests, sizeof tests - 1) == 0) ||
-           (length == sizeof library - 1 && memcmp(name, library, length) == 0);
+    plait_log(PLAIT_LOG_WARN, "%s: there is no setting '%.63s'; %s%s%splait-info --config lists all%s", where, name,
+              best != NULL ? "did you mean " : "", best != NULL ? best : "", best != NULL ? "? (" : "",
+              best != NULL ? ")" : "");
 }
 
 static void warn_unknown(const struct reading *r)
 {
     static atomic_flag done = ATOMIC_FLAG_INIT;
-    struct line line = { .path = r->path };
-    const char *at = r->text;
-    bool found = r->text != NULL;
+    struct line l = { .next = r->text != NULL ? r->text : "" };
 
     if (atomic_flag_test_and_set(&done))
         return;
     for (char **e = environ; e != NULL && *e != NULL; e++) {
-        const size_t length = strcspn(*e, "=");
-        if (strncmp(*e, "PLAIT_", 6) == 0 && !is_known(*e, length))
-            warn_name("environment", *e, length);
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e);
+        if (strncmp(name, "PLAIT_", 6) == 0)
+            warn_if_unknown("environment", name);
     }
-    while (found && next_setting(&at, r->text + r->bytes, &line, &found) == PLAIT_OK && found)
-        if (!is_known(line.name.at, line.name.length)) {
-            char where[272];
-            snprintf(where, sizeof where, "%s:%u", r->path, line.number);
-            warn_name(where, line.name.at, line.name.length);
-        }
+    while (next_setting(r->path, &l) == PLAIT_OK && l.name != NULL) {
+        char where[272];
+        snprintf(where, sizeof where, "%s:%u", r->path, l.number);
+        warn_if_unknown(where, l.name);
+    }
 }
 
 /* ---- Entry points -------------------------------------------------------------------------------- */
@@ -348,13 +292,13 @@ enum plait_status plait_config_parse(const char *path, const char *text, size_t 
 
     memset(&r, 0, sizeof r);
     r.path = path;
-    r.bytes = bytes;
     r.text = malloc(bytes + 1);
     if (r.text == NULL)
         return plait_fail_memory("no memory for %zu bytes of %s", bytes, path);
-    if (bytes > 0)
-        memcpy(r.text, text, bytes);
-    status = gather_file(&r);
+    snprintf(r.text, bytes + 1, "%.*s", (int)bytes, text);
+    status = check_text(&r, bytes);
+    if (status == PLAIT_OK)
+        status = gather_file(&r);
     if (status == PLAIT_OK)
         status = parse_all(&r, out);
     free(r.text);
@@ -363,32 +307,32 @@ enum plait_status plait_config_parse(const char *path, const char *text, size_t 
 
 void plait_config_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&given_lock);
-    else
-        pthread_mutex_unlock(&given_lock);
+    plait_fork_lock(when, &given_lock);
 }
 
 enum plait_status plait_config_set(const char *name, const char *value, const char *origin)
 {
     struct plait_config scratch;
-    const struct plait_config_row *row = name != NULL ? find_row(name, strlen(name)) : NULL;
+    const struct plait_config_row *row = name != NULL ? find_row(name) : NULL;
+    enum plait_status status = PLAIT_OK;
 
-    if (row == NULL || origin == NULL || origin[0] == '\0' || strlen(origin) >= sizeof given->origin)
-        return plait_fail(PLAIT_ERR_ARG, "plait_config_set: %s '%.80s': %s", row == NULL ? "name" : "origin",
-                          row == NULL ? (name != NULL ? name : "(NULL)") : (origin != NULL ? origin : "(NULL)"),
-                          row == NULL ? "there is no such setting (plait-info --config lists all)"
-                                      : "must be where the value comes from, in at most 255 characters");
+    if (row == NULL)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_config_set: name is '%.80s': there is no such setting (plait-info --config lists all)",
+                          name != NULL ? name : "(NULL)");
+    if (origin == NULL || origin[0] == '\0' || strlen(origin) >= sizeof given->origin)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_config_set: origin must be where the value comes from, in at most 255 characters");
     if (value != NULL && strlen(value) >= sizeof given->value)
         return plait_fail(PLAIT_ERR_CONFIG, "%s (%s): the value is longer than %zu characters", name, origin,
                           sizeof given->value - 1);
-    const char *allowed = value != NULL && value[0] != '\0' ? row->parse(value, (char *)&scratch + row->offset) : NULL;
-    if (allowed != NULL)
-        return plait_fail(PLAIT_ERR_CONFIG, "%s='%s' (%s): allowed is %s", name, row->secret ? "(secret)" : value,
-                          origin, allowed);
+    if (value != NULL && value[0] != '\0')
+        status = parse(row, value, origin, &scratch);
+    if (status != PLAIT_OK)
+        return status;
     pthread_mutex_lock(&given_lock);
-    snprintf(given[row - plait_config_rows].value, sizeof given->value, "%s", value != NULL ? value : "");
-    snprintf(given[row - plait_config_rows].origin, sizeof given->origin, "%s", value != NULL ? origin : "");
+    strcpy(given[row - plait_config_rows].value, value != NULL ? value : "");
+    strcpy(given[row - plait_config_rows].origin, value != NULL ? origin : "");
     pthread_mutex_unlock(&given_lock);
     return PLAIT_OK;
 }
@@ -410,8 +354,9 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
     if (status == PLAIT_OK) {
         out->name = plait_config_rows[i].name;
         out->text = plait_config_rows[i].text;
-        snprintf(out->value, sizeof out->value, "%s", shown(&r, i));
-        snprintf(out->origin, sizeof out->origin, "%s", origin(&r, i));
+        const char *value = effective(&r, i);
+        strcpy(out->value, plait_config_rows[i].secret && value[0] != '\0' ? "(secret)" : value);
+        strcpy(out->origin, origin(&r, i));
     }
     free(r.text);
     return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parsed settings. The table in config.c has the name, default, text and parser of each.
+ * The parsed settings. The table in config_rows.c has the name, default, text and parser of each.
  *
  * An empty value means the default. PLAIT_TEST_* variables belong to the tests and are ignored.
  */
@@ -10,6 +10,7 @@
 #include <plait/config.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct plait_pace {     /* delays that a test adds to links; both 0: none */
@@ -55,8 +56,8 @@ struct plait_config {
 
     struct plait_ports ports; /* PLAIT_PORTS  TCP ports on which rank 0 of a comm may listen, 20000-29999 */
 
-    size_t nccl_fusion;          /* PLAIT_NCCL_FUSION  bytes; read by nccl/ through plait_config_get() */
-    uint32_t nccl_version;       /* PLAIT_NCCL_VERSION 10000 a + 100 b + c of "a.b.c"; likewise */
+    size_t nccl_fusion;     /* PLAIT_NCCL_FUSION  bytes; read by nccl/ through plait_config_get() */
+    char nccl_version[256]; /* PLAIT_NCCL_VERSION "2.32.3"; likewise */
 
     struct plait_pace pace; /* PLAIT_PACE, of every link; needs PLAIT_FOR_TESTS */
     uint8_t hosts;          /* PLAIT_HOSTS, number of simulated hosts; needs PLAIT_FOR_TESTS */
@@ -82,5 +83,17 @@ enum plait_status plait_config_parse(const char *path, const char *text, size_t 
  */
 #define PLAIT_VARIABLE 64
 void plait_config_variable(const char *name, char out[PLAIT_VARIABLE]);
+
+/* One table (config_rows.c) defines every setting: variable, default, text, offset in struct plait_config, parser. */
+struct plait_config_row {
+    const char *name, *initial, *text;
+    size_t offset;
+    /* Writes *field and returns NULL; or leaves *field and returns a text that says what is allowed. */
+    const char *(*parse)(const char *text, void *field);
+    bool secret; /* never print the value */
+};
+
+#define PLAIT_NSETTING 27
+extern const struct plait_config_row plait_config_rows[PLAIT_NSETTING];
 
 #endif

@@ -1,102 +1,90 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of all settings, and the parsers of their values. */
-#include "config_rows.h"
+#include "config.h"
 
 #include "bytes.h"
 #include "log.h"
 
 #include <plait/coll.h>
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 static const char *parse_algo(const char *text, void *field)
 {
-    const char *allowed = "COLLECTIVE:ALGORITHM, e.g. allreduce:ring (plait-info --algorithms lists them)";
-    const size_t room = sizeof((struct plait_config *)0)->algo;
-    const char *colon = strchr(text, ':');
+    const char *algorithm = text + strcspn(text, ":");
     char coll[32];
 
-    if (text[0] != '\0' && (colon == NULL || colon[1] == '\0' || (size_t)(colon - text) >= sizeof coll))
-        return allowed;
-    snprintf(coll, sizeof coll, "%.*s", colon != NULL ? (int)(colon - text) : 0, text);
-    if (text[0] != '\0' && plait_coll_find(coll) < 0)
-        return allowed;
+    snprintf(coll, sizeof coll, "%.*s", (int)(algorithm - text), text);
+    if (*text != '\0' && (strlen(algorithm) < 2 || plait_coll_find(coll) < 0))
+        return "COLLECTIVE:ALGORITHM, e.g. allreduce:ring (plait-info --algorithms lists them)";
     if (strchr(text, ',') != NULL)
         return "one COLLECTIVE:ALGORITHM";
-    if (strlen(text) >= room)
+    if (strlen(text) >= sizeof((struct plait_config *)0)->algo)
         return "at most 63 characters";
     strcpy(field, text);
     return NULL;
 }
 
-static const char *parse_flag(const char *text, void *field)
+/* Set the field to the place of the text in a list of words, which ends with NULL. */
+static bool is_word(const char *text, const char *const *words, int *field)
 {
-    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-        return "0 or 1";
-    *(int *)field = text[0] == '1';
-    return NULL;
-}
-
-static const char *parse_cma(const char *text, void *field)
-{
-    if (strcmp(text, "auto") != 0)
-        return parse_flag(text, field) == NULL ? NULL : "0, 1 or auto";
-    *(int *)field = PLAIT_CMA_AUTO;
-    return NULL;
-}
-
-static const char *parse_path(const char *text, void *field)
-{
-    _Static_assert(sizeof((struct plait_config *)0)->file == sizeof((struct plait_config *)0)->log_file, "one parser");
-    _Static_assert(sizeof((struct plait_config *)0)->file == sizeof((struct plait_config *)0)->plugins, "one parser");
-    if (strlen(text) >= sizeof((struct plait_config *)0)->file)
-        return "a path of at most 255 characters";
-    strcpy(field, text);
-    return NULL;
-}
-
-/* Is the text one of the words? Then it is the field's value. */
-static bool is_word(const char *text, const char *const *words, size_t n, char *field)
-{
-    for (size_t i = 0; i < n; i++)
+    for (int i = 0; words[i] != NULL; i++)
         if (strcmp(text, words[i]) == 0) {
-            strcpy(field, text);
+            *field = i;
             return true;
         }
     return false;
 }
 
-static const char *parse_isa(const char *text, void *field)
+static const char *parse_flag(const char *text, void *field)
 {
-    static const char *const words[] = { "", "scalar", "avx2", "avx512" };
+    static const char *const words[] = { "0", "1", NULL };
 
-    return is_word(text, words, sizeof words / sizeof *words, field) ? NULL : "scalar, avx2 or avx512";
+    return is_word(text, words, field) ? NULL : "0 or 1";
 }
 
-static const char *parse_launcher(const char *text, void *field)
+static const char *parse_cma(const char *text, void *field)
 {
-    static const char *const words[] = { "", "torchrun", "slurm", "openmpi", "none" };
+    static const char *const words[] = { "0", "1", "auto", NULL }; /* enum plait_cma */
 
-    return is_word(text, words, sizeof words / sizeof *words, field) ? NULL : "torchrun, slurm, openmpi or none";
+    return is_word(text, words, field) ? NULL : "0, 1 or auto";
 }
 
 static const char *parse_log(const char *text, void *field)
 {
-    static const char *const names[] = {
-        [PLAIT_LOG_ERROR] = "error",
-        [PLAIT_LOG_WARN] = "warn",
-        [PLAIT_LOG_INFO] = "info",
-        [PLAIT_LOG_DEBUG] = "debug",
-    };
+    static const char *const words[] = { "error", "warn", "info", "debug", NULL }; /* enum plait_log_level */
 
-    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
-        if (strcmp(text, names[i]) == 0) {
-            *(int *)field = i;
-            return NULL;
-        }
-    return "error, warn, info or debug";
+    return is_word(text, words, field) ? NULL : "error, warn, info or debug";
+}
+
+static const char *parse_isa(const char *text, void *field)
+{
+    static const char *const words[] = { "", "scalar", "avx2", "avx512", NULL };
+    int i;
+
+    if (!is_word(text, words, &i))
+        return "scalar, avx2 or avx512";
+    strcpy(field, text);
+    return NULL;
+}
+
+static const char *parse_launcher(const char *text, void *field)
+{
+    static const char *const words[] = { "", "torchrun", "slurm", "openmpi", "none", NULL };
+    int i;
+
+    if (!is_word(text, words, &i))
+        return "torchrun, slurm, openmpi or none";
+    strcpy(field, text);
+    return NULL;
+}
+
+/* A value has at most 255 characters, for which all fields for paths have room. */
+static const char *parse_path(const char *text, void *field)
+{
+    strcpy(field, text);
+    return NULL;
 }
 
 static const char *parse_log_file(const char *text, void *field)
@@ -123,116 +111,53 @@ static const char *parse_hosts(const char *text, void *field)
     return NULL;
 }
 
-/*
- * Parse a decimal number. Returns the text after it; NULL: no number. Not strtod(), which depends on the locale and
- * accepts "inf" and "nan".
- */
-static const char *decimal(const char *text, double *out)
-{
-    double value = 0, place = 1;
-    bool digits = false;
-
-    for (; isdigit((unsigned char)*text); text++, digits = true)
-        value = value * 10 + (*text - '0');
-    if (*text == '.')
-        for (text++; isdigit((unsigned char)*text); text++, digits = true)
-            value += (*text - '0') * (place /= 10);
-    *out = value;
-    return digits ? text : NULL;
-}
-
 static const char *parse_seconds(const char *text, void *field)
 {
-    double value;
-    const char *end = decimal(text, &value);
+    char *end;
+    const double value = plait_real(text, &end);
 
-    if (end == NULL || *end != '\0' || !(value > 0) || value > 1e9)
+    if (*end != '\0' || !(value > 0) || value > 1e9)
         return "seconds: a positive number up to 1e9, e.g. 30 or 0.5";
     *(double *)field = value;
     return NULL;
 }
 
-/* Parse "1000us" or "1000MB/s", each at most once. Returns the text after it, or NULL. Limits prevent overflow. */
-static const char *parse_quantity(const char *text, struct plait_pace *out)
+/* "1000us", "1000MB/s", or both; each at most once. Limits prevent overflow. */
+static const char *parse_pace(const char *text, void *field)
 {
     static const struct {
         const char *unit;
         double factor; /* to ns, to bytes per second */
-        size_t offset;
-    } units[] = {
-        { "us", 1e3, offsetof(struct plait_pace, latency) },
-        { "ms", 1e6, offsetof(struct plait_pace, latency) },
-        { "MB/s", 1e6, offsetof(struct plait_pace, bandwidth) },
-        { "GB/s", 1e9, offsetof(struct plait_pace, bandwidth) },
-    };
-    double value;
-    const char *end = decimal(text, &value);
+    } units[] = { { "us", 1e3 }, { "ms", 1e6 }, { "MB/s", 1e6 }, { "GB/s", 1e9 } };
+    uint64_t parts[2] = { 0, 0 }; /* as in struct plait_pace */
+    bool right = true;
 
-    for (size_t i = 0; end != NULL && i < sizeof units / sizeof *units; i++) {
-        const size_t length = strlen(units[i].unit);
-        uint64_t *field = (uint64_t *)(void *)((char *)out + units[i].offset);
-        if (strncmp(end, units[i].unit, length) != 0)
-            continue;
-        value *= units[i].factor;
-        if (*field > 0 || !(value >= 1000 && value <= 1e13))
-            return NULL;
-        *field = (uint64_t)value;
-        return end + length;
+    for (const char *at = text; *text != '\0' && right && at != NULL; at = strchr(at, ',')) {
+        char *unit;
+        const double value = plait_real(at += *at == ',', &unit);
+        const size_t length = strcspn(unit, ",");
+        size_t i = 0;
+        while (i < 4 && (strlen(units[i].unit) != length || memcmp(unit, units[i].unit, length) != 0))
+            i++;
+        right = i < 4 && parts[i / 2] == 0 && value * units[i].factor >= 1000 && value * units[i].factor <= 1e13;
+        if (right)
+            parts[i / 2] = (uint64_t)(value * units[i].factor);
     }
-    return NULL;
-}
-
-static const char *parse_pace(const char *text, void *field)
-{
-    struct plait_pace pace = { 0, 0 };
-    const char *end = *text != '\0' ? parse_quantity(text, &pace) : text;
-
-    if (end != NULL && *end == ',')
-        end = parse_quantity(end + 1, &pace);
-    if (end == NULL || *end != '\0')
+    if (!right || *text == ',')
         return "the latency of a message, the bandwidth of a link, or both: 1000us, 1000MB/s, 1000us,1000MB/s; units "
                "are us, ms, MB/s and GB/s, values 1us to 1e10us, 0.001MB/s to 1e7MB/s";
-    memcpy(field, &pace, sizeof pace);
+    *(struct plait_pace *)field = (struct plait_pace){ parts[0], parts[1] };
     return NULL;
-}
-
-static const char *parse_version(const char *text, void *field)
-{
-    unsigned part[3] = { 0, 0, 0 }, n = 0;
-
-    for (; n < 3 && isdigit((unsigned char)*text); n++) {
-        for (; isdigit((unsigned char)*text) && part[n] < 100; text++)
-            part[n] = part[n] * 10 + (unsigned)(*text - '0');
-        if (*text == '.' && n < 2)
-            text++;
-    }
-    if (n != 3 || *text != '\0' || part[0] > 99 || part[1] > 99 || part[2] > 99)
-        return "three numbers below 100 with points between: 2.32.3";
-    *(uint32_t *)field = part[0] * 10000 + part[1] * 100 + part[2];
-    return NULL;
-}
-
-/* Parse a port. Returns the text after it; NULL: no port. */
-static const char *parse_port(const char *text, unsigned *out)
-{
-    unsigned value = 0;
-    const char *c = text;
-
-    for (; isdigit((unsigned char)*c) && value <= UINT16_MAX; c++)
-        value = value * 10 + (unsigned)(*c - '0');
-    *out = value;
-    return c > text && value > 0 && value <= UINT16_MAX ? c : NULL;
 }
 
 static const char *parse_ports(const char *text, void *field)
 {
-    unsigned first, last;
-    const char *end = parse_port(text, &first);
+    unsigned first = 0, last;
+    int end = 0;
 
-    last = first;
-    if (end != NULL && *end == '-')
-        end = parse_port(end + 1, &last);
-    if (end == NULL || *end != '\0' || last < first)
+    if (sscanf(text, "%5u-%5u%n", &first, &last, &end) < 2 && sscanf(text, "%5u%n", &last, &end) == 1)
+        first = last;
+    if (first == 0 || last < first || last > UINT16_MAX || text[end] != '\0')
         return "a port or a range of ports: 20000-29999";
     *(struct plait_ports *)field = (struct plait_ports){ (uint16_t)first, (uint16_t)(last - first + 1) };
     return NULL;
@@ -262,7 +187,7 @@ static const char *parse_secret(const char *text, void *field)
 }
 
 #define FIELD(name) offsetof(struct plait_config, name)
-const struct plait_config_row plait_config_rows[PLAIT_NSETTING] = {
+const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_ALGO", "", "algorithm of every call of one collective, as COLLECTIVE:ALGORITHM; empty: chosen by size",
       FIELD(algo), parse_algo },
     { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
@@ -303,8 +228,7 @@ const struct plait_config_row plait_config_rows[PLAIT_NSETTING] = {
       "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: each is "
       "its own",
       FIELD(nccl_fusion), parse_bytes },
-    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version),
-      parse_version },
+    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version), parse_path },
     { "PLAIT_PACE", "",
       "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
       "1000us,1000MB/s; empty: none",
@@ -325,3 +249,4 @@ const struct plait_config_row plait_config_rows[PLAIT_NSETTING] = {
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
 };
+_Static_assert(sizeof plait_config_rows / sizeof *plait_config_rows == PLAIT_NSETTING, "count the rows");

@@ -62,6 +62,9 @@ static inline DIR *plait_descriptor_folder(const char *path)
 /* The start of a file as text, for files of /proc and /sys. Returns its length; 0: empty, or it cannot be read. */
 size_t plait_descriptor_read(const char *path, char *text, size_t room);
 
+/* The first line of a file, without its end. False: the file is empty, or it cannot be read. */
+bool plait_descriptor_read_line(const char *path, char *line, size_t room);
+
 /* ---- Kept descriptors ----------------------------------------------------------------------------------------- */
 
 /*

@@ -16,6 +16,7 @@
 
 #include <plait/status.h>
 
+#include <pthread.h>
 #include <stdint.h>
 
 enum plait_fork { PLAIT_FORK_BEFORE, PLAIT_FORK_PARENT, PLAIT_FORK_CHILD };
@@ -24,6 +25,15 @@ extern uint32_t plait_generation; /* of this process */
 
 /* Install the fork handlers. The arena calls this under its lock; every other module needs the arena first. */
 enum plait_status plait_fork_watch(void);
+
+/* A module's lock is held across the fork. */
+static inline void plait_fork_lock(enum plait_fork when, pthread_mutex_t *lock)
+{
+    if (when == PLAIT_FORK_BEFORE)
+        pthread_mutex_lock(lock);
+    else
+        pthread_mutex_unlock(lock);
+}
 
 /* One for each module with a lock: lock before the fork, unlock after it, drop the parent's state in the child. */
 void plait_plugins_fork(enum plait_fork when);

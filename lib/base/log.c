@@ -74,12 +74,6 @@ static void write_to(int fd, char *line, size_t head, size_t n)
     }
 }
 
-/* "plait[HOST:PID]" */
-static size_t print_head(char *line, size_t room)
-{
-    return written(snprintf(line, room, "plait[%s:%ld]", host_name().name, (long)getpid()), room);
-}
-
 /* ---- The file ------------------------------------------------------------------------------------ */
 
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -107,10 +101,7 @@ void plait_log_setup(enum plait_log_level level, const char *name)
 
 void plait_log_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&file_lock);
-    else
-        pthread_mutex_unlock(&file_lock);
+    plait_fork_lock(when, &file_lock);
 }
 
 bool plait_log_wants(enum plait_log_level level)
@@ -118,6 +109,7 @@ bool plait_log_wants(enum plait_log_level level)
     return (int)level <= atomic_load_explicit(&limit, memory_order_relaxed);
 }
 
+/* The path for the pattern: %h is the host, %p the process, %% a %. */
 static void expand(char *path, size_t room)
 {
     struct host host = host_name();
@@ -126,47 +118,40 @@ static void expand(char *path, size_t room)
     for (char *c = strchr(host.name, '/'); c != NULL; c = strchr(c, '/'))
         *c = '_';
     path[0] = '\0';
-    for (const char *c = pattern; *c != '\0' && n + 1 < room; c++) {
-        if (*c != '%')
-            n += written(snprintf(path + n, room - n, "%c", *c), room - n);
-        else if (*++c == 'h')
+    for (const char *c = pattern; *c != '\0'; c++) {
+        const char kind = *c == '%' ? *++c : '\0';
+        if (kind == 'h')
             n += written(snprintf(path + n, room - n, "%s", host.name), room - n);
-        else if (*c == 'p')
+        else if (kind == 'p')
             n += written(snprintf(path + n, room - n, "%ld", (long)getpid()), room - n);
         else
-            n += written(snprintf(path + n, room - n, "%%"), room - n);
+            n += written(snprintf(path + n, room - n, "%c", *c), room - n);
     }
 }
 
-/* Open the file unless this process has tried before; a failure is reported on stderr. */
-static void open_file(void)
+/* Open the file at `path` unless this process has tried before. Returns an errno. */
+static int open_file(char *path, size_t room)
 {
-    char path[1024], text[LONGEST];
-
     if (pattern[0] == '\0' || (file_pid == getpid() && plait_descriptor_is_ours(file)))
-        return;
+        return 0;
     close_file();
     file_pid = getpid();
-    expand(path, sizeof path);
+    expand(path, room);
     file = plait_descriptor_keep(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666), "its log");
-    if (file >= 0)
-        return;
-    const int why = errno;
-    const size_t head = print_head(text, sizeof text);
-    const size_t n = head + written(snprintf(text + head, sizeof text - head,
-                                             " warn: PLAIT_LOG_FILE='%s' cannot be opened (%s): "
-                                             "log lines go to stderr\n",
-                                             path, strerror(why)),
-                                    sizeof text - head);
-    write_to(STDERR_FILENO, text, head, n);
+    return file < 0 ? errno : 0;
 }
 
 static void write_line(char *line, size_t head, size_t n)
 {
+    char path[1024];
+
     pthread_mutex_lock(&file_lock);
-    open_file();
+    const int error = open_file(path, sizeof path);
     write_to(file >= 0 ? file : STDERR_FILENO, line, head, n);
     pthread_mutex_unlock(&file_lock);
+    if (error != 0)
+        plait_log(PLAIT_LOG_WARN, "PLAIT_LOG_FILE='%s' cannot be opened (%s): log lines go to stderr", path,
+                  strerror(error));
 }
 
 /* ---- The callback -------------------------------------------------------------------------------- */
@@ -210,7 +195,8 @@ void plait_log(enum plait_log_level level, const char *format, ...)
 
     if (!plait_log_wants(level))
         return;
-    const size_t head = print_head(line, sizeof line);
+    const size_t head =
+        written(snprintf(line, sizeof line, "plait[%s:%ld]", host_name().name, (long)getpid()), sizeof line);
     n = head + written(snprintf(line + head, sizeof line - head, " %s: ", names[level]), sizeof line - head);
     va_start(args, format);
     n += written(vsnprintf(line + n, sizeof line - n, format, args), sizeof line - n);

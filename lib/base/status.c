@@ -88,15 +88,3 @@ enum plait_status(plait_fail_errno)(int error, const char *format, ...)
     remedy(error, how, sizeof how);
     return plait_fail(error == ENOMEM ? PLAIT_ERR_NOMEM : PLAIT_ERR_SYSTEM, "%s: %s%s", what, strerror(error), how);
 }
-
-enum plait_status(plait_fail_memory)(const char *format, ...)
-{
-    char what[512], how[160];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    remedy(ENOMEM, how, sizeof how);
-    return plait_fail(PLAIT_ERR_NOMEM, "%s%s", what, how);
-}

@@ -17,6 +17,8 @@
 
 #include <plait/status.h>
 
+#include <errno.h>
+
 /* Record the text for plait_last_error() of this thread and return `status`, for `return plait_fail(...)`. */
 enum plait_status plait_fail(enum plait_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -26,8 +28,8 @@ enum plait_status plait_fail(enum plait_status status, const char *format, ...) 
  */
 enum plait_status plait_fail_errno(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same for a failed allocation: returns PLAIT_ERR_NOMEM. Names the limit on address space, if there is one. */
-enum plait_status plait_fail_memory(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same for a failed allocation. */
+#define plait_fail_memory(...) plait_fail_errno(ENOMEM, __VA_ARGS__)
 
 /* A saved error, to report after clean-up that may record other errors. PLAIT_OK: none. */
 struct plait_kept {
@@ -40,7 +42,6 @@ enum plait_status plait_tell_error(const struct plait_kept *e);
 #ifdef __clang_analyzer__ /* it sees one file at a time, so it cannot know that these return errors */
 #define plait_fail(status, ...)      (plait_fail(status, __VA_ARGS__), (status))
 #define plait_fail_errno(error, ...) (plait_fail_errno(error, __VA_ARGS__), PLAIT_ERR_SYSTEM)
-#define plait_fail_memory(...)       (plait_fail_memory(__VA_ARGS__), PLAIT_ERR_NOMEM)
 #define PLAIT_KNOWN(condition)       \
     do {                             \
         if (!(condition))            \

@@ -8,17 +8,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * Can this process open `n` more descriptors? `who` begins the error, which advises a limit that suffices for these and
- * for `later` more.
- */
-enum plait_status plait_check_descriptors(size_t n, size_t later, const char *who);
+/* The process's limit on a resource: RLIMIT_AS, .... SIZE_MAX: none. */
+size_t plait_limit(int resource);
 
-/* The largest file, memfds included, that this process may make (ulimit -f). A larger one raises SIGXFSZ. */
-size_t plait_most_file_bytes(void);
-
-/* Bytes of address space that this process may still map (ulimit -v); SIZE_MAX: no limit. */
-size_t plait_most_mapped_bytes(void);
+/* Can this process open `n` more descriptors? `who` begins the error. */
+enum plait_status plait_check_descriptors(size_t n, const char *who);
 
 /*
  * Map `bytes` of a file (fd -1: private memory) for reading, and for writing if `writable`. Only touched pages take

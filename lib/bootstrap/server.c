@@ -183,21 +183,15 @@ static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_rendez
     return status;
 }
 
-/*
- * Is there room for the others' sockets? Later each rank may share PLAIT_COMM_SHARES more, and has one copy. Some of
- * these take the place of descriptors that only the rendezvous needs. Clients get what is left, as poll() takes no more
- * entries than the limit.
- */
+/* Is there room for the others' sockets? Clients get what is left, as poll() takes no more entries than the limit. */
 static enum plait_status check_room(const struct plait_bootstrap *b, struct plait_listener *l)
 {
-    const size_t later = (b->nrank - 1) * PLAIT_COMM_SHARES + 1, freed = l->nsocket + !b->launched;
     struct rlimit limit = { 0, 0 };
 
     getrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_cur < b->nrank + l->nsocket + PLAIT_MOST_CLIENTS)
         l->most = limit.rlim_cur > b->nrank + l->nsocket ? (unsigned)limit.rlim_cur - b->nrank - l->nsocket : 1;
-    return plait_check_descriptors(b->nrank - 1, later > freed ? later - freed : 0,
-                                   "rank 0 of a comm, to meet the others");
+    return plait_check_descriptors(b->nrank - 1, "rank 0 of a comm, to meet the others");
 }
 
 static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rendezvous *r, enum plait_status own)

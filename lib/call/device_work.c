@@ -62,7 +62,7 @@ enum plait_status plait_work_drain(struct plait_comm *comm, struct plait_queue *
 
     if (why == NULL)
         why = plait_device_used()->drain(comm->own_queue);
-    return why == NULL ? PLAIT_OK : plait_device_fail(whose, why);
+    return plait_device_result(whose, why);
 }
 
 void plait_work_enqueues(struct plait_request *r)

@@ -11,17 +11,6 @@
 
 /* ---- Finding it ----------------------------------------------------------------------------------- */
 
-static enum plait_status find_place(const char *name, const char *which, const void *memory, size_t bytes,
-                                    struct plait_spot *out)
-{
-    const char *why = NULL;
-
-    *out = (struct plait_spot){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
-    if (bytes > 0 && memory != NULL)
-        why = plait_device_used()->place(memory, out);
-    return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s: %s is %p: %s", name, which, memory, why);
-}
-
 enum plait_status plait_gpu_check_capture(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
 {
     uint64_t capture = 0;
@@ -43,13 +32,13 @@ static enum plait_status check_call(const char *name, const struct plait_call *c
 static enum plait_status check_scale(const char *name, const struct plait_call *call, size_t size,
                                      const struct plait_queue *queue)
 {
-    struct plait_spot p;
+    struct plait_location p;
 
     if (call == NULL || call->scale == NULL)
         return PLAIT_OK;
     if (queue == NULL || call->scale_when == PLAIT_SCALE_NOW)
-        return plait_device_refuse(name, "call->scale", call->scale);
-    const enum plait_status status = find_place(name, "call->scale", call->scale, 1, &p);
+        return plait_device_refuse(name, ": call->scale", call->scale);
+    const enum plait_status status = plait_device_find(name, ": call->scale", call->scale, &p);
     if (status == PLAIT_OK && p.kind != PLAIT_MEMORY_HOST)
         return plait_device_aligned(name, ": call->scale", call->scale, size);
     if (status != PLAIT_OK)
@@ -61,17 +50,6 @@ static enum plait_status check_scale(const char *name, const struct plait_call *
         name, call->scale);
 }
 
-static enum plait_status wrong_place(const char *name, const char *which, const void *memory,
-                                     const struct plait_spot *p, const char *remedy)
-{
-    char device[32] = "";
-
-    if (p->device >= 0)
-        snprintf(device, sizeof device, " of GPU %d", p->device);
-    return plait_fail(PLAIT_ERR_ARG, "%s: %s is %p, which is %s memory%s; %s", name, which, memory,
-                      plait_memory_name(p->kind), device, remedy);
-}
-
 /* Without a stream: the comm's own queue. */
 static enum plait_status own_queue(struct plait_comm *comm, int device, struct plait_queue **out)
 {
@@ -80,7 +58,7 @@ static enum plait_status own_queue(struct plait_comm *comm, int device, struct p
     if (comm->own_queue == NULL)
         why = plait_device_used()->open_queue(PLAIT_QUEUE_OWN, NULL, device, &comm->own_queue);
     *out = comm->own_queue;
-    return why == NULL ? PLAIT_OK : plait_device_fail("a comm cannot use its GPU", why);
+    return plait_device_result("a comm cannot use its GPU", why);
 }
 
 /* A rank has one GPU in a comm. */
@@ -100,32 +78,30 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
 {
     const void *in = args->in, *out = args->out;
     struct plait_queue *q = call != NULL && call->stream != NULL ? plait_stream_queue(call->stream) : NULL;
-    struct plait_spot a, b;
+    struct plait_location a, b;
     enum plait_status status;
 
     if (plait_device_used() == NULL)
         return PLAIT_OK;
-    status = find_place(name, "in", in, in_bytes, &a);
+    const bool has_in = in_bytes > 0 && in != NULL, has_out = out_bytes > 0 && out != NULL;
+    status = plait_device_find(name, ": in", has_in ? in : NULL, &a);
     if (status == PLAIT_OK)
-        status = find_place(name, "out", out, out_bytes, &b);
+        status = plait_device_find(name, ": out", has_out ? out : NULL, &b);
     if (status != PLAIT_OK)
         return status;
-    const bool has_in = in_bytes > 0 && in != NULL, has_out = out_bytes > 0 && out != NULL;
     const bool on_device = (has_in && a.kind == PLAIT_MEMORY_DEVICE) || (has_out && b.kind == PLAIT_MEMORY_DEVICE);
     if (q == NULL && !on_device)
         return check_scale(name, call, size, NULL);
     const int device = q != NULL              ? plait_device_used()->device_of(q)
                        : comm->device != NULL ? comm->device->device
                                               : (has_in && a.kind == PLAIT_MEMORY_DEVICE ? a.device : b.device);
-    if (has_in && (a.kind != PLAIT_MEMORY_DEVICE || a.device != device))
-        return wrong_place(name, "in", in, &a, q != NULL ? "the stream needs device memory of its GPU" : "out is not");
-    if (has_out && (b.kind != PLAIT_MEMORY_DEVICE || b.device != device))
-        return wrong_place(name, "out", out, &b, q != NULL ? "the stream needs device memory of its GPU" : "in is not");
-    status = check_call(name, call);
-    if (status == PLAIT_OK && has_in)
-        status = plait_device_aligned(name, ": in", in, size);
+    if (has_in)
+        status = plait_device_is_on(name, ": in", in, &a, size, device);
     if (status == PLAIT_OK && has_out)
-        status = plait_device_aligned(name, ": out", out, size);
+        status = plait_device_is_on(name, ": out", out, &b, size, device);
+    if (status != PLAIT_OK)
+        return status;
+    status = check_call(name, call);
     if (status == PLAIT_OK && q != NULL)
         status = plait_gpu_check_capture(comm, name, q);
     if (status == PLAIT_OK && q == NULL)
@@ -148,8 +124,6 @@ static enum plait_status begin(struct plait_run *run)
     struct plait_comm *comm = run->comm;
     enum plait_status status = plait_device_captures(comm, run->queue, &run->capture);
 
-    if (status == PLAIT_OK && run->capture != 0 && comm->remote != NULL)
-        status = plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
     run->slices = comm->device->slices[run->capture != 0];
     run->scaled = &comm->device->scaled[run->capture != 0];
     return status;

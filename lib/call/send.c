@@ -41,11 +41,12 @@ static enum plait_status check_readable(struct plait_comm *comm, const void *dat
                                         uint32_t peer)
 {
     const struct plait_process *process = comm->peers[peer].process;
-    const char *why;
-    uint64_t base;
+    struct plait_exported exported = { .id = 0 };
+    const char *why = NULL;
 
-    if (queue == NULL || process == NULL || process->base == NULL || plait_device_lend(comm, data, &base, &why) > 0 ||
-        plait_device_lend(comm, data, &base, &why) > 0) /* retry: it may be the error of an earlier call */
+    if (queue != NULL && process != NULL && process->base != NULL)
+        why = comm->device->plugin->export_memory(data, &exported);
+    if (why == NULL)
         return PLAIT_OK;
     return plait_fail(
         PLAIT_ERR_UNSUPPORTED,

@@ -3,9 +3,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "comm/port.h"
-#include "device_stage.h"
-#include "device_watch.h"
+#include "device_memory.h"
 #include "failure/failure.h"
 #include "failure/report.h"
 #include "memory/devices.h"
@@ -41,19 +39,6 @@ static bool is_dying(const struct plait_peer *peer)
     return plait_peer_died(peer);
 }
 
-/* Fail with the device's error; if that was mapping the memory of a rank that died, with its death. */
-static enum plait_status broke(struct plait_comm *comm)
-{
-    const struct plait_device_comm *d = comm->device;
-    const uint32_t r = d->unmapped - 1;
-
-    if (d->unmapped != 0 && is_dying(&comm->peers[r]))
-        return plait_comm_blame(comm, PLAIT_ERR_PEER, r, "rank %u (process %d) died after operation #%llu", r,
-                                plait_peer_pid(&comm->peers[r]),
-                                (unsigned long long)atomic_load(&comm->peers[r].control->done));
-    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", d->device, d->why);
-}
-
 /* ---- What others see ------------------------------------------------------------------------------- */
 
 static bool has_other_processes(const struct plait_comm *comm)
@@ -62,49 +47,6 @@ static bool has_other_processes(const struct plait_comm *comm)
         if (comm->peers[r].process != NULL && comm->peers[r].process->base != NULL)
             return true;
     return false;
-}
-
-uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why)
-{
-    struct plait_device_comm *d = comm->device;
-    struct plait_spot place;
-    struct plait_lent *l;
-
-    *why = d->plugin->place(data, &place);
-    for (uint64_t n = d->nlent; *why == NULL && n > 0 && n + PLAIT_NLENT > d->nlent; n--) {
-        l = &d->shown->lent[n % PLAIT_NLENT];
-        if (l->id == place.id && l->base == place.base) {
-            *base = l->base;
-            return n;
-        }
-    }
-    l = &d->shown->lent[(d->nlent + 1) % PLAIT_NLENT];
-    struct plait_handle handle;
-    if (*why == NULL)
-        *why = d->plugin->lend(&place, &handle);
-    if (*why != NULL)
-        return 0;
-    atomic_store(&l->number, 0); /* a reader of the old entry sees that it is gone */
-    l->handle = handle;
-    l->id = place.id;
-    l->base = *base = place.base;
-    l->bytes = place.bytes;
-    atomic_store_explicit(&l->number, ++d->nlent, memory_order_release);
-    return d->nlent;
-}
-
-static const char *lend_flags(struct plait_device_comm *d)
-{
-    struct plait_spot place;
-    struct plait_lent *l = &d->shown->flags_lent;
-    const char *why = d->plugin->place(d->flags, &place);
-
-    if (why == NULL)
-        why = d->plugin->lend(&place, &l->handle);
-    l->id = place.id;
-    l->base = place.base;
-    l->bytes = place.bytes;
-    return why;
 }
 
 const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *comm, uint32_t rank)
@@ -137,9 +79,9 @@ static enum plait_status show(struct plait_comm *comm)
     d->shown->device = (uint32_t)d->device;
     d->shown->flags = (uintptr_t)d->flags;
     if (has_other_processes(comm))
-        why = lend_flags(d);
+        why = d->plugin->export_memory(d->flags, &d->shown->flags_exported);
     if (why != NULL)
-        return plait_device_fail("memory of a GPU cannot be shown to other processes", why);
+        return plait_device_result("memory of a GPU cannot be shown to other processes", why);
     atomic_store(&comm->own->device, (uint64_t)((char *)memory - arena->base)); /* before another's `quiet` is read */
     return PLAIT_OK;
 }
@@ -151,10 +93,10 @@ static enum plait_status create(struct plait_comm *comm, int device)
     const struct plait_device_plugin *plugin = plait_device_used();
     struct plait_device_comm *d = calloc(1, sizeof *d);
     enum plait_status status;
-    const char *why;
+    const char *why = NULL;
 
-    comm->stats.allocations += 2;
-    if (d == NULL || (d->taken = calloc(comm->nrank, sizeof *d->taken)) == NULL) {
+    comm->stats.allocations++;
+    if (d == NULL || (d->flags_awaited = calloc(comm->nrank, sizeof *d->flags_awaited)) == NULL) {
         free(d);
         return plait_fail_memory("out of memory for what a comm has on a GPU");
     }
@@ -162,12 +104,13 @@ static enum plait_status create(struct plait_comm *comm, int device)
     d->comm = comm;
     d->plugin = plugin;
     d->device = device;
-    why = plugin->alloc(PLAIT_MEMORY_DEVICE, device, 2 * plait_flag_words(comm->nrank) * 4, &d->flags);
-    for (int i = 0; i < 2 && why == NULL; i++)
-        why = plugin->make_mark(device, &d->trails[i].end);
-    if (why == NULL)
+    status = plait_device_room(comm, 2 * plait_flag_words(comm->nrank) * 4, &d->flags);
+    for (int i = 0; i < 2 && why == NULL && status == PLAIT_OK; i++)
+        why = plugin->create_event(device, &d->trails[i].end);
+    if (why == NULL && status == PLAIT_OK)
         why = plugin->open_queue(PLAIT_QUEUE_URGENT, NULL, device, &d->rescue);
-    status = why != NULL ? plait_device_fail("a comm cannot use its GPU", why) : PLAIT_OK;
+    if (why != NULL)
+        status = plait_device_result("a comm cannot use its GPU", why);
     for (int i = 0; i < 2 && status == PLAIT_OK; i++)
         status = plait_slices_create(comm->nrank, &d->slices[i]);
     if (status == PLAIT_OK)
@@ -179,17 +122,6 @@ static enum plait_status create(struct plait_comm *comm, int device)
     return status;
 }
 
-/* Log how GPU memory goes to other hosts: transports/staged.c. */
-static void tell_way(const struct plait_comm *comm)
-{
-    const bool direct = comm->remote != NULL && plait_port_takes_devices(comm->port);
-
-    if (comm->remote != NULL)
-        plait_comm_log(comm, PLAIT_LOG_INFO, "memory of GPUs goes to other hosts %s: %s %s %s memory of CUDA's devices",
-                       direct ? "directly" : "through pinned memory", plait_port_network(comm->port),
-                       plait_port_version(comm->port), direct ? "reads and writes" : "knows no");
-}
-
 enum plait_status plait_device_open(struct plait_comm *comm, int device)
 {
     enum plait_status status = PLAIT_OK;
@@ -199,26 +131,9 @@ enum plait_status plait_device_open(struct plait_comm *comm, int device)
         status = create(comm, device);
         if (status != PLAIT_OK) /* other ranks must not wait for this rank */
             status = plait_comm_fail(comm, status, "%s", plait_last_error());
-        else
-            tell_way(comm);
     }
     pthread_mutex_unlock(&comm->lock);
     return status;
-}
-
-static void give_back(const struct plait_device_comm *d, void *memory)
-{
-    if (memory != NULL && !d->lost)
-        d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
-}
-
-static void give_back_slices(const struct plait_device_comm *d, struct plait_slice *slices)
-{
-    for (uint32_t i = 0; slices != NULL && i < PLAIT_NSLICE; i++) {
-        give_back(d, slices[i].memory);
-        slices[i].memory = NULL;
-    }
-    plait_slices_destroy(slices);
 }
 
 void plait_device_comm_destroy(struct plait_comm *comm)
@@ -234,58 +149,16 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     if (d->rescue != NULL)
         d->plugin->drain(d->rescue);
     atomic_store_explicit(&comm->own->device, 0, memory_order_relaxed);
-    for (int i = 0; i < 2; i++) {
-        give_back_slices(d, d->slices[i]);
-        give_back(d, d->scaled[i].memory);
-    }
-    for (size_t i = 0; i < d->nretired; i++)
-        give_back(d, d->retired[i]);
-    free(d->retired);
-    give_back(d, d->flags);
-    plait_device_free_stages(d);
     for (int i = 0; i < 2; i++)
-        d->plugin->free_mark(d->trails[i].end);
+        plait_slices_destroy(d->slices[i]);
+    plait_device_free_all(d);
+    for (int i = 0; i < 2; i++)
+        d->plugin->destroy_event(d->trails[i].end);
     d->plugin->close_queue(d->rescue);
     comm->shown = d->shown;
-    free(d->taken);
+    free(d->flags_awaited);
     free(d);
     comm->device = NULL;
-}
-
-size_t plait_device_bytes(const struct plait_comm *comm)
-{
-    const struct plait_device_comm *d = comm->device;
-
-    if (d == NULL)
-        return 0;
-    size_t bytes = 2 * plait_flag_words(comm->nrank) * 4;
-    for (int i = 0; i < 2; i++)
-        bytes += plait_slices_bytes(d->slices[i]) + d->scaled[i].bytes;
-    for (const struct plait_stage *s = d->stages; s != NULL; s = s->next)
-        bytes += s->bytes;
-    return bytes;
-}
-
-enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out)
-{
-    struct plait_device_comm *d = comm->device;
-    const char *why = d->plugin->alloc(PLAIT_MEMORY_DEVICE, d->device, bytes, out);
-
-    comm->stats.allocations++;
-    return why == NULL
-               ? PLAIT_OK
-               : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for an operation: %s", bytes, d->device, why);
-}
-
-void plait_device_retire(struct plait_comm *comm, void *memory)
-{
-    struct plait_device_comm *d = comm->device;
-    void **more = memory != NULL ? realloc(d->retired, (d->nretired + 1) * sizeof *more) : NULL;
-
-    if (more == NULL) /* then the memory leaks until the process ends */
-        return;
-    d->retired = more;
-    d->retired[d->nretired++] = memory;
 }
 
 /* ---- Operations ------------------------------------------------------------------------------------ */
@@ -325,29 +198,26 @@ enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_qu
     const char *why = d->plugin->capturing(queue, capture);
 
     if (why != NULL)
-        return plait_device_fail("an operation cannot be put on its stream", why);
-    d->captured |= *capture != 0;
-    return *capture != 0 ? check_queues(comm) : PLAIT_OK;
+        return plait_device_result("an operation cannot be put on its stream", why);
+    if (*capture == 0)
+        return PLAIT_OK;
+    if (comm->remote != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
+    d->captured = true;
+    return check_queues(comm);
 }
 
 static void rest(struct plait_comm *comm, struct plait_trail *t)
 {
     struct plait_device_comm *d = comm->device;
-    char text[sizeof d->why];
-    const char *why;
 
     if (!t->ahead)
         return;
-    why = d->plugin->set_mark(t->last, t->end);
-    if (why != NULL) /* the error may be that of an earlier call */
-        why = d->plugin->set_mark(t->last, t->end);
+    const char *why = d->plugin->record_event(t->last, t->end);
     t->called |= why == NULL;
     t->ahead = false;
     d->lost |= why != NULL && t->capture == 0; /* nobody can tell when the operation has completed */
-    if (why == NULL)
-        return;
-    snprintf(text, sizeof text, "the end of an operation cannot be marked: %s", why);
-    plait_device_note(comm, text);
+    plait_device_note(comm, why);
 }
 
 void plait_device_rest(struct plait_comm *comm)
@@ -367,7 +237,7 @@ struct plait_queue *plait_device_here(struct plait_comm *comm)
     if (stream != t->stream || d->capture != t->capture) {
         rest(comm, t);
         if (plait_device_works(comm) && t->called && d->capture == t->capture)
-            plait_device_note(comm, d->plugin->follow(d->queue, t->end));
+            plait_device_note(comm, d->plugin->wait_event(d->queue, t->end));
         if (!plait_device_works(comm))
             return NULL;
         t->stream = stream;
@@ -386,9 +256,20 @@ void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size
         plait_device_note(comm, comm->device->plugin->copy(queue, to, from, bytes));
 }
 
-enum plait_status plait_device_broke(struct plait_comm *comm)
+enum plait_status plait_device_status(struct plait_comm *comm)
 {
-    return comm->failed == PLAIT_OK ? broke(comm) : comm->failed;
+    const struct plait_device_comm *d = comm->device;
+
+    if (d == NULL || plait_device_works(comm))
+        return PLAIT_OK;
+    if (comm->failed != PLAIT_OK)
+        return comm->failed;
+    const uint32_t r = d->unmapped - 1;
+    if (d->unmapped != 0 && is_dying(&comm->peers[r]))
+        return plait_comm_blame(comm, PLAIT_ERR_PEER, r, "rank %u (process %d) died after operation #%llu", r,
+                                plait_peer_pid(&comm->peers[r]),
+                                (unsigned long long)atomic_load(&comm->peers[r].control->done));
+    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", d->device, d->why);
 }
 
 /*
@@ -407,7 +288,7 @@ static bool others_are_quiet(const struct plait_comm *comm)
 }
 
 /*
- * Nobody knows whether a graph runs. If the comm has failed, the graph may wait for a flag, which the watch gives.
+ * Nobody knows whether a graph runs. If the comm has failed, the graph may wait for a flag, which the watch sets.
  * Trick: freeing device memory waits until everything on the device has completed.
  */
 static void end_graphs(const struct plait_device_comm *d)
@@ -424,7 +305,7 @@ void plait_device_settle(struct plait_comm *comm)
     bool passed = d == NULL || !d->trails[0].called;
 
     for (unsigned errors = 0; !passed && errors < MOST_ERRORS;)
-        if (d->plugin->passed(d->trails[0].end, &passed) != NULL)
+        if (d->plugin->event_done(d->trails[0].end, &passed) != NULL)
             errors++;
         else if (!passed)
             usleep(50);
@@ -442,14 +323,15 @@ void plait_device_settle(struct plait_comm *comm)
 }
 
 /*
- * Did or will another rank give flags that this rank has not taken? Its stream does so if it called an operation that
- * this rank did not call, or sends a message that this rank does not receive.
+ * Did or will another rank set flags that this rank has not waited for? Its stream does so if it called an operation
+ * that this rank did not call, or sends a message that this rank does not receive.
  */
 static bool flags_are_to_come(const struct plait_comm *comm)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
         const struct plait_device_shown *shown = r != comm->rank ? plait_device_shown_by(comm, r) : NULL;
-        if (shown != NULL && atomic_load(plait_device_given(shown, comm->nrank, comm->rank)) != comm->device->taken[r])
+        if (shown != NULL &&
+            atomic_load(plait_device_flags_set(shown, comm->nrank, comm->rank)) != comm->device->flags_awaited[r])
             return true;
     }
     return false;
@@ -461,7 +343,7 @@ bool plait_device_leaves_some(struct plait_comm *comm)
 
     if (comm->device == NULL)
         return false;
-    /* from here on nobody gives this rank a flag that flags_are_to_come() does not see */
+    /* from here on nobody sets a flag of this rank that flags_are_to_come() does not see */
     atomic_store(&comm->own->quiet, 1);
     if (!flags_are_to_come(comm))
         return false;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The room device: the state of a communicator on a GPU, made at the first call with memory of that GPU. device_maps.c
- * maps other processes' memory, device_stage.c pins staging buffers for other hosts, device_watch.c releases the
+ * maps other processes' memory, device_memory.c allocates, device_watch.c releases the
  * streams of a communicator that has failed. The room does not know CUDA, which is a plug-in (plugin/device.h).
  *
  * The engine (engine.h) runs the plan of such a call as it runs any other plan. But the steps that it starts go onto
  * the call's queue, and ranks exchange addresses (transports/device.c). So a rank's plan becomes operations of its
- * stream: take a flag, copy, reduce, give a flag. A queue takes a flag only after another queue was told to give it:
- * the message that carries the data's address is offered after the flag was given. So streams cannot wait for each
- * other in a circle, whatever the plan, even if several ranks share one stream.
+ * stream: wait for a flag, copy, reduce, set a flag. A queue waits for a flag only after another queue was told to set
+ * it: the message that carries the data's address is offered after that. So streams cannot wait for each other in a
+ * circle, whatever the plan, even if several ranks share one stream.
  *
  * A rank's flags are in its own memory. It has two for each message that may be on the way from or to each other rank:
- * "the data has arrived", and "the data that this rank sent was read". The other rank gives the flag, this rank takes
- * it. So all flags are 0 when nothing is under way, and a captured graph can be replayed any number of times.
+ * "the data has arrived", and "the data that this rank sent was read". The other rank sets the flag, this rank waits
+ * for it and resets it. So all flags are 0 when nothing is under way, and a captured graph can be replayed any number
+ * of times.
  *
  * Operations in graphs have flags and memory of their own. So a graph may run beside the comm's other operations, on
  * another stream and in no order with them; two graphs may not run beside each other.
@@ -24,23 +25,14 @@
 #include "operation/run.h"
 #include "plugin/device.h"
 
-#define PLAIT_NLENT 64 /* allocations that a rank shows to other processes at the same time */
-
-struct plait_lent {
-    _Atomic uint64_t number; /* written last */
-    uint64_t id, base, bytes;
-    struct plait_handle handle;
-};
-
 /* In the rank's arena; others read it. */
 struct plait_device_shown {
     uint32_t device;
-    uint64_t flags;               /* address of the flags, [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
-    struct plait_lent flags_lent; /* their allocation */
-    struct plait_lent lent[PLAIT_NLENT]; /* allocation number n, from 1, is in place n % PLAIT_NLENT */
+    uint64_t flags; /* address of the flags, [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
+    struct plait_exported flags_exported; /* this allocation, if other processes need it */
     /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block; then */
     struct plait_mailbox mailbox[];
-}; /* [nrank] of 64 bits: flags that this rank has given to each rank */
+}; /* [nrank] of 64 bits: flags of each rank that this rank has set */
 
 enum { PLAIT_NFLAGGED = PLAIT_NCHANNEL - PLAIT_NMAILBOX }; /* channels */
 
@@ -53,8 +45,8 @@ static inline size_t plait_flag_words(uint32_t nrank)
 }
 
 /*
- * Address of the flag of message `number` from or to `rank`, in the flags of the rank that takes it. `captured`: the
- * message is part of a graph.
+ * Address of the flag of message `number` from or to `rank`, in the flags of the rank that waits for it. `captured`:
+ * the message is part of a graph.
  */
 static inline uint64_t plait_flag(uint64_t flags, uint32_t nrank, enum plait_channel channel, uint32_t rank,
                                   bool captured, enum plait_flag which, uint32_t number)
@@ -63,7 +55,7 @@ static inline uint64_t plait_flag(uint64_t flags, uint32_t nrank, enum plait_cha
     return flags + (captured * plait_flag_words(nrank) + line * PLAIT_WINDOW + number % PLAIT_WINDOW) * 4;
 }
 
-static inline _Atomic uint64_t *plait_device_given(const struct plait_device_shown *of, uint32_t nrank, uint32_t to)
+static inline _Atomic uint64_t *plait_device_flags_set(const struct plait_device_shown *of, uint32_t nrank, uint32_t to)
 {
     const size_t lines = (size_t)PLAIT_NFLAGGED * nrank * PLAIT_WINDOW;
     const char *acks = (const char *)(of->mailbox + lines);
@@ -75,10 +67,10 @@ const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *
 
 /* Operations on several queues in one order: each queue was made to wait for the one before. */
 struct plait_trail {
-    struct plait_queue *last; /* a queue with operations that the mark may not cover yet (`ahead`); */
+    struct plait_queue *last; /* a queue with operations that the event may not cover yet (`ahead`); */
     uint64_t stream, capture; /* of that queue */
     bool ahead;
-    struct plait_mark *end; /* behind all operations; set at least once: `called` */
+    struct plait_event *end; /* behind all operations; set at least once: `called` */
     _Atomic bool called;
 };
 
@@ -87,35 +79,32 @@ struct plait_device_comm {
     int device;
     struct plait_device_shown *shown;
     void *flags;
-    uint64_t *taken; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
-    uint64_t nlent;
+    uint64_t *flags_awaited; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
     struct plait_slice *slices[2];              /* [1]: for operations in graphs */
     struct plait_scaled scaled[2];              /* [1]: likewise */
-    struct plait_queue *rescue;                 /* gives flags when the comm has failed */
+    struct plait_queue *rescue;                 /* sets flags when the comm has failed */
     struct plait_queue *queue;                  /* gets the next operations, see plait_device_aim(); */
     uint64_t capture;                           /* the graph that they go into; 0: none */
     struct plait_trail trails[2];               /* [1]: of operations in graphs */
     _Atomic bool captured;                      /* an operation is in a graph: nobody knows when it runs */
     uint32_t ncapture;                          /* messages that are being captured, by */
     uint64_t capturing;                         /* this capture */
-    struct plait_request *marked, **marked_end; /* on a queue, not all have completed (request_turn.c) */
+    struct plait_request *issued, **issued_end; /* on a queue, not all have completed (request_turn.c) */
     struct plait_wait wait;                     /* for the first of them */
     bool lost;                                  /* others may still use this rank's device memory */
     char why[256];                              /* the device's error, with which the comm fails; "": none */
     uint32_t unmapped;                          /* 1 + the rank whose memory could not be mapped; 0: another cause */
-    void **retired; /* [nretired] memory that operations on a queue or in a graph may still use */
-    size_t nretired;
-    struct plait_stage *stages; /* device_stage.h */
-    uint32_t nstaging;          /* messages to other hosts that wait for this rank's own queues (transports/staged.c) */
+    struct plait_device_memory *memory;         /* device_memory.h */
+    uint32_t nstaging; /* messages to other hosts that wait for this rank's own queues (transports/staged.c) */
 
-    struct plait_comm *comm; /* for the watch (device_watch.h) */
+    struct plait_comm *comm; /* for the watch (device_watch.c) */
     struct plait_device_comm *next;
 };
 
 /* Make the comm's state on its device, at the first call with memory of that device. An error has failed the comm. */
 enum plait_status plait_device_open(struct plait_comm *comm, int device);
 
-/* *capture: the graph that an operation put on this queue now becomes part of; 0: none. */
+/* *capture: the graph that an operation put on this queue now becomes part of; 0: none. Over hosts an error. */
 enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, uint64_t *capture);
 
 /* Error text: a comm whose ranks are on several hosts cannot be captured into a graph. */
@@ -143,12 +132,7 @@ struct plait_queue *plait_device_here(struct plait_comm *comm);
 /* All of an operation is on its queue; the caller may use the queue again. */
 void plait_device_rest(struct plait_comm *comm);
 
-/*
- * Fail the comm with the error of plait_device_note(), or with the death of the rank whose memory could not be mapped.
- */
-enum plait_status plait_device_broke(struct plait_comm *comm);
-
-/* Wait until the operations on the queues have completed; in a failed comm the watch gives their flags. */
+/* Wait until the operations on the queues have completed; in a failed comm the watch sets their flags. */
 void plait_device_settle(struct plait_comm *comm);
 
 /*
@@ -161,7 +145,10 @@ void plait_device_comm_destroy(struct plait_comm *comm);
 /* Bytes that the comm holds in GPU memory and in pinned memory. */
 size_t plait_device_bytes(const struct plait_comm *comm);
 
-/* Device memory for the comm's slices; freed when the rank leaves the comm. */
+/*
+ * Device memory; freed when the rank leaves the comm. retire: also memory that others allocated and that operations on
+ * a queue or in a graph may still use.
+ */
 enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out);
 void plait_device_retire(struct plait_comm *comm, void *memory);
 
@@ -174,15 +161,14 @@ static inline bool plait_device_works(const struct plait_comm *comm)
     return comm->device->why[0] == '\0';
 }
 
-static inline enum plait_status plait_device_status(struct plait_comm *comm)
-{
-    return comm->device == NULL || plait_device_works(comm) ? PLAIT_OK : plait_device_broke(comm);
-}
-
 /*
- * The number under which other processes find the allocation that holds `data`. 0: the allocation cannot be shown to
- * them, and *why tells the cause, such as an allocator for whose memory the driver has no handle.
+ * Has the device reported an error? It fails the comm, with the error of plait_device_note() or with the death of the
+ * rank whose memory could not be mapped.
  */
-uint64_t plait_device_lend(struct plait_comm *comm, const void *data, uint64_t *base, const char **why);
+enum plait_status plait_device_status(struct plait_comm *comm);
+
+/* Let the watch (device_watch.c) look after a comm's streams. */
+enum plait_status plait_device_watch(struct plait_device_comm *d);
+void plait_device_unwatch(struct plait_device_comm *d);
 
 #endif

@@ -12,109 +12,69 @@ static struct plait_mapped *all;
 /* The child has none of the parent's mappings and must not close them. */
 void plait_device_maps_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&lock);
-    else
-        pthread_mutex_unlock(&lock);
+    plait_fork_lock(when, &lock);
     if (when == PLAIT_FORK_CHILD)
         all = NULL;
 }
 
-static bool is_of(const struct plait_mapped *m, const struct plait_mappable *what)
+/* Lies another allocation of the process where this one lies? In units of `unit` bytes. */
+static bool is_in_the_way(const struct plait_mapped *m, const struct plait_mapped *of, uint64_t unit)
 {
-    return m->process.word[0] == what->process.word[0] && m->process.word[1] == what->process.word[1] &&
-           m->device == what->device;
+    const struct plait_exported *a = &m->memory, *b = &of->memory;
+
+    return m->device == of->device && plait_is_same_token(m->process, of->process) && !plait_is_same_export(a, b) &&
+           a->base / unit <= (b->base + b->bytes - 1) / unit && b->base / unit <= (a->base + a->bytes - 1) / unit;
 }
 
-/* Compared in whole units of `unit` bytes. */
-static bool overlaps(const struct plait_mapped *m, const struct plait_lent *lent, uint64_t unit)
-{
-    return m->base / unit <= (lent->base + lent->bytes - 1) / unit &&
-           lent->base / unit <= (m->base + m->bytes - 1) / unit;
-}
-
-static bool is_same(const struct plait_mapped *m, const struct plait_lent *lent)
-{
-    return m->id == lent->id && m->base == lent->base;
-}
-
-bool plait_device_is_taken(const struct plait_mappable *what)
+bool plait_device_is_taken(const struct plait_mapped *wanted)
 {
     bool taken = false;
 
     pthread_mutex_lock(&lock);
     for (const struct plait_mapped *m = all; m != NULL && !taken; m = m->next)
-        taken = is_of(m, what) && !is_same(m, what->lent) && overlaps(m, what->lent, 1);
+        taken = is_in_the_way(m, wanted, 1);
     pthread_mutex_unlock(&lock);
     return taken;
 }
 
-/* Close all mappings that overlap; their users still give their shares back. */
-static const char *close_stale(const struct plait_mappable *what, uint64_t unit)
+static const char *close_stale(const struct plait_mapped *wanted, uint64_t unit)
 {
     const char *why = NULL;
 
     for (struct plait_mapped **link = &all; *link != NULL && why == NULL;) {
         struct plait_mapped *m = *link;
-        if (!is_of(m, what) || !overlaps(m, what->lent, unit)) {
+        if (!is_in_the_way(m, wanted, unit)) {
             link = &m->next;
             continue;
         }
         *link = m->next;
         atomic_store(&m->closed, true);
-        why = m->plugin->unmap(m->at);
+        why = m->plugin->close_import(m->at);
     }
     return why;
 }
 
-static const char *map_new(const struct plait_mappable *what, struct plait_mapped *m)
+const char *plait_device_map(const struct plait_mapped *wanted, struct plait_mapped **out)
 {
-    const struct plait_lent *lent = what->lent;
+    struct plait_mapped *m = malloc(sizeof *m);
     bool taken = false;
-    const char *why = close_stale(what, 1);
 
-    if (why == NULL)
-        why = what->plugin->map(&lent->handle, what->device, &m->at, &taken);
-    if (why == NULL || !taken)
-        return why;
-    why = close_stale(what, BLOCK); /* the driver freed a block of several small allocations */
-    return why != NULL ? why : what->plugin->map(&lent->handle, what->device, &m->at, &taken);
-}
-
-static struct plait_mapped *find(const struct plait_mappable *what)
-{
-    struct plait_mapped *m;
-
-    for (m = all; m != NULL && !(is_of(m, what) && is_same(m, what->lent)); m = m->next)
-        ;
-    return m;
-}
-
-const char *plait_device_map(const struct plait_mappable *what, struct plait_mapped **out)
-{
-    const char *why = NULL;
-
+    if (m == NULL)
+        return "out of memory for what another process has exported";
+    *m = *wanted;
     pthread_mutex_lock(&lock);
-    struct plait_mapped *m = find(what);
-    if (m == NULL) {
-        m = calloc(1, sizeof *m);
-        why = m == NULL ? "out of memory for what another process has shown" : map_new(what, m);
-        if (why == NULL) {
-            m->plugin = what->plugin;
-            m->process = what->process;
-            m->device = what->device;
-            m->id = what->lent->id;
-            m->base = what->lent->base;
-            m->bytes = what->lent->bytes;
-            m->next = all;
-            all = m;
-        } else {
-            free(m);
-        }
-    }
+    const char *why = close_stale(m, 1);
+    if (why == NULL)
+        why = m->plugin->import_memory(&m->memory, m->device, &m->at, &taken);
+    if (taken) /* the driver freed a block of several small allocations */
+        why = close_stale(m, BLOCK);
+    if (taken && why == NULL)
+        why = m->plugin->import_memory(&m->memory, m->device, &m->at, &taken);
     if (why == NULL) {
-        m->users++;
-        *out = m;
+        m->next = all;
+        *out = all = m;
+    } else {
+        free(m);
     }
     pthread_mutex_unlock(&lock);
     return why;
@@ -127,16 +87,14 @@ const char *plait_device_unmap(struct plait_mapped *m)
     if (m == NULL)
         return NULL;
     pthread_mutex_lock(&lock);
-    if (--m->users == 0) {
-        struct plait_mapped **link = &all;
-        while (*link != NULL && *link != m)
-            link = &(*link)->next;
-        if (*link != NULL)
-            *link = m->next;
-        if (!atomic_load(&m->closed))
-            why = m->plugin->unmap(m->at);
-        free(m);
+    struct plait_mapped **link = &all;
+    while (*link != NULL && *link != m)
+        link = &(*link)->next;
+    if (*link != NULL) {
+        *link = m->next;
+        why = m->plugin->close_import(m->at);
     }
     pthread_mutex_unlock(&lock);
+    free(m);
     return why;
 }

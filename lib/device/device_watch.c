@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "device_watch.h"
+/*
+ * The watch releases streams that wait for a rank that will never come. While operations are on a device, no thread on
+ * the host waits for them. So one thread of this process checks every millisecond whether a comm has failed or a rank
+ * has died. Then it sets the comm's own flags, again and again, until the streams have passed. The data of those
+ * operations is lost; the comm reports the error.
+ */
+#include "device_comm.h"
 
 #include "base/status.h"
 #include "base/thread.h"
@@ -8,25 +14,24 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
+#include <unistd.h>
 
-#define EVERY_NS 1000000
+#define EVERY 1000 /* us */
 
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER; /* held while the thread starts or ends, before `lock` */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
-static struct plait_device_comm *watched;
+static struct plait_device_comm *watched; /* the thread runs while there are some */
 static pthread_t thread;
-static uint32_t running;  /* the generation whose thread runs; 0: no thread runs */
-static uintptr_t current; /* threads started with a smaller number end */
 
 void plait_device_watch_fork(enum plait_fork when)
 {
     if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&lock);
-    else
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_lock(&life);
+    plait_fork_lock(when, &lock);
     if (when == PLAIT_FORK_CHILD)
         watched = NULL;
+    if (when != PLAIT_FORK_BEFORE)
+        pthread_mutex_unlock(&life);
 }
 
 /* May an operation of the comm still be on a stream? */
@@ -36,12 +41,12 @@ static bool is_under_way(const struct plait_device_comm *d)
 
     if (d->captured)
         return true;
-    if (d->trails[0].called && d->plugin->passed(d->trails[0].end, &passed) != NULL)
+    if (d->trails[0].called && d->plugin->event_done(d->trails[0].end, &passed) != NULL)
         passed = true; /* the device is broken: the watch cannot help */
     return !passed;
 }
 
-/* Find a rank that will never give the flags that this rank's streams wait for. */
+/* Find a rank that will never set the flags that this rank's streams wait for. */
 static void look_at_others(struct plait_comm *comm)
 {
     char text[256];
@@ -69,78 +74,59 @@ static void look(struct plait_device_comm *d)
 {
     struct plait_comm *comm = d->comm;
     const size_t words = plait_flag_words(comm->nrank) * (d->captured ? 2 : 1);
-    bool given; /* the last round's flags were given: more rounds at once would keep the device busy for ever */
+    bool done; /* the last round's flags are set: more rounds at once would keep the device busy for ever */
 
     if (!is_under_way(d) && atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
     if (atomic_load(&comm->own->failed) == PLAIT_OK)
         look_at_others(comm);
-    if (atomic_load(&comm->own->failed) != PLAIT_OK && d->plugin->query(d->rescue, &given) == NULL && given)
+    if (atomic_load(&comm->own->failed) != PLAIT_OK && d->plugin->query(d->rescue, &done) == NULL && done)
         for (size_t i = 0; i < words; i++)
-            d->plugin->give(d->rescue, (uintptr_t)d->flags + i * 4);
+            d->plugin->set_flag(d->rescue, (uintptr_t)d->flags + i * 4);
 }
 
 static void *work(void *arg)
 {
-    pthread_mutex_lock(&lock);
-    while (current == (uintptr_t)arg) {
-        struct timespec until;
+    for (bool more = true; more; usleep(EVERY)) {
+        pthread_mutex_lock(&lock);
         for (struct plait_device_comm *d = watched; d != NULL; d = d->next)
             look(d);
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += EVERY_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&news, &lock, &until);
+        more = watched != NULL;
+        pthread_mutex_unlock(&lock);
     }
-    pthread_mutex_unlock(&lock);
-    return NULL;
-}
-
-/* The lock is held. */
-static enum plait_status start(void)
-{
-    const int error = plait_thread_start(&thread, work, (void *)current);
-
-    if (error != 0)
-        return plait_fail_errno(error, "cannot start the thread that watches operations on GPUs");
-    running = plait_generation;
-    return PLAIT_OK;
+    return arg;
 }
 
 enum plait_status plait_device_watch(struct plait_device_comm *d)
 {
-    enum plait_status status = PLAIT_OK;
+    int error = 0;
 
+    pthread_mutex_lock(&life);
     pthread_mutex_lock(&lock);
     d->next = watched;
     watched = d;
-    if (running != plait_generation)
-        status = start();
-    if (status != PLAIT_OK)
-        watched = d->next;
+    if (d->next == NULL)
+        error = plait_thread_start(&thread, work, NULL);
+    if (error != 0)
+        watched = NULL;
     pthread_mutex_unlock(&lock);
-    return status;
+    pthread_mutex_unlock(&life);
+    return error == 0 ? PLAIT_OK : plait_fail_errno(error, "cannot start the thread that watches operations on GPUs");
 }
 
 void plait_device_unwatch(struct plait_device_comm *d)
 {
     struct plait_device_comm **at = &watched;
-    pthread_t last;
 
+    pthread_mutex_lock(&life);
     pthread_mutex_lock(&lock);
     while (*at != NULL && *at != d)
         at = &(*at)->next;
-    if (*at != NULL)
+    const bool found = *at != NULL, last = found && watched == d && d->next == NULL;
+    if (found)
         *at = d->next;
-    const bool stops = watched == NULL && running == plait_generation;
-    if (stops) {
-        current++;
-        running = 0;
-        last = thread;
-        pthread_cond_broadcast(&news);
-    }
     pthread_mutex_unlock(&lock);
-    if (stops)
-        pthread_join(last, NULL);
+    if (last)
+        pthread_join(thread, NULL);
+    pthread_mutex_unlock(&life);
 }

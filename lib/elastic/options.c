@@ -156,7 +156,7 @@ enum plait_status plait_elastic_check_options(const struct plait_elastic_options
     const uint32_t rank = plait_comm_rank(comm);
     if (status == PLAIT_OK && o->weights == NULL && rank < plait_comm_nrank(comm) - nserver)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: weights is NULL, and rank %u is a worker", rank);
-    return status == PLAIT_OK ? plait_device_refuse("plait_elastic_create", "weights", o->weights) : status;
+    return status == PLAIT_OK ? plait_device_refuse("plait_elastic_create", ": weights", o->weights) : status;
 }
 
 /* ---- Between ranks ----------------------------------------------------------------------------------------- */

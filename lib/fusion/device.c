@@ -23,15 +23,15 @@ enum plait_status plait_fusion_check_device(const struct plait_fusion_options *o
     return status;
 }
 
-/* ---- Memory, tables and marks of a layout ----------------------------------------------------------------------- */
+/* ---- Memory, tables and events of a layout ----------------------------------------------------------------------- */
 
 static const struct plait_device_plugin *plugin(void)
 {
     return plait_device_used();
 }
 
-/* stretches: [ntensor] scratch. The k-th stretch of a bucket is its k-th tensor, or this rank's k-th piece. */
-static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pieces, struct plait_stretch *stretches,
+/* segments: [ntensor] scratch. The k-th segment of a bucket is its k-th tensor, or this rank's k-th piece. */
+static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pieces, struct plait_segment *segments,
                                 struct plait_packing **out)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
@@ -41,29 +41,28 @@ static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pi
         const struct plait_piece *piece = f->piece_of[t] != PLAIT_NO_PIECE ? &f->pieces[f->piece_of[t]] : NULL;
         if (f->flat.places[t].bucket != bucket || (pieces && piece == NULL))
             continue;
-        stretches[n++] =
-            (struct plait_stretch){ pieces ? piece->gradient : plait_fusion_place(f, t), f->tensors[t].type,
-                                    f->flat.places[t].start + (pieces ? piece->start : 0),
-                                    pieces ? piece->count : f->tensors[t].count };
+        segments[n++] = (struct plait_segment){ pieces ? piece->gradient : plait_fusion_place(f, t), f->tensors[t].type,
+                                                f->flat.places[t].start + (pieces ? piece->start : 0),
+                                                pieces ? piece->count : f->tensors[t].count };
     }
     if (n == 0)
         return NULL;
-    return plugin()->make_packing(plugin()->device_of(f->stream), stretches, n, s->type,
-                                  pieces && f->options.check != 0, out);
+    return plugin()->make_packing(plugin()->device_of(f->stream), segments, n, s->type, pieces && f->options.check != 0,
+                                  out);
 }
 
-static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct plait_stretch *stretches)
+static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct plait_segment *segments)
 {
     struct plait_bucket *b = &f->buckets[bucket];
     const int device = plugin()->device_of(f->stream);
-    const char *why = make_packing(f, bucket, false, stretches, &b->packing);
+    const char *why = make_packing(f, bucket, false, segments, &b->packing);
 
     if (why == NULL)
-        why = make_packing(f, bucket, true, stretches, &b->pieces);
+        why = make_packing(f, bucket, true, segments, &b->pieces);
     if (why == NULL)
-        why = plugin()->make_mark(device, &b->ready);
+        why = plugin()->create_event(device, &b->ready);
     if (why == NULL)
-        why = plugin()->make_mark(device, &b->done);
+        why = plugin()->create_event(device, &b->done);
     plait_work_enqueues(b->request); /* the work after it is enqueued without waiting for it to run */
     if (b->gather != NULL)
         plait_work_enqueues(b->gather);
@@ -72,15 +71,15 @@ static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct p
 
 enum plait_status plait_fusion_device_make(struct plait_fusion *f)
 {
-    struct plait_stretch *stretches = calloc(f->ntensor, sizeof *stretches);
+    struct plait_segment *segments = calloc(f->ntensor, sizeof *segments);
     const char *why = NULL;
 
-    if (stretches == NULL)
+    if (segments == NULL)
         return plait_fail_memory("out of memory for %u tensors", f->ntensor);
     for (uint32_t k = 0; k < f->flat.nbucket && why == NULL; k++)
-        why = make_bucket(f, k, stretches);
-    free(stretches);
-    return why == NULL ? PLAIT_OK : plait_device_fail("a fusion cannot use its GPU", why);
+        why = make_bucket(f, k, segments);
+    free(segments);
+    return plait_device_result("a fusion cannot use its GPU", why);
 }
 
 void plait_fusion_device_drop(struct plait_fusion *f)
@@ -88,8 +87,8 @@ void plait_fusion_device_drop(struct plait_fusion *f)
     for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
         plugin()->free_packing(f->buckets[k].packing);
         plugin()->free_packing(f->buckets[k].pieces);
-        plugin()->free_mark(f->buckets[k].ready);
-        plugin()->free_mark(f->buckets[k].done);
+        plugin()->destroy_event(f->buckets[k].ready);
+        plugin()->destroy_event(f->buckets[k].done);
     }
     if (f->memory != NULL)
         plugin()->free(PLAIT_MEMORY_DEVICE, f->memory);
@@ -114,7 +113,7 @@ static enum plait_status refuse_capture(const struct plait_fusion *f, const char
                       f->name);
 }
 
-/* Several threads may call. Each has enqueued its gradient's work before, so the last mark follows all gradients. */
+/* Several threads may call. Each has enqueued its gradient's work before, so the last event follows all gradients. */
 enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
 {
     uint64_t capture = 0;
@@ -123,8 +122,8 @@ enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *
     if (capture != 0)
         return refuse_capture(f, call);
     if (why == NULL)
-        why = plugin()->set_mark(f->stream, f->buckets[bucket].ready);
-    return why == NULL ? PLAIT_OK : plait_device_fail(call, why);
+        why = plugin()->record_event(f->stream, f->buckets[bucket].ready);
+    return plait_device_result(call, why);
 }
 
 static bool is_in_place(const struct plait_fusion *f, uint32_t t)
@@ -151,7 +150,7 @@ void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
     const struct plait_slab *s = &f->flat.buckets[bucket];
     const struct plait_bucket *b = &f->buckets[bucket];
     struct plait_queue *queue = plait_work_begin(f->comm);
-    bool works = queue != NULL && plait_work_note(f->comm, plugin()->follow(queue, b->ready));
+    bool works = queue != NULL && plait_work_note(f->comm, plugin()->wait_event(queue, b->ready));
     uint32_t k = 0;
 
     if (works && !is_packed(f, bucket, f->in))
@@ -173,7 +172,7 @@ void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
     if (works && b->pieces != NULL && (f->options.check || !is_packed(f, bucket, f->out)))
         works = plait_work_note(f->comm, plugin()->unpack(queue, b->pieces, b->payload, f->out));
     if (works)
-        plait_work_note(f->comm, plugin()->set_mark(queue, b->done));
+        plait_work_note(f->comm, plugin()->record_event(queue, b->done));
     plait_work_end(f->comm);
 }
 
@@ -195,7 +194,7 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
 
     if (!f->options.check)
         return true;
-    if (!plait_work_note(f->comm, plugin()->passed(f->buckets[bucket].done, &passed)) || !passed ||
+    if (!plait_work_note(f->comm, plugin()->event_done(f->buckets[bucket].done, &passed)) || !passed ||
         plait_object_look(f->comm) != PLAIT_OK)
         return false;
     look(f, bucket);
@@ -204,32 +203,32 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
 
 enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bucket)
 {
-    const char *why = plugin()->follow(f->stream, f->buckets[bucket].done);
+    const char *why = plugin()->wait_event(f->stream, f->buckets[bucket].done);
 
-    return why == NULL ? PLAIT_OK : plait_device_fail("a stream cannot wait for a fusion", why);
+    return plait_device_result("a stream cannot wait for a fusion", why);
 }
 
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
 /*
- * No round is in flight, so the first bucket's marks are free. A device error fails the comm: the others must not wait
+ * No round is in flight, so the first bucket's events are free. A device error fails the comm: the others must not wait
  * for this rank.
  */
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
 {
-    struct plait_mark *ready = f->buckets[0].ready;
+    struct plait_event *ready = f->buckets[0].ready;
     uint64_t capture = 0;
     const char *why = plugin()->capturing(f->stream, &capture);
 
     if (capture != 0)
         return refuse_capture(f, "plait_fusion_gather");
     if (why == NULL)
-        why = plugin()->set_mark(f->stream, ready);
+        why = plugin()->record_event(f->stream, ready);
     plait_object_lock(f->comm);
     plait_work_note(f->comm, why);
     struct plait_queue *queue = plait_work_begin(f->comm);
     if (queue != NULL)
-        plait_work_note(f->comm, plugin()->follow(queue, ready));
+        plait_work_note(f->comm, plugin()->wait_event(queue, ready));
     const enum plait_status status = plait_work_status(f->comm);
     plait_object_unlock(f->comm);
     return status;
@@ -237,12 +236,12 @@ enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
 
 enum plait_status plait_fusion_device_gathered(struct plait_fusion *f)
 {
-    struct plait_mark *done = f->buckets[0].done;
+    struct plait_event *done = f->buckets[0].done;
 
     plait_object_lock(f->comm);
     struct plait_queue *queue = plait_work_begin(f->comm);
-    if (queue != NULL && plait_work_note(f->comm, plugin()->set_mark(queue, done)))
-        plait_work_note(f->comm, plugin()->follow(f->stream, done));
+    if (queue != NULL && plait_work_note(f->comm, plugin()->record_event(queue, done)))
+        plait_work_note(f->comm, plugin()->wait_event(f->stream, done));
     plait_work_end(f->comm);
     const enum plait_status status = plait_work_status(f->comm);
     plait_object_unlock(f->comm);

@@ -38,8 +38,8 @@ struct plait_bucket {
     bool unpacked;                 /* on a device: the round's unpacking is enqueued; under the lock */
     struct plait_packing *packing; /* device: all tensors */
     struct plait_packing *pieces;  /* device: this rank's pieces, which are unpacked; NULL: none */
-    struct plait_mark *ready;      /* device: event after its gradients on the caller's stream */
-    struct plait_mark *done;       /* device: event after the unpacking */
+    struct plait_event *ready;     /* device: event after its gradients on the caller's stream */
+    struct plait_event *done;      /* device: event after the unpacking */
     struct plait_request *gather;  /* all-gather of weights; or NULL */
 };
 

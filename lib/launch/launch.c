@@ -202,7 +202,7 @@ static enum plait_status find_id_over_hosts(const struct plait_launcher_says *sa
 
     if (getenv("PMIX_RANK") == NULL || strcmp(says->launcher, "torchrun") == 0)
         return make_tcp_id(says, config, out);
-    const enum plait_status status = plait_plugin_pass("pmix", config->plugins, &plugin);
+    const enum plait_status status = plait_plugin_load(&plait_plugin_pmix, config->plugins, (const void **)&plugin);
     if (status == PLAIT_OK)
         return receive_id_by_pmix(says, config, plugin, out);
     return says->host[0] != '\0' ? make_tcp_id(says, config, out) : ask_for_host(says, plait_error_of(status).text);

@@ -108,12 +108,9 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
 
     for (uint32_t r = 0; r < comm->nrank; r++)
         nleader += m->leads[r] = is_leader(m, r);
-    /*
-     * At the peak a leader holds the descriptors of all other leaders and one copy. `later` raises the advised limit so
-     * that it also suffices on rank 0, which has a socket to every rank.
-     */
+    /* At the peak a leader holds the descriptors of all other leaders and one copy. */
     status = plait_check_descriptors(m->leads[comm->rank] && nleader > 1 ? PLAIT_COMM_SHARES * (nleader - 1) + 1 : 0,
-                                     comm->rank > 0 ? comm->nrank - 2 : 0, "a comm, to reach other processes");
+                                     "a comm, to reach other processes");
     status = plait_bootstrap_agree(boot, status);
     if (status != PLAIT_OK)
         return status;

@@ -147,15 +147,11 @@ __attribute__((destructor)) static void unload(void)
 
 void plait_comms_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE) {
-        pthread_mutex_lock(&lock);
-        return;
-    }
     if (when == PLAIT_FORK_CHILD) { /* leaked: a thread of the parent may have been changing these comms */
         retired = NULL;
         plait_comms_alive = 0;
     }
-    pthread_mutex_unlock(&lock);
+    plait_fork_lock(when, &lock);
 }
 
 /* ---- Leaving -------------------------------------------------------------------------------------------------- */

@@ -18,15 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first line of a file, without its newline. False when the file cannot be read. */
-static bool read_line(const char *path, char *line, size_t room)
-{
-    const size_t n = plait_descriptor_read(path, line, room);
-
-    line[strcspn(line, "\n")] = '\0';
-    return n > 0;
-}
-
 /* Bytes of processor 0's first data or unified cache of this level; 0: not in /sys. */
 static size_t sysfs_cache(int level)
 {
@@ -35,15 +26,15 @@ static size_t sysfs_cache(int level)
         size_t bytes;
 
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
-        if (!read_line(path, line, sizeof line))
+        if (!plait_descriptor_read_line(path, line, sizeof line))
             return 0;
         if (atoi(line) != level)
             continue;
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
-        if (!read_line(path, line, sizeof line) || strcmp(line, "Instruction") == 0)
+        if (!plait_descriptor_read_line(path, line, sizeof line) || strcmp(line, "Instruction") == 0)
             continue;
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        if (!read_line(path, line, sizeof line))
+        if (!plait_descriptor_read_line(path, line, sizeof line))
             return 0;
         bytes = strtoul(line, &unit, 10);
         return *unit == 'K' ? bytes << 10 : *unit == 'M' ? bytes << 20 : bytes;

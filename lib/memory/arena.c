@@ -21,13 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define PURPOSE          "its shared memory"
 #define PAGE             ((size_t)4096)
 #define MOST_BY_DEFAULT  ((size_t)256 << 30)
 #define LEAST_BY_DEFAULT ((size_t)64 << 20) /* if the system's limits allow less, creation fails */
-#define SHARERS          16 /* arenas that must fit into a limited address space: this process's and 15 peers' */
+#define SHARERS          32 /* arenas of this process and 15 peers fit into half of a limited address space */
 #define BACK_AT_ONCE     ((size_t)16 << 20) /* bytes per fallocate(): a signal makes the call start again */
 #define CHECK_LEAST      ((size_t)1 << 20)  /* bytes from which an allocation checks for free memory, in 50 us */
 
@@ -44,14 +45,6 @@ static uint32_t generation;  /* the fork generation that made the arena; a forke
 static _Atomic size_t nuser; /* the caller's references, from plait_mem_alloc() and plait_mem_share() */
 static struct extent *extents;
 static struct plait_arena inherited; /* in a forked child: the parent's arena, which stays mapped */
-
-/* Main memory, at most 256 GiB: then hundreds of processes can map each other's arenas in 47 bits of address space. */
-static size_t default_size(void)
-{
-    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    const size_t all = pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)1 << 34;
-    return all < MOST_BY_DEFAULT ? all : MOST_BY_DEFAULT;
-}
 
 /* A descriptor that peers can map only for reading. Without /proc, a read-write one. */
 static int read_only_copy(int fd)
@@ -77,18 +70,26 @@ static void write_header(const struct plait_arena *a)
 }
 
 /*
- * Bytes of the file, with one page more for the header. The limits on file size and address space reduce the default
- * size, down to LEAST_BY_DEFAULT. They never reduce a size that the user set.
+ * Main memory, at most 256 GiB: then hundreds of processes can map each other's arenas in 47 bits of address space. The
+ * limits on address space and file size may make it smaller, down to LEAST_BY_DEFAULT.
  */
+static size_t default_size(void)
+{
+    const size_t space = plait_limit(RLIMIT_AS) / SHARERS, file = plait_limit(RLIMIT_FSIZE) & ~(PAGE - 1);
+    size_t size = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+
+    size = size < MOST_BY_DEFAULT ? size : MOST_BY_DEFAULT;
+    size = size < space ? size : space;
+    size = size < file - PAGE ? size : file - PAGE;
+    return size > LEAST_BY_DEFAULT ? size : LEAST_BY_DEFAULT;
+}
+
+/* Bytes of the file, with one page more for the header. */
 static enum plait_status file_size(size_t bytes, size_t *out)
 {
-    const size_t most = plait_most_file_bytes(), mapped = plait_most_mapped_bytes() / SHARERS;
+    const size_t most = plait_limit(RLIMIT_FSIZE);
 
-    if (bytes == 0 && mapped < default_size())
-        bytes = mapped > LEAST_BY_DEFAULT ? mapped : LEAST_BY_DEFAULT;
-    *out = ((bytes ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1);
-    if (*out > most && bytes == 0 && most >= LEAST_BY_DEFAULT)
-        *out = most & ~(PAGE - 1);
+    *out = ((bytes > 0 ? bytes : default_size()) + 2 * PAGE - 1) & ~(PAGE - 1);
     if (*out <= most)
         return PLAIT_OK;
     return plait_fail(PLAIT_ERR_SYSTEM,
@@ -195,38 +196,51 @@ static enum plait_status back(size_t start, size_t bytes)
     return status;
 }
 
-static void merge_with_next(struct extent *e)
+static bool contains(const struct plait_arena *a, const void *p, size_t bytes)
 {
-    struct extent *next = e->next;
+    const uintptr_t start = (uintptr_t)p, base = (uintptr_t)a->base;
+    return start >= base && start - base <= a->size && bytes <= a->size - (start - base);
+}
 
-    if (next == NULL || next->used > 0 || e->used > 0)
-        return;
-    e->size += next->size;
-    e->next = next->next;
-    free(next);
+/* The extent in use that contains this address, or NULL. */
+static struct extent *extent_with(const void *inside)
+{
+    struct extent *e = generation == plait_generation && contains(&arena, inside, 1) ? extents : NULL;
+
+    while (e != NULL && (const char *)inside >= arena.base + e->start + e->size)
+        e = e->next;
+    return e != NULL && e->used > 0 && (const char *)inside >= arena.base + e->start ? e : NULL;
+}
+
+static void merge_free(void)
+{
+    for (struct extent *e = extents, *next; e != NULL && (next = e->next) != NULL;)
+        if (e->used == 0 && next->used == 0) {
+            e->size += next->size;
+            e->next = next->next;
+            free(next);
+        } else {
+            e = next;
+        }
 }
 
 /* Drop one reference to the extent at `p`; the last one frees and zeroes its pages. False: no extent starts there. */
 static bool give_back(void *p, bool touched)
 {
-    struct extent *e, *before = NULL;
-
     pthread_mutex_lock(&lock);
-    for (e = extents; e != NULL && !(e->used > 0 && arena.base + e->start == (char *)p); e = e->next)
-        before = e;
-    if (e != NULL && --e->used == 0) {
+    struct extent *e = extent_with(p);
+    const bool starts = e != NULL && arena.base + e->start == (char *)p;
+    if (starts && --e->used == 0) {
         /* madvise() first, as the program may have replaced the descriptor; but madvise() refuses locked memory. */
         if (madvise(p, e->size, MADV_REMOVE) != 0 &&
             (!plait_descriptor_is_ours(arena_fd) ||
              fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->start, (off_t)e->size) != 0) &&
             touched)
             memset(p, 0, e->size);
-        merge_with_next(e);
-        if (before != NULL)
-            merge_with_next(before);
+        merge_free();
     }
     pthread_mutex_unlock(&lock);
-    return e != NULL;
+    return starts;
 }
 
 static enum plait_status carve(size_t bytes, struct extent **out)
@@ -238,7 +252,7 @@ static enum plait_status carve(size_t bytes, struct extent **out)
     if (e == NULL)
         return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu; raise PLAIT_ARENA to at least %zu%s",
                           bytes, arena.size - PAGE, arena.size + bytes,
-                          arena.size + PAGE > plait_most_file_bytes() ? ", and ulimit -f" : "");
+                          arena.size + PAGE > plait_limit(RLIMIT_FSIZE) ? ", and ulimit -f" : "");
     if (!split(e, bytes))
         return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
     e->used = 1;
@@ -273,7 +287,7 @@ enum plait_status plait_arena_alloc(size_t bytes, void **out)
 
 bool plait_arena_free(void *p)
 {
-    return p == NULL || (generation == plait_generation && give_back(p, true));
+    return p == NULL || give_back(p, true);
 }
 
 size_t plait_arena_used(void)
@@ -314,12 +328,6 @@ void plait_arena_hide(struct plait_shown *block)
     pthread_mutex_unlock(&lock);
 }
 
-static bool contains(const struct plait_arena *a, const void *p, size_t bytes)
-{
-    const uintptr_t start = (uintptr_t)p, base = (uintptr_t)a->base;
-    return start >= base && start - base <= a->size && bytes <= a->size - (start - base);
-}
-
 bool plait_arena_contains(const void *p, size_t bytes)
 {
     return contains(&arena, p, bytes);
@@ -340,15 +348,11 @@ static void drop(void)
 /* The child keeps the parent's arena mapped, as the caller's data may lie in it. */
 void plait_arena_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE) {
-        pthread_mutex_lock(&lock);
-        return;
-    }
     if (when == PLAIT_FORK_CHILD && generation + 1 == plait_generation) {
         drop();
         inherited = arena;
     }
-    pthread_mutex_unlock(&lock);
+    plait_fork_lock(when, &lock);
 }
 
 bool plait_arena_unload(void)
@@ -394,16 +398,6 @@ enum plait_status plait_mem_alloc(size_t bytes, void **out)
     return status;
 }
 
-/* The extent in use that contains this address, or NULL. */
-static struct extent *extent_with(const void *inside)
-{
-    struct extent *e = generation == plait_generation && contains(&arena, inside, 1) ? extents : NULL;
-
-    while (e != NULL && (const char *)inside >= arena.base + e->start + e->size)
-        e = e->next;
-    return e != NULL && e->used > 0 && (const char *)inside >= arena.base + e->start ? e : NULL;
-}
-
 enum plait_status plait_mem_share(const void *inside, void **out)
 {
     if (out == NULL)
@@ -428,12 +422,8 @@ enum plait_status plait_mem_free(void *memory)
 {
     if (memory == NULL || contains(&inherited, memory, 1)) /* a forked child leaves its parent's memory alone */
         return PLAIT_OK;
-    enum plait_status status;
-    if (plait_device_used() != NULL && plait_device_free(memory, &status))
-        return status;
     if (!plait_arena_free(memory))
-        return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return",
-                          memory);
+        return plait_device_free(memory);
     nuser--;
     return PLAIT_OK;
 }

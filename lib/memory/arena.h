@@ -25,6 +25,11 @@ struct plait_token { /* 128 random bits that identify a process on all hosts */
     uint64_t word[2];
 };
 
+static inline bool plait_is_same_token(struct plait_token a, struct plait_token b)
+{
+    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
+}
+
 /*
  * The start of every arena, for tools that read it from outside (tools/dump_arena.c). It identifies the arena and heads
  * the list of shown blocks. Offsets count from the start of the arena; 0 is none.

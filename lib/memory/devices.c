@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define DRIVER "libcuda.so.1"
@@ -17,26 +18,16 @@
 _Atomic(const struct plait_device_plugin *) plait_device;
 atomic_bool plait_other_spaces;
 
-struct given { /* an allocation of plait_mem_alloc_as() or plait_mem_alloc_on() */
-    struct given *next;
-    void *memory;
-    enum plait_memory kind;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct given *all;
 
 void plait_devices_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&lock);
-    else
-        pthread_mutex_unlock(&lock);
+    plait_fork_lock(when, &lock);
 }
 
-enum plait_status plait_device_fail(const char *what, const char *why)
+enum plait_status plait_device_result(const char *what, const char *why)
 {
-    return plait_fail(PLAIT_ERR_SYSTEM, "%s: %s", what, why);
+    return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s: %s", what, why);
 }
 
 static enum plait_status load(const struct plait_config *config)
@@ -48,7 +39,7 @@ static enum plait_status load(const struct plait_config *config)
     if (config->cuda_driver[0] != '\0' && !config->for_tests)
         return plait_fail(PLAIT_ERR_CONFIG,
                           "PLAIT_CUDA_DRIVER is set, which is for tests only: unset it, or set PLAIT_FOR_TESTS=1 too");
-    status = plait_plugin_device("cuda", config->plugins, &plugin);
+    status = plait_plugin_load(&plait_plugin_cuda, config->plugins, (const void **)&plugin);
     if (status != PLAIT_OK)
         return status;
     why = plugin->open(config->cuda_driver);
@@ -106,41 +97,21 @@ void plait_device_notice(const struct plait_config *config)
 
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
-static void keep(struct given *g)
-{
-    pthread_mutex_lock(&lock);
-    g->next = all;
-    all = g;
-    pthread_mutex_unlock(&lock);
-}
-
 static enum plait_status allocate(const char *name, enum plait_memory kind, int device, size_t bytes, void **out)
 {
     const struct plait_device_plugin *plugin;
-    struct given *g;
-    enum plait_status status;
-    const char *why;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: out is NULL", name);
     if (bytes == 0)
         return plait_fail(PLAIT_ERR_ARG, "%s: bytes is 0; ask for at least 1", name);
-    status = plait_device_get(&plugin);
+    const enum plait_status status = plait_device_get(&plugin);
     if (status != PLAIT_OK)
         return status;
-    g = malloc(sizeof *g);
-    if (g == NULL)
-        return plait_fail_memory("out of memory for an allocation");
-    why = plugin->alloc(kind, device, bytes, &g->memory);
-    if (why != NULL) {
-        free(g);
-        return plait_fail(PLAIT_ERR_NOMEM, "%s: %zu bytes of memory of kind %s: %s", name, bytes,
-                          plait_memory_name(kind), why);
-    }
-    g->kind = kind;
-    keep(g);
-    *out = g->memory;
-    return PLAIT_OK;
+    const char *why = plugin->alloc(kind, device, bytes, out);
+    return why == NULL ? PLAIT_OK
+                       : plait_fail(PLAIT_ERR_NOMEM, "%s: %zu bytes of memory of kind %s: %s", name, bytes,
+                                    plait_memory_name(kind), why);
 }
 
 enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out)
@@ -162,74 +133,65 @@ enum plait_status plait_mem_alloc_on(int device, size_t bytes, void **out)
 enum plait_status plait_device_now(int *out)
 {
     struct plait_config config;
-    const char *why;
-    enum plait_status status = PLAIT_OK;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_device_now: out is NULL");
-    if (plait_device_used() == NULL)
-        status = plait_config_load(&config);
-    if (status != PLAIT_OK)
-        return status;
-    if (plait_device_used() == NULL)
+    if (plait_device_used() == NULL) {
+        const enum plait_status status = plait_config_load(&config);
+        if (status != PLAIT_OK)
+            return status;
         plait_device_notice(&config);
+    }
     const struct plait_device_plugin *plugin = plait_device_used();
     *out = -1;
-    why = plugin != NULL ? plugin->current(out) : NULL;
-    return why == NULL ? PLAIT_OK : plait_device_fail("plait_device_now", why);
+    const char *why = plugin != NULL ? plugin->current(out) : NULL;
+    return plait_device_result("plait_device_now", why);
 }
 
-bool plait_device_free(void *memory, enum plait_status *status)
-{
-    struct given **at = &all, *g;
-    const char *why = NULL;
-
-    pthread_mutex_lock(&lock);
-    while (*at != NULL && (*at)->memory != memory)
-        at = &(*at)->next;
-    g = *at;
-    if (g != NULL)
-        *at = g->next;
-    pthread_mutex_unlock(&lock);
-    if (g == NULL)
-        return false;
-    why = plait_device_used()->free(g->kind, memory);
-    *status = why == NULL ? PLAIT_OK : plait_device_fail("plait_mem_free", why);
-    if (why == NULL)
-        free(g);
-    else
-        keep(g); /* the caller may try again */
-    return true;
-}
-
-static enum plait_status find(const char *name, const void *memory, const void *out, struct plait_spot *place)
+enum plait_status plait_device_find(const char *call, const char *which, const void *memory, struct plait_location *out)
 {
     const struct plait_device_plugin *plugin = plait_device_used();
 
-    *place = (struct plait_spot){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
-    if (out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: out is NULL", name);
-    const char *why = plugin != NULL && memory != NULL ? plugin->place(memory, place) : NULL;
-    return why == NULL ? PLAIT_OK : plait_device_fail(name, why);
+    *out = (struct plait_location){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
+    const char *why = plugin != NULL && memory != NULL ? plugin->locate(memory, out) : NULL;
+    return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s%s is %p: %s", call, which, memory, why);
+}
+
+enum plait_status plait_device_free(void *memory)
+{
+    struct plait_location at;
+    const enum plait_status status = plait_device_find("plait_mem_free", ": memory", memory, &at);
+
+    if (status != PLAIT_OK)
+        return status;
+    if (at.kind == PLAIT_MEMORY_HOST)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_free: memory is %p, which plait_mem_alloc() did not return",
+                          memory);
+    const char *why = plait_device_used()->free(at.kind, memory);
+    return plait_device_result("plait_mem_free", why);
 }
 
 enum plait_status plait_mem_kind(const void *memory, enum plait_memory *out)
 {
-    struct plait_spot place;
-    const enum plait_status status = find("plait_mem_kind", memory, out, &place);
+    struct plait_location at;
 
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_kind: out is NULL");
+    const enum plait_status status = plait_device_find("plait_mem_kind", ": memory", memory, &at);
     if (status == PLAIT_OK)
-        *out = place.kind;
+        *out = at.kind;
     return status;
 }
 
 enum plait_status plait_mem_device(const void *memory, int *out)
 {
-    struct plait_spot place;
-    const enum plait_status status = find("plait_mem_device", memory, out, &place);
+    struct plait_location at;
 
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_mem_device: out is NULL");
+    const enum plait_status status = plait_device_find("plait_mem_device", ": memory", memory, &at);
     if (status == PLAIT_OK)
-        *out = place.kind == PLAIT_MEMORY_DEVICE ? place.device : -1;
+        *out = at.kind == PLAIT_MEMORY_DEVICE ? at.device : -1;
     return status;
 }
 
@@ -243,36 +205,45 @@ enum plait_status plait_device_aligned(const char *call, const char *which, cons
                       call, which, memory, size);
 }
 
+enum plait_status plait_device_is_on(const char *call, const char *which, const void *memory,
+                                     const struct plait_location *at, size_t size, int device)
+{
+    char of[32] = "";
+
+    if (at->kind == PLAIT_MEMORY_DEVICE && at->device == device)
+        return plait_device_aligned(call, which, memory, size);
+    if (at->device >= 0)
+        snprintf(of, sizeof of, " of GPU %d", at->device);
+    return plait_fail(PLAIT_ERR_ARG, "%s%s is %p, which is %s memory%s; the call needs device memory of GPU %d", call,
+                      which, memory, plait_memory_name(at->kind), of, device);
+}
+
 enum plait_status plait_device_fits(const char *what, const void *memory, size_t size, const struct plait_queue *queue)
 {
-    const struct plait_device_plugin *plugin = plait_device_used();
-    const int device = queue != NULL ? plugin->device_of(queue) : -1;
-    struct plait_spot at = { .kind = PLAIT_MEMORY_HOST, .device = -1 };
-    const char *why = plugin != NULL && memory != NULL ? plugin->place(memory, &at) : NULL;
+    struct plait_location at;
+    const enum plait_status status = plait_device_find(what, "", memory, &at);
 
-    if (why != NULL)
-        return plait_device_fail(what, why);
-    if (queue == NULL && at.kind == PLAIT_MEMORY_DEVICE)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s is %p, memory of GPU %d, but options.stream is NULL: set it to a stream of that GPU",
-                          what, memory, at.device);
-    if (queue != NULL && memory != NULL && (at.kind != PLAIT_MEMORY_DEVICE || at.device != device))
-        return plait_fail(PLAIT_ERR_ARG,
-                          "%s is %p, which is %s memory and not of GPU %d, whose options.stream is: allocate it there",
-                          what, memory, plait_memory_name(at.kind), device);
-    return queue != NULL ? plait_device_aligned(what, "", memory, size) : PLAIT_OK;
+    if (status != PLAIT_OK || memory == NULL)
+        return status;
+    if (queue != NULL)
+        return plait_device_is_on(what, "", memory, &at, size, plait_device_used()->device_of(queue));
+    return at.kind != PLAIT_MEMORY_DEVICE ? PLAIT_OK
+                                          : plait_fail(PLAIT_ERR_ARG,
+                                                       "%s is %p, memory of GPU %d, but options.stream is NULL: set it "
+                                                       "to a stream of that GPU",
+                                                       what, memory, at.device);
 }
 
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory)
 {
-    const struct plait_device_plugin *plugin = plait_device_used();
-    struct plait_spot place;
+    struct plait_location at;
+    const enum plait_status status = plait_device_find(call, which, memory, &at);
 
-    if (plugin == NULL || memory == NULL || plugin->place(memory, &place) != NULL || place.kind != PLAIT_MEMORY_DEVICE)
-        return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                      "%s: %s is %p, memory of GPU %d, which this call does not take yet: give it the host's", call,
-                      which, memory, place.device);
+    return status != PLAIT_OK || at.kind != PLAIT_MEMORY_DEVICE
+               ? status
+               : plait_fail(PLAIT_ERR_UNSUPPORTED,
+                            "%s%s is %p, memory of GPU %d, which this call does not take yet: give it the host's", call,
+                            which, memory, at.device);
 }
 
 const char *plait_memory_name(enum plait_memory kind)

@@ -27,8 +27,12 @@ enum plait_status plait_device_get(const struct plait_device_plugin **out);
 /* Load the plug-in if the program has loaded the driver: buffers may then be a device's. Errors are only logged. */
 void plait_device_notice(const struct plait_config *config);
 
-/* Free memory of plait_mem_alloc_as() or plait_mem_alloc_on(). False: it is not from there. */
-bool plait_device_free(void *memory, enum plait_status *status);
+/* Where does memory lie? In the host's if it is NULL or no device is used. The error begins with `call` and `which`. */
+enum plait_status plait_device_find(const char *call, const char *which, const void *memory,
+                                    struct plait_location *out);
+
+/* Free memory that the driver allocated. PLAIT_ERR_ARG: it is the host's. */
+enum plait_status plait_device_free(void *memory);
 
 /*
  * For calls with options.stream: check that `memory` (NULL is allowed) is on the queue's GPU, or, if `queue` is NULL,
@@ -43,10 +47,14 @@ enum plait_status plait_device_fits(const char *what, const void *memory, size_t
  */
 enum plait_status plait_device_aligned(const char *call, const char *which, const void *memory, size_t size);
 
+/* The same, and PLAIT_ERR_ARG unless it is device memory of this GPU. at: where it lies. */
+enum plait_status plait_device_is_on(const char *call, const char *which, const void *memory,
+                                     const struct plait_location *at, size_t size, int device);
+
 /* For calls without support for GPUs: PLAIT_ERR_UNSUPPORTED if this is GPU memory, else PLAIT_OK. */
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory);
 
-/* PLAIT_ERR_SYSTEM with the plug-in's text `why`. */
-enum plait_status plait_device_fail(const char *what, const char *why);
+/* PLAIT_ERR_SYSTEM with the plug-in's text `why`; NULL: PLAIT_OK. */
+enum plait_status plait_device_result(const char *what, const char *why);
 
 #endif

@@ -24,17 +24,12 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_process *processes;
 
-static bool same(struct plait_token a, struct plait_token b)
-{
-    return a.word[0] == b.word[0] && a.word[1] == b.word[1];
-}
-
 static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
 {
     const struct plait_arena *own;
     enum plait_status status = plait_arena_get(0, &own);
 
-    if (status != PLAIT_OK || same(own->token, p->token))
+    if (status != PLAIT_OK || plait_is_same_token(own->token, p->token))
         return status;
     if (fd < 0)
         return plait_fail(PLAIT_ERR_SYSTEM, "the shared memory of process %d was not passed", p->pid);
@@ -70,7 +65,7 @@ enum plait_status plait_process_get(struct plait_token token, int pid, size_t si
     struct plait_process *p;
 
     pthread_mutex_lock(&lock);
-    for (p = processes; p != NULL && !same(p->token, token); p = p->next)
+    for (p = processes; p != NULL && !plait_is_same_token(p->token, token); p = p->next)
         ;
     if (p == NULL) {
         p = malloc(sizeof *p);
@@ -142,7 +137,7 @@ int plait_process_read(const struct plait_process *process, uint64_t address, vo
             done += (size_t)got < n ? (size_t)got : n;
         if (got != (ssize_t)(n + sizeof token))
             continue;
-        if (!same(token, process->token))
+        if (!plait_is_same_token(token, process->token))
             error = ESRCH;
         else if (done == bytes)
             break;
@@ -154,13 +149,9 @@ int plait_process_read(const struct plait_process *process, uint64_t address, vo
 /* MADV_DONTFORK left the child no mappings of peers. The child closes the pidfds and starts with an empty list. */
 void plait_processes_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE) {
-        pthread_mutex_lock(&lock);
-        return;
-    }
     for (struct plait_process *p = processes; when == PLAIT_FORK_CHILD && p != NULL; p = p->next)
         plait_descriptor_close(p->pidfd);
     if (when == PLAIT_FORK_CHILD)
         processes = NULL;
-    pthread_mutex_unlock(&lock);
+    plait_fork_lock(when, &lock);
 }

@@ -27,15 +27,7 @@ enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
         return status;
     const struct plait_model model = { &o->options, o->momentum, o->at, o->sums };
     const char *why = plugin()->make_stepper(plugin()->device_of(o->queue), &model, &o->stepper);
-    return why == NULL ? PLAIT_OK : plait_device_fail("an optimiser cannot use its GPU", why);
-}
-
-/* The first error may be that of an earlier call: a second try tells. */
-static const char *drain(const struct plait_optim *o)
-{
-    const char *why = plugin()->drain(o->queue);
-
-    return why == NULL ? NULL : plugin()->drain(o->queue);
+    return plait_device_result("an optimiser cannot use its GPU", why);
 }
 
 static void free_memory(void *memory)
@@ -49,7 +41,7 @@ void plait_optim_device_drop(struct plait_optim *o)
 {
     struct plait_comm *comm = o->options.comm;
 
-    drain(o);
+    plugin()->drain(o->queue);
     plugin()->free_stepper(o->stepper);
     if (comm == NULL || !plait_object_failing(comm) || !plait_work_retire(comm, o->sums))
         free_memory(o->sums);
@@ -63,7 +55,7 @@ static enum plait_status fail(const struct plait_optim *o, const char *why)
 {
     if (why == NULL)
         return PLAIT_OK;
-    const enum plait_status status = plait_device_fail("plait_optim_step", why);
+    const enum plait_status status = plait_device_result("plait_optim_step", why);
     return o->options.comm != NULL ? plait_object_fail(o->options.comm, status) : status;
 }
 
@@ -127,7 +119,7 @@ enum plait_status plait_optim_device_step(struct plait_optim *o, const struct pl
     if (status == PLAIT_OK)
         status = put(o, s);
     if (status == PLAIT_OK && result != NULL)
-        status = fail(o, drain(o));
+        status = fail(o, plugin()->drain(o->queue));
     if (status == PLAIT_OK && o->options.comm != NULL)
         status = look_for_failures(o->options.comm);
     return status == PLAIT_OK ? look(o, result) : status;

@@ -6,10 +6,12 @@
  * loaded at the first use of a device (lib/plugin/plugin.h). It calls nothing of libplait. cuda/ is one.
  *
  * A *queue* is a stream of a device: it executes work asynchronously and in order. Ranks order work on different queues
- * by *flags*, words in device memory that are 0 at rest. give() sets a flag to 1 once all earlier work on its queue is
- * complete. take() stalls its queue until the flag is 1, then resets it to 0. No kernel ever waits for a flag.
+ * by *flags*, words in device memory that are 0 at rest. set_flag() sets a flag to 1 once all earlier work on its queue
+ * is complete. wait_flag() stalls its queue until the flag is 1, then resets it to 0. No kernel ever waits for a flag.
  *
- * Functions return NULL, or the reason of a failure: a thread-local text, valid until the thread's next call.
+ * Functions return NULL, or the reason of a failure: a thread-local text, valid until the thread's next call. drain(),
+ * export_memory(), record_event() and what frees something try a second time, as a driver's call may return the error
+ * of an earlier one.
  */
 #ifndef PLAIT_LIB_PLUGIN_DEVICE_H
 #define PLAIT_LIB_PLUGIN_DEVICE_H
@@ -23,20 +25,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    7 /* changes with the declarations below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    8 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
-struct plait_spot { /* location of memory */
+struct plait_location { /* of memory */
     enum plait_memory kind;
-    int device;     /* number of the GPU; -1: host memory */
-    uint64_t base;  /* the allocation's start, for PLAIT_MEMORY_DEVICE */
-    uint64_t bytes; /* the allocation's size */
-    uint64_t id;    /* unique in this process for ever: an allocation at a reused address has another id */
+    int device; /* number of the GPU; -1: host memory */
 };
 
-struct plait_handle { /* an IPC handle: another process maps the allocation by it */
-    unsigned char bytes[PLAIT_DEVICE_HANDLE];
+struct plait_exported { /* an allocation of PLAIT_MEMORY_DEVICE that another process may import */
+    uint64_t id;        /* unique in this process for ever, even at a reused address; 0: none */
+    uint64_t base, bytes;
+    unsigned char handle[PLAIT_DEVICE_HANDLE]; /* an IPC handle */
 };
+
+static inline bool plait_is_same_export(const struct plait_exported *a, const struct plait_exported *b)
+{
+    return a->id == b->id && a->base == b->base;
+}
 
 struct plait_combine { /* n-source reduction in the canonical order, as plait_reduce_mixed() */
     enum plait_dtype type;
@@ -50,7 +56,7 @@ struct plait_combine { /* n-source reduction in the canonical order, as plait_re
     size_t count;
 };
 
-struct plait_stretch { /* an array and its place in a payload */
+struct plait_segment { /* an array and its place in a payload */
     void *data;        /* [count] */
     enum plait_dtype type;
     uint64_t at; /* offset in the payload, in elements */
@@ -80,8 +86,8 @@ enum plait_queue_kind {
 };
 
 struct plait_queue;
-struct plait_mark;    /* an event: a point on a queue */
-struct plait_packing; /* stretches, as tables in device memory */
+struct plait_event;   /* a point on a queue */
+struct plait_packing; /* segments, as tables in device memory */
 struct plait_stepper; /* a model, as tables in device memory */
 
 struct plait_device_plugin {
@@ -94,17 +100,20 @@ struct plait_device_plugin {
     const char *(*current)(int *device);
 
     /* Memory. alloc: zeroed. device -1: as current() says. */
-    const char *(*place)(const void *memory, struct plait_spot *out);
+    const char *(*locate)(const void *memory, struct plait_location *out);
     const char *(*alloc)(enum plait_memory kind, int device, size_t bytes, void **out);
     const char *(*free)(enum plait_memory kind, void *memory);
 
-    /* Between processes: an IPC handle for an allocation's base. A process must not map its own allocation. */
-    const char *(*lend)(const struct plait_spot *place, struct plait_handle *out);
-    /* *taken, on failure: a mapping of an allocation that its owner has freed still occupies the address range. */
-    const char *(*map)(const struct plait_handle *handle, int device, void **out, bool *taken);
-    const char *(*unmap)(void *mapped);
+    /*
+     * Between processes: export the allocation that holds `memory`, unless *out, zeroed at first, is this allocation
+     * already. A process must not import its own allocation.
+     */
+    const char *(*export_memory)(const void *memory, struct plait_exported *out);
+    /* *taken, on failure: an import of an allocation that its owner has freed still occupies the address range. */
+    const char *(*import_memory)(const struct plait_exported *memory, int device, void **out, bool *taken);
+    const char *(*close_import)(void *mapped);
     /* Between devices of one process: from now on `device` can read and write memory of `other` (peer access). */
-    const char *(*reach)(int device, int other);
+    const char *(*enable_peer)(int device, int other);
 
     /*
      * native  THEIRS: the caller's stream (NULL: the default stream); the caller keeps ownership. Other kinds: NULL
@@ -121,8 +130,8 @@ struct plait_device_plugin {
     /* Enqueue function(context): a host thread runs it in order, and it may not call the device's driver. */
     const char *(*call)(struct plait_queue *queue, void (*function)(void *context), void *context);
 
-    const char *(*give)(struct plait_queue *queue, uint64_t flag);
-    const char *(*take)(struct plait_queue *queue, uint64_t flag);
+    const char *(*set_flag)(struct plait_queue *queue, uint64_t flag);
+    const char *(*wait_flag)(struct plait_queue *queue, uint64_t flag);
     const char *(*copy)(struct plait_queue *queue, void *to, const void *from, size_t bytes);
     const char *(*combine)(struct plait_queue *queue, const struct plait_combine *c);
     /* As few launches as possible: no copy overlaps another. */
@@ -133,18 +142,18 @@ struct plait_device_plugin {
 
     /*
      * Pack arrays into a payload of this type and unpack them, as plait_pass_convert(), in one launch each. zero()
-     * clears one stretch of the payload. look: unpack() also computes, as plait_pass_look(), the sums that looked()
+     * clears one segment of the payload. look: unpack() also computes, as plait_pass_look(), the sums that looked()
      * returns once unpack() is complete. factor: 1 for integers.
      */
-    const char *(*make_packing)(int device, const struct plait_stretch *stretches, uint32_t n, enum plait_dtype payload,
+    const char *(*make_packing)(int device, const struct plait_segment *segments, uint32_t n, enum plait_dtype payload,
                                 bool look, struct plait_packing **out);
     void (*free_packing)(struct plait_packing *packing); /* NULL is allowed; no queue may still use it */
     const char *(*pack)(struct plait_queue *queue, const struct plait_packing *packing, void *payload, double factor);
     const char *(*zero)(struct plait_queue *queue, const struct plait_packing *packing, void *payload,
-                        uint32_t stretch);
+                        uint32_t segment);
     const char *(*unpack)(struct plait_queue *queue, const struct plait_packing *packing, void *payload, double factor);
-    /* *square: the sum of a stretch's squares. False: some stretch has an infinity or a NaN. */
-    bool (*looked)(const struct plait_packing *packing, uint32_t stretch, double *square);
+    /* *square: the sum of a segment's squares. False: some segment has an infinity or a NaN. */
+    bool (*looked)(const struct plait_packing *packing, uint32_t segment, double *square);
 
     /* An optimiser's step, as lib/optim/optim.c. A step that is not finite or differs between ranks changes nothing. */
     const char *(*make_stepper)(int device, const struct plait_model *model, struct plait_stepper **out);
@@ -153,12 +162,13 @@ struct plait_device_plugin {
     /* *result (or NULL): of the latest complete step. Returns how many steps so far differed between ranks. */
     uint32_t (*stepped)(const struct plait_stepper *stepper, struct plait_optim_result *result);
 
-    /* A mark (event) records a point on a queue. It is passed once earlier work is complete; new marks are passed. */
-    const char *(*make_mark)(int device, struct plait_mark **out);
-    void (*free_mark)(struct plait_mark *mark); /* NULL is allowed */
-    const char *(*set_mark)(struct plait_queue *queue, struct plait_mark *mark);
-    const char *(*follow)(struct plait_queue *queue, struct plait_mark *mark); /* later work waits for the mark */
-    const char *(*passed)(struct plait_mark *mark, bool *out);
+    /* A recorded event is done once all work that was on the queue before it is complete; so is a new event. */
+    const char *(*create_event)(int device, struct plait_event **out);
+    void (*destroy_event)(struct plait_event *event); /* NULL is allowed */
+    const char *(*record_event)(struct plait_queue *queue, struct plait_event *event);
+    const char *(*wait_event)(struct plait_queue *queue,
+                              struct plait_event *event); /* later work waits for the event */
+    const char *(*event_done)(struct plait_event *event, bool *out);
 };
 
 #endif

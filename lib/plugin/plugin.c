@@ -17,41 +17,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void plait_plugins_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&lock);
-    else
-        pthread_mutex_unlock(&lock);
+    plait_fork_lock(when, &lock);
 }
 
-/* ---- Signals -------------------------------------------------------------------------------------------- */
-
-struct handlers {
-    struct sigaction of[NSIG];
-};
-
-static void read_handlers(struct handlers *h)
-{
-    memset(h, 0, sizeof *h);
-    for (int s = 1; s < NSIG; s++)
-        sigaction(s, NULL, &h->of[s]); /* fails for the two signals that libc reserves */
-}
-
-static bool is_same(const struct sigaction *a, const struct sigaction *b)
-{
-    return a->sa_handler == b->sa_handler && a->sa_flags == b->sa_flags;
-}
-
-static void put_back(const struct handlers *before)
-{
-    static struct handlers now; /* static, under the lock, as the caller's: too large for a small stack */
-
-    read_handlers(&now);
-    for (int s = 1; s < NSIG; s++)
-        if (!is_same(&before->of[s], &now.of[s]))
-            sigaction(s, &before->of[s], NULL);
-}
-
-/* ---- Loading -------------------------------------------------------------------------------------------- */
+const struct plait_plugin plait_plugin_ucx = { "ucx", "plait_net_plugin", PLAIT_NET_ABI, "install libucx-dev",
+                                               "UCX_HANDLE_ERRORS" };
+const struct plait_plugin plait_plugin_pmix = { "pmix", "plait_pass_plugin", PLAIT_PASS_ABI, "install libpmix-dev",
+                                                NULL };
+const struct plait_plugin plait_plugin_cuda = { "cuda", "plait_device_plugin", PLAIT_DEVICE_ABI,
+                                                "configure with -Dcuda=enabled", NULL };
 
 /* The folder of libplait, or of the program that it is linked into. */
 static bool find_own_folder(char *out, size_t room)
@@ -75,24 +49,22 @@ static bool find_file(const char *name, const char *folder, char *out, size_t ro
 }
 
 /* Every exported table begins with the ABI number. */
-static enum plait_status load(const char *name, const char *folder, const char *symbol, uint32_t abi, const void **out)
+static enum plait_status load(const struct plait_plugin *plugin, const char *folder, const void **out)
 {
-    const bool cuda = strcmp(name, "cuda") == 0; /* needs no package, but is built only on request */
     char path[4096];
     const uint32_t *p;
     void *handle;
 
-    if (!find_file(name, folder, path, sizeof path))
+    if (!find_file(plugin->name, folder, path, sizeof path))
         return plait_fail(PLAIT_ERR_SYSTEM,
                           "cannot tell where libplait lies, to find plait-%s.so beside it; set "
                           "PLAIT_PLUGINS to the folder that has it",
-                          name);
+                          plugin->name);
     if (access(path, F_OK) != 0)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "there is no %s: this build of Plait lacks the plug-in '%s' (%s%s%s and build again), "
-                          "or it lies elsewhere: set PLAIT_PLUGINS to its folder",
-                          path, name, cuda ? "configure with -Dcuda=enabled" : "install lib", cuda ? "" : name,
-                          cuda ? "" : "-dev");
+                          "there is no %s: this build of Plait lacks the plug-in '%s' (%s and build again), or it lies "
+                          "elsewhere: set PLAIT_PLUGINS to its folder",
+                          path, plugin->name, plugin->remedy);
     if (plait_descriptors_hold_standard() != PLAIT_OK)
         return PLAIT_ERR_SYSTEM;
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -100,8 +72,8 @@ static enum plait_status load(const char *name, const char *folder, const char *
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "cannot load %s: %s; install the libraries it was built with, or build Plait again", path,
                           dlerror());
-    p = dlsym(handle, symbol);
-    if (p == NULL || *p != abi) {
+    p = dlsym(handle, plugin->symbol);
+    if (p == NULL || *p != plugin->abi) {
         dlclose(handle);
         return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s is not of this build of Plait; install both from one", path);
     }
@@ -109,33 +81,16 @@ static enum plait_status load(const char *name, const char *folder, const char *
     return PLAIT_OK;
 }
 
-enum plait_status plait_plugin_net(const char *name, const char *folder, const char *keep,
-                                   const struct plait_net_plugin **out)
+enum plait_status plait_plugin_load(const struct plait_plugin *plugin, const char *folder, const void **out)
 {
-    static struct handlers before;
-    enum plait_status status;
+    static struct sigaction before[NSIG]; /* under the lock: too large for a small stack */
 
     pthread_mutex_lock(&lock);
-    read_handlers(&before);
-    status = load(name, folder, "plait_net_plugin", PLAIT_NET_ABI, (const void **)out);
-    if (getenv(keep) == NULL) /* not a PLAIT_ setting, so lib/base/config_rows.c does not know it */
-        put_back(&before);
-    pthread_mutex_unlock(&lock);
-    return status;
-}
-
-enum plait_status plait_plugin_pass(const char *name, const char *folder, const struct plait_pass_plugin **out)
-{
-    pthread_mutex_lock(&lock);
-    const enum plait_status status = load(name, folder, "plait_pass_plugin", PLAIT_PASS_ABI, (const void **)out);
-    pthread_mutex_unlock(&lock);
-    return status;
-}
-
-enum plait_status plait_plugin_device(const char *name, const char *folder, const struct plait_device_plugin **out)
-{
-    pthread_mutex_lock(&lock);
-    const enum plait_status status = load(name, folder, "plait_device_plugin", PLAIT_DEVICE_ABI, (const void **)out);
+    for (int s = 1; s < NSIG; s++)
+        sigaction(s, NULL, &before[s]); /* fails for the two signals that libc reserves */
+    const enum plait_status status = load(plugin, folder, out);
+    for (int s = 1; s < NSIG && (plugin->keep == NULL || getenv(plugin->keep) == NULL); s++)
+        sigaction(s, &before[s], NULL);
     pthread_mutex_unlock(&lock);
     return status;
 }

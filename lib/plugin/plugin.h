@@ -19,19 +19,20 @@
 
 #include <plait/status.h>
 
+struct plait_plugin {
+    const char *name, *symbol; /* plait-NAME.so exports the table under this symbol */
+    uint32_t abi;
+    const char *remedy; /* for a build that lacks it */
+    const char *keep;   /* variable by which the user asks for the signal handlers of its libraries; NULL: none */
+};
+extern const struct plait_plugin plait_plugin_ucx, plait_plugin_pmix, plait_plugin_cuda;
+
 /*
- * Load the network plait-NAME.so from `folder`, or, if that is "", from plait/ beside libplait; it is never unloaded.
- * Signal handlers that its libraries install while loading are undone, unless the environment has the variable `keep`,
- * by which the user asks for them. PLAIT_ERR_UNSUPPORTED if there is none; the text says what to install or set.
+ * Load plait-NAME.so from `folder`, or, if that is "", from plait/ beside libplait; it is never unloaded. *out is its
+ * table. Signal handlers that its libraries install while loading are undone. PLAIT_ERR_UNSUPPORTED if there is none;
+ * the text says what to install or set.
  */
-enum plait_status plait_plugin_net(const char *name, const char *folder, const char *keep,
-                                   const struct plait_net_plugin **out);
-
-/* The same for a kind of device. */
-enum plait_status plait_plugin_device(const char *name, const char *folder, const struct plait_device_plugin **out);
-
-/* The same for a launcher's broadcast. */
-enum plait_status plait_plugin_pass(const char *name, const char *folder, const struct plait_pass_plugin **out);
+enum plait_status plait_plugin_load(const struct plait_plugin *plugin, const char *folder, const void **out);
 
 /* plugin->open() under the room's lock, with all signals blocked, as threads that it starts inherit the mask. */
 bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct plait_net_options *o,

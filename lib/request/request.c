@@ -20,8 +20,8 @@ static pthread_mutex_t detach_lock = PTHREAD_MUTEX_INITIALIZER; /* see struct pl
 
 static void destroy(struct plait_request *r)
 {
-    if (r->mark != NULL)
-        plait_device_used()->free_mark(r->mark);
+    if (r->event != NULL)
+        plait_device_used()->destroy_event(r->event);
     free(r->sizes);
     free(r);
 }
@@ -113,10 +113,7 @@ void plait_requests_forget(struct plait_comm *comm)
 
 void plait_requests_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&detach_lock);
-    else
-        pthread_mutex_unlock(&detach_lock);
+    plait_fork_lock(when, &detach_lock);
 }
 
 static enum plait_status copy_sizes(struct plait_request *r)
@@ -245,7 +242,7 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
 
     if (plait_request_state(r) != PLAIT_REQUEST_ISSUED) {
         unbind(r);
-        if (r->until_executed && status == PLAIT_OK && plait_request_mark(r))
+        if (r->until_executed && status == PLAIT_OK && plait_request_record(r))
             return;
     }
     r->status = status;

@@ -55,7 +55,7 @@ enum plait_request_state {
     PLAIT_REQUEST_GROUPED, /* called in a group that has not ended */
     PLAIT_REQUEST_QUEUED,  /* in its queue; it may run */
     PLAIT_REQUEST_RUNNING, /* a collective: the comm's operation in progress */
-    PLAIT_REQUEST_ISSUED,  /* all of it is on its device queue, with a mark behind it that is not passed */
+    PLAIT_REQUEST_ISSUED,  /* all of it is on its device queue, with an event behind it that is not done */
     PLAIT_REQUEST_ENDED,   /* `status` is the result, for its taker */
 };
 
@@ -76,7 +76,7 @@ struct plait_request {
     bool on_stream;            /* `queue` is the caller's stream: the call returns when all of it is there */
     bool until_executed;       /* on a device: it ends when the queue has executed it, else when it is issued */
     struct plait_queue *queue; /* device queue on which it runs; NULL: on the host */
-    struct plait_mark *mark;   /* set behind it there; NULL: it never had one */
+    struct plait_event *event; /* set behind it there; NULL: it never had one */
 
     struct plait_job job;
     char scalar[8]; /* target of job.scale, if the scalar was read at the call */
@@ -181,17 +181,17 @@ struct plait_queue *plait_stream_queue(const struct plait_stream *s);
 /* ---- Marks (request_turn.c) -------------------------------------------------------------------------------- */
 
 /*
- * When all of an operation is on its device queue, a mark (an event) is set behind it, and the request ends when the
- * queue has passed the mark. Meanwhile it is in the comm's list of marked requests, and later operations begin. Under
+ * When all of an operation is on its device queue, an event is recorded behind it, and the request ends
+ * when that is done. Meanwhile it is in the comm's list of issued requests, and later operations begin. Under
  * graph capture nothing runs yet: a request ends when its operation is in the graph.
  *
- * mark: all of it is on its queue. False: no mark, in a capture. withdraw: stop its wait for a mark, if any; it
+ * record: all of it is on its queue. False: no event, in a capture. withdraw: stop its wait for an event, if any; it
  * is no longer pending then. Both need the comm's lock.
  */
-bool plait_request_mark(struct plait_request *r);
+bool plait_request_record(struct plait_request *r);
 void plait_request_withdraw(struct plait_request *r);
 
-/* plait_wait_poll() for a wait for a mark. limit: its deadline, in seconds; 0: the comm's. */
+/* plait_wait_poll() for a wait for an event. limit: its deadline, in seconds; 0: the comm's. */
 enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely);
 
 /* Wait until all of the request is on its device queue, or it has ended without. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Turns of a comm's pending collectives, one after the other in the order of the calls, and of requests that wait for
- * their marks on a device queue.
+ * their events on a device queue.
  */
 #include "request.h"
 
@@ -43,12 +43,12 @@ static uint32_t blame(const void *context, char *text, size_t room)
     return 0;
 }
 
-static const struct plait_wait_kind for_mark = { needs, blame, plait_note_nothing };
+static const struct plait_wait_kind for_event = { needs, blame, plait_note_nothing };
 
 static struct plait_wait *wait_of(struct plait_device_comm *d)
 {
     if (d->wait.detector.kind == NULL)
-        plait_wait_init(&d->wait, &for_mark, plait_await_no_rank, d);
+        plait_wait_init(&d->wait, &for_event, plait_await_no_rank, d);
     return &d->wait;
 }
 
@@ -65,7 +65,7 @@ enum plait_status plait_device_glance(struct plait_comm *comm, double limit, boo
 
 /* ---- Marks --------------------------------------------------------------------------------------------------- */
 
-bool plait_request_mark(struct plait_request *r)
+bool plait_request_record(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
     struct plait_device_comm *d = comm->device;
@@ -74,18 +74,18 @@ bool plait_request_mark(struct plait_request *r)
 
     if (why == NULL && capture != 0)
         return false;
-    if (why == NULL && r->mark == NULL)
-        why = d->plugin->make_mark(d->device, &r->mark);
-    if (why == NULL && (why = d->plugin->set_mark(r->queue, r->mark)) != NULL)
-        why = d->plugin->set_mark(r->queue, r->mark); /* retry: it may be the error of an earlier call */
+    if (why == NULL && r->event == NULL)
+        why = d->plugin->create_event(d->device, &r->event);
+    if (why == NULL)
+        why = d->plugin->record_event(r->queue, r->event);
     plait_device_note(comm, why);
-    if (d->marked == NULL) {
-        d->marked_end = &d->marked;
+    if (d->issued == NULL) {
+        d->issued_end = &d->issued;
         plait_wait_progress(comm, wait_of(d));
     }
     r->next = NULL;
-    *d->marked_end = r;
-    d->marked_end = &r->next;
+    *d->issued_end = r;
+    d->issued_end = &r->next;
     plait_request_set_state(r, PLAIT_REQUEST_ISSUED);
     plait_progress_news();
     return true;
@@ -101,46 +101,46 @@ void plait_request_await_issued(struct plait_request *r)
     plait_progress_until(is_issued, plait_request_interrupt, r, r->spins);
 }
 
-static void remove_marked(struct plait_device_comm *d, struct plait_request *r)
+static void remove_issued(struct plait_device_comm *d, struct plait_request *r)
 {
-    struct plait_request **at = &d->marked;
+    struct plait_request **at = &d->issued;
 
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
     if (r->next == NULL)
-        d->marked_end = at;
+        d->issued_end = at;
 }
 
 void plait_request_withdraw(struct plait_request *r)
 {
     if (plait_request_state(r) != PLAIT_REQUEST_ISSUED)
         return;
-    remove_marked(r->comm->device, r);
+    remove_issued(r->comm->device, r);
     plait_request_set_state(r, PLAIT_REQUEST_IDLE);
     r->comm->ncompleted++;
 }
 
-static void end_marked(struct plait_comm *comm, enum plait_status status)
+static void end_issued(struct plait_comm *comm, enum plait_status status)
 {
-    struct plait_request *r = comm->device->marked;
+    struct plait_request *r = comm->device->issued;
 
-    remove_marked(comm->device, r);
+    remove_issued(comm->device, r);
     plait_request_end(r, status);
 }
 
-/* Operations of a comm are ordered across its queues: marks are passed in the order of the list. */
-static enum plait_status turn_marked(struct plait_comm *comm, bool rarely, bool *moved)
+/* Operations of a comm are ordered across its queues: events are done in the order of the list. */
+static enum plait_status turn_issued(struct plait_comm *comm, bool rarely, bool *moved)
 {
     struct plait_device_comm *d = comm->device;
     enum plait_status status = PLAIT_OK;
     bool some = false;
 
-    if (d == NULL || d->marked == NULL)
+    if (d == NULL || d->issued == NULL)
         return PLAIT_OK;
-    for (bool passed = true; d->marked != NULL; some = true) {
+    for (bool passed = true; d->issued != NULL; some = true) {
         if (plait_device_works(comm))
-            plait_device_note(comm, d->plugin->passed(d->marked->mark, &passed));
+            plait_device_note(comm, d->plugin->event_done(d->issued->event, &passed));
         if (!plait_device_works(comm))
             return plait_device_status(comm);
         if (!passed)
@@ -148,12 +148,12 @@ static enum plait_status turn_marked(struct plait_comm *comm, bool rarely, bool 
         status = plait_probe_failures(comm); /* a failure also lets the queues pass, without data */
         if (status != PLAIT_OK)
             return status;
-        end_marked(comm, PLAIT_OK);
+        end_issued(comm, PLAIT_OK);
     }
     *moved |= some;
-    if (d->marked == NULL)
+    if (d->issued == NULL)
         return PLAIT_OK;
-    const struct plait_request *first = d->marked;
+    const struct plait_request *first = d->issued;
     return plait_device_glance(
         comm, first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->message.deadline, some, rarely);
 }
@@ -173,8 +173,8 @@ void plait_requests_fail(struct plait_comm *comm, enum plait_status status)
     plait_device_rest(comm);
     while (comm->first != NULL)
         end_first(comm, status);
-    while (comm->device != NULL && comm->device->marked != NULL)
-        end_marked(comm, status);
+    while (comm->device != NULL && comm->device->issued != NULL)
+        end_issued(comm, status);
     comm->drive->fail_messages(comm, status);
 }
 
@@ -210,7 +210,7 @@ bool plait_requests_turn(struct plait_comm *comm, bool rarely)
             end_first(comm, PLAIT_OK);
     }
     if (status == PLAIT_OK)
-        status = turn_marked(comm, rarely, &moved);
+        status = turn_issued(comm, rarely, &moved);
     if (status == PLAIT_OK)
         return moved;
     plait_requests_fail(comm, status);

@@ -67,14 +67,9 @@ enum plait_status plait_stream_check(const char *name, const struct plait_stream
     return PLAIT_OK;
 }
 
-static enum plait_status of_device(const char *name, const char *why)
-{
-    return why == NULL ? PLAIT_OK : plait_device_fail(name, why);
-}
-
 enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_stream *other)
 {
-    struct plait_mark *mark = NULL;
+    struct plait_event *event = NULL;
     enum plait_status status = plait_stream_check("plait_stream_follow", s);
     const char *why;
 
@@ -83,13 +78,13 @@ enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_strea
     if (status != PLAIT_OK)
         return status;
     const struct plait_device_plugin *plugin = plait_device_used();
-    why = plugin->make_mark(plugin->device_of(other->queue), &mark);
+    why = plugin->create_event(plugin->device_of(other->queue), &event);
     if (why == NULL)
-        why = plugin->set_mark(other->queue, mark);
+        why = plugin->record_event(other->queue, event);
     if (why == NULL)
-        why = plugin->follow(s->queue, mark);
-    status = of_device("plait_stream_follow", why);
-    plugin->free_mark(mark);
+        why = plugin->wait_event(s->queue, event);
+    status = plait_device_result("plait_stream_follow", why);
+    plugin->destroy_event(event);
     return status;
 }
 
@@ -101,7 +96,7 @@ enum plait_status plait_stream_captures(struct plait_stream *s, uint64_t *captur
     if (status == PLAIT_OK && capture == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_stream_captures: capture is NULL");
     if (status == PLAIT_OK)
-        status = of_device("plait_stream_captures", plait_device_used()->capturing(s->queue, &id));
+        status = plait_device_result("plait_stream_captures", plait_device_used()->capturing(s->queue, &id));
     if (status == PLAIT_OK)
         *capture = id;
     return status;
@@ -115,14 +110,15 @@ enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(voi
         return status;
     if (function == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_call: function is NULL");
-    return of_device("plait_stream_call", plait_device_used()->call(s->queue, function, context));
+    return plait_device_result("plait_stream_call", plait_device_used()->call(s->queue, function, context));
 }
 
 enum plait_status plait_stream_synchronize(struct plait_stream *s)
 {
     const enum plait_status status = plait_stream_check("plait_stream_synchronize", s);
 
-    return status == PLAIT_OK ? of_device("plait_stream_synchronize", plait_device_used()->drain(s->queue)) : status;
+    return status == PLAIT_OK ? plait_device_result("plait_stream_synchronize", plait_device_used()->drain(s->queue))
+                              : status;
 }
 
 enum plait_status plait_stream_query(struct plait_stream *s, int *done)
@@ -136,7 +132,7 @@ enum plait_status plait_stream_query(struct plait_stream *s, int *done)
         return plait_fail(PLAIT_ERR_ARG, "plait_stream_query: done is NULL");
     const char *why = plait_device_used()->query(s->queue, &passed);
     *done = passed;
-    return of_device("plait_stream_query", why);
+    return plait_device_result("plait_stream_query", why);
 }
 
 enum plait_status plait_stream_destroy(struct plait_stream *s)

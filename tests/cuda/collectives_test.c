@@ -351,7 +351,7 @@ static void a_failed_comm_does_not_keep_its_device_busy(void **state)
 
 static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const char *const words[] = { "is host memory; the stream needs device memory", "call->scale is" };
+    static const char *const words[] = { "is host memory; the call needs device memory", "call->scale is" };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
     enum plait_memory kind;

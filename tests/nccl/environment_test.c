@@ -285,6 +285,21 @@ static int parameters(int rank)
     return 0;
 }
 
+static int no_version(int rank)
+{
+    int version;
+
+    CHECK(ncclGetVersion(&version) == ncclInvalidUsage);
+    return 0;
+}
+
+static void a_version_is_three_numbers(void **state)
+{
+    RUN(no_version, "PLAIT_NCCL_VERSION=2.32");
+    RUN(no_version, "PLAIT_NCCL_VERSION=2.32.3a");
+    RUN(no_version, "PLAIT_NCCL_VERSION=2.32.100");
+}
+
 static void parameters_are_nccls_names_and_plaits_settings(void **state)
 {
     char path[] = "/tmp/plait-nccl-conf-XXXXXX", set[64];
@@ -366,6 +381,7 @@ int main(void)
         cmocka_unit_test(nccl_algo_is_silent_of_collectives_that_its_names_do_not_fit),
         cmocka_unit_test(an_average_of_halves_is_finite_with_every_algorithm_of_nccl_algo),
         cmocka_unit_test(a_call_selects_its_algorithm_and_may_insist),
+        cmocka_unit_test(a_version_is_three_numbers),
         cmocka_unit_test(parameters_are_nccls_names_and_plaits_settings),
         cmocka_unit_test(nccl_comm_blocking_overrides_the_config),
     };

@@ -47,7 +47,7 @@ static int mix_memory(ncclComm_t comm, int rank, const struct gpu_rank *g, const
 {
     CHECK(sum(comm, g->in, unknown, g->stream) == ncclInvalidArgument);
     SAYS("ncclAllReduce: allreduce: out is");
-    SAYS("which is host memory; the stream needs device memory of its GPU");
+    SAYS("which is host memory; the call needs device memory of GPU 0");
     CHECK(sum(comm, unknown, g->out, NULL) == ncclInvalidArgument);
     SAYS("in is");
     CHECK(sum(comm, unknown, unknown, g->stream) == ncclInvalidArgument);
@@ -159,7 +159,6 @@ static int use_default_streams(ncclComm_t *comm, int rank, int nrank)
     OK(sum(*comm, g.in, memory, NULL));
     CHECK(is(&g, rank, memory, (float)(4 * nrank), NULL) == 0);
     OK(ncclMemFree(memory));
-    CHECK(ncclMemFree(g.in) == ncclInvalidArgument); /* which it did not give */
     CHECK(gpu_end(&g));
     return 0;
 }
