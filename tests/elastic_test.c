@@ -19,7 +19,6 @@
 /* A way to exchange, as a row of a test. */
 struct kind {
     enum plait_elastic_mode mode;
-    enum plait_centre centre;
     enum plait_dtype payload;
     uint32_t nworker, nserver;
     bool library, apart; /* weights in library memory; start and finish instead of exchange */
@@ -32,7 +31,6 @@ static struct plait_elastic_options options_of(const struct kind *k, float *weig
     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
 
     o.mode = k->mode;
-    o.centre = k->centre;
     o.payload = k->payload;
     o.nserver = k->nserver;
     o.algorithm = k->algorithm;
@@ -146,10 +144,6 @@ static void the_bits_are_those_of_the_equations(void **state)
             run(k.nworker + k.nserver, 1, follow_the_model, &k);
             if (i % 4 == 3)
                 run(1, k.nworker + k.nserver, follow_the_model, &k);
-            if (mode < PLAIT_ELASTIC_SYNC2 || k.payload != PLAIT_FLOAT32)
-                continue;
-            k.centre = PLAIT_CENTRE_SHARDED;
-            run(k.nworker, 1, follow_the_model, &k);
         }
 }
 
@@ -159,8 +153,7 @@ static void the_bits_are_the_same_with_many_slices(void **state)
     setenv("PLAIT_SLICE", "400", 1);
     for (uint32_t i = 0; i < 12; i++) {
         struct kind k = { .mode = i % 2 ? PLAIT_ELASTIC_SYNC3 : PLAIT_ELASTIC_SYNC2,
-                          .centre = i > 8 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT,
-                          .payload = i > 8 ? PLAIT_FLOAT32 : payloads[i / 2 % 3],
+                          .payload = payloads[i / 2 % 3],
                           .nworker = 1 + i % 5,
                           .library = i % 3 > 0 };
         run_both(k.nworker, follow_the_model, &k);
@@ -222,10 +215,8 @@ static int repeat(struct plait_comm **comm, uint32_t rank, void *arg)
 static void all_ranks_and_runs_have_the_same_bits(void **state)
 {
     for (int mode = PLAIT_ELASTIC_SYNC1; mode < PLAIT_NELASTIC; mode++)
-        for (uint32_t i = 0; i < 4; i++) { /* the last one sharded, if that is possible */
+        for (uint32_t i = 0; i < 4; i++) {
             struct kind k = { .mode = (enum plait_elastic_mode)mode,
-                              .centre =
-                                  i == 3 && mode > PLAIT_ELASTIC_SYNC1 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT,
                               .payload = payloads[i % 3],
                               .nworker = 3 + i % 2,
                               .library = i % 2 == 0,
@@ -517,10 +508,10 @@ static int go_on(struct plait_comm **comm, uint32_t rank, void *arg)
 static void a_saved_state_goes_on_with_the_same_bits(void **state)
 {
     const struct kind kinds[] = {
-        { PLAIT_ELASTIC_SYNC1, 0, PLAIT_FLOAT32, 3, 0, false, false, NULL },
-        { PLAIT_ELASTIC_SYNC2, 0, PLAIT_BFLOAT16, 3, 0, true, false, NULL },
-        { PLAIT_ELASTIC_SYNC3, PLAIT_CENTRE_SHARDED, PLAIT_FLOAT32, 3, 0, true, false, NULL },
-        { PLAIT_ELASTIC_ASYNC, 0, PLAIT_FLOAT16, 1, 2, false, false, NULL },
+        { PLAIT_ELASTIC_SYNC1, PLAIT_FLOAT32, 3, 0, false, false, NULL },
+        { PLAIT_ELASTIC_SYNC2, PLAIT_BFLOAT16, 3, 0, true, false, NULL },
+        { PLAIT_ELASTIC_SYNC3, PLAIT_FLOAT32, 3, 0, true, false, NULL },
+        { PLAIT_ELASTIC_ASYNC, PLAIT_FLOAT16, 1, 2, false, false, NULL },
     };
 
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -557,11 +548,9 @@ static void weights_in_library_memory_are_not_staged(void **state)
     for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
         for (uint32_t i = 0; i < 3 && mode != PLAIT_ELASTIC_SYNC1; i++) {
             const bool sync = mode >= PLAIT_ELASTIC_SYNC2;
-            struct kind k = { .mode = (enum plait_elastic_mode)mode,
-                              .payload = payloads[i],
-                              .nworker = 3,
-                              .nserver = sync ? 0 : 2,
-                              .centre = sync && i == 0 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT };
+            struct kind k = {
+                .mode = (enum plait_elastic_mode)mode, .payload = payloads[i], .nworker = 3, .nserver = sync ? 0 : 2
+            };
             run(k.nworker + k.nserver, 1, count_copies, &k);
         }
 }

@@ -62,8 +62,6 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     WRONG(lr, -1, "lr is -1");
     WRONG(momentum, 1, "momentum is 1");
     WRONG(payload, PLAIT_INT32, "payload is int32");
-    WRONG(centre, PLAIT_CENTRE_MASTER, "centre is master");
-    WRONG(centre, (enum plait_centre)9, "centre is 9");
     WRONG(nserver, 1, "has no servers");
     WRONG(threads, 2, "only hogwild");
 #undef WRONG
@@ -74,10 +72,6 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     o.mode = PLAIT_ELASTIC_ASYNC;
     o.nserver = 2;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("at least one must be a worker"));
-    o = good;
-    o.centre = PLAIT_CENTRE_SHARDED;
-    o.payload = PLAIT_FLOAT16;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("take it replicated"));
     o = good;
     o.mode = PLAIT_ELASTIC_SYNC1;
     o.algorithm = "ring";
@@ -461,10 +455,6 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
           says("rank 0 has \"payload float32\" where rank 1 has \"payload bfloat16\""));
     o.payload = PLAIT_FLOAT32;
-    o.centre = rank == 1 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
-          says("rank 0 has \"centre default\" where rank 1 has \"centre sharded\""));
-    o.centre = PLAIT_CENTRE_DEFAULT;
     o.algorithm = rank == 1 ? "ring" : NULL;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
           says("rank 0 has \"algorithm chosen by size\" where rank 1 has \"algorithm ring\""));

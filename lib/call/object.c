@@ -68,11 +68,6 @@ size_t plait_object_cache(const struct plait_comm *comm)
     return comm->cache;
 }
 
-double plait_object_deadline(const struct plait_comm *comm)
-{
-    return comm->deadline;
-}
-
 enum plait_status plait_object_drive(struct plait_comm *comm)
 {
     if (comm->progress)
@@ -146,11 +141,6 @@ bool plait_object_died(const struct plait_comm *comm, uint32_t rank)
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
-
-bool plait_object_reads(const struct plait_comm *comm, uint32_t rank)
-{
-    return comm->peers[rank].process != NULL && !plait_is_paced(&comm->config.pace);
-}
 
 /* Addresses travel as offsets in each rank's arena. */
 enum plait_status plait_object_show(struct plait_comm *comm, const void *const *own, uint32_t n, const void **all)

@@ -49,8 +49,6 @@ bool plait_object_inherited(const struct plait_comm *comm);
 const struct plait_kernels *plait_object_kernels(const struct plait_comm *comm);
 size_t plait_object_cache(const struct plait_comm *comm); /* bytes of the processor's cache, equal on all ranks */
 
-double plait_object_deadline(const struct plait_comm *comm); /* seconds */
-
 /* Have the progress thread drive the comm from now on, until it is destroyed. */
 enum plait_status plait_object_drive(struct plait_comm *comm);
 
@@ -83,9 +81,6 @@ bool plait_object_lost(const struct plait_comm *comm, uint32_t rank);
 bool plait_object_died(const struct plait_comm *comm, uint32_t rank);
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
-
-/* Does this rank read the memory of `rank` in place? Not on another host, nor over a link that tests slow down. */
-bool plait_object_reads(const struct plait_comm *comm, uint32_t rank);
 
 /*
  * Collective. Each rank shows the others memory of its arena (plait_mem_alloc()).

@@ -55,11 +55,7 @@ static enum plait_status discard(struct plait_elastic *e)
     plait_mem_free(e->centre);
     plait_mem_free(e->sums);
     plait_mem_free(e->differences);
-    plait_mem_free(e->memory);
-    plait_mem_free(e->offer);
-    if (e->offered != e->weights)
-        plait_mem_free(e->offered);
-    free(e->shard_counts);
+    plait_mem_free(e->slots);
     free(e->velocity);
     free(e);
     return plait_tell_error(&left);
@@ -275,7 +271,7 @@ void plait_elastic_counts(const struct plait_elastic *e, struct plait_elastic_co
         return;
     *out = e->counts;
     if (e->serves) {
-        out->workers = e->ends[0].state->alive;
+        out->workers = e->alive;
         out->left = e->left;
         out->died = e->died;
         out->exchanges = e->updates;

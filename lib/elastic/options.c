@@ -102,37 +102,6 @@ static enum plait_status check_collective(const struct plait_elastic_options *o)
     return PLAIT_OK;
 }
 
-static const char *const centres[] = { "default", "master", "replicated", "sharded" };
-
-static enum plait_status check_centre(const struct plait_elastic_options *o)
-{
-    const bool served = modes[o->mode].served;
-    bool good;
-
-    if ((unsigned)o->centre > PLAIT_CENTRE_SHARDED)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: centre is %d, which is no enum plait_centre",
-                          (int)o->centre);
-    if (o->centre == PLAIT_CENTRE_DEFAULT)
-        return PLAIT_OK;
-    if (served)
-        good = o->centre == PLAIT_CENTRE_SHARDED || (o->centre == PLAIT_CENTRE_MASTER && o->nserver <= 1);
-    else
-        good = (o->centre == PLAIT_CENTRE_MASTER) == (o->mode == PLAIT_ELASTIC_SYNC1);
-    if (!good)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_elastic_create: centre is %s, which mode %s%s has not; see enum "
-                          "plait_centre",
-                          centres[o->centre], modes[o->mode].name,
-                          served && o->nserver > 1 ? " with several servers" : "");
-    if (!served && o->centre == PLAIT_CENTRE_SHARDED && o->payload != PLAIT_FLOAT32)
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "plait_elastic_create: centre is sharded and payload is %s; a centre that is spread travels as "
-            "float32: take it replicated",
-            plait_dtype_name(o->payload));
-    return PLAIT_OK;
-}
-
 enum plait_status plait_elastic_check_options(const struct plait_elastic_options *o, const struct plait_comm *comm)
 {
     if (plait_check_struct("plait_elastic_create", "options", o, sizeof *o, "PLAIT_ELASTIC_OPTIONS_DEFAULT") !=
@@ -148,8 +117,6 @@ enum plait_status plait_elastic_check_options(const struct plait_elastic_options
     enum plait_status status = check_numbers(o);
     if (status == PLAIT_OK)
         status = check_servers(o, plait_comm_nrank(comm));
-    if (status == PLAIT_OK)
-        status = check_centre(o);
     if (status == PLAIT_OK)
         status = check_collective(o);
     const uint32_t nserver = modes[o->mode].served && o->nserver == 0 ? 1 : o->nserver;
@@ -174,7 +141,6 @@ void plait_elastic_describe(const void *options, struct plait_text *t)
     plait_text_add_real(t, "lr", o->lr);
     plait_text_add(t, "payload %s\n", plait_dtype_name(o->payload));
     plait_text_add_real(t, "momentum", o->momentum);
-    plait_text_add(t, "centre %s\n", centres[o->centre]);
     plait_text_add(t, "nserver %u\n", o->nserver);
     plait_text_add(t, "threads %u\n", o->threads);
     plait_text_add(t, "reproducible %d\n", o->reproducible != 0);

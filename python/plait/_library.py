@@ -14,7 +14,7 @@ SCALE_WHEN = ('now', 'late')  # enum plait_scale_when
 NO_COLOR = -1
 OPTIM_METHODS = ('sgd', 'lars')  # enum plait_optim_method
 OPTIM_PLAIN = 3
-CENTRES = ('default', 'master', 'replicated', 'sharded')  # enum plait_centre
+
 DECAY_RULES = ('none', 'polynomial', 'steps', 'cosine')  # enum plait_decay_rule
 
 Combine = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
@@ -149,7 +149,7 @@ class ScheduleStruct(Structure):
 class ElasticOptions(Structure):
     _fields_ = [('size', c_size_t), ('name', c_char_p), ('mode', c_int), ('weights', c_void_p), ('count', c_size_t),
                 ('period', c_uint32), ('beta', c_double), ('rho', c_double), ('lr', c_double), ('momentum', c_double),
-                ('payload', c_int), ('centre', c_int), ('nserver', c_uint32), ('threads', c_uint32),
+                ('payload', c_int), ('nserver', c_uint32), ('threads', c_uint32),
                 ('reproducible', c_int), ('algorithm', c_char_p)]
 
 
