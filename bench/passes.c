@@ -235,7 +235,7 @@ static void fill(struct member *h)
         h->b[i] = (float)(i % 251) / 256 - 0.4f;
         h->c[i] = (float)(i % 127) / 128 - 0.4f;
     }
-    h->k->narrow[PLAIT_FLOAT16](h->half, h->b, h->n);
+    h->k->narrow[PLAIT_FLOAT16](h->half, h->b, h->n, 1);
 }
 
 static void member_init(struct member *h, const struct plait_kernels *k, size_t n)

@@ -32,7 +32,7 @@ static void fill(enum plait_dtype type, size_t n)
         else if (type == PLAIT_FLOAT32)
             memcpy(from + 4 * i, &f, 4);
         else
-            plait_kernels_find("scalar")->narrow[type](from + plait_dtype_size(type) * i, &f, 1);
+            plait_kernels_find("scalar")->narrow[type](from + plait_dtype_size(type) * i, &f, 1, 1);
     }
 }
 

@@ -47,7 +47,7 @@ static void put(const struct plait_kernels *k, enum plait_dtype payload, void *t
     }
     for (size_t i = 0; i < n && limit < INFINITY; i++)
         d[i] = d[i] > limit ? limit : d[i] < -limit ? -limit : d[i];
-    k->narrow[payload](to, d, n);
+    k->narrow[payload](to, d, n, 1);
 }
 
 /* Convert to float32; `room` is used unless the payload is float32. */
@@ -56,7 +56,7 @@ static const float *get(const struct plait_kernels *k, enum plait_dtype payload,
 {
     if (payload == PLAIT_FLOAT32)
         return from;
-    k->widen[payload](room, from, n);
+    k->widen[payload](room, from, n, 1);
     return room;
 }
 

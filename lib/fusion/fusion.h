@@ -3,8 +3,8 @@
  * The room fusion: many tensors in few buckets, each bucket one all-reduce.
  *
  * layout.c lays tensors out in buckets; buckets.c makes what a layout needs; options.c checks and compares options;
- * step.c begins a bucket when its last tensor is ready; pack.c, pass.c and streaming.h copy, cast and scale; device.c
- * does the same on GPUs; trace.c keeps times.
+ * step.c begins a bucket when its last tensor is ready; pack.c and pass.c copy, cast and scale; device.c does the
+ * same on GPUs; trace.c keeps times.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
  * ready() and skip() take no lock: they mark the tensor, count down its bucket, and keep the communicator among the

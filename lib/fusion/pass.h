@@ -21,7 +21,8 @@ struct plait_vector { /* elements of one type */
 
 /*
  * to[i] = from[i] * factor, for n elements. Types are equal, or float32 and a float of 16 bits; factor is 1 for
- * integers. `to` may equal `from`. streaming: use streaming stores, as the result is not read again soon.
+ * integers. `to` may equal `from`. streaming: use streaming stores, as the result is not read again
+ * soon. Where `to` does not begin at a cache line there are none.
  */
 void plait_pass_convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                         double factor, bool streaming);

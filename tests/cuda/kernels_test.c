@@ -55,7 +55,7 @@ static void fill(unsigned char *p, size_t bytes, enum plait_dtype type)
         else if (type == PLAIT_FLOAT32)
             memcpy(p + i, &f, sizeof f);
         else
-            cpu()->narrow[type](p + i, &f, 1);
+            cpu()->narrow[type](p + i, &f, 1, 1);
     }
 }
 
@@ -381,7 +381,7 @@ static void fill_whole(const struct fused *f)
         else if (f->a.type == PLAIT_FLOAT32)
             memcpy(payload[1] + i * size, &v, size);
         else
-            cpu()->narrow[f->a.type](payload[1] + i * size, &v, 1);
+            cpu()->narrow[f->a.type](payload[1] + i * size, &v, 1, 1);
     }
 }
 
