@@ -455,71 +455,6 @@ static void every_mode_finds_the_minimum_of_a_convex_problem(void **state)
     }
 }
 
-/* ---- States ------------------------------------------------------------------------------------------------ */
-
-static int go_on(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    const struct kind *k = arg;
-    float *w = new_weights(k->library), *g = malloc(COUNT * sizeof *g), *then = malloc(COUNT * sizeof *then);
-    float *end = malloc(COUNT * sizeof *end);
-    struct plait_elastic_options o = options_of(k, w);
-    struct plait_elastic *e;
-    void *state = NULL;
-    size_t bytes = 0;
-
-    CHECK(w != NULL && g != NULL && then != NULL && end != NULL);
-    o.lr = 0.125;
-    o.momentum = 0.5;
-    o.period = 2;
-    for (size_t i = 0; i < COUNT; i++)
-        w[i] = (float)(i % 31) / (float)(3 + rank);
-    for (uint32_t life = 0; life < 2; life++) { /* all eleven steps; and from the fifth on again */
-        CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-        if (life == 1)
-            CHECK(plait_elastic_restore(e, rank < k->nworker ? state : NULL, rank < k->nworker ? bytes : 0) ==
-                  PLAIT_OK);
-        for (uint32_t step = life == 0 ? 0 : 5; rank < k->nworker && step < 11; step++) {
-            if (life == 0 && step == 5) {
-                bytes = plait_elastic_state(e);
-                state = malloc(bytes);
-                CHECK(state != NULL && plait_elastic_save(e, state) == PLAIT_OK);
-                memcpy(then, w, COUNT * sizeof *w);
-            }
-            gradient_of(w, rank, g);
-            CHECK(plait_elastic_exchange(e) == PLAIT_OK && plait_elastic_step(e, g) == PLAIT_OK);
-        }
-        if (rank >= k->nworker)
-            CHECK(plait_elastic_serve(e) == PLAIT_OK && plait_elastic_state(e) == 0);
-        else if (life == 0)
-            memcpy(end, w, COUNT * sizeof *w);
-        else
-            CHECK(memcmp(end, w, COUNT * sizeof *w) == 0);
-        memcpy(w, then, COUNT * sizeof *w);
-        CHECK(plait_elastic_destroy(e) == PLAIT_OK);
-    }
-    free(state);
-    free(g);
-    free(then);
-    free(end);
-    free_weights(k->library, w);
-    return 0;
-}
-
-static void a_saved_state_goes_on_with_the_same_bits(void **state)
-{
-    const struct kind kinds[] = {
-        { PLAIT_ELASTIC_SYNC1, PLAIT_FLOAT32, 3, 0, false, false, NULL },
-        { PLAIT_ELASTIC_SYNC2, PLAIT_BFLOAT16, 3, 0, true, false, NULL },
-        { PLAIT_ELASTIC_SYNC3, PLAIT_FLOAT32, 3, 0, true, false, NULL },
-        { PLAIT_ELASTIC_ASYNC, PLAIT_FLOAT16, 1, 2, false, false, NULL },
-    };
-
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        struct kind k = kinds[i];
-        run_both(k.nworker + k.nserver, go_on, &k);
-    }
-}
-
 /* ---- Costs ------------------------------------------------------------------------------------------------- */
 
 static int count_copies(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -565,7 +500,6 @@ int main(void)
         cmocka_unit_test(what_workers_give_up_the_centre_gains),
         cmocka_unit_test(what_hogwild_loses_is_reported_as_lost),
         cmocka_unit_test(every_mode_finds_the_minimum_of_a_convex_problem),
-        cmocka_unit_test(a_saved_state_goes_on_with_the_same_bits),
         cmocka_unit_test(weights_in_library_memory_are_not_staged),
     };
 

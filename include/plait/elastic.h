@@ -16,6 +16,9 @@
  *     plait_elastic_centre(elastic, w);                 the trained weights
  *     plait_elastic_destroy(elastic);
  *
+ * A later run continues from a saved centre: rank 0's weights are the centre while the object is made, then each rank
+ * copies its own saved weights in.
+ *
  * plait_elastic_exchange() is start and finish in one. Called between the backward pass and the optimiser's step it
  * gives the same bits, only later.
  *
@@ -65,7 +68,7 @@
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing
  * happens.
  *
- * Thread: each object by one thread at a time. Creation, restore and calls so marked are collective.
+ * Thread: each object by one thread at a time. Creation and calls so marked are collective.
  */
 #ifndef PLAIT_ELASTIC_H
 #define PLAIT_ELASTIC_H
@@ -215,33 +218,6 @@ PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
  * Errors: PLAIT_ERR_ARG (an exchange is under way), those of the exchange
  */
 PLAIT_API enum plait_status plait_elastic_centre(struct plait_elastic *elastic, float *out);
-
-/** Bytes that plait_elastic_save() writes on this rank; 0 on a server and for NULL. Thread: one at a time. */
-PLAIT_API size_t plait_elastic_state(const struct plait_elastic *elastic);
-
-/**
- * Save the state from which a later object continues: the centre, the momenta, the place in the period, the learning
- * rate. Not the weights.
- *
- * state   [plait_elastic_state()] bytes, of this machine's byte order
- * Order, Thread: as plait_elastic_centre()
- * Errors: its, and PLAIT_ERR_ARG (a server: a new object begins with the centre as rank 0's weights)
- */
-PLAIT_API enum plait_status plait_elastic_save(struct plait_elastic *elastic, void *state);
-
-/**
- * Continue from a saved state: with the weights of that time the sync modes give the same bits as an uninterrupted run.
- * The centre is that of rank 0's state. Mode and number of ranks may have changed.
- *
- * state   of plait_elastic_save(), of any object with this count; NULL on a server
- * bytes   of it
- * Order:  collective, servers too, before the first exchange and before plait_elastic_serve(); a later call replaces
- *         the state
- * Thread: one at a time
- * Errors: PLAIT_ERR_ARG (what is wrong with the state), PLAIT_ERR_MISMATCH (another rank's state is wrong; sync modes:
- *         it has another number of calls, or with rho another lr; both ranks and values); nothing has changed then
- */
-PLAIT_API enum plait_status plait_elastic_restore(struct plait_elastic *elastic, const void *state, size_t bytes);
 
 /* Counters of this rank. */
 struct plait_elastic_counts {

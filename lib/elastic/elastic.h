@@ -3,8 +3,7 @@
  * The room elastic: ranks that train on their own and are pulled to a common centre.
  *
  * Ranks exchange with the centre in one of two modes. All workers take part in collectives (sync.c), or each worker
- * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). pass.c is the arithmetic, state.c saves
- * and restores.
+ * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). pass.c is the arithmetic.
  *
  * The room promises: a worker that dies or stops does not disturb the others. The centre is the one that the papers
  * define (docs/elastic.md), bit for bit in the synchronous modes.
@@ -83,7 +82,6 @@ struct plait_elastic {
     size_t count;
     float *velocity; /* [count] momenta; NULL before the first step with momentum */
     uint64_t calls;  /* calls of exchange or start */
-    bool begun;      /* an exchange was called: no restore from now on */
     bool started, exchanges;
     enum plait_status failed; /* sticky */
     char failure[512];
@@ -126,9 +124,6 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
 /* The same, and no exchange may be in progress. */
 enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
                                            enum plait_elastic_role role);
-
-/* ---- state.c: rank 0's `from` becomes the centre; collective. */
-enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *from);
 
 /* ---- pairs.c: comms of workers and servers, and their slots. exchanger->leave() ends them. */
 enum plait_status plait_elastic_pair(struct plait_elastic *e);

@@ -95,16 +95,6 @@ void plait_fusion_device_drop(struct plait_fusion *f)
         plugin()->free(PLAIT_MEMORY_DEVICE, f->memory);
 }
 
-void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from, size_t bytes)
-{
-    plait_object_lock(f->comm);
-    struct plait_queue *queue = plait_work_begin(f->comm);
-    if (queue != NULL)
-        plait_work_note(f->comm, plugin()->copy(queue, to, from, bytes));
-    plait_work_end(f->comm);
-    plait_object_unlock(f->comm);
-}
-
 /* ---- A round ----------------------------------------------------------------------------------------------------- */
 
 static enum plait_status refuse_capture(const struct plait_fusion *f, const char *call)

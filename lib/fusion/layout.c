@@ -137,5 +137,4 @@ void plait_flat_free(struct plait_flat *flat)
 {
     free(flat->buckets);
     free(flat->places);
-    *flat = (struct plait_flat){ 0 };
 }

@@ -16,20 +16,21 @@ static bool is_16_bits(enum plait_dtype type)
     return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
 }
 
-enum plait_status plait_fusion_check_layout(const char *call, const struct plait_layout *l, uint32_t ntensor)
+static enum plait_status check_layout(const struct plait_layout *l, uint32_t ntensor)
 {
     if ((unsigned)l->rule > PLAIT_LAYOUT_CUBIC)
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "%s: layout.rule is %d; PLAIT_LAYOUT_THRESHOLD, PLAIT_LAYOUT_CUTS and PLAIT_LAYOUT_CUBIC are possible",
-            call, (int)l->rule);
+        return plait_fail(PLAIT_ERR_ARG,
+                          "plait_fusion_create: layout.rule is %d; PLAIT_LAYOUT_THRESHOLD, PLAIT_LAYOUT_CUTS and "
+                          "PLAIT_LAYOUT_CUBIC are possible",
+                          (int)l->rule);
     if (l->rule == PLAIT_LAYOUT_CUTS && l->cuts == NULL && l->ncut > 0)
-        return plait_fail(PLAIT_ERR_ARG, "%s: layout.cuts is NULL, layout.ncut is %u", call, l->ncut);
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: layout.cuts is NULL, layout.ncut is %u", l->ncut);
     for (uint32_t i = 0; l->rule == PLAIT_LAYOUT_CUTS && i < l->ncut; i++)
         if (l->cuts[i] >= ntensor || l->cuts[i] <= (i > 0 ? l->cuts[i - 1] : 0))
-            return plait_fail(PLAIT_ERR_ARG,
-                              "%s: layout.cuts[%u] is %u; cuts increase, from 1 to the number of tensors (%u) - 1",
-                              call, i, l->cuts[i], ntensor);
+            return plait_fail(
+                PLAIT_ERR_ARG,
+                "plait_fusion_create: layout.cuts[%u] is %u; cuts increase, from 1 to the number of tensors (%u) - 1",
+                i, l->cuts[i], ntensor);
     return PLAIT_OK;
 }
 
@@ -109,7 +110,7 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
         s = plait_fusion_check_device(o);
     if (s == PLAIT_OK)
         s = check_apart(o);
-    return s == PLAIT_OK ? plait_fusion_check_layout("plait_fusion_create", &o->layout, o->ntensor) : s;
+    return s == PLAIT_OK ? check_layout(&o->layout, o->ntensor) : s;
 }
 
 /* ---- Between ranks ---------------------------------------------------------------------------------------- */

@@ -259,7 +259,7 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
     plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
     if (status == PLAIT_OK && f->stream != NULL)
         status = plait_fusion_device_follow(f, k);
-    atomic_fetch_sub(&f->waiting, 1); /* from here on another thread may replace the layout */
+    atomic_fetch_sub(&f->waiting, 1);
     return status;
 }
 

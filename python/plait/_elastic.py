@@ -112,20 +112,6 @@ class Elastic:
         lib.plait_elastic_centre(self._open('centre'), _arrays.address(out))
         return out
 
-    def save(self):
-        """The state as bytes: the centre, the momenta, the position in the period; not the weights."""
-        state = ctypes.create_string_buffer(lib.plait_elastic_state(self._open('save')))
-        lib.plait_elastic_save(self._handle, ctypes.addressof(state))
-        return state.raw
-
-    def restore(self, state):
-        """Continue from a saved state; every rank calls it, before anything else. A server passes None."""
-        try:
-            state = None if state is None else bytes(memoryview(state))
-        except TypeError:
-            raise ArgError(f'restore: state is a {type(state).__name__}; give the bytes of save()') from None
-        lib.plait_elastic_restore(self._open('restore'), state, 0 if state is None else len(state))
-
     @property
     def counts(self):
         """Counters of this rank: {workers, left, died, exchanges, pull, behind, ...}."""

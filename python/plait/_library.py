@@ -249,7 +249,6 @@ FUNCTIONS = {
     'plait_barrier': (Status, [_COMM, _CALL]),
     'plait_fusion_create': (Status, [_COMM, POINTER(FusionOptions), POINTER(_FUSION)]),
     'plait_fusion_destroy': (Status, [_FUSION]),
-    'plait_fusion_set_layout': (Status, [_FUSION, POINTER(Layout)]),
     'plait_fusion_set_scale': (Status, [_FUSION, c_double, c_double]),
     'plait_fusion_data': (c_void_p, [_FUSION, c_uint32]),
     'plait_fusion_ready': (Status, [_FUSION, c_uint32]),
@@ -272,9 +271,6 @@ FUNCTIONS = {
     'plait_elastic_set_lr': (Status, [_ELASTIC, c_double]),
     'plait_elastic_serve': (Status, [_ELASTIC]),
     'plait_elastic_centre': (Status, [_ELASTIC, c_void_p]),
-    'plait_elastic_state': (c_size_t, [_ELASTIC]),
-    'plait_elastic_save': (Status, [_ELASTIC, c_void_p]),
-    'plait_elastic_restore': (Status, [_ELASTIC, c_void_p, c_size_t]),
     'plait_elastic_counts': (None, [_ELASTIC, POINTER(ElasticCounts)]),
     'plait_schedule_at': (c_double, [POINTER(ScheduleStruct), c_double]),
 }
