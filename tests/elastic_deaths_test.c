@@ -74,22 +74,12 @@ static struct plait_elastic_options options_of(const struct plan *p, float *w)
     return o;
 }
 
-/* To the end. Servers hear of each other's death. */
-static bool has_served(const struct plan *p, struct plait_elastic *e)
-{
-    const enum plait_status status = plait_elastic_serve(e);
-    char name[64];
-
-    snprintf(name, sizeof name, "server %u (rank %u) does not answer", p->victim - p->nworker, p->victim);
-    return status == PLAIT_OK || (status == PLAIT_ERR_PEER && p->victim >= p->nworker && says(name));
-}
-
 static int serve(const struct plan *p, struct plait_elastic *e, uint32_t rank)
 {
     struct plait_elastic_counts counts;
     const uint32_t s = rank - p->nworker;
 
-    CHECK(has_served(p, e));
+    CHECK(plait_elastic_serve(e) == PLAIT_OK);
     plait_elastic_counts(e, &counts);
     CHECK(counts.workers == 0 && counts.left + counts.died == p->nworker);
     p->board->exchanges[s] = counts.exchanges;
@@ -381,7 +371,7 @@ static int meet_death(struct plait_comm **comm, uint32_t rank, void *arg)
     }
     p->board->created++;
     if (rank >= p->nworker) {
-        CHECK(has_served(p, e));
+        CHECK(plait_elastic_serve(e) == PLAIT_OK);
         struct plait_elastic_counts counts;
         plait_elastic_counts(e, &counts);
         while (rank == p->victim)

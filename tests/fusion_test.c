@@ -485,15 +485,15 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_piece piece;
 
     CHECK(plait_fusion_create(*comm, NULL, &none) == PLAIT_ERR_ARG && says("options is NULL"));
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensors is NULL"));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensors is 0"));
     o.tensors = tensors;
     o.ntensor = 2;
     CHECK(plait_fusion_create(*comm, &o, NULL) == PLAIT_ERR_ARG && says("out is NULL"));
     o.op = PLAIT_MAX;
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("op is max"));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("op is ") && says("PLAIT_AVG"));
     o.op = PLAIT_SUM;
     o.payload = PLAIT_INT8;
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("payload is int8"));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("payload is 0; it must be PLAIT_FLOAT16"));
     o.payload = PLAIT_NDTYPE;
     o.layout = (struct plait_layout){ PLAIT_LAYOUT_CUTS, 0, cuts, 1 };
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("layout.cuts[0] is 2"));
@@ -508,10 +508,10 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensor 1 'b': type is 77, which is no enum"));
     tensors[1].type = PLAIT_INT32;
     o.round = (enum plait_round)9;
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("options.round is 9; PLAIT_ROUND_DEFAULT"));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("options.round is 9"));
     o.round = PLAIT_ROUND_DEFAULT;
     o.layout.rule = (enum plait_layout_rule)9;
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("layout.rule is 9; PLAIT_LAYOUT_THRESHOLD, "));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("layout.rule is 9"));
     o.layout.rule = PLAIT_LAYOUT_THRESHOLD;
     o.size = 3;
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("options->size is 3, not ") &&

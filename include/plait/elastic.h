@@ -61,9 +61,8 @@
  * part of an exchange when it has the weights, wholly or not at all. It does not wait for the other servers. The last
  * exchange of a worker that dies is applied by the servers that have received their part. A worker that gives up (its
  * exchange took longer than the deadline) counts as dead. If a server dies, its part of the centre is lost: an error on
- * all workers and, when a worker has found it dead, on all other servers. A server that does not answer for the comm's
- * deadline is an error for workers that ask it. If all workers die the servers still have the centre:
- * plait_elastic_centre().
+ * all workers that ask it. So is one that does not answer for the comm's deadline. If all workers die the servers still
+ * have the centre: plait_elastic_centre().
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing
  * happens.
@@ -202,8 +201,8 @@ PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, 
  * comm's deadline counts as dead: a link is cut, its host is down, or its process is stopped.
  *
  * Thread: one; hogwild starts options.threads - 1 more for the time of the call
- * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). PLAIT_ERR_PEER names another server that a worker has
- *         found dead: all workers are told, and are gone. Deaths of workers are no errors: see plait_elastic_counts
+ * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). Deaths of workers are no errors: see
+ *         plait_elastic_counts
  */
 PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
 

@@ -108,11 +108,6 @@ enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status s
     return status;
 }
 
-void plait_object_tell(struct plait_comm *comm, enum plait_status status, const char *text)
-{
-    plait_announce_failure(comm, status, text, 0);
-}
-
 enum plait_status plait_object_look(struct plait_comm *comm)
 {
     return plait_probe_failures(comm);
@@ -128,16 +123,6 @@ enum plait_status plait_object_failed(const struct plait_comm *comm)
     const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
 
     return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", comm->own->failure);
-}
-
-bool plait_object_lost(const struct plait_comm *comm, uint32_t rank)
-{
-    return plait_peer_died(&comm->peers[rank]) || atomic_load(&comm->peers[rank].control->departed);
-}
-
-bool plait_object_died(const struct plait_comm *comm, uint32_t rank)
-{
-    return plait_peer_died(&comm->peers[rank]) && !atomic_load(&comm->peers[rank].control->departed);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */

@@ -64,21 +64,12 @@ void plait_object_expect_death(struct plait_comm *comm);
 /* If `status` is an error, with its text in plait_last_error(), fail the comm with it on all ranks. Returns status. */
 enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status status);
 
-/* The same with a text of another comm's failure, from any thread. */
-void plait_object_tell(struct plait_comm *comm, enum plait_status status, const char *text);
-
 /* Has another rank failed? Its failure is this rank's then. */
 enum plait_status plait_object_look(struct plait_comm *comm);
 
 /* Has the comm failed? And its failure, as plait_last_error() and status; PLAIT_OK: it has not. */
 bool plait_object_failing(const struct plait_comm *comm);
 enum plait_status plait_object_failed(const struct plait_comm *comm);
-
-/* Is another rank dead, or has it left this comm? */
-bool plait_object_lost(const struct plait_comm *comm, uint32_t rank);
-
-/* Is it dead, and had not left before? */
-bool plait_object_died(const struct plait_comm *comm, uint32_t rank);
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 

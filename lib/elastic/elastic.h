@@ -41,14 +41,10 @@ struct plait_extent { /* elements of the vector */
 /* The k-th of n equal parts; the last ones may be shorter. Parts begin at cache lines. */
 struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
 
-/*
- * Control message of a worker and a server. A worker sets kind and pull, or server; a server's answer sets all but
- * server. LOST: the worker has found `server` dead.
- */
-enum plait_message_kind { PLAIT_MESSAGE_EXCHANGE, PLAIT_MESSAGE_READ, PLAIT_MESSAGE_LEAVE, PLAIT_MESSAGE_LOST };
+/* Control message. A worker sets kind and pull; a server's answer sets all. */
+enum plait_message_kind { PLAIT_MESSAGE_EXCHANGE, PLAIT_MESSAGE_READ, PLAIT_MESSAGE_LEAVE };
 struct plait_elastic_message {
     uint32_t kind;
-    uint32_t server;
     uint32_t workers; /* workers alive */
     uint64_t behind;  /* updates by others since its last exchange */
     double pull;

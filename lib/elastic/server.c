@@ -8,8 +8,7 @@
  * worker's turn. Then `receives` is set until the weights have arrived in the slot. An exchange of a worker that dies
  * before that is not applied.
  *
- * Servers exchange no messages. Each has its own part of the centre, and counts workers as it hears of them. A worker
- * that finds a server dead tells the others (PLAIT_MESSAGE_LOST).
+ * Servers exchange no messages. Each has its own part of the centre, and counts workers as it hears of them.
  */
 #include "elastic.h"
 
@@ -173,53 +172,19 @@ static enum plait_status give_centre(struct plait_elastic *e, struct plait_pair_
     return answer(e, end, PLAIT_FLOAT32);
 }
 
-/*
- * This worker has found another server dead, and with it a part of the centre: fail the comms of all workers, with that
- * server's name. Other threads find theirs failed.
- */
-static void lose_server(struct server_thread *s, struct plait_pair_end *end)
-{
-    struct plait_elastic *e = s->e;
-    const uint32_t server = end->heard.server;
-
-    if (s->why.status == PLAIT_OK)
-        plait_keep_error(&s->why, plait_fail(PLAIT_ERR_PEER,
-                                             "%s: server %u (rank %u) does not answer: worker %zu has found it dead",
-                                             e->name, server, e->nworker + server, (size_t)(end - e->ends)));
-    is_gone(e, end, true);
-    for (uint32_t w = 0; w < e->nworker; w++)
-        plait_object_tell(e->ends[w].comm, s->why.status, s->why.text);
-}
-
-static enum plait_status read_message(struct server_thread *s, struct plait_pair_end *end)
-{
-    switch ((enum plait_message_kind)end->heard.kind) {
-    case PLAIT_MESSAGE_EXCHANGE:
-        end->asks = true;
-        break;
-    case PLAIT_MESSAGE_READ:
-        return give_centre(s->e, end);
-    case PLAIT_MESSAGE_LEAVE:
-        is_gone(s->e, end, false);
-        break;
-    case PLAIT_MESSAGE_LOST:
-        lose_server(s, end);
-        break;
-    }
-    return PLAIT_OK;
-}
-
 /* A message has come from this worker, or the worker is dead. */
-static void hear(struct server_thread *s, struct plait_pair_end *end, enum plait_status status)
+static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait_status status)
 {
-    struct plait_elastic *e = s->e;
-
     if (status == PLAIT_OK && end->receives) {
         end->receives = false;
         apply(e, end);
         end_exchange(e, end);
+    } else if (status == PLAIT_OK && end->heard.kind == PLAIT_MESSAGE_READ) {
+        status = give_centre(e, end);
+    } else if (status == PLAIT_OK && end->heard.kind == PLAIT_MESSAGE_LEAVE) {
+        is_gone(e, end, false);
     } else if (status == PLAIT_OK) {
-        status = read_message(s, end);
+        end->asks = true;
     }
     if (status != PLAIT_OK)
         has_died(e, end);
@@ -253,7 +218,7 @@ static void begin(struct server_thread *s)
     for (uint32_t w = s->first; w < s->e->nworker; w += s->n) {
         struct plait_pair_end *end = &s->e->ends[w];
         if (!end->gone && plait_start(end->control) != PLAIT_OK)
-            hear(s, end, PLAIT_ERR_PEER);
+            hear(s->e, end, PLAIT_ERR_PEER);
     }
 }
 
@@ -277,7 +242,7 @@ static void *work(void *arg)
         if (end->receives)
             end->data = s->awaited[i]; /* the wait has set it to NULL */
         s->next = (s->who[i] + 1) % e->nworker;
-        hear(s, end, status);
+        hear(e, end, status);
     }
     plait_fpenv_leave(environment);
     return NULL;

@@ -42,43 +42,17 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
     return status;
 }
 
-/* Return the server's error, with its name. If it has told of another server's death, that text stays. */
+/* Return the server's error, with its name. */
 static enum plait_status blame(const struct plait_elastic *e, uint32_t server, enum plait_status status)
 {
     const struct plait_pair_end *end = &e->ends[server];
-    char text[400], name[sizeof e->name + 16];
+    char text[400];
 
     if (plait_object_failing(end->comm)) /* perhaps an earlier error */
         status = plait_object_failed(end->comm);
     snprintf(text, sizeof text, "%s", plait_last_error());
-    snprintf(name, sizeof name, "%s: server ", e->name);
-    const char *told = strstr(text, name);
-    if (told != NULL)
-        return plait_fail(status, "%s", told);
     return plait_fail(status, "%s: server %u (rank %u) does not answer: %s", e->name, server, e->nworker + server,
                       text);
-}
-
-/* The server is dead or has left. */
-static bool is_gone(const struct plait_elastic *e, uint32_t server)
-{
-    return plait_object_lost(e->ends[server].comm, SERVER);
-}
-
-/*
- * The exchange has failed. If a server is dead, and with it a part of the centre, the other servers are told. They have
- * answered this worker or failed, so they receive its next control message.
- */
-static void give_up(struct plait_elastic *e)
-{
-    struct plait_elastic_message lost = { .kind = PLAIT_MESSAGE_LOST, .server = e->nserver };
-
-    for (uint32_t s = 0; s < e->nserver; s++) /* others may have left since, as they were told of the dead one */
-        if (is_gone(e, s) && (lost.server == e->nserver || plait_object_died(e->ends[s].comm, SERVER)))
-            lost.server = s;
-    for (uint32_t s = 0; s < e->nserver && lost.server < e->nserver; s++)
-        if (!is_gone(e, s))
-            plait_send(e->ends[s].comm, &lost, sizeof lost, PLAIT_UINT8, SERVER, NULL);
 }
 
 static enum plait_status await_one(struct plait_pair_end *end)
@@ -104,7 +78,6 @@ static enum plait_status ask(struct plait_elastic *e, enum plait_message_kind ki
         plait_keep_error(&why, blame(e, s, status));
         for (uint32_t asked = 0; asked < s; asked++)
             await_one(&e->ends[asked]);
-        give_up(e);
         return plait_tell_error(&why);
     }
     return PLAIT_OK;
@@ -133,10 +106,8 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
         else if (first.status == PLAIT_OK)
             plait_keep_error(&first, blame(e, s, status));
     }
-    if (first.status != PLAIT_OK) {
-        give_up(e);
+    if (first.status != PLAIT_OK)
         return plait_tell_error(&first);
-    }
     e->counts.workers = e->ends[0].heard.workers;
     return PLAIT_OK;
 }

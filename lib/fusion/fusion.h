@@ -35,6 +35,7 @@ struct plait_bucket {
     char *gradients;        /* [slab.count] gradients of another type than the payload that live here; or NULL */
     char *weights;          /* [slab.count] or NULL */
     struct plait_request *request; /* persistent */
+    bool in_place;                 /* on a device: all tensors lie in the payload */
     bool unpacked;                 /* on a device: the round's unpacking is enqueued; under the lock */
     struct plait_packing *packing; /* device: all tensors */
     struct plait_packing *pieces;  /* device: this rank's pieces, which are unpacked; NULL: none */

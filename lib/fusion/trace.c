@@ -99,30 +99,13 @@ enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion
 
 static const char *const rows[PLAIT_NTRACE_KIND] = { "ready", "pack", "transfer", "unpack", "wait" };
 
-/* Bytes of the UTF-8 character that begins here; 0: none. Overlong forms pass. */
-static size_t utf8_bytes(const unsigned char *text)
-{
-    const size_t n = text[0] < 0x80 ? 1 : text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : text[0] >> 3 == 30 ? 4 : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if (text[i] >> 6 != 2)
-            return 0;
-    return n;
-}
-
 /* Names may be any bytes; JSON must be UTF-8. */
 static void write_string(FILE *file, const char *text)
 {
     fputc('"', file);
-    for (size_t n; *text != '\0'; text++)
-        if ((n = utf8_bytes((const unsigned char *)text)) == 0)
-            fputs("\\ufffd", file);
-        else if (n > 1)
-            text += fwrite(text, 1, n, file) - 1;
-        else if (*text == '"' || *text == '\\')
-            fprintf(file, "\\%c", *text);
-        else if ((unsigned char)*text < ' ')
-            fprintf(file, "\\u%04x", (unsigned)*text);
+    for (; *text != '\0'; text++)
+        if (*text < ' ' || *text == '"' || *text == '\\' || *text > '~')
+            fprintf(file, "\\u%04x", (unsigned char)*text);
         else
             fputc(*text, file);
     fputc('"', file);
