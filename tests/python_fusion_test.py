@@ -88,7 +88,7 @@ def wrong_use_is_named():
         with plait.Comm.create(1, rank, uid) as comm:
             wrong(plait.ArgError, 'payload is', lambda: comm.fusion({'a': (1, 'float32')}, payload='int7'))
             wrong(plait.ArgError, 'layout is', lambda: comm.fusion({'a': (1, 'float32')}, layout='round'))
-            wrong(plait.ArgError, 'tensors is', lambda: comm.fusion({}))
+            wrong(plait.ArgError, 'ntensor is 0', lambda: comm.fusion({}))
             wrong(TypeError, 'tensors is of type list; it must be a dict', lambda: comm.fusion([(1, 'float32')]))
             wrong(TypeError, 'name 0 of a tensor is of type int', lambda: comm.fusion({0: (1, 'float32')}))
             wrong(TypeError, 'fusion: op is 3, of type int', lambda: comm.fusion({'a': (1, 'float32')}, op=3))

@@ -173,8 +173,8 @@ struct plait_fusion_result {
  * plait_fusion_destroy() returns: other ranks of this process may still read them.
  *
  * Errors: PLAIT_ERR_ARG (neither ready nor skipped so far; or waited for already, and not marked in the step
- *         that other tensors have begun since). PLAIT_ERR_TIMEOUT, after the comm's deadline, names the tensors of its
- *         bucket that are neither ready nor skipped, and their rank (of a rank on another host the rank alone). Those
+ *         that other tensors have begun since). PLAIT_ERR_TIMEOUT, after the comm's deadline, names a tensor of its
+ *         bucket that is neither ready nor skipped, and its rank (of a rank on another host the rank alone). Those
  *         of the collective. A warning names a stall before (comm options, `warn`).
  */
 PLAIT_API enum plait_status plait_fusion_wait(struct plait_fusion *fusion, uint32_t tensor);

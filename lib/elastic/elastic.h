@@ -90,8 +90,6 @@ struct plait_elastic {
     /* sync.c: */
     void *sums, *differences; /* library memory, in the payload's type; differences is NULL for float32 */
     float pull;               /* of the current exchange */
-    bool subtracts;           /* differences are computed slice by slice, */
-    bool updates_slices;      /* and so are updates, in the reduction */
     struct plait_request *broadcast, *reduce;
 
     /* worker.c, server.c: */
@@ -124,6 +122,15 @@ enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const 
 /* ---- pairs.c: comms of workers and servers, and their slots. exchanger->leave() ends them. */
 enum plait_status plait_elastic_pair(struct plait_elastic *e);
 void plait_elastic_part_pairs(struct plait_elastic *e);
+
+static inline struct plait_call plait_elastic_call(struct plait_request **request, double deadline)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.request = request;
+    call.deadline = deadline;
+    return call;
+}
 
 static inline uint32_t plait_elastic_nend(const struct plait_elastic *e)
 {

@@ -66,7 +66,7 @@ static enum plait_status allocate(struct plait_elastic *e)
 /* Bind the receive of control messages. A worker's messages need a progress thread while it computes. */
 static enum plait_status connect(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_call call = plait_elastic_call(&end->control, e->serves ? PLAIT_FOREVER : 0);
 
     if (!e->serves) {
         const enum plait_status status = plait_object_fail(e->comm, plait_object_drive(end->comm));
@@ -74,8 +74,6 @@ static enum plait_status connect(struct plait_elastic *e, struct plait_pair_end 
             return status;
     }
     call.persistent = 1;
-    call.request = &end->control;
-    call.deadline = e->serves ? PLAIT_FOREVER : 0;
     return plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8, e->serves ? WORKER : SERVER, &call);
 }
 

@@ -37,15 +37,6 @@ struct server_thread { /* one serving thread: every n-th worker from `first` on 
     pthread_t thread;
 };
 
-static struct plait_call forever(struct plait_request **request)
-{
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-
-    call.request = request;
-    call.deadline = PLAIT_FOREVER;
-    return call;
-}
-
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
 
 static void count_staleness(struct plait_elastic *e, struct plait_pair_end *end)
@@ -100,7 +91,7 @@ static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
 /* Send the slot's content, and start to receive the next control message. */
 static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *end, enum plait_dtype type)
 {
-    struct plait_call call = forever(&end->sent);
+    struct plait_call call = plait_elastic_call(&end->sent, PLAIT_FOREVER);
 
     end->said.kind = end->heard.kind;
     end->said.workers = atomic_load(&e->alive);
@@ -133,7 +124,7 @@ static void end_exchange(struct plait_elastic *e, struct plait_pair_end *end)
 /* Start to receive the weights of a worker that asks. */
 static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    struct plait_call call = forever(&end->data);
+    struct plait_call call = plait_elastic_call(&end->data, PLAIT_FOREVER);
 
     end->asks = false;
     enum plait_status status = plait_wait(&end->sent); /* until the slot is free: the worker has its content */

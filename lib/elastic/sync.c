@@ -88,14 +88,15 @@ static void update(void *elastic, size_t start, size_t n)
         plait_elastic_add(k, payload, c, sums, n, e->pull);
 }
 
-/* Overlap work on a slice with slices in flight. Not in sync3: weights are in use then. sync1 is as in the paper. */
-static void bind_work(struct plait_elastic *e)
+/* Work on a slice overlaps with slices in flight. Not in sync3: weights are in use then. sync1 is as in the paper. */
+static bool subtracts_slices(const struct plait_elastic *e)
 {
-    const enum plait_elastic_mode mode = e->options.mode;
+    return e->differences != NULL && e->options.mode != PLAIT_ELASTIC_SYNC1;
+}
 
-    e->subtracts = e->differences != NULL && mode != PLAIT_ELASTIC_SYNC1;
-    e->updates_slices = mode == PLAIT_ELASTIC_SYNC2;
-    plait_object_overlap(e->reduce, e, e->subtracts ? subtract : NULL, e->updates_slices ? update : NULL);
+static bool updates_slices(const struct plait_elastic *e)
+{
+    return e->options.mode == PLAIT_ELASTIC_SYNC2;
 }
 
 static enum plait_status prepare(struct plait_elastic *e)
@@ -107,7 +108,7 @@ static enum plait_status prepare(struct plait_elastic *e)
     if (status == PLAIT_OK)
         status = bind_all(e);
     if (status == PLAIT_OK)
-        bind_work(e);
+        plait_object_overlap(e->reduce, e, subtracts_slices(e) ? subtract : NULL, updates_slices(e) ? update : NULL);
     return plait_object_fail(e->comm, status);
 }
 
@@ -120,7 +121,7 @@ static enum plait_status begin(struct plait_elastic *e)
         if (status != PLAIT_OK)
             return status;
     }
-    if (e->differences != NULL && !e->subtracts)
+    if (e->differences != NULL && !subtracts_slices(e))
         subtract(e, 0, e->count);
     return plait_start(e->reduce);
 }
@@ -139,7 +140,7 @@ static enum plait_status finish(struct plait_elastic *e)
     enum plait_status status = overlaps(e) ? PLAIT_OK : begin(e);
     if (status == PLAIT_OK)
         status = plait_wait(&e->reduce);
-    if (status == PLAIT_OK && !e->updates_slices)
+    if (status == PLAIT_OK && !updates_slices(e))
         update(e, 0, e->count);
     return status;
 }

@@ -16,19 +16,11 @@
 
 enum { SERVER = 1 };
 
-static struct plait_call as_request(struct plait_request **request)
-{
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-
-    call.request = request;
-    return call;
-}
-
 static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end *end, enum plait_message_kind kind,
                                  double pull)
 {
     const enum plait_dtype type = kind == PLAIT_MESSAGE_READ ? PLAIT_FLOAT32 : e->options.payload;
-    struct plait_call call = as_request(&end->data);
+    struct plait_call call = plait_elastic_call(&end->data, 0);
 
     end->said = (struct plait_elastic_message){ .kind = kind, .pull = pull };
     enum plait_status status = plait_start(end->control);
@@ -36,7 +28,7 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
         status = plait_recv(end->comm, end->slot, end->part.count, type, SERVER, &call);
     if (status == PLAIT_OK)
         status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, SERVER, NULL);
-    call = as_request(&end->sent);
+    call = plait_elastic_call(&end->sent, 0);
     if (status == PLAIT_OK && kind == PLAIT_MESSAGE_EXCHANGE)
         status = plait_send(end->comm, e->weights + end->part.start, end->part.count, PLAIT_FLOAT32, SERVER, &call);
     return status;

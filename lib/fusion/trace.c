@@ -52,9 +52,10 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
         t->times.unpacking += end - begin;
 }
 
-/* Count the time since the last change, then change *what by `more`. */
-static void change(struct plait_trace *t, uint32_t *what, int more)
+void plait_trace_change(struct plait_trace *t, int flying, int waiting)
 {
+    if (t == NULL)
+        return;
     pthread_mutex_lock(&t->lock);
     const double now = plait_clock(), passed = now - t->changed;
     if (t->flying > 0)
@@ -62,21 +63,10 @@ static void change(struct plait_trace *t, uint32_t *what, int more)
     if (t->flying > 0 && t->waiting == 0)
         t->times.hidden += passed;
     t->times.waiting += t->waiting * passed;
-    *what += (uint32_t)more;
+    t->flying += (uint32_t)flying;
+    t->waiting += (uint32_t)waiting;
     t->changed = now;
     pthread_mutex_unlock(&t->lock);
-}
-
-void plait_trace_flying(struct plait_trace *t, int more)
-{
-    if (t != NULL)
-        change(t, &t->flying, more);
-}
-
-void plait_trace_waiting(struct plait_trace *t, int more)
-{
-    if (t != NULL)
-        change(t, &t->waiting, more);
 }
 
 enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion_times *out)
