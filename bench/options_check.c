@@ -204,6 +204,7 @@ static bool check_elastic(struct options *o)
     o->modes = o->modes > 0 ? o->modes : (1u << PLAIT_NELASTIC) - 1;
     const char *other = o->overlap            ? "--overlap"
                         : o->tensors != NULL  ? "--tensors"
+                        : o->plot != NULL     ? "--plot"
                         : o->json != NULL     ? "-J"
                         : o->threads          ? "--as threads"
                         : o->npeer > 0        ? "--peer"
@@ -221,7 +222,7 @@ static bool check_elastic(struct options *o)
     if (o->nrank + o->nserver > MAX_RANKS)
         return complain("--ranks %llu and --servers %llu: at most %d together", (unsigned long long)o->nrank,
                         (unsigned long long)o->nserver, MAX_RANKS);
-    return (!o->launched || split_launched(o)) && (o->plot == NULL || plot_possible(o->plot));
+    return !o->launched || split_launched(o);
 }
 
 static bool check_no_elastic(const struct options *o)

@@ -71,10 +71,7 @@ static void convert(struct member *h, void *to, enum plait_dtype to_type, void *
     const struct plait_vector t = { to, to_type }, f = { from, from_type };
     double square;
 
-    if (look)
-        plait_pass_look(h->k, t, f, h->n, factor, true, &square);
-    else
-        plait_pass_convert(h->k, t, f, h->n, factor, true);
+    plait_pass(h->k, t, f, h->n, factor, true, look ? &square : NULL);
 }
 
 static void pack_f16(struct member *h)

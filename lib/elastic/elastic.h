@@ -137,10 +137,4 @@ static inline uint32_t plait_elastic_nend(const struct plait_elastic *e)
     return e->serves ? e->nworker : e->nserver;
 }
 
-/* Number n of serving threads; each serves every n-th worker. */
-static inline uint32_t plait_elastic_nthread(const struct plait_elastic *e)
-{
-    return e->options.threads < e->nworker ? e->options.threads : e->nworker;
-}
-
 #endif

@@ -292,7 +292,8 @@ enum plait_status plait_elastic_serve(struct plait_elastic *e)
 
     if (status != PLAIT_OK)
         return status;
-    const uint32_t n = plait_elastic_nthread(e);
+    const uint32_t n =
+        e->options.threads < e->nworker ? e->options.threads : e->nworker; /* each has every n-th worker */
     struct server_thread *s = calloc(n, sizeof *s);
     struct plait_request **awaited = calloc(n, e->nworker * sizeof(struct plait_request *));
     uint32_t *who = calloc(n, e->nworker * sizeof *who);

@@ -139,9 +139,8 @@ static bool advance(const struct job *j, struct stretch *w)
     return finite;
 }
 
-/* square NULL: do not check. */
-static bool pass(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                 double factor, bool streaming, double *square)
+bool plait_pass(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
+                double factor, bool streaming, double *square)
 {
     const struct job j = { k, to, from, factor, streaming && (uintptr_t)to.data % 64 == 0, square != NULL };
     struct stretch stretches[NWAY];
@@ -158,22 +157,11 @@ static bool pass(const struct plait_kernels *k, struct plait_vector to, struct p
                 finite &= advance(&j, &stretches[w]);
     if (j.streaming)
         k->stream_end();
-    for (unsigned w = 0; w < NWAY && square != NULL; w++)
+    if (square != NULL)
+        *square = stretches[0].square;
+    for (unsigned w = 1; w < NWAY && square != NULL; w++)
         *square += stretches[w].square;
     return finite;
-}
-
-void plait_pass_convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                        double factor, bool streaming)
-{
-    pass(k, to, from, n, factor, streaming, NULL);
-}
-
-bool plait_pass_look(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                     double factor, bool streaming, double *square)
-{
-    *square = 0;
-    return pass(k, to, from, n, factor, streaming, square);
 }
 
 double plait_pass_squares(const struct plait_kernels *k, const void *data, enum plait_dtype type, size_t n)
@@ -181,6 +169,6 @@ double plait_pass_squares(const struct plait_kernels *k, const void *data, enum 
     const struct plait_vector v = { (char *)(uintptr_t)data, type };
     double square = 0;
 
-    pass(k, v, v, n, 1, false, &square); /* converts nothing */
+    plait_pass(k, v, v, n, 1, false, &square); /* converts nothing */
     return square;
 }
