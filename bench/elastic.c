@@ -3,7 +3,6 @@
 
 #include "child.h"
 #include "message.h"
-#include "plot.h"
 #include "stats.h"
 #include "worker.h"
 
@@ -234,37 +233,6 @@ static void print_tail(const struct options *o, const struct line *all, size_t n
     }
 }
 
-/* ---- Plot -------------------------------------------------------------------------------------------------- */
-
-struct table {
-    const struct options *o;
-    const struct line *all;
-    size_t n;
-};
-
-static bool write_plot(FILE *f, const void *what, const char *path)
-{
-    const struct table *t = what;
-
-    plot_terminal(f, path, "1100,620", "");
-    fprintf(f, "$data << EOD\n");
-    for (size_t i = 0; i < t->n; i++)
-        fprintf(f, "\"%s\" %g %g\n", plait_elastic_name(t->all[i].mode), 1e3 * t->o->compute,
-                1e3 * (t->all[i].round - t->o->compute));
-    fprintf(f, "EOD\n");
-    fprintf(f,
-            "set title \"{/:Bold Elastic averaging: a round of %llu updates, %.4g MiB of weights}\\n"
-            "{/*0.8 computing is a sleep of %g ms; links: %s; median of %llu turns}\"\n",
-            (unsigned long long)t->o->nrank, (double)t->o->bytes / (1 << 20), 1e3 * t->o->compute,
-            getenv("PLAIT_PACE") != NULL ? getenv("PLAIT_PACE") : "shared memory", (unsigned long long)t->o->rounds);
-    fprintf(f, "set style data histograms\nset style histogram rowstacked\nset style fill solid border -1\n"
-               "set boxwidth 0.6\nset ylabel 'milliseconds (lower is better)'\nset yrange [0:*]\nset grid y lc rgb "
-               "'#dddddd'\n");
-    fprintf(f, "plot $data using 2:xtic(1) lc rgb '#b0b0b0' title 'computing', '' using 3 lc rgb '#c1272d' title "
-               "'exchange that is not hidden'\n");
-    return true;
-}
-
 /* ---- Run --------------------------------------------------------------------------------------------------- */
 
 int elastic_run(const struct options *o)
@@ -275,7 +243,7 @@ int elastic_run(const struct options *o)
         PLAIT_ELASTIC_ASYNC,    PLAIT_ELASTIC_ASYNC_MOMENTUM, PLAIT_ELASTIC_HOGWILD,
     };
     struct line all[PLAIT_NELASTIC];
-    struct table t = { o, all, 0 };
+    size_t n = 0;
     const bool speaks = o->launch.rank == 0;
     struct plait_comm *comm = NULL;
     bool good = !o->launched || (comm = meet_all(o)) != NULL;
@@ -285,19 +253,14 @@ int elastic_run(const struct options *o)
     for (size_t i = 0; i < PLAIT_NELASTIC && good; i++) {
         if ((o->modes >> order[i] & 1) == 0)
             continue;
-        good = measure(o, order[i], comm, &all[t.n]);
+        good = measure(o, order[i], comm, &all[n]);
         if (speaks && good)
-            print_line(all, t.n++);
+            print_line(all, n++);
     }
     plait_comm_destroy(comm);
     if (!good)
         return EXIT_RANKS;
     if (speaks)
-        print_tail(o, all, t.n);
-    if (o->plot == NULL)
-        return 0;
-    if (!plot_script(o->plot, write_plot, &t))
-        return 1;
-    printf("# Plot                 : %s\n", o->plot);
+        print_tail(o, all, n);
     return 0;
 }

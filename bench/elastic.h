@@ -33,7 +33,7 @@ struct elastic_figures {
 int elastic_rank(const struct options *o, enum plait_elastic_mode mode, uint32_t rank, struct plait_comm *all,
                  struct elastic_figures *f);
 
-/* Run all chosen modes, with a table and a plot. Returns the program's exit status. */
+/* Run all chosen modes, with a table. Returns the program's exit status. */
 int elastic_run(const struct options *o);
 
 #endif

@@ -65,7 +65,6 @@ static enum plait_status make(struct work *w)
     e.count = count;
     e.payload = o->payload[0];
     e.nserver = w->f->nserver;
-    e.centre = o->sharded && w->mode >= PLAIT_ELASTIC_SYNC2 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT;
     e.reproducible = o->reproducible && w->mode >= PLAIT_ELASTIC_SYNC1;
     e.algorithm = w->mode >= PLAIT_ELASTIC_SYNC2 ? o->algorithm : NULL;
     return status == PLAIT_OK ? plait_elastic_create(w->comm, &e, &w->elastic) : status;

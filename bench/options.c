@@ -90,7 +90,6 @@ static const struct option rows[] = {
               .parse = parse_modes),
     OPTION_IN(NUMBER, "servers", "N", nserver, "elastic: servers of the asynchronous modes, besides --ranks (1)",
               .least = 1, .most = MAX_RANKS / 2),
-    OPTION_IN(FLAG, "sharded", NULL, sharded, "elastic: sync2 and sync3 with a sharded centre"),
     OPTION_IN(TEXT, "timeline", "FILE", timeline, "fusion: trace one step, for ui.perfetto.dev"),
     OPTION_TO(PARSED, "layouts", "LIST", NULL,
               "fusion: threshold:SIZE, threshold:all, segments, cubic, ddp, horovod; commas", .parse = parse_layouts),

@@ -54,7 +54,7 @@ struct options {
     uint64_t min_elements, max_elements;
     const char *timeline;
     /* plait-perf elastic; payload[0] and compute, too: */
-    bool elastic, sharded;
+    bool elastic;
     size_t bytes;   /* of weights */
     uint32_t modes; /* one bit per mode */
     uint64_t nserver;

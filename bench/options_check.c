@@ -192,8 +192,7 @@ static const char *has_no_mode(const struct options *o)
     const uint32_t slices = 1u << PLAIT_ELASTIC_SYNC2 | 1u << PLAIT_ELASTIC_SYNC3;
     const uint32_t synchronous = 1u << PLAIT_ELASTIC_SYNC1 | slices;
 
-    return o->sharded && (o->modes & slices) == 0             ? "--sharded"
-           : o->algorithm != NULL && (o->modes & slices) == 0 ? "--algo"
+    return o->algorithm != NULL && (o->modes & slices) == 0   ? "--algo"
            : o->reproducible && (o->modes & synchronous) == 0 ? "--reproducible"
                                                               : NULL;
 }
@@ -206,6 +205,7 @@ static bool check_elastic(struct options *o)
     o->modes = o->modes > 0 ? o->modes : (1u << PLAIT_NELASTIC) - 1;
     const char *other = o->overlap            ? "--overlap"
                         : o->tensors != NULL  ? "--tensors"
+                        : o->plot != NULL     ? "--plot"
                         : o->json != NULL     ? "-J"
                         : o->threads          ? "--as threads"
                         : o->npeer > 0        ? "--peer"
@@ -218,14 +218,12 @@ static bool check_elastic(struct options *o)
         return complain("%s does not go with plait-perf elastic; leave it out", other);
     if (o->bytes < sizeof(float) || o->bytes % sizeof(float) != 0)
         return complain("--bytes %zu: weights are float32: a multiple of 4, at least 4", o->bytes);
-    if (o->sharded && o->payload[0] != PLAIT_FLOAT32)
-        return complain("--sharded goes with --payload float: what is spread is the centre itself");
     if ((other = has_no_mode(o)) != NULL)
         return complain("%s: none of the modes of --mode has it", other);
     if (o->nrank + o->nserver > MAX_RANKS)
         return complain("--ranks %llu and --servers %llu: at most %d together", (unsigned long long)o->nrank,
                         (unsigned long long)o->nserver, MAX_RANKS);
-    return (!o->launched || split_launched(o)) && (o->plot == NULL || plot_possible(o->plot));
+    return !o->launched || split_launched(o);
 }
 
 static bool check_no_elastic(const struct options *o)
@@ -233,7 +231,6 @@ static bool check_no_elastic(const struct options *o)
     const char *other = o->bytes != NO_BYTES ? "--bytes"
                         : o->modes > 0       ? "--mode"
                         : o->nserver > 0     ? "--servers"
-                        : o->sharded         ? "--sharded"
                                              : NULL;
     return other == NULL || complain("%s: only plait-perf elastic has it: plait-perf elastic %s", other, other);
 }

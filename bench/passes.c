@@ -71,10 +71,7 @@ static void convert(struct member *h, void *to, enum plait_dtype to_type, void *
     const struct plait_vector t = { to, to_type }, f = { from, from_type };
     double square;
 
-    if (look)
-        plait_pass_look(h->k, t, f, h->n, factor, true, &square);
-    else
-        plait_pass_convert(h->k, t, f, h->n, factor, true);
+    plait_pass(h->k, t, f, h->n, factor, true, look ? &square : NULL);
 }
 
 static void pack_f16(struct member *h)
@@ -235,7 +232,7 @@ static void fill(struct member *h)
         h->b[i] = (float)(i % 251) / 256 - 0.4f;
         h->c[i] = (float)(i % 127) / 128 - 0.4f;
     }
-    h->k->narrow[PLAIT_FLOAT16](h->half, h->b, h->n);
+    h->k->narrow[PLAIT_FLOAT16](h->half, h->b, h->n, 1);
 }
 
 static void member_init(struct member *h, const struct plait_kernels *k, size_t n)

@@ -63,8 +63,8 @@ static float rounded(enum plait_dtype payload, float x)
 
     if (payload == PLAIT_FLOAT32)
         return x;
-    k->narrow[payload](&half, &x, 1);
-    k->widen[payload](&x, &half, 1);
+    k->narrow[payload](&half, &x, 1, 1);
+    k->widen[payload](&x, &half, 1, 1);
     return x;
 }
 

@@ -19,7 +19,6 @@
 /* A way to exchange, as a row of a test. */
 struct kind {
     enum plait_elastic_mode mode;
-    enum plait_centre centre;
     enum plait_dtype payload;
     uint32_t nworker, nserver;
     bool library, apart; /* weights in library memory; start and finish instead of exchange */
@@ -32,7 +31,6 @@ static struct plait_elastic_options options_of(const struct kind *k, float *weig
     struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
 
     o.mode = k->mode;
-    o.centre = k->centre;
     o.payload = k->payload;
     o.nserver = k->nserver;
     o.algorithm = k->algorithm;
@@ -146,10 +144,6 @@ static void the_bits_are_those_of_the_equations(void **state)
             run(k.nworker + k.nserver, 1, follow_the_model, &k);
             if (i % 4 == 3)
                 run(1, k.nworker + k.nserver, follow_the_model, &k);
-            if (mode < PLAIT_ELASTIC_SYNC2 || k.payload != PLAIT_FLOAT32)
-                continue;
-            k.centre = PLAIT_CENTRE_SHARDED;
-            run(k.nworker, 1, follow_the_model, &k);
         }
 }
 
@@ -159,8 +153,7 @@ static void the_bits_are_the_same_with_many_slices(void **state)
     setenv("PLAIT_SLICE", "400", 1);
     for (uint32_t i = 0; i < 12; i++) {
         struct kind k = { .mode = i % 2 ? PLAIT_ELASTIC_SYNC3 : PLAIT_ELASTIC_SYNC2,
-                          .centre = i > 8 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT,
-                          .payload = i > 8 ? PLAIT_FLOAT32 : payloads[i / 2 % 3],
+                          .payload = payloads[i / 2 % 3],
                           .nworker = 1 + i % 5,
                           .library = i % 3 > 0 };
         run_both(k.nworker, follow_the_model, &k);
@@ -222,10 +215,8 @@ static int repeat(struct plait_comm **comm, uint32_t rank, void *arg)
 static void all_ranks_and_runs_have_the_same_bits(void **state)
 {
     for (int mode = PLAIT_ELASTIC_SYNC1; mode < PLAIT_NELASTIC; mode++)
-        for (uint32_t i = 0; i < 4; i++) { /* the last one sharded, if that is possible */
+        for (uint32_t i = 0; i < 4; i++) {
             struct kind k = { .mode = (enum plait_elastic_mode)mode,
-                              .centre =
-                                  i == 3 && mode > PLAIT_ELASTIC_SYNC1 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT,
                               .payload = payloads[i % 3],
                               .nworker = 3 + i % 2,
                               .library = i % 2 == 0,
@@ -464,71 +455,6 @@ static void every_mode_finds_the_minimum_of_a_convex_problem(void **state)
     }
 }
 
-/* ---- States ------------------------------------------------------------------------------------------------ */
-
-static int go_on(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    const struct kind *k = arg;
-    float *w = new_weights(k->library), *g = malloc(COUNT * sizeof *g), *then = malloc(COUNT * sizeof *then);
-    float *end = malloc(COUNT * sizeof *end);
-    struct plait_elastic_options o = options_of(k, w);
-    struct plait_elastic *e;
-    void *state = NULL;
-    size_t bytes = 0;
-
-    CHECK(w != NULL && g != NULL && then != NULL && end != NULL);
-    o.lr = 0.125;
-    o.momentum = 0.5;
-    o.period = 2;
-    for (size_t i = 0; i < COUNT; i++)
-        w[i] = (float)(i % 31) / (float)(3 + rank);
-    for (uint32_t life = 0; life < 2; life++) { /* all eleven steps; and from the fifth on again */
-        CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-        if (life == 1)
-            CHECK(plait_elastic_restore(e, rank < k->nworker ? state : NULL, rank < k->nworker ? bytes : 0) ==
-                  PLAIT_OK);
-        for (uint32_t step = life == 0 ? 0 : 5; rank < k->nworker && step < 11; step++) {
-            if (life == 0 && step == 5) {
-                bytes = plait_elastic_state(e);
-                state = malloc(bytes);
-                CHECK(state != NULL && plait_elastic_save(e, state) == PLAIT_OK);
-                memcpy(then, w, COUNT * sizeof *w);
-            }
-            gradient_of(w, rank, g);
-            CHECK(plait_elastic_exchange(e) == PLAIT_OK && plait_elastic_step(e, g) == PLAIT_OK);
-        }
-        if (rank >= k->nworker)
-            CHECK(plait_elastic_serve(e) == PLAIT_OK && plait_elastic_state(e) == 0);
-        else if (life == 0)
-            memcpy(end, w, COUNT * sizeof *w);
-        else
-            CHECK(memcmp(end, w, COUNT * sizeof *w) == 0);
-        memcpy(w, then, COUNT * sizeof *w);
-        CHECK(plait_elastic_destroy(e) == PLAIT_OK);
-    }
-    free(state);
-    free(g);
-    free(then);
-    free(end);
-    free_weights(k->library, w);
-    return 0;
-}
-
-static void a_saved_state_goes_on_with_the_same_bits(void **state)
-{
-    const struct kind kinds[] = {
-        { PLAIT_ELASTIC_SYNC1, 0, PLAIT_FLOAT32, 3, 0, false, false, NULL },
-        { PLAIT_ELASTIC_SYNC2, 0, PLAIT_BFLOAT16, 3, 0, true, false, NULL },
-        { PLAIT_ELASTIC_SYNC3, PLAIT_CENTRE_SHARDED, PLAIT_FLOAT32, 3, 0, true, false, NULL },
-        { PLAIT_ELASTIC_ASYNC, 0, PLAIT_FLOAT16, 1, 2, false, false, NULL },
-    };
-
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        struct kind k = kinds[i];
-        run_both(k.nworker + k.nserver, go_on, &k);
-    }
-}
-
 /* ---- Costs ------------------------------------------------------------------------------------------------- */
 
 static int count_copies(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -557,11 +483,9 @@ static void weights_in_library_memory_are_not_staged(void **state)
     for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
         for (uint32_t i = 0; i < 3 && mode != PLAIT_ELASTIC_SYNC1; i++) {
             const bool sync = mode >= PLAIT_ELASTIC_SYNC2;
-            struct kind k = { .mode = (enum plait_elastic_mode)mode,
-                              .payload = payloads[i],
-                              .nworker = 3,
-                              .nserver = sync ? 0 : 2,
-                              .centre = sync && i == 0 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT };
+            struct kind k = {
+                .mode = (enum plait_elastic_mode)mode, .payload = payloads[i], .nworker = 3, .nserver = sync ? 0 : 2
+            };
             run(k.nworker + k.nserver, 1, count_copies, &k);
         }
 }
@@ -576,7 +500,6 @@ int main(void)
         cmocka_unit_test(what_workers_give_up_the_centre_gains),
         cmocka_unit_test(what_hogwild_loses_is_reported_as_lost),
         cmocka_unit_test(every_mode_finds_the_minimum_of_a_convex_problem),
-        cmocka_unit_test(a_saved_state_goes_on_with_the_same_bits),
         cmocka_unit_test(weights_in_library_memory_are_not_staged),
     };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Elastic averaging: wrong use is named and changes nothing; what is set and restored later. */
+/* Elastic averaging: wrong use is named and changes nothing; what is set later. */
 #include "child.h"
 #include "elastic_model.h"
 #include "pending.h"
@@ -41,7 +41,6 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     const struct plait_elastic_options good = options_of(&sync, w);
     struct plait_elastic_options o = good;
     struct plait_elastic *e = NULL;
-    char state[64] = "nothing";
 
     CHECK(w != NULL && g != NULL);
 #define WRONG(field, value, text)                                                               \
@@ -61,9 +60,7 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     WRONG(rho, (double)NAN, "rho is nan");
     WRONG(lr, -1, "lr is -1");
     WRONG(momentum, 1, "momentum is 1");
-    WRONG(payload, PLAIT_INT32, "payload is int32");
-    WRONG(centre, PLAIT_CENTRE_MASTER, "centre is master");
-    WRONG(centre, (enum plait_centre)9, "centre is 9");
+    WRONG(payload, PLAIT_INT32, "payload is ");
     WRONG(nserver, 1, "has no servers");
     WRONG(threads, 2, "only hogwild");
 #undef WRONG
@@ -75,10 +72,6 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     o.nserver = 2;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("at least one must be a worker"));
     o = good;
-    o.centre = PLAIT_CENTRE_SHARDED;
-    o.payload = PLAIT_FLOAT16;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("take it replicated"));
-    o = good;
     o.mode = PLAIT_ELASTIC_SYNC1;
     o.algorithm = "ring";
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("algorithm is 'ring', but mode sync1"));
@@ -87,7 +80,7 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     o.algorithm = NULL;
     o.mode = PLAIT_ELASTIC_ORIGINAL;
     o.reproducible = 1;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("reproducible is 1, but mode original"));
+    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_ARG && says("reproducible is 1"));
     CHECK(plait_elastic_create(*comm, NULL, &e) == PLAIT_ERR_ARG &&
           plait_elastic_create(NULL, &good, &e) == PLAIT_ERR_ARG);
     CHECK(plait_elastic_create(*comm, &good, &e) == PLAIT_OK);
@@ -95,16 +88,14 @@ static int misuse(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_elastic_step(e, g) == PLAIT_ERR_ARG && says("lr is 0"));
     CHECK(plait_elastic_set_lr(e, 0) == PLAIT_ERR_ARG && says("above 0"));
     CHECK(plait_elastic_serve(e) == PLAIT_ERR_ARG && says("is a worker"));
-    CHECK(plait_elastic_centre(e, NULL) == PLAIT_ERR_ARG && plait_elastic_save(e, NULL) == PLAIT_ERR_ARG);
-    CHECK(plait_elastic_restore(e, state, sizeof state) == PLAIT_ERR_ARG && says("not one of plait_elastic_save()"));
-    CHECK(plait_elastic_restore(e, rank == 1 ? NULL : state, 0) == PLAIT_ERR_ARG);
+    CHECK(plait_elastic_centre(e, NULL) == PLAIT_ERR_ARG);
     CHECK(plait_elastic_start(e) == PLAIT_OK);
     CHECK(plait_elastic_start(e) == PLAIT_ERR_ARG && says("under way"));
     CHECK(plait_elastic_centre(e, g) == PLAIT_ERR_ARG && says("under way"));
     CHECK(plait_elastic_finish(e) == PLAIT_OK);
     CHECK(plait_elastic_exchange(e) == PLAIT_OK);
     CHECK(plait_elastic_destroy(e) == PLAIT_OK && plait_elastic_destroy(NULL) == PLAIT_OK);
-    CHECK(plait_elastic_exchange(NULL) == PLAIT_ERR_ARG && plait_elastic_state(NULL) == 0);
+    CHECK(plait_elastic_exchange(NULL) == PLAIT_ERR_ARG);
     CHECK(plait_elastic_find("sync3") == PLAIT_ELASTIC_SYNC3 && plait_elastic_find("?") == -1);
     free(w);
     free(g);
@@ -123,9 +114,6 @@ static int call_in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(w != NULL && g != NULL);
     o.lr = 0.5;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-    const size_t bytes = plait_elastic_state(e);
-    void *state = malloc(bytes + 1);
-    CHECK(state != NULL);
 #define REFUSED(call) CHECK((call) == PLAIT_ERR_ARG && says("a group is open"))
     CHECK(plait_group_start() == PLAIT_OK);
     REFUSED(plait_elastic_create(*comm, &o, &other));
@@ -136,8 +124,6 @@ static int call_in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
     REFUSED(plait_elastic_set_lr(e, 0.25));
     REFUSED(plait_elastic_serve(e));
     REFUSED(plait_elastic_centre(e, g));
-    REFUSED(plait_elastic_save(e, state));
-    REFUSED(plait_elastic_restore(e, state, bytes));
     REFUSED(plait_elastic_destroy(e));
     CHECK(plait_group_end() == PLAIT_OK);
 #undef REFUSED
@@ -149,7 +135,6 @@ static int call_in_a_group(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(counts.exchanges == 1);
     CHECK(plait_elastic_destroy(e) == PLAIT_OK);
     free(w);
-    free(state);
     free(g);
     return 0;
 }
@@ -161,78 +146,6 @@ static void a_group_takes_no_call_and_changes_nothing(void **state)
 
     run_both(2, call_in_a_group, &sync);
     run_both(2, call_in_a_group, &served);
-}
-
-/* With rho the learning rate is part of the pull. The state's replaces the object's, also a second time. */
-static int a_restored_rate_is_the_same_on_all_ranks(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    float w[4] = { 1, 2, 3, 4 }, g[4] = { 0 };
-    struct plait_elastic_options o = PLAIT_ELASTIC_OPTIONS_DEFAULT;
-    struct plait_elastic_counts counts;
-    struct plait_elastic *e = NULL;
-    char states[2][256], wrong[256];
-
-    o.mode = PLAIT_ELASTIC_SYNC2;
-    o.weights = w;
-    o.count = 4;
-    o.beta = 0;
-    o.rho = 1;
-    o.lr = 0.5;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-    const size_t bytes = plait_elastic_state(e);
-    CHECK(bytes <= sizeof states[0] && plait_elastic_exchange(e) == PLAIT_OK);
-    for (uint32_t i = 0; i < 2; i++)
-        CHECK(plait_elastic_set_lr(e, 0.25 + 0.125 * i) == PLAIT_OK && plait_elastic_save(e, states[i]) == PLAIT_OK);
-    CHECK(plait_elastic_restore(e, states[0], bytes) == PLAIT_ERR_ARG && says("has exchanged already"));
-    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
-
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-    CHECK(plait_elastic_restore(e, states[rank], bytes) == PLAIT_ERR_MISMATCH &&
-          says("rank 0 has \"lr of the state 0.25\" where rank 1 has \"lr of the state 0.375\""));
-    const double infinite = (double)INFINITY;
-    memcpy(wrong, states[0], sizeof wrong);
-    memcpy(wrong + 32, &infinite, sizeof infinite); /* of struct head */
-    CHECK(plait_elastic_restore(e, wrong, bytes) == PLAIT_ERR_ARG && says("lr is inf"));
-    CHECK(plait_elastic_restore(e, rank == 1 ? wrong : states[0], bytes) ==
-          (rank == 1 ? PLAIT_ERR_ARG : PLAIT_ERR_MISMATCH));
-    CHECK(plait_elastic_restore(e, states[0], bytes) == PLAIT_OK);
-    CHECK(plait_elastic_restore(e, states[1], bytes) == PLAIT_OK);
-    CHECK(plait_elastic_exchange(e) == PLAIT_OK);
-    plait_elastic_counts(e, &counts);
-    CHECK(counts.pull == 0.375 && plait_elastic_step(e, g) == PLAIT_OK);
-    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
-    return 0;
-}
-
-/* The worker waited for its server, which served, until the deadline, and the object failed. */
-static int restore_late(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    const struct kind *k = arg;
-    float *w = calloc(COUNT, sizeof(float));
-    struct plait_elastic_options o = options_of(k, w);
-    struct plait_elastic *e;
-
-    CHECK(w != NULL && plait_elastic_create(*comm, &o, &e) == PLAIT_OK);
-    if (rank >= k->nworker) {
-        CHECK(plait_elastic_serve(e) == PLAIT_OK);
-    } else {
-        const size_t bytes = plait_elastic_state(e);
-        void *state = malloc(bytes);
-        CHECK(state != NULL && plait_elastic_exchange(e) == PLAIT_OK && plait_elastic_save(e, state) == PLAIT_OK);
-        CHECK(plait_elastic_restore(e, state, bytes) == PLAIT_ERR_ARG && says("has exchanged already"));
-        CHECK(plait_elastic_exchange(e) == PLAIT_OK);
-        free(state);
-    }
-    CHECK(plait_elastic_destroy(e) == PLAIT_OK);
-    free(w);
-    return 0;
-}
-
-static void a_late_restore_is_refused_while_servers_serve(void **state)
-{
-    struct kind served = { .mode = PLAIT_ELASTIC_ASYNC, .nworker = 2, .nserver = 1 };
-
-    run_both(3, restore_late, &served);
 }
 
 /* When all have left, each server still has its part of the centre: which lies where its weights do. */
@@ -461,10 +374,6 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
           says("rank 0 has \"payload float32\" where rank 1 has \"payload bfloat16\""));
     o.payload = PLAIT_FLOAT32;
-    o.centre = rank == 1 ? PLAIT_CENTRE_SHARDED : PLAIT_CENTRE_DEFAULT;
-    CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
-          says("rank 0 has \"centre default\" where rank 1 has \"centre sharded\""));
-    o.centre = PLAIT_CENTRE_DEFAULT;
     o.algorithm = rank == 1 ? "ring" : NULL;
     CHECK(plait_elastic_create(*comm, &o, &e) == PLAIT_ERR_MISMATCH &&
           says("rank 0 has \"algorithm chosen by size\" where rank 1 has \"algorithm ring\""));
@@ -493,8 +402,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_takes_no_call_and_changes_nothing),
-        test_of_both(a_restored_rate_is_the_same_on_all_ranks, 2),
-        cmocka_unit_test(a_late_restore_is_refused_while_servers_serve),
         cmocka_unit_test(a_server_can_read_its_centre_in_the_end),
         cmocka_unit_test(async_momentum_has_nine_tenths_by_default),
         cmocka_unit_test(staleness_is_what_others_did_in_between),

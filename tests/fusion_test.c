@@ -185,40 +185,6 @@ static void sums_are_right_in_every_layout_order_and_memory(void **state)
         }
 }
 
-/* ---- Layouts ---------------------------------------------------------------------------------------------- */
-
-static int a_new_layout_keeps_what_is_there(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
-    const uint32_t nrank = plait_comm_nrank(*comm);
-    struct plait_layout layout = { 0 };
-    struct plait_fusion *f;
-    struct model m;
-    uint64_t seed = 4711;
-
-    make_model(&m, 5, true, true);
-    o.tensors = m.tensors;
-    o.ntensor = NTENSOR;
-    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
-    for (uint32_t step = 0; step < 12; step++) {
-        layout.rule = step % 3 == 0 ? PLAIT_LAYOUT_CUBIC : PLAIT_LAYOUT_THRESHOLD;
-        layout.threshold = random_next(&seed) % 60000;
-        for (uint32_t t = 0; t < NTENSOR; t++)
-            fill(f, &m, rank, t, step);
-        CHECK(plait_fusion_ready(f, 3) == PLAIT_OK);
-        CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_ERR_ARG && says("tensor 3 't3' is under way"));
-        for (uint32_t t = 0; t < NTENSOR; t++)
-            CHECK(t == 3 || plait_fusion_ready(f, t) == PLAIT_OK);
-        CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
-        CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_OK); /* what lies in buckets moves */
-        for (uint32_t t = 0; t < NTENSOR; t++)
-            CHECK(holds(f, &m, t, step, nrank, 0, 1));
-    }
-    CHECK(plait_fusion_destroy(f) == PLAIT_OK);
-    free_model(&m);
-    return 0;
-}
-
 /* ---- Shards ----------------------------------------------------------------------------------------------- */
 
 /* Every element is in exactly one rank's piece; the weights that ranks make of their pieces reach everybody. */
@@ -267,10 +233,6 @@ static int shard(struct plait_comm **comm, uint32_t rank, void *arg)
             CHECK(p.square == square); /* whole numbers: exact in any order */
         }
         CHECK(plait_fusion_gather(f) == PLAIT_OK);
-        if (step == 2) { /* weights move too */
-            const struct plait_layout other = { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 };
-            CHECK(plait_fusion_set_layout(f, &other) == PLAIT_OK);
-        }
         for (uint32_t t = 0; t < NTENSOR; t++)
             for (size_t i = 0; i < m.tensors[t].count; i++) {
                 double want = 0;
@@ -523,15 +485,15 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_piece piece;
 
     CHECK(plait_fusion_create(*comm, NULL, &none) == PLAIT_ERR_ARG && says("options is NULL"));
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensors is NULL"));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensors is 0"));
     o.tensors = tensors;
     o.ntensor = 2;
     CHECK(plait_fusion_create(*comm, &o, NULL) == PLAIT_ERR_ARG && says("out is NULL"));
     o.op = PLAIT_MAX;
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("op is max"));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("op is ") && says("PLAIT_AVG"));
     o.op = PLAIT_SUM;
     o.payload = PLAIT_INT8;
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("payload is int8"));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("payload is 0; it must be PLAIT_FLOAT16"));
     o.payload = PLAIT_NDTYPE;
     o.layout = (struct plait_layout){ PLAIT_LAYOUT_CUTS, 0, cuts, 1 };
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("layout.cuts[0] is 2"));
@@ -546,10 +508,10 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("tensor 1 'b': type is 77, which is no enum"));
     tensors[1].type = PLAIT_INT32;
     o.round = (enum plait_round)9;
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("options.round is 9; PLAIT_ROUND_DEFAULT"));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("options.round is 9"));
     o.round = PLAIT_ROUND_DEFAULT;
     o.layout.rule = (enum plait_layout_rule)9;
-    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("layout.rule is 9; PLAIT_LAYOUT_THRESHOLD, "));
+    CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("layout.rule is 9"));
     o.layout.rule = PLAIT_LAYOUT_THRESHOLD;
     o.size = 3;
     CHECK(plait_fusion_create(*comm, &o, &none) == PLAIT_ERR_ARG && says("options->size is 3, not ") &&
@@ -568,7 +530,7 @@ static int wrong(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
     CHECK(plait_comm_finalize(plait_fusion_comm(f)) == PLAIT_ERR_ARG && says("the comm is a fusion's"));
     CHECK(plait_group_start() == PLAIT_OK);
-    CHECK(plait_fusion_set_layout(f, &o.layout) == PLAIT_ERR_ARG && plait_fusion_gather(f) == PLAIT_ERR_ARG);
+    CHECK(plait_fusion_gather(f) == PLAIT_ERR_ARG);
     CHECK(plait_group_end() == PLAIT_OK);
     CHECK(plait_fusion_set_scale(f, 1e300, 1) == PLAIT_ERR_ARG);
     CHECK(plait_fusion_set_scale(f, 1, 0) == PLAIT_ERR_ARG && plait_fusion_set_scale(f, 1, 1e-50) == PLAIT_ERR_ARG);
@@ -653,12 +615,11 @@ static void a_tensor_that_a_later_step_has_not_marked_is_not_waited_for(void **s
         run_both(2, forgotten, &threshold);
 }
 
-/* Of buckets that take both paths, and of one that a new layout has made. */
+/* Of buckets that take both paths. */
 static int scale_differs(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_tensor tensors[] = { { "a", *(const uint32_t *)arg, PLAIT_FLOAT32, NULL } };
-    const struct plait_layout layout = { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 };
     struct plait_fusion *f;
     float *a;
 
@@ -670,11 +631,9 @@ static int scale_differs(struct plait_comm **comm, uint32_t rank, void *arg)
         a = plait_fusion_data(f, 0);
         a[0] = 1;
         CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_wait_all(f, NULL) == PLAIT_OK && a[0] == 3);
-        CHECK(step != 1 || plait_fusion_set_layout(f, &layout) == PLAIT_OK);
     }
     CHECK(plait_fusion_set_scale(f, 1, rank == 1 ? 2 : 0.25) == PLAIT_OK);
-    CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_OK); /* which is not to lose it */
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);          /* all are out of it before one fails */
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK); /* all are out of it before one fails */
     enum plait_status status = plait_fusion_ready(f, 0);
     if (status == PLAIT_OK)
         status = plait_fusion_wait(f, 0);
@@ -696,7 +655,6 @@ static int ranks_that_register_something_else_are_named_on_every_rank(struct pla
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     struct plait_tensor tensors[] = { { "a", 10, PLAIT_FLOAT32, NULL }, { "b", 20, PLAIT_FLOAT32, NULL } };
     struct plait_fusion *f;
-    struct plait_layout layout = { PLAIT_LAYOUT_THRESHOLD, 100 + (rank == 2), NULL, 0 };
 
     o.tensors = tensors;
     o.ntensor = 2;
@@ -711,10 +669,12 @@ static int ranks_that_register_something_else_are_named_on_every_rank(struct pla
     o.trace = rank == 1;
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_MISMATCH && says("\"trace 1\""));
     o.trace = 0;
+    o.layout.threshold = 100 + (rank == 2);
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_MISMATCH && says("\"layout threshold of 101 bytes\""));
+    o.layout.threshold = 100;
     o.name = rank == 1 ? "fusion" : NULL; /* which is what it means */
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
-    CHECK(plait_fusion_set_layout(f, &layout) == PLAIT_ERR_MISMATCH && says("\"layout threshold of 101 bytes\""));
-    CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_ready(f, 1) == PLAIT_OK); /* it goes on as it was */
+    CHECK(plait_fusion_ready(f, 0) == PLAIT_OK && plait_fusion_ready(f, 1) == PLAIT_OK);
     CHECK(plait_fusion_wait_all(f, NULL) == PLAIT_OK);
     CHECK(plait_fusion_destroy(f) == PLAIT_OK);
     return 0;
@@ -754,9 +714,9 @@ static int stall(struct plait_comm **comm, uint32_t rank, void *arg)
     else
         status = plait_fusion_wait_all(f, NULL);
     CHECK(status != PLAIT_OK);
-    CHECK(rank > 0 || waits || says_lacks(f, 1, "5 't5', 17 't17' of bucket 0 are neither ready nor skipped on it; "));
+    CHECK(rank > 0 || waits || says_lacks(f, 1, "5 't5' and 1 more of bucket 0 are neither ready nor skipped on it; "));
     CHECK(rank > 0 || waits || says_lacks(f, 2, "9 't9' of bucket 0 is neither ready nor skipped on it"));
-    CHECK(rank > 0 || !waits || says("5 't5', 17 't17' of bucket 0 are neither ready nor skipped on it") ||
+    CHECK(rank > 0 || !waits || says("5 't5' and 1 more of bucket 0 are neither ready nor skipped on it") ||
           (RANKS_ON_HOSTS && says("rank 1 has not called it"))); /* who tells first may be on another host */
     CHECK(plait_fusion_ready(f, 5) == PLAIT_ERR_FAILED);
     CHECK(plait_fusion_destroy(f) != PLAIT_OK && says("no progress for 3 s"));
@@ -874,7 +834,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_right_in_every_layout_order_and_memory),
-        test_of_both(a_new_layout_keeps_what_is_there, 3),
         cmocka_unit_test(shards_cover_every_element_once_and_weights_reach_everybody),
         test_of_both(what_is_not_finite_is_seen_by_all_ranks_alike, 3),
         cmocka_unit_test(reproducible_bits_depend_on_neither_layout_nor_algorithm),

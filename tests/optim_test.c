@@ -476,7 +476,7 @@ static void wrong_options_are_named(void **unused)
     REFUSED(ntensor, 0, "ntensor is 0");
     REFUSED(ntensor, 8, "parts[8].tensor is 8");
     REFUSED(npart, 0, "npart is 0");
-    REFUSED(parts, NULL, "parts is NULL");
+    REFUSED(parts, NULL, "parts is 0");
     REFUSED(momentum, 1, "momentum is 1");
     REFUSED(decay, -1, "decay is -1");
     REFUSED(eta, 0, "eta is 0");

@@ -32,7 +32,7 @@ static void fill(enum plait_dtype type, size_t n)
         else if (type == PLAIT_FLOAT32)
             memcpy(from + 4 * i, &f, 4);
         else
-            plait_kernels_find("scalar")->narrow[type](from + plait_dtype_size(type) * i, &f, 1);
+            plait_kernels_find("scalar")->narrow[type](from + plait_dtype_size(type) * i, &f, 1, 1);
     }
 }
 
@@ -54,19 +54,19 @@ static void every_alignment_and_length_gives_the_same_bits_and_nothing_outside(v
 
         fill(pair[0], n);
         memset(want, 0xa5, sizeof want);
-        plait_pass_look(plait_kernels_find("scalar"), (struct plait_vector){ want + start, pair[1] }, in, n, factor,
-                        false, &first);
+        plait_pass(plait_kernels_find("scalar"), (struct plait_vector){ want + start, pair[1] }, in, n, factor, false,
+                   &first);
         for (unsigned k = 0; k < 6; k++) {
             const struct plait_kernels *kernels = plait_kernels_find(isas[k % 3]);
             const struct plait_vector out = { got + start, pair[1] };
             if (kernels == NULL)
                 continue;
             memset(got, 0xa5, sizeof got);
-            assert_true(plait_pass_look(kernels, out, in, n, factor, k < 3, &square));
+            assert_true(plait_pass(kernels, out, in, n, factor, k < 3, &square));
             assert_memory_equal(got, want, sizeof got);
             assert_memory_equal(&square, &first, sizeof square);
             memset(got, 0xa5, sizeof got);
-            plait_pass_convert(kernels, out, in, n, factor, k < 3);
+            plait_pass(kernels, out, in, n, factor, k < 3, NULL);
             assert_memory_equal(got, want, sizeof got);
             square = plait_pass_squares(kernels, want + start, pair[1], n);
             assert_memory_equal(&square, &first, sizeof square);
@@ -83,9 +83,8 @@ static void what_is_not_finite_is_seen_wherever_it_is(void **unused)
             double square;
             fill(PLAIT_FLOAT32, n);
             memcpy(from + 4 * (next() % n), &bad, sizeof bad);
-            assert_false(plait_pass_look(k,
-                                         (struct plait_vector){ got + 64, trial % 3 ? PLAIT_FLOAT16 : PLAIT_FLOAT32 },
-                                         (struct plait_vector){ from, PLAIT_FLOAT32 }, n, 0.5, trial % 5 < 3, &square));
+            assert_false(plait_pass(k, (struct plait_vector){ got + 64, trial % 3 ? PLAIT_FLOAT16 : PLAIT_FLOAT32 },
+                                    (struct plait_vector){ from, PLAIT_FLOAT32 }, n, 0.5, trial % 5 < 3, &square));
         }
 }
 

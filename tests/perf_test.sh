@@ -382,8 +382,6 @@ mistake '--peer does not go with plait-perf elastic' elastic --peer openmpi:best
 mistake '--memory same does not go with plait-perf elastic' elastic --memory same
 mistake '--memory same does not go with plait-perf fusion' $fusion --memory same
 mistake '--as threads does not go with plait-perf elastic' elastic --as threads
-mistake '--sharded goes with --payload float' elastic --sharded --payload half
-mistake '--sharded: none of the modes' elastic --sharded --mode sync1,async
 mistake 'only plait-perf elastic has it' --mode sync3
 mistake '--overlap does not go with plait-perf fusion' $fusion --overlap both
 mistake '--plot does not go with plait-perf fusion' $fusion --plot x.png

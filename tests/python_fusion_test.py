@@ -23,9 +23,7 @@ def gradients_are_averaged_where_they_live():
                 assert f.wait_all()
                 for name in tensors:
                     equal(f[name], sum(range(NRANK)) / NRANK + step)
-            f.set_layout('cubic')
             assert f['own'] is own
-            equal(f['w'], sum(range(NRANK)) / NRANK + 4)  # moved with its contents
             f['w'][...] = numpy.nan if rank == 1 else 0
             f.skip('b')
             f.ready('own')
@@ -64,7 +62,7 @@ def taken_again(array_at, shape):
     return new.ctypes.data <= array_at < new.ctypes.data + new.nbytes
 
 
-def arrays_in_buckets_outlive_the_layout_the_fusion_and_the_comm():
+def arrays_in_buckets_outlive_the_fusion_and_the_comm():
     """Their memory was given back, and held other things or nothing."""
     shape = (1000, 1000)
 
@@ -73,16 +71,11 @@ def arrays_in_buckets_outlive_the_layout_the_fusion_and_the_comm():
             with comm.fusion({'w': (shape, 'float32'), 'b': (7, 'float64')}) as f:
                 f['w'][...], f['b'][...] = 3, 4
                 first, row, at = f['w'], f['b'][5:], f['w'].ctypes.data
-                f.set_layout('cubic')
-                assert f['w'].ctypes.data != at
-                f['w'][...] = 5
-                second = f['w']
         others = [plait.zeros(shape, 'float32') for _ in range(4)]
         for other in others:
             other[...] = -1
         equal(first, 3)
         equal(row, 4)
-        equal(second, 5)
         del first
         assert not taken_again(at, shape)  # `row` has the same memory
         del row
@@ -95,7 +88,7 @@ def wrong_use_is_named():
         with plait.Comm.create(1, rank, uid) as comm:
             wrong(plait.ArgError, 'payload is', lambda: comm.fusion({'a': (1, 'float32')}, payload='int7'))
             wrong(plait.ArgError, 'layout is', lambda: comm.fusion({'a': (1, 'float32')}, layout='round'))
-            wrong(plait.ArgError, 'tensors is', lambda: comm.fusion({}))
+            wrong(plait.ArgError, 'ntensor is 0', lambda: comm.fusion({}))
             wrong(TypeError, 'tensors is of type list; it must be a dict', lambda: comm.fusion([(1, 'float32')]))
             wrong(TypeError, 'name 0 of a tensor is of type int', lambda: comm.fusion({0: (1, 'float32')}))
             wrong(TypeError, 'fusion: op is 3, of type int', lambda: comm.fusion({'a': (1, 'float32')}, op=3))
@@ -111,4 +104,4 @@ def wrong_use_is_named():
 
 
 sentences.run([gradients_are_averaged_where_they_live, a_payload_of_16_bits_and_a_trace,
-               arrays_in_buckets_outlive_the_layout_the_fusion_and_the_comm, wrong_use_is_named])
+               arrays_in_buckets_outlive_the_fusion_and_the_comm, wrong_use_is_named])

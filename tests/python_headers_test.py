@@ -120,7 +120,7 @@ def names_of_methods_and_rules_are_the_enums():
         ['PLAIT_OPTIM_' + name.upper() for name in _library.OPTIM_METHODS]
     assert headers.enumerators(folders, 'plait_decay_rule') == \
         ['PLAIT_DECAY_' + name.upper() for name in _library.DECAY_RULES]
-    assert headers.enumerators(folders, 'plait_centre') == ['PLAIT_CENTRE_' + name.upper() for name in _library.CENTRES]
+
     assert '#define PLAIT_OPTIM_PLAIN (PLAIT_OPTIM_NO_DECAY | PLAIT_OPTIM_NO_TRUST)' in \
         ' '.join(headers.code(folders).split()) and _library.OPTIM_PLAIN == 1 | 2
 

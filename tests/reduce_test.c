@@ -304,8 +304,8 @@ static void every_half_widens_and_comes_back(void **unused)
 
             for (unsigned i = 0; i < n; i++)
                 set_element(in, narrows[t], i, i);
-            k->widen[narrows[t]](out, in, n);
-            k->narrow[narrows[t]](back, out, n);
+            k->widen[narrows[t]](out, in, n, 1);
+            k->narrow[narrows[t]](back, out, n, 1);
             for (unsigned i = 0; i < n; i++) {
                 const double v = narrow_value(narrows[t], i);
 
@@ -350,7 +350,7 @@ static void narrowing_rounds_to_nearest_even(void **unused)
 
             if (k == NULL)
                 continue;
-            k->narrow[type](out, in, c.count);
+            k->narrow[type](out, in, c.count, 1);
             for (size_t i = 0; i < c.count; i++)
                 assert_bits(k, &c, i, element(out, type, i), narrow_bits(type, in[i]));
         }
@@ -388,7 +388,7 @@ static void eight_bit_floats_saturate_and_keep_nan(void **unused)
 
             for (size_t e = 0; e < LENGTH(in); e++)
                 in[e] = cases[i].in;
-            k->narrow[cases[i].type](out, in, LENGTH(in));
+            k->narrow[cases[i].type](out, in, LENGTH(in), 1);
             for (size_t e = 0; e < LENGTH(in); e++)
                 if (out[e] != cases[i].out)
                     fail_msg("%s %s: %a is %#x, not %#x", k->isa, plait_dtype_name(cases[i].type), (double)cases[i].in,
@@ -541,11 +541,11 @@ static void conversions_stay_within_their_arrays(void **unused)
 
                 for (size_t i = 0; i < n; i++)
                     set_element(full.data, PLAIT_FLOAT32, i, input(PLAIT_FLOAT32, (unsigned)n));
-                k->narrow[narrows[t]](half.data, (const float *)(void *)full.data, n);
+                k->narrow[narrows[t]](half.data, (const float *)(void *)full.data, n, 1);
                 for (size_t i = 0; i < n; i++)
                     assert_bits(k, &c, i, element(half.data, narrows[t], i),
                                 narrow_bits(narrows[t], f32(element(full.data, PLAIT_FLOAT32, i))));
-                k->widen[narrows[t]]((float *)(void *)full.data, half.data, n);
+                k->widen[narrows[t]]((float *)(void *)full.data, half.data, n, 1);
                 for (size_t i = 0; i < n; i++)
                     assert_bits(k, &c, i, element(full.data, PLAIT_FLOAT32, i),
                                 of_f32((float)narrow_value(narrows[t], element(half.data, narrows[t], i))));
@@ -778,14 +778,14 @@ static void scaled_conversions_are_a_conversion_and_a_multiplication(void **unus
                 set_element(half.data, type, i, draw());
                 set_element(wide.data, PLAIT_FLOAT32, i, draw());
             }
-            k->widen[type](w, half.data, n);
+            k->widen[type](w, half.data, n, 1);
             k->scale[PLAIT_FLOAT32](w, w, n, &by);
-            k->widen_by[type](g, half.data, n, by);
+            k->widen[type](g, half.data, n, by);
             for (size_t i = 0; i < n; i++)
                 assert_bits(k, &full, i, element(got.data, PLAIT_FLOAT32, i), element(want.data, PLAIT_FLOAT32, i));
             k->scale[PLAIT_FLOAT32](w, wide.data, n, &by);
-            k->narrow[type](narrow_want.data, w, n);
-            k->narrow_by[type](narrow_got.data, (const float *)(void *)wide.data, n, by);
+            k->narrow[type](narrow_want.data, w, n, 1);
+            k->narrow[type](narrow_got.data, (const float *)(void *)wide.data, n, by);
             for (size_t i = 0; i < n; i++)
                 assert_bits(k, &c, i, element(narrow_got.data, type, i), element(narrow_want.data, type, i));
             free(half.memory);

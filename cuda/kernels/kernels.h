@@ -136,7 +136,7 @@ struct plait_cuda_tensor {
  * factor    1 for integers
  * late      where the kernel reads the factor instead, when it runs; or NULL
  * squares   plait_unpack: [npiece] the sum of the squares of what was written of each piece; 0 for integers; or NULL,
- *           nothing is looked at. Other bits than plait_pass_look()'s: another order
+ *           nothing is looked at. Other bits than plait_pass()'s: another order
  * infinite  plait_unpack with squares: 1 is written where something is not finite, else nothing; or NULL
  *
  * Grid: npiece blocks, or fewer.

@@ -16,6 +16,9 @@
  *     plait_elastic_centre(elastic, w);                 the trained weights
  *     plait_elastic_destroy(elastic);
  *
+ * A later run continues from a saved centre: rank 0's weights are the centre while the object is made, then each rank
+ * copies its own saved weights in.
+ *
  * plait_elastic_exchange() is start and finish in one. Called between the backward pass and the optimiser's step it
  * gives the same bits, only later.
  *
@@ -24,8 +27,7 @@
  *     D_i = W_i - C                 rounded to the payload's type
  *     W_i = W_i - a D_i             then the optimiser's step: together (1) of the paper, with momentum (5) and (6)
  *     C   = C + a sum over i of D_i     (2) of the paper
- *     a   = lr rho, or beta / P with P living workers; with servers P is what server 0 knows when the worker asks, over
- *           a network when it last answered
+ *     a   = lr rho, or beta / P with P living workers; with servers P is what server 0 knew when it last answered
  *
  * All in float32, rounded after every operation. The modes differ in the D_i that are summed and the C that they see:
  *
@@ -40,10 +42,8 @@
  *                      lost; the loss is counted.
  *     sync1            All workers at once with one C at the master (rank 0): a tree broadcast of C and a tree
  *                      reduction of all W_i, all in the call that finishes. The paper's form, here for comparison.
- *     sync2            The same equations without a master: one all-reduce, and every rank updates its own copy of C;
- *                      or, sharded, a reduce-scatter, each rank updates its shard, and an all-gather of C.
- *     sync3            As sync2; the exchange goes on, on the library's progress thread, from start to finish, and
- *                      sharded the all-gather until the next finish.
+ *     sync2            The same equations without a master: one all-reduce, and every rank updates its own copy of C.
+ *     sync3            As sync2; the exchange goes on, on the library's progress thread, from start to finish.
  *
  * With a payload of float16 a difference is clamped to 65504, in the sync modes to 2^15 / P (P rounded up to a power of
  * two, and more than 1); the pull is then smaller.
@@ -52,25 +52,22 @@
  * So C = C + a (S - P C), S the sum of coll.h.
  *
  * The sync modes give the same bits on all ranks and in every run. With options.reproducible sync1, sync2 and sync3
- * give the same bits as each other, for each payload, whatever algorithm, slices and place of the centre.
+ * give the same bits as each other, for each payload, whatever algorithm and slices.
  *
  * Modes with servers: the last `nserver` ranks of the comm are servers: they call plait_elastic_serve() instead of
  * working. A rank may be a thread of a worker's process. Each server has an equal part of the centre. Each pair of
  * worker and server has a comm of its own, so nobody waits for a worker that is late or stopped, except in `original`
- * for its turn. A worker that dies or leaves only lowers P. Inside a node the servers read the weights in place and
- * answer in a slot for each worker; over a network weights and answers are messages. Each server applies its part of
- * an exchange when it has the weights, wholly or not at all. It does not wait for the other servers. Of a worker that
- * dies, all servers inside a node apply the last exchange that it has begun; over a network those that have received
- * their part. A worker that gives up (its exchange took longer than the deadline) counts as dead; its offer is
- * withdrawn from servers that have not applied it. If a server dies, its part of the centre is lost: an error on all
- * workers and, when a worker has found it dead, on all other servers. A server that does not answer for the comm's
- * deadline is an error for workers that ask it. If all workers die the servers still have the centre:
- * plait_elastic_centre().
+ * for its turn. A worker that dies or leaves only lowers P. Weights and answers are messages. Each server applies its
+ * part of an exchange when it has the weights, wholly or not at all. It does not wait for the other servers. The last
+ * exchange of a worker that dies is applied by the servers that have received their part. A worker that gives up (its
+ * exchange took longer than the deadline) counts as dead. If a server dies, its part of the centre is lost: an error on
+ * all workers that ask it. So is one that does not answer for the comm's deadline. If all workers die the servers still
+ * have the centre: plait_elastic_centre().
  *
  * None of these calls is possible between plait_group_start() and plait_group_end(): PLAIT_ERR_ARG, and nothing
  * happens.
  *
- * Thread: each object by one thread at a time. Creation, restore and calls so marked are collective.
+ * Thread: each object by one thread at a time. Creation and calls so marked are collective.
  */
 #ifndef PLAIT_ELASTIC_H
 #define PLAIT_ELASTIC_H
@@ -100,14 +97,6 @@ enum plait_elastic_mode {
         PLAIT_NELASTIC
 };
 
-/* Where the centre is. */
-enum plait_centre {
-    PLAIT_CENTRE_DEFAULT,    /* sync1: master; sync2, sync3: replicated; else the servers */
-    PLAIT_CENTRE_MASTER,     /* rank 0 (sync1), or the one server */
-    PLAIT_CENTRE_REPLICATED, /* every rank has all of it: sync2, sync3 */
-    PLAIT_CENTRE_SHARDED     /* equal parts: sync2, sync3, with a payload of float32; the servers */
-};
-
 /* Start from PLAIT_ELASTIC_OPTIONS_DEFAULT. All but weights must be equal on all ranks. */
 struct plait_elastic_options {
     size_t size;      /* sizeof (struct plait_elastic_options) */
@@ -121,17 +110,15 @@ struct plait_elastic_options {
     double lr;                /* learning rate, see plait_elastic_set_lr(); 0 if unused */
     double momentum;          /* of plait_elastic_step(): 0 to below 1 */
     enum plait_dtype payload; /* of D_i: PLAIT_FLOAT32, PLAIT_FLOAT16 or PLAIT_BFLOAT16 */
-    enum plait_centre centre;
-    uint32_t nserver; /* modes with servers: 1 to nrank - 1, 0 is 1; the others: 0 */
-    uint32_t threads; /* serving threads of each server, hogwild only; 0: 2 with hogwild, else 1 */
-    int reproducible; /* sync modes: bits that do not depend on mode, algorithm and slices; the others: 0 */
-    const char
-        *algorithm; /* sync2, sync3: of the all-reduce or reduce-scatter; NULL: chosen by size; the others: NULL */
+    uint32_t nserver;         /* modes with servers: 1 to nrank - 1, 0 is 1; the others: 0 */
+    uint32_t threads;         /* serving threads of each server, hogwild only; 0: 2 with hogwild, else 1 */
+    int reproducible;         /* sync modes: bits that do not depend on mode, algorithm and slices; the others: 0 */
+    const char *algorithm;    /* sync2, sync3: of the all-reduce; NULL: chosen by size; the others: NULL */
 };
-#define PLAIT_ELASTIC_OPTIONS_DEFAULT                                                                             \
-    {                                                                                                             \
-        sizeof(struct plait_elastic_options), NULL, PLAIT_ELASTIC_SYNC3, NULL, 0, 1, 0.9, 0, 0, 0, PLAIT_FLOAT32, \
-            PLAIT_CENTRE_DEFAULT, 0, 0, 0, NULL                                                                   \
+#define PLAIT_ELASTIC_OPTIONS_DEFAULT                                                                                \
+    {                                                                                                                \
+        sizeof(struct plait_elastic_options), NULL, PLAIT_ELASTIC_SYNC3, NULL, 0, 1, 0.9, 0, 0, 0, PLAIT_FLOAT32, 0, \
+            0, 0, NULL                                                                                               \
     }
 
 /** Name of a mode; "?" for an unknown value. The mode with this name; -1 when there is none. Thread: any. */
@@ -145,9 +132,9 @@ PLAIT_API int plait_elastic_find(const char *name);
  *         the object
  * options copied
  * out     written only on success; free it with plait_elastic_destroy()
- * Memory: in this process's arena, n being 4 count bytes: sync1: n, rank 0 2 n; replicated: 2 n; sharded: n and n / P;
- *         a worker of servers: n if weights are not library memory; a server: its part and one slot of that size for
- *         each worker. Momentum takes n of other memory, from the first plait_elastic_step() on
+ * Memory: in this process's arena, n being 4 count bytes: sync1: n, rank 0 2 n; sync2, sync3: 2 n, and with a payload
+ *         of 16 bits half as much again; a worker of servers: n; a server: its part and one slot of that size for each
+ *         worker. Momentum takes n of other memory, from the first plait_elastic_step() on
  * Order:  collective, servers too
  * Thread: as the comm's calls
  * Errors: PLAIT_ERR_ARG; PLAIT_ERR_MISMATCH on every rank: names an option that differs, both ranks and values; if one
@@ -165,8 +152,8 @@ PLAIT_API enum plait_status plait_elastic_create(struct plait_comm *comm, const 
 PLAIT_API enum plait_status plait_elastic_destroy(struct plait_elastic *elastic);
 
 /**
- * Begin an exchange of the current weights. sync3 and the modes with servers go on while the caller computes (over a
- * network on the library's progress thread); sync1 and sync2 only remember the call. The weights may be read, but not
+ * Begin an exchange of the current weights. sync3 and the modes with servers go on while the caller computes (on the
+ * library's progress thread); sync1 and sync2 only remember the call. The weights may be read, but not
  * written, until plait_elastic_finish() returns.
  *
  * Order:  sync modes: every rank equally often
@@ -214,8 +201,8 @@ PLAIT_API enum plait_status plait_elastic_set_lr(struct plait_elastic *elastic, 
  * comm's deadline counts as dead: a link is cut, its host is down, or its process is stopped.
  *
  * Thread: one; hogwild starts options.threads - 1 more for the time of the call
- * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). PLAIT_ERR_PEER names another server that a worker has
- *         found dead: all workers are told, and are gone. Deaths of workers are no errors: see plait_elastic_counts
+ * Errors: PLAIT_ERR_ARG (a worker), PLAIT_ERR_SYSTEM (a thread). Deaths of workers are no errors: see
+ *         plait_elastic_counts
  */
 PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
 
@@ -230,33 +217,6 @@ PLAIT_API enum plait_status plait_elastic_serve(struct plait_elastic *elastic);
  * Errors: PLAIT_ERR_ARG (an exchange is under way), those of the exchange
  */
 PLAIT_API enum plait_status plait_elastic_centre(struct plait_elastic *elastic, float *out);
-
-/** Bytes that plait_elastic_save() writes on this rank; 0 on a server and for NULL. Thread: one at a time. */
-PLAIT_API size_t plait_elastic_state(const struct plait_elastic *elastic);
-
-/**
- * Save the state from which a later object continues: the centre, the momenta, the place in the period, the learning
- * rate. Not the weights.
- *
- * state   [plait_elastic_state()] bytes, of this machine's byte order
- * Order, Thread: as plait_elastic_centre()
- * Errors: its, and PLAIT_ERR_ARG (a server: a new object begins with the centre as rank 0's weights)
- */
-PLAIT_API enum plait_status plait_elastic_save(struct plait_elastic *elastic, void *state);
-
-/**
- * Continue from a saved state: with the weights of that time the sync modes give the same bits as an uninterrupted run.
- * The centre is that of rank 0's state. Mode and number of ranks may have changed.
- *
- * state   of plait_elastic_save(), of any object with this count; NULL on a server
- * bytes   of it
- * Order:  collective, servers too, before the first exchange and before plait_elastic_serve(); a later call replaces
- *         the state
- * Thread: one at a time
- * Errors: PLAIT_ERR_ARG (what is wrong with the state), PLAIT_ERR_MISMATCH (another rank's state is wrong; sync modes:
- *         it has another number of calls, or with rho another lr; both ranks and values); nothing has changed then
- */
-PLAIT_API enum plait_status plait_elastic_restore(struct plait_elastic *elastic, const void *state, size_t bytes);
 
 /* Counters of this rank. */
 struct plait_elastic_counts {

@@ -37,7 +37,7 @@
  *         plait_fusion_gather() spreads the weights that the stream has written, and later operations find them all.
  *         Not while the stream is captured. Factors, shards and `check` work as on the host, but for the last digits of
  *         sums of squares.
- * Thread: ready and skip from any threads at once; waits from any threads; creation, layouts and destruction by one,
+ * Thread: ready and skip from any threads at once; waits from any threads; creation and destruction by one,
  *         while nothing is in flight.
  */
 #ifndef PLAIT_FUSION_H
@@ -132,17 +132,6 @@ PLAIT_API enum plait_status plait_fusion_create(struct plait_comm *comm, const s
 PLAIT_API enum plait_status plait_fusion_destroy(struct plait_fusion *fusion);
 
 /**
- * Use other buckets from now on. Gradients that live in buckets move, with their contents: ask for their addresses
- * again.
- *
- * Order:  collective, between steps
- * Errors: PLAIT_ERR_ARG, PLAIT_ERR_NOMEM; PLAIT_ERR_MISMATCH on every rank (layouts differ); if one rank failed by
- *         itself, the others get its name and error. The old layout stays. PLAIT_ERR_ARG on this rank alone: a round is
- *         under way (named by a tensor), a group is open
- */
-PLAIT_API enum plait_status plait_fusion_set_layout(struct plait_fusion *fusion, const struct plait_layout *layout);
-
-/**
  * Factors of the next rounds: packing multiplies gradients by `in`, unpacking multiplies sums by `out`. With a loss
  * scale s, `out` is 1/s; `in` may keep sums of 16 bits from overflowing. Both are 1 at first. `in` may differ between
  * ranks, as a weight of each rank's gradients. `out` must be equal: else the next bucket ends with PLAIT_ERR_MISMATCH,
@@ -154,7 +143,7 @@ PLAIT_API enum plait_status plait_fusion_set_scale(struct plait_fusion *fusion, 
 
 /**
  * Address of this tensor's gradient: caller memory or, aligned to 64 bytes, a place in its bucket. The bucket lives
- * until the fusion is destroyed or has another layout, or longer by plait_mem_share(). NULL: no such tensor.
+ * until the fusion is destroyed, or longer by plait_mem_share(). NULL: no such tensor.
  */
 PLAIT_API void *plait_fusion_data(struct plait_fusion *fusion, uint32_t tensor);
 
@@ -183,9 +172,9 @@ struct plait_fusion_result {
  * Wait until the sum of this tensor is there. After an error the tensors belong to the library until
  * plait_fusion_destroy() returns: other ranks of this process may still read them.
  *
- * Errors: PLAIT_ERR_ARG (neither ready nor skipped in this layout; or waited for already, and not marked in the step
- *         that other tensors have begun since). PLAIT_ERR_TIMEOUT, after the comm's deadline, names the tensors of its
- *         bucket that are neither ready nor skipped, and their rank (of a rank on another host the rank alone). Those
+ * Errors: PLAIT_ERR_ARG (neither ready nor skipped so far; or waited for already, and not marked in the step
+ *         that other tensors have begun since). PLAIT_ERR_TIMEOUT, after the comm's deadline, names a tensor of its
+ *         bucket that is neither ready nor skipped, and its rank (of a rank on another host the rank alone). Those
  *         of the collective. A warning names a stall before (comm options, `warn`).
  */
 PLAIT_API enum plait_status plait_fusion_wait(struct plait_fusion *fusion, uint32_t tensor);
@@ -249,7 +238,7 @@ PLAIT_API enum plait_status plait_fusion_times(struct plait_fusion *fusion, stru
 /**
  * Write a trace for chrome://tracing or ui.perfetto.dev. For every rank it has a row each for tensors that became ready
  * (and their bucket), packing, transfers (algorithm and bytes), unpacking and waits. It holds the first 32768 events of
- * each rank since creation, the last call or the last new layout.
+ * each rank since creation or the last call.
  *
  * path   written by rank 0; ignored on other ranks
  * Clocks are those of the ranks' hosts: rows of hosts whose clocks began at different times lie apart.
@@ -258,7 +247,7 @@ PLAIT_API enum plait_status plait_fusion_times(struct plait_fusion *fusion, stru
  */
 PLAIT_API enum plait_status plait_fusion_trace(struct plait_fusion *fusion, const char *path);
 
-/* A bucket of the current layout. */
+/* A bucket of the layout. */
 struct plait_fusion_bucket {
     enum plait_dtype type; /* of the payload */
     uint32_t ntensor;
@@ -266,7 +255,7 @@ struct plait_fusion_bucket {
     size_t bytes;   /* of payload, padding included */
 };
 
-/** Buckets of the layout; the k-th one, from 0. Errors: PLAIT_ERR_ARG. Thread: any, while the layout stays. */
+/** Buckets of the layout; the k-th one, from 0. Errors: PLAIT_ERR_ARG. Thread: any. */
 PLAIT_API uint32_t plait_fusion_nbucket(const struct plait_fusion *fusion);
 PLAIT_API enum plait_status plait_fusion_bucket(const struct plait_fusion *fusion, uint32_t k,
                                                 struct plait_fusion_bucket *out);

@@ -56,15 +56,6 @@ enum plait_status plait_work_status(struct plait_comm *comm)
     return plait_device_status(comm);
 }
 
-enum plait_status plait_work_drain(struct plait_comm *comm, struct plait_queue *queue, const char *whose)
-{
-    const char *why = plait_device_used()->drain(queue);
-
-    if (why == NULL)
-        why = plait_device_used()->drain(comm->own_queue);
-    return plait_device_result(whose, why);
-}
-
 void plait_work_enqueues(struct plait_request *r)
 {
     r->until_executed = false;

@@ -31,9 +31,6 @@ void plait_work_end(struct plait_comm *comm);
 /* PLAIT_OK, or the comm's failure after an error of the device. */
 enum plait_status plait_work_status(struct plait_comm *comm);
 
-/* Wait until all work on the comm's own queue and on `queue` is complete. */
-enum plait_status plait_work_drain(struct plait_comm *comm, struct plait_queue *queue, const char *whose);
-
 /* A persistent request on the comm's own queue ends when all of it is enqueued; else when it has run. */
 void plait_work_enqueues(struct plait_request *r);
 

@@ -68,11 +68,6 @@ size_t plait_object_cache(const struct plait_comm *comm)
     return comm->cache;
 }
 
-double plait_object_deadline(const struct plait_comm *comm)
-{
-    return comm->deadline;
-}
-
 enum plait_status plait_object_drive(struct plait_comm *comm)
 {
     if (comm->progress)
@@ -113,11 +108,6 @@ enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status s
     return status;
 }
 
-void plait_object_tell(struct plait_comm *comm, enum plait_status status, const char *text)
-{
-    plait_announce_failure(comm, status, text, 0);
-}
-
 enum plait_status plait_object_look(struct plait_comm *comm)
 {
     return plait_probe_failures(comm);
@@ -135,22 +125,7 @@ enum plait_status plait_object_failed(const struct plait_comm *comm)
     return status == PLAIT_OK ? PLAIT_OK : plait_fail(status, "%s", comm->own->failure);
 }
 
-bool plait_object_lost(const struct plait_comm *comm, uint32_t rank)
-{
-    return plait_peer_died(&comm->peers[rank]) || atomic_load(&comm->peers[rank].control->departed);
-}
-
-bool plait_object_died(const struct plait_comm *comm, uint32_t rank)
-{
-    return plait_peer_died(&comm->peers[rank]) && !atomic_load(&comm->peers[rank].control->departed);
-}
-
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
-
-bool plait_object_reads(const struct plait_comm *comm, uint32_t rank)
-{
-    return comm->peers[rank].process != NULL && !plait_is_paced(&comm->config.pace);
-}
 
 /* Addresses travel as offsets in each rank's arena. */
 enum plait_status plait_object_show(struct plait_comm *comm, const void *const *own, uint32_t n, const void **all)

@@ -49,8 +49,6 @@ bool plait_object_inherited(const struct plait_comm *comm);
 const struct plait_kernels *plait_object_kernels(const struct plait_comm *comm);
 size_t plait_object_cache(const struct plait_comm *comm); /* bytes of the processor's cache, equal on all ranks */
 
-double plait_object_deadline(const struct plait_comm *comm); /* seconds */
-
 /* Have the progress thread drive the comm from now on, until it is destroyed. */
 enum plait_status plait_object_drive(struct plait_comm *comm);
 
@@ -66,9 +64,6 @@ void plait_object_expect_death(struct plait_comm *comm);
 /* If `status` is an error, with its text in plait_last_error(), fail the comm with it on all ranks. Returns status. */
 enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status status);
 
-/* The same with a text of another comm's failure, from any thread. */
-void plait_object_tell(struct plait_comm *comm, enum plait_status status, const char *text);
-
 /* Has another rank failed? Its failure is this rank's then. */
 enum plait_status plait_object_look(struct plait_comm *comm);
 
@@ -76,16 +71,7 @@ enum plait_status plait_object_look(struct plait_comm *comm);
 bool plait_object_failing(const struct plait_comm *comm);
 enum plait_status plait_object_failed(const struct plait_comm *comm);
 
-/* Is another rank dead, or has it left this comm? */
-bool plait_object_lost(const struct plait_comm *comm, uint32_t rank);
-
-/* Is it dead, and had not left before? */
-bool plait_object_died(const struct plait_comm *comm, uint32_t rank);
-
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
-
-/* Does this rank read the memory of `rank` in place? Not on another host, nor over a link that tests slow down. */
-bool plait_object_reads(const struct plait_comm *comm, uint32_t rank);
 
 /*
  * Collective. Each rank shows the others memory of its arena (plait_mem_alloc()).

@@ -55,11 +55,7 @@ static enum plait_status discard(struct plait_elastic *e)
     plait_mem_free(e->centre);
     plait_mem_free(e->sums);
     plait_mem_free(e->differences);
-    plait_mem_free(e->memory);
-    plait_mem_free(e->offer);
-    if (e->offered != e->weights)
-        plait_mem_free(e->offered);
-    free(e->shard_counts);
+    plait_mem_free(e->slots);
     free(e->velocity);
     free(e);
     return plait_tell_error(&left);
@@ -75,6 +71,30 @@ static enum plait_status give_up(struct plait_elastic *e, enum plait_status stat
         plait_comm_abort(e->comm, why.text);
     discard(e);
     return plait_tell_error(&why);
+}
+
+/* Rank 0's weights become the centre. */
+static enum plait_status spread(struct plait_elastic *e)
+{
+    void *all = e->centre;
+
+    if (e->nserver > 0) { /* no rank has room for the whole centre */
+        const enum plait_status status = plait_mem_alloc(e->count * sizeof(float), &all);
+        if (status != PLAIT_OK)
+            return plait_object_fail(e->comm, status);
+    }
+    PLAIT_KNOWN(all != NULL && (e->rank != 0 || e->weights != NULL));
+    if (e->rank == 0)
+        memcpy(all, e->weights, e->count * sizeof(float));
+    const enum plait_status status = plait_broadcast(e->comm, all, all, e->count, PLAIT_FLOAT32, 0, NULL);
+    if (all != e->centre) {
+        if (status == PLAIT_OK && e->serves)
+            memcpy(e->centre, (float *)all + e->own.start, e->own.count * sizeof(float));
+        if (status == PLAIT_OK)
+            plait_barrier(e->comm, NULL); /* no rank reads `all` any more */
+        plait_mem_free(all);
+    }
+    return status;
 }
 
 enum plait_status plait_elastic_create(struct plait_comm *comm, const struct plait_elastic_options *options,
@@ -103,7 +123,7 @@ enum plait_status plait_elastic_create(struct plait_comm *comm, const struct pla
     if (status == PLAIT_OK)
         status = e->exchanger->prepare(e);
     if (status == PLAIT_OK)
-        status = plait_elastic_spread(e, e->weights);
+        status = spread(e);
     if (status != PLAIT_OK)
         return give_up(e, status);
     *out = e;
@@ -179,7 +199,6 @@ static enum plait_status start(struct plait_elastic *e, const char *call)
     if (status != PLAIT_OK)
         return status;
     e->calls++;
-    e->begun = true;
     e->started = true;
     return PLAIT_OK;
 }
@@ -275,7 +294,7 @@ void plait_elastic_counts(const struct plait_elastic *e, struct plait_elastic_co
         return;
     *out = e->counts;
     if (e->serves) {
-        out->workers = e->ends[0].state->alive;
+        out->workers = e->alive;
         out->left = e->left;
         out->died = e->died;
         out->exchanges = e->updates;

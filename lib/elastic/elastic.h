@@ -3,8 +3,7 @@
  * The room elastic: ranks that train on their own and are pulled to a common centre.
  *
  * Ranks exchange with the centre in one of two modes. All workers take part in collectives (sync.c), or each worker
- * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). pass.c is the arithmetic, state.c saves
- * and restores.
+ * talks to servers over a communicator per pair (pairs.c, worker.c, server.c). pass.c is the arithmetic.
  *
  * The room promises: a worker that dies or stops does not disturb the others. The centre is the one that the papers
  * define (docs/elastic.md), bit for bit in the synchronous modes.
@@ -42,57 +41,28 @@ struct plait_extent { /* elements of the vector */
 /* The k-th of n equal parts; the last ones may be shorter. Parts begin at cache lines. */
 struct plait_extent plait_elastic_part(size_t count, uint32_t n, uint32_t k);
 
-/*
- * Control message of a worker and a server. A worker sets kind, number and pull; a server's answer sets all.
- * LOST: the worker has found server `number` dead.
- */
-enum plait_message_kind { PLAIT_MESSAGE_EXCHANGE, PLAIT_MESSAGE_READ, PLAIT_MESSAGE_LEAVE, PLAIT_MESSAGE_LOST };
+/* Control message. A worker sets kind and pull; a server's answer sets all. */
+enum plait_message_kind { PLAIT_MESSAGE_EXCHANGE, PLAIT_MESSAGE_READ, PLAIT_MESSAGE_LEAVE };
 struct plait_elastic_message {
     uint32_t kind;
     uint32_t workers; /* workers alive */
-    uint64_t number;  /* counts this worker's exchanges and reads, from 1 */
     uint64_t behind;  /* updates by others since its last exchange */
     double pull;
-};
-
-/*
- * A worker's latest request to all servers, in the worker's arena. A server that finds the worker dead reads the
- * request here, so all servers that map it find the same. The worker writes `number` last.
- */
-struct plait_offer {
-    double pull;
-    uint32_t kind;
-    _Atomic uint64_t number;
-};
-
-/*
- * A server's state that its workers read, in the server's arena after the slots. A worker that gives up may write its
- * weights again only when `reads` is 0. Both sides store, then load (Dekker): the server sets `reads`, then checks
- * the offer; the worker withdraws the offer, then checks `reads`.
- */
-struct plait_server_state {
-    _Atomic uint32_t alive;   /* workers alive */
-    _Atomic uint32_t turn;    /* mode original: the next worker */
-    _Atomic uint64_t reads[]; /* [nworker] number of the exchange whose weights the server uses, or 0 */
 };
 
 struct plait_pair_end { /* one end of a worker-server comm; a worker has [nserver], a server [nworker] */
     struct plait_comm *comm;
     struct plait_request *control; /* receives control messages; persistent */
-    struct plait_request *data;    /* receives weights or the answer, unless mapped */
+    struct plait_request *data;    /* receives weights or the answer */
     struct plait_request *sent;
     struct plait_elastic_message said, heard;
-    struct plait_extent part;         /* the server's part of the vector */
-    char *slot;                       /* for answers; worker: mapped, or a receive buffer */
-    struct plait_server_state *state; /* the server's; worker: read-only, NULL unless mapped */
+    struct plait_extent part; /* the server's part of the vector */
+    void *slot;               /* [part.count] floats: received; a server sends its answer from here */
 
     /* Server: */
-    const float *weights;            /* mapped; NULL: weights come as messages */
-    const struct plait_offer *offer; /* mapped; NULL likewise */
-    uint64_t served;                 /* number of the last exchange or read served */
-    uint64_t seen;                   /* `updates` after its last exchange */
-    bool receives;                   /* awaits `data`, not `control` */
-    bool asks;                       /* the worker has asked for an exchange, which has not begun */
+    uint64_t seen; /* `updates` after its last exchange */
+    bool receives; /* awaits `data`, not `control` */
+    bool asks;     /* the worker has asked for an exchange, which has not begun */
     bool gone;
 };
 
@@ -108,7 +78,6 @@ struct plait_elastic {
     size_t count;
     float *velocity; /* [count] momenta; NULL before the first step with momentum */
     uint64_t calls;  /* calls of exchange or start */
-    bool begun;      /* an exchange was called: no restore from now on */
     bool started, exchanges;
     enum plait_status failed; /* sticky */
     char failure[512];
@@ -121,20 +90,13 @@ struct plait_elastic {
     /* sync.c: */
     void *sums, *differences; /* library memory, in the payload's type; differences is NULL for float32 */
     float pull;               /* of the current exchange */
-    bool subtracts;           /* differences are computed slice by slice, */
-    bool updates_slices;      /* and so are updates, in the reduction */
-    struct plait_request *broadcast, *reduce, *gather;
-    size_t *shard_counts;
-    bool gathering;
+    struct plait_request *broadcast, *reduce;
 
     /* worker.c, server.c: */
     struct plait_pair_end *ends;
-    bool mapped;     /* worker: all servers read its weights in place */
-    uint64_t number; /* worker: of the last exchange or read */
-    float *offered;  /* worker: memory that servers read: the weights, or a copy */
-    char *memory;    /* worker: receive buffers for answers; server: the slots */
-    struct plait_offer *offer;
-    _Atomic uint32_t left, died;                  /* server: number of workers */
+    void *slots;                                  /* of all ends */
+    _Atomic uint32_t alive, left, died;           /* server: number of workers */
+    uint32_t turn;                                /* server, mode original: the next worker */
     _Atomic uint64_t updates, behind, behind_max; /* server: of its part */
     _Atomic double forces, last_pull, movement;
 };
@@ -157,22 +119,22 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
 enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
                                            enum plait_elastic_role role);
 
-/* ---- state.c: rank 0's `from` becomes the centre; collective. */
-enum plait_status plait_elastic_spread(struct plait_elastic *e, const float *from);
-
-/* ---- pairs.c: comms of workers and servers, and their views of each other's memory. exchanger->leave() ends them. */
+/* ---- pairs.c: comms of workers and servers, and their slots. exchanger->leave() ends them. */
 enum plait_status plait_elastic_pair(struct plait_elastic *e);
 void plait_elastic_part_pairs(struct plait_elastic *e);
+
+static inline struct plait_call plait_elastic_call(struct plait_request **request, double deadline)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.request = request;
+    call.deadline = deadline;
+    return call;
+}
 
 static inline uint32_t plait_elastic_nend(const struct plait_elastic *e)
 {
     return e->serves ? e->nworker : e->nserver;
-}
-
-/* Number n of serving threads; each serves every n-th worker. */
-static inline uint32_t plait_elastic_nthread(const struct plait_elastic *e)
-{
-    return e->options.threads < e->nworker ? e->options.threads : e->nworker;
 }
 
 #endif

@@ -41,122 +41,49 @@ bool plait_elastic_has_servers(enum plait_elastic_mode mode)
 
 /* ---- On this rank ------------------------------------------------------------------------------------------ */
 
-static enum plait_status check_numbers(const struct plait_elastic_options *o)
+static enum plait_status check_numbers(const struct plait_elastic_options *o, uint32_t nrank)
 {
+    const bool known = (unsigned)o->mode < PLAIT_NELASTIC, served = known && modes[o->mode].served;
     const struct plait_number all[] = {
+        { "mode", "one of PLAIT_ELASTIC_LIST", o->mode, known },
         { "count", "1 to 2^45", (double)o->count, o->count > 0 && o->count <= PLAIT_MOST_BYTES / sizeof(float) },
         { "period", "1 or more", o->period, o->period > 0 },
-        { "beta", "above 0 to 1, or 0 with rho", o->beta, o->beta >= 0 && o->beta <= 1 },
+        { "beta", "above 0 to 1, or 0 with rho: give one of the two", o->beta,
+          o->beta >= 0 && o->beta <= 1 && (o->beta > 0) != (o->rho > 0) },
         { "rho", "0 (beta is given) or above", o->rho, o->rho >= 0 && isfinite(o->rho) },
-        { "lr", "0 (not needed) or above", o->lr, o->lr >= 0 && isfinite(o->lr) },
+        { "lr", "0 (not needed) or above; above 0 with rho, as the pull is lr rho", o->lr,
+          o->lr >= 0 && isfinite(o->lr) && (o->lr > 0 || o->rho == 0) },
         { "momentum", "0 to below 1", o->momentum, o->momentum >= 0 && o->momentum < 1 },
+        { "payload", "PLAIT_FLOAT32, PLAIT_FLOAT16 or PLAIT_BFLOAT16", o->payload,
+          o->payload == PLAIT_FLOAT32 || o->payload == PLAIT_FLOAT16 || o->payload == PLAIT_BFLOAT16 },
+        { "nserver", "0, as this mode has no servers", o->nserver, served || o->nserver == 0 },
+        { "nserver", "below the number of ranks: this mode needs a server, and at least one must be a worker",
+          o->nserver, !served || (o->nserver < nrank && nrank > 1) },
+        { "threads", "0 or 1, and only hogwild may have up to 256", o->threads,
+          o->threads <= (o->mode == PLAIT_ELASTIC_HOGWILD ? 256 : 1) },
+        { "reproducible", "0, as this mode sums nothing", o->reproducible, !served || o->reproducible == 0 },
     };
-    const enum plait_status status = plait_check_numbers("plait_elastic_create", all, sizeof all / sizeof *all);
 
-    if (status != PLAIT_OK)
-        return status;
-    if ((o->beta > 0) == (o->rho > 0))
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_elastic_create: beta is %g and rho is %g; give one and set the other to 0", o->beta,
-                          o->rho);
-    if (o->rho > 0 && o->lr <= 0)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: rho is %g, but lr is %g; the pull is lr rho", o->rho,
-                          o->lr);
-    return PLAIT_OK;
-}
-
-static enum plait_status check_servers(const struct plait_elastic_options *o, uint32_t nrank)
-{
-    const bool served = modes[o->mode].served;
-
-    if (!served && o->nserver > 0)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: nserver is %u, but mode %s has no servers", o->nserver,
-                          modes[o->mode].name);
-    if (served && (o->nserver >= nrank || nrank < 2))
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_elastic_create: nserver is %u of %u ranks; at least one must be a worker, and mode %s "
-                          "needs a server",
-                          o->nserver, nrank, modes[o->mode].name);
-    if (o->threads > 1 && o->mode != PLAIT_ELASTIC_HOGWILD)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: threads is %u; only hogwild may have more than 1",
-                          o->threads);
-    if (o->threads > 256)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: threads is %u; 256 are possible", o->threads);
-    return PLAIT_OK;
-}
-
-/* Options of some modes only. */
-static enum plait_status check_collective(const struct plait_elastic_options *o)
-{
-    const bool one = o->mode == PLAIT_ELASTIC_SYNC2 || o->mode == PLAIT_ELASTIC_SYNC3;
-
-    if (o->algorithm != NULL && !one)
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "plait_elastic_create: algorithm is '%s', but mode %s has none to choose; sync2 and sync3 have",
-            o->algorithm, modes[o->mode].name);
-    if (o->reproducible && modes[o->mode].served)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_elastic_create: reproducible is %d, but mode %s sums nothing; the sync modes do",
-                          o->reproducible, modes[o->mode].name);
-    return PLAIT_OK;
-}
-
-static const char *const centres[] = { "default", "master", "replicated", "sharded" };
-
-static enum plait_status check_centre(const struct plait_elastic_options *o)
-{
-    const bool served = modes[o->mode].served;
-    bool good;
-
-    if ((unsigned)o->centre > PLAIT_CENTRE_SHARDED)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: centre is %d, which is no enum plait_centre",
-                          (int)o->centre);
-    if (o->centre == PLAIT_CENTRE_DEFAULT)
-        return PLAIT_OK;
-    if (served)
-        good = o->centre == PLAIT_CENTRE_SHARDED || (o->centre == PLAIT_CENTRE_MASTER && o->nserver <= 1);
-    else
-        good = (o->centre == PLAIT_CENTRE_MASTER) == (o->mode == PLAIT_ELASTIC_SYNC1);
-    if (!good)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_elastic_create: centre is %s, which mode %s%s has not; see enum "
-                          "plait_centre",
-                          centres[o->centre], modes[o->mode].name,
-                          served && o->nserver > 1 ? " with several servers" : "");
-    if (!served && o->centre == PLAIT_CENTRE_SHARDED && o->payload != PLAIT_FLOAT32)
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "plait_elastic_create: centre is sharded and payload is %s; a centre that is spread travels as "
-            "float32: take it replicated",
-            plait_dtype_name(o->payload));
-    return PLAIT_OK;
+    return plait_check_numbers("plait_elastic_create", all, sizeof all / sizeof *all);
 }
 
 enum plait_status plait_elastic_check_options(const struct plait_elastic_options *o, const struct plait_comm *comm)
 {
+    const uint32_t rank = plait_comm_rank(comm), nrank = plait_comm_nrank(comm);
+
     if (plait_check_struct("plait_elastic_create", "options", o, sizeof *o, "PLAIT_ELASTIC_OPTIONS_DEFAULT") !=
-        PLAIT_OK)
+            PLAIT_OK ||
+        check_numbers(o, nrank) != PLAIT_OK)
         return PLAIT_ERR_ARG;
-    if ((unsigned)o->mode >= PLAIT_NELASTIC)
-        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: mode is %d; there are 0 to %d, see PLAIT_ELASTIC_LIST",
-                          (int)o->mode, PLAIT_NELASTIC - 1);
-    if (o->payload != PLAIT_FLOAT32 && o->payload != PLAIT_FLOAT16 && o->payload != PLAIT_BFLOAT16)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_elastic_create: payload is %s; float32, float16 and bfloat16 are possible",
-                          plait_dtype_name(o->payload));
-    enum plait_status status = check_numbers(o);
-    if (status == PLAIT_OK)
-        status = check_servers(o, plait_comm_nrank(comm));
-    if (status == PLAIT_OK)
-        status = check_centre(o);
-    if (status == PLAIT_OK)
-        status = check_collective(o);
+    if (o->algorithm != NULL && o->mode != PLAIT_ELASTIC_SYNC2 && o->mode != PLAIT_ELASTIC_SYNC3)
+        return plait_fail(
+            PLAIT_ERR_ARG,
+            "plait_elastic_create: algorithm is '%s', but mode %s has none to choose; sync2 and sync3 have",
+            o->algorithm, modes[o->mode].name);
     const uint32_t nserver = modes[o->mode].served && o->nserver == 0 ? 1 : o->nserver;
-    const uint32_t rank = plait_comm_rank(comm);
-    if (status == PLAIT_OK && o->weights == NULL && rank < plait_comm_nrank(comm) - nserver)
-        status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: weights is NULL, and rank %u is a worker", rank);
-    return status == PLAIT_OK ? plait_device_refuse("plait_elastic_create", ": weights", o->weights) : status;
+    if (o->weights == NULL && rank < nrank - nserver)
+        return plait_fail(PLAIT_ERR_ARG, "plait_elastic_create: weights is NULL, and rank %u is a worker", rank);
+    return plait_device_refuse("plait_elastic_create", ": weights", o->weights);
 }
 
 /* ---- Between ranks ----------------------------------------------------------------------------------------- */
@@ -174,7 +101,6 @@ void plait_elastic_describe(const void *options, struct plait_text *t)
     plait_text_add_real(t, "lr", o->lr);
     plait_text_add(t, "payload %s\n", plait_dtype_name(o->payload));
     plait_text_add_real(t, "momentum", o->momentum);
-    plait_text_add(t, "centre %s\n", centres[o->centre]);
     plait_text_add(t, "nserver %u\n", o->nserver);
     plait_text_add(t, "threads %u\n", o->threads);
     plait_text_add(t, "reproducible %d\n", o->reproducible != 0);

@@ -47,7 +47,7 @@ static void put(const struct plait_kernels *k, enum plait_dtype payload, void *t
     }
     for (size_t i = 0; i < n && limit < INFINITY; i++)
         d[i] = d[i] > limit ? limit : d[i] < -limit ? -limit : d[i];
-    k->narrow[payload](to, d, n);
+    k->narrow[payload](to, d, n, 1);
 }
 
 /* Convert to float32; `room` is used unless the payload is float32. */
@@ -56,7 +56,7 @@ static const float *get(const struct plait_kernels *k, enum plait_dtype payload,
 {
     if (payload == PLAIT_FLOAT32)
         return from;
-    k->widen[payload](room, from, n);
+    k->widen[payload](room, from, n, 1);
     return room;
 }
 
@@ -103,16 +103,9 @@ void plait_elastic_meet(float *w, float *c, const float *s, size_t n, float a, f
 void plait_elastic_serve_one(const struct plait_kernels *k, enum plait_dtype payload, void *d, const float *w, float *c,
                              size_t n, float a)
 {
-    float room[PIECE];
-
     for (size_t at = 0; at < n; at += PIECE) {
-        const size_t m = piece(n, at);
-        for (size_t i = 0; i < m; i++)
-            room[i] = w[at + i] - c[at + i];
-        put(k, payload, element(payload, d, at), room, m, 1);
-        get(k, payload, element(payload, d, at), room, m); /* rounded, as the worker will have it */
-        for (size_t i = 0; i < m; i++)
-            c[at + i] += a * room[i];
+        plait_elastic_subtract(k, payload, element(payload, d, at), w + at, c + at, piece(n, at), 1);
+        plait_elastic_add(k, payload, c + at, element(payload, d, at), piece(n, at), a);
     }
 }
 

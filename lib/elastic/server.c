@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A server waits for a control message from any worker, takes exchanges as they come, and answers each in the worker's
- * slot. It awaits all workers together, never one alone. Except in mode `original`, an answer to one worker does not
- * hold up the others.
+ * A server waits for a control message from any worker, takes exchanges as they come, and answers each from the
+ * worker's slot. It awaits all workers together, never one alone. Except in mode `original`, an answer to one worker
+ * does not hold up the others.
  *
  * `asks` is set when a worker has asked for an exchange that has not begun: in mode `original` it begins in the
- * worker's turn. Mapped weights are then applied at once, else `receives` is set until they have arrived. A dead
- * worker's last exchange is applied, too: mapped memory stays, and so does the offer that the worker published (struct
- * plait_offer). A worker that gives up withdraws its offer.
+ * worker's turn. Then `receives` is set until the weights have arrived in the slot. An exchange of a worker that dies
+ * before that is not applied.
  *
- * Servers exchange no messages. Each has its own part of the centre, and counts workers as it hears of them. A worker
- * that finds a server dead tells the others (PLAIT_MESSAGE_LOST).
+ * Servers exchange no messages. Each has its own part of the centre, and counts workers as it hears of them.
  */
 #include "elastic.h"
 
@@ -39,15 +37,6 @@ struct server_thread { /* one serving thread: every n-th worker from `first` on 
     pthread_t thread;
 };
 
-static struct plait_call forever(struct plait_request **request)
-{
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-
-    call.request = request;
-    call.deadline = PLAIT_FOREVER;
-    return call;
-}
-
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
 
 static void count_staleness(struct plait_elastic *e, struct plait_pair_end *end)
@@ -66,19 +55,17 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
 {
     const struct plait_elastic_options *o = &e->options;
     const double pull = end->heard.pull;
-    const void *weights = end->weights != NULL ? (const void *)end->weights : end->slot;
     const struct plait_kernels *k = e->kernels;
 
     if (o->mode == PLAIT_ELASTIC_HOGWILD) {
         const double forces =
-            plait_elastic_serve_unlocked(k, o->payload, end->slot, weights, e->centre, e->own.count, (float)pull);
+            plait_elastic_serve_unlocked(k, o->payload, end->slot, end->slot, e->centre, e->own.count, (float)pull);
         double sum = atomic_load(&e->forces);
         while (!atomic_compare_exchange_weak(&e->forces, &sum, sum + forces))
             ;
     } else {
-        plait_elastic_serve_one(k, o->payload, end->slot, weights, e->centre, e->own.count, (float)pull);
+        plait_elastic_serve_one(k, o->payload, end->slot, end->slot, e->centre, e->own.count, (float)pull);
     }
-    end->served = end->heard.number;
     end->said.pull = pull;
     atomic_store(&e->last_pull, pull);
     count_staleness(e, end);
@@ -91,60 +78,36 @@ static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool di
     if (end->gone)
         return;
     end->gone = true;
-    atomic_fetch_sub(&end->state->alive, 1);
+    atomic_fetch_sub(&e->alive, 1);
     atomic_fetch_add(died ? &e->died : &e->left, 1);
 }
 
-/* Mapped weights: apply the exchange, unless the worker has withdrawn it before. */
-static bool apply_offer(struct plait_elastic *e, struct plait_pair_end *end, uint64_t number)
-{
-    _Atomic uint64_t *reads = &end->state->reads[end - e->ends];
-
-    atomic_store(reads, number);
-    const bool offered = atomic_load(&end->offer->number) == number && end->offer->kind == PLAIT_MESSAGE_EXCHANGE;
-    if (offered) {
-        end->heard.number = number;
-        end->heard.pull = end->offer->pull;
-        apply(e, end);
-    }
-    atomic_store(reads, 0);
-    return offered;
-}
-
-/* The worker's last exchange stays readable in mapped memory, even if it has not sent this server a message. */
 static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    if (end->gone)
-        return;
     end->asks = end->receives = false;
     is_gone(e, end, true);
-    if (end->offer != NULL)
-        apply_offer(e, end, end->served + 1);
 }
 
 /* Send the slot's content, and start to receive the next control message. */
 static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *end, enum plait_dtype type)
 {
-    struct plait_call call = forever(&end->sent);
+    struct plait_call call = plait_elastic_call(&end->sent, PLAIT_FOREVER);
 
     end->said.kind = end->heard.kind;
-    end->said.number = end->heard.number;
-    end->said.workers = atomic_load(&end->state->alive);
+    end->said.workers = atomic_load(&e->alive);
     enum plait_status status = plait_wait(&end->sent); /* until the worker has the last answer */
     if (status == PLAIT_OK)
         status = plait_start(end->control);
     if (status == PLAIT_OK)
         status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, WORKER, NULL);
-    if (status == PLAIT_OK && end->weights == NULL)
+    if (status == PLAIT_OK)
         status = plait_send(end->comm, end->slot, e->own.count, type, WORKER, &call);
     return status;
 }
 
 static void end_turn(struct plait_elastic *e)
 {
-    _Atomic uint32_t *turn = &e->ends[0].state->turn;
-
-    *turn = (*turn + 1) % e->nworker;
+    e->turn = (e->turn + 1) % e->nworker;
 }
 
 /* The exchange is applied. In mode original all its data is sent before the turn ends. */
@@ -158,19 +121,12 @@ static void end_exchange(struct plait_elastic *e, struct plait_pair_end *end)
     }
 }
 
-/* Get the weights of a worker that asks: apply mapped ones, or start to receive them. */
+/* Start to receive the weights of a worker that asks. */
 static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
 {
-    struct plait_call call = forever(&end->data);
+    struct plait_call call = plait_elastic_call(&end->data, PLAIT_FOREVER);
 
     end->asks = false;
-    if (end->offer != NULL) {
-        if (apply_offer(e, end, end->heard.number))
-            end_exchange(e, end);
-        else
-            has_died(e, end);
-        return;
-    }
     enum plait_status status = plait_wait(&end->sent); /* until the slot is free: the worker has its content */
     if (status == PLAIT_OK)
         status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, WORKER, &call);
@@ -183,7 +139,7 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
 static void take_turns(struct plait_elastic *e)
 {
     for (uint32_t gone = 0; gone < e->nworker;) {
-        struct plait_pair_end *end = &e->ends[e->ends[0].state->turn];
+        struct plait_pair_end *end = &e->ends[e->turn];
         if (end->asks) {
             fetch(e, end);
             gone = 0;
@@ -199,62 +155,27 @@ static void take_turns(struct plait_elastic *e)
 static enum plait_status give_centre(struct plait_elastic *e, struct plait_pair_end *end)
 {
     _Atomic float *from = (_Atomic float *)e->centre;
-    float *to = (float *)(void *)end->slot;
+    float *to = end->slot;
 
     for (size_t i = 0; i < e->own.count; i++)
         to[i] = atomic_load_explicit(&from[i], memory_order_relaxed);
-    end->served = end->heard.number;
     end->said.pull = atomic_load(&e->last_pull);
     return answer(e, end, PLAIT_FLOAT32);
 }
 
-/*
- * This worker has found another server dead, and with it a part of the centre: fail the comms of all workers, with that
- * server's name. Other threads find theirs failed.
- */
-static void lose_server(struct server_thread *s, struct plait_pair_end *end)
-{
-    struct plait_elastic *e = s->e;
-    const uint32_t server = (uint32_t)end->heard.number;
-
-    if (s->why.status == PLAIT_OK)
-        plait_keep_error(&s->why, plait_fail(PLAIT_ERR_PEER,
-                                             "%s: server %u (rank %u) does not answer: worker %zu has found it dead",
-                                             e->name, server, e->nworker + server, (size_t)(end - e->ends)));
-    is_gone(e, end, true);
-    for (uint32_t w = 0; w < e->nworker; w++)
-        plait_object_tell(e->ends[w].comm, s->why.status, s->why.text);
-}
-
-static enum plait_status read_message(struct server_thread *s, struct plait_pair_end *end)
-{
-    switch ((enum plait_message_kind)end->heard.kind) {
-    case PLAIT_MESSAGE_EXCHANGE:
-        end->asks = true;
-        break;
-    case PLAIT_MESSAGE_READ:
-        return give_centre(s->e, end);
-    case PLAIT_MESSAGE_LEAVE:
-        is_gone(s->e, end, false);
-        break;
-    case PLAIT_MESSAGE_LOST:
-        lose_server(s, end);
-        break;
-    }
-    return PLAIT_OK;
-}
-
 /* A message has come from this worker, or the worker is dead. */
-static void hear(struct server_thread *s, struct plait_pair_end *end, enum plait_status status)
+static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait_status status)
 {
-    struct plait_elastic *e = s->e;
-
     if (status == PLAIT_OK && end->receives) {
         end->receives = false;
         apply(e, end);
         end_exchange(e, end);
+    } else if (status == PLAIT_OK && end->heard.kind == PLAIT_MESSAGE_READ) {
+        status = give_centre(e, end);
+    } else if (status == PLAIT_OK && end->heard.kind == PLAIT_MESSAGE_LEAVE) {
+        is_gone(e, end, false);
     } else if (status == PLAIT_OK) {
-        status = read_message(s, end);
+        end->asks = true;
     }
     if (status != PLAIT_OK)
         has_died(e, end);
@@ -288,7 +209,7 @@ static void begin(struct server_thread *s)
     for (uint32_t w = s->first; w < s->e->nworker; w += s->n) {
         struct plait_pair_end *end = &s->e->ends[w];
         if (!end->gone && plait_start(end->control) != PLAIT_OK)
-            hear(s, end, PLAIT_ERR_PEER);
+            hear(s->e, end, PLAIT_ERR_PEER);
     }
 }
 
@@ -312,37 +233,9 @@ static void *work(void *arg)
         if (end->receives)
             end->data = s->awaited[i]; /* the wait has set it to NULL */
         s->next = (s->who[i] + 1) % e->nworker;
-        hear(s, end, status);
+        hear(e, end, status);
     }
     plait_fpenv_leave(environment);
-    return NULL;
-}
-
-static void free_threads(struct server_thread *s, uint32_t n)
-{
-    for (uint32_t t = 0; s != NULL && t < n; t++) {
-        free(s[t].awaited);
-        free(s[t].who);
-    }
-    free(s);
-}
-
-static struct server_thread *make_threads(struct plait_elastic *e, uint32_t n)
-{
-    struct server_thread *s = calloc(n, sizeof *s);
-    bool good = true;
-
-    if (s == NULL)
-        return NULL;
-    for (uint32_t t = 0; good && t < n; t++) {
-        s[t] = (struct server_thread){ .e = e, .first = t, .n = n };
-        s[t].awaited = calloc(e->nworker, sizeof(struct plait_request *));
-        s[t].who = calloc(e->nworker, sizeof *s[t].who);
-        good = s[t].awaited != NULL && s[t].who != NULL;
-    }
-    if (good)
-        return s;
-    free_threads(s, n);
     return NULL;
 }
 
@@ -395,13 +288,24 @@ enum plait_status plait_elastic_serve(struct plait_elastic *e)
 
     if (status != PLAIT_OK)
         return status;
-    const uint32_t n = plait_elastic_nthread(e);
-    struct server_thread *s = make_threads(e, n);
-    if (s == NULL)
-        return plait_fail_memory("out of memory for serving %u workers", e->nworker);
-    const double before = sum_of(e->centre, e->own.count);
-    status = run_threads(s, n);
-    e->movement = sum_of(e->centre, e->own.count) - before;
-    free_threads(s, n);
+    const uint32_t n =
+        e->options.threads < e->nworker ? e->options.threads : e->nworker; /* each has every n-th worker */
+    struct server_thread *s = calloc(n, sizeof *s);
+    struct plait_request **awaited = calloc(n, e->nworker * sizeof(struct plait_request *));
+    uint32_t *who = calloc(n, e->nworker * sizeof *who);
+    if (s != NULL && awaited != NULL && who != NULL) {
+        for (uint32_t t = 0; t < n; t++)
+            s[t] = (struct server_thread){
+                .e = e, .first = t, .n = n, .awaited = awaited + t * e->nworker, .who = who + t * e->nworker
+            };
+        const double before = sum_of(e->centre, e->own.count);
+        status = run_threads(s, n);
+        e->movement = sum_of(e->centre, e->own.count) - before;
+    } else {
+        status = plait_fail_memory("out of memory for serving %u workers", e->nworker);
+    }
+    free(s);
+    free(awaited);
+    free(who);
     return status;
 }

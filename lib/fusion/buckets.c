@@ -12,7 +12,7 @@
 
 /* ---- Memory -------------------------------------------------------------------- */
 
-bool plait_fusion_lives_in_bucket(const struct plait_fusion *f, uint32_t tensor)
+static bool lives_in_bucket(const struct plait_fusion *f, uint32_t tensor)
 {
     return f->tensors[tensor].data == NULL;
 }
@@ -28,7 +28,7 @@ void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor)
     const struct plait_bucket *b = &f->buckets[p->bucket];
     const size_t at = p->start * plait_dtype_size(f->tensors[tensor].type);
 
-    if (!plait_fusion_lives_in_bucket(f, tensor))
+    if (!lives_in_bucket(f, tensor))
         return f->tensors[tensor].data;
     return (has_payload_type(f, tensor) ? b->payload : b->gradients) + at;
 }
@@ -47,7 +47,7 @@ static size_t gradient_bytes(const struct plait_fusion *f, uint32_t k)
     const struct plait_slab *s = &f->flat.buckets[k];
 
     for (uint32_t t = s->first; t <= s->last; t++)
-        if (f->flat.places[t].bucket == k && plait_fusion_lives_in_bucket(f, t) && !has_payload_type(f, t))
+        if (f->flat.places[t].bucket == k && lives_in_bucket(f, t) && !has_payload_type(f, t))
             return s->count * plait_dtype_size(f->tensors[t].type);
     return 0;
 }
@@ -171,7 +171,6 @@ enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct 
     if (status != PLAIT_OK)
         return status;
     cut_pieces(f);
-    f->next = 0;
     return f->stream != NULL ? plait_fusion_device_make(f) : PLAIT_OK;
 }
 
@@ -189,9 +188,4 @@ void plait_fusion_drop_layout(struct plait_fusion *f)
     free(f->pieces);
     free(f->piece_of);
     plait_flat_free(&f->flat);
-    f->buckets = NULL;
-    f->pieces = NULL;
-    f->piece_of = NULL;
-    f->memory = NULL;
-    f->npiece = 0;
 }

@@ -35,15 +35,18 @@ static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pi
                                 struct plait_packing **out)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
+    struct plait_bucket *b = &f->buckets[bucket];
     uint32_t n = 0;
 
     for (uint32_t t = s->first; t <= s->last; t++) {
         const struct plait_piece *piece = f->piece_of[t] != PLAIT_NO_PIECE ? &f->pieces[f->piece_of[t]] : NULL;
         if (f->flat.places[t].bucket != bucket || (pieces && piece == NULL))
             continue;
-        segments[n++] = (struct plait_segment){ pieces ? piece->gradient : plait_fusion_place(f, t), f->tensors[t].type,
-                                                f->flat.places[t].start + (pieces ? piece->start : 0),
-                                                pieces ? piece->count : f->tensors[t].count };
+        char *gradient = plait_fusion_place(f, t);
+        b->in_place &= gradient == b->payload + f->flat.places[t].start * plait_dtype_size(s->type);
+        segments[n++] = (struct plait_segment){ pieces ? piece->gradient : gradient, f->tensors[t].type,
+                                                 f->flat.places[t].start + (pieces ? piece->start : 0),
+                                                 pieces ? piece->count : f->tensors[t].count };
     }
     if (n == 0)
         return NULL;
@@ -55,6 +58,8 @@ static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct p
 {
     struct plait_bucket *b = &f->buckets[bucket];
     const int device = plugin()->device_of(f->stream);
+
+    b->in_place = true;
     const char *why = make_packing(f, bucket, false, segments, &b->packing);
 
     if (why == NULL)
@@ -94,55 +99,27 @@ void plait_fusion_device_drop(struct plait_fusion *f)
         plugin()->free(PLAIT_MEMORY_DEVICE, f->memory);
 }
 
-void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from, size_t bytes)
-{
-    plait_object_lock(f->comm);
-    struct plait_queue *queue = plait_work_begin(f->comm);
-    if (queue != NULL)
-        plait_work_note(f->comm, plugin()->copy(queue, to, from, bytes));
-    plait_work_end(f->comm);
-    plait_object_unlock(f->comm);
-}
-
 /* ---- A round ----------------------------------------------------------------------------------------------------- */
 
-static enum plait_status refuse_capture(const struct plait_fusion *f, const char *call)
-{
-    return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                      "%s: %s: its stream is being captured, which a fusion cannot be: end the capture first", call,
-                      f->name);
-}
-
-/* Several threads may call. Each has enqueued its gradient's work before, so the last event follows all gradients. */
-enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
+/* Record the event where the caller's stream is now. */
+static enum plait_status record_stream(const struct plait_fusion *f, const char *call, struct plait_event *event)
 {
     uint64_t capture = 0;
     const char *why = plugin()->capturing(f->stream, &capture);
 
     if (capture != 0)
-        return refuse_capture(f, call);
+        return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                          "%s: %s: its stream is being captured, which a fusion cannot be: end the capture first", call,
+                          f->name);
     if (why == NULL)
-        why = plugin()->record_event(f->stream, f->buckets[bucket].ready);
+        why = plugin()->record_event(f->stream, event);
     return plait_device_result(call, why);
 }
 
-static bool is_in_place(const struct plait_fusion *f, uint32_t t)
+/* Several threads may call. Each has enqueued its gradient's work before, so the last event follows all gradients. */
+enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
 {
-    const struct plait_place *p = &f->flat.places[t];
-    const enum plait_dtype type = f->flat.buckets[p->bucket].type;
-
-    return plait_fusion_place(f, t) == f->buckets[p->bucket].payload + p->start * plait_dtype_size(type);
-}
-
-/* Does packing change nothing: all tensors lie in the payload, and the factor is 1? */
-static bool is_packed(const struct plait_fusion *f, uint32_t bucket, double factor)
-{
-    const struct plait_slab *s = &f->flat.buckets[bucket];
-    bool packed = factor == 1;
-
-    for (uint32_t t = s->first; t <= s->last && packed; t++)
-        packed = f->flat.places[t].bucket != bucket || is_in_place(f, t);
-    return packed;
+    return record_stream(f, call, f->buckets[bucket].ready);
 }
 
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
@@ -153,7 +130,7 @@ void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
     bool works = queue != NULL && plait_work_note(f->comm, plugin()->wait_event(queue, b->ready));
     uint32_t k = 0;
 
-    if (works && !is_packed(f, bucket, f->in))
+    if (works && (!b->in_place || f->in != 1))
         works = plait_work_note(f->comm, plugin()->pack(queue, b->packing, b->payload, f->in));
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket) {
@@ -169,7 +146,7 @@ void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
     struct plait_queue *queue = plait_work_begin(f->comm);
     bool works = queue != NULL;
 
-    if (works && b->pieces != NULL && (f->options.check || !is_packed(f, bucket, f->out)))
+    if (works && b->pieces != NULL && (f->options.check || !b->in_place || f->out != 1))
         works = plait_work_note(f->comm, plugin()->unpack(queue, b->pieces, b->payload, f->out));
     if (works)
         plait_work_note(f->comm, plugin()->record_event(queue, b->done));
@@ -217,19 +194,15 @@ enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bu
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
 {
     struct plait_event *ready = f->buckets[0].ready;
-    uint64_t capture = 0;
-    const char *why = plugin()->capturing(f->stream, &capture);
+    enum plait_status status = record_stream(f, "plait_fusion_gather", ready);
 
-    if (capture != 0)
-        return refuse_capture(f, "plait_fusion_gather");
-    if (why == NULL)
-        why = plugin()->record_event(f->stream, ready);
+    if (status != PLAIT_OK)
+        return status == PLAIT_ERR_UNSUPPORTED ? status : plait_object_fail(f->comm, status);
     plait_object_lock(f->comm);
-    plait_work_note(f->comm, why);
     struct plait_queue *queue = plait_work_begin(f->comm);
     if (queue != NULL)
         plait_work_note(f->comm, plugin()->wait_event(queue, ready));
-    const enum plait_status status = plait_work_status(f->comm);
+    status = plait_work_status(f->comm);
     plait_object_unlock(f->comm);
     return status;
 }

@@ -9,7 +9,6 @@
 #include <plait/memory.h>
 
 #include <math.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,20 +61,13 @@ static enum plait_status take_marks(struct plait_fusion *f)
     enum plait_status status = plait_arena_alloc(f->ntensor * sizeof *f->marks, &memory);
 
     f->marks = memory;
+    if (status == PLAIT_OK)
+        memset(memory, 0, f->ntensor * sizeof *f->marks);
     f->others = calloc(f->nrank, sizeof *f->others);
     f->owner = plait_ownership_create(&plait_fusion_owned, f);
     if (status == PLAIT_OK && (f->others == NULL || f->owner == NULL))
         status = plait_fail_memory("out of memory for a fusion of %u ranks", f->nrank);
     return status;
-}
-
-static void begin_rounds(struct plait_fusion *f)
-{
-    for (uint32_t t = 0; t < f->ntensor; t++) {
-        atomic_store_explicit(&f->marks[t], 0, memory_order_relaxed);
-        atomic_store_explicit(&f->waited[t], 0, memory_order_relaxed);
-    }
-    f->latest = 0;
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------- */
@@ -146,7 +138,6 @@ static enum plait_status make(struct plait_fusion *f, struct plait_comm *comm,
         status = plait_object_show(comm, &(const void *){ (const void *)(uintptr_t)f->marks }, 1, f->others);
     if (status != PLAIT_OK)
         return status;
-    begin_rounds(f);
     return plait_all_ready(comm, call, plait_fusion_make_layout(f, &options->layout));
 }
 
@@ -201,84 +192,6 @@ enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const ch
             return plait_fail(PLAIT_ERR_ARG, "%s: %s: tensor %u '%s' is under way; call plait_fusion_wait_all() first",
                               call, f->name, t, f->tensors[t].name);
     return PLAIT_OK;
-}
-
-static void copy(struct plait_fusion *f, void *to, const void *from, size_t bytes)
-{
-    if (f->stream != NULL)
-        plait_fusion_device_copy(f, to, from, bytes);
-    else
-        memcpy(to, from, bytes);
-}
-
-/* Move gradients and weights that live in buckets to the new layout. */
-static void move_contents(struct plait_fusion *to, struct plait_fusion *from)
-{
-    for (uint32_t t = 0; t < to->ntensor; t++) {
-        const size_t count = to->tensors[t].count;
-        if (plait_fusion_lives_in_bucket(to, t))
-            copy(to, plait_fusion_place(to, t), plait_fusion_place(from, t),
-                 count * plait_dtype_size(to->tensors[t].type));
-        if (to->options.weights != PLAIT_NDTYPE)
-            copy(to, plait_fusion_weights(to, t), plait_fusion_weights(from, t),
-                 count * plait_dtype_size(to->options.weights));
-    }
-}
-
-/* Copy under the lock: a thread that waits for other comms may drive this comm's progress meanwhile. */
-static struct plait_fusion without_layout(const struct plait_fusion *f)
-{
-    plait_object_lock(f->comm);
-    struct plait_fusion g = *f;
-    plait_object_unlock(f->comm);
-
-    g.flat = (struct plait_flat){ 0 };
-    g.buckets = NULL;
-    g.memory = NULL;
-    g.pieces = NULL;
-    g.piece_of = NULL;
-    return g;
-}
-
-enum plait_status plait_fusion_set_layout(struct plait_fusion *f, const struct plait_layout *layout)
-{
-    static const char call[] = "plait_fusion_set_layout";
-    enum plait_status status = plait_fusion_check_idle(f, call);
-
-    if (status == PLAIT_OK)
-        status = plait_object_ungrouped(call);
-    if (status != PLAIT_OK) /* with buckets in flight no collective call is possible */
-        return status;
-    status = layout == NULL ? plait_fail(PLAIT_ERR_ARG, "%s: layout is NULL", call)
-                            : plait_fusion_check_layout(call, layout, f->ntensor);
-    struct plait_fusion_options o = f->options;
-    if (status == PLAIT_OK)
-        o.layout = *layout;
-    while (atomic_load(&f->waiting) > 0) /* threads that waited for the last round are returning */
-        sched_yield();
-    status = plait_all_alike(f->comm, call, f->name, plait_fusion_describe, &o, status);
-    if (status != PLAIT_OK)
-        return status;
-    struct plait_fusion fresh = without_layout(f);
-    status = plait_all_ready(f->comm, call,
-                             plait_fusion_make_layout(&fresh, layout)); /* from now on no rank reads the old layout */
-    if (status != PLAIT_OK) {
-        plait_fusion_drop_layout(&fresh);
-        return status;
-    }
-    if (f->stream != NULL)
-        status = plait_work_drain(f->comm, f->stream, "a fusion cannot use its GPU");
-    move_contents(&fresh, f);
-    if (status == PLAIT_OK && f->stream != NULL)
-        status = plait_work_drain(f->comm, f->stream, "a fusion cannot use its GPU");
-    if (f->trace != NULL)
-        f->trace->n = 0; /* its events name old buckets */
-    plait_fusion_drop_layout(f);
-    plait_object_lock(f->comm);
-    *f = fresh;
-    plait_object_unlock(f->comm);
-    begin_rounds(f);
-    return status;
 }
 
 enum plait_status plait_fusion_set_scale(struct plait_fusion *f, double in, double out)

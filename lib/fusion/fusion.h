@@ -3,8 +3,8 @@
  * The room fusion: many tensors in few buckets, each bucket one all-reduce.
  *
  * layout.c lays tensors out in buckets; buckets.c makes what a layout needs; options.c checks and compares options;
- * step.c begins a bucket when its last tensor is ready; pack.c, pass.c and streaming.h copy, cast and scale; device.c
- * does the same on GPUs; trace.c keeps times.
+ * step.c begins a bucket when its last tensor is ready; pack.c and pass.c copy, cast and scale; device.c does the
+ * same on GPUs; trace.c keeps times.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
  * ready() and skip() take no lock: they mark the tensor, count down its bucket, and keep the communicator among the
@@ -35,6 +35,7 @@ struct plait_bucket {
     char *gradients;        /* [slab.count] gradients of another type than the payload that live here; or NULL */
     char *weights;          /* [slab.count] or NULL */
     struct plait_request *request; /* persistent */
+    bool in_place;                 /* on a device: all tensors lie in the payload */
     bool unpacked;                 /* on a device: the round's unpacking is enqueued; under the lock */
     struct plait_packing *packing; /* device: all tensors */
     struct plait_packing *pieces;  /* device: this rank's pieces, which are unpacked; NULL: none */
@@ -118,14 +119,12 @@ static inline uint64_t plait_bucket_state(uint32_t ended, uint32_t missing)
 /* buckets.c: make all that a layout needs. After an error drop() frees the parts that were made. */
 enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout);
 void plait_fusion_drop_layout(struct plait_fusion *f);
-bool plait_fusion_lives_in_bucket(const struct plait_fusion *f, uint32_t tensor);
 
 /* step.c: progress, and the tensors that a rank lacks. Marks of ranks on other hosts are not visible. */
 extern const struct plait_owned plait_fusion_owned;
 
-/* Check arguments; an error names one. call: the public function. */
+/* Check arguments; an error names one. */
 enum plait_status plait_fusion_check_options(const struct plait_fusion_options *options);
-enum plait_status plait_fusion_check_layout(const char *call, const struct plait_layout *layout, uint32_t ntensor);
 
 /* Check that nothing is marked or in flight; an error names a tensor. */
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
@@ -154,7 +153,6 @@ enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bu
 /* The all-gather of weights waits for the caller's stream; gathered() makes the stream wait for the all-gather. */
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f);
 enum plait_status plait_fusion_device_gathered(struct plait_fusion *f);
-void plait_fusion_device_copy(struct plait_fusion *f, void *to, const void *from, size_t bytes);
 
 /* Address of a tensor's gradient. */
 void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor);

@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-enum plait_dtype plait_payload_of(const struct plait_tensor *tensor, enum plait_dtype payload)
+/* The type in which a tensor is sent. */
+static enum plait_dtype payload_of(const struct plait_tensor *tensor, enum plait_dtype payload)
 {
     return payload != PLAIT_NDTYPE && tensor->type == PLAIT_FLOAT32 ? payload : tensor->type;
 }
@@ -105,7 +106,7 @@ enum plait_status plait_flat_make(const struct plait_tensor *tensors, uint32_t n
     }
     close_all(&g);
     for (uint32_t t = 0; t < ntensor; t++) {
-        const enum plait_dtype type = plait_payload_of(&tensors[t], payload);
+        const enum plait_dtype type = payload_of(&tensors[t], payload);
         const size_t size = plait_dtype_size(type);
         const uint32_t b = choose(&g, &flat, t, type, tensors[t].count * size);
         struct plait_slab *bucket = &flat.buckets[b];
@@ -137,5 +138,4 @@ void plait_flat_free(struct plait_flat *flat)
 {
     free(flat->buckets);
     free(flat->places);
-    *flat = (struct plait_flat){ 0 };
 }

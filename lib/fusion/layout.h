@@ -27,9 +27,6 @@ struct plait_flat {
     size_t bytes;               /* of payload */
 };
 
-/* The type in which a tensor is sent. */
-enum plait_dtype plait_payload_of(const struct plait_tensor *tensor, enum plait_dtype payload);
-
 /* nshard: ranks that share each bucket, or 1. The caller frees `out` with plait_flat_free(), also after an error. */
 enum plait_status plait_flat_make(const struct plait_tensor *tensors, uint32_t ntensor,
                                   const struct plait_layout *layout, enum plait_dtype payload, uint32_t nshard,

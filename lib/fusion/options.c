@@ -11,33 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_16_bits(enum plait_dtype type)
+static enum plait_status check_layout(const struct plait_layout *l, uint32_t ntensor)
 {
-    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16;
-}
-
-enum plait_status plait_fusion_check_layout(const char *call, const struct plait_layout *l, uint32_t ntensor)
-{
-    if ((unsigned)l->rule > PLAIT_LAYOUT_CUBIC)
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "%s: layout.rule is %d; PLAIT_LAYOUT_THRESHOLD, PLAIT_LAYOUT_CUTS and PLAIT_LAYOUT_CUBIC are possible",
-            call, (int)l->rule);
     if (l->rule == PLAIT_LAYOUT_CUTS && l->cuts == NULL && l->ncut > 0)
-        return plait_fail(PLAIT_ERR_ARG, "%s: layout.cuts is NULL, layout.ncut is %u", call, l->ncut);
+        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: layout.cuts is NULL, layout.ncut is %u", l->ncut);
     for (uint32_t i = 0; l->rule == PLAIT_LAYOUT_CUTS && i < l->ncut; i++)
         if (l->cuts[i] >= ntensor || l->cuts[i] <= (i > 0 ? l->cuts[i - 1] : 0))
-            return plait_fail(PLAIT_ERR_ARG,
-                              "%s: layout.cuts[%u] is %u; cuts increase, from 1 to the number of tensors (%u) - 1",
-                              call, i, l->cuts[i], ntensor);
+            return plait_fail(
+                PLAIT_ERR_ARG,
+                "plait_fusion_create: layout.cuts[%u] is %u; cuts increase, from 1 to the number of tensors (%u) - 1",
+                i, l->cuts[i], ntensor);
     return PLAIT_OK;
 }
 
 static enum plait_status check_tensors(const struct plait_fusion_options *o)
 {
-    if (o->tensors == NULL || o->ntensor == 0 || o->ntensor > 1 << 20)
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: tensors is %s, ntensor is %u; 1 to 1048576 are possible",
-                          o->tensors == NULL ? "NULL" : "there", o->ntensor);
     for (uint32_t t = 0; t < o->ntensor; t++) {
         const struct plait_tensor *x = &o->tensors[t];
         const size_t size = plait_dtype_size(x->type);
@@ -88,28 +76,25 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
 {
     if (plait_check_struct("plait_fusion_create", "options", o, sizeof *o, "PLAIT_FUSION_OPTIONS_DEFAULT") != PLAIT_OK)
         return PLAIT_ERR_ARG;
-    if ((unsigned)o->round > PLAIT_ROUND_HOP)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_fusion_create: options.round is %d; PLAIT_ROUND_DEFAULT, PLAIT_ROUND_ONCE and "
-                          "PLAIT_ROUND_HOP are possible",
-                          (int)o->round);
-    if (o->op != PLAIT_SUM && o->op != PLAIT_AVG)
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: op is %s; sum and avg are possible",
-                          plait_op_name(o->op));
-    if (o->payload != PLAIT_NDTYPE && !is_16_bits(o->payload))
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_fusion_create: payload is %s; float16, bfloat16 and PLAIT_NDTYPE (the gradients' own "
-                          "types) are possible",
-                          plait_dtype_name(o->payload));
-    if (o->weights != PLAIT_NDTYPE && (!o->sharded || plait_dtype_size(o->weights) == 0))
-        return plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: weights is %s%s", plait_dtype_name(o->weights),
-                          o->sharded ? "" : ", but sharded is 0");
+    const struct plait_number all[] = {
+        { "options.round", "one of PLAIT_ROUND_*", o->round, (unsigned)o->round <= PLAIT_ROUND_HOP },
+        { "op", "PLAIT_SUM or PLAIT_AVG", o->op, o->op == PLAIT_SUM || o->op == PLAIT_AVG },
+        { "payload", "PLAIT_FLOAT16, PLAIT_BFLOAT16 or PLAIT_NDTYPE (the gradients' own types)", o->payload,
+          o->payload == PLAIT_NDTYPE || o->payload == PLAIT_FLOAT16 || o->payload == PLAIT_BFLOAT16 },
+        { "weights", "a type, with sharded, or PLAIT_NDTYPE", o->weights,
+          o->weights == PLAIT_NDTYPE || (o->sharded && plait_dtype_size(o->weights) > 0) },
+        { "layout.rule", "one of PLAIT_LAYOUT_*", o->layout.rule, (unsigned)o->layout.rule <= PLAIT_LAYOUT_CUBIC },
+        { "tensors", "[ntensor]", o->tensors != NULL, o->tensors != NULL },
+        { "ntensor", "1 to 1048576", o->ntensor, o->ntensor > 0 && o->ntensor <= 1 << 20 },
+    };
+    if (plait_check_numbers("plait_fusion_create", all, sizeof all / sizeof *all) != PLAIT_OK)
+        return PLAIT_ERR_ARG;
     enum plait_status s = check_tensors(o);
     if (s == PLAIT_OK)
         s = plait_fusion_check_device(o);
     if (s == PLAIT_OK)
         s = check_apart(o);
-    return s == PLAIT_OK ? plait_fusion_check_layout("plait_fusion_create", &o->layout, o->ntensor) : s;
+    return s == PLAIT_OK ? check_layout(&o->layout, o->ntensor) : s;
 }
 
 /* ---- Between ranks ---------------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ static void pack_tensor(const struct plait_fusion *f, uint32_t t, uint32_t bucke
     if (plait_fusion_skips(f, t))
         memset(to.data, 0, x->count * plait_dtype_size(to.type));
     else if (to.data != from.data || f->in != 1)
-        plait_pass_convert(f->kernels, to, from, x->count, f->in, streaming);
+        plait_pass(f->kernels, to, from, x->count, f->in, streaming, NULL);
 }
 
 void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket)
@@ -44,11 +44,12 @@ static void unpack_piece(struct plait_fusion *f, struct plait_piece *piece, uint
     const struct plait_vector from = payload_at(f, bucket, f->flat.places[piece->tensor].start + piece->start);
     const struct plait_vector to = { piece->gradient, f->tensors[piece->tensor].type };
 
-    if (f->options.check &&
-        !plait_pass_look(f->kernels, to, from, piece->count, f->out, streaming && to.data != from.data, &piece->square))
+    const bool apart = to.data != from.data;
+    double *square = f->options.check ? &piece->square : NULL;
+
+    if ((apart || f->out != 1 || square != NULL) &&
+        !plait_pass(f->kernels, to, from, piece->count, f->out, streaming && apart, square))
         atomic_store(&f->infinite, 1);
-    else if (!f->options.check && (to.data != from.data || f->out != 1))
-        plait_pass_convert(f->kernels, to, from, piece->count, f->out, streaming && to.data != from.data);
 }
 
 void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket)

@@ -7,8 +7,6 @@
  */
 #include "pass.h"
 
-#include "streaming.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -29,8 +27,8 @@ static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to
     } else if (type == PLAIT_FLOAT32) {
         k->scale[type](to, from, n, &f);
     } else { /* the factor may have more digits than the type */
-        k->widen_by[type](wide, from, n, f);
-        k->narrow[type](to, wide, n);
+        k->widen[type](wide, from, n, f);
+        k->narrow[type](to, wide, n, 1);
     }
 }
 
@@ -39,9 +37,9 @@ static void convert(const struct plait_kernels *k, struct plait_vector to, struc
                     double factor)
 {
     if (to.type != from.type && is_narrow(k, to.type))
-        k->narrow_by[to.type](to.data, from.data, n, (float)factor);
+        k->narrow[to.type](to.data, from.data, n, (float)factor);
     else if (to.type != from.type)
-        k->widen_by[from.type](to.data, from.data, n, (float)factor);
+        k->widen[from.type](to.data, from.data, n, (float)factor);
     else if (factor != 1)
         scale(k, to.type, to.data, from.data, n, factor);
     else if (to.data != from.data)
@@ -56,7 +54,7 @@ static double squares_of(const struct plait_kernels *k, struct plait_vector v, s
     if (v.type == PLAIT_FLOAT32)
         return k->squares(v.data, n);
     if (is_narrow(k, v.type)) {
-        k->widen[v.type](wide, v.data, n);
+        k->widen[v.type](wide, v.data, n, 1);
         return k->squares(wide, n);
     }
     for (size_t i = 0; v.type == PLAIT_FLOAT64 && i < n; i++)
@@ -80,18 +78,18 @@ static bool all_finite(struct plait_vector v, size_t n, double square)
 struct stretch { /* a stretch of the arrays */
     size_t at, end;
     double square;
-    struct plait_streaming out;
 };
 
 struct job {
     const struct plait_kernels *k;
     struct plait_vector to, from;
     double factor;
-    bool streaming, look;
+    bool streaming; /* whole pieces are whole cache lines */
+    bool look;
 };
 
 /* Each stretch but the last has whole pieces, so the order of summation depends on n alone. */
-static void cut(const struct job *j, size_t n, struct stretch stretches[NWAY])
+static void cut(size_t n, struct stretch stretches[NWAY])
 {
     const size_t part = n / NWAY / PIECE * PIECE;
 
@@ -99,36 +97,16 @@ static void cut(const struct job *j, size_t n, struct stretch stretches[NWAY])
         stretches[w].at = w * part;
         stretches[w].end = w + 1 < NWAY ? (w + 1) * part : n;
         stretches[w].square = 0;
-        plait_streaming_init(&stretches[w].out, j->k, (char *)j->to.data + w * part * plait_dtype_size(j->to.type));
     }
 }
 
 /* Convert and check the next n elements in one loop; false: no such kernel, nothing is done. */
-static bool look_at(const struct job *j, struct stretch *w, struct plait_vector in, size_t n, double *square)
+static bool look_at(const struct job *j, void *to, struct plait_vector in, size_t n, double *square)
 {
-    const size_t bytes = n * sizeof(float);
-    char *to = (char *)j->to.data + w->at * sizeof(float);
-
-    if (!j->look || j->to.type != PLAIT_FLOAT32 || j->k->look[in.type] == NULL || (to == in.data && j->factor == 1))
+    if (!j->look || j->to.type != PLAIT_FLOAT32 || j->k->look[in.type] == NULL || (to == in.data && j->factor == 1) ||
+        (j->streaming && n * sizeof(float) % 64 > 0))
         return false;
-    if (j->streaming)
-        to = plait_streaming_skip(&w->out, bytes);
-    if (to != NULL)
-        *square = j->k->look[in.type]((float *)(void *)to, in.data, n, (float)j->factor, j->streaming);
-    return to != NULL;
-}
-
-/* Convert the next n elements with streaming stores in one loop; false: no such kernel, nothing is done. */
-static bool pack_at(const struct job *j, struct stretch *w, struct plait_vector in, size_t n)
-{
-    char *to = NULL;
-
-    if (j->streaming && !j->look && in.type == PLAIT_FLOAT32 && j->k->pack[j->to.type] != NULL)
-        to = plait_streaming_skip(&w->out, n * plait_dtype_size(j->to.type));
-    if (to == NULL)
-        return false;
-    j->k->pack[j->to.type](to, in.data, n, (float)j->factor);
-    w->at += n;
+    *square = j->k->look[in.type](to, in.data, n, (float)j->factor, j->streaming);
     return true;
 }
 
@@ -138,37 +116,33 @@ static bool advance(const struct job *j, struct stretch *w)
     const size_t to_size = plait_dtype_size(j->to.type), from_size = plait_dtype_size(j->from.type);
     const size_t n = w->end - w->at < PIECE ? w->end - w->at : PIECE;
     const struct plait_vector in = { (char *)j->from.data + w->at * from_size, j->from.type };
-    const struct plait_vector made = { j->streaming ? plait_streaming_room(&w->out)
-                                                    : (char *)j->to.data + w->at * to_size,
-                                       j->to.type };
+    char *to = (char *)j->to.data + w->at * to_size;
+    _Alignas(64) char room[PIECE * 8];
+    const struct plait_vector made = { j->streaming ? room : to, j->to.type };
     bool finite = true;
-    double looked;
+    double square = 0;
 
     plait_pass_fetch(in.data, PIECE * from_size, AHEAD);
-    if (look_at(j, w, in, n, &looked)) {
-        w->square += looked;
-        w->at += n;
-        return isfinite(looked) != 0;
+    w->at += n;
+    if (look_at(j, to, in, n, &square)) {
+        w->square += square;
+        return isfinite(square) != 0;
     }
-    if (pack_at(j, w, in, n))
-        return true;
     convert(j->k, made, in, n, j->factor);
     if (j->look) {
-        const double square = squares_of(j->k, made, n);
+        square = squares_of(j->k, made, n);
         finite = all_finite(made, n, square);
         w->square += square;
     }
     if (j->streaming)
-        plait_streaming_put(&w->out, n * to_size);
-    w->at += n;
+        j->k->stream_some(to, room, n * to_size);
     return finite;
 }
 
-/* square NULL: do not check. */
-static bool pass(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                 double factor, bool streaming, double *square)
+bool plait_pass(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
+                double factor, bool streaming, double *square)
 {
-    const struct job j = { k, to, from, factor, streaming, square != NULL };
+    const struct job j = { k, to, from, factor, streaming && (uintptr_t)to.data % 64 == 0, square != NULL };
     struct stretch stretches[NWAY];
     bool finite = true;
 
@@ -176,29 +150,18 @@ static bool pass(const struct plait_kernels *k, struct plait_vector to, struct p
         plait_copy(k, to.data, from.data, n * plait_dtype_size(to.type));
         return true;
     }
-    cut(&j, n, stretches);
+    cut(n, stretches);
     while (stretches[NWAY - 1].at < n) /* the longest stretch */
         for (unsigned w = 0; w < NWAY; w++)
             if (stretches[w].at < stretches[w].end)
                 finite &= advance(&j, &stretches[w]);
-    for (unsigned w = 0; w < NWAY && streaming; w++)
-        plait_streaming_finish(&stretches[w].out);
-    for (unsigned w = 0; w < NWAY && square != NULL; w++)
+    if (j.streaming)
+        k->stream_end();
+    if (square != NULL)
+        *square = stretches[0].square;
+    for (unsigned w = 1; w < NWAY && square != NULL; w++)
         *square += stretches[w].square;
     return finite;
-}
-
-void plait_pass_convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                        double factor, bool streaming)
-{
-    pass(k, to, from, n, factor, streaming, NULL);
-}
-
-bool plait_pass_look(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                     double factor, bool streaming, double *square)
-{
-    *square = 0;
-    return pass(k, to, from, n, factor, streaming, square);
 }
 
 double plait_pass_squares(const struct plait_kernels *k, const void *data, enum plait_dtype type, size_t n)
@@ -206,6 +169,6 @@ double plait_pass_squares(const struct plait_kernels *k, const void *data, enum 
     const struct plait_vector v = { (char *)(uintptr_t)data, type };
     double square = 0;
 
-    pass(k, v, v, n, 1, false, &square); /* converts nothing */
+    plait_pass(k, v, v, n, 1, false, &square); /* converts nothing */
     return square;
 }

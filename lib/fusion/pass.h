@@ -21,17 +21,14 @@ struct plait_vector { /* elements of one type */
 
 /*
  * to[i] = from[i] * factor, for n elements. Types are equal, or float32 and a float of 16 bits; factor is 1 for
- * integers. `to` may equal `from`. streaming: use streaming stores, as the result is not read again soon.
+ * integers. `to` may equal `from`. streaming: use streaming stores, as the result is not read again soon. Where `to`
+ * does not begin at a cache line there are none.
+ *
+ * square  NULL, or gets the sum of the squares of the written elements. False: one is an infinity or a NaN, and the sum
+ *         is not finite. Integers are not checked.
  */
-void plait_pass_convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                        double factor, bool streaming);
-
-/*
- * The same; also sum the squares of the written elements. False: one is an infinity or a NaN, and the sum is not
- * finite. Integers are not checked.
- */
-bool plait_pass_look(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
-                     double factor, bool streaming, double *square);
+bool plait_pass(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
+                double factor, bool streaming, double *square);
 
 /*
  * Only the sum of squares of floats. It is finite exactly if all elements are; with float64 the squares may overflow.

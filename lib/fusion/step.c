@@ -5,11 +5,8 @@
 #include "base/status.h"
 #include "call/device_work.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#define NAMED 4 /* at most so many tensors are named in a message */
 
 /* ---- Marks ------------------------------------------------------------------------------------------------ */
 
@@ -87,7 +84,7 @@ static void begin(struct plait_fusion *f, uint32_t k)
     b->begun++;
     b->unpacked = false;
     f->nflying++;
-    plait_trace_flying(f->trace, 1);
+    plait_trace_change(f->trace, 1, 0);
     f->next = (k + 1) % f->flat.nbucket;
     plait_owner_start(b->request);
 }
@@ -98,7 +95,7 @@ static void unpack(struct plait_fusion *f, uint32_t k)
     struct plait_bucket *b = &f->buckets[k];
 
     plait_trace_add(f->trace, PLAIT_TRACE_TRANSFER, k, b->began);
-    plait_trace_flying(f->trace, -1);
+    plait_trace_change(f->trace, -1, 0);
     const double start = plait_trace_now(f->trace);
     plait_fusion_unpack(f, k);
     plait_trace_add(f->trace, PLAIT_TRACE_UNPACK, k, start);
@@ -171,35 +168,22 @@ static bool turn(void *fusion, enum plait_awaits *awaits)
 
 /* ---- Reports of stalls ------------------------------------------------------------------------------------ */
 
-struct words {
-    char *text;
-    size_t room;
-};
-
-__attribute__((format(printf, 2, 3))) static void say(const struct words *w, const char *format, ...)
-{
-    const size_t n = strlen(w->text);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(w->text + n, w->room - n, format, args);
-    va_end(args);
-}
-
-/* The tensors of a bucket that a rank has not marked in this round. */
+/* Name the tensors of a bucket that a rank has not marked in this round: the first one, and how many more. */
 static uint32_t name_missing(const struct plait_fusion *f, uint32_t k, uint32_t round, const _Atomic uint32_t *marks,
-                             const struct words *w)
+                             char *text, size_t room)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, first = 0;
+    char more[32] = "";
 
     for (uint32_t t = f->flat.buckets[k].first; t <= f->flat.buckets[k].last; t++)
         if (f->flat.places[t].bucket == k &&
-            plait_mark_round(atomic_load_explicit(&marks[t], memory_order_relaxed)) != round && n++ < NAMED)
-            say(w, "%s%u '%s'", n > 1 ? ", " : "", t, f->tensors[t].name);
-    if (n > NAMED)
-        say(w, " and %u more", n - NAMED);
+            plait_mark_round(atomic_load_explicit(&marks[t], memory_order_relaxed)) != round && n++ == 0)
+            first = t;
+    if (n > 1)
+        snprintf(more, sizeof more, " and %u more", n - 1);
     if (n > 0)
-        say(w, " of bucket %u %s neither ready nor skipped on it", k, n > 1 ? "are" : "is");
+        snprintf(text, room, "%u '%s'%s of bucket %u %s neither ready nor skipped on it", first, f->tensors[first].name,
+                 more, k, n > 1 ? "are" : "is");
     return n;
 }
 
@@ -207,14 +191,13 @@ static void excuse(const void *fusion, uint32_t rank, char *text, size_t room)
 {
     const struct plait_fusion *f = fusion;
     const uint32_t k = oldest(f);
-    char names[200] = "";
-    const struct words w = { names, sizeof names };
+    char names[200];
 
     if (f->nflying == 0)
         return;
     if (f->others[rank] == NULL)
         snprintf(text, room, " (which tensors it lacks is known on its host only)");
-    else if (name_missing(f, k, f->buckets[k].begun, f->others[rank], &w) > 0)
+    else if (name_missing(f, k, f->buckets[k].begun, f->others[rank], names, sizeof names) > 0)
         snprintf(text, room, ": %s", names);
 }
 
@@ -222,9 +205,8 @@ static void blame(const void *fusion, char *text, size_t room)
 {
     const struct plait_fusion *f = fusion;
     char names[200] = "";
-    const struct words w = { names, sizeof names };
+    const uint32_t n = name_missing(f, f->next, f->buckets[f->next].begun + 1, f->marks, names, sizeof names);
 
-    const uint32_t n = name_missing(f, f->next, f->buckets[f->next].begun + 1, f->marks, &w);
     snprintf(text, room, "tensor%s %s", n > 1 ? "s" : "", names);
 }
 
@@ -252,14 +234,14 @@ static enum plait_status wait_for(struct plait_fusion *f, const char *call, uint
     if (is_there(&w))
         return f->stream != NULL ? plait_fusion_device_follow(f, k) : PLAIT_OK;
     const double start = plait_trace_now(f->trace);
-    plait_trace_waiting(f->trace, 1);
+    plait_trace_change(f->trace, 0, 1);
     atomic_fetch_add(&f->waiting, 1);
     status = plait_owner_wait(f->comm, call, is_there, &w);
-    plait_trace_waiting(f->trace, -1);
+    plait_trace_change(f->trace, 0, -1);
     plait_trace_add(f->trace, PLAIT_TRACE_WAIT, k, start);
     if (status == PLAIT_OK && f->stream != NULL)
         status = plait_fusion_device_follow(f, k);
-    atomic_fetch_sub(&f->waiting, 1); /* from here on another thread may replace the layout */
+    atomic_fetch_sub(&f->waiting, 1);
     return status;
 }
 

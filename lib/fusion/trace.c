@@ -52,9 +52,10 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
         t->times.unpacking += end - begin;
 }
 
-/* Count the time since the last change, then change *what by `more`. */
-static void change(struct plait_trace *t, uint32_t *what, int more)
+void plait_trace_change(struct plait_trace *t, int flying, int waiting)
 {
+    if (t == NULL)
+        return;
     pthread_mutex_lock(&t->lock);
     const double now = plait_clock(), passed = now - t->changed;
     if (t->flying > 0)
@@ -62,21 +63,10 @@ static void change(struct plait_trace *t, uint32_t *what, int more)
     if (t->flying > 0 && t->waiting == 0)
         t->times.hidden += passed;
     t->times.waiting += t->waiting * passed;
-    *what += (uint32_t)more;
+    t->flying += (uint32_t)flying;
+    t->waiting += (uint32_t)waiting;
     t->changed = now;
     pthread_mutex_unlock(&t->lock);
-}
-
-void plait_trace_flying(struct plait_trace *t, int more)
-{
-    if (t != NULL)
-        change(t, &t->flying, more);
-}
-
-void plait_trace_waiting(struct plait_trace *t, int more)
-{
-    if (t != NULL)
-        change(t, &t->waiting, more);
 }
 
 enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion_times *out)
@@ -99,30 +89,13 @@ enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion
 
 static const char *const rows[PLAIT_NTRACE_KIND] = { "ready", "pack", "transfer", "unpack", "wait" };
 
-/* Bytes of the UTF-8 character that begins here; 0: none. Overlong forms pass. */
-static size_t utf8_bytes(const unsigned char *text)
-{
-    const size_t n = text[0] < 0x80 ? 1 : text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : text[0] >> 3 == 30 ? 4 : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if (text[i] >> 6 != 2)
-            return 0;
-    return n;
-}
-
 /* Names may be any bytes; JSON must be UTF-8. */
 static void write_string(FILE *file, const char *text)
 {
     fputc('"', file);
-    for (size_t n; *text != '\0'; text++)
-        if ((n = utf8_bytes((const unsigned char *)text)) == 0)
-            fputs("\\ufffd", file);
-        else if (n > 1)
-            text += fwrite(text, 1, n, file) - 1;
-        else if (*text == '"' || *text == '\\')
-            fprintf(file, "\\%c", *text);
-        else if ((unsigned char)*text < ' ')
-            fprintf(file, "\\u%04x", (unsigned)*text);
+    for (; *text != '\0'; text++)
+        if (*text < ' ' || *text == '"' || *text == '\\' || *text > '~')
+            fprintf(file, "\\u%04x", (unsigned char)*text);
         else
             fputc(*text, file);
     fputc('"', file);

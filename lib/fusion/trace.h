@@ -44,8 +44,7 @@ double plait_trace_now(const struct plait_trace *trace);
 /* Record an event that began at `begin` and ends now. Any thread may call. */
 void plait_trace_add(struct plait_trace *trace, enum plait_trace_kind kind, uint32_t number, double begin);
 
-/* One bucket more (1) or less (-1) is in flight; one thread more or less waits. */
-void plait_trace_flying(struct plait_trace *trace, int more);
-void plait_trace_waiting(struct plait_trace *trace, int more);
+/* So many buckets more are in flight, so many threads more wait: 1, 0 or -1. */
+void plait_trace_change(struct plait_trace *trace, int flying, int waiting);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "call/agree.h"
 #include "call/device_work.h"
-#include "fusion/streaming.h"
+#include "fusion/pass.h"
 
 #include <plait/coll.h>
 
@@ -327,18 +327,27 @@ static const float *widened(const struct plait_optim *o, const struct plait_opti
     plait_pass_fetch(g, n * size, AHEAD);
     if (p->type == PLAIT_FLOAT32)
         return (const float *)p->gradient + at;
-    o->kernels->widen[p->type](room, g, n);
+    o->kernels->widen[p->type](room, g, n, 1);
     return room;
 }
 
-static void write_copy(const struct plait_optim *o, const struct plait_optim_part *p, size_t at, size_t n,
-                       struct plait_streaming *copy)
+/* Streaming stores, if the copy begins at a cache line. */
+static void write_copy(const struct plait_optim *o, const struct plait_optim_part *p, size_t at, size_t n)
 {
+    const size_t size = plait_dtype_size(p->copy_type);
+    char *to = (char *)p->copy + at * size;
+    _Alignas(64) char room[PIECE * sizeof(float)];
+    const bool streams = (uintptr_t)p->copy % 64 == 0;
+    const void *made = streams ? room : to;
+
     if (p->copy_type == PLAIT_FLOAT32)
-        memcpy(plait_streaming_room(copy), p->master + at, n * sizeof(float));
+        made = p->master + at;
     else
-        o->kernels->narrow[p->copy_type](plait_streaming_room(copy), p->master + at, n);
-    plait_streaming_put(copy, n * plait_dtype_size(p->copy_type));
+        o->kernels->narrow[p->copy_type](streams ? room : to, p->master + at, n, 1);
+    if (streams)
+        o->kernels->stream_some(to, made, n * size);
+    else if (made != to)
+        memcpy(to, made, n * size);
 }
 
 static void update_part(const struct plait_optim *o, uint32_t k, const struct plait_update *u)
@@ -346,9 +355,7 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
     const struct plait_optim_part *p = &o->parts[k];
     float *w = p->master, *v = o->momentum + o->at[k];
     _Alignas(64) float room[PIECE];
-    struct plait_streaming copy;
 
-    plait_streaming_init(&copy, o->kernels, p->copy);
     for (size_t at = 0; at < p->count; at += PIECE) {
         const size_t n = p->count - at < PIECE ? p->count - at : PIECE;
         const float *g = widened(o, p, at, n, room);
@@ -356,10 +363,10 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
         plait_pass_fetch(v + at, n * sizeof *v, AHEAD);
         o->kernels->update(w + at, v + at, g, n, u);
         if (p->copy != NULL)
-            write_copy(o, p, at, n, &copy);
+            write_copy(o, p, at, n);
     }
     if (p->copy != NULL)
-        plait_streaming_finish(&copy);
+        o->kernels->stream_end();
 }
 
 static void update(const struct plait_optim *o, const struct plait_optim_step *s)

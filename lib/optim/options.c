@@ -107,6 +107,10 @@ static enum plait_status check_numbers(const struct plait_optim_options *o)
 {
     const bool lars = o->method == PLAIT_OPTIM_LARS;
     const struct plait_number all[] = {
+        { "method", "PLAIT_OPTIM_SGD or PLAIT_OPTIM_LARS", o->method, (unsigned)o->method <= PLAIT_OPTIM_LARS },
+        { "ntensor", "1 to 1048576", o->ntensor, o->ntensor > 0 && o->ntensor <= 1 << 20 },
+        { "npart", "1 to 1048576, or 0 with comm", o->npart, o->npart <= 1 << 20 && (o->npart > 0 || o->comm != NULL) },
+        { "parts", "[npart]", o->parts != NULL, o->npart == 0 || o->parts != NULL },
         { "momentum", "0 to below 1", o->momentum, o->momentum >= 0 && o->momentum < 1 },
         { "decay", "0 or more", o->decay, o->decay >= 0 && isfinite(o->decay) },
         { "eta", "above 0", o->eta, !lars || (o->eta > 0 && isfinite(o->eta)) },
@@ -138,16 +142,6 @@ enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
 
     if (status != PLAIT_OK)
         return status;
-    if ((unsigned)o->method > PLAIT_OPTIM_LARS)
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: method is %d; PLAIT_OPTIM_SGD and PLAIT_OPTIM_LARS exist",
-                          (int)o->method);
-    if (o->ntensor == 0 || o->ntensor > 1 << 20)
-        return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: ntensor is %u; 1 to 1048576 are possible", o->ntensor);
-    if (o->npart > 1 << 20 || (o->npart == 0 && o->comm == NULL) || (o->npart > 0 && o->parts == NULL))
-        return plait_fail(
-            PLAIT_ERR_ARG,
-            "plait_optim_create: parts is %s, npart is %u; 1 to 1048576 are possible, none only with comm",
-            o->parts == NULL ? "NULL" : "there", o->npart);
     status = check_numbers(o);
     if (status == PLAIT_OK)
         status = check_comm(o->comm, queue);

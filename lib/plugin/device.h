@@ -141,8 +141,8 @@ struct plait_device_plugin {
                          const void *scalar, bool late);
 
     /*
-     * Pack arrays into a payload of this type and unpack them, as plait_pass_convert(), in one launch each. zero()
-     * clears one segment of the payload. look: unpack() also computes, as plait_pass_look(), the sums that looked()
+     * Pack arrays into a payload of this type and unpack them, as plait_pass(), in one launch each. zero()
+     * clears one segment of the payload. look: unpack() also computes, as plait_pass(), the sums that looked()
      * returns once unpack() is complete. factor: 1 for integers.
      */
     const char *(*make_packing)(int device, const struct plait_segment *segments, uint32_t n, enum plait_dtype payload,

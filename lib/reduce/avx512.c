@@ -79,14 +79,9 @@ static inline __m512 get_f16(const uint16_t *p, size_t k)
     return _mm512_cvtph_ps(get_u16x16(p, k));
 }
 
-static inline __m256i to_f16(__m512 v)
-{
-    return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
 static inline void put_f16(uint16_t *p, __m512 v, size_t k)
 {
-    put_u16x16(p, to_f16(v), k);
+    put_u16x16(p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), k);
 }
 
 static inline __m512 get_bf16(const uint16_t *p, size_t k)
@@ -94,19 +89,14 @@ static inline __m512 get_bf16(const uint16_t *p, size_t k)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(get_u16x16(p, k)), 16));
 }
 
-static inline __m256i to_bf16(__m512 v)
+static inline void put_bf16(uint16_t *p, __m512 v, size_t k)
 {
     const __m512i u = _mm512_castps_si512(v);
     const __mmask16 odd = _mm512_test_epi32_mask(u, _mm512_set1_epi32(0x10000));
     const __m512i half = _mm512_mask_mov_epi32(_mm512_set1_epi32(0x7fff), odd, _mm512_set1_epi32(0x8000));
     const __m512i up = _mm512_add_epi32(u, half);
 
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
-}
-
-static inline void put_bf16(uint16_t *p, __m512 v, size_t k)
-{
-    put_u16x16(p, to_bf16(v), k);
+    put_u16x16(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)), k);
 }
 
 /* See struct f8_format. */
@@ -192,26 +182,6 @@ LOOK(look_bf16, uint16_t, get_bf16)
 #define LOOKS                                                                                \
     {                                                                                        \
         [PLAIT_FLOAT32] = look_f32, [PLAIT_FLOAT16] = look_f16, [PLAIT_BFLOAT16] = look_bf16 \
-    }
-/* Each iteration stores one cache line, made of two 32-byte halves. */
-#define PACK(name, to)                                                                                                 \
-    static void name(void *dst, const float *src, size_t count, float factor)                                          \
-    {                                                                                                                  \
-        const __m512 by = _mm512_set1_ps(factor);                                                                      \
-        uint16_t *d = dst;                                                                                             \
-                                                                                                                       \
-        for (size_t i = 0; i < count; i += 32) {                                                                       \
-            const __m256i low = to(clean_f32x16(_mm512_mul_ps(_mm512_loadu_ps(src + i), by)));                         \
-            const __m256i high = to(clean_f32x16(_mm512_mul_ps(_mm512_loadu_ps(src + i + 16), by)));                   \
-            _mm512_stream_si512((__m512i *)(void *)(d + i), _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1)); \
-        }                                                                                                              \
-    }
-PACK(pack_f16, to_f16)
-PACK(pack_bf16, to_bf16)
-
-#define PACKS                                                    \
-    {                                                            \
-        [PLAIT_FLOAT16] = pack_f16, [PLAIT_BFLOAT16] = pack_bf16 \
     }
 #define HALF_V            __m512
 #define HALF_LANES        16

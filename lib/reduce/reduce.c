@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Choice of kernels, user functions, reductions of mixed width, and the floating point environment. */
+/* Choice of kernels, user functions and reductions of mixed width, and the floating point environment. */
 #include "reduce.h"
 
 #include "sets.h"
@@ -54,48 +54,70 @@ const struct plait_kernels *plait_kernels_find(const char *isa)
     return NULL;
 }
 
-/* ---- User functions -------------------------------------------------------------------------------- */
+/* ---- Piece by piece -------------------------------------------------------------------------------- */
 
 enum { PIECE = 4096 }; /* bytes combined at a time, so that partial results stay in L1 */
 
-/* out = the canonical combination of `bytes` <= PIECE of src[0 .. n-1] from byte `at` on. out may alias src[0] only. */
-static void combine_pieces(const struct plait_how *how, char *out, const void *const *src, uint32_t n, size_t at,
-                           size_t bytes)
+/* A combination of operands that no kernel reads as they lie, or for which there is none. */
+struct pieces {
+    const struct plait_kernels *k;
+    enum plait_dtype type;
+    plait_reduce_fn reduce; /* for fp32, to which operands of `type` are widened; NULL: the user's function */
+    const void *const *src;
+    uint64_t wide_src;
+    const struct plait_how *how;
+};
+
+/* Operand s from element `at` on: where it lies, or widened in `room`. */
+static const void *operand(const struct pieces *p, uint32_t s, size_t at, size_t count, void *room)
 {
+    const char *narrow = (const char *)p->src[s] + at * plait_dtype_size(p->type);
+
+    if (p->reduce == NULL)
+        return narrow;
+    if (s < 64 && (p->wide_src >> s & 1) != 0)
+        return (const float *)p->src[s] + at;
+    p->k->widen[p->type](room, (const void *)narrow, count, 1);
+    return room;
+}
+
+/* Returns the canonical combination of n operands from the first on: in `room`, or the only operand where it lies. */
+static const void *combine(const struct pieces *p, uint32_t first, uint32_t n, size_t at, size_t count, void *room,
+                           const struct plait_how *how)
+{
+    static const struct plait_how partial = { 0 };
     _Alignas(64) char right[PIECE];
-    const size_t count = bytes / plait_dtype_size(how->type);
-    const char *first = (const char *)src[0] + at, *second = right;
+    const void *part[2];
     uint32_t left = 1;
 
-    if (n == 1) {
-        if (out != first)
-            memcpy(out, first, bytes);
-        return;
-    }
+    if (n == 1)
+        return operand(p, first, at, count, room);
     while (2 * left < n)
         left *= 2;
-    combine_pieces(how, out, src, left, at, bytes);
-    if (n - left == 1)
-        second = (const char *)src[left] + at;
-    else
-        combine_pieces(how, right, src + left, n - left, at, bytes);
-    how->combine(out, second, count, how->type, how->context);
+    part[0] = combine(p, first, left, at, count, room, &partial);
+    part[1] = combine(p, first + left, n - left, at, count, right, &partial);
+    if (p->reduce != NULL) {
+        p->reduce(room, part, 2, count, how);
+        return room;
+    }
+    if (part[0] != room)
+        memcpy(room, part[0], count * plait_dtype_size(p->type));
+    p->how->combine(room, part[1], count, p->type, p->how->context);
+    return room;
 }
 
 static void reduce_user(void *dst, const void *const *src, uint32_t nsrc, size_t count, const struct plait_how *how)
 {
-    const size_t bytes = count * plait_dtype_size(how->type);
-    _Alignas(64) char piece[PIECE];
-    bool taken = false; /* dst is also a source other than src[0] */
+    const struct pieces p = { .type = how->type, .src = src, .how = how };
+    const size_t size = plait_dtype_size(how->type), most = PIECE / size;
+    _Alignas(64) char room[PIECE];
 
-    for (uint32_t i = 1; i < nsrc; i++)
-        taken |= src[i] == dst;
-    for (size_t at = 0; at < bytes; at += PIECE) {
-        const size_t here = bytes - at < PIECE ? bytes - at : PIECE;
-        char *to = (char *)dst + at;
-        combine_pieces(how, taken ? piece : to, src, nsrc, at, here);
-        if (taken)
-            memcpy(to, piece, here);
+    for (size_t at = 0; at < count; at += most) {
+        const size_t here = count - at < most ? count - at : most;
+        char *to = (char *)dst + at * size;
+        const void *from = combine(&p, 0, nsrc, at, here, room, how);
+        if (from != to)
+            memcpy(to, from, here * size);
     }
 }
 
@@ -106,86 +128,32 @@ plait_reduce_fn plait_reduce_find(const struct plait_kernels *k, enum plait_dtyp
     return k->reduce[type][op == PLAIT_PREMULSUM ? PLAIT_SUM : op];
 }
 
-/* ---- Mixed widths ---------------------------------------------------------------------------------- */
-
-/* Up to SOURCES operands are widened side by side, CHUNK elements at a time. This takes 12 KiB of stack. */
-enum { SOURCES = 16, CHUNK = 192 };
-
-struct mixed {
-    const struct plait_kernels *k;
-    enum plait_dtype type;
-    plait_reduce_fn reduce; /* for fp32 */
-    size_t size;            /* bytes of an element of `type` */
-    uint64_t wide_src;
-};
-
-/* out[count <= CHUNK] = the canonical combination of src[first .. first + n - 1] from element `at` on. */
-static void combine_few(const struct mixed *m, float *out, const void *const *src, uint32_t first, uint32_t n,
-                        size_t at, size_t count, const struct plait_how *how)
-{
-    _Alignas(64) float scratch[SOURCES][CHUNK];
-    const void *part[SOURCES];
-
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t s = first + i;
-
-        if (s < 64 && (m->wide_src >> s & 1) != 0) {
-            part[i] = (const float *)src[s] + at;
-        } else {
-            m->k->widen[m->type](scratch[i], (const char *)src[s] + at * m->size, count);
-            part[i] = scratch[i];
-        }
-    }
-    m->reduce(out, part, n, count, how);
-}
-
-/* Same as combine_few() for any n, except that out must not be one of the sources. */
-static void combine(const struct mixed *m, float *out, const void *const *src, uint32_t first, uint32_t n, size_t at,
-                    size_t count, const struct plait_how *how)
-{
-    _Alignas(64) float right[CHUNK];
-    const void *const part[2] = { out, right };
-    const struct plait_how partial = { 0 };
-    uint32_t left = 1;
-
-    if (n <= SOURCES) {
-        combine_few(m, out, src, first, n, at, count, how);
-        return;
-    }
-    while (2 * left < n)
-        left *= 2;
-    combine(m, out, src, first, left, at, count, &partial);
-    combine(m, right, src, first + left, n - left, at, count, &partial);
-    m->reduce(out, part, 2, count, how);
-}
-
 void plait_reduce_mixed(const struct plait_kernels *k, enum plait_dtype type, enum plait_op op, void *dst,
                         bool wide_dst, const void *const *src, uint64_t wide_src, uint32_t nsrc, size_t count,
                         const struct plait_how *how)
 {
-    const struct mixed m = { k, type, plait_reduce_find(k, PLAIT_FLOAT32, op), plait_dtype_size(type), wide_src };
+    enum { MOST = PIECE / sizeof(float) };
+    const struct pieces p = { k, type, plait_reduce_find(k, PLAIT_FLOAT32, op), src, wide_src, how };
     const uint64_t asked = nsrc < 64 ? wide_src & ((UINT64_C(1) << nsrc) - 1) : wide_src;
+    const size_t npiece = (count + MOST - 1) / MOST;
+    _Alignas(64) float room[MOST];
 
     if (k->widen[type] == NULL || (asked == 0 && !wide_dst)) {
         plait_reduce_find(k, type, op)(dst, src, nsrc, count, how);
         return;
     }
     /* dst may be a source of the other width: write a wide dst from the end, a narrow dst from the start. */
-    const size_t nchunk = (count + CHUNK - 1) / CHUNK;
-    for (size_t i = 0; i < nchunk; i++) {
-        const size_t at = (wide_dst ? nchunk - 1 - i : i) * CHUNK;
-        const size_t here = count - at < CHUNK ? count - at : CHUNK;
-        _Alignas(64) float out[CHUNK];
+    for (size_t i = 0; i < npiece; i++) {
+        const size_t at = (wide_dst ? npiece - 1 - i : i) * MOST;
+        const size_t here = count - at < MOST ? count - at : MOST;
+        const void *only = combine(&p, 0, nsrc, at, here, room, how);
 
-        if (wide_dst && nsrc <= SOURCES) {
-            combine_few(&m, (float *)dst + at, src, 0, nsrc, at, here, how);
-            continue;
-        }
-        combine(&m, out, src, 0, nsrc, at, here, how);
+        if (nsrc == 1)
+            p.reduce(room, &only, 1, here, how);
         if (wide_dst)
-            memcpy((float *)dst + at, out, here * sizeof *out);
+            memcpy((float *)dst + at, room, here * sizeof *room);
         else
-            k->narrow[type]((char *)dst + at * m.size, out, here);
+            k->narrow[type]((char *)dst + at * plait_dtype_size(type), room, here, 1);
     }
 }
 

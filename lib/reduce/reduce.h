@@ -56,21 +56,17 @@ struct plait_kernels {
     plait_reduce_fn reduce[PLAIT_NDTYPE][PLAIT_NOP]; /* except premulsum and user */
     /* dst[i] = src[i] * *scalar, rounded to the type; dst may equal src. */
     void (*scale[PLAIT_NDTYPE])(void *dst, const void *src, size_t count, const void *scalar);
-    /* 16- and 8-bit float types only: to and from fp32, round to nearest even, NaN becomes the quiet NaN. */
-    void (*widen[PLAIT_NDTYPE])(float *dst, const void *src, size_t count);
-    void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count);
-    /* widen, multiplied by a factor in fp32. narrow_by: likewise. */
-    void (*widen_by[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor);
+    /*
+     * 16- and 8-bit float types only: to and from fp32, multiplied by a factor in fp32. Round to nearest even; NaN
+     * becomes the quiet NaN.
+     */
+    void (*widen[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor);
+    void (*narrow[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
     /*
      * dst[i] = src[i] * factor; returns squares() of dst, in the same loop. past: streaming stores of whole cache
      * lines to an aligned dst, without stream_end(). NULL: no such loop for the type.
      */
     double (*look[PLAIT_NDTYPE])(float *dst, const void *src, size_t count, float factor, bool past);
-    void (*narrow_by[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
-    /*
-     * narrow_by with streaming stores of whole cache lines to an aligned dst, without stream_end(). NULL as in `look`.
-     */
-    void (*pack[PLAIT_NDTYPE])(void *dst, const float *src, size_t count, float factor);
     /* memcpy(), one cache line at a time; see plait_copy(). */
     void (*copy)(void *dst, const void *src, size_t bytes);
     /* Copies with streaming stores. A later release store publishes the data. */

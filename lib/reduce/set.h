@@ -2,7 +2,7 @@
 /*
  * One set of kernels. Each instruction set has a file that defines macros and then includes this header:
  * HALF_V and so on, the template's parameters for 16- and 8-bit floats; optionally STREAM_LINE(d, s), which stores a
- * cache line of 64 bytes with streaming stores, and STREAM_FENCE(); optionally its own kernels (LOOKS, PACKS).
+ * cache line of 64 bytes with streaming stores, and STREAM_FENCE(); optionally its own kernels (LOOKS).
  * The scalar file is the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
@@ -13,120 +13,60 @@
 
 #include <assert.h>
 
-#define T            int8_t
-#define V            int8_t
-#define LANES        1
-#define FN(name)     name##_i8
-#define VN(name)     name##_i8
-#define GET(p, k)    (*(p))
-#define PUT(p, v, k) (*(p) = (v))
+#define T        int8_t
+#define FN(name) name##_i8
 #include "tmpl.h"
 
-#define T            uint8_t
-#define V            uint8_t
-#define LANES        1
-#define FN(name)     name##_u8
-#define VN(name)     name##_u8
-#define GET(p, k)    (*(p))
-#define PUT(p, v, k) (*(p) = (v))
+#define T        uint8_t
+#define FN(name) name##_u8
 #include "tmpl.h"
 
-#define T            int32_t
-#define V            int32_t
-#define LANES        1
-#define FN(name)     name##_i32
-#define VN(name)     name##_i32
-#define GET(p, k)    (*(p))
-#define PUT(p, v, k) (*(p) = (v))
+#define T        int32_t
+#define FN(name) name##_i32
 #include "tmpl.h"
 
-#define T            uint32_t
-#define V            uint32_t
-#define LANES        1
-#define FN(name)     name##_u32
-#define VN(name)     name##_u32
-#define GET(p, k)    (*(p))
-#define PUT(p, v, k) (*(p) = (v))
+#define T        uint32_t
+#define FN(name) name##_u32
 #include "tmpl.h"
 
-#define T            int64_t
-#define V            int64_t
-#define LANES        1
-#define FN(name)     name##_i64
-#define VN(name)     name##_i64
-#define GET(p, k)    (*(p))
-#define PUT(p, v, k) (*(p) = (v))
+#define T        int64_t
+#define FN(name) name##_i64
 #include "tmpl.h"
 
-#define T            uint64_t
-#define V            uint64_t
-#define LANES        1
-#define FN(name)     name##_u64
-#define VN(name)     name##_u64
-#define GET(p, k)    (*(p))
-#define PUT(p, v, k) (*(p) = (v))
+#define T        uint64_t
+#define FN(name) name##_u64
 #include "tmpl.h"
 
-#define T            float
-#define V            float
-#define LANES        1
-#define FN(name)     name##_f32
-#define VN(name)     name##_f32
-#define GET(p, k)    (*(p))
-#define PUT(p, v, k) (*(p) = (v))
+#define T        float
+#define FN(name) name##_f32
 #include "tmpl.h"
 
-#define T            double
-#define V            double
-#define LANES        1
-#define FN(name)     name##_f64
-#define VN(name)     name##_f64
-#define GET(p, k)    (*(p))
-#define PUT(p, v, k) (*(p) = (v))
+#define T        double
+#define FN(name) name##_f64
 #include "tmpl.h"
 
-#define T                 uint16_t
-#define V                 HALF_V
-#define LANES             HALF_LANES
-#define FN(name)          name##_f16
-#define VN(name)          HALF_VN(name)
-#define GET(p, k)         GET_F16(p, k)
-#define PUT(p, v, k)      PUT_F16(p, v, k)
-#define GET_WIDE(p, k)    HALF_GET_WIDE(p, k)
-#define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
+#define T        uint16_t
+#define FN(name) name##_f16
+#define GET      GET_F16
+#define PUT      PUT_F16
 #include "tmpl.h"
 
-#define T                 uint16_t
-#define V                 HALF_V
-#define LANES             HALF_LANES
-#define FN(name)          name##_bf16
-#define VN(name)          HALF_VN(name)
-#define GET(p, k)         GET_BF16(p, k)
-#define PUT(p, v, k)      PUT_BF16(p, v, k)
-#define GET_WIDE(p, k)    HALF_GET_WIDE(p, k)
-#define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
+#define T        uint16_t
+#define FN(name) name##_bf16
+#define GET      GET_BF16
+#define PUT      PUT_BF16
 #include "tmpl.h"
 
-#define T                 uint8_t
-#define V                 HALF_V
-#define LANES             HALF_LANES
-#define FN(name)          name##_e4m3
-#define VN(name)          HALF_VN(name)
-#define GET(p, k)         GET_E4M3(p, k)
-#define PUT(p, v, k)      PUT_E4M3(p, v, k)
-#define GET_WIDE(p, k)    HALF_GET_WIDE(p, k)
-#define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
+#define T        uint8_t
+#define FN(name) name##_e4m3
+#define GET      GET_E4M3
+#define PUT      PUT_E4M3
 #include "tmpl.h"
 
-#define T                 uint8_t
-#define V                 HALF_V
-#define LANES             HALF_LANES
-#define FN(name)          name##_e5m2
-#define VN(name)          HALF_VN(name)
-#define GET(p, k)         GET_E5M2(p, k)
-#define PUT(p, v, k)      PUT_E5M2(p, v, k)
-#define GET_WIDE(p, k)    HALF_GET_WIDE(p, k)
-#define PUT_WIDE(p, v, k) HALF_PUT_WIDE(p, v, k)
+#define T        uint8_t
+#define FN(name) name##_e5m2
+#define GET      GET_E5M2
+#define PUT      PUT_E5M2
 #include "tmpl.h"
 
 static void copy(void *dst, const void *src, size_t bytes)
@@ -223,12 +163,6 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
         NULL  \
     }
 #endif
-#ifndef PACKS
-#define PACKS \
-    {         \
-        NULL  \
-    }
-#endif
 #define ROW(type)                                                                                            \
     {                                                                                                        \
         [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, [PLAIT_MAX] = reduce_max_##type, \
@@ -249,19 +183,11 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
                    [PLAIT_BFLOAT16] = widen_bf16,                                                                     \
                    [PLAIT_FLOAT8E4M3] = widen_e4m3,                                                                   \
                    [PLAIT_FLOAT8E5M2] = widen_e5m2 },                                                                 \
-        .widen_by = { [PLAIT_FLOAT16] = widen_by_f16,                                                                 \
-                      [PLAIT_BFLOAT16] = widen_by_bf16,                                                               \
-                      [PLAIT_FLOAT8E4M3] = widen_by_e4m3,                                                             \
-                      [PLAIT_FLOAT8E5M2] = widen_by_e5m2 },                                                           \
-        .look = LOOKS, .pack = PACKS,                                                                                 \
+        .look = LOOKS,                                                                                                \
         .narrow = { [PLAIT_FLOAT16] = narrow_f16,                                                                     \
                     [PLAIT_BFLOAT16] = narrow_bf16,                                                                   \
                     [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \
                     [PLAIT_FLOAT8E5M2] = narrow_e5m2 },                                                               \
-        .narrow_by = { [PLAIT_FLOAT16] = narrow_by_f16,                                                               \
-                       [PLAIT_BFLOAT16] = narrow_by_bf16,                                                             \
-                       [PLAIT_FLOAT8E4M3] = narrow_by_e4m3,                                                           \
-                       [PLAIT_FLOAT8E5M2] = narrow_by_e5m2 },                                                         \
         .copy = copy, .stream = stream, .stream_some = stream_some, .stream_end = stream_end, .squares = squares,     \
         .update = update,                                                                                             \
     }

@@ -3,12 +3,12 @@
  * The loops over one element type, included once per type and instruction set. Parameters, undefined at the end:
  *
  *   T        the stored type
- *   V        a unit of computation: one value or a vector register of values
- *   LANES    elements per unit
  *   FN(x)    the name of this type's functions
- *   VN(x)    the names of the unit's arithmetic: sum, prod, min, max, quotient, clean
- *   GET(p, k), PUT(p, v, k)            load and store k <= LANES elements of a unit
- *   GET_WIDE(p, k), PUT_WIDE(p, v, k)  16- and 8-bit floats only: the same for float; defines FN(widen), FN(narrow)
+ *   GET(p, k), PUT(p, v, k)  16- and 8-bit floats only: load and store k elements as a unit of the instruction set's:
+ *                            HALF_V, with HALF_LANES elements, HALF_VN(x), HALF_GET_WIDE and HALF_PUT_WIDE for float
+ *
+ * A unit of computation is V, one value or a vector register of LANES values; VN(x) names its arithmetic: sum, prod,
+ * min, max, quotient, clean.
  *
  * With LANES == 1 the compiler vectorises. dst may equal one of the sources, element for element, so there is no
  * restrict. "omp simd" tells the compiler that no other overlap exists. Some compilers apply it only to accesses
@@ -19,6 +19,19 @@
  * canonical order E(n). A merge waits for the next group, so that two partial results remain for the loop that writes
  * dst. Each source is read once and dst is written once.
  */
+#ifdef GET
+#define V        HALF_V
+#define LANES    HALF_LANES
+#define VN       HALF_VN
+#define GET_WIDE HALF_GET_WIDE
+#define PUT_WIDE HALF_PUT_WIDE
+#else
+#define V            T
+#define LANES        1
+#define VN           FN
+#define GET(p, k)    (*(p))
+#define PUT(p, v, k) (*(p) = (v))
+#endif
 
 /* The canonical combination of the first g of four units. */
 static inline __attribute__((always_inline)) V FN(leaf)(unsigned g, V a, V b, V c, V d, V (*op)(V, V))
@@ -197,30 +210,6 @@ static void FN(scale)(void *dst, const void *src, size_t count, const void *scal
 }
 
 #ifdef GET_WIDE
-static void FN(widen)(float *restrict dst, const void *restrict src, size_t count)
-{
-    const size_t full = count - count % LANES;
-    const T *s = src;
-
-#pragma omp simd
-    for (size_t i = 0; i < full; i += LANES)
-        PUT_WIDE(dst + i, VN(clean)(GET(s + i, LANES)), LANES);
-    if (full < count)
-        PUT_WIDE(dst + full, VN(clean)(GET(s + full, count - full)), count - full);
-}
-
-static void FN(narrow)(void *restrict dst, const float *restrict src, size_t count)
-{
-    const size_t full = count - count % LANES;
-    T *d = dst;
-
-#pragma omp simd
-    for (size_t i = 0; i < full; i += LANES)
-        PUT(d + i, VN(clean)(GET_WIDE(src + i, LANES)), LANES);
-    if (full < count)
-        PUT(d + full, VN(clean)(GET_WIDE(src + full, count - full)), count - full);
-}
-
 /* The factor in all lanes of a unit. */
 static inline __attribute__((always_inline)) V FN(wide_factor)(float factor)
 {
@@ -231,7 +220,7 @@ static inline __attribute__((always_inline)) V FN(wide_factor)(float factor)
     return GET_WIDE(same, LANES);
 }
 
-static void FN(widen_by)(float *restrict dst, const void *restrict src, size_t count, float factor)
+static void FN(widen)(float *restrict dst, const void *restrict src, size_t count, float factor)
 {
     const size_t full = count - count % LANES;
     const V by = FN(wide_factor)(factor);
@@ -244,7 +233,7 @@ static void FN(widen_by)(float *restrict dst, const void *restrict src, size_t c
         PUT_WIDE(dst + full, VN(clean)(VN(prod)(GET(s + full, count - full), by)), count - full);
 }
 
-static void FN(narrow_by)(void *restrict dst, const float *restrict src, size_t count, float factor)
+static void FN(narrow)(void *restrict dst, const float *restrict src, size_t count, float factor)
 {
     const size_t full = count - count % LANES;
     const V by = FN(wide_factor)(factor);

@@ -156,7 +156,7 @@ class Comm(Caller):
         return _fusion.Fusion(self._open('fusion'), tensors, options)
 
     def elastic(self, weights, *, mode='sync3', count=None, period=1, beta=None, rho=0.0, lr=0.0, momentum=0.0,
-                payload='float32', centre='default', servers=0, threads=0, reproducible=False, algorithm=None,
+                payload='float32', servers=0, threads=0, reproducible=False, algorithm=None,
                 name=None):
         """A plait.Elastic of these float32 weights; the centre starts as rank 0's.
 
@@ -164,8 +164,8 @@ class Comm(Caller):
         beta     workers times the pull; None: 0.9, or with rho, when the pull is lr rho, nothing
         servers  of the modes that have them, the last ranks of the comm; they call serve()
         """
-        options = _elastic.options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, centre, servers,
-                                      threads, reproducible, algorithm, name)
+        options = _elastic.options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, servers, threads,
+                                      reproducible, algorithm, name)
         return _elastic.Elastic(self, weights, options)
 
     def shrink(self, excluded, abort=False, name=None):

@@ -6,10 +6,10 @@ import numpy
 
 from . import _arrays
 from ._errors import ArgError, Error
-from ._library import CENTRES, ElasticCounts, ElasticHandle, ElasticOptions, lib
+from ._library import ElasticCounts, ElasticHandle, ElasticOptions, lib
 
 
-def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, centre, servers, threads, reproducible,
+def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, servers, threads, reproducible,
                algorithm, name):  # pylint: disable=too-many-arguments
     """The C struct, and the strings that it points to."""
     which = lib.plait_elastic_find(_arrays.text('elastic', 'mode', mode)) if isinstance(mode, str) else -1
@@ -19,8 +19,6 @@ def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, c
     for what, value in ('period', period), ('servers', servers), ('threads', threads):
         if not 0 <= value < 1 << 32:  # ctypes takes what is left of it
             raise ArgError(f'elastic: {what} is {value}; it must be 0 to {(1 << 32) - 1}')
-    if centre not in CENTRES:
-        raise ArgError(f'elastic: centre is {centre!r}; use {", ".join(CENTRES)}')
     if weights is not None:
         _arrays.check('elastic', 'weights', weights, write=True)
         if weights.dtype != numpy.float32:
@@ -33,8 +31,8 @@ def options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, c
     return ElasticOptions(
         ctypes.sizeof(ElasticOptions), _arrays.text('elastic', 'name', name), which, _arrays.address(weights), count,
         period, (0 if rho else 0.9) if beta is None else beta, rho, lr, momentum,
-        lib.plait_dtype_find(_arrays.text('elastic', 'payload', payload)), CENTRES.index(centre), servers, threads,
-        reproducible, _arrays.text('elastic', 'algorithm', algorithm))
+        lib.plait_dtype_find(_arrays.text('elastic', 'payload', payload)), servers, threads, reproducible,
+        _arrays.text('elastic', 'algorithm', algorithm))
 
 
 class Elastic:
@@ -113,20 +111,6 @@ class Elastic:
                            'weights')
         lib.plait_elastic_centre(self._open('centre'), _arrays.address(out))
         return out
-
-    def save(self):
-        """The state as bytes: the centre, the momenta, the position in the period; not the weights."""
-        state = ctypes.create_string_buffer(lib.plait_elastic_state(self._open('save')))
-        lib.plait_elastic_save(self._handle, ctypes.addressof(state))
-        return state.raw
-
-    def restore(self, state):
-        """Continue from a saved state; every rank calls it, before anything else. A server passes None."""
-        try:
-            state = None if state is None else bytes(memoryview(state))
-        except TypeError:
-            raise ArgError(f'restore: state is a {type(state).__name__}; give the bytes of save()') from None
-        lib.plait_elastic_restore(self._open('restore'), state, 0 if state is None else len(state))
 
     @property
     def counts(self):

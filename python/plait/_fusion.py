@@ -38,7 +38,7 @@ class Fusion:
         f.wait_all()                                                                 f['fc.weight'] is the average
 
     A tensor whose array was given keeps its gradient there; else f[name] is an array in its bucket. Arrays in buckets
-    outlive set_layout() and destroy() with their values: a layout's buckets are freed with the last array.
+    outlive destroy() with their values: the buckets are freed with the last array.
     """
 
     def __init__(self, comm, tensors, options):
@@ -116,12 +116,6 @@ class Fusion:
         result = FusionResult()
         lib.plait_fusion_wait_all(self._open('wait_all'), ctypes.byref(result))
         return bool(result.finite)
-
-    def set_layout(self, layout):
-        """Use another layout from now on. Arrays in buckets change, too: get them again."""
-        new, _kept = layout_of('set_layout', layout)
-        lib.plait_fusion_set_layout(self._open('set_layout'), ctypes.byref(new))
-        self._find()
 
     def set_scale(self, before=1.0, after=1.0):
         """Factors that gradients are multiplied by before the sum, and sums after it."""

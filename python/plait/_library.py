@@ -14,7 +14,7 @@ SCALE_WHEN = ('now', 'late')  # enum plait_scale_when
 NO_COLOR = -1
 OPTIM_METHODS = ('sgd', 'lars')  # enum plait_optim_method
 OPTIM_PLAIN = 3
-CENTRES = ('default', 'master', 'replicated', 'sharded')  # enum plait_centre
+
 DECAY_RULES = ('none', 'polynomial', 'steps', 'cosine')  # enum plait_decay_rule
 
 Combine = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
@@ -148,7 +148,7 @@ class ScheduleStruct(Structure):
 class ElasticOptions(Structure):
     _fields_ = [('size', c_size_t), ('name', c_char_p), ('mode', c_int), ('weights', c_void_p), ('count', c_size_t),
                 ('period', c_uint32), ('beta', c_double), ('rho', c_double), ('lr', c_double), ('momentum', c_double),
-                ('payload', c_int), ('centre', c_int), ('nserver', c_uint32), ('threads', c_uint32),
+                ('payload', c_int), ('nserver', c_uint32), ('threads', c_uint32),
                 ('reproducible', c_int), ('algorithm', c_char_p)]
 
 
@@ -243,7 +243,6 @@ FUNCTIONS = {
     'plait_barrier': (Status, [_COMM, _CALL]),
     'plait_fusion_create': (Status, [_COMM, POINTER(FusionOptions), POINTER(_FUSION)]),
     'plait_fusion_destroy': (Status, [_FUSION]),
-    'plait_fusion_set_layout': (Status, [_FUSION, POINTER(Layout)]),
     'plait_fusion_set_scale': (Status, [_FUSION, c_double, c_double]),
     'plait_fusion_data': (c_void_p, [_FUSION, c_uint32]),
     'plait_fusion_ready': (Status, [_FUSION, c_uint32]),
@@ -266,9 +265,6 @@ FUNCTIONS = {
     'plait_elastic_set_lr': (Status, [_ELASTIC, c_double]),
     'plait_elastic_serve': (Status, [_ELASTIC]),
     'plait_elastic_centre': (Status, [_ELASTIC, c_void_p]),
-    'plait_elastic_state': (c_size_t, [_ELASTIC]),
-    'plait_elastic_save': (Status, [_ELASTIC, c_void_p]),
-    'plait_elastic_restore': (Status, [_ELASTIC, c_void_p, c_size_t]),
     'plait_elastic_counts': (None, [_ELASTIC, POINTER(ElasticCounts)]),
     'plait_schedule_at': (c_double, [POINTER(ScheduleStruct), c_double]),
 }

@@ -254,7 +254,6 @@ static int check_pieces(struct gradients *g, uint32_t rank, uint32_t nrank, uint
 static int train_shards(struct plait_comm *comm, uint32_t rank, struct gradients *g, const struct setup *s)
 {
     const uint32_t nrank = plait_comm_nrank(comm);
-    struct plait_layout layout = { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 };
 
     CHECK(create(comm, g, s) == PLAIT_OK);
     CHECK(plait_fusion_set_scale(g->fusion, s->in, s->out) == PLAIT_OK);
@@ -265,8 +264,6 @@ static int train_shards(struct plait_comm *comm, uint32_t rank, struct gradients
         CHECK(plait_fusion_wait_all(g->fusion, NULL) == PLAIT_OK);
         if (check_pieces(g, rank, nrank, k, s) != 0 || spread(g, rank, k) != 0)
             return 1;
-        if (k == 1)
-            CHECK(plait_fusion_set_layout(g->fusion, &layout) == PLAIT_OK);
         if (check_weights(g, rank, k) != 0)
             return 1;
     }
@@ -294,14 +291,13 @@ static void shards_have_their_sums_and_all_the_weights(void **state)
     device_run(2, 2, every_shard, NULL);
 }
 
-/* ---- What is found, and other layouts -------------------------------------------------------------------------- */
+/* ---- What is found -------------------------------------------------------------------------- */
 
-/* One rank's infinity is found by all, once; then everything moves to other buckets. */
-static int look_and_move(struct plait_comm **comm, uint32_t rank, void *arg)
+/* One rank's infinity is found by all, once. */
+static int look(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     const uint32_t nrank = plait_comm_nrank(*comm);
     const struct setup *s = &setups[4];
-    struct plait_layout layout = { PLAIT_LAYOUT_CUBIC, 0, NULL, 0 };
     struct plait_fusion_result result;
     struct gradients g;
     float bad = INFINITY;
@@ -319,8 +315,6 @@ static int look_and_move(struct plait_comm **comm, uint32_t rank, void *arg)
             }
         }
         CHECK(plait_fusion_wait_all(g.fusion, &result) == PLAIT_OK && result.finite == (k != 1));
-        if (k == 2)
-            CHECK(plait_fusion_set_layout(g.fusion, &layout) == PLAIT_OK);
         for (uint32_t t = 0; t < NTENSOR && k != 1; t++)
             if (check(&g, rank, nrank, t, k, s, false) != 0)
                 return 1;
@@ -330,10 +324,10 @@ static int look_and_move(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-static void infinities_are_found_and_layouts_change(void **state)
+static void infinities_are_found(void **state)
 {
-    device_run(1, 2, look_and_move, NULL);
-    device_run(1, 3, look_and_move, NULL);
+    device_run(1, 2, look, NULL);
+    device_run(1, 3, look, NULL);
 }
 
 /* ---- The stream ---------------------------------------------------------------------------------------------------- */
@@ -442,7 +436,7 @@ int main(void)
         cmocka_unit_test(sums_of_every_payload_layout_and_factor),
         cmocka_unit_test(ranks_of_several_processes_fuse),
         cmocka_unit_test(shards_have_their_sums_and_all_the_weights),
-        cmocka_unit_test(infinities_are_found_and_layouts_change),
+        cmocka_unit_test(infinities_are_found),
         test_on_one_host(a_step_waits_for_its_stream_and_not_the_host),
         cmocka_unit_test(a_fusion_that_is_held_up_runs_out_of_time),
         test_on_device(what_does_not_fit_is_refused_by_name, 1, 2),

@@ -55,7 +55,7 @@ static void fill(unsigned char *p, size_t bytes, enum plait_dtype type)
         else if (type == PLAIT_FLOAT32)
             memcpy(p + i, &f, sizeof f);
         else
-            cpu()->narrow[type](p + i, &f, 1);
+            cpu()->narrow[type](p + i, &f, 1, 1);
     }
 }
 
@@ -340,8 +340,8 @@ static void tensors_are_packed_as_the_cpu_does(void **state)
             if (t == skipped)
                 memset(to, 0, f.count[t] * plait_dtype_size(f.a.type));
             else
-                plait_pass_convert(cpu(), (struct plait_vector){ to, f.a.type },
-                                   (struct plait_vector){ other(&f, t), x->type }, f.count[t], f.late, false);
+                plait_pass(cpu(), (struct plait_vector){ to, f.a.type }, (struct plait_vector){ other(&f, t), x->type },
+                           f.count[t], f.late, false, NULL);
         }
         f.tensors[skipped].data = NULL;
         run("plait_pack", &f.a, 1 + (uint32_t)draw(f.a.npiece + 2));
@@ -358,10 +358,9 @@ static void tensors_are_unpacked_as_the_cpu_does(void **state)
         memset(tensor, 0xa5, sizeof tensor);
         fill_both(payload[0], payload[1], PAYLOAD * plait_dtype_size(f.a.type), f.a.type);
         for (uint32_t t = 0; t < TENSORS; t++)
-            plait_pass_convert(
-                cpu(), (struct plait_vector){ other(&f, t), f.tensors[t].type },
-                (struct plait_vector){ payload[0] + f.tensors[t].at * plait_dtype_size(f.a.type), f.a.type },
-                f.count[t], f.late, false);
+            plait_pass(cpu(), (struct plait_vector){ other(&f, t), f.tensors[t].type },
+                       (struct plait_vector){ payload[0] + f.tensors[t].at * plait_dtype_size(f.a.type), f.a.type },
+                       f.count[t], f.late, false, NULL);
         run("plait_unpack", &f.a, 1 + (uint32_t)draw(f.a.npiece + 2));
         assert_memory_equal(tensor[1], tensor[0], sizeof tensor[0]);
         assert_memory_equal(payload[1], payload[0], sizeof payload[0]);
@@ -381,7 +380,7 @@ static void fill_whole(const struct fused *f)
         else if (f->a.type == PLAIT_FLOAT32)
             memcpy(payload[1] + i * size, &v, size);
         else
-            cpu()->narrow[f->a.type](payload[1] + i * size, &v, 1);
+            cpu()->narrow[f->a.type](payload[1] + i * size, &v, 1, 1);
     }
 }
 

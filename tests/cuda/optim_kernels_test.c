@@ -64,7 +64,7 @@ static void fill(void *p, enum plait_dtype type, size_t count)
         if (type == PLAIT_FLOAT32)
             ((float *)p)[i] = v;
         else
-            cpu()->narrow[type]((char *)p + i * plait_dtype_size(type), &v, 1);
+            cpu()->narrow[type]((char *)p + i * plait_dtype_size(type), &v, 1, 1);
     }
 }
 
