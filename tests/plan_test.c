@@ -2,6 +2,7 @@
 /* Plans: what the builder derives and refuses, and the text form. PLAIT_TEST_GOLDEN_UPDATE=1 writes the golden files
  * anew.
  */
+#include "plan_parse.h"
 #include "plans.h"
 #include "specs.h"
 #include "unit.h"
@@ -207,7 +208,7 @@ static void assert_round_trip(const struct plait_plan *plan)
     char *text, *text_again;
 
     assert_int_equal(plait_plan_print(plan, &text), PLAIT_OK);
-    if (plait_plan_parse(text, &again) != PLAIT_OK)
+    if (plan_parse(text, &again) != PLAIT_OK)
         fail_msg("%s\n%s", plait_last_error(), text);
     assert_int_equal(plan->bytes, again->bytes);
     assert_memory_equal(plan, again, plan->bytes);
@@ -334,7 +335,7 @@ static void what_spans_lanes_and_blocks_look_like(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct plait_plan *plan = NULL;
         char *text;
-        assert_int_equal(plait_plan_parse(texts[i], &plan), PLAIT_OK);
+        assert_int_equal(plan_parse(texts[i], &plan), PLAIT_OK);
         assert_int_equal(plait_plan_print(plan, &text), PLAIT_OK);
         assert_string_equal(text, texts[i]);
         free(text);
@@ -388,7 +389,7 @@ static void wrong_texts_are_refused_with_their_line(void **state)
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct plait_plan *plan = NULL;
-        assert_int_equal(plait_plan_parse(wrong[i].text, &plan), PLAIT_ERR_PLAN);
+        assert_int_equal(plan_parse(wrong[i].text, &plan), PLAIT_ERR_PLAN);
         assert_string_equal(plait_last_error(), wrong[i].message);
         assert_null(plan);
     }
@@ -412,7 +413,7 @@ static void damaged_texts_do_no_harm(void **state)
         snprintf(text, sizeof text, "%.*s%s%s", (int)at, right,
                  random_below(&random, 3) == 0 ? "" : bits[random_below(&random, sizeof bits / sizeof *bits)],
                  random_below(&random, 20) == 0 ? "" : right + (at + cut < n ? at + cut : n));
-        if (plait_plan_parse(text, &plan) != PLAIT_OK)
+        if (plan_parse(text, &plan) != PLAIT_OK)
             continue;
         accepted++;
         assert_round_trip(plan);

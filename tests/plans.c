@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plans.h"
+
+#include "plan_parse.h"
 #include "random.h"
 
 #include "../transports/local.h"
@@ -49,7 +51,7 @@ struct plans plans_read_coll(enum plait_coll coll, uint32_t root, const char *co
             fprintf(f, "r%u #%u %.*s\n", r, step++, (int)bytes, line);
         }
         fclose(f);
-        if (plait_plan_parse(text, &p.plan[r]) != PLAIT_OK) {
+        if (plan_parse(text, &p.plan[r]) != PLAIT_OK) {
             fprintf(stderr, "%s\n%s", plait_last_error(), text);
             abort();
         }

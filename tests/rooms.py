@@ -35,6 +35,7 @@ SUBJECTS = {
     'optim_test.c': ['reduce'],
     'passes_test.c': ['fusion'],
     'perf_test.c': ['reduce'],
+    'plan_parse.c': ['plan'],
     'price.c': ['comm', 'operation'],
     'progress_thread_test.c': ['progress'],
     'random_plans_test.c': ['engine'],

@@ -357,12 +357,6 @@ PLAIT_API enum plait_status plait_alg_check(const struct plait_alg *alg, const s
  */
 PLAIT_API enum plait_status plait_plan_print(const struct plait_plan *plan, char **out);
 
-/**
- * Read the text of plait_plan_print(); print and parse are inverse. Errors: PLAIT_ERR_PLAN names the line;
- * PLAIT_ERR_NOMEM.
- */
-PLAIT_API enum plait_status plait_plan_parse(const char *text, struct plait_plan **out);
-
 #ifdef __cplusplus
 }
 #endif

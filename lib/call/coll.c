@@ -18,7 +18,7 @@ static __attribute__((noinline)) enum plait_status prepare(struct plait_comm *co
         status = plait_check_root(plait_coll_name(a->coll), a->root, comm->nrank);
     if (status == PLAIT_OK) {
         const struct plait_geometry g = plait_geometry_of(a->coll, comm->nrank, a->root, comm->rank, 1);
-        const size_t bytes = a->count * plait_dtype_size(a->type);
+        const size_t bytes = plait_args_bytes(a);
         const size_t in_bytes = plait_side_bytes(&g, &g.in, bytes), out_bytes = plait_side_bytes(&g, &g.out, bytes);
         if (!plait_buffers_fit(a, in_bytes, out_bytes))
             return plait_wrong_buffers(a, &g, "", in_bytes, out_bytes);
@@ -60,7 +60,7 @@ static __attribute__((noinline)) enum plait_status anywhere(struct plait_comm *c
                                                             const struct plait_call *call)
 {
     const struct plait_geometry g = plait_geometry_of(a.coll, comm->nrank, a.root, comm->rank, 1);
-    const size_t bytes = a.count * plait_dtype_size(a.type);
+    const size_t bytes = plait_args_bytes(&a);
     const enum plait_status status =
         plait_space_find(comm, plait_coll_name(a.coll), plait_side_bytes(&g, &g.in, bytes),
                          plait_side_bytes(&g, &g.out, bytes), g.combines ? plait_dtype_size(a.type) : 1, call, &a);
@@ -108,7 +108,7 @@ enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call
 static __attribute__((noinline)) ptrdiff_t find_place(const struct plait_comm *comm, const struct plait_args *a)
 {
     const struct plait_geometry g = plait_geometry_of(a->coll, comm->nrank, a->root, comm->rank, 1);
-    return plait_place_of_in(&g, comm->rank, a->count * plait_dtype_size(a->type));
+    return plait_place_of_in(&g, comm->rank, plait_args_bytes(a));
 }
 
 static inline bool is_alias(const struct plait_comm *comm, const struct plait_args *a)

@@ -174,7 +174,7 @@ static enum plait_status find(struct plait_comm *comm, const struct plait_args *
  */
 static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, const struct plait_call *call)
 {
-    if (!a->space->host || a->count * plait_dtype_size(a->type) > plait_most_eager_block(comm, a->coll))
+    if (!a->space->host || plait_args_bytes(a) > plait_most_eager_block(comm, a->coll))
         a->count = 0;
     const enum plait_status status = find(comm, a, call);
     if (status != PLAIT_OK || a->count == 0 || comm->last->selection.eager)

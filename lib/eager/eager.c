@@ -122,7 +122,7 @@ static inline __attribute__((always_inline)) void after_giving(const struct plai
         plait_eager_count_parts(run);
     } else {
         comm->stats.messages += t->to.n;
-        comm->stats.bytes_sent += t->to.n * o->count * o->size;
+        comm->stats.bytes_sent += t->to.n * o->bytes;
     }
     if (t->bytes > PLAIT_BESIDE_WORD && t->turn > 1)
         expect(comm, t, comm->sequence + 1, o->selection.split > 0);
@@ -191,7 +191,7 @@ static __attribute__((noinline)) void keep(const struct plait_run *run)
     struct plait_comm *comm = run->comm;
     const char *from = run->in + o->eager.at;
     char *to = run->out + comm->rank * o->eager.stride;
-    size_t bytes = o->count * o->size;
+    size_t bytes = o->bytes;
 
     if (o->sized) {
         plait_eager_part_in(run, comm->rank, &from);
@@ -217,7 +217,7 @@ static inline __attribute__((always_inline)) enum plait_status take(struct plait
     if (o->sized)
         return plait_eager_take_part(run, rank, from);
     if (!o->geometry.combines)
-        plait_eager_copy(run->comm, run->out + rank * o->eager.stride, from, o->count * o->size);
+        plait_eager_copy(run->comm, run->out + rank * o->eager.stride, from, o->bytes);
     return PLAIT_OK;
 }
 

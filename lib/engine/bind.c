@@ -185,7 +185,7 @@ static struct plait_tally *find_tally(struct plait_comm *comm, const struct plai
 static void fold(struct plait_op_plan *o)
 {
     o->tally->count.operations += o->runs;
-    o->tally->count.bytes += o->sized ? 0 : o->runs * o->count * o->size;
+    o->tally->count.bytes += o->sized ? 0 : o->runs * o->bytes;
     o->runs = 0;
 }
 
@@ -210,11 +210,12 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         o->selection.nslice = 1;
     }
     o->size = plait_dtype_size(o->type);
-    o->place = plait_place_of_in(&o->geometry, comm->rank, o->count * o->size);
-    o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->count * o->size);
-    o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->count * o->size);
+    o->bytes = o->count * o->size;
+    o->place = plait_place_of_in(&o->geometry, comm->rank, o->bytes);
+    o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->bytes);
+    o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->bytes);
     if (o->selection.eager)
-        o->eager = plait_eager_plan(o, o->count * o->size, comm->nrank, comm->rank, !comm->oversubscribed);
+        o->eager = plait_eager_plan(o, o->bytes, comm->nrank, comm->rank, !comm->oversubscribed);
     if (o->selection.eager && !o->sized && !comm->oversubscribed)
         o->eager.streams = plait_copy_mode_of(&comm->copies, o->eager.room, false) == PLAIT_COPY_STREAMED;
     if (!o->selection.eager && o->selection.split > 0)

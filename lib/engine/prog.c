@@ -12,26 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t plait_nplace(const struct plait_plan *plan)
-{
-    const struct plait_geometry g =
-        plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
-    return g.out.nslot + g.in.nslot + plan->ntmp;
-}
-
-bool plait_overlaps_shifted(const struct plait_plan *plan, const struct plait_geometry *g, struct plait_span x,
-                            struct plait_span y, uint32_t n)
-{
-    const uint32_t first = plait_place(plan, g, x, 0); /* a REDUCE writes OUT or TMP, whose places are consecutive */
-
-    for (uint32_t k = 0; k < n; k++) {
-        const uint32_t at = plait_place(plan, g, y, k) - first;
-        if (at < n && at != k)
-            return true;
-    }
-    return false;
-}
-
 /* ---- From steps to instructions ------------------------------------------------------------------ */
 
 struct binder {
@@ -388,38 +368,6 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
     free(b.writer[0]);
     free(b.written);
     return status;
-}
-
-bool plait_moves_single_blocks(const struct plait_plan *plan)
-{
-    const struct plait_geometry g =
-        plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
-
-    for (uint32_t i = 0; i < plan->nstep; i++) {
-        const struct plait_step *s = &plan->step[i];
-        if (s->nblk > 1 || s->blk == PLAIT_AS_LIES ||
-            (plait_side_slot(&g.in, s->blk) == UINT32_MAX && plait_side_slot(&g.out, s->blk) == UINT32_MAX))
-            return false;
-    }
-    return true;
-}
-
-bool plait_keeps_what_it_sends(const struct plait_plan *plan)
-{
-    bool keeps = false;
-
-    for (uint32_t i = 0; i < plan->nstep; i++)
-        if (plan->step[i].verb == PLAIT_STEP_SEND && plan->step[i].ndep > 0)
-            return false;
-    for (uint32_t i = 0; i < plan->nstep && !keeps; i++) {
-        const struct plait_step *copy = &plan->step[i];
-        for (uint32_t k = 0; copy->verb == PLAIT_STEP_COPY && k < plan->nstep && !keeps; k++) {
-            const struct plait_step *send = &plan->step[k];
-            keeps = send->verb == PLAIT_STEP_SEND && send->a.buf == copy->a.buf &&
-                    send->a.slot < copy->a.slot + copy->nblk && copy->a.slot < send->a.slot + send->nblk;
-        }
-    }
-    return keeps;
 }
 
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,

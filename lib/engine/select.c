@@ -53,12 +53,9 @@
 #include "prog.h"
 #include "prove.h"
 
-#include <plait/topology.h>
-
 #include <stdio.h>
 #include <string.h>
 
-#define EAGER           "eager: everyone reads what it needs from where its owner put it, one step"
 #define MOST_DIRECT     PLAIT_EAGER_RANKS /* ranks up to which all exchange messages with all */
 #define MOST_EAGER      16384             /* bytes that a rank sends; */
 #define MOST_ONE_SHOT   8192      /* in an all-reduce of more than two ranks, where two-shot is the alternative; */
@@ -194,7 +191,7 @@ static const char *allreduce_by_size(const struct plait_shape *shape, size_t byt
                                      const char **why)
 {
     if (fits_eager(shape, bytes, w)) {
-        *why = EAGER;
+        *why = PLAIT_WHY_EAGER;
         return "one-shot";
     }
     if (w->far)
@@ -227,7 +224,7 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
     if (far != NULL)
         return far;
     if (fits_eager(shape, bytes, w)) {
-        *why = EAGER;
+        *why = PLAIT_WHY_EAGER;
         return "direct";
     }
     if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
@@ -381,108 +378,9 @@ void plait_spec_for(const char *setting, enum plait_coll coll, char spec[PLAIT_M
         snprintf(spec, PLAIT_MAX_SPEC, "%s", setting + n + 1);
 }
 
-void plait_explain(const struct plait_selection *s, size_t size, struct plait_choice *out)
-{
-    *out = (struct plait_choice){ .slice = s->slice > SIZE_MAX / size ? SIZE_MAX : s->slice * size,
-                                  .nslice = s->nslice,
-                                  .round = s->round,
-                                  .plan_hash = s->plan_hash };
-    snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
-    snprintf(out->path, sizeof out->path, "%s", s->eager ? "eager" : s->split > 0 ? "eager and engine" : "engine");
-    snprintf(out->why, sizeof out->why, "%s%s", s->why,
-             s->once && !s->eager && out->slice >= PLAIT_LEAST_ONCE
-                 ? "; memory not the library's is staged or read through the kernel, as PLAIT_CMA says"
-                 : "");
-}
-
 enum plait_status plait_cannot_differ(const char *spec)
 {
     return plait_fail(PLAIT_ERR_CONFIG,
                       "algorithm '%s' moves several blocks in one message, so all must be equally big; use direct",
                       spec);
-}
-
-static enum plait_status check_single(const struct plait_selection *s, const struct plait_shape *shape)
-{
-    struct plait_plan *plan = NULL;
-    enum plait_status status = s->eager ? PLAIT_OK : plait_plan_emit(s->alg, shape, 0, &plan);
-
-    if (plan != NULL && !plait_moves_single_blocks(plan))
-        status = plait_cannot_differ(s->spec);
-    plait_plan_destroy(plan);
-    return status;
-}
-
-/* Select for a v-form with blocks of at most `most` elements, as collv.c does. */
-static enum plait_status select_sized(struct plait_shape *shape, size_t most, enum plait_dtype type,
-                                      const struct plait_wish *w, struct plait_selection *s)
-{
-    const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
-    const size_t known = (g.kind == PLAIT_KIND_PART && !g.rooted) || shape->nrank == 2 ? most : 0;
-    const bool small = plait_fits_eager(shape->coll, shape->nrank, known * plait_dtype_size(type), w);
-    enum plait_status status = plait_select(shape, small ? known : 0, type, w, s);
-
-    if (status == PLAIT_OK && small && !s->eager)
-        status = plait_select(shape, 0, type, w, s);
-    if (status == PLAIT_OK)
-        status = check_single(s, shape);
-    if (status == PLAIT_OK && most > 0)
-        s->nslice = (most - 1) / s->slice + 1;
-    if (status == PLAIT_OK && most > 0 && most * plait_dtype_size(type) <= s->split) {
-        s->eager = true; /* for all ranks */
-        s->why = EAGER;
-    }
-    return status;
-}
-
-enum plait_status plait_choose(const struct plait_shape *shape, size_t count, enum plait_dtype type, enum plait_op op,
-                               const struct plait_call *call, struct plait_choice *out)
-{
-    struct plait_config config;
-    struct plait_topology topology;
-    struct plait_shape copy;
-    struct plait_selection s;
-    struct plait_wish w = { .algorithms = plait_algs, .spec_origin = "asked for in the call" };
-    char spec[PLAIT_MAX_SPEC];
-    enum plait_status status;
-
-    if (shape == NULL || out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s is NULL", shape == NULL ? "shape" : "out");
-    if (shape->sized && plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR)
-        return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s has no form with blocks of different sizes",
-                          plait_coll_name(shape->coll));
-    if (shape->nrank == 0 || (unsigned)shape->coll >= PLAIT_NCOLL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_choose: shape has %u ranks and collective %d", shape->nrank,
-                          (int)shape->coll);
-    copy = *shape;
-    status = plait_check_operation(plait_kernels_find(""), plait_coll_name(shape->coll), shape->coll, shape->nrank,
-                                   count, type, op, call);
-    if (status == PLAIT_OK)
-        status = plait_config_load(&config);
-    if (status != PLAIT_OK)
-        return status;
-    plait_spec_for(config.algo, shape->coll, spec);
-    plait_topology_get(&topology);
-    w.cache = topology.l2;
-    w.oversubscribed = shape->nrank > topology.ncpu;
-    w.cma = config.cma;
-    w.far = plait_has_nodes(shape->node, shape->nrank);
-    w.sized = shape->sized;
-    w.slice = w.sized ? 0 : call != NULL && call->slice ? call->slice : config.slice;
-    w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
-    w.reproducible = call != NULL && call->reproducible;
-    w.paced = plait_is_paced(&config.pace);
-    w.latency = (double)config.pace.latency / 1e9;
-    w.user = op == PLAIT_USER;
-    w.ordered = call != NULL && w.user && !call->user->commutative;
-    w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;
-    if (w.spec == spec)
-        w.spec_origin = "asked for by PLAIT_ALGO";
-    copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
-    copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
-                   (!w.sized || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
-    status = (w.sized ? select_sized : plait_select)(&copy, count, type, &w, &s);
-    if (status == PLAIT_OK)
-        plait_explain(&s, plait_dtype_size(type), out);
-    return status;
 }

@@ -5,6 +5,8 @@
 
 #include "operation/operation.h"
 
+#define PLAIT_WHY_EAGER "eager: everyone reads what it needs from where its owner put it, one step"
+
 /*
  * Single copy: the receiver reads a message in unshared memory through the kernel, instead of copy-in and copy-out. A
  * root that reduces reads it into its result or a landing. Below PLAIT_LEAST_ONCE the system call costs more. Above,

@@ -83,6 +83,7 @@ struct plait_op_plan {
     uint32_t fingerprint;
     struct plait_eager_plan eager; /* if eager or split */
     size_t size;                   /* bytes of an element */
+    size_t bytes;                  /* of `count` elements */
     size_t in_bytes, out_bytes;    /* of this rank's IN and OUT */
     ptrdiff_t place;               /* offset of IN from OUT in place, in bytes; PTRDIFF_MIN: no form in place */
     struct plait_how inner, last;  /* for reductions to a partial result; for the last reduction */

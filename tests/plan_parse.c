@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Plans from their text (lib/plan/plan_text.c), which golden files and hand-written plans have. Any number of blanks may
+ * separate words. The parser allocates memory in proportion to the length of the text, whatever numbers it contains.
+ */
+#include "plan_parse.h"
+
+#include "base/status.h"
+#include "plan/check/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_rooted(const struct plait_plan *p)
+{
+    return p->coll < PLAIT_NCOLL && plait_geometry_of((enum plait_coll)p->coll, p->nrank, 0, 0, 0).rooted;
+}
+
+/* ---- Parsing ----------------------------------------------------------------------------------- */
+
+struct parser {
+    const char *at; /* the next character */
+    uint32_t line;
+    enum plait_status status; /* sticky: after the first error the parser reads nothing */
+    struct plait_step *steps;
+    uint32_t *deps;
+    struct plait_plan head; /* last member: it ends in a flexible array, which stays empty */
+};
+
+static void fail(struct parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void fail(struct parser *p, const char *format, ...)
+{
+    char what[128];
+    va_list args;
+
+    if (p->status != PLAIT_OK)
+        return;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    p->status = plait_fail(PLAIT_ERR_PLAN, "line %u of the plan: %s", p->line, what);
+}
+
+static void skip_blanks(struct parser *p)
+{
+    while (*p->at == ' ' || *p->at == '\t')
+        p->at++;
+}
+
+/* Consumes `word` if it comes next. */
+static bool accept(struct parser *p, const char *word)
+{
+    const size_t n = strlen(word);
+
+    skip_blanks(p);
+    if (p->status != PLAIT_OK || strncmp(p->at, word, n) != 0)
+        return false;
+    p->at += n;
+    return true;
+}
+
+static void expect(struct parser *p, const char *word)
+{
+    if (accept(p, word))
+        return;
+    const size_t rest = strcspn(p->at, "\n");
+    fail(p, "'%s' is expected before '%.*s'", word, rest < 20 ? (int)rest : 20, p->at);
+}
+
+/* A decimal number from `low` to `high`. */
+static uint32_t number(struct parser *p, const char *what, uint32_t low, uint32_t high)
+{
+    uint64_t n = 0;
+
+    skip_blanks(p);
+    if (p->status != PLAIT_OK)
+        return low;
+    if (*p->at < '0' || *p->at > '9')
+        fail(p, "%s is not a number", what);
+    for (; *p->at >= '0' && *p->at <= '9'; p->at++)
+        if (n <= UINT32_MAX)
+            n = 10 * n + (uint64_t)(*p->at - '0');
+    if (n < low || n > high) {
+        fail(p, "%s is not from %u to %u", what, low, high);
+        return low;
+    }
+    return (uint32_t)n;
+}
+
+/* Consumes the next word and returns its index in `names`. */
+static uint32_t choice(struct parser *p, const char *what, const char *const *names, uint32_t n)
+{
+    skip_blanks(p);
+    const size_t length = strspn(p->at, "abcdefghijklmnopqrstuvwxyz_");
+    for (uint32_t i = 0; i < n; i++)
+        if (strlen(names[i]) == length && accept(p, names[i]))
+            return i;
+    fail(p, "'%.*s' is no %s", length < 20 ? (int)length : 20, p->at, what);
+    return 0;
+}
+
+static void end_line(struct parser *p)
+{
+    skip_blanks(p);
+    if (p->status == PLAIT_OK && *p->at != '\n')
+        fail(p, "more text than a line has");
+    if (p->status == PLAIT_OK)
+        p->at++;
+    p->line++;
+}
+
+static void parse_head(struct parser *p)
+{
+    struct plait_plan *h = &p->head;
+    const char *colls[PLAIT_NCOLL];
+
+    for (uint32_t i = 0; i < PLAIT_NCOLL; i++)
+        colls[i] = plait_coll_name((enum plait_coll)i);
+    expect(p, "plan");
+    h->version = (uint8_t)number(p, "the version", PLAIT_PLAN_VERSION, PLAIT_PLAN_VERSION);
+    h->coll = (uint8_t)choice(p, "collective", colls, PLAIT_NCOLL);
+    if (is_rooted(h)) {
+        expect(p, "root");
+        h->root = number(p, "the root", 0, INT32_MAX - 1);
+    }
+    expect(p, "rank");
+    h->rank = number(p, "the rank", 0, INT32_MAX - 1);
+    expect(p, "of");
+    h->nrank = number(p, "the number of ranks", h->rank + 1, INT32_MAX);
+    expect(p, ", blocks");
+    h->nblk = number(p, "the number of blocks", 1, (1u << 30) - 1);
+    expect(p, ", tmp");
+    h->ntmp = number(p, "the number of TMP slots", 0, PLAIT_MOST_SLOTS);
+    expect(p, ", lanes");
+    h->nlane = (uint8_t)number(p, "the number of lanes", 1, UINT8_MAX);
+    expect(p, ",");
+    h->inplace = accept(p, "in place");
+    if (!h->inplace)
+        expect(p, "out of place");
+    end_line(p);
+}
+
+/* Parses a span. All spans of a step have the same number of blocks; *nblk is 0 before the first. */
+static struct plait_span parse_span(struct parser *p, uint32_t *nblk)
+{
+    const uint32_t buf = choice(p, "buffer", plait_buf_names, PLAIT_NBUF);
+    uint32_t last;
+
+    expect(p, "[");
+    const uint32_t slot = number(p, "the slot", 0, (1u << 30) - 1);
+    last = slot;
+    if (accept(p, ".."))
+        last = number(p, "the last slot", slot + 1, (1u << 30) - 1);
+    expect(p, "]");
+    if (*nblk != 0 && last - slot + 1 != *nblk)
+        fail(p, "the spans have different lengths");
+    *nblk = last - slot + 1;
+    return (struct plait_span){ buf & 3, slot & 0x3fffffffu };
+}
+
+static void parse_deps(struct parser *p, struct plait_step *s, uint32_t index)
+{
+    struct plait_plan *h = &p->head;
+
+    do {
+        const uint32_t low = s->ndep == 0 ? 0 : p->deps[h->ndep - 1] + 1;
+        if (index == 0 || low >= index)
+            fail(p, "a dependency is not an earlier step, or not in ascending order");
+        else
+            p->deps[h->ndep++] = number(p, "a dependency", low, index - 1);
+        if (s->ndep == UINT16_MAX)
+            fail(p, "more than %u dependencies", UINT16_MAX);
+        s->ndep++;
+    } while (accept(p, ","));
+}
+
+static void parse_step(struct parser *p)
+{
+    struct plait_plan *h = &p->head;
+    struct plait_step s = { .peer = -1, .dep0 = h->ndep };
+    struct plait_span first;
+
+    expect(p, "r");
+    number(p, "the plan's rank", h->rank, h->rank);
+    expect(p, "#");
+    number(p, "the step's number", h->nstep, h->nstep);
+    s.verb = (uint8_t)choice(p, "verb", plait_verb_names, PLAIT_NVERB);
+    first = parse_span(p, &s.nblk);
+    if (s.verb == PLAIT_STEP_SEND)
+        s.a = first;
+    else
+        s.dst = first;
+    if (s.verb == PLAIT_STEP_COPY || s.verb == PLAIT_STEP_REDUCE) {
+        expect(p, "=");
+        s.a = parse_span(p, &s.nblk);
+    }
+    if (s.verb == PLAIT_STEP_REDUCE) {
+        expect(p, ",");
+        s.b = parse_span(p, &s.nblk);
+    }
+    if (s.verb == PLAIT_STEP_SEND || s.verb == PLAIT_STEP_RECV) {
+        expect(p, s.verb == PLAIT_STEP_SEND ? "to" : "from");
+        expect(p, "r");
+        s.peer = (int32_t)number(p, "the peer", 0, h->nrank - 1);
+    }
+    if (accept(p, "as it lies"))
+        s.blk = PLAIT_AS_LIES;
+    else
+        s.blk = accept(p, "block") ? number(p, "the block", 0, h->nblk - 1) : first.slot;
+    if (accept(p, "lane"))
+        s.lane = (uint8_t)number(p, "the lane", 0, h->nlane - 1u);
+    if (accept(p, "after"))
+        parse_deps(p, &s, h->nstep);
+    end_line(p);
+    if (p->status == PLAIT_OK)
+        p->steps[h->nstep++] = s;
+}
+
+static enum plait_status assemble(const struct parser *p, struct plait_plan **out)
+{
+    const struct plait_plan *h = &p->head;
+    const uint64_t bytes = sizeof *h + (uint64_t)h->nstep * sizeof *p->steps + (uint64_t)h->ndep * sizeof *p->deps;
+    struct plait_plan *plan = bytes <= UINT32_MAX ? malloc(bytes) : NULL;
+
+    if (plan == NULL)
+        return plait_fail_memory("no memory for a plan of %u steps", h->nstep);
+    *plan = *h;
+    plan->bytes = (uint32_t)bytes;
+    memcpy(plan->step, p->steps, h->nstep * sizeof *p->steps);
+    memcpy(plan->step + h->nstep, p->deps, h->ndep * sizeof *p->deps);
+    *out = plan;
+    return PLAIT_OK;
+}
+
+enum plait_status plan_parse(const char *text, struct plait_plan **out)
+{
+    struct parser p = { .at = text, .line = 1 };
+    size_t nline = 1, ncomma = 1;
+
+    if (text == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plan_parse: %s is NULL", text == NULL ? "text" : "out");
+    for (const char *c = text; *c != '\0'; c++) {
+        nline += *c == '\n';
+        ncomma += *c == ',';
+    }
+    if (nline > UINT32_MAX / 2 || ncomma > UINT32_MAX / 2)
+        return plait_fail(PLAIT_ERR_PLAN, "the text has too many lines or commas for a plan");
+    p.steps = malloc(nline * sizeof *p.steps);
+    p.deps = malloc((nline + ncomma) * sizeof *p.deps); /* each dependency follows an "after" or a comma */
+    if (p.steps == NULL || p.deps == NULL)
+        p.status = plait_fail_memory("out of memory for a plan of %zu lines", nline);
+    if (p.status == PLAIT_OK)
+        parse_head(&p);
+    while (p.status == PLAIT_OK && *p.at != '\0')
+        parse_step(&p);
+    if (p.status == PLAIT_OK)
+        p.status = assemble(&p, out);
+    free(p.steps);
+    free(p.deps);
+    return p.status;
+}
