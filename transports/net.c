@@ -17,6 +17,7 @@
  * beyond the window is dropped and breaks the link.
  */
 #include "net_link.h"
+#include "slow.h"
 
 #include "../lib/failure/report.h"
 
@@ -118,6 +119,18 @@ static struct net_link *link_of(struct plait_port *port, uint32_t peer, enum pla
     return l;
 }
 
+/* Describing takes time. The first connection of a port is enough to see whether a network device is missing. */
+static void look_at_way(struct plait_port *port, uint32_t peer)
+{
+    char ways[256];
+
+    if (port->looked)
+        return;
+    port->looked = true;
+    plait_port_describe(port, peer, ways, sizeof ways);
+    plait_warn_of_device(ways);
+}
+
 /* Endpoints are made at the first use. A rank that cannot be reached stays unreachable. */
 static bool is_connected(struct net_link *l)
 {
@@ -130,6 +143,8 @@ static bool is_connected(struct net_link *l)
         break_way(w, "its network address is not known here");
     else if ((w->endpoint = l->port->plugin->connect(l->port->net, w->address, w->bytes, why, sizeof why)) == NULL)
         break_way(w, "%s", why);
+    if (w->endpoint != NULL)
+        look_at_way(l->port, l->peer);
     return w->endpoint != NULL;
 }
 

@@ -77,7 +77,7 @@ struct plait_port {
     struct room *rooms; /* free landing buffers */
     uint32_t quiet;     /* turns without an arrival */
     uint32_t nowing;    /* links that owe acknowledgements */
-    bool warned;
+    bool warned, looked;
     struct way ways[]; /* [nrank] */
 };
 
