@@ -22,6 +22,7 @@ SUBJECTS = {
     'counts_test.c': ['comm', 'engine'],
     'differ_test.c': ['comm'],
     'dump_test.c': ['comm', 'memory'],
+    'doubled_test.c': ['comm', 'progress'],
     'eager_test.c': ['comm', 'failure', 'operation'],
     'elastic_deaths_test.c': ['elastic'],
     'elastic_model.c': ['reduce'],

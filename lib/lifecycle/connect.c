@@ -152,24 +152,27 @@ static void warn_of_strangers(const struct plait_comm *comm, const struct connec
 }
 
 /*
- * Has a machine more ranks than processors? Only processors in the ranks' affinity masks count, so ranks that are bound
- * to one processor each have enough.
+ * Ranks per processor, rounded up, on the machine where that is largest. Only processors in the ranks' affinity masks
+ * count, so ranks that are bound to one processor each give 1.
  */
-static bool is_oversubscribed(const struct plait_comm *comm, const struct connecting *m)
+static uint32_t most_a_processor(const struct plait_comm *comm, const struct connecting *m)
 {
+    uint32_t most = 1;
+
     for (uint32_t first = 0; first < comm->nrank; first++) {
         cpu_set_t cpus;
-        int n = 0;
+        uint32_t n = 0;
         CPU_ZERO(&cpus);
         for (uint32_t r = 0; r < comm->nrank && (r >= first || !share_processors(m, first, r)); r++)
             if (share_processors(m, first, r)) {
                 CPU_OR(&cpus, &cpus, &m->all[r].cpus);
                 n++;
             }
-        if (CPU_COUNT(&cpus) > 0 && n > CPU_COUNT(&cpus))
-            return true;
+        const uint32_t ncpu = (uint32_t)CPU_COUNT(&cpus);
+        if (ncpu > 0 && (n + ncpu - 1) / ncpu > most)
+            most = (n + ncpu - 1) / ncpu;
     }
-    return false;
+    return most;
 }
 
 /* The control block of a rank on another node is a local replica. */
@@ -207,7 +210,9 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct con
         if (p->process->pidfd >= 0 && m->leads[r])
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }
-    comm->oversubscribed = is_oversubscribed(comm, m);
+    const uint32_t most = most_a_processor(comm, m);
+    comm->oversubscribed = most > 1;
+    comm->apart = most == 2 ? plait_spins_in(PLAIT_APART_SECONDS) : 0;
     return status;
 }
 
