@@ -3,14 +3,14 @@
 # Fingerprint, deadline and ring of operations together cost a 4-byte all-reduce at most 30 instructions outside the
 # spin, and two messages at most 200; none reads the clock. The two messages take at most 2000 in all, which they do only
 # as their caller gives them their first turns (lib/p2p/exchange.c). Starting a persistent operation and waiting for it
-# takes fewer instructions than a call. Blocks of different sizes take at most 1400: collective and root of the last
+# takes fewer instructions than a call. Blocks of different sizes take at most 1200: collective and root of the last
 # operation are known again.
 # Usage: price_test.sh PRICE PRICE_WITHOUT_THEM
 set -u
 most=30
 most_messages=200
 most_of_messages=2000
-most_of_parts=1400
+most_of_parts=1200
 
 with=$("$1" count) || exit $?
 without=$("$2" count) || exit $?
