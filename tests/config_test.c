@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 static const char *const variables[] = {
-    "PLAIT_ALGO",        "PLAIT_ARENA",          "PLAIT_CALIBRATE",    "PLAIT_CHECK",      "PLAIT_CMA",
-    "PLAIT_CONFIG",      "PLAIT_DEADLINE",       "PLAIT_ISA",          "PLAIT_LOG",        "PLAIT_LOG_FILE",
-    "PLAIT_PROGRESS",    "PLAIT_SLICE",          "PLAIT_TIMEOUT",      "PLAIT_WARN",       "PLAIT_SLICES",
-    "PLAIT_FOR_TESTS",   "PLAIT_PACE",           "PLAIT_IFNAME",       "PLAIT_LAUNCHER",   "PLAIT_PORTS",
-    "PLAIT_SECRET",      "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",      "PLAIT_HOSTS",      "PLAIT_REPRODUCIBLE",
+    "PLAIT_ALGO",        "PLAIT_ARENA",          "PLAIT_CALIBRATE",  "PLAIT_CHECK",    "PLAIT_CMA",
+    "PLAIT_CONFIG",      "PLAIT_DEADLINE",       "PLAIT_ISA",        "PLAIT_LOG",      "PLAIT_LOG_FILE",
+    "PLAIT_PROGRESS",    "PLAIT_SLICE",          "PLAIT_TIMEOUT",    "PLAIT_WARN",     "PLAIT_SLICES",
+    "PLAIT_FOR_TESTS",   "PLAIT_PACE",           "PLAIT_IFNAME",     "PLAIT_LAUNCHER", "PLAIT_PORTS",
+    "PLAIT_SECRET",      "PLAIT_REQUIRE_SECRET", "PLAIT_PLUGINS",    "PLAIT_HOSTS",    "PLAIT_REPRODUCIBLE",
     "PLAIT_NCCL_FUSION", "PLAIT_NCCL_VERSION",   "PLAIT_CUDA_DRIVER"
 };
 #define NVARIABLE (sizeof variables / sizeof variables[0])
@@ -223,12 +223,17 @@ static void names_and_flags_take_their_words_only(void **state)
     assert_int_equal(c.check, 1);
     assert_string_equal(c.isa, "avx2");
     assert_string_equal(c.algo, "allreduce:torus:4x8");
-    assert_refused("PLAIT_LOG=Debug", "PLAIT_LOG='Debug' (f.conf:1): allowed is error, warn, info or debug");
+    assert_refused("PLAIT_LOG=loud", "PLAIT_LOG='loud' (f.conf:1): allowed is error, warn, info or debug");
     assert_refused("PLAIT_ISA=sse2", "allowed is scalar, avx2 or avx512");
     assert_refused("PLAIT_CHECK=yes", "allowed is 0 or 1");
-    assert_refused("PLAIT_ALGO=ring", "PLAIT_ALGO='ring' (f.conf:1): allowed is COLLECTIVE:ALGORITHM");
-    assert_refused("PLAIT_ALGO=nosuch:ring", "allowed is COLLECTIVE:ALGORITHM");
-    assert_refused("PLAIT_ALGO=allreduce:", "allowed is COLLECTIVE:ALGORITHM");
+    assert_int_equal(load_text("PLAIT_LOG=INFO\nPLAIT_ISA=AVX2\nPLAIT_ALGO=ring", &c), PLAIT_OK);
+    assert_int_equal(c.log, PLAIT_LOG_INFO);
+    assert_string_equal(c.isa, "avx2");
+    assert_string_equal(c.algo, "allreduce:ring");
+    assert_int_equal(load_text("PLAIT_ALGO=ncclAllGather:ring", &c), PLAIT_OK);
+    assert_string_equal(c.algo, "allgather:ring");
+    assert_refused("PLAIT_ALGO=nosuch:ring", "allowed is ALGORITHM or COLLECTIVE:ALGORITHM");
+    assert_refused("PLAIT_ALGO=allreduce:", "allowed is ALGORITHM or COLLECTIVE:ALGORITHM");
     assert_refused("PLAIT_ALGO=allreduce:0123456789012345678901234567890123456789012345678901234567890123456789",
                    "allowed is at most 63 characters");
 }

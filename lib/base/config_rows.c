@@ -10,27 +10,30 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The field gets Plait's own name of the collective; an algorithm alone is all-reduce's, as NCCL_ALGO's mostly is. */
 static const char *parse_algo(const char *text, void *field)
 {
-    const char *algorithm = text + strcspn(text, ":");
-    char coll[32];
+    const size_t room = sizeof((struct plait_config *)0)->algo, n = strcspn(text, ":");
+    const char *algorithm = text[n] == ':' ? text + n + 1 : text;
+    char coll[32] = "allreduce";
 
-    snprintf(coll, sizeof coll, "%.*s", (int)(algorithm - text), text);
-    if (*text != '\0' && (strlen(algorithm) < 2 || plait_coll_find(coll) < 0))
-        return "COLLECTIVE:ALGORITHM, e.g. allreduce:ring (plait-info --algorithms lists them)";
+    if (text[n] == ':')
+        snprintf(coll, sizeof coll, "%.*s", (int)(n < sizeof coll ? n : sizeof coll - 1), text);
+    if (*text != '\0' && (*algorithm == '\0' || plait_coll_find(coll) < 0))
+        return "ALGORITHM or COLLECTIVE:ALGORITHM, e.g. ring or allgather:ring (plait-info --algorithms lists them)";
     if (strchr(text, ',') != NULL)
         return "one COLLECTIVE:ALGORITHM";
-    if (strlen(text) >= sizeof((struct plait_config *)0)->algo)
-        return "at most 63 characters";
-    strcpy(field, text);
-    return NULL;
+    const int length = *text == '\0' ? snprintf(field, room, "%s", "")
+                                     : snprintf(field, room, "%s:%s",
+                                                plait_coll_name((enum plait_coll)plait_coll_find(coll)), algorithm);
+    return length < (int)room ? NULL : "at most 63 characters";
 }
 
-/* Set the field to the place of the text in a list of words, which ends with NULL. */
+/* Set the field to the place of the text in a list of words, which ends with NULL. Case has no meaning. */
 static bool is_word(const char *text, const char *const *words, int *field)
 {
     for (int i = 0; words[i] != NULL; i++)
-        if (strcmp(text, words[i]) == 0) {
+        if (plait_same_word(text, words[i])) {
             *field = i;
             return true;
         }
@@ -65,7 +68,7 @@ static const char *parse_isa(const char *text, void *field)
 
     if (!is_word(text, words, &i))
         return "scalar, avx2 or avx512";
-    strcpy(field, text);
+    strcpy(field, words[i]);
     return NULL;
 }
 
@@ -76,7 +79,7 @@ static const char *parse_launcher(const char *text, void *field)
 
     if (!is_word(text, words, &i))
         return "torchrun, slurm, openmpi or none";
-    strcpy(field, text);
+    strcpy(field, words[i]);
     return NULL;
 }
 
@@ -188,7 +191,8 @@ static const char *parse_secret(const char *text, void *field)
 
 #define FIELD(name) offsetof(struct plait_config, name)
 const struct plait_config_row plait_config_rows[] = {
-    { "PLAIT_ALGO", "", "algorithm of every call of one collective, as COLLECTIVE:ALGORITHM; empty: chosen by size",
+    { "PLAIT_ALGO", "",
+      "algorithm of every call of one collective, as COLLECTIVE:ALGORITHM, or of all-reduces; empty: chosen by size",
       FIELD(algo), parse_algo },
     { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
       parse_bytes },
