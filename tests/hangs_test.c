@@ -202,6 +202,7 @@ int main(int argc, char **argv)
                       .options.deadline = 1e9),
         test_of_ranks(a_rank_that_no_longer_looks_is_not_said_to_wait, 2, 1, .processes = true, .options.deadline = 1),
     };
+    setenv("PLAIT_LOG", "info", 1); /* a failure lists last operations */
 
     if (argc != 2)
         return 2;

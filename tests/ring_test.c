@@ -380,6 +380,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_process_without_an_arena_is_refused_with_the_reason),
         cmocka_unit_test(a_process_of_another_user_is_refused_with_the_remedy),
     };
+    setenv("PLAIT_LOG", "info", 1); /* a failure lists last operations */
 
     if (argc != 2)
         return 2;

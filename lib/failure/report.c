@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define LISTED 4 /* last collectives, and messages, of a rank that a failure logs; plait-info --dump shows more */
+#define LISTED 4 /* last collectives, and messages, of a rank in the log of a failure; plait-info --dump shows more */
 
 /* A rank's control block; NULL: not yet met, or left and freed. */
 static const struct plait_control *control_of(const struct plait_comm *comm, uint32_t rank)
@@ -87,7 +87,7 @@ static void list_one(void *context, const struct plait_operation *o)
     char text[320];
 
     plait_operation_text(o, l->now, text, sizeof text);
-    plait_log(PLAIT_LOG_ERROR, "comm '%s': rank %u: last operations of rank %u: %s", l->comm->name, l->comm->rank,
+    plait_log(PLAIT_LOG_INFO, "comm '%s': rank %u: last operations of rank %u: %s", l->comm->name, l->comm->rank,
               l->rank, text);
 }
 
@@ -109,7 +109,7 @@ void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t
     comm->told = true;
     /* The text names comm, operation and the rank that detected the failure, perhaps another one. */
     plait_log(comm->alarm, "comm '%s': rank %u of %u fails: %s", comm->name, comm->rank, comm->nrank, text);
-    if (comm->alarm != PLAIT_LOG_ERROR)
+    if (comm->alarm != PLAIT_LOG_ERROR || !plait_log_wants(PLAIT_LOG_INFO))
         return;
     list(comm, comm->rank);
     if (culprit > 0 && culprit <= comm->nrank && culprit - 1 != comm->rank)
