@@ -143,21 +143,22 @@ ncclResult_t nccl_refuse(const char *call, const char *why)
     return ncclInvalidUsage;
 }
 
+/* NCCL's texts, as programs and their users look for them. What went wrong here is in ncclGetLastError(). */
 const char *ncclGetErrorString(ncclResult_t result)
 {
     static const char *const texts[ncclNumResults] = {
         [ncclSuccess] = "no error",
-        [ncclUnhandledCudaError] = "a call of CUDA failed",
-        [ncclSystemError] = "a resource of this process is exhausted, or a system call failed",
-        [ncclInternalError] = "a fault of the library",
-        [ncclInvalidArgument] = "invalid argument",
-        [ncclInvalidUsage] = "invalid usage, or ranks that called differently",
-        [ncclRemoteError] = "a rank died, left or aborted",
-        [ncclInProgress] = "not yet done",
-        [ncclTimeout] = "a rank did not arrive in time",
+        [ncclUnhandledCudaError] = "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        [ncclSystemError] = "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        [ncclInternalError] = "internal error - please report this issue to the NCCL developers",
+        [ncclInvalidArgument] = "invalid argument (run with NCCL_DEBUG=WARN for details)",
+        [ncclInvalidUsage] = "invalid usage (run with NCCL_DEBUG=WARN for details)",
+        [ncclRemoteError] = "remote process exited or there was a network error",
+        [ncclInProgress] = "NCCL operation in progress",
+        [ncclTimeout] = "operation timed out",
     };
 
-    return result >= 0 && result < ncclNumResults ? texts[result] : "unknown result";
+    return result >= 0 && result < ncclNumResults ? texts[result] : "unknown result code";
 }
 
 const char *ncclGetLastError(ncclComm_t comm)

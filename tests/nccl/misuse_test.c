@@ -64,7 +64,8 @@ static int wrong_arguments_are_named_and_change_nothing(ncclComm_t *comm, int ra
     CHECK(ncclCommInitAll(&none, 1, (int[]){ -1 }) == ncclInvalidArgument && none == NULL);
     SAYS("device -1");
     CHECK(ncclCommInitAll(&none, 0, NULL) == ncclInvalidArgument);
-    CHECK(strcmp(ncclGetErrorString((ncclResult_t)99), "unknown result") == 0);
+    CHECK(strcmp(ncclGetErrorString((ncclResult_t)99), "unknown result code") == 0);
+    CHECK(strcmp(ncclGetErrorString(ncclInvalidUsage), "invalid usage (run with NCCL_DEBUG=WARN for details)") == 0);
     OK(ncclAllReduce(in, out, 4, ncclFloat, ncclSum, *comm, NULL)); /* the comm is as it was */
     CHECK(out[3] == 8);
     OK(ncclCommCount(*comm, &n));
