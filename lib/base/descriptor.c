@@ -9,24 +9,33 @@
 #include <sys/stat.h>
 
 struct kept {
-    const char *purpose;
+    const char *purpose; /* NULL: the slot is free */
     int fd;
     dev_t device;
     ino_t inode;
 };
 
-/* Static, so that no allocation can fail. */
+/* A hash table with linear probing, keyed by the descriptor number; static, so that no allocation can fail. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-enum { ROOM = 16384 };
+enum { ROOM = 16384 }; /* a power of two: differences of slots may wrap as unsigned numbers */
 static struct kept list[ROOM];
-static size_t nkept;
+
+/* The slot of this descriptor, or the free slot that it would get; NULL: the table is full without it. */
+static struct kept *place(int fd)
+{
+    for (unsigned i = 0; i < ROOM; i++) {
+        struct kept *k = &list[((unsigned)fd + i) % ROOM];
+        if (k->purpose == NULL || k->fd == fd)
+            return k;
+    }
+    return NULL;
+}
 
 static struct kept *find(int fd)
 {
-    for (size_t i = 0; i < nkept; i++)
-        if (list[i].fd == fd)
-            return &list[i];
-    return NULL;
+    struct kept *k = fd < 0 ? NULL : place(fd);
+
+    return k != NULL && k->purpose != NULL ? k : NULL;
 }
 
 static bool is_there(const struct kept *k)
@@ -34,6 +43,20 @@ static bool is_there(const struct kept *k)
     struct stat s;
 
     return fstat(k->fd, &s) == 0 && s.st_dev == k->device && s.st_ino == k->inode;
+}
+
+/* Delete by backward shift: entries after the hole move into it, but never before the first slot of their number. */
+static void forget(struct kept *k)
+{
+    unsigned hole = (unsigned)(k - list);
+
+    k->purpose = NULL;
+    for (unsigned at = (hole + 1) % ROOM; list[at].purpose != NULL; at = (at + 1) % ROOM)
+        if ((at - (unsigned)list[at].fd) % ROOM >= (at - hole) % ROOM) {
+            list[hole] = list[at];
+            list[at].purpose = NULL;
+            hole = at;
+        }
 }
 
 int plait_descriptor_keep(int fd, const char *purpose)
@@ -50,11 +73,12 @@ int plait_descriptor_keep(int fd, const char *purpose)
         errno = error;
         fd = next;
     }
-    if (fd >= 0 && nkept < ROOM && fstat(fd, &s) == 0) {
-        list[nkept++] = (struct kept){ purpose, fd, s.st_dev, s.st_ino };
+    struct kept *const k = fd >= 0 ? place(fd) : NULL;
+    if (k != NULL && fstat(fd, &s) == 0) {
+        *k = (struct kept){ purpose, fd, s.st_dev, s.st_ino };
     } else if (fd >= 0) {
         close(fd);
-        errno = nkept == ROOM ? EMFILE : ENOMEM;
+        errno = k == NULL ? EMFILE : ENOMEM;
         fd = -1;
     }
     pthread_mutex_unlock(&lock);
@@ -72,7 +96,7 @@ void plait_descriptor_close(int fd)
     if (k == NULL || is_there(k))
         close(fd);
     if (k != NULL)
-        *k = list[--nkept];
+        forget(k);
     pthread_mutex_unlock(&lock);
     errno = saved;
 }

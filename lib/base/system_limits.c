@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define SPARE    8 /* free descriptors below which a process warns */
+#define SPARE    8                   /* free descriptors below which a process warns */
 #define NO_LIMIT ((uint64_t)1 << 50) /* the kernel's "unlimited" is near 2^63 */
 
 size_t plait_limit(int resource)
@@ -53,13 +53,13 @@ enum plait_status plait_check_descriptors(size_t n, const char *who)
 
 void plait_warn_of_full_table(double now)
 {
-    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    static atomic_bool warned;
     static _Atomic double next;
 
-    if (now < atomic_load_explicit(&next, memory_order_relaxed))
+    if (atomic_load_explicit(&warned, memory_order_relaxed) || now < atomic_load_explicit(&next, memory_order_relaxed))
         return;
     atomic_store_explicit(&next, now + 1, memory_order_relaxed);
-    if (plait_check_descriptors(SPARE, "the network between hosts") != PLAIT_OK && !atomic_flag_test_and_set(&warned))
+    if (plait_check_descriptors(SPARE, "the network between hosts") != PLAIT_OK && !atomic_exchange(&warned, true))
         plait_log(
             PLAIT_LOG_WARN,
             "%s. Every connection to its port takes one. ss -tnp lists them; let a firewall admit only the job's hosts "

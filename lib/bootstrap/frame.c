@@ -91,6 +91,7 @@ enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double unti
     for (double look = plait_clock() + PLAIT_FRAME_TICK;;) {
         const double left = until - plait_clock(), most = drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
         int ready = left > 0 ? poll(polls, n, (int)((left < most ? left : most) * 1e3) + 1) : 0;
+        const int error = ready < 0 ? errno : 0;
         const bool is_time = ready == 0 && plait_clock() >= look;
         enum plait_status status = ready > 0 ? PLAIT_OK : plait_frame_look();
         for (uint32_t i = 0; i < n && status == PLAIT_OK; i++) {
@@ -106,8 +107,8 @@ enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double unti
         look += is_time ? PLAIT_FRAME_TICK : 0;
         if (left <= 0)
             return PLAIT_ERR_TIMEOUT;
-        if (ready < 0 && errno != EINTR)
-            return plait_fail_errno(errno, "comm creation: waiting for messages");
+        if (error != 0 && error != EINTR)
+            return plait_fail_errno(error, "comm creation: waiting for messages");
     }
 }
 

@@ -3,8 +3,8 @@
  * The server: rank 0 accepts the others as clients and tells them when all have joined.
  *
  * Rank 0 watches every rank that has joined. A rank that reports a failure, or whose socket closes, ends the rendezvous
- * at once for all of them. Ranks that connect later are told too, for MOST_LINGER seconds. After a death it is
- * DEATH_LINGER: the dead process may have had more ranks, which never come, and nobody knows which.
+ * at once for all of them. Ranks that connect later are told too, for plait_rendezvous_linger(): the dead process may
+ * have had more ranks, which never come, and nobody knows which.
  */
 #include "rendezvous.h"
 
@@ -19,7 +19,13 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define LOOK_EVERY 0.1 /* seconds between checks for another process with this rank, and for slow clients */
+#define LOOK_EVERY  0.1  /* seconds between checks for another process with this rank, and for slow clients */
+#define PAUSE_EVERY 0.02 /* the same, while there is no room for clients */
+
+static double next_look(const struct plait_rendezvous *r)
+{
+    return plait_clock() + (r->listener.paused ? PAUSE_EVERY : LOOK_EVERY);
+}
 
 static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
 {
@@ -93,7 +99,7 @@ static enum plait_status say_who_is_missing(const struct plait_bootstrap *b, con
 static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t *joined,
                                    double until)
 {
-    const double look = plait_clock() + LOOK_EVERY;
+    const double look = next_look(r);
     struct pollfd *peers = b->star.peers;
     struct plait_join_request who;
     int fd;
@@ -134,7 +140,7 @@ static void refuse_late(struct plait_bootstrap *b, struct plait_rendezvous *r, u
     const double until = plait_clock() + plait_rendezvous_linger(b, why->status);
 
     while ((told < b->nrank || plait_rendezvous_is_shared(b, why->status)) && plait_clock() < until) {
-        const double look = plait_clock() + LOOK_EVERY;
+        const double look = next_look(r);
         struct pollfd polls[PLAIT_LISTENER_POLLS];
         struct plait_join_request who;
         int fd;
@@ -242,7 +248,10 @@ static int listen_at(struct plait_rendezvous *r, double until)
     return plait_listener_add(&r->listener, name, r->name.length) ? 0 : errno;
 }
 
-/* Rank 0 does not listen. Where another rank 0 does, it joins that one, which tells all that connect. */
+/*
+ * Rank 0 does not listen. If it has failed itself and another rank 0 listens, it joins that one, which tells all that
+ * connect. If not, the port is in use: an error of its own.
+ */
 static enum plait_status fail_to_serve(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own,
                                        int error)
 {
@@ -262,7 +271,8 @@ static enum plait_status fail_to_serve(struct plait_rendezvous *r, struct plait_
 enum plait_status plait_server_run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
     plait_listener_init(&r->listener, r->tcp != NULL ? r->tcp->secret : NULL);
-    const int error = listen_at(r, plait_clock() + b->limit);
+    const double most = own == PLAIT_OK ? b->limit : plait_rendezvous_linger(b, own);
+    const int error = listen_at(r, plait_clock() + most);
     const enum plait_status status = error == 0 ? serve_all(b, r, own) : fail_to_serve(r, b, own, error);
     plait_listener_close(&r->listener);
     return status;

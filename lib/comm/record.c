@@ -17,10 +17,19 @@ __attribute__((no_sanitize("thread"))) static void copy(volatile void *to, const
         target[i] = source[i];
 }
 
+#define COPY_FIELD(field) \
+    atomic_store_explicit(&to->field, atomic_load_explicit(&from->field, memory_order_relaxed), memory_order_relaxed)
+
 /* All but the sequence number. */
 static void copy_progress(struct plait_progress *to, const struct plait_progress *from)
 {
-    copy(&to->began, &from->began, sizeof *to - offsetof(struct plait_progress, began));
+    COPY_FIELD(began);
+    COPY_FIELD(steps);
+    COPY_FIELD(nstep);
+    COPY_FIELD(slices);
+    COPY_FIELD(nslice);
+    COPY_FIELD(waiting_for);
+    COPY_FIELD(waited_for);
 }
 
 void plait_progress_write(struct plait_progress *p, const struct plait_progress *from)

@@ -20,7 +20,7 @@ void plait_announce_failure(struct plait_comm *comm, enum plait_status status, c
     if (atomic_compare_exchange_strong(&comm->own->failing, &none, 1)) {
         snprintf(comm->own->failure, sizeof comm->own->failure, "%s", text);
         comm->own->culprit = culprit;
-        atomic_store(&comm->own->failed, status); /* before the loads of wait_for_insiders (lifecycle/life.c) */
+        atomic_store(&comm->own->failed, status); /* before the loads of wait_for_insiders (lifecycle/destroy.c) */
     } else {
         for (unsigned i = 0; i < MOST_YIELDS && atomic_load(&comm->own->failed) == PLAIT_OK; i++)
             sched_yield(); /* another thread writes its text; bounded, as this may be a signal handler in that thread */

@@ -78,7 +78,7 @@ void plait_message_begin(struct plait_request *r)
     all->nrecv++;
     /*
      * A rank that fails waits for ranks that it sees receiving before its memory may go (wait_for_readers() in
-     * life.c). So `receiving` is set before this rank looks for the sender's failure, see turn_in().
+     * destroy.c). So `receiving` is set before this rank looks for the sender's failure, see turn_in().
      */
     if (borrows(r->comm, &r->message) && all->nborrow++ == 0)
         atomic_store(&r->comm->own->receiving, 1);
@@ -370,11 +370,24 @@ static enum plait_status turn_pairs(struct plait_comm *comm, bool *moved)
     return status;
 }
 
+/* Take the pairs that have no message left off the list of busy ones. */
+static void drop_idle(struct plait_messages *all)
+{
+    for (struct plait_pair **at = &all->busy, *pair; (pair = *at) != NULL;) {
+        pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->unread.first != NULL;
+        if (pair->busy)
+            at = &pair->next_busy;
+        else
+            *at = pair->next_busy;
+    }
+}
+
 bool plait_messages_move(struct plait_comm *comm)
 {
     bool moved = false;
     const enum plait_status status = turn_pairs(comm, &moved);
 
+    drop_idle(comm->messages);
     if (status != PLAIT_OK)
         fail(comm, status);
     return moved || status != PLAIT_OK;
@@ -388,14 +401,9 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     if (all == NULL || all->busy == NULL)
         return false;
     enum plait_status status = turn_pairs(comm, &moved);
-    for (struct plait_pair **at = &all->busy, *pair; (pair = *at) != NULL && status == PLAIT_OK;) {
+    for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
         status = plait_message_wait_turn(comm, pair, rarely);
-        pair->busy = pair->sends.first != NULL || pair->recvs.first != NULL || pair->unread.first != NULL;
-        if (pair->busy)
-            at = &pair->next_busy;
-        else
-            *at = pair->next_busy;
-    }
+    drop_idle(all);
     if (comm->port != NULL && moved && all->nrecv == 0)
         plait_port_rest(comm->port);
     if (status == PLAIT_OK && comm->failed == PLAIT_OK)

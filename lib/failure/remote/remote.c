@@ -50,6 +50,16 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* the list of remotes
 static struct plait_remote *remotes;
 static pthread_t thread;
 static bool running;
+static atomic_int doorbell[2] = { -1, -1 }; /* a socket pair that wakes the thread: receiving end, ringing end */
+
+/* Send an empty message: harmless if the program has reused the descriptor for its own socket. Signal-safe. */
+static void ring(void)
+{
+    const int saved = errno;
+
+    send(atomic_load(&doorbell[1]), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL);
+    errno = saved;
+}
 
 static bool is_root(const struct plait_remote *r)
 {
@@ -131,6 +141,15 @@ static void report(struct plait_remote *r, uint32_t rank, bool dead, double now)
     learn(r, &update, now);
 }
 
+/* The program has closed a descriptor: keep the error. */
+static void note_loss(struct plait_remote *r, enum plait_status status)
+{
+    if (atomic_load(&r->lost))
+        return;
+    plait_keep_error(&r->loss, status);
+    atomic_store(&r->lost, true);
+}
+
 /* The connection has ended: its rank departed, it died, or the program has closed the descriptor. */
 static void lose(struct plait_remote *r, uint32_t line, double now)
 {
@@ -141,13 +160,11 @@ static void lose(struct plait_remote *r, uint32_t line, double now)
     r->lines[line].fd = -1;
     if (!is_root(r))
         atomic_store(&r->over, true);
-    if (status != PLAIT_OK && !atomic_load(&r->lost)) {
-        plait_keep_error(&r->loss, status);
-        atomic_store(&r->lost, true);
-    } else if (status == PLAIT_OK && is_root(r)) {
+    if (status != PLAIT_OK) {
+        note_loss(r, status);
+    } else if (is_root(r)) {
         report(r, line, true, now);
-    } else if (status == PLAIT_OK && replica != NULL &&
-               !atomic_load_explicit(&replica->control.departed, memory_order_relaxed)) {
+    } else if (replica != NULL && !atomic_load_explicit(&replica->control.departed, memory_order_relaxed)) {
         atomic_store_explicit(&replica->dead, 1, memory_order_release);
     }
 }
@@ -260,14 +277,54 @@ static void turn(struct plait_remote *r)
 
 /* ---- The thread ------------------------------------------------------------------------------------------ */
 
+static void close_doorbell(void)
+{
+    for (unsigned i = 0; i < 2; i++)
+        plait_descriptor_close(atomic_exchange(&doorbell[i], -1));
+}
+
+/* Returns 0 or an errno. */
+static int open_doorbell(void)
+{
+    int ends[2], error = 0;
+
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+        return errno;
+    for (unsigned i = 0; i < 2; i++) {
+        doorbell[i] = plait_descriptor_keep(ends[i], "waking the thread that hears of other hosts");
+        error = doorbell[i] < 0 ? errno : error;
+    }
+    if (error != 0)
+        close_doorbell();
+    return error;
+}
+
+/* If the program has closed the doorbell, the comms on several hosts fail. */
+static void drain_doorbell(void)
+{
+    char none;
+    enum plait_status status = plait_descriptor_check(doorbell[0]);
+
+    if (status == PLAIT_OK)
+        status = plait_descriptor_check(doorbell[1]);
+    for (struct plait_remote *r = remotes; r != NULL && status != PLAIT_OK; r = r->next)
+        note_loss(r, status);
+    if (status != PLAIT_OK)
+        close_doorbell();
+    while (doorbell[0] >= 0 && recv(doorbell[0], &none, sizeof none, MSG_DONTWAIT) >= 0)
+        ;
+}
+
 /* The descriptors to poll, [*n], to be freed. Out of memory: none, as each tick serves all lines, too. */
 static struct pollfd *gather(nfds_t *n)
 {
-    nfds_t need = 0, at = 0;
+    nfds_t need = 1, at = 0;
 
     for (const struct plait_remote *r = remotes; r != NULL; r = r->next)
         need += r->nline;
     struct pollfd *list = malloc(need * sizeof *list);
+    if (list != NULL)
+        list[at++] = (struct pollfd){ .fd = doorbell[0], .events = POLLIN };
     for (const struct plait_remote *r = remotes; r != NULL && list != NULL; r = r->next)
         for (uint32_t i = 0; i < r->nline; i++) { /* poll() ignores closed ones */
             const short events = r->lines[i].filled > 0 ? POLLIN | POLLOUT : POLLIN;
@@ -293,6 +350,7 @@ static void *run(void *arg)
         poll(list, n, (int)(TICK * 1e3));
         free(list);
         pthread_mutex_lock(&lock);
+        drain_doorbell();
         for (struct plait_remote *r = remotes; r != NULL; r = r->next)
             turn(r);
     }
@@ -329,10 +387,12 @@ enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remo
             l->update.bytes = PLAIT_CONTROL_UPDATE_LEAST;
         }
         pthread_mutex_lock(&lock);
-        error = running ? 0 : plait_thread_start(&thread, run, NULL);
-        running = error == 0;
+        error = doorbell[0] >= 0 ? 0 : open_doorbell();
+        if (error == 0 && !running)
+            error = plait_thread_start(&thread, run, NULL);
+        running |= error == 0;
         r->next = remotes;
-        remotes = running ? r : remotes;
+        remotes = error == 0 ? r : remotes;
         pthread_mutex_unlock(&lock);
     }
     if (error == 0) {
@@ -350,9 +410,9 @@ void plait_remote_begin(struct plait_remote *r, const int *sockets)
         r->lines[i].fd = r->comm->rank > 0 || i > 0 ? sockets[i] : -1;
         r->lines[i].heard = plait_clock();
     }
-    turn(r);
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
+    ring();
 }
 
 double plait_remote_heard(const struct plait_remote *r, uint32_t rank)
@@ -374,16 +434,10 @@ bool plait_remote_is_over(const struct plait_remote *r)
     return r != NULL && atomic_load(&r->over);
 }
 
-/* May be called in a signal handler of a thread that holds the lock. Then the change is sent at the next tick. */
 void plait_remote_tell(struct plait_remote *r)
 {
-    const int saved = errno;
-
-    if (r != NULL && pthread_mutex_trylock(&lock) == 0) {
-        turn(r);
-        pthread_mutex_unlock(&lock);
-    }
-    errno = saved;
+    if (r != NULL)
+        ring();
 }
 
 void plait_remote_depart(struct plait_remote *r)
@@ -396,7 +450,7 @@ void plait_remote_depart(struct plait_remote *r)
     until.tv_sec += (time_t)LAST_WORD;
     pthread_mutex_lock(&lock);
     r->leaving = true;
-    turn(r);
+    ring();
     while (!r->left && pthread_cond_timedwait(&changed, &lock, &until) == 0)
         ;
     pthread_mutex_unlock(&lock);
@@ -423,8 +477,10 @@ void plait_remotes_unload(void)
     running = false;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
+    ring();
     if (runs)
         pthread_join(thread, NULL);
+    close_doorbell();
 }
 
 /* The child has neither thread nor comms. It closes its copies of the connections, whose end means a death. */
@@ -438,6 +494,7 @@ void plait_remotes_fork(enum plait_fork when)
         for (uint32_t i = 0; i < remotes->nline; i++)
             plait_descriptor_close(remotes->lines[i].fd);
     if (when == PLAIT_FORK_CHILD) {
+        close_doorbell();
         running = false;
         changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* it counts the parent's thread as waiting */
     }
