@@ -193,18 +193,23 @@ static void set_defaults(struct options *o)
 }
 
 /* all_reduce_perf and its kind are names of this program, with nccl-tests' defaults of sizes and iterations. */
-static void set_defaults_of_nccl_tests(struct options *o, const char *program)
+static bool set_defaults_of_nccl_tests(struct options *o, const char *program)
 {
     const char *slash = strrchr(program, '/'), *name = slash != NULL ? slash + 1 : program;
     const struct collective *c = collective_find(name);
 
+    const size_t n = strlen(name), end = strlen("_perf");
+
+    if (c == NULL && n > end && strcmp(name + n - end, "_perf") == 0)
+        return complain("there is no %s here; plait-perf --coll NAME measures a collective (see --help)", name);
     if (c == NULL || strcmp(c->program, name) != 0)
-        return;
+        return true;
     o->coll[0] = c;
     o->min_bytes = o->max_bytes = 32 << 20;
     o->step_bytes = 1 << 20;
     o->iterations = 20;
     o->warmup = 1;
+    return true;
 }
 
 /* -f wins over -i, as in nccl-tests; with neither, sizes grow fourfold. Every round has at least one iteration. */
@@ -237,9 +242,7 @@ bool options_parse(int argc, char **argv, struct options *out)
     int nrest;
 
     set_defaults(out);
-    if (argc > 0)
-        set_defaults_of_nccl_tests(out, argv[0]);
-    if (!ask_launcher(out))
+    if ((argc > 0 && !set_defaults_of_nccl_tests(out, argv[0])) || !ask_launcher(out))
         return false;
     out->fusion = argc > 1 && strcmp(argv[1], "fusion") == 0;
     out->elastic = argc > 1 && strcmp(argv[1], "elastic") == 0;

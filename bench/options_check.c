@@ -5,6 +5,7 @@
 #include "allocate.h"
 #include "message.h"
 #include "plot.h"
+#include "stage.h"
 #include "value.h"
 
 #include <plait/comm.h>
@@ -302,6 +303,10 @@ bool options_check(struct options *o)
     if (o->iterations > 0 && o->per_iter_skip >= o->iterations)
         return complain("-K %llu leaves nothing of -n %llu", (unsigned long long)o->per_iter_skip,
                         (unsigned long long)o->iterations);
+    if (o->iterations > o->rounds * STAGE_ITERATIONS)
+        return complain("-n %llu: at most %llu with --rounds %llu, as a round has at most %d iterations",
+                        (unsigned long long)o->iterations, (unsigned long long)o->rounds * STAGE_ITERATIONS,
+                        (unsigned long long)o->rounds, STAGE_ITERATIONS);
     if (getenv("NCCL_TESTS_SPLIT") != NULL || getenv("NCCL_TESTS_SPLIT_MASK") != NULL)
         return complain("NCCL_TESTS_SPLIT is set: splitting into groups is not supported; unset it");
     if (o->root >= o->nrank)

@@ -346,7 +346,10 @@ bool report_end(const struct bench *b, bool complete)
     const bool timed = !b->options->overlap && !b->options->fusion, sized = b->coll->coll != PLAIT_BARRIER,
                enough = wanted == NULL || !timed || !sized || average >= 0.9 * plait_real(wanted, &end);
 
-    printf("# %-20s : %llu %s\n", "Out of bounds values", (unsigned long long)b->wrong, b->wrong ? "FAILED" : "OK");
+    printf("# %-20s : %llu %s\n", "Out of bounds values", (unsigned long long)b->wrong,
+           b->wrong   ? "FAILED"
+           : complete ? "OK"
+                      : "(cut short)");
     if (timed)
         printf("# %-20s : %g %s\n", "Avg bus bandwidth", average,
                wanted == NULL || !sized ? ""

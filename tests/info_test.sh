@@ -117,7 +117,8 @@ wrong_command_lines_are_named() {
         says 2 'need --explain' --inplace &&
         says 2 "--dump 'self': must be the number of a process" --dump self &&
         says 2 '--last needs --dump' --last 3 &&
-        says 2 '--last 1025: must be at most 1024' --dump 1 --last 1025
+        says 2 '--last 1025: must be at most 1024' --dump 1 --last 1025 &&
+        says 2 "give it alone" --json --features
 }
 help_lists_every_option() {
     says 0 '^Usage: plait-info ' --help && says 0 '^  --explain ' --help && says 0 '^  --help ' -h

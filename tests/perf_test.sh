@@ -64,6 +64,11 @@ ln -s "$(realpath "$perf")" "$work/all_gather_perf"
 "$work/all_gather_perf" --place out --guard off >"$work/out" 2>&1 || fail "all_gather_perf: $(cat "$work/out")"
 rows | awk '$1 != 33554432 { exit 1 } END { exit NR != 1 }' && grep -q 'concluded: all_gather_perf' "$work/out" ||
     fail "all_gather_perf: $(cat "$work/out")"
+ln -s "$(realpath "$perf")" "$work/hypercube_perf"
+"$work/hypercube_perf" -b 8 -e 8 >"$work/out" 2>&1
+[ $? -eq 2 ] && grep -q 'there is no hypercube_perf here' "$work/out" || fail "hypercube_perf: $(cat "$work/out")"
+"$perf" -b 8 -e 8 -n 1000000 >"$work/out" 2>&1
+[ $? -eq 2 ] && grep -q -- '-n 1000000: at most 20480 with --rounds 5' "$work/out" || fail "-n: $(cat "$work/out")"
 
 # Ranks that share processors are bound to them in turn, Open MPI's as Plait's: else which ranks share one is chance.
 ranks=$(($(nproc) + 1))

@@ -315,6 +315,9 @@ static int command(int argc, char **argv)
         option_misuse("--algo, --slice, --round, --reproducible and --inplace need --explain");
     if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL))
         option_misuse("--ranks and --nodes need --explain or --algorithms");
+    if (show_json && (show_version || show_features || show_config || show_topology || make_secret || show_algorithms ||
+                      show_nccl || peers || explain || dump != NULL))
+        option_misuse("--json shows build, plug-ins, machine and settings; give it alone");
     check_dump();
     if (argc == 1)
         return overview() ? 0 : 1;

@@ -14,8 +14,8 @@
 #define PLAIT_ROUND_UP(n) (((n) + PLAIT_LINE - 1) & ~(size_t)(PLAIT_LINE - 1)) /* to whole cache lines */
 
 /*
- * Digits, then at most one of K, M, G (2^10, 2^20, 2^30), also KB and KiB and so on; either case. False on anything
- * else and on overflow.
+ * Digits, then at most one of B, K, M, G (1, 2^10, 2^20, 2^30), also KB and KiB and so on; either case. False on
+ * anything else and on overflow.
  */
 static inline bool plait_parse_bytes(const char *text, size_t *out)
 {

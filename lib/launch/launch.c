@@ -52,10 +52,11 @@ static bool resolve(const char *host, double seconds, struct plait_hosts *out, c
 
 static enum plait_status ask_for_host(const struct plait_launcher_says *says, const char *why)
 {
-    return plait_fail(PLAIT_ERR_CONFIG,
-                      "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address (mpirun -x "
-                      "MASTER_ADDR=...), pass an id around (plait_unique_id_exchange), or fix this: %s",
-                      says->launcher, why);
+    return plait_fail(
+        PLAIT_ERR_CONFIG,
+        "%s does not say on which host rank 0 is (%s): set MASTER_ADDR to its name or address, 127.0.0.1 on "
+        "one machine (mpirun -x MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)",
+        says->launcher, why);
 }
 
 /* Rank 0 listens on the addresses of its host's name and of its interfaces. The others know the name only. */

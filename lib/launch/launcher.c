@@ -90,7 +90,10 @@ static enum plait_status read_number(const char *name, uint32_t least, uint32_t 
     uint64_t n = 0;
 
     if (value == NULL)
-        return plait_fail(PLAIT_ERR_CONFIG, "%s is not set, which this process's launcher should have done", name);
+        return plait_fail(PLAIT_ERR_CONFIG,
+                          "%s is not set, but other variables of a launcher are: set it too, or unset those, or set "
+                          "PLAIT_LAUNCHER=none for a process alone",
+                          name);
     for (; *c >= '0' && *c <= '9' && n <= most; c++)
         n = n * 10 + (uint64_t)(*c - '0');
     if (*c != '\0' || n < least || n > most)

@@ -4,22 +4,30 @@
 
 #include "base/bytes.h"
 
-/* Digits, then at most one letter. False: no size, or 2^64 and more. */
+#include <strings.h>
+
+/* Digits, then at most one unit. False: no size, or 2^64 and more. */
 static bool reference(const char *text, size_t *out)
 {
-    static const char letters[] = "KMGkmg";
+    static const char *const units[] = { "", "K", "M", "G" }, *const ends[] = { "", "B", "iB" };
     const size_t ndigit = strspn(text, "0123456789");
-    const char *letter = text[ndigit] != '\0' ? strchr(letters, text[ndigit]) : NULL;
     unsigned __int128 value = 0;
+    char unit[8];
+    int power = -1;
 
-    if (ndigit == 0 || strlen(text) != ndigit + (letter != NULL))
+    for (int u = 0; u < 4; u++)
+        for (int e = 0; e < (u > 0 ? 3 : 2); e++) {
+            snprintf(unit, sizeof unit, "%s%s", units[u], ends[e]);
+            power = strcasecmp(text + ndigit, unit) == 0 ? u : power;
+        }
+    if (ndigit == 0 || power < 0)
         return false;
     for (size_t i = 0; i < ndigit; i++) {
         value = 10 * value + (unsigned)(text[i] - '0');
         if (value > SIZE_MAX)
             return false;
     }
-    value <<= letter != NULL ? 10 * ((letter - letters) % 3 + 1) : 0;
+    value <<= 10 * power;
     if (value > SIZE_MAX)
         return false;
     *out = (size_t)value;
