@@ -23,7 +23,7 @@ struct plait_group {
     unsigned depth;
     enum plait_status refused; /* the first error of a call */
     struct plait_request *first, **end;
-    struct plait_creation *creations, **last_creation; /* creation.h */
+    struct plait_creation *creations, **last_creation; /* of comms; run when the group ends */
     struct plait_outcome refusal;                      /* of its calls, once one was refused */
 };
 
