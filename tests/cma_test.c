@@ -392,7 +392,7 @@ static const void *count_arrival(struct plait_link *link, uint32_t number, uint3
     return data;
 }
 
-/* Of what a rank lends and copies itself, the others' reads came four slices after its copy, from memory. */
+/* Of what a rank exposes and copies itself, the others' reads came four slices after its copy, from memory. */
 static int what_a_rank_keeps_and_lends_goes_slice_by_slice(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { SLICE = 64 << 10, NSLICE = 8, BLOCK = NSLICE * SLICE };

@@ -21,7 +21,7 @@ struct harness {
 /* Number of things that went wrong; all are printed. */
 unsigned conformance_run(const struct harness *h);
 
-/* Messages between two ranks below the engine, lent and landed; number of ranks that failed. */
+/* Messages between two ranks below the engine, read in place and landed; number of ranks that failed. */
 unsigned conformance_links(uint32_t nprocess, uint32_t nthread);
 
 /* The suite's algorithms, NULL-ended. */

@@ -407,7 +407,7 @@ static int start_and_wait_elsewhere(struct plait_comm **comm, uint32_t rank, voi
     return 0;
 }
 
-/* Rank 0 lends to rank 1, which has started the same operation and waits in another comm for rank 0. */
+/* Rank 0 exposes its memory to rank 1, which has started the same operation and waits in another comm for rank 0. */
 static int a_started_operation_takes_what_is_lent_while_its_rank_waits_elsewhere(struct plait_comm **comm,
                                                                                  uint32_t rank, void *arg)
 {
@@ -578,7 +578,7 @@ static int wait_in_vain(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
-/* The wait for a reader, of what was there before or of what is lent, has the deadline, names the rank, and sees it die. */
+/* The wait for a reader, of what was there before or of a single copy, has the deadline, names the rank, and sees it die. */
 static void a_reader_that_does_not_come_is_named(void **state)
 {
     for (unsigned i = 0; i < 8; i++) {
@@ -591,7 +591,7 @@ static void a_reader_that_does_not_come_is_named(void **state)
     }
 }
 
-/* Rank 0 gives up, leaves, and gives back what it lent to rank 1, which calls then. */
+/* Rank 0 gives up, leaves, and frees memory that rank 1, which calls then, would read by single copy. */
 static int lend_and_leave(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { BYTES = 8192 };

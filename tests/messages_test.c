@@ -165,7 +165,7 @@ static void who_receives_a_long_message_sends_between_its_slices(void **state)
 /* A message counted as sent when its last slice was: over a network the others may still be read then. */
 static void a_message_is_sent_when_all_of_its_slices_are(void **state)
 {
-    run(1, 2, send_in_any_order, NULL); /* lent: read where it lies */
+    run(1, 2, send_in_any_order, NULL); /* single copy: read where it lies */
 }
 
 /* What the kernel copies goes in pieces of PLAIT_MESSAGE_TOGETHER slices: two whole ones and a word. */

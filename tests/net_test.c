@@ -177,7 +177,7 @@ static void try_to_take(struct stream *s, uint32_t number)
     advance(&s->ntaken, s->taken);
 }
 
-/* What is lent is written over as soon as it may be. */
+/* What a peer reads in place is written over as soon as it may be. */
 static void reuse(struct stream *s)
 {
     for (uint32_t i = 0; i < PLAIT_WINDOW; i++) {

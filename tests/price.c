@@ -133,7 +133,7 @@ static struct plait_comm *create_alone(struct plait_comm **other)
 static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
 {
     const uint64_t next = comm->sequence + 1, bytes = sizeof(float);
-    struct plait_given *slot = &other->own->small[~next % PLAIT_EAGER_SMALL];
+    struct plait_eager_entry *slot = &other->own->small[~next % PLAIT_EAGER_SMALL];
 
     if (comm->last->sized)
         memcpy(slot->few, &bytes, sizeof bytes);

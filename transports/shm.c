@@ -26,7 +26,7 @@ struct shm_link {
     uint32_t peer;
     uint32_t room, end; /* messages from `room` to before `end` were seen to have room */
     bool one_process;
-    bool lends; /* single copy: the peer reads memory of this process that is not mapped there */
+    bool single_copy; /* the peer reads memory of this process that is not mapped there */
     const struct plait_process *process;
     const char *base;               /* of the peer's addresses */
     const char *own_base;           /* of this rank's addresses */
@@ -70,7 +70,7 @@ static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer, en
     s->comm = comm;
     s->peer = peer;
     s->one_process = p->process->base == NULL;
-    s->lends = comm->config.cma && atomic_load_explicit(&p->control->reads, memory_order_relaxed);
+    s->single_copy = comm->config.cma && atomic_load_explicit(&p->control->reads, memory_order_relaxed);
     s->process = p->process;
     s->base = p->process->base;
     s->own_base = s->one_process ? NULL : arena->base;
@@ -91,7 +91,7 @@ static void shm_disconnect(struct plait_link *link)
 static bool shm_reaches(const struct plait_link *link, const void *data, size_t bytes, bool land)
 {
     const struct shm_link *s = shm(link);
-    return s->one_process || plait_arena_contains(data, bytes) || (land && s->lends);
+    return s->one_process || plait_arena_contains(data, bytes) || (land && s->single_copy);
 }
 
 static bool shm_sent(const struct plait_link *link, uint32_t number)

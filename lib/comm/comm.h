@@ -71,7 +71,7 @@ _Static_assert(sizeof(struct plait_mailbox) == 6 * PLAIT_LINE, "pairs of lines")
 #define PLAIT_EAGER_SOME  1024 /* bytes of data in a small slot */
 #define PLAIT_EAGER_SMALL 16   /* small slots, used in turn */
 #define PLAIT_EAGER_LARGE 2    /* large slots; both numbers are powers of two */
-#define PLAIT_LIES_HERE   0    /* plait_given.lies: in its slot */
+#define PLAIT_LIES_HERE   0    /* plait_eager_entry.lies: in its slot */
 
 struct plait_ranks { /* n consecutive ranks from first, modulo nrank */
     uint32_t first, n;
@@ -81,7 +81,7 @@ struct plait_ranks { /* n consecutive ranks from first, modulo nrank */
  * The header of an eager slot. Data that do not fit beside the word lie pages away from it: prefetchers learn that a
  * miss on a word is followed by reads nearby, and would fetch the data while the owner still writes them.
  */
-struct plait_given {
+struct plait_eager_entry {
     _Alignas(PLAIT_LINE) _Atomic uint64_t word; /* fingerprint << 32 | sequence; written last */
     struct plait_ranks to;                      /* the readers; used by the owner only */
     union {
@@ -124,7 +124,7 @@ struct plait_control {
     _Atomic uint32_t receiving; /* it may read a message in place, from a rank of its process or a GPU */
 
     _Alignas(PLAIT_LINE) struct plait_ring ring;
-    struct plait_given small[PLAIT_EAGER_SMALL], large[PLAIT_EAGER_LARGE];
+    struct plait_eager_entry small[PLAIT_EAGER_SMALL], large[PLAIT_EAGER_LARGE];
     struct plait_message_ring messages;
     /* A replica of a control block ends here: only ranks of one host use the rest. */
     struct plait_calibration calibration;

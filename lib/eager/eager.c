@@ -7,7 +7,7 @@
  * Slots rotate by the operation's number in its comm (t->turn), so ranks that call different operations never mistake
  * each other's data. A writer may run ahead of its readers (the root of broadcasts, all but the root of reductions).
  * Before it overwrites the data of operation q, all readers of that data must have finished q. The slot lists them
- * (plait_given.to). The writer learns that they have finished q
+ * (plait_eager_entry.to). The writer learns that they have finished q
  *
  * - from the data that it read: a rank that has published data in operation s has finished s - 1. When all have,
  *   comm->begun becomes s. If every rank reads from every other in each operation, this test is enough;
@@ -42,12 +42,12 @@
 static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const struct plait_eager_plan *t,
                                               uint64_t sequence, uint32_t *late)
 {
-    const struct plait_given *given = plait_eager_given_at(comm->own, t, plait_eager_slot(t, sequence));
-    const uint32_t word = (uint32_t)atomic_load_explicit(&given->word, memory_order_relaxed);
+    const struct plait_eager_entry *entry = plait_eager_entry_at(comm->own, t, plait_eager_slot(t, sequence));
+    const uint32_t word = (uint32_t)atomic_load_explicit(&entry->word, memory_order_relaxed);
     const uint64_t last = sequence - ((uint32_t)sequence - word);
     uint64_t all = UINT64_MAX - 1;
 
-    for (uint32_t i = 0, r = given->to.first; i < given->to.n; i++, r = plait_eager_next(comm, r)) {
+    for (uint32_t i = 0, r = entry->to.first; i < entry->to.n; i++, r = plait_eager_next(comm, r)) {
         struct plait_peer *peer = &comm->peers[r];
         if (peer->finished < last)
             peer->finished = atomic_load_explicit(&peer->control->done, memory_order_acquire);
@@ -57,7 +57,7 @@ static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const str
         }
         all = peer->finished < all ? peer->finished : all;
     }
-    if (given->to.n == comm->nrank - 1 && comm->begun < all + 1)
+    if (entry->to.n == comm->nrank - 1 && comm->begun < all + 1)
         comm->begun = all + 1;
     return true;
 }
@@ -87,23 +87,23 @@ static __attribute__((noinline)) void expect(struct plait_comm *comm, const stru
 }
 
 /* Publishes this rank's data. */
-static inline __attribute__((always_inline)) void give(const struct plait_run *run, size_t slot)
+static inline __attribute__((always_inline)) void publish(const struct plait_run *run, size_t slot)
 {
     const struct plait_eager_plan *t = &run->o->eager;
     struct plait_comm *comm = run->comm;
-    struct plait_given *given = plait_eager_given_at(comm->own, t, slot);
-    const bool copies = !run->lends;
+    struct plait_eager_entry *entry = plait_eager_entry_at(comm->own, t, slot);
+    const bool copies = !run->single_copy;
 
-    if (t->lends)
-        given->lies = copies ? PLAIT_LIES_HERE : (int64_t)((uintptr_t)run->in - (uintptr_t)comm->own);
+    if (t->single_copy)
+        entry->lies = copies ? PLAIT_LIES_HERE : (int64_t)((uintptr_t)run->in - (uintptr_t)comm->own);
     if (run->o->sized)
         plait_eager_put_parts(run, slot);
     else if (copies && (t->parts || t->streams))
         plait_eager_put(comm, t, plait_eager_data_at(comm->own, t, slot), (const uint8_t *)run->in);
     else if (copies && t->bytes > 0)
         plait_copy(comm->kernels, plait_eager_data_at(comm->own, t, slot), run->in, t->bytes);
-    given->to = t->to;
-    atomic_store_explicit(&given->word, run->word, memory_order_release);
+    entry->to = t->to;
+    atomic_store_explicit(&entry->word, run->word, memory_order_release);
     plait_wake(comm, t->to.first);
     for (uint32_t i = 1, r = t->to.first; i < t->to.n; i++) {
         r = plait_eager_next(comm, r);
@@ -129,7 +129,7 @@ static inline __attribute__((always_inline)) void after_giving(const struct plai
 }
 
 /* Publishes this rank's data if its slot is free; false if not. */
-static inline __attribute__((always_inline)) bool try_give(struct plait_run *run)
+static inline __attribute__((always_inline)) bool try_publish(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
     const struct plait_eager_plan *t = &run->o->eager;
@@ -138,34 +138,34 @@ static inline __attribute__((always_inline)) bool try_give(struct plait_run *run
         return true;
     if (!is_free(comm, t, comm->sequence, &run->late))
         return false;
-    run->lends = t->lends && plait_eager_may_lend(comm, run->o, run->in, run->out);
-    give(run, plait_eager_slot(t, comm->sequence));
+    run->single_copy = t->single_copy && plait_eager_may_single_copy(comm, run->o, run->in, run->out);
+    publish(run, plait_eager_slot(t, comm->sequence));
     after_giving(run);
     return true;
 }
 
 /* ---- Readers ------------------------------------------------------------------------------------------- */
 
-static inline bool has_given(const struct plait_run *run, uint32_t rank)
+static inline bool has_published(const struct plait_run *run, uint32_t rank)
 {
     const struct plait_eager_plan *t = &run->o->eager;
     const struct plait_control *c = run->comm->peers[rank].control;
 
-    return atomic_load_explicit(&plait_eager_given_at(c, t, plait_eager_slot(t, run->comm->sequence))->word,
+    return atomic_load_explicit(&plait_eager_entry_at(c, t, plait_eager_slot(t, run->comm->sequence))->word,
                                 memory_order_acquire) == run->word;
 }
 
-/* The published data of `rank` for this rank. Sets *lent if this is a single copy. */
-static inline const void *given_by(const struct plait_run *run, uint32_t rank, bool *lent)
+/* The published data of `rank` for this rank. Sets *by_single_copy if this is a single copy. */
+static inline const void *published_by(const struct plait_run *run, uint32_t rank, bool *by_single_copy)
 {
     const struct plait_eager_plan *t = &run->o->eager;
     const struct plait_comm *comm = run->comm;
     const struct plait_control *c = comm->peers[rank].control;
     const size_t slot = plait_eager_slot(t, comm->sequence);
-    const int64_t at = t->lends ? plait_eager_given_at(c, t, slot)->lies : PLAIT_LIES_HERE;
+    const int64_t at = t->single_copy ? plait_eager_entry_at(c, t, slot)->lies : PLAIT_LIES_HERE;
 
     if (at != PLAIT_LIES_HERE) {
-        *lent = true;
+        *by_single_copy = true;
         return (const uint8_t *)((uintptr_t)c + (uintptr_t)at) + (t->parts ? comm->rank * t->room : 0);
     }
     return plait_eager_data_at(c, t, slot) + plait_eager_own_part(comm, t, rank) * t->part + t->head;
@@ -176,7 +176,7 @@ static inline const void *given_by(const struct plait_run *run, uint32_t rank, b
  * whose rings show them inside the operation. A rank that enters later sees the failure here (plait_engine_turn()).
  * The arena of another process stays mapped, so there is no check.
  */
-static enum plait_status look_at_lender(struct plait_comm *comm, uint32_t rank)
+static enum plait_status look_at_writer(struct plait_comm *comm, uint32_t rank)
 {
     if (comm->peers[rank].process->base != NULL)
         return PLAIT_OK;
@@ -205,12 +205,12 @@ static inline __attribute__((always_inline)) enum plait_status take(struct plait
 {
     const struct plait_op_plan *o = run->o;
     enum plait_status status = PLAIT_OK;
-    bool lent = false;
-    const void *from = given_by(run, rank, &lent);
+    bool by_single_copy = false;
+    const void *from = published_by(run, rank, &by_single_copy);
 
-    if (lent) {
-        run->lent = true;
-        status = look_at_lender(run->comm, rank);
+    if (by_single_copy) {
+        run->by_single_copy = true;
+        status = look_at_writer(run->comm, rank);
     }
     if (status != PLAIT_OK)
         return status;
@@ -229,12 +229,12 @@ static inline __attribute__((always_inline)) void combine(const struct plait_run
     const size_t count = o->sized ? run->sizes.out[0] : o->count;
     const void *from[PLAIT_EAGER_RANKS];
     const char *own = run->in + o->eager.at;
-    bool lent;
+    bool by_single_copy;
 
     if (count == 0)
         return;
     for (uint32_t i = 0, r = o->eager.from.first; i < o->eager.from.n; i++, r = plait_eager_next(comm, r))
-        from[r] = given_by(run, r, &lent);
+        from[r] = published_by(run, r, &by_single_copy);
     if (o->sized)
         plait_eager_part_in(run, comm->rank, &own);
     from[comm->rank] = own;
@@ -272,11 +272,11 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
     run->finished = true;
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    if (t->turn == 1 && t->to.n > 0 && !run->lends) /* with two slots, the next is free only now */
+    if (t->turn == 1 && t->to.n > 0 && !run->single_copy) /* with two slots, the next is free only now */
         expect(comm, t, comm->sequence + 1, o->selection.split > 0);
     if (t->takes && o->geometry.combines)
         combine(run);
-    if (run->lent) {
+    if (run->by_single_copy) {
         atomic_store_explicit(&comm->own->took, comm->sequence, memory_order_release);
         plait_eager_tell(comm, o);
     }
@@ -297,8 +297,8 @@ uint32_t plait_eager_awaited(const void *context, uint32_t *ranks, uint32_t most
     const struct plait_run *run = context;
 
     (void)most;
-    *ranks = run->given && !run->finished ? next_writer(run) : run->late;
-    return !run->given || run->finished || run->taken < run->o->eager.from.n;
+    *ranks = run->published && !run->finished ? next_writer(run) : run->late;
+    return !run->published || run->finished || run->taken < run->o->eager.from.n;
 }
 
 /* Steps: publish, read from each writer and, with single copy, wait for the readers. */
@@ -307,8 +307,8 @@ static uint64_t steps(const void *context, uint64_t *of)
     const struct plait_run *run = context;
     const struct plait_eager_plan *t = &run->o->eager;
 
-    *of = (t->to.n > 0) + t->from.n + run->lends;
-    return (run->given && t->to.n > 0) + run->taken;
+    *of = (t->to.n > 0) + t->from.n + run->single_copy;
+    return (run->published && t->to.n > 0) + run->taken;
 }
 
 static void init_wait(struct plait_run *run)
@@ -328,8 +328,8 @@ static inline __attribute__((always_inline)) void begin(struct plait_run *run, c
     run->in = (char *)(uintptr_t)in;
     run->out = out;
     run->taken = 0;
-    run->lends = run->lent = run->finished = false;
-    run->given = try_give(run);
+    run->single_copy = run->by_single_copy = run->finished = false;
+    run->published = try_publish(run);
     if (o->eager.keeps)
         keep(run);
 }
@@ -339,10 +339,10 @@ static inline __attribute__((always_inline)) enum plait_status turn(struct plait
     const struct plait_eager_plan *t = &run->o->eager;
     enum plait_status status = PLAIT_OK;
 
-    if (!run->given && !(*moved = run->given = try_give(run)))
+    if (!run->published && !(*moved = run->published = try_publish(run)))
         return PLAIT_OK;
     for (uint32_t r = next_writer(run); run->taken < t->from.n; r = plait_eager_next(run->comm, r)) {
-        if (!has_given(run, r))
+        if (!has_published(run, r))
             return PLAIT_OK;
         *moved = true;
         status = take(run, r);
@@ -354,7 +354,7 @@ static inline __attribute__((always_inline)) enum plait_status turn(struct plait
         *moved = true;
         status = finish(run);
     }
-    *ended = status == PLAIT_OK && (!run->lends || is_taken(run));
+    *ended = status == PLAIT_OK && (!run->single_copy || is_taken(run));
     return status;
 }
 
@@ -373,11 +373,11 @@ enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *e
 /* Do all ranks that this one waits for run on other processors? */
 static bool are_apart(const struct plait_run *run)
 {
-    bool apart = run->given && !run->finished ? true : plait_is_apart(run->comm, run->late);
+    bool apart = run->published && !run->finished ? true : plait_is_apart(run->comm, run->late);
 
     for (uint32_t i = run->taken, r = next_writer(run); i < run->o->eager.from.n && apart;
          i++, r = plait_eager_next(run->comm, r))
-        apart = has_given(run, r) || plait_is_apart(run->comm, r);
+        apart = has_published(run, r) || plait_is_apart(run->comm, r);
     return apart;
 }
 

@@ -41,17 +41,17 @@ size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, boo
 
 /*
  * Writers, readers and layout of an eager operation for one rank. bytes: of the vector, or of the largest eager block;
- * o: reads geometry, coll, root and sized only; lends: allow single copy of long vectors in library memory.
+ * o: reads geometry, coll, root and sized only; single_copy: allow single copy of long vectors in library memory.
  */
 struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
-                                         bool lends);
+                                         bool single_copy);
 
 /* Are all blocks that this rank sends and receives small enough for the eager path? */
 bool plait_eager_has_all(const struct plait_op_plan *o, const struct plait_sizes *v, uint32_t nrank);
 
-/* If t->lends: can all readers read IN in place, and does this rank leave IN unchanged meanwhile? */
-bool plait_eager_may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
-                          const void *out);
+/* If t->single_copy: can all readers read IN in place, and does this rank leave IN unchanged meanwhile? */
+bool plait_eager_may_single_copy(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
+                                 const void *out);
 
 /* Copies IN to a slot: one part for all, or all parts but this rank's own. */
 void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, uint8_t *to, const uint8_t *in);

@@ -9,7 +9,7 @@
 #define MOST_BESIDE (PLAIT_BESIDE_WORD / PLAIT_EAGER_HEAD) /* most parts whose sizes fit beside the word */
 #define MOST_STAGED 2048 /* bytes up to which a copy costs less than waiting for the readers */
 
-/* A page apart; see struct plait_given. */
+/* A page apart; see struct plait_eager_entry. */
 _Static_assert(offsetof(struct plait_control, small_data) - offsetof(struct plait_control, small) >= 4096 &&
                    offsetof(struct plait_control, large_data) - offsetof(struct plait_control, large) >= 4096,
                "data is not near the words");
@@ -36,14 +36,14 @@ size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, boo
 
 /* Every writer sends to every reader: the reader's slot of IN to the writer's slot of OUT, if there are several. */
 struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
-                                         bool lends)
+                                         bool single_copy)
 {
     const struct plait_geometry *mine = &o->geometry;
     const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
     const size_t all = plait_eager_bytes(o->coll, nrank, bytes, o->sized);
     const bool few = all <= PLAIT_BESIDE_WORD, small = all <= PLAIT_EAGER_SOME;
-    const size_t given = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large);
+    const size_t entries = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large);
     const uint32_t nparts = root.in.nslot > 1 ? nrank - 1 : 1;
     const bool beside = o->sized && !few && nparts <= MOST_BESIDE;
     const size_t head = o->sized && !beside ? PLAIT_EAGER_HEAD : 0;
@@ -53,13 +53,13 @@ struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t b
         .to = mine->in.nslot > 0 ? others(other.out.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
         .takes = mine->out.nslot > 0,
         .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
-        .lends = lends && !o->sized && all > MOST_STAGED,
+        .single_copy = single_copy && !o->sized && all > MOST_STAGED,
         .turn = (small ? PLAIT_EAGER_SMALL : PLAIT_EAGER_LARGE) - 1,
-        .given = given,
-        .data = few     ? given + offsetof(struct plait_given, few)
+        .entries = entries,
+        .data = few     ? entries + offsetof(struct plait_eager_entry, few)
                 : small ? offsetof(struct plait_control, small_data)
                         : offsetof(struct plait_control, large_data),
-        .apart = few     ? sizeof(struct plait_given)
+        .apart = few     ? sizeof(struct plait_eager_entry)
                  : small ? PLAIT_EAGER_SOME
                          : PLAIT_EAGER_MAX,
         .bytes = all,
@@ -97,7 +97,8 @@ static bool is_reached(const struct plait_comm *comm, const struct plait_eager_p
     return all;
 }
 
-bool plait_eager_may_lend(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in, const void *out)
+bool plait_eager_may_single_copy(const struct plait_comm *comm, const struct plait_op_plan *o, const void *in,
+                                 const void *out)
 {
     const struct plait_eager_plan *t = &o->eager;
     const bool stays = t->from.n == 0 || in != out || o->geometry.kind == PLAIT_KIND_PART;

@@ -16,10 +16,10 @@ static inline size_t plait_eager_slot(const struct plait_eager_plan *t, uint64_t
     return ~sequence & t->turn;
 }
 
-static inline struct plait_given *plait_eager_given_at(const struct plait_control *c, const struct plait_eager_plan *t,
-                                                       size_t slot)
+static inline struct plait_eager_entry *plait_eager_entry_at(const struct plait_control *c,
+                                                             const struct plait_eager_plan *t, size_t slot)
 {
-    return (struct plait_given *)((uintptr_t)c + t->given) + slot;
+    return (struct plait_eager_entry *)((uintptr_t)c + t->entries) + slot;
 }
 
 static inline uint8_t *plait_eager_data_at(const struct plait_control *c, const struct plait_eager_plan *t, size_t slot)
@@ -31,7 +31,7 @@ static inline uint8_t *plait_eager_data_at(const struct plait_control *c, const 
 static inline uint8_t *plait_eager_head_at(const struct plait_control *c, const struct plait_eager_plan *t, size_t slot,
                                            uint32_t part)
 {
-    return t->beside ? plait_eager_given_at(c, t, slot)->few + part * PLAIT_EAGER_HEAD
+    return t->beside ? plait_eager_entry_at(c, t, slot)->few + part * PLAIT_EAGER_HEAD
                      : plait_eager_data_at(c, t, slot) + part * t->part;
 }
 

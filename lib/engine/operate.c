@@ -163,7 +163,7 @@ static enum plait_status begin_split(struct plait_comm *comm, const struct plait
         return PLAIT_OK;
     }
     run->word = next_word(comm, job->o);
-    run->given = run->lends = run->lent = run->finished = false;
+    run->published = run->single_copy = run->by_single_copy = run->finished = false;
     run->taken = 0;
     enter_engine(comm, job, run->word);
     return plait_engine_begin(comm, job, job->in);

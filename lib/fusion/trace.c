@@ -52,18 +52,18 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
         t->times.unpacking += end - begin;
 }
 
-void plait_trace_change(struct plait_trace *t, int flying, int waiting)
+void plait_trace_change(struct plait_trace *t, int in_flight, int waiting)
 {
     if (t == NULL)
         return;
     pthread_mutex_lock(&t->lock);
     const double now = plait_clock(), passed = now - t->changed;
-    if (t->flying > 0)
+    if (t->in_flight > 0)
         t->times.communicating += passed;
-    if (t->flying > 0 && t->waiting == 0)
+    if (t->in_flight > 0 && t->waiting == 0)
         t->times.hidden += passed;
     t->times.waiting += t->waiting * passed;
-    t->flying += (uint32_t)flying;
+    t->in_flight += (uint32_t)in_flight;
     t->waiting += (uint32_t)waiting;
     t->changed = now;
     pthread_mutex_unlock(&t->lock);

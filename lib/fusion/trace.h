@@ -30,7 +30,7 @@ struct plait_trace {
     struct plait_trace_event events[PLAIT_TRACE_EVENTS];
     /* Buckets in flight and threads that wait now; the lock protects these and the times. */
     pthread_mutex_t lock;
-    uint32_t flying, waiting;
+    uint32_t in_flight, waiting;
     double changed; /* time when one of them changed */
     struct plait_fusion_times times;
 };
@@ -45,6 +45,6 @@ double plait_trace_now(const struct plait_trace *trace);
 void plait_trace_add(struct plait_trace *trace, enum plait_trace_kind kind, uint32_t number, double begin);
 
 /* So many buckets more are in flight, so many threads more wait: 1, 0 or -1. */
-void plait_trace_change(struct plait_trace *trace, int flying, int waiting);
+void plait_trace_change(struct plait_trace *trace, int in_flight, int waiting);
 
 #endif

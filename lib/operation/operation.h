@@ -48,10 +48,10 @@ struct plait_eager_plan {
     struct plait_ranks from, to; /* its writers; its readers: all other ranks, the root or none */
     bool takes;                  /* this rank has an OUT */
     bool keeps;                  /* part of OUT is a copy from this rank's IN */
-    bool lends;                  /* single copy: long enough that readers read library memory in place */
+    bool single_copy;            /* long enough that readers read library memory in place */
     bool streams;                /* else it is written with streaming stores, as copy_mode.h says */
     uint32_t turn;               /* number of slots of this size, minus 1 */
-    size_t given;                /* offset of the first slot (plait_given) in a control block */
+    size_t entries;              /* offset of the first slot (plait_eager_entry) in a control block */
     size_t data, apart;          /* offset of the first slot's data; distance to the next slot's */
     size_t bytes;                /* most bytes that a writer puts into a slot */
     bool parts;                  /* one part per reader, else one for all */

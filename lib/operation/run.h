@@ -99,14 +99,14 @@ struct plait_run {
 
     /* For an eager operation, and for the small blocks of a split one. */
     uint64_t word;
-    bool given;     /* this rank's data is published */
-    bool lends;     /* by single copy: IN must stay unchanged until all readers have read it */
-    bool lent;      /* a writer's data was read by single copy */
-    bool finished;  /* this rank has read the data of all writers */
-    uint32_t late;  /* a rank that still reads the slot's previous data, or the single-copy data */
-    uint32_t taken; /* writers whose data has arrived */
-    bool slots;     /* split: the eager part is not done */
-    bool rest;      /* split: there are large blocks too, and the engine is not done */
+    bool published;      /* this rank's data is published */
+    bool single_copy;    /* IN must stay unchanged until all readers have read it */
+    bool by_single_copy; /* a writer's data was read by single copy */
+    bool finished;       /* this rank has read the data of all writers */
+    uint32_t late;       /* a rank that still reads the slot's previous data, or the single-copy data */
+    uint32_t taken;      /* writers whose data has arrived */
+    bool slots;          /* split: the eager part is not done */
+    bool rest;           /* split: there are large blocks too, and the engine is not done */
 
     /* For the engine. */
     const struct plait_prog *prog;

@@ -153,20 +153,20 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     size_t bytes = next_bytes(m, 1);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     const bool small = bytes <= PLAIT_MAILBOX_DATA && m->space->host;
-    bool lend = m->space->queued || (!small && link->transport->reaches(link, data, bytes, false)), streams = false;
+    bool exposed = m->space->queued || (!small && link->transport->reaches(link, data, bytes, false)), streams = false;
 
     m->space->order(comm, m->queue, m->capture);
     if (!link->transport->ready(link, link->next_out))
         return false;
-    if (m->bytes >= PLAIT_LEAST_ONCE && !small && !lend) {
+    if (m->bytes >= PLAIT_LEAST_ONCE && !small && !exposed) {
         const bool reads = link->transport->reaches(link, data, bytes, true);
         const enum plait_copy_mode mode = plait_copy_mode_of(&comm->copies, m->bytes, reads);
-        lend = mode == PLAIT_COPY_SINGLE;
-        if (lend)
+        exposed = mode == PLAIT_COPY_SINGLE;
+        if (exposed)
             bytes = next_bytes(m, PLAIT_MESSAGE_TOGETHER);
         streams = mode == PLAIT_COPY_STREAMED;
     }
-    if (!small && !lend) {
+    if (!small && !exposed) {
         char *place = plait_message_find_stage(comm, pair, link, bytes, status);
         if (place == NULL)
             return false;
@@ -177,11 +177,11 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     if (!link->transport->offer(link, link->next_out, plait_message_print(m), plait_message_note(m), data, bytes,
                                 small) &&
         small)
-        lend = true;
-    m->in_place |= lend;
+        exposed = true;
+    m->in_place |= exposed;
     m->last = link->next_out++;
     /* Sizes repeat: prefetch the next slot's cache lines while the caller works, as in eager.c. */
-    if (!small && !lend && bytes <= PLAIT_MESSAGE_SMALL)
+    if (!small && !exposed && bytes <= PLAIT_MESSAGE_SMALL)
         plait_expect(plait_message_small_stage(pair, link->next_out), bytes);
     plait_message_count(comm, m, slices_of(m, bytes));
     comm->stats.messages++;

@@ -5,7 +5,7 @@
  * The ranks of a comm that spans hosts keep the rendezvous connections: every rank has one to rank 0. A rank sends an
  * update when its state changes, at most 10 times a second unless it is urgent; rank 0 relays it to all others. While
  * all ranks wait, rank 0 sends ranks^2 updates of some 300 bytes per 0.1 s. Operations that end sooner send nothing.
- * One thread per process takes a turn of every comm when something arrives, and every 0.1 s. A rank with urgent news
+ * One thread per process takes a turn of every comm when something arrives, and every 0.1 s. A rank with an urgent update
  * takes a turn itself.
  *
  * A connection that closes is a death, unless its rank has departed. A host that is cut off, down or stopped closes
