@@ -5,8 +5,8 @@
  * The ranks of a comm that spans hosts keep the rendezvous connections: every rank has one to rank 0. A rank sends an
  * update when its state changes, at most 10 times a second unless it is urgent; rank 0 relays it to all others. While
  * all ranks wait, rank 0 sends ranks^2 updates of some 300 bytes per 0.1 s. Operations that end sooner send nothing.
- * One thread per process takes a turn of every comm when something arrives, and every 0.1 s. A rank with an urgent update
- * takes a turn itself.
+ * One thread per process takes a turn of every comm when something arrives, and every 0.1 s. A rank with an urgent
+ * update wakes it.
  *
  * A connection that closes is a death, unless its rank has departed. A host that is cut off, down or stopped closes
  * none. So every process repeats its last update twice a second as a heartbeat, even while its rank computes. Rank 0
@@ -45,7 +45,7 @@ enum plait_status plait_remote_check(const struct plait_remote *remote);
 /* Is the connection to rank 0 lost, so that no more updates arrive? NULL is allowed: no. */
 bool plait_remote_is_over(const struct plait_remote *remote);
 
-/* Send this rank's changed state now (urgent). Any thread; NULL is allowed. */
+/* Send this rank's changed state now (urgent). Any thread; signal-safe; NULL is allowed. */
 void plait_remote_tell(struct plait_remote *remote);
 
 /*
