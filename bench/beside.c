@@ -18,11 +18,13 @@ static void find_own_folder(char *out, size_t room)
 bool find_beside(const char *name, int mode, char *path, size_t room)
 {
     char own[4096];
-    const char *const folders[] = { own, PERF_LIBEXEC };
+    char moved[sizeof own + sizeof "/../" + sizeof PERF_LIBEXECDIR];
+    const char *const folders[] = { own, moved, PERF_LIBEXEC };
     bool found = false;
 
     find_own_folder(own, sizeof own);
-    for (size_t i = 0; i < 2 && !found; i++) {
+    snprintf(moved, sizeof moved, "%s/../%s", own, PERF_LIBEXECDIR);
+    for (size_t i = 0; i < 3 && !found; i++) {
         snprintf(path, room, "%s/%s", folders[i], name);
         found = access(path, mode) == 0;
     }

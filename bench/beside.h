@@ -7,8 +7,8 @@
 #include <stddef.h>
 
 /*
- * Look beside this program (build tree) and in the libexec folder of the installation. Returns false when the file is
- * in neither; `path` is then the latter.
+ * Look beside this program (build tree), in the libexec folder beside its bin folder (an installation that was moved),
+ * and in that of the configured prefix. Returns false when the file is in none; `path` is then the last.
  *
  * mode  as for access()
  */

@@ -179,7 +179,7 @@ static bool start(struct bench *b, const struct tensors *t)
     const struct options *o = b->options;
     const uint64_t bytes = o->max_bytes;
 
-    if (!o->launched && (o->tensors != NULL || bytes >= LARGE_BUFFER))
+    if (!o->launched && (o->npeer > 0 || o->ddp) && (o->tensors != NULL || bytes >= LARGE_BUFFER))
         b->taken = fragments_take(available_memory() / 4, &b->pieces);
     if (o->tensors == NULL)
         return start_backends(b, 1, &bytes, 1);

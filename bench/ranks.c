@@ -303,12 +303,10 @@ static bool explain_silence(struct ranks *r, const struct pollfd *p, double seco
             n += (size_t)snprintf(late + n, sizeof late - n, "%s%u", n > 0 ? ", " : "", i);
     list_stopped(r, stopped, sizeof stopped);
     read_tail(r, tail);
-    return complain("%s: rank %s did not answer within %g s%s%s; a longer limit: -T%s%s", r->name, late, seconds,
-                    stopped,
-                    *stopped != '\0' ? ", which holds up all"
-                                     : "; one that others slow down holds up all (plait-info --dump PID says who waits "
-                                       "for whom)",
-                    *tail != '\0' ? "\n" : "", tail);
+    return complain(
+        "%s: rank %s did not answer within %g s%s%s; raise -T if no rank hangs%s%s", r->name, late, seconds, stopped,
+        *stopped != '\0' ? ", for which the others wait" : "; plait-info --dump PID of a rank says for whom it waits",
+        *tail != '\0' ? "\n" : "", tail);
 }
 
 bool ranks_command(struct ranks *r, const struct command *c, struct reply *replies, double seconds)

@@ -163,9 +163,9 @@ static const struct option *find_letter(const struct option_table *table, char l
 
 static bool unknown(const struct option_table *table, const char *flag)
 {
-    const unsigned third = (unsigned)strlen(flag + 2) / 3;
+    const unsigned length = (unsigned)strlen(flag + 2), third = length / 3;
     const char *best = NULL;
-    unsigned least = (third > 2 ? third : 2) + 1; /* farther is no misspelling */
+    unsigned least = (third > 2 ? third : length > 3 ? 2 : 1) + 1; /* farther is no misspelling */
 
     for (size_t k = 0; k < table->n; k++) {
         const char *name = option_at(table, k)->name;

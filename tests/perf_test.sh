@@ -344,6 +344,7 @@ mistake() {
     grep -q -- "$expected" "$work/err" || fail "$*: $(cat "$work/err")"
 }
 mistake 'did you mean --ranks?' --rnaks 2
+mistake 'unknown option --foo; see --help' --foo 2
 mistake 'unknown flag -q' -q
 mistake 'needs a value' -b
 mistake '-b 8 is more than -e 4' -b 8 -e 4
