@@ -50,13 +50,13 @@ static bool resolve(const char *host, double seconds, struct plait_hosts *out, c
     return true;
 }
 
+/* why: what kept PMIx from saying it; NULL: there is none. */
 static enum plait_status ask_for_host(const struct plait_launcher_says *says, const char *why)
 {
-    return plait_fail(
-        PLAIT_ERR_CONFIG,
-        "%s does not say on which host rank 0 is (%s): set MASTER_ADDR to its name or address, 127.0.0.1 on "
-        "one machine (mpirun -x MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)",
-        says->launcher, why);
+    return plait_fail(PLAIT_ERR_CONFIG,
+                      "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address, 127.0.0.1 on "
+                      "one machine (mpirun -x MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)%s%s",
+                      says->launcher, why != NULL ? ", or fix this: " : "", why != NULL ? why : "");
 }
 
 /* Rank 0 listens on the addresses of its host's name and of its interfaces. The others know the name only. */
@@ -69,7 +69,7 @@ static enum plait_status find_rank_0(const struct plait_launcher_says *says, con
 
     memset(out, 0, sizeof *out);
     if (says->host[0] == '\0')
-        return ask_for_host(says, "there is no PMIx");
+        return ask_for_host(says, NULL);
     const bool known = resolve(says->host, says->rank == 0 ? 0 : config->timeout, out, &why);
     if (says->rank > 0)
         return known
