@@ -58,7 +58,7 @@ static void settings_are_read(void **state)
     static const char *const good[][2] = { { "PLAIT_WARN", "2.5" },
                                            { "PLAIT_PACE", "2.5us,12.5GB/s" },
                                            { "PLAIT_DEADLINE", "0.25" } };
-    size_t bytes;
+    size_t bytes = 0;
 
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (plait_config_set(good[i][0], good[i][1], "the test") != PLAIT_OK)
