@@ -17,9 +17,8 @@ static void write_row(FILE *f, const struct bench *b, const struct cell *c, enum
             (unsigned long long)c->count, dtype_label(c->type), op_label(c->op));
     if (c->root >= 0)
         fprintf(f, "%d", (int)c->root);
-    fprintf(f, ",%s,%.9g,%.9g,%.9g,%llu,%.9g", place_name(place), 1e6 * seconds,
-            1e-9 * algorithm_bandwidth(c, seconds), 1e-9 * bus_bandwidth(b, c, seconds), (unsigned long long)own->wrong,
-            1e6 * outcome_stats(b, own).midmean);
+    fprintf(f, ",%s,%.9g,%.9g,%.9g,%llu,%.9g", place_name(place), 1e6 * seconds, 1e-9 * algorithm_bandwidth(c, seconds),
+            1e-9 * bus_bandwidth(b, c, seconds), (unsigned long long)own->wrong, 1e6 * outcome_stats(b, own).midmean);
     if (h->best > 0)
         fprintf(f, ",%s,%.9g,%.9g\n", b->ranks[h->best].name, 1e6 * outcome_stats(b, best).midmean, best->ratio);
     else

@@ -128,7 +128,7 @@ static void less_important_lines_are_dropped(void **state)
 {
     struct output o;
 
-    run(live_and_fail, &o); /* by default warnings and errors */
+    run(live_and_fail, &o);                            /* by default warnings and errors */
     assert_int_equal(lines_of(o.err, "Z error: "), 1); /* a failure is one line */
     assert_int_equal(lines_of(o.err, "\n"), lines_of(o.err, "Z error: "));
     setenv("PLAIT_LOG", "info", 1);

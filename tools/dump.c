@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "message.h"
 
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a comm has allocated on its GPU, and the pinned staging buffers for a device's data to and from other hosts
+ * The memory of a comm on its GPU, and the pinned staging buffers for a device's data to and from other hosts
  * (transports/staged.c): one list, which is freed when the comm is left.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_MEMORY_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What binding asks of one plan: its places in memory, and what its steps move. */
+/* Facts of one plan that binding needs: its places in memory, and the bytes that its steps move. */
 #include "prog.h"
 
 uint32_t plait_nplace(const struct plait_plan *plan)

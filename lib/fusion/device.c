@@ -45,8 +45,8 @@ static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pi
         char *gradient = plait_fusion_place(f, t);
         b->in_place &= gradient == b->payload + f->flat.places[t].start * plait_dtype_size(s->type);
         segments[n++] = (struct plait_segment){ pieces ? piece->gradient : gradient, f->tensors[t].type,
-                                                 f->flat.places[t].start + (pieces ? piece->start : 0),
-                                                 pieces ? piece->count : f->tensors[t].count };
+                                                f->flat.places[t].start + (pieces ? piece->start : 0),
+                                                pieces ? piece->count : f->tensors[t].count };
     }
     if (n == 0)
         return NULL;

@@ -42,7 +42,7 @@ static bool is_leader(const struct connecting *m, uint32_t rank)
 
 /*
  * A pidfd, by which peers detect this process's death. Old kernels and seccomp filters may refuse one. Then a copy of
- * `instead` is passed as a placeholder, which no peer keeps, and a death shows only as a stall.
+ * `instead` is passed, which no peer keeps, and a death shows only as a stall.
  */
 static int open_pidfd(int instead, bool *out)
 {

@@ -58,7 +58,7 @@ enum plait_status plait_check_flag(const char *call, const char *what, int value
 
 enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nrank);
 
-/* Bytes of the vector or of a block. What is bound has them in plait_op_plan.bytes. */
+/* Bytes of the vector or of a block. A bound operation has them in plait_op_plan.bytes. */
 static inline size_t plait_args_bytes(const struct plait_args *a)
 {
     return a->count * plait_dtype_size(a->type);
