@@ -49,7 +49,7 @@ static inline bool plait_same_name(const char *a, const char *b)
     }
 }
 
-/* What follows `prefix` in `name`, whatever the case; NULL if it does not begin so. */
+/* The part of `name` after `prefix`, in any case of letters; NULL if `name` does not begin with it. */
 static inline const char *plait_after_prefix(const char *name, const char *prefix)
 {
     for (; *prefix != '\0'; name++, prefix++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses of the slots and parts of an eager operation, and its blocks of variable size. For eager.c, eager_plan.c. */
+/* Addresses of the slots and parts of an eager operation; its blocks of variable size. For eager.c, eager_plan.c. */
 #ifndef PLAIT_LIB_EAGER_EAGER_SLOTS_H
 #define PLAIT_LIB_EAGER_EAGER_SLOTS_H
 
