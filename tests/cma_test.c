@@ -159,7 +159,7 @@ static _Atomic bool *skipped; /* shared: the machine does not permit what is tes
 
 static int copy_once(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const size_t counts[] = { PLAIT_LEAST_ONCE / 4, 10007, PLAIT_MOST_ONCE_GATHER / 4 / sizeof(int32_t) };
+    static const size_t counts[] = { PLAIT_LEAST_ONCE / 4, 10007, 65536 };
     uint64_t staged;
 
     if (!single_copy_works(*comm)) {
@@ -170,7 +170,6 @@ static int copy_once(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(run_moves(*comm, rank, counts[i], &staged) == 0);
         CHECK(staged == 0);
         CHECK(run_reduces(*comm, rank, counts[i], &staged) == 0);
-        CHECK(staged == 0 || counts[i] == 10007); /* whose last slice is small */
     }
     CHECK(run_moves(*comm, rank, 100, &staged) == 0);
     CHECK(staged > 0 ||
@@ -188,7 +187,7 @@ static void run_or_skip(const struct ranks *r, unsigned failed)
     }
 }
 
-/* In no collective that only moves, nor in a reduce or in messages, is malloc memory staged: between processes, threads and both. */
+/* In no collective that only moves, nor in messages, is malloc memory staged: between processes, threads and both. */
 static void memory_of_any_allocator_is_copied_once(void **state)
 {
     for (uint32_t k = 0; k < 3; k++) {
@@ -197,54 +196,16 @@ static void memory_of_any_allocator_is_copied_once(void **state)
     }
 }
 
-/* Are `bytes` of all-gathers in blocks of 1 to 2 all read, or all staged? */
-static int gather_all(struct plait_comm *comm, uint32_t rank, size_t bytes, bool read)
+/* From now on blocks of all sizes go by single copy, or are staged. */
+static void use_mode(struct plait_comm *comm, bool single)
 {
-    const size_t counts[2] = { bytes / 3, bytes - bytes / 3 };
-    const uint64_t before = stats_of(comm).bytes_staged;
-    char *in = malloc(counts[rank]), *out = calloc(1, bytes);
-
-    CHECK(in != NULL && out != NULL);
-    memset(in, 1 + (int)rank, counts[rank]);
-    CHECK(plait_allgatherv(comm, in, out, counts, NULL, PLAIT_UINT8, NULL) == PLAIT_OK);
-    for (size_t i = 0; i < bytes; i++)
-        CHECK(out[i] == (i < counts[0] ? 1 : 2));
-    CHECK(stats_of(comm).bytes_staged - before == (read ? 0 : counts[rank]));
-    free(in);
-    free(out);
-    return 0;
-}
-
-static int gather_blocks_that_differ(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    if (!single_copy_works(*comm)) {
-        *skipped = true;
-        return 0;
-    }
-    CHECK(gather_all(*comm, rank, 2 * PLAIT_MOST_ONCE_ALLGATHER, true) == 0);
-    CHECK(gather_all(*comm, rank, 2 * PLAIT_MOST_ONCE_ALLGATHER + 2 * PLAIT_LINE, false) == 0);
-    return 0;
-}
-
-/* Each block counted as if all were as big: of 5 and 11 MiB one was read and the other staged, and both ranks waited. */
-static void blocks_of_an_all_gather_that_differ_go_one_way(void **state)
-{
-    const struct ranks r = { .nprocess = 2, .nthread = 1, .body = gather_blocks_that_differ };
-
-    run_or_skip(&r, 0);
-}
-
-/* From now on blocks of all sizes go so: PLAIT_FAST_... */
-static void use_mode(struct plait_comm *comm, unsigned fast)
-{
-    memset(comm->copies.fast, (int)fast, sizeof comm->copies.fast);
+    memset(comm->copies.single, single, sizeof comm->copies.single);
 }
 
 /* Blocks of many slices, of which the last is short, in each mode. */
 static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { BLOCK = (2 << 20) + 5 * 4096 };
-    static const unsigned modes[] = { PLAIT_FAST_SINGLE, 0, PLAIT_FAST_STREAMED };
     char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
 
     CHECK(in != NULL && out != NULL);
@@ -252,9 +213,9 @@ static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *ar
         *skipped = true;
         return 0;
     }
-    for (unsigned i = 0; i < 2 * 3; i++) {
+    for (unsigned i = 0; i < 2 * 2; i++) {
         const uint64_t before = stats_of(*comm).bytes_staged;
-        use_mode(*comm, modes[i / 2]);
+        use_mode(*comm, i < 2);
         memset(in, (int)(1 + i), 2 * (size_t)BLOCK);
         CHECK((i % 2 == 0 ? plait_alltoall(*comm, in, out, BLOCK, PLAIT_UINT8, NULL)
                           : plait_broadcast(*comm, in, out, BLOCK, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);
@@ -275,85 +236,29 @@ static void slices_of_a_block_go_one_way_the_last_one_too(void **state)
     run_or_skip(&r, 0);
 }
 
-/* Staged bytes of a gather of more than a root takes through the kernel alone, and the slices of an all-to-all. */
+/* The slices of an all-to-all. */
 static int look_at_a_shared_processor(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    enum { BLOCK = 2 * PLAIT_MOST_ONCE_GATHER };
-    char *in = calloc(2, BLOCK), *out = calloc(4, BLOCK);
     struct plait_choice choice[2];
 
-    CHECK(in != NULL && out != NULL);
-    if (!single_copy_works(*comm)) {
-        *skipped = true;
-        return 0;
-    }
     for (size_t k = 0; k < 2; k++) {
-        const uint64_t before = stats_of(*comm).bytes_staged;
         (*comm)->oversubscribed = k == 1;
-        CHECK(plait_gather(*comm, in, out, BLOCK + k, PLAIT_UINT8, 0, NULL) == PLAIT_OK);
-        CHECK(stats_of(*comm).bytes_staged - before == (k == 0 && rank == 1 ? BLOCK : 0));
-        CHECK(plait_comm_choose(*comm, PLAIT_ALLTOALL, 64 * BLOCK, PLAIT_UINT8, PLAIT_SUM, 0, NULL, &choice[k]) ==
+        CHECK(plait_comm_choose(*comm, PLAIT_ALLTOALL, 128 << 20, PLAIT_UINT8, PLAIT_SUM, 0, NULL, &choice[k]) ==
               PLAIT_OK);
     }
-    CHECK(choice[1].slice > choice[0].slice);
-    free(in);
-    free(out);
+    CHECK(choice[1].slice == 4 * choice[0].slice);
     return 0;
 }
 
-/* With more ranks than processors nobody is free to stage for a root, and each slice may take a change of process. */
-static void ranks_that_share_a_processor_lend_to_a_root_and_cut_less(void **state)
+/* With more ranks than processors each slice may take a change of process. */
+static void ranks_that_share_a_processor_cut_less(void **state)
 {
     const struct ranks r = { .nprocess = 2, .nthread = 1, .body = look_at_a_shared_processor };
 
     run_or_skip(&r, 0);
 }
 
-/* One slice, then two halves: arg says for how many halves rank 0 has memory to land in. The first lands in the result. */
-static int land(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    const size_t bytes = PLAIT_MOST_ONCE_REDUCE, n = bytes / sizeof(float);
-    float *v = calloc(2, bytes);
-    const size_t *slices = arg;
-    struct plait_call how = PLAIT_CALL_DEFAULT;
-
-    CHECK(v != NULL);
-    if ((*comm)->nprocess > 0 && !single_copy_works(*comm)) {
-        *skipped = true;
-        return 0;
-    }
-    for (size_t i = 0; i < n; i++)
-        v[i] = (float)((i + rank) % 1009);
-    for (int k = 0; k < 2; k++) {
-        how.slice = k == 0 ? bytes : bytes / 2;
-        memset(v + n, 0, bytes);
-        usleep(rank == 1 ? 20000 : 0); /* rank 2's slices have landed, and wait for rank 1's */
-        CHECK(plait_reduce(*comm, v, v + n, n, PLAIT_FLOAT32, PLAIT_SUM, 0, &how) == PLAIT_OK);
-        for (size_t i = 0; rank == 0 && i < n; i++)
-            CHECK(v[n + i] == (float)(i % 1009 + (i + 1) % 1009 + (i + 2) % 1009));
-        size_t sum = 0;
-        for (uint32_t d = 0; d < PLAIT_NSLICE; d++)
-            sum += (*comm)->slices[d].land_bytes;
-        CHECK(sum == (rank == 0 ? slices[k] * (bytes / 2) : 0));
-    }
-    free(v);
-    return 0;
-}
-
-/* Where slices do not follow each other all landed in one of four; and in threads nothing lands. */
-static void memory_to_land_in_is_what_is_used(void **state)
-{
-    size_t slices[2] = { 2, 2 + PLAIT_NSLICE - 1 };
-    struct ranks r = { .nprocess = 3, .nthread = 1, .body = land, .arg = slices };
-
-    run_or_skip(&r, 0);
-    r.nprocess = 1;
-    r.nthread = 3;
-    slices[0] = slices[1] = 0;
-    run_or_skip(&r, 0);
-}
-
-/* Nor is anything between threads of one process, whatever combines it. */
+/* Nothing is staged between threads of one process, whatever combines it. */
 static int threads_stage_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     uint64_t staged;
@@ -365,60 +270,6 @@ static int threads_stage_nothing(struct plait_comm **comm, uint32_t rank, void *
         CHECK(run_one(*comm, rank, &c, &staged) == 0);
         CHECK(staged == 0);
     }
-    return 0;
-}
-
-/* Messages of a thread's only link. */
-static _Thread_local struct {
-    const struct plait_transport *real;
-    unsigned given, taken, ahead; /* ahead: most that were given when so many fewer were taken */
-} flow;
-
-static bool count_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
-                        size_t bytes, bool take)
-{
-    flow.given++;
-    if (flow.given - flow.taken > flow.ahead)
-        flow.ahead = flow.given - flow.taken;
-    return flow.real->offer(link, number, fingerprint, note, data, bytes, take);
-}
-
-static const void *count_arrival(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
-                                 size_t *bytes)
-{
-    const void *data = flow.real->arrived(link, number, fingerprint, landing, bytes);
-
-    flow.taken += data != NULL;
-    return data;
-}
-
-/* Of what a rank exposes and copies itself, the others' reads came four slices after its copy, from memory. */
-static int what_a_rank_keeps_and_lends_goes_slice_by_slice(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    enum { SLICE = 64 << 10, NSLICE = 8, BLOCK = NSLICE * SLICE };
-    struct plait_call call = PLAIT_CALL_DEFAULT;
-    char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
-    static _Thread_local struct plait_transport counting;
-
-    CHECK(in != NULL && out != NULL);
-    call.slice = 2 * SLICE;
-    CHECK(plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, &call) == PLAIT_OK);
-    struct plait_link *link = (*comm)->peers[1 - rank].link[PLAIT_CHANNEL_COLLECTIVES];
-    flow.real = link->transport;
-    counting = *flow.real;
-    counting.offer = count_offer;
-    counting.arrived = count_arrival;
-    link->transport = &counting;
-    for (unsigned i = 0; i < 3; i++) {
-        flow.given = flow.taken = flow.ahead = 0;
-        CHECK((i == 0   ? plait_allgather(*comm, in, out, BLOCK, PLAIT_UINT8, &call)
-               : i == 1 ? plait_allgather(*comm, out + rank * BLOCK, out, BLOCK, PLAIT_UINT8, &call)
-                        : plait_alltoall(*comm, in, out, BLOCK, PLAIT_UINT8, &call)) == PLAIT_OK);
-        CHECK(flow.given == NSLICE && flow.taken == NSLICE && flow.ahead == (i == 0 ? 1 : PLAIT_NSLICE));
-    }
-    link->transport = flow.real;
-    free(in);
-    free(out);
     return 0;
 }
 
@@ -452,7 +303,7 @@ static void short_and_interrupted_reads_go_on(void **state)
 
 static void classes_of_sizes_and_modes(void **state)
 {
-    const struct plait_copies c = { .fast = { PLAIT_FAST_STREAMED, PLAIT_FAST_SINGLE, 0, 0, PLAIT_FAST_SINGLE } };
+    const struct plait_copies c = { .single = { true, true, false, false, true } };
 
     (void)state;
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
@@ -460,11 +311,11 @@ static void classes_of_sizes_and_modes(void **state)
         assert_int_equal(plait_copy_class((PLAIT_LEAST_ONCE << (2 * k + 2)) - 1), k);
     }
     assert_int_equal(plait_copy_class(SIZE_MAX), PLAIT_COPY_CLASSES - 1);
-    assert_int_equal(plait_copy_mode_of(&c, PLAIT_LEAST_ONCE - 1, true), PLAIT_COPY_STAGED);
-    assert_int_equal(plait_copy_mode_of(&c, PLAIT_LEAST_ONCE, true), PLAIT_COPY_STREAMED);
-    assert_int_equal(plait_copy_mode_of(&c, 4 * PLAIT_LEAST_ONCE, true), PLAIT_COPY_SINGLE);
-    assert_int_equal(plait_copy_mode_of(&c, 4 * PLAIT_LEAST_ONCE, false), PLAIT_COPY_STAGED);
-    assert_int_equal(plait_copy_mode_of(&c, SIZE_MAX, true), PLAIT_COPY_SINGLE);
+    assert_false(plait_prefers_single_copy(&c, PLAIT_LEAST_ONCE - 1));
+    assert_true(plait_prefers_single_copy(&c, PLAIT_LEAST_ONCE));
+    assert_true(plait_prefers_single_copy(&c, 4 * PLAIT_LEAST_ONCE));
+    assert_false(plait_prefers_single_copy(&c, 16 * PLAIT_LEAST_ONCE));
+    assert_true(plait_prefers_single_copy(&c, SIZE_MAX));
 }
 
 /* Do all ranks have this table? */
@@ -539,7 +390,6 @@ static void a_calibration_whose_other_rank_does_not_come_ends(void **state)
 static int send_in_each_mode(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { MOST = 5 << 20 };
-    static const unsigned modes[] = { PLAIT_FAST_SINGLE, 0, PLAIT_FAST_STREAMED };
     char *v = malloc(MOST);
 
     (void)arg;
@@ -548,10 +398,10 @@ static int send_in_each_mode(struct plait_comm **comm, uint32_t rank, void *arg)
         *skipped = true;
         return 0;
     }
-    for (unsigned m = 0; m < 3; m++)
+    for (unsigned m = 0; m < 2; m++)
         for (size_t bytes = PLAIT_LEAST_ONCE; bytes < MOST; bytes *= 3) {
             const uint64_t before = stats_of(*comm).bytes_staged;
-            use_mode(*comm, modes[m]);
+            use_mode(*comm, m == 0);
             memset(v, rank == 0 ? (int)(m + bytes % 97) : -1, bytes);
             CHECK((rank == 0 ? plait_send(*comm, v, bytes, PLAIT_UINT8, 1, NULL)
                              : plait_recv(*comm, v, bytes, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);
@@ -757,12 +607,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_of_any_allocator_is_copied_once),
-        cmocka_unit_test(blocks_of_an_all_gather_that_differ_go_one_way),
         cmocka_unit_test(slices_of_a_block_go_one_way_the_last_one_too),
-        cmocka_unit_test(ranks_that_share_a_processor_lend_to_a_root_and_cut_less),
-        cmocka_unit_test(memory_to_land_in_is_what_is_used),
+        cmocka_unit_test(ranks_that_share_a_processor_cut_less),
         test_of_ranks(threads_stage_nothing, 1, 4),
-        test_of_ranks(what_a_rank_keeps_and_lends_goes_slice_by_slice, 1, 2),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
         cmocka_unit_test(classes_of_sizes_and_modes),
         cmocka_unit_test(the_first_comm_of_a_process_times_copies_for_all_its_ranks),

@@ -216,16 +216,20 @@ static void check(const char *name, enum precision precision, double tolerance)
 
 static void the_small_network_agrees_with_pytorch(void **state)
 {
-    check("train_resnet20", PRECISION_FP32, 1e-4);
+    check("train_resnet20", PRECISION_FP32, 2e-4);
 }
 
 static void the_full_network_agrees_with_pytorch(void **state)
 {
-    check("train_resnet50", PRECISION_FP32, 1e-4);
+    check("train_resnet50", PRECISION_FP32, 2e-4);
 }
 
 static void bf16_agrees_with_pytorch(void **state)
 {
+    if (!model_has_bf16()) {
+        print_message("oneDNN needs AVX-512 for bf16\n");
+        skip();
+    }
     check("train_resnet20", PRECISION_BF16, 2e-2);
     check("train_resnet50", PRECISION_BF16, 2e-2);
 }

@@ -37,11 +37,19 @@ void dnn_must(dnnl_status_t status, const char *what)
                 dnnl_version()->major, dnnl_version()->minor, what, (int)status);
 }
 
+static bool has(unsigned isa)
+{
+    return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+bool dnn_has_bf16(void)
+{
+    return has(dnnl_cpu_isa_avx512_core);
+}
+
 bool dnn_bf16_fast(void)
 {
-    const unsigned isa = dnnl_get_effective_cpu_isa();
-
-    return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+    return has(dnnl_cpu_isa_avx512_core_bf16);
 }
 
 uint32_t dnn_pooled(uint32_t size, uint32_t kernel, uint32_t stride, uint32_t pad)

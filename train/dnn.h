@@ -29,7 +29,8 @@ void dnn_destroy(struct dnn *dnn);
 void dnn_begin(const struct dnn *dnn);
 /** Scratch bytes that an operation needs: the maximum over all created so far. */
 size_t dnn_scratch(const struct dnn *dnn);
-/** Does the processor compute bf16, without emulation? */
+/** Can oneDNN compute in bf16 on this processor? Does the processor do so without emulation? */
+bool dnn_has_bf16(void);
 bool dnn_bf16_fast(void);
 
 /* ---- Layouts ---- */

@@ -290,6 +290,11 @@ const char *model_first_nonfinite(const struct model *model)
 
 /* ---- How fast ---- */
 
+bool model_has_bf16(void)
+{
+    return dnn_has_bf16();
+}
+
 bool model_bf16_fast(void)
 {
     return dnn_bf16_fast();

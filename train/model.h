@@ -119,7 +119,8 @@ const float *model_logits(const struct model *model);
 void model_backward(struct model *model, double scale, void *const *gradients, bool accumulate,
                     void (*ready)(void *context, uint32_t tensor), void *context);
 
-/** Does the processor compute bf16? Else it is emulated, at half the speed of fp32. */
+/** Can bf16 be computed here? Without emulation, which has half the speed of fp32? */
+bool model_has_bf16(void);
 bool model_bf16_fast(void);
 
 /**

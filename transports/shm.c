@@ -131,8 +131,6 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
     mailbox->note = note;
     mailbox->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
     atomic_store_explicit(&mailbox->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
-    /* Prefetch the next mailbox's cache lines while the caller works; sizes repeat. */
-    plait_expect(&s->out[(number + 1) % PLAIT_WINDOW], offsetof(struct plait_mailbox, data) + (taken ? bytes : 0));
     plait_wake(s->comm, s->peer);
     return taken;
 }

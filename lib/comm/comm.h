@@ -41,13 +41,6 @@
 #define PLAIT_EAGER_RANKS  64    /* most ranks that all read each other */
 #define PLAIT_NSLICE       4     /* slices in flight */
 
-/* Prefetch cache lines that are about to be written. */
-static inline void plait_expect(const void *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += PLAIT_LINE)
-        __builtin_prefetch((const char *)data + i, 1);
-}
-
 /*
  * 0 leaves out fingerprints, the ring of operations and every probe for a mismatch, a death or silence. For tests only:
  * they measure the cost of these guards (tests/price.c) and check that the fault campaign detects their absence. A
@@ -250,9 +243,9 @@ struct plait_comm {
     bool suspended, finalized;
     double limit;             /* deadline of the operation in progress, seconds; 0: the comm's */
     size_t cache, last_level; /* bytes of rank 0's L2, and of the larger of L2 and L3 */
-    size_t streams_from;      /* least bytes of results that are written with streaming stores */
     size_t slice_bytes;       /* least library memory of a slice in flight */
     bool reproducible;
+    size_t streams_from; /* least bytes of copied results that are written with streaming stores */
     bool oversubscribed; /* more ranks of this comm here than processors */
     uint32_t apart;      /* turns of PLAIT_APART_SECONDS if a processor has two ranks and none has more; else 0 */
     bool cma;            /* all ranks can use single copy */

@@ -23,8 +23,7 @@
  * the engine moves the block.
  *
  * Long data in library memory is not copied into the slot (single copy). `lies` says where the data is. Readers read
- * it there and publish this in `took`; only then do they wait until their own readers have done so. Other long data is
- * written with cached or streaming stores, as copy_mode.h says.
+ * it there and publish this in `took`; only then do they wait until their own readers have done so.
  *
  * No deadlock: let m be the lowest operation that some rank has not finished. A rank in m waits for words of m; no
  * word is overwritten before the rank has read the data. Or it waits for readers of operations before m, which have all
@@ -68,24 +67,6 @@ static inline bool is_free(struct plait_comm *comm, const struct plait_eager_pla
     return __builtin_expect(sequence - comm->begun <= t->turn, 1) || is_read(comm, t, sequence, late);
 }
 
-/*
- * Prefetch for writing: sizes repeat, so fetch the cache lines of the next operation's data while this operation waits
- * or the caller computes. Not the cache line of the word, which readers may poll, and none that they may still read.
- */
-static __attribute__((noinline)) void expect(struct plait_comm *comm, const struct plait_eager_plan *t,
-                                             uint64_t sequence, bool few)
-{
-    const uint8_t *data = plait_eager_data_at(comm->own, t, plait_eager_slot(t, sequence));
-    uint32_t late;
-
-    if (!is_free(comm, t, sequence, &late))
-        return;
-    if (!few)
-        plait_expect(data, t->bytes);
-    for (uint32_t i = 0; few && i < (t->parts ? t->to.n : 1); i++)
-        plait_expect(data + i * t->part, PLAIT_LINE);
-}
-
 /* Publishes this rank's data. */
 static inline __attribute__((always_inline)) void publish(const struct plait_run *run, size_t slot)
 {
@@ -98,7 +79,7 @@ static inline __attribute__((always_inline)) void publish(const struct plait_run
         entry->lies = copies ? PLAIT_LIES_HERE : (int64_t)((uintptr_t)run->in - (uintptr_t)comm->own);
     if (run->o->sized)
         plait_eager_put_parts(run, slot);
-    else if (copies && (t->parts || t->streams))
+    else if (copies && t->parts)
         plait_eager_put(comm, t, plait_eager_data_at(comm->own, t, slot), (const uint8_t *)run->in);
     else if (copies && t->bytes > 0)
         plait_copy(comm->kernels, plait_eager_data_at(comm->own, t, slot), run->in, t->bytes);
@@ -111,7 +92,7 @@ static inline __attribute__((always_inline)) void publish(const struct plait_run
     }
 }
 
-/* Statistics and prefetch, while the data of the others is on its way. */
+/* Statistics, while the data of the others is on its way. */
 static inline __attribute__((always_inline)) void after_giving(const struct plait_run *run)
 {
     const struct plait_op_plan *o = run->o;
@@ -124,8 +105,6 @@ static inline __attribute__((always_inline)) void after_giving(const struct plai
         comm->stats.messages += t->to.n;
         comm->stats.bytes_sent += t->to.n * o->bytes;
     }
-    if (t->bytes > PLAIT_BESIDE_WORD && t->turn > 1)
-        expect(comm, t, comm->sequence + 1, o->selection.split > 0);
 }
 
 /* Publishes this rank's data if its slot is free; false if not. */
@@ -272,8 +251,6 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
     run->finished = true;
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    if (t->turn == 1 && t->to.n > 0 && !run->single_copy) /* with two slots, the next is free only now */
-        expect(comm, t, comm->sequence + 1, o->selection.split > 0);
     if (t->takes && o->geometry.combines)
         combine(run);
     if (run->by_single_copy) {

@@ -106,26 +106,14 @@ bool plait_eager_may_single_copy(const struct plait_comm *comm, const struct pla
     return t->to.n > 0 && stays && is_reached(comm, t, in, o->in_bytes);
 }
 
-static void store(const struct plait_kernels *k, bool streams, void *to, const void *from, size_t bytes)
-{
-    if (bytes == 0)
-        return;
-    if (streams)
-        k->stream(to, from, bytes);
-    else
-        plait_copy(k, to, from, bytes);
-}
-
 void plait_eager_put(const struct plait_comm *comm, const struct plait_eager_plan *t, uint8_t *to, const uint8_t *in)
 {
     const size_t behind = (comm->nrank - 1 - comm->rank) * t->part, before = comm->rank * t->part;
 
-    if (!t->parts) {
-        store(comm->kernels, t->streams, to, in, t->bytes);
-        return;
-    }
-    store(comm->kernels, t->streams, to, in + before + t->part, behind);
-    store(comm->kernels, t->streams, to + behind, in, before);
+    if (behind > 0)
+        plait_copy(comm->kernels, to, in + before + t->part, behind);
+    if (before > 0)
+        plait_copy(comm->kernels, to + behind, in, before);
 }
 
 /* ---- Variable block sizes -------------------------------------------------------------------------------- */

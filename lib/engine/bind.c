@@ -33,7 +33,6 @@ static void wish_of(const struct plait_comm *comm, enum plait_coll coll, enum pl
         .oversubscribed = comm->oversubscribed && space->host,
         .device = !space->host,
         .sized = sized,
-        .cma = comm->cma,
         .far = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank),
         .paced = plait_is_paced(&comm->config.pace),
         .latency = (double)comm->config.pace.latency / 1e9,
@@ -216,8 +215,6 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->bytes);
     if (o->selection.eager)
         o->eager = plait_eager_plan(o, o->bytes, comm->nrank, comm->rank, !comm->oversubscribed);
-    if (o->selection.eager && !o->sized && !comm->oversubscribed)
-        o->eager.streams = plait_copy_mode_of(&comm->copies, o->eager.room, false) == PLAIT_COPY_STREAMED;
     if (!o->selection.eager && o->selection.split > 0)
         o->eager = plait_eager_plan(o, o->selection.split, comm->nrank, comm->rank, false);
     o->tally = find_tally(comm, o);
@@ -313,7 +310,7 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
     wish_of(comm, coll, op, false, &plait_host_space, call != NULL ? call : &plait_no_wishes, spec, &wish);
     status = plait_select(&shape, count, type, &wish, &s);
     if (status == PLAIT_OK)
-        plait_explain(&s, plait_dtype_size(type), out);
+        plait_explain(&s, coll, plait_dtype_size(type), out);
     return status;
 }
 

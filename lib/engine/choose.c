@@ -11,8 +11,10 @@
 
 #include <stdio.h>
 
-void plait_explain(const struct plait_selection *s, size_t size, struct plait_choice *out)
+void plait_explain(const struct plait_selection *s, enum plait_coll coll, size_t size, struct plait_choice *out)
 {
+    const bool combines = plait_geometry_of(coll, 1, 0, 0, 1).combines;
+
     *out = (struct plait_choice){ .slice = s->slice > SIZE_MAX / size ? SIZE_MAX : s->slice * size,
                                   .nslice = s->nslice,
                                   .round = s->round,
@@ -20,7 +22,7 @@ void plait_explain(const struct plait_selection *s, size_t size, struct plait_ch
     snprintf(out->algorithm, sizeof out->algorithm, "%s", s->spec);
     snprintf(out->path, sizeof out->path, "%s", s->eager ? "eager" : s->split > 0 ? "eager and engine" : "engine");
     snprintf(out->why, sizeof out->why, "%s%s", s->why,
-             s->once && !s->eager && out->slice >= PLAIT_LEAST_ONCE
+             !combines && !s->eager && out->slice >= PLAIT_LEAST_ONCE
                  ? "; memory not the library's is staged or read through the kernel, as PLAIT_CMA says"
                  : "");
 }
@@ -88,7 +90,6 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     plait_topology_get(&topology);
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;
-    w.cma = config.cma;
     w.far = plait_has_nodes(shape->node, shape->nrank);
     w.sized = shape->sized;
     w.slice = w.sized ? 0 : call != NULL && call->slice ? call->slice : config.slice;
@@ -106,6 +107,6 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
                    (!w.sized || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
     status = (w.sized ? select_sized : plait_select)(&copy, count, type, &w, &s);
     if (status == PLAIT_OK)
-        plait_explain(&s, plait_dtype_size(type), out);
+        plait_explain(&s, copy.coll, plait_dtype_size(type), out);
     return status;
 }

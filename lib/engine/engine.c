@@ -30,39 +30,29 @@ static inline uint32_t out_number(const struct plait_run *run, const struct plai
     return plait_step_link(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
-static void copy_bytes(struct plait_run *run, bool streams, void *to, const void *from, size_t bytes)
-{
-    if (streams)
-        run->comm->kernels->stream(to, from, bytes);
-    else
-        run->space->copy(run->comm, to, from, bytes);
-}
-
 /* Copy-in: the staged copy of a SEND's data, made once for all its readers. */
 static const char *stage(struct plait_run *run, struct plait_slice *f, const struct plait_instr *in, const char *data,
-                         size_t bytes, bool streams)
+                         size_t bytes)
 {
     char *copy = f->stage + in->stage * f->stride;
 
     if (!f->staged[in->stage]) {
-        copy_bytes(run, streams, copy, data, bytes);
+        run->space->copy(run->comm, copy, data, bytes);
         f->staged[in->stage] = true;
         run->comm->stats.bytes_staged += bytes;
     }
     return copy;
 }
 
-/* The copy mode of a message. PLAIT_COPY_SINGLE also if the receiver reads it in place. */
-static enum plait_copy_mode mode_of(const struct plait_run *run, const struct plait_link *link,
-                                    const struct plait_instr *in, const void *data, size_t bytes)
+/* Does the receiver get a message from where it lies: in place, or by single copy? Else it is staged. */
+static bool is_exposed(const struct plait_run *run, const struct plait_link *link, const struct plait_instr *in,
+                       const void *data, size_t bytes)
 {
     if (link->transport->reaches(link, data, bytes, false))
-        return PLAIT_COPY_SINGLE;
-    if (!run->space->host)
-        return PLAIT_COPY_STAGED;
-    return plait_copy_mode_of(&run->comm->copies, plait_step_block_bytes(run, in),
-                              plait_step_may_copy_once(run, in, bytes) &&
-                                  link->transport->reaches(link, data, bytes, true));
+        return true;
+    return run->space->host && !run->o->geometry.combines &&
+           plait_prefers_single_copy(&run->comm->copies, plait_step_block_bytes(run, in)) &&
+           link->transport->reaches(link, data, bytes, true);
 }
 
 /* Offer a message; false when the window is full. */
@@ -74,22 +64,17 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     const char *data = plait_step_address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = plait_step_bytes(run, f, in);
     const uint64_t note = plait_sized_note(run, in);
-    enum plait_copy_mode mode;
     bool free_at_once = true;
 
     if (!link->transport->ready(link, number))
         return false;
     if (bytes <= PLAIT_MAILBOX_DATA && run->space->host) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, note, data, bytes, true);
-    } else if ((mode = mode_of(run, link, in, data, bytes)) == PLAIT_COPY_SINGLE) {
+    } else if (is_exposed(run, link, in, data, bytes)) {
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = false;
-        if (run->prog->keeps && !run->stages && run->comm->remote == NULL)
-            run->at_once = 1; /* peers read a slice while it is cached for this rank's own copy */
     } else {
-        run->stages = true; /* some staging buffers fill while peers read others */
-        run->at_once = PLAIT_NSLICE;
-        data = stage(run, f, in, data, bytes, mode == PLAIT_COPY_STREAMED);
+        data = stage(run, f, in, data, bytes);
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = !run->space->queued; /* the queue waits for the readers, not this thread */
         if (free_at_once)
@@ -105,11 +90,14 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
 }
 
 /* Copies to the destination of a step. */
-static void copy(struct plait_run *run, const struct plait_instr *in, void *to, const void *from, size_t bytes)
+static void copy(const struct plait_run *run, const struct plait_instr *in, void *to, const void *from, size_t bytes)
 {
     if (bytes == 0 || to == from) /* TMP may be NULL if bytes is 0, which memcpy forbids */
         return;
-    copy_bytes(run, run->streams_results && in->nsuccessor == 0, to, from, bytes);
+    if (run->streams && in->nsuccessor == 0)
+        run->comm->kernels->stream(to, from, bytes);
+    else
+        run->space->copy(run->comm, to, from, bytes);
     run->comm->stats.bytes_copied += bytes;
 }
 
@@ -156,7 +144,7 @@ static bool poll_receives(struct plait_run *run, struct plait_slice *f)
         struct plait_link *link = plait_step_link(run, in->peer);
         const size_t bytes = plait_step_bytes(run, f, in);
         size_t sent = bytes;
-        char *to = in->borrowed ? plait_combine_landing(run, f, in) : plait_step_address(run, f, in->dst, in->wide);
+        char *to = in->borrowed ? NULL : plait_step_address(run, f, in->dst, in->wide);
         const void *data =
             link->transport->arrived(link, plait_step_number_in(run, f, in), run->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL &&
@@ -169,9 +157,6 @@ static bool poll_receives(struct plait_run *run, struct plait_slice *f)
         if (!in->borrowed) {
             run->comm->stats.bytes_copied += data == to ? bytes : 0;
             copy(run, in, to, data, bytes);
-            plait_step_release(run, f, in);
-        } else if (plait_combine_landed(run, f, i)) {
-            run->comm->stats.bytes_copied += bytes;
             plait_step_release(run, f, in);
         }
         complete(run, f, i);
@@ -300,19 +285,16 @@ static enum plait_status fail_all(struct plait_comm *comm, enum plait_status sta
                                                           : plait_comm_fail(comm, status, "%s", plait_last_error());
 }
 
-/* Cached or streaming stores. Over hosts a network reads what is written. */
-static void choose_stores(struct plait_run *run)
+/*
+ * Streaming stores for copied results that would not stay in a cache, unless an epilogue reads them. Over hosts a
+ * network reads what is written.
+ */
+static bool streams(const struct plait_run *run)
 {
     const struct plait_op_plan *o = run->o;
-    const struct plait_copies *copies = &run->comm->copies;
-    const size_t bytes = plait_run_count(run) * o->size; /* of the vector or of a block */
-    const bool here = run->space->host && run->comm->remote == NULL && run->comm->nrank > 1;
-    const bool cached = o->geometry.combines && o->inplace; /* in place of an operand that was read just before */
 
-    run->streams_shared =
-        here && o->geometry.combines && plait_copy_mode_of(copies, bytes, false) == PLAIT_COPY_STREAMED;
-    run->streams_results = here && !cached && !run->work.scratch && /* an epilogue reads those, from the cache */
-                           (o->geometry.combines ? bytes : bytes * o->geometry.out.nslot) >= run->comm->streams_from;
+    return run->space->host && run->comm->remote == NULL && !o->geometry.combines && !run->work.scratch &&
+           plait_run_count(run) * o->size * o->geometry.out.nslot >= run->comm->streams_from;
 }
 
 enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in)
@@ -327,12 +309,9 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->out = job->out;
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong = 0;
-    run->at_once = PLAIT_NSLICE;
-    run->stages = false;
     run->fits = false;
-    run->lands = run->space->host && run->comm->cma && run->comm->nprocess > 0 && run->o->geometry.combines &&
-                 run->o->selection.once;
     run->channel = run->space->channel;
+    run->streams = streams(run);
     plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.detector.steps = steps_done;
     plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
@@ -341,7 +320,6 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
         f->done = run->prog->ninstr;
         f->nreceiving = f->nsending = f->nblocked = 0;
     }
-    choose_stores(run);
     return fail_all(comm, connect_links(run));
 }
 
@@ -364,7 +342,7 @@ static bool turn_flights(struct plait_run *run)
         struct plait_slice *f = &run->slices[place];
         if (f->done == run->prog->ninstr) {
             if ((first + run->next_slice) % PLAIT_NSLICE != place || run->next_slice == run->nslice ||
-                run->next_slice - run->done_slices >= run->at_once || !plait_slice_idle(comm, f))
+                !plait_slice_idle(comm, f))
                 continue;
             plait_slice_launch(run, f);
             moved = true;

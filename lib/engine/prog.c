@@ -114,52 +114,12 @@ static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
     p->nstage += s->nblk;
 }
 
-/*
- * Place the landings of a REDUCE's single-copy messages. The first one lands in the result, which is then cached, if
- * the result is a part of OUT that nothing has written yet. The others land in memory for landings.
- */
-static void place_landings(struct binder *b, const struct plait_instr *reduce)
-{
-    struct plait_prog *p = b->prog;
-    bool in_result = !b->plan->inplace && !reduce->mixed && reduce->dst.buf == PLAIT_OUT &&
-                     version_of(b, reduce->dst, reduce->nblk) == 0;
-
-    for (uint32_t k = 0; k < reduce->nsource; k++) {
-        const uint32_t borrowed = p->sources[reduce->source + k].borrowed;
-        if (borrowed == PLAIT_NONE)
-            continue;
-        struct plait_instr *recv = &p->instrs[borrowed];
-        recv->dst = in_result ? reduce->dst : (struct plait_span){ PLAIT_TMP, p->nland };
-        p->nland += in_result ? 0 : recv->nblk;
-        in_result = false;
-    }
-}
-
 static void note_write(struct binder *b, uint32_t step)
 {
     const struct plait_step *s = &b->plan->step[step];
 
     for (uint32_t k = 0; s->verb != PLAIT_STEP_SEND && k < s->nblk; k++)
         *written_at(b, s->dst, k) = step + 1;
-}
-
-/* If a SEND sends the whole result of one REDUCE, the REDUCE may make the staged copy, too. */
-static void mark_sent(const struct binder *b, uint32_t send)
-{
-    const struct plait_step *s = &b->plan->step[send];
-    const uint32_t w = b->writer[0][send];
-
-    if (w == PLAIT_NONE || b->plan->step[w].verb != PLAIT_STEP_REDUCE)
-        return;
-    const struct plait_step *r = &b->plan->step[w];
-    for (uint32_t k = 0; k < s->nblk; k++)
-        if (writer_of(b, s->a, k) != w)
-            return;
-    if (s->a.buf == r->dst.buf && s->a.slot == r->dst.slot && s->blk == r->blk && s->nblk == r->nblk) {
-        struct plait_instr *in = &b->prog->instrs[b->instr[w]];
-        in->sent = true;
-        in->stage = b->prog->instrs[b->instr[send]].stage;
-    }
 }
 
 static void use_tmp(struct plait_prog *p, struct plait_span span, uint32_t nblk)
@@ -193,13 +153,11 @@ static void make_instrs(struct binder *b, uint32_t *version)
         p->wide |= in->wide;
         if (s->verb == PLAIT_STEP_REDUCE) {
             add_operands(b, in, i, i);
-            place_landings(b, in);
         } else if (s->verb != PLAIT_STEP_RECV) {
             add_source(b, in, s->a, PLAIT_NONE, is_wide(b, b->writer[0][i]));
         }
         if (s->verb == PLAIT_STEP_SEND) {
             place_stage(b, i, version);
-            mark_sent(b, i);
         }
         if (s->verb != PLAIT_STEP_SEND && !in->borrowed)
             use_tmp(p, s->dst, s->nblk);
@@ -207,22 +165,6 @@ static void make_instrs(struct binder *b, uint32_t *version)
             if (p->sources[in->source + k].borrowed == PLAIT_NONE)
                 use_tmp(p, p->sources[in->source + k].span, s->nblk);
     }
-}
-
-static enum plait_status count_readers(struct plait_prog *p)
-{
-    uint32_t *readers = calloc((size_t)p->nstage + 1, sizeof *readers);
-
-    if (readers == NULL)
-        return plait_fail_memory("out of memory to bind a plan");
-    for (uint32_t i = 0; i < p->ninstr; i++)
-        if (p->instrs[i].verb == PLAIT_STEP_SEND)
-            readers[p->instrs[i].stage]++;
-    for (uint32_t i = 0; i < p->ninstr; i++)
-        if (p->instrs[i].verb == PLAIT_STEP_SEND)
-            p->instrs[i].readers = readers[p->instrs[i].stage];
-    free(readers);
-    return PLAIT_OK;
 }
 
 /* Is `dst` in OUT, and is the value that step `at` wrote there the last one? */
@@ -356,9 +298,7 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
             if (plan->step[i].peer >= 0)
                 p->instrs[b.instr[i]].message = number[i];
         mark_final(&b);
-        status = count_readers(p);
-        if (status == PLAIT_OK)
-            status = reverse_deps(&b);
+        status = reverse_deps(&b);
     } else {
         plait_fail(status, "out of memory to bind a plan");
     }
@@ -403,7 +343,6 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     p->hash = proof.hash;
     p->sliceable = proof.sliceable;
     p->single = plait_moves_single_blocks(plan);
-    p->keeps = plait_keeps_what_it_sends(plan);
     if (status == PLAIT_OK)
         status = plait_fuse(plan, proof.fusing, node);
     if (status == PLAIT_OK)

@@ -4,7 +4,7 @@
  *
  * Binding numbers the messages, reverses the dependencies, and fuses steps. A RECV whose data only the next REDUCE
  * reads is *borrowed*: it copies nothing, the REDUCE reads the sender's memory, and the message is released when the
- * REDUCE is done. A message in memory that is not mapped here is first copied to a landing and released then. A
+ * REDUCE is done. A
  * whole canonical reduction tree of n sources becomes one n-source REDUCE.
  *
  * Fusing delays the release, so it must not add a deadlock. Either every other dependency of the REDUCE is an ancestor
@@ -48,25 +48,22 @@ bool plait_overlaps_shifted(const struct plait_plan *plan, const struct plait_ge
 
 struct plait_source { /* an operand */
     struct plait_span span;
-    uint32_t borrowed; /* the RECV whose message is read in place or from its landing, or PLAIT_NONE */
+    uint32_t borrowed; /* the RECV whose message is read in place, or PLAIT_NONE */
     bool wide;         /* fp32 instead of a 16- or 8-bit type */
 };
 
 struct plait_instr {
     uint8_t verb;
-    bool borrowed; /* RECV: a REDUCE reads the message, and releases it if it was not landed */
-    bool sent;     /* REDUCE: a SEND sends exactly this result */
+    bool borrowed; /* RECV: a REDUCE reads the message, and releases it */
     bool final;    /* REDUCE: its result is the collective's result */
     bool wide;     /* the value moved or made is a partial sum kept in fp32 */
     bool mixed;    /* REDUCE: the result or an operand is wide */
     int32_t peer;
     uint32_t message; /* SEND, RECV: number within a slice, per peer and direction */
     uint32_t blk, nblk;
-    struct plait_span dst;    /* borrowed RECV: its landing; TMP then means the memory for landings */
+    struct plait_span dst;    /* not of a borrowed RECV */
     uint32_t source, nsource; /* in prog->sources; SEND, COPY: 1; REDUCE: 2 or more, in canonical order */
-    uint32_t stage;           /* SEND: offset of its staged copy, in blocks; equal for equal data. REDUCE: that of
-                                 the SENDs of its result, or PLAIT_NONE. */
-    uint32_t readers;         /* SEND: how many SENDs share that copy */
+    uint32_t stage;           /* SEND: offset of its staged copy, in blocks; equal for equal data */
     uint32_t ndep;
     uint32_t successor, nsuccessor; /* in prog->successors */
 };
@@ -79,7 +76,6 @@ struct plait_prog {
     bool inplace;
     bool sliceable; /* plait_plan_sliceable(), of all ranks' plans */
     bool single;    /* plait_moves_single_blocks(): blocks may differ in size */
-    bool keeps;     /* plait_keeps_what_it_sends() */
     uint32_t root;
     enum plait_round round;
     bool average;
@@ -87,7 +83,6 @@ struct plait_prog {
     uint32_t nrank, nblk, ninstr;
     uint32_t ntmp;   /* TMP slots still used after fusing */
     uint32_t nstage; /* staging buffer of one slice, in blocks */
-    uint32_t nland;  /* memory for landings of one slice, in blocks */
     struct plait_instr *instrs;
     struct plait_source *sources;
     uint32_t *successors;
@@ -97,9 +92,6 @@ struct plait_prog {
 
 /* Does the plan move single blocks, and only blocks of this rank's IN or OUT? It does not know other blocks' sizes. */
 bool plait_moves_single_blocks(const struct plait_plan *plan);
-
-/* Do all SENDs of this rank depend on nothing, and does the rank itself copy some of the data that it sends? */
-bool plait_keeps_what_it_sends(const struct plait_plan *plan);
 
 /* Fuse a plan: step i runs together with step node[i]. */
 enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node);

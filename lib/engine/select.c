@@ -68,7 +68,6 @@
 #define MOST_FAR_PAIR   (1 << 17) /* bytes that two ranks send each other; two steps of half a vector send as much */
 #define SMALLEST_SLICE  ((size_t)64 << 10)
 #define LINK_RATE       4e9 /* bytes/s; slices last at least a paced link's latency, so that a few in flight hide it */
-#define ONE_WAY         16  /* slices of a broadcast's or reduce's vector, so that sending and receiving overlap */
 #define OVERSUBSCRIBED  4   /* factor of the slice of moved blocks if ranks share processors */
 
 bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
@@ -277,24 +276,17 @@ static bool divides(enum plait_dtype type, enum plait_round round, uint32_t nran
 
 /*
  * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
- * lines. A broadcast or reduce that stages or forwards gets more slices (ONE_WAY): a rank prepares one slice while
- * another rank reads the slice before. Blocks that oversubscribed ranks only move get fewer slices, since each slice
- * may cost a context switch.
+ * lines. Blocks that oversubscribed ranks only move get fewer slices, since each slice may cost a context switch.
  */
-static size_t choose_slice(const struct plait_shape *shape, const struct plait_claim *claim, bool once, size_t count,
-                           size_t size, const struct plait_wish *w)
+static size_t choose_slice(const struct plait_shape *shape, const struct plait_claim *claim, size_t size,
+                           const struct plait_wish *w)
 {
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, shape->nrank, shape->root, 0, 1);
     const size_t unit = geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_LINE * (size_t)claim->nblk : PLAIT_LINE;
-    const bool in_turn = !(w->cma && once) || claim->depth > 1;
-    const bool one_way = geometry.rooted && geometry.kind == PLAIT_KIND_VECTOR && in_turn;
-    const size_t smallest = one_way ? SMALLEST_SLICE / 2 : SMALLEST_SLICE;
     size_t bytes = w->slice ? w->slice : w->cache / 2;
 
-    if (w->slice == 0 && one_way && count * size / ONE_WAY < bytes)
-        bytes = count * size / ONE_WAY;
-    if (w->slice == 0 && bytes < smallest)
-        bytes = smallest;
+    if (w->slice == 0 && bytes < SMALLEST_SLICE)
+        bytes = SMALLEST_SLICE;
     if (w->slice == 0 && bytes < w->latency * LINK_RATE)
         bytes = (size_t)(w->latency * LINK_RATE);
     if (w->slice == 0)
@@ -352,16 +344,11 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.eager = is_one_step(s.alg) && fits_eager(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
     if (w->sized && !s.eager && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
         s.split = plait_most_eager(shape->coll, shape->nrank, w);
-    const size_t taken = w->sized                             ? 0 /* step.h checks each block's size */
-                         : geometry.kind == PLAIT_KIND_VECTOR ? bytes
-                                                              : bytes * (shape->nrank - 1);
-    s.once = (!geometry.combines || geometry.rooted) &&
-             plait_copies_once(shape->coll, PLAIT_LEAST_ONCE, taken, w->oversubscribed);
     const struct plait_shape common = plait_common_shape(s.alg, shape);
     const struct plait_claim claim = s.alg->claim(s.alg, &common);
     if (plait_claim_fault(&claim) != NULL)
         return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s': the claim's %s", spec, plait_claim_fault(&claim));
-    s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &claim, s.once, count, size, w);
+    s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &claim, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
     *out = s;

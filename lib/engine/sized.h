@@ -26,19 +26,6 @@ static inline size_t plait_sized_block(const struct plait_run *run, uint32_t blk
     return slot != UINT32_MAX ? v->in[slot] : v->out[plait_side_slot(&g->out, blk)];
 }
 
-/* Elements that one rank receives in all, from blocks of mean size. If sizes are not known, all count as this block. */
-static inline size_t plait_sized_taken(const struct plait_run *run, uint32_t blk)
-{
-    const uint32_t nrank = run->prog->nrank;
-    size_t all = 0;
-
-    if (!plait_agrees_on_sizes(run->o))
-        return plait_sized_block(run, blk) * (nrank - 1);
-    for (uint32_t b = 0; b < run->o->geometry.out.nslot; b++)
-        all += run->sizes.out[b];
-    return all / nrank * (nrank - 1);
-}
-
 /* Elements of this slice of the block. */
 static inline size_t plait_sized_elements(const struct plait_run *run, const struct plait_slice *f, uint32_t blk)
 {

@@ -44,15 +44,6 @@ size_t plait_slice_need(const struct plait_run *run)
            PLAIT_ROUND_UP(most_stride(o, n) * o->prog->nstage);
 }
 
-/* Bytes of the landings (single-copy messages) of the largest slice. */
-static size_t land_need(const struct plait_run *run)
-{
-    const struct plait_op_plan *o = run->o;
-    const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
-
-    return run->lands ? most_stride(o, n) * o->prog->nland : 0;
-}
-
 void plait_read_later(struct plait_late *late, uint32_t number)
 {
     const bool none = late->first == late->end;
@@ -153,20 +144,6 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_slice 
     return PLAIT_OK;
 }
 
-static enum plait_status grow_land(struct plait_comm *comm, struct plait_slice *f, size_t bytes)
-{
-    if (bytes <= f->land_bytes)
-        return PLAIT_OK;
-    comm->stats.allocations++;
-    char *land = aligned_alloc(PLAIT_LINE, PLAIT_ROUND_UP(bytes));
-    if (land == NULL)
-        return plait_fail_memory("out of memory: %zu bytes for what this rank combines", bytes);
-    free(f->land);
-    f->land = land;
-    f->land_bytes = PLAIT_ROUND_UP(bytes);
-    return PLAIT_OK;
-}
-
 static enum plait_status grow_memory(struct plait_comm *comm, struct plait_slice *f, size_t bytes, bool *fits)
 {
     enum plait_status status;
@@ -201,8 +178,6 @@ enum plait_status plait_slices_fit(const struct plait_run *run, bool *fits)
     *fits = true;
     for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {
         status = grow_lists(run->comm, &run->slices[d], run->prog);
-        if (status == PLAIT_OK && (d == 0 || run->nslice > 1))
-            status = grow_land(run->comm, &run->slices[d], land_need(run));
         if (status == PLAIT_OK)
             status = grow_memory(run->comm, &run->slices[d], run->need, fits);
     }

@@ -71,19 +71,4 @@ static inline size_t plait_step_block_bytes(const struct plait_run *run, const s
     return run->o->size * (run->o->sized ? plait_sized_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk);
 }
 
-/*
- * May this message be a single copy, if its receiver can read it? There is no limit of bytes for a block that is not
- * cut: if it were staged, copy-in and copy-out would not overlap.
- */
-static inline bool plait_step_may_copy_once(const struct plait_run *run, const struct plait_instr *in, size_t bytes)
-{
-    const struct plait_op_plan *o = run->o;
-    size_t taken = bytes;
-
-    if (o->sized)
-        taken = o->selection.slice == SIZE_MAX ? 0 : plait_sized_taken(run, in->blk) * o->size;
-    return o->selection.once && (!o->geometry.combines || run->lands) &&
-           plait_copies_once(o->coll, bytes, taken, run->comm->oversubscribed);
-}
-
 #endif

@@ -35,21 +35,3 @@ bool plait_moves_single_blocks(const struct plait_plan *plan)
     }
     return true;
 }
-
-bool plait_keeps_what_it_sends(const struct plait_plan *plan)
-{
-    bool keeps = false;
-
-    for (uint32_t i = 0; i < plan->nstep; i++)
-        if (plan->step[i].verb == PLAIT_STEP_SEND && plan->step[i].ndep > 0)
-            return false;
-    for (uint32_t i = 0; i < plan->nstep && !keeps; i++) {
-        const struct plait_step *copy = &plan->step[i];
-        for (uint32_t k = 0; copy->verb == PLAIT_STEP_COPY && k < plan->nstep && !keeps; k++) {
-            const struct plait_step *send = &plan->step[k];
-            keeps = send->verb == PLAIT_STEP_SEND && send->a.buf == copy->a.buf &&
-                    send->a.slot < copy->a.slot + copy->nblk && copy->a.slot < send->a.slot + send->nblk;
-        }
-    }
-    return keeps;
-}

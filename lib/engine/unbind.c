@@ -22,11 +22,12 @@ struct unbinder {
     const struct plait_prog *prog;
     struct plait_geometry geometry;
     enum form form;
-    uint32_t wide, land, stage, partial; /* first TMP slot of each kind */
-    uint32_t *before0, *before;          /* instruction i waits for before[before0[i] .. before0[i + 1]) */
-    uint32_t *last;                      /* [ninstr] the last step of each instruction */
-    bool *wide_out;                      /* [slots of OUT] the slot holds a value in fp32 */
-    uint32_t *staged;                    /* [nstage] the COPY that made the staged block, or NONE */
+    uint32_t wide, stage, partial; /* first TMP slot of each kind */
+    uint32_t *before0, *before;    /* instruction i waits for before[before0[i] .. before0[i + 1]) */
+    uint32_t *last;                /* [ninstr] the last step of each instruction */
+    uint32_t *landing;             /* [ninstr] the first TMP slot of each borrowed message */
+    bool *wide_out;                /* [slots of OUT] the slot holds a value in fp32 */
+    uint32_t *staged;              /* [nstage] the COPY that made the staged block, or NONE */
     struct plait_plan *out;
     uint32_t *deps;
     uint32_t *node;
@@ -60,11 +61,6 @@ static bool fit_widths(struct unbinder *u, const struct plait_instr *in)
     for (uint32_t k = 0; in->verb != PLAIT_STEP_SEND && in->dst.buf == PLAIT_OUT && k < in->nblk; k++)
         u->wide_out[in->dst.slot + k] = in->wide;
     return true;
-}
-
-static struct plait_span landing(const struct unbinder *u, const struct plait_instr *recv)
-{
-    return recv->dst.buf == PLAIT_TMP ? plait_tmp(u->land + recv->dst.slot) : recv->dst;
 }
 
 static int by_number(const void *x, const void *y)
@@ -126,7 +122,7 @@ static void add_send(struct unbinder *u, uint32_t i, uint8_t lane)
 static void add_recv(struct unbinder *u, uint32_t i, uint8_t lane)
 {
     const struct plait_instr *in = &u->prog->instrs[i];
-    const struct plait_span to = in->borrowed ? landing(u, in) : at_width(u, in->dst, in->wide);
+    const struct plait_span to = in->borrowed ? plait_tmp(u->landing[i]) : at_width(u, in->dst, in->wide);
 
     add_step(u, i, (struct plait_step){ .verb = PLAIT_STEP_RECV, .lane = lane, .peer = in->peer, .dst = to },
              PLAIT_NONE, PLAIT_NONE);
@@ -145,7 +141,7 @@ static struct operand add_tree(struct unbinder *u, uint32_t i, uint32_t first, u
     uint32_t m = 1;
 
     if (n == 1)
-        return (struct operand){ s->borrowed != PLAIT_NONE ? landing(u, &u->prog->instrs[s->borrowed])
+        return (struct operand){ s->borrowed != PLAIT_NONE ? plait_tmp(u->landing[s->borrowed])
                                                            : at_width(u, s->span, s->wide),
                                  PLAIT_NONE };
     while (2 * m < n)
@@ -175,15 +171,13 @@ static void add_reduce(struct unbinder *u, uint32_t i)
 {
     const struct plait_instr *in = &u->prog->instrs[i];
     const uint32_t first = u->out->nstep;
-    const struct operand result = add_tree(u, i, 0, in->nsource);
 
+    add_tree(u, i, 0, in->nsource);
     for (uint32_t k = first; k < u->out->nstep; k++) /* all run at once, and then release borrowed messages */
         u->node[k] = first;
     for (uint32_t k = 0; k < in->nsource; k++)
         if (u->prog->sources[in->source + k].borrowed != PLAIT_NONE)
             u->node[u->last[u->prog->sources[in->source + k].borrowed]] = first;
-    if (u->form == STAGED && in->stage != PLAIT_NONE)
-        u->staged[in->stage] = add_copy(u, i, plait_tmp(u->stage + in->stage), result.at, result.step);
 }
 
 /* The plan's next message from step `at` on. A bound plan has the plan's messages in the plan's order. */
@@ -250,6 +244,9 @@ static enum plait_status unbind(const struct plait_plan *plan, const struct plai
     size_t nstep = 1, ndep = 1, nbefore = 1, npartial = 0;
     enum plait_status status = PLAIT_ERR_NOMEM;
 
+    u.landing = malloc(((size_t)prog->ninstr + 1) * sizeof *u.landing);
+    u.wide = prog->ntmp;
+    u.stage = 2 * prog->ntmp;
     for (uint32_t i = 0; i < prog->ninstr; i++) {
         const struct plait_instr *in = &prog->instrs[i];
         const size_t n = in->nsource + 2;
@@ -257,11 +254,11 @@ static enum plait_status unbind(const struct plait_plan *plan, const struct plai
         ndep += n * (in->ndep + 2);
         nbefore += in->ndep;
         npartial += (size_t)in->nsource * in->nblk;
+        if (u.landing != NULL)
+            u.landing[i] = u.stage;
+        u.stage += in->borrowed ? in->nblk : 0;
     }
     u.geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
-    u.wide = prog->ntmp;
-    u.land = 2 * prog->ntmp;
-    u.stage = u.land + prog->nland;
     u.partial = u.stage + prog->nstage;
     u.before0 = calloc((size_t)prog->ninstr + 2, sizeof *u.before0);
     u.before = malloc(nbefore * sizeof *u.before);
@@ -271,7 +268,7 @@ static enum plait_status unbind(const struct plait_plan *plan, const struct plai
     u.out = malloc(sizeof *u.out + nstep * sizeof *u.out->step + ndep * sizeof *u.deps);
     u.node = malloc(nstep * sizeof *u.node);
     u.deps = malloc(ndep * sizeof *u.deps);
-    if (u.before0 && u.before && u.last && u.wide_out && u.staged && u.out && u.node && u.deps) {
+    if (u.before0 && u.before && u.last && u.landing && u.wide_out && u.staged && u.out && u.node && u.deps) {
         memset(u.staged, 0xff, ((size_t)prog->nstage + 1) * sizeof *u.staged);
         *u.out = *plan;
         u.out->nstep = u.out->ndep = 0;
@@ -286,6 +283,7 @@ static enum plait_status unbind(const struct plait_plan *plan, const struct plai
     free(u.before0);
     free(u.before);
     free(u.last);
+    free(u.landing);
     free(u.wide_out);
     free(u.staged);
     free(u.deps);

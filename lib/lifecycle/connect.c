@@ -332,18 +332,13 @@ static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
 }
 
 /*
- * The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible. Ranks that
- * share a processor share its caches, too: streaming stores would empty these before the next one reads.
+ * The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible.
  */
 static void take_copies(struct plait_comm *comm, const struct connecting *m)
 {
     comm->copies = comm->peers[m->first].control->copies;
-    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
-        if (comm->config.cma == PLAIT_CMA_ALWAYS)
-            comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
-        if (comm->oversubscribed)
-            comm->copies.fast[k] &= (uint8_t)~PLAIT_FAST_STREAMED;
-    }
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++)
+        comm->copies.single[k] |= comm->config.cma == PLAIT_CMA_ALWAYS;
 }
 
 /* Can all ranks read each other's memory? Each rank stored `reads` before the last agreement. */
@@ -375,16 +370,13 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     comm->last_level = all[0].last_level;
     /*
      * Staging memory per slice in flight: 3/4 of a core's L2, so three times the L2 over all four. Slices of a quarter
-     * of the L2 use it in rotation, less the part for streaming stores. So the cache lines of a part have left the
-     * readers' caches before it is written again. Limit: half the last-level cache for all ranks together.
+     * of the L2 use it in rotation. So the cache lines of a part have left the readers' caches before it is written
+     * again. Limit: half the last-level cache for all ranks together.
      */
     comm->slice_bytes = comm->last_level / (2 * PLAIT_NSLICE * comm->nrank);
     if (comm->slice_bytes > comm->cache / 4 * 3)
         comm->slice_bytes = comm->cache / 4 * 3;
-    /*
-     * Results stay in caches while inputs and results of all ranks fit the last one, and in any case if they fit a
-     * few L2: on large machines ranks have several last-level caches.
-     */
+    /* Results stay in caches while inputs and results of all ranks fit the last one, or a few L2 (large machines). */
     comm->streams_from = comm->last_level / (2 * (size_t)comm->nrank);
     if (comm->streams_from < RESULT_CACHES * comm->cache)
         comm->streams_from = RESULT_CACHES * comm->cache;

@@ -22,7 +22,6 @@ struct plait_selection {
     char spec[PLAIT_MAX_SPEC];
     bool eager;   /* eager path, without the engine (eager.c) */
     size_t split; /* blocks up to this many bytes take the eager path (eager.c), larger ones the engine; 0: no split */
-    bool once;    /* single copy: plait_copies_once() allows it; every receive is a copy or a reduction at a root */
     size_t slice; /* elements */
     uint64_t nslice;
     enum plait_round round;
@@ -49,7 +48,6 @@ struct plait_eager_plan {
     bool takes;                  /* this rank has an OUT */
     bool keeps;                  /* part of OUT is a copy from this rank's IN */
     bool single_copy;            /* long enough that readers read library memory in place */
-    bool streams;                /* else it is written with streaming stores, as copy_mode.h says */
     uint32_t turn;               /* number of slots of this size, minus 1 */
     size_t entries;              /* offset of the first slot (plait_eager_entry) in a control block */
     size_t data, apart;          /* offset of the first slot's data; distance to the next slot's */

@@ -118,14 +118,10 @@ struct plait_run {
     uint64_t capture;                /* id of the graph capture that records work on the queue; 0: none */
     uint32_t fingerprint;            /* of the messages */
     uint64_t nslice, next_slice, done_slices;
-    uint64_t at_once;     /* most slices in flight */
-    bool stages;          /* some message of this run was staged */
-    size_t need;          /* bytes of library memory for the largest slice */
-    bool fits;            /* `need` bytes are available */
-    bool lands;           /* senders may pass REDUCE operands by single copy */
-    bool streams_shared;  /* reductions: streaming stores for what peers read */
-    bool streams_results; /* streaming stores for results that this rank does not read again */
-    uint32_t wrong;       /* rank + 1 whose message has an unexpected size; 0: none */
+    size_t need;    /* bytes of library memory for the largest slice */
+    bool fits;      /* `need` bytes are available */
+    bool streams;   /* copies to OUT use streaming stores */
+    uint32_t wrong; /* rank + 1 whose message has an unexpected size; 0: none */
     size_t wrong_bytes, expected_bytes;
 };
 

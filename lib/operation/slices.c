@@ -28,7 +28,6 @@ void plait_slices_destroy(struct plait_slice *slices)
         return;
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         plait_arena_free(slices[d].memory);
-        free(slices[d].land);
         free(slices[d].pending);
         free(slices[d].message);
         free(slices[d].ready);
@@ -43,7 +42,7 @@ size_t plait_slices_bytes(const struct plait_slice *slices)
     size_t bytes = 0;
 
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++)
-        bytes += slices[d].bytes + slices[d].land_bytes;
+        bytes += slices[d].bytes;
     return bytes;
 }
 
@@ -52,8 +51,7 @@ void plait_slices_empty(struct plait_comm *comm)
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         struct plait_slice *f = &comm->slices[d];
         plait_arena_free(f->memory);
-        free(f->land);
-        f->memory = f->land = NULL;
-        f->bytes = f->used = f->land_bytes = 0;
+        f->memory = NULL;
+        f->bytes = f->used = 0;
     }
 }

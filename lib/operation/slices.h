@@ -29,11 +29,7 @@ struct plait_slice {
     char *memory, *tmp, *wide_tmp, *wide_out, *stage;
     size_t bytes, used;
     size_t tmp_stride; /* of a slot of tmp */
-    size_t stride;     /* of a slot of wide_tmp, of a staging buffer and of a block in `land` */
-
-    /* [land_bytes] Private buffer for single-copy messages that REDUCEs read; reused, so it stays cached. */
-    char *land;
-    size_t land_bytes;
+    size_t stride;     /* of a slot of wide_tmp and of a staging buffer */
 
     /* [capacity] instructions each. */
     uint32_t capacity, nstage;
