@@ -96,9 +96,6 @@ struct plait_control {
     _Atomic uint32_t quiet;  /* this rank leaves and has no work in progress on a device */
     _Atomic uint64_t device; /* offset in the arena of its device's flags (device_comm.h); 0: no device used */
     _Atomic uint32_t reads;  /* this rank uses single copy (CMA) from all other processes */
-    /* + 1: processor on which this rank began its last operation; 0: not known. A hint, where ranks share processors */
-    _Atomic uint32_t processor;
-    _Atomic uint32_t away; /* this rank waits and has yielded that processor */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     /* The first operation not yet compared with all ranks' calls; 0: all are compared. Written before done */
@@ -245,10 +242,9 @@ struct plait_comm {
     size_t cache, last_level; /* bytes of rank 0's L2, and of the larger of L2 and L3 */
     size_t slice_bytes;       /* least library memory of a slice in flight */
     bool reproducible;
-    size_t streams_from; /* least bytes of copied results that are written with streaming stores */
-    bool oversubscribed; /* more ranks of this comm here than processors */
-    uint32_t apart;      /* turns of PLAIT_APART_SECONDS if a processor has two ranks and none has more; else 0 */
-    bool cma;            /* all ranks can use single copy */
+    size_t streams_from;        /* least bytes of copied results that are written with streaming stores */
+    bool oversubscribed;        /* more ranks of this comm here than processors */
+    bool cma;                   /* all ranks can use single copy */
     struct plait_copies copies; /* copy modes by size */
     struct plait_unread unread;
     enum plait_round round;

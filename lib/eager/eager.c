@@ -347,17 +347,6 @@ enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *e
     return turn(comm->run, moved, ended);
 }
 
-/* Do all ranks that this one waits for run on other processors? */
-static bool are_apart(const struct plait_run *run)
-{
-    bool apart = run->published && !run->finished ? true : plait_is_apart(run->comm, run->late);
-
-    for (uint32_t i = run->taken, r = next_writer(run); i < run->o->eager.from.n && apart;
-         i++, r = plait_eager_next(run->comm, r))
-        apart = has_published(run, r) || plait_is_apart(run->comm, r);
-    return apart;
-}
-
 static __attribute__((noinline)) enum plait_status wait_for_the_end(struct plait_comm *comm)
 {
     struct plait_run *run = comm->run;
@@ -367,7 +356,6 @@ static __attribute__((noinline)) enum plait_status wait_for_the_end(struct plait
     while (status == PLAIT_OK && !ended) {
         bool moved = false;
         init_wait(run);
-        plait_wait_for_few_bytes(comm, &run->wait, comm->apart > 0 && are_apart(run));
         while (status == PLAIT_OK && !moved && !ended) {
             status = plait_wait_turn(comm, &run->wait);
             if (status == PLAIT_OK)

@@ -314,7 +314,6 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->streams = streams(run);
     plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.detector.steps = steps_done;
-    plait_wait_for_bytes(comm, &run->wait, plait_run_bytes(run));
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         struct plait_slice *f = &run->slices[d];
         f->done = run->prog->ninstr;

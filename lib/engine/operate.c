@@ -122,8 +122,6 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
 /* Header word of the next operation: its fingerprint and its sequence number. */
 static inline uint64_t next_word(struct plait_comm *comm, const struct plait_op_plan *o)
 {
-    if (__builtin_expect(comm->apart > 0, 0))
-        plait_tell_processor(comm);
     return plait_word(o, ++comm->sequence);
 }
 

@@ -152,14 +152,14 @@ static void warn_of_strangers(const struct plait_comm *comm, const struct connec
 }
 
 /*
- * Ranks per processor, rounded up, on the machine where that is largest. Only processors in the ranks' affinity masks
- * count, so ranks that are bound to one processor each give 1.
+ * Are there more ranks than processors on some machine? Only processors in the ranks' affinity masks count, so ranks
+ * that are bound to one processor each are not too many.
  */
-static uint32_t most_a_processor(const struct plait_comm *comm, const struct connecting *m)
+static bool has_too_many(const struct plait_comm *comm, const struct connecting *m)
 {
-    uint32_t most = 1;
+    bool too_many = false;
 
-    for (uint32_t first = 0; first < comm->nrank; first++) {
+    for (uint32_t first = 0; first < comm->nrank && !too_many; first++) {
         cpu_set_t cpus;
         uint32_t n = 0;
         CPU_ZERO(&cpus);
@@ -169,10 +169,9 @@ static uint32_t most_a_processor(const struct plait_comm *comm, const struct con
                 n++;
             }
         const uint32_t ncpu = (uint32_t)CPU_COUNT(&cpus);
-        if (ncpu > 0 && (n + ncpu - 1) / ncpu > most)
-            most = (n + ncpu - 1) / ncpu;
+        too_many = ncpu > 0 && n > ncpu;
     }
-    return most;
+    return too_many;
 }
 
 /* The control block of a rank on another node is a local replica. */
@@ -210,9 +209,7 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct con
         if (p->process->pidfd >= 0 && m->leads[r])
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
     }
-    const uint32_t most = most_a_processor(comm, m);
-    comm->oversubscribed = most > 1;
-    comm->apart = most == 2 ? plait_spins_in(PLAIT_APART_SECONDS) : 0;
+    comm->oversubscribed = has_too_many(comm, m);
     return status;
 }
 

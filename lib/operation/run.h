@@ -138,11 +138,4 @@ static inline size_t plait_run_slice(const struct plait_run *run, size_t start)
     return left < run->o->selection.slice ? left : run->o->selection.slice;
 }
 
-/* Bytes of the vector, or of nrank blocks of the largest size. */
-static inline size_t plait_run_bytes(const struct plait_run *run)
-{
-    const struct plait_op_plan *o = run->o;
-    return plait_run_count(run) * o->size * (o->geometry.kind == PLAIT_KIND_VECTOR ? 1 : run->comm->nrank);
-}
-
 #endif

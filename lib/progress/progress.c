@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define YIELD_FOR 2e-3      /* seconds of yields before the first sleep */
-#define PAUSES    50        /* pauses that are timed together */
 #define LATE      1e-4      /* seconds of a yield after which others are taken to have run */
 #define DOUBLINGS 3         /* of the longest sleep, after sleeps without progress */
 #define IDLE_NS   100000000 /* longest sleep while only this process is awaited */
@@ -139,20 +138,6 @@ static void sleep_on(const struct plait_doorbells *doorbells, long ns)
     atomic_fetch_add(&sleepers, 1);
     plait_doorbells_sleep(doorbells, alarm > 0 && alarm < (uint64_t)most ? (long)alarm : most);
     atomic_fetch_sub(&sleepers, 1);
-}
-
-uint32_t plait_spins_in(double seconds)
-{
-    double least = 1;
-
-    for (int try = 0; try < 5; try++) { /* the least of five: others may run during one */
-        const double before = plait_clock();
-        for (int i = 0; i < PAUSES; i++)
-            plait_pause();
-        const double took = plait_clock() - before;
-        least = took < least ? took : least;
-    }
-    return seconds < least * PLAIT_SPINS / PAUSES ? (uint32_t)(seconds / least * PAUSES) : PLAIT_SPINS;
 }
 
 void plait_spinner_tick(struct plait_spinner *s, double now)

@@ -48,9 +48,6 @@ static inline void plait_spinner_reset(struct plait_spinner *s)
     s->sleepy = s->announced = false;
 }
 
-/* Turns of the spin in so many seconds, at most PLAIT_SPINS. */
-uint32_t plait_spins_in(double seconds);
-
 /* After the spin, with the clock read: decide between yields and sleeps. */
 void plait_spinner_tick(struct plait_spinner *s, double now);
 

@@ -10,40 +10,12 @@
 
 #define PROBE_EVERY 8 /* turns after the spin between probes */
 
-void plait_tell_processor(struct plait_comm *comm)
-{
-    const uint32_t here = (uint32_t)(sched_getcpu() + 1);
-
-    if (atomic_load_explicit(&comm->own->processor, memory_order_relaxed) != here)
-        atomic_store_explicit(&comm->own->processor, here, memory_order_relaxed);
-}
-
-bool plait_neighbour_waits(const struct plait_comm *comm)
-{
-    bool away = false;
-
-    for (uint32_t r = 0; r < comm->nrank && !away; r++) {
-        const struct plait_peer *peer = &comm->peers[r];
-        away = r != comm->rank && peer->process != NULL && !plait_is_apart(comm, r) &&
-               atomic_load_explicit(&peer->control->away, memory_order_relaxed) != 0;
-    }
-    return away;
-}
-
-void plait_wait_for_few_bytes(const struct plait_comm *comm, struct plait_wait *w, bool apart)
-{
-    w->more = comm->apart > 0 && apart && !plait_neighbour_waits(comm) ? comm->apart : 0;
-}
-
 /* Sleep on the doorbells of the awaited ranks, and of the process's other pending operations. */
 static void doze(struct plait_comm *comm, struct plait_wait *w)
 {
     struct plait_spinner *s = &w->spinner;
     uint32_t ranks[PLAIT_DOORBELLS];
 
-    if (w->away) /* a sleeper leaves the processor anyway */
-        plait_is_back(comm);
-    w->away = false;
     comm->stats.sleeps += s->announced;
     plait_spinner_sleep(s, PLAIT_SLEEP_NS);
     plait_doorbells_announce(&s->doorbells, comm, ranks,
@@ -51,21 +23,12 @@ static void doze(struct plait_comm *comm, struct plait_wait *w)
     plait_progress_announce(&s->doorbells);
 }
 
-static void yield(struct plait_comm *comm, struct plait_wait *w)
-{
-    comm->stats.yields++;
-    w->away = true;
-    if (comm->apart > 0)
-        atomic_store_explicit(&comm->own->away, 1, memory_order_relaxed);
-    sched_yield();
-}
-
 static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w)
 {
     struct plait_spinner *s = &w->spinner;
     const bool moved = plait_progress(); /* the awaited rank may wait for another comm of this process */
 
-    if (s->turns < plait_wait_spins(comm, w)) {
+    if (s->turns < plait_spins(comm)) {
         s->turns++;
         plait_pause();
         return PLAIT_OK;
@@ -79,10 +42,12 @@ static enum plait_status long_turn(struct plait_comm *comm, struct plait_wait *w
             return plait_comm_fail(comm, PLAIT_ERR_FAILED, PLAIT_INTERRUPTED);
         plait_spinner_tick(s, now);
     }
-    if (s->sleepy && !moved)
+    if (s->sleepy && !moved) {
         doze(comm, w);
-    else
-        yield(comm, w);
+    } else {
+        comm->stats.yields++;
+        sched_yield();
+    }
     return PLAIT_OK;
 }
 
@@ -98,10 +63,9 @@ enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w)
 enum plait_status plait_wait_poll(struct plait_comm *comm, struct plait_wait *w, bool rarely)
 {
     const int saved = errno;
-    const uint32_t spins = plait_spins(comm); /* without w->more: a turn may sleep 1 ms here */
     enum plait_status status = PLAIT_OK;
 
-    if (rarely || (w->spinner.turns++ >= spins && w->spinner.turns % PROBE_EVERY == 0))
+    if (rarely || (w->spinner.turns++ >= plait_spins(comm) && w->spinner.turns % PROBE_EVERY == 0))
         status = plait_detector_probe(comm, &w->detector, plait_clock());
     errno = saved;
     return status;
