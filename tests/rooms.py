@@ -65,7 +65,7 @@ SUBJECTS = {
     'fuzz/spec.c': ['engine'],
     'fuzz/update.c': ['failure'],
 }
-HEAD = (5, 30)  # lines of a room's head comment
+HEAD = (10, 30)  # lines of a room's head comment
 
 
 def read(*path):
