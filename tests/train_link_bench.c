@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a ring of bare sockets makes of a timeline of plait-train: the limit of the machine beside which docs/training.md puts the
+ * What a ring of bare sockets makes of a timeline of plait-train: the limit of the machine beside which docs/training-evidence.md puts the
  * exposed communication. By hand, on hosts of tools/hosts, with what tools/trace_tail.py --schedule wrote:
  *
  *     plait-hosts 2 --link 1gbit -- train_link_bench SCHEDULE TRACE [STEPS]

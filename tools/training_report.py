@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the tables of docs/training.md, between their marks, and docs/training.png, from tools/train-evidence."""
+"""Writes the tables of docs/training-evidence.md, between their marks, and docs/training.png, from tools/train-evidence."""
 import re
 import statistics
 import subprocess
@@ -145,5 +145,5 @@ def plot(results, path):
 
 def write(results, folder):
     results = list(results)
-    replace_tables(results, folder / "training.md")
+    replace_tables(results, folder / "training-evidence.md")
     plot(results, folder / "training.png")
