@@ -231,9 +231,8 @@ static void put_name(const struct plait_operation *o, char *text, size_t room)
     (o->message ? put_message : put_collective)(o, text, room);
 }
 
-void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)
+static void add_progress(const struct plait_operation *o, char *text, size_t room)
 {
-    text[0] = '\0';
     if (o->has_progress && o->progress.nslice > 1)
         add(text, room, ", %u of %u slices", o->progress.slices, o->progress.nslice);
     if (o->has_progress && o->progress.nstep > 0)
@@ -241,20 +240,22 @@ void plait_operation_progress(const struct plait_operation *o, char *text, size_
             (unsigned long long)o->progress.nstep);
 }
 
+void plait_operation_progress(const struct plait_operation *o, char *text, size_t room)
+{
+    text[0] = '\0';
+    add_progress(o, text, room);
+}
+
 void plait_operation_name(const struct plait_operation *o, char *text, size_t room)
 {
-    char progress[80];
-
     put_name(o, text, room);
-    plait_operation_progress(o, progress, sizeof progress);
     if (o->state != PLAIT_DONE)
-        add(text, room, "%s", progress);
+        add_progress(o, text, room);
 }
 
 void plait_operation_text(const struct plait_operation *o, uint64_t now, char *text, size_t room)
 {
     static const char *const states[] = { "done", "running", "failed" };
-    char progress[80];
     size_t bytes;
 
     put_name(o, text, room);
@@ -264,9 +265,8 @@ void plait_operation_text(const struct plait_operation *o, uint64_t now, char *t
     add(text, room, ", %s", states[o->state]);
     if (!o->has_progress)
         return;
-    plait_operation_progress(o, progress, sizeof progress);
     if (o->state != PLAIT_DONE)
-        add(text, room, "%s", progress);
+        add_progress(o, text, room);
     if (now >= o->progress.began)
         add(text, room, ", began %.6f s ago", 1e-9 * (double)(now - o->progress.began));
     if (o->state != PLAIT_DONE && o->progress.waiting_for > 0)

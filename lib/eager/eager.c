@@ -251,7 +251,7 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
     run->finished = true;
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
-    if (t->takes && o->geometry.combines)
+    if (o->geometry.out.nslot > 0 && o->geometry.combines)
         combine(run);
     if (run->by_single_copy) {
         atomic_store_explicit(&comm->own->took, comm->sequence, memory_order_release);

@@ -16,11 +16,7 @@
 
 #include "operation/run.h"
 
-/*
- * Runs an eager operation to its end. A rank with an IN is a writer: it publishes its data in its control block, or the
- * address of its data if that is long and all readers map it, then the operation's word. A rank with an OUT is a
- * reader: it waits for the words of the writers and copies or reduces their data in place. v: used if o->sized.
- */
+/* Runs an eager operation to its end. A rank with an IN is a writer, a rank with an OUT a reader. v: if o->sized. */
 enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                                   uint64_t word, const void *in, void *out);
 

@@ -51,7 +51,6 @@ struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t b
     return (struct plait_eager_plan){
         .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
         .to = mine->in.nslot > 0 ? others(other.out.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
-        .takes = mine->out.nslot > 0,
         .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
         .single_copy = single_copy && !o->sized && all > MOST_STAGED,
         .turn = (small ? PLAIT_EAGER_SMALL : PLAIT_EAGER_LARGE) - 1,
@@ -79,9 +78,9 @@ bool plait_eager_has_all(const struct plait_op_plan *o, const struct plait_sizes
     bool all = true;
 
     for (uint32_t i = 0; i < t->to.n; i++)
-        all &= v->in[o->geometry.in.nslot > 1 ? (t->to.first + i) % nrank : 0] * o->size <= t->room;
+        all &= v->in[plait_eager_side_slot(&o->geometry.in, (t->to.first + i) % nrank)] * o->size <= t->room;
     for (uint32_t i = 0; i < t->from.n; i++)
-        all &= v->out[o->geometry.out.nslot > 1 ? (t->from.first + i) % nrank : 0] * o->size <= t->room;
+        all &= v->out[plait_eager_side_slot(&o->geometry.out, (t->from.first + i) % nrank)] * o->size <= t->room;
     return all;
 }
 

@@ -12,41 +12,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void wish_of(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool sized,
-                    const struct plait_space *space, const struct plait_call *call, char spec[PLAIT_MAX_SPEC],
-                    struct plait_wish *out)
+static struct plait_wish wish_of(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool sized,
+                                 const struct plait_space *space, const struct plait_call *call)
 {
-    plait_spec_for(comm->config.algo, coll, spec);
-    *out = (struct plait_wish){
-        .algorithms = comm->algorithms,
-        .spec = call->algorithm != NULL ? call->algorithm : spec,
-        .spec_origin = call->algorithm != NULL ? "asked for in the call" : "asked for by PLAIT_ALGO",
-        .slice = sized         ? 0
-                 : call->slice ? call->slice
-                               : comm->config.slice,
-        .cache = comm->cache,
-        .round = call->round != PLAIT_ROUND_DEFAULT ? call->round : comm->round,
-        .reproducible = comm->reproducible || call->reproducible,
-        .average = op == PLAIT_AVG,
-        .user = call->user != NULL,
-        .ordered = call->user != NULL && !call->user->commutative,
-        .oversubscribed = comm->oversubscribed && space->host,
-        .device = !space->host,
-        .sized = sized,
-        .far = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank),
-        .paced = plait_is_paced(&comm->config.pace),
-        .latency = (double)comm->config.pace.latency / 1e9,
-    };
+    struct plait_wish w = plait_wish_of(&comm->config, coll, op, sized, call);
+
+    w.algorithms = comm->algorithms;
+    w.cache = comm->cache;
+    w.round = w.round != PLAIT_ROUND_DEFAULT ? w.round : comm->round;
+    w.reproducible |= comm->reproducible;
+    w.oversubscribed = comm->oversubscribed && space->host;
+    w.device = !space->host;
+    w.far = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank);
+    return w;
 }
 
 /* Binary search over sizes alone: the call's options and PLAIT_ALGO may still rule out the eager path. */
 static size_t find_most_eager(const struct plait_comm *comm, enum plait_coll coll)
 {
     size_t may = 0, may_not = PLAIT_EAGER_MAX + 1;
-    char spec[PLAIT_MAX_SPEC];
-    struct plait_wish wish;
+    const struct plait_wish wish = wish_of(comm, coll, PLAIT_SUM, true, &plait_host_space, &plait_no_wishes);
 
-    wish_of(comm, coll, PLAIT_SUM, true, &plait_host_space, &plait_no_wishes, spec, &wish);
     while (may_not - may > 1) {
         const size_t bytes = (may + may_not) / 2;
         *(plait_fits_eager(coll, comm->nrank, bytes, &wish) ? &may : &may_not) = bytes;
@@ -191,12 +177,9 @@ static void fold(struct plait_op_plan *o)
 static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
 {
     struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
-    struct plait_wish wish;
-    char spec[PLAIT_MAX_SPEC];
-    enum plait_status status;
+    const struct plait_wish wish = wish_of(comm, o->coll, o->op, o->sized, o->space, &o->call);
+    enum plait_status status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
 
-    wish_of(comm, o->coll, o->op, o->sized, o->space, &o->call, spec, &wish);
-    status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
     if (status == PLAIT_OK && !o->selection.eager)
         status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG && !o->selection.divides, &o->prog);
     if (status != PLAIT_OK)
@@ -255,7 +238,6 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
                                    .call = *call };
     if (call->algorithm != NULL)
         memcpy(fresh.asked, call->algorithm, strlen(call->algorithm) + 1);
-    fresh.call.algorithm = call->algorithm != NULL ? fresh.asked : NULL;
     status = make_op_plan(comm, &fresh);
     if (status != PLAIT_OK)
         return status;
@@ -271,8 +253,8 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
         fold(*place);
     }
     **place = fresh;
-    (*place)->call.algorithm = call->algorithm != NULL ? (*place)->asked : NULL;
-    (*place)->call.scale = NULL; /* these four belong to the caller */
+    (*place)->call.algorithm = NULL; /* these five belong to the caller */
+    (*place)->call.scale = NULL;
     (*place)->call.user = NULL;
     (*place)->call.request = NULL;
     (*place)->call.stream = NULL;
@@ -293,8 +275,6 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
 {
     struct plait_shape shape;
     struct plait_selection s;
-    struct plait_wish wish;
-    char spec[PLAIT_MAX_SPEC];
     enum plait_status status;
 
     if (comm == NULL || out == NULL)
@@ -307,7 +287,8 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
     if (status != PLAIT_OK)
         return status;
     shape = shape_of(comm, coll, 0, plait_works_inplace(coll, inplace != 0, call));
-    wish_of(comm, coll, op, false, &plait_host_space, call != NULL ? call : &plait_no_wishes, spec, &wish);
+    const struct plait_wish wish =
+        wish_of(comm, coll, op, false, &plait_host_space, call != NULL ? call : &plait_no_wishes);
     status = plait_select(&shape, count, type, &wish, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, coll, plait_dtype_size(type), out);
@@ -327,10 +308,8 @@ enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct pla
     const struct plait_tally *t;
     size_t n = 0;
 
-    if (out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: out is NULL");
-    if (comm == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: comm is NULL");
+    if (comm == NULL || out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: %s is NULL", out == NULL ? "out" : "comm");
     const bool locked = plait_comm_look(comm);
     for (size_t k = 0; k < PLAIT_NOP_PLAN; k++)
         if (comm->op_plans[k] != NULL)

@@ -43,7 +43,7 @@ static enum plait_status select_sized(struct plait_shape *shape, size_t most, en
                                       const struct plait_wish *w, struct plait_selection *s)
 {
     const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
-    const size_t known = (g.kind == PLAIT_KIND_PART && !g.rooted) || shape->nrank == 2 ? most : 0;
+    const size_t known = plait_all_know_sizes(&g) || shape->nrank == 2 ? most : 0;
     const bool small = plait_fits_eager(shape->coll, shape->nrank, known * plait_dtype_size(type), w);
     enum plait_status status = plait_select(shape, small ? known : 0, type, w, s);
 
@@ -67,8 +67,6 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     struct plait_topology topology;
     struct plait_shape copy;
     struct plait_selection s;
-    struct plait_wish w = { .algorithms = plait_algs, .spec_origin = "asked for in the call" };
-    char spec[PLAIT_MAX_SPEC];
     enum plait_status status;
 
     if (shape == NULL || out == NULL)
@@ -86,22 +84,12 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
         status = plait_config_load(&config);
     if (status != PLAIT_OK)
         return status;
-    plait_spec_for(config.algo, shape->coll, spec);
+    struct plait_wish w = plait_wish_of(&config, shape->coll, op, shape->sized, call != NULL ? call : &plait_no_wishes);
     plait_topology_get(&topology);
+    w.algorithms = plait_algs;
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;
     w.far = plait_has_nodes(shape->node, shape->nrank);
-    w.sized = shape->sized;
-    w.slice = w.sized ? 0 : call != NULL && call->slice ? call->slice : config.slice;
-    w.round = call != NULL ? call->round : PLAIT_ROUND_DEFAULT;
-    w.reproducible = call != NULL && call->reproducible;
-    w.paced = plait_is_paced(&config.pace);
-    w.latency = (double)config.pace.latency / 1e9;
-    w.user = op == PLAIT_USER;
-    w.ordered = call != NULL && w.user && !call->user->commutative;
-    w.spec = call != NULL && call->algorithm != NULL ? call->algorithm : spec;
-    if (w.spec == spec)
-        w.spec_origin = "asked for by PLAIT_ALGO";
     copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
     copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
                    (!w.sized || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);

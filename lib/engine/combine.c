@@ -3,15 +3,10 @@
 
 #include "step.h"
 
-static inline const struct plait_how *how_of(const struct plait_run *run, const struct plait_instr *in)
-{
-    return in->final ? &run->o->last : &run->o->inner;
-}
-
 static void reduce(const struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
                    const void *const *from, size_t n)
 {
-    const struct plait_how *how = how_of(run, in);
+    const struct plait_how *how = in->final ? &run->o->last : &run->o->inner;
     struct plait_combine c = { .type = run->o->type,
                                .op = run->o->op,
                                .dst = plait_step_address(run, f, in->dst, in->wide),

@@ -322,12 +322,6 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     return fail_all(comm, connect_links(run));
 }
 
-static enum plait_status make_room(struct plait_run *run)
-{
-    run->need = plait_slice_need(run);
-    return fail_all(run->comm, plait_slices_fit(run, &run->fits));
-}
-
 /* One turn of each slice in flight. Idle slices take the next slices in round-robin order. */
 static bool turn_flights(struct plait_run *run)
 {
@@ -379,7 +373,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     struct plait_run *run = comm->run;
 
     if (!run->fits) {
-        enum plait_status status = make_room(run);
+        enum plait_status status = fail_all(comm, plait_slices_fit(run));
         if (status == PLAIT_OK && run->fits)
             status = plait_probe_failures(comm);
         if (status != PLAIT_OK || !run->fits)

@@ -18,7 +18,7 @@ struct fuser {
     struct plait_geometry geometry;
     struct value *values; /* [nstep] for steps that write TMP */
     uint32_t *operand[2]; /* [nstep] REDUCE: the step that wrote a or b into TMP, or NONE */
-    uint32_t *guard;      /* [plait_nplace()] 1 + root of the last tree that needs the value in this place */
+    uint32_t *guard;      /* [places] 1 + root of the last tree that needs the value in this place */
     uint32_t *node;
 };
 
@@ -111,39 +111,26 @@ static bool adds_no_wait(const struct fuser *f, uint32_t reduce, uint32_t recv)
     return true;
 }
 
-/* Leaves of the tree below `step`. Inner nodes are REDUCEs whose values are passed on. */
-static uint32_t count_leaves(const struct fuser *f, uint32_t step)
+/* Is operand `x` of `step` an inner node of its tree: a REDUCE whose value is passed on? */
+static bool is_inner(const struct fuser *f, uint32_t x, uint32_t step)
 {
-    uint32_t n = 0;
+    return is_verb(f, x, PLAIT_STEP_REDUCE) && passed_to(f, x, step);
+}
+
+/*
+ * Leaves of the tree below `step`; 0: it does not reduce them in the canonical order. That is E(n) = E(m) + E(n - m), m
+ * the largest power of two below n.
+ */
+static uint32_t canonical_leaves(const struct fuser *f, uint32_t step)
+{
+    uint32_t n[2];
 
     for (unsigned k = 0; k < 2; k++) {
         const uint32_t x = f->operand[k][step];
-        n += is_verb(f, x, PLAIT_STEP_REDUCE) && passed_to(f, x, step) ? count_leaves(f, x) : 1;
+        n[k] = is_inner(f, x, step) ? canonical_leaves(f, x) : 1;
     }
-    return n;
-}
-
-static uint32_t left_part(uint32_t n) /* canonical order: E(n) = E(m) + E(n - m); returns m */
-{
-    uint32_t m = 1;
-
-    while (2 * m < n)
-        m *= 2;
-    return m;
-}
-
-/* Does the tree below `step` reduce its n leaves in the canonical order? */
-static bool is_canonical(const struct fuser *f, uint32_t step, uint32_t n)
-{
-    const uint32_t m = left_part(n), want[2] = { m, n - m };
-
-    for (unsigned k = 0; k < 2; k++) {
-        const uint32_t x = f->operand[k][step];
-        const bool inner = is_verb(f, x, PLAIT_STEP_REDUCE) && passed_to(f, x, step);
-        if ((inner ? count_leaves(f, x) : 1) != want[k] || (inner && !is_canonical(f, x, want[k])))
-            return false;
-    }
-    return true;
+    const bool canonical = n[0] > 0 && (n[0] & (n[0] - 1)) == 0 && n[1] > 0 && n[1] <= n[0];
+    return canonical ? n[0] + n[1] : 0;
 }
 
 /*
@@ -157,34 +144,40 @@ static uint32_t mark_tree(struct fuser *f, uint32_t step, bool own, uint32_t roo
     f->node[step] = own ? step : root;
     for (unsigned k = 0; k < 2; k++) {
         const uint32_t x = f->operand[k][step];
-        if (!passed_to(f, x, step))
-            continue;
-        if (is_verb(f, x, PLAIT_STEP_REDUCE)) {
+        if (is_inner(f, x, step)) {
             const uint32_t below = mark_tree(f, x, own, root);
             first = below < first ? below : first;
-        } else if (is_verb(f, x, PLAIT_STEP_RECV)) {
+        } else if (is_verb(f, x, PLAIT_STEP_RECV) && passed_to(f, x, step)) {
             f->node[x] = own ? x : root;
         }
     }
     return first;
 }
 
-static uint32_t place(const struct fuser *f, struct plait_span span, uint32_t k)
-{
-    return plait_place(f->plan, &f->geometry, span, k);
-}
-
 static void guard(struct fuser *f, struct plait_span span, uint32_t nblk, uint32_t root)
 {
     for (uint32_t k = 0; k < nblk; k++)
-        f->guard[place(f, span, k)] = root + 1;
+        f->guard[plait_place(&f->geometry, f->plan->inplace, span, k)] = root + 1;
 }
 
 static bool is_guarded(const struct fuser *f, struct plait_span span, uint32_t nblk, uint32_t root)
 {
     for (uint32_t k = 0; k < nblk; k++)
-        if (f->guard[place(f, span, k)] == root + 1)
+        if (f->guard[plait_place(&f->geometry, f->plan->inplace, span, k)] == root + 1)
             return true;
+    return false;
+}
+
+bool plait_overlaps_shifted(const struct plait_geometry *g, bool inplace, struct plait_span x, struct plait_span y,
+                            uint32_t n)
+{
+    const uint32_t first = plait_place(g, inplace, x, 0); /* a REDUCE writes OUT or TMP, whose places are consecutive */
+
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t at = plait_place(g, inplace, y, k) - first;
+        if (at < n && at != k)
+            return true;
+    }
     return false;
 }
 
@@ -206,7 +199,7 @@ static bool may_run_at_root(struct fuser *f, uint32_t first, uint32_t root)
             const uint32_t from = f->operand[k][i];
             const bool read = from == PLAIT_NONE || f->node[from] != root;
             guard(f, operand, s[i].nblk, root);
-            if (read && plait_overlaps_shifted(f->plan, &f->geometry, s[root].dst, operand, s[i].nblk))
+            if (read && plait_overlaps_shifted(&f->geometry, f->plan->inplace, s[root].dst, operand, s[i].nblk))
                 return false;
         }
         if (inside && i < root)
@@ -229,9 +222,9 @@ static void fuse_local(struct fuser *f, uint32_t reduce)
 /* Fuse the whole tree below `root`. False: nothing is fused. */
 static bool fuse_tree(struct fuser *f, uint32_t root)
 {
-    const uint32_t leaves = count_leaves(f, root);
+    const uint32_t leaves = canonical_leaves(f, root);
 
-    if (leaves > PLAIT_MOST_SOURCES || !is_canonical(f, root, leaves))
+    if (leaves == 0 || leaves > PLAIT_MOST_SOURCES)
         return false;
     if (may_run_at_root(f, mark_tree(f, root, false, root), root))
         return true;
@@ -242,11 +235,9 @@ static bool fuse_tree(struct fuser *f, uint32_t root)
 enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node)
 {
     const size_t n = plan->nstep + 1;
-    struct fuser f = { .plan = plan,
-                       .deps = plait_plan_deps(plan),
-                       .geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank,
-                                                     plan->nblk),
-                       .node = node };
+    struct fuser f = {
+        .plan = plan, .deps = plait_plan_deps(plan), .geometry = plait_plan_geometry(plan), .node = node
+    };
     enum plait_status status = PLAIT_ERR_NOMEM;
 
     for (uint32_t i = 0; i < plan->nstep; i++)
@@ -255,7 +246,7 @@ enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fu
         return PLAIT_OK;
     f.values = calloc(n, sizeof *f.values);
     f.operand[0] = malloc(2 * n * sizeof *f.operand[0]);
-    f.guard = calloc((size_t)plait_nplace(plan) + 1, sizeof *f.guard);
+    f.guard = calloc((size_t)f.geometry.out.nslot + f.geometry.in.nslot + plan->ntmp + 1, sizeof *f.guard);
     if (f.values != NULL && f.operand[0] != NULL && f.guard != NULL) {
         f.operand[1] = f.operand[0] + n;
         status = find_values(&f);

@@ -17,6 +17,7 @@
 
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
 {
+    const bool combines = plait_geometry_of(a->coll, 1, 0, 0, 1).combines;
     char why[512], count[24] = "";
 
     if (comm->failed != PLAIT_OK || (status != PLAIT_ERR_NOMEM && status != PLAIT_ERR_SYSTEM))
@@ -27,8 +28,7 @@ enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status 
     comm->sequence++; /* blame this operation, not the last one */
     return plait_comm_fail(comm, status, "cannot begin %s%s #%llu (%s%s%s%s): %s", plait_coll_name(a->coll),
                            a->sized ? "v" : "", (unsigned long long)comm->sequence, count, plait_dtype_name(a->type),
-                           plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? " " : "",
-                           plait_geometry_of(a->coll, 1, 0, 0, 1).combines ? plait_op_name(a->op) : "", why);
+                           combines ? " " : "", combines ? plait_op_name(a->op) : "", why);
 }
 
 static enum plait_status cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o)
@@ -119,12 +119,6 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
     return status;
 }
 
-/* Header word of the next operation: its fingerprint and its sequence number. */
-static inline uint64_t next_word(struct plait_comm *comm, const struct plait_op_plan *o)
-{
-    return plait_word(o, ++comm->sequence);
-}
-
 /* Show in the ring that this rank is inside, before it looks for failures (plait_engine_turn()). */
 static void enter_engine(struct plait_comm *comm, const struct plait_job *job, uint64_t word)
 {
@@ -141,7 +135,7 @@ static void enter_engine(struct plait_comm *comm, const struct plait_job *job, u
 
 static void begin_eager(struct plait_comm *comm, const struct plait_job *job, const void *in)
 {
-    const uint64_t word = next_word(comm, job->o);
+    const uint64_t word = plait_word(job->o, ++comm->sequence);
 
     comm->limit = job->deadline;
     if (PLAIT_GUARDS)
@@ -160,7 +154,7 @@ static enum plait_status begin_split(struct plait_comm *comm, const struct plait
         begin_eager(comm, job, job->in);
         return PLAIT_OK;
     }
-    run->word = next_word(comm, job->o);
+    run->word = plait_word(job->o, ++comm->sequence);
     run->published = run->single_copy = run->by_single_copy = run->finished = false;
     run->taken = 0;
     enter_engine(comm, job, run->word);
@@ -196,7 +190,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     }
     if (o->selection.split > 0)
         return begin_split(comm, job);
-    enter_engine(comm, job, next_word(comm, o));
+    enter_engine(comm, job, plait_word(o, ++comm->sequence));
     return plait_engine_begin(comm, job, in);
 }
 
@@ -253,7 +247,7 @@ static inline __attribute__((always_inline)) enum plait_status run_eager(struct 
     if (PLAIT_GUARDS)
         comm->limit = deadline;
     const uint32_t environment = plait_fpenv_enter(); /* waiting may compute, too */
-    const uint64_t word = next_word(comm, o);
+    const uint64_t word = plait_word(o, ++comm->sequence);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
     enum plait_status status = plait_eager_run(comm, o, v, word, in, out);

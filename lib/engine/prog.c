@@ -19,7 +19,7 @@ struct binder {
     const uint32_t *deps, *node;
     struct plait_prog *prog;
     uint32_t *instr;            /* [nstep] instruction of each step, borrowed RECVs and roots included */
-    uint32_t *written;          /* [plait_nplace()] 1 + the step that last wrote the place so far; 0: none */
+    uint32_t *written;          /* [places] 1 + the step that last wrote the place so far; 0: none */
     uint32_t *writer[2];        /* [nstep] the step whose value is operand a, b; or NONE */
     const unsigned char *kinds; /* [nstep] PLAIT_VALUE_*; NULL: not asked for */
     bool wide;                  /* keep partial sums in fp32 */
@@ -45,7 +45,7 @@ static bool is_wide(const struct binder *b, uint32_t step)
 
 static uint32_t *written_at(const struct binder *b, struct plait_span span, uint32_t k)
 {
-    return &b->written[plait_place(b->plan, &b->geometry, span, k)];
+    return &b->written[plait_place(&b->geometry, b->plan->inplace, span, k)];
 }
 
 /* The step whose value the span's k-th slot holds now. NONE: it holds the caller's input. */
@@ -58,7 +58,7 @@ static uint32_t writer_of(const struct binder *b, struct plait_span span, uint32
 static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed, bool wide)
 {
     if (wide && span.buf == PLAIT_IN)
-        span = plait_out(plait_place(b->plan, &b->geometry, span, 0));
+        span = plait_out(plait_place(&b->geometry, b->plan->inplace, span, 0));
     b->prog->sources[b->nsource++] = (struct plait_source){ span, borrowed, wide };
     in->nsource++;
     in->mixed |= wide;
@@ -151,14 +151,12 @@ static void make_instrs(struct binder *b, uint32_t *version)
                                     .wide = is_wide(b, i),
                                     .mixed = is_wide(b, i) };
         p->wide |= in->wide;
-        if (s->verb == PLAIT_STEP_REDUCE) {
+        if (s->verb == PLAIT_STEP_REDUCE)
             add_operands(b, in, i, i);
-        } else if (s->verb != PLAIT_STEP_RECV) {
+        else if (s->verb != PLAIT_STEP_RECV)
             add_source(b, in, s->a, PLAIT_NONE, is_wide(b, b->writer[0][i]));
-        }
-        if (s->verb == PLAIT_STEP_SEND) {
+        if (s->verb == PLAIT_STEP_SEND)
             place_stage(b, i, version);
-        }
         if (s->verb != PLAIT_STEP_SEND && !in->borrowed)
             use_tmp(p, s->dst, s->nblk);
         for (uint32_t k = 0; k < in->nsource; k++)
@@ -275,15 +273,14 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
                         .prog = p,
                         .kinds = kinds,
                         .wide = wide,
-                        .geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank,
-                                                      plan->nblk) };
+                        .geometry = plait_plan_geometry(plan) };
     const size_t n = plan->nstep + 1;
     uint32_t *version = malloc(n * sizeof *version), *number = malloc(n * sizeof *number);
     enum plait_status status = PLAIT_ERR_NOMEM;
 
     b.instr = malloc(n * sizeof *b.instr);
     b.writer[0] = malloc(2 * n * sizeof *b.writer[0]);
-    b.written = calloc((size_t)plait_nplace(plan) + 1, sizeof *b.written);
+    b.written = calloc((size_t)b.geometry.out.nslot + b.geometry.in.nslot + plan->ntmp + 1, sizeof *b.written);
     p->instrs = calloc(n, sizeof *p->instrs);
     p->sources = calloc(2 * n, sizeof *p->sources);
     p->ndeps = calloc(n, sizeof *p->ndeps);
@@ -308,6 +305,19 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
     free(b.writer[0]);
     free(b.written);
     return status;
+}
+
+bool plait_moves_single_blocks(const struct plait_plan *plan)
+{
+    const struct plait_geometry g = plait_plan_geometry(plan);
+
+    for (uint32_t i = 0; i < plan->nstep; i++) {
+        const struct plait_step *s = &plan->step[i];
+        if (s->nblk > 1 || s->blk == PLAIT_AS_LIES ||
+            (plait_side_slot(&g.in, s->blk) == UINT32_MAX && plait_side_slot(&g.out, s->blk) == UINT32_MAX))
+            return false;
+    }
+    return true;
 }
 
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,

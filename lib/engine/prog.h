@@ -4,8 +4,7 @@
  *
  * Binding numbers the messages, reverses the dependencies, and fuses steps. A RECV whose data only the next REDUCE
  * reads is *borrowed*: it copies nothing, the REDUCE reads the sender's memory, and the message is released when the
- * REDUCE is done. A
- * whole canonical reduction tree of n sources becomes one n-source REDUCE.
+ * REDUCE is done. A whole canonical reduction tree of n sources becomes one n-source REDUCE.
  *
  * Fusing delays the release, so it must not add a deadlock. Either every other dependency of the REDUCE is an ancestor
  * of the RECV, or the comm's whole fused graph has been proved free of deadlock.
@@ -22,29 +21,10 @@
 enum plait_fusing { PLAIT_FUSE_NONE, PLAIT_FUSE_LOCAL, PLAIT_FUSE_PROVED };
 
 /*
- * Number the memory: slots of OUT, then of IN, then of TMP. Returns the number (place) of the span's k-th slot. In
- * place, slots of IN and OUT with the same block have one number.
- */
-static inline uint32_t plait_place(const struct plait_plan *plan, const struct plait_geometry *g,
-                                   struct plait_span span, uint32_t k)
-{
-    if (span.buf == PLAIT_TMP)
-        return g->out.nslot + g->in.nslot + span.slot + k;
-    if (span.buf == PLAIT_OUT)
-        return span.slot + k;
-    const uint32_t out =
-        plan->inplace ? plait_side_slot(&g->out, g->in.blk + (span.slot + k) * g->in.stride) : UINT32_MAX;
-    return out != UINT32_MAX ? out : g->out.nslot + span.slot + k;
-}
-
-/* The number of places. */
-uint32_t plait_nplace(const struct plait_plan *plan);
-
-/*
  * Do two spans of n slots overlap, but shifted? Then a REDUCE must not read one of them while it writes the other.
  */
-bool plait_overlaps_shifted(const struct plait_plan *plan, const struct plait_geometry *g, struct plait_span x,
-                            struct plait_span y, uint32_t n);
+bool plait_overlaps_shifted(const struct plait_geometry *g, bool inplace, struct plait_span x, struct plait_span y,
+                            uint32_t n);
 
 struct plait_source { /* an operand */
     struct plait_span span;

@@ -13,25 +13,6 @@
 
 #define SAMPLE 8 /* ranks whose plans are hashed above PLAIT_MOST_PROVED ranks */
 
-static enum plait_status emit_all(const struct plait_alg *alg, const struct plait_shape *shape,
-                                  struct plait_plan ***out)
-{
-    struct plait_plan **plans = calloc((size_t)shape->nrank + 1, sizeof *plans);
-    enum plait_status status = plans != NULL ? PLAIT_OK : plait_fail_memory("out of memory to bind a plan");
-
-    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
-        status = plait_plan_emit(alg, shape, r, &plans[r]);
-    *out = plans;
-    return status;
-}
-
-static void destroy_all(struct plait_plan **plans, uint32_t n)
-{
-    for (uint32_t r = 0; plans != NULL && r < n; r++)
-        plait_plan_destroy(plans[r]);
-    free(plans);
-}
-
 /* others: NULL, or others[r] is a plan that rank r may run instead of plans[r], or NULL */
 static enum plait_status prove(struct plait_plan *const *plans, struct plait_plan *const *others, const char *spec,
                                uint32_t nrank, enum plait_fusing fusing, bool *out)
@@ -59,11 +40,11 @@ enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec
                                    enum plait_fusing fusing, bool *out)
 {
     struct plait_plan **plans;
-    enum plait_status status = emit_all(alg, shape, &plans);
+    enum plait_status status = plait_plans_emit(alg, shape, &plans);
 
     if (status == PLAIT_OK)
         status = prove(plans, NULL, spec, shape->nrank, fusing, out);
-    destroy_all(plans, shape->nrank);
+    plait_plans_destroy(plans, shape->nrank);
     return status;
 }
 
@@ -215,21 +196,19 @@ static enum plait_status settle_fusing(const struct plait_plan *own, struct plai
         spec, nrank, PLAIT_WINDOW);
 }
 
-/* Room for the kinds of all ranks' steps, uninitialised. */
+/* Room for the kinds of all ranks' steps, in one piece. NULL: out of memory. */
 static unsigned char **make_kinds(struct plait_plan *const *plans, uint32_t nrank)
 {
-    unsigned char **kinds = calloc((size_t)nrank + 1, sizeof *kinds);
+    size_t bytes = nrank * sizeof(unsigned char *);
 
-    for (uint32_t r = 0; kinds != NULL && r < nrank; r++)
-        kinds[r] = malloc(plans[r]->nstep + 1);
+    for (uint32_t r = 0; r < nrank; r++)
+        bytes += plans[r]->nstep;
+    unsigned char **kinds = malloc(bytes);
+    if (kinds != NULL)
+        kinds[0] = (unsigned char *)(kinds + nrank);
+    for (uint32_t r = 1; kinds != NULL && r < nrank; r++)
+        kinds[r] = kinds[r - 1] + plans[r - 1]->nstep;
     return kinds;
-}
-
-static void free_kinds(unsigned char **kinds, uint32_t nrank)
-{
-    for (uint32_t r = 0; kinds != NULL && r < nrank; r++)
-        free(kinds[r]);
-    free(kinds);
 }
 
 /* Ask the checker for the kinds. Errors: PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM. */
@@ -239,9 +218,8 @@ static enum plait_status see_kinds(struct plait_plan *const *plans, const char *
     struct plait_step_of uneven;
 
     *out = make_kinds(plans, shape->nrank);
-    for (uint32_t r = 0; r < shape->nrank; r++)
-        if (*out == NULL || (*out)[r] == NULL)
-            return plait_fail_memory("out of memory to bind a plan");
+    if (*out == NULL)
+        return plait_fail_memory("out of memory to bind a plan");
     return plait_check_values(spec, shape, (const struct plait_plan *const *)plans, *out, &uneven);
 }
 
@@ -266,8 +244,8 @@ static enum plait_status check_root_inplace(const char *spec, const struct plait
     *right = status == PLAIT_OK;
     for (uint32_t r = 0; *right && r < common->nrank; r++)
         *right = r == common->root || memcmp(kinds[r], with_other[r], plans[r]->nstep) == 0;
-    free_kinds(kinds, common->nrank);
-    free_kinds(with_other, common->nrank);
+    free(kinds);
+    free(with_other);
     return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
 }
 
@@ -306,7 +284,7 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
     const bool few = shape->nrank <= PLAIT_MOST_PROVED;
     const struct plait_shape common = plait_common_shape(alg, shape);
     struct plait_plan **plans = NULL, **others = NULL;
-    enum plait_status status = few || kinds != NULL ? emit_all(alg, &common, &plans) : PLAIT_OK;
+    enum plait_status status = few || kinds != NULL ? plait_plans_emit(alg, &common, &plans) : PLAIT_OK;
 
     if (status == PLAIT_OK)
         status = hash_plans(alg, &common, plans, out);
@@ -314,13 +292,13 @@ enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, con
     if (status == PLAIT_OK && few)
         status = prove_all(alg, spec, &common, own, hop, plans, &others, out);
     if (status == PLAIT_OK && kinds != NULL && common.inplace != shape->inplace) {
-        destroy_all(plans, shape->nrank);
+        plait_plans_destroy(plans, shape->nrank);
         plans = NULL;
-        status = emit_all(alg, shape, &plans);
+        status = plait_plans_emit(alg, shape, &plans);
     }
     if (status == PLAIT_OK && kinds != NULL)
         status = find_kinds(plans, spec, shape, own->rank, kinds);
-    destroy_all(plans, shape->nrank);
-    destroy_all(others, shape->nrank);
+    plait_plans_destroy(plans, shape->nrank);
+    plait_plans_destroy(others, shape->nrank);
     return status;
 }

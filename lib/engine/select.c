@@ -70,6 +70,30 @@
 #define LINK_RATE       4e9 /* bytes/s; slices last at least a paced link's latency, so that a few in flight hide it */
 #define OVERSUBSCRIBED  4   /* factor of the slice of moved blocks if ranks share processors */
 
+struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool sized,
+                                const struct plait_call *call)
+{
+    struct plait_wish w = { .spec_origin =
+                                call->algorithm != NULL ? "asked for in the call" : "asked for by PLAIT_ALGO",
+                            .slice = sized         ? 0
+                                     : call->slice ? call->slice
+                                                   : config->slice,
+                            .round = call->round,
+                            .reproducible = call->reproducible,
+                            .average = op == PLAIT_AVG,
+                            .user = call->user != NULL,
+                            .ordered = call->user != NULL && !call->user->commutative,
+                            .sized = sized,
+                            .paced = plait_is_paced(&config->pace),
+                            .latency = (double)config->pace.latency / 1e9 };
+
+    if (call->algorithm != NULL)
+        snprintf(w.spec, sizeof w.spec, "%s", call->algorithm);
+    else
+        plait_spec_for(config->algo, coll, w.spec);
+    return w;
+}
+
 bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
     const size_t given = plait_eager_bytes(coll, nrank, bytes, w->sized);
@@ -92,11 +116,6 @@ size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait
     return bytes;
 }
 
-static bool fits_eager(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
-{
-    return plait_fits_eager(shape->coll, shape->nrank, bytes, w);
-}
-
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank)
 {
     for (uint32_t r = 1; node != NULL && r < nrank; r++)
@@ -117,12 +136,6 @@ bool plait_is_of_library(const struct plait_alg *alg)
 static bool is_one_step(const struct plait_alg *alg)
 {
     return plait_is_of_library(alg) && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
-}
-
-/* Do only a block's sender and receiver know its size? */
-static bool is_of_pairs(const struct plait_geometry *g)
-{
-    return g->kind != PLAIT_KIND_VECTOR && (g->kind == PLAIT_KIND_PAIR || g->rooted);
 }
 
 static bool is_short_far(const struct plait_shape *shape, size_t bytes)
@@ -189,7 +202,7 @@ static const char *others_over_hosts(const struct plait_shape *shape, size_t byt
 static const char *allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
                                      const char **why)
 {
-    if (fits_eager(shape, bytes, w)) {
+    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w)) {
         *why = PLAIT_WHY_EAGER;
         return "one-shot";
     }
@@ -222,7 +235,7 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
     const char *far = w->far ? others_over_hosts(shape, bytes, w, why) : NULL;
     if (far != NULL)
         return far;
-    if (fits_eager(shape, bytes, w)) {
+    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w)) {
         *why = PLAIT_WHY_EAGER;
         return "direct";
     }
@@ -304,7 +317,7 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_c
  */
 static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *w)
 {
-    return (g->kind == PLAIT_KIND_PART && !g->rooted) || (!w->far && !w->device);
+    return plait_all_know_sizes(g) || (!w->far && !w->device);
 }
 
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
@@ -341,8 +354,9 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.divides = divides(type, s.round, shape->nrank, w);
     if (s.divides)
         shape->inplace = plait_scales_inplace(shape->coll);
-    s.eager = is_one_step(s.alg) && fits_eager(shape, bytes, w) && w->slice == 0 && s.round != PLAIT_ROUND_HOP;
-    if (w->sized && !s.eager && is_one_step(s.alg) && is_of_pairs(&geometry) && shape->nrank > 2)
+    s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&
+              s.round != PLAIT_ROUND_HOP;
+    if (w->sized && !s.eager && is_one_step(s.alg) && !plait_all_know_sizes(&geometry) && shape->nrank > 2)
         s.split = plait_most_eager(shape->coll, shape->nrank, w);
     const struct plait_shape common = plait_common_shape(s.alg, shape);
     const struct plait_claim claim = s.alg->claim(s.alg, &common);

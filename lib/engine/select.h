@@ -9,7 +9,7 @@
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */
     const struct plait_alg *const *algorithms;
-    const char *spec; /* "" when the size decides */
+    char spec[PLAIT_MAX_SPEC]; /* "" when the size decides */
     const char *spec_origin;
     size_t slice; /* bytes; 0: `cache` decides */
     size_t cache; /* bytes of the cache a slice should stay in */
@@ -25,6 +25,10 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     bool paced;          /* links are slowed down, so all data goes over them */
     double latency;      /* seconds, of the paced links; or 0 */
 };
+
+/* What the call and the configuration ask for. The rest is 0. */
+struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool sized,
+                                const struct plait_call *call);
 
 /*
  * Is this small enough for the eager path? bytes: of the vector or of a block; in v-forms of the largest block if all

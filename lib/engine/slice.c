@@ -35,7 +35,8 @@ static size_t tmp_bytes(const struct plait_op_plan *o, size_t n)
     return PLAIT_ROUND_UP(stride_of(o, n, o->size) * o->prog->ntmp);
 }
 
-size_t plait_slice_need(const struct plait_run *run)
+/* Bytes of library memory for the largest slice of this operation. */
+static size_t need_of(const struct plait_run *run)
 {
     const struct plait_op_plan *o = run->o;
     const size_t count = plait_run_count(run), n = o->selection.slice < count ? o->selection.slice : count;
@@ -112,74 +113,62 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_slice 
 {
     const uint32_t n = p->ninstr < f->capacity ? f->capacity : p->ninstr + 1;
     const uint32_t nstage = p->nstage < f->nstage ? f->nstage : p->nstage + 1;
-    void *pending, *message, *lists, *staged;
 
     if (f->capacity == n && f->nstage == nstage)
         return PLAIT_OK;
-    comm->stats.allocations += 4;
-    pending = malloc(n * sizeof *f->pending);
-    message = malloc(n * sizeof *f->message);
-    lists = malloc(4 * (size_t)n * sizeof *f->ready);
-    staged = malloc(nstage * sizeof *f->staged);
-    if (pending == NULL || message == NULL || lists == NULL || staged == NULL) {
-        free(pending);
-        free(message);
-        free(lists);
-        free(staged);
+    comm->stats.allocations++;
+    const void **message =
+        malloc(n * (sizeof *f->message + 4 * sizeof *f->ready + sizeof *f->pending) + nstage * sizeof *f->staged);
+    if (message == NULL)
         return plait_fail_memory("out of memory to run a plan of %u steps", p->ninstr);
-    }
-    free(f->pending);
     free(f->message);
-    free(f->ready);
-    free(f->staged);
-    f->pending = pending;
     f->message = message;
-    f->ready = lists;
+    f->ready = (uint32_t *)(f->message + n);
     f->receiving = f->ready + n;
     f->sending = f->receiving + n;
     f->blocked = f->sending + n;
-    f->staged = staged;
+    f->pending = (uint16_t *)(f->blocked + n);
+    f->staged = (bool *)(f->pending + n);
     f->capacity = n;
     f->nstage = nstage;
     return PLAIT_OK;
 }
 
-static enum plait_status grow_memory(struct plait_comm *comm, struct plait_slice *f, size_t bytes, bool *fits)
+static enum plait_status grow_memory(struct plait_run *run, struct plait_slice *f)
 {
-    enum plait_status status;
+    struct plait_comm *comm = run->comm;
+    const size_t least = run->space->host ? comm->slice_bytes : 0, bytes = run->need < least ? least : run->need;
     void *memory;
 
-    if (bytes <= f->bytes)
+    if (run->need <= f->bytes)
         return PLAIT_OK;
-    if (bytes < comm->slice_bytes && comm->run->space->host)
-        bytes = comm->slice_bytes;
     if (!plait_slice_idle(comm, f)) {
-        *fits = false;
+        run->fits = false;
         return PLAIT_OK;
     }
     comm->stats.allocations++;
-    status = comm->run->space->allocate(comm, bytes, &memory);
+    const enum plait_status status = run->space->allocate(comm, bytes, &memory);
     if (status != PLAIT_OK)
         return status;
-    comm->run->space->free(comm, f->memory);
+    run->space->free(comm, f->memory);
     f->memory = memory;
     f->bytes = bytes;
     f->used = 0;
     return PLAIT_OK;
 }
 
-enum plait_status plait_slices_fit(const struct plait_run *run, bool *fits)
+enum plait_status plait_slices_fit(struct plait_run *run)
 {
-    enum plait_status status = PLAIT_OK;
-
     /* An operation on a GPU is one slice, except across hosts. */
     const uint32_t n = !run->space->host && run->nslice < PLAIT_NSLICE ? (uint32_t)run->nslice : PLAIT_NSLICE;
+    enum plait_status status = PLAIT_OK;
 
-    *fits = true;
+    run->need = need_of(run);
+    run->fits = true;
     for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {
         status = grow_lists(run->comm, &run->slices[d], run->prog);
         if (status == PLAIT_OK)
-            status = grow_memory(run->comm, &run->slices[d], run->need, fits);
+            status = grow_memory(run, &run->slices[d]);
     }
     return status;
 }

@@ -6,9 +6,6 @@
 #include "operation/slices.h"
 #include "prog.h"
 
-/* Bytes of library memory for the largest slice of this operation. */
-size_t plait_slice_need(const struct plait_run *run);
-
 /* Remember that the peer may still read the staged message `number`. */
 void plait_read_later(struct plait_late *late, uint32_t number);
 
@@ -18,8 +15,8 @@ bool plait_slice_idle(const struct plait_comm *comm, struct plait_slice *f);
 /* Put the next slice into `f`, which is idle. Steps without dependencies become ready. */
 void plait_slice_launch(struct plait_run *run, struct plait_slice *f);
 
-/* Make room in the slices of the comm for this operation; may allocate. *fits false: peers still read the old memory,
- * call again. */
-enum plait_status plait_slices_fit(const struct plait_run *run, bool *fits);
+/* Make room in the slices for this operation; may allocate. run->fits false: peers still read the old memory, call
+ * again. */
+enum plait_status plait_slices_fit(struct plait_run *run);
 
 #endif

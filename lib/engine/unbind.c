@@ -63,18 +63,12 @@ static bool fit_widths(struct unbinder *u, const struct plait_instr *in)
     return true;
 }
 
-static int by_number(const void *x, const void *y)
-{
-    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
-    return (a > b) - (a < b);
-}
-
 /* Add a step of instruction `i` that also waits for the steps `after` and `also` (or NONE). Returns its number. */
 static uint32_t add_step(struct unbinder *u, uint32_t i, struct plait_step step, uint32_t after, uint32_t also)
 {
     const struct plait_instr *in = &u->prog->instrs[i];
     struct plait_plan *p = u->out;
-    uint32_t *deps = u->deps + p->ndep, n = 0, kept = 0;
+    uint32_t *deps = u->deps + p->ndep, n = 0;
 
     for (uint32_t k = u->before0[i]; k < u->before0[i + 1]; k++)
         deps[n++] = u->last[u->before[k]];
@@ -82,15 +76,12 @@ static uint32_t add_step(struct unbinder *u, uint32_t i, struct plait_step step,
         deps[n++] = after;
     if (also != PLAIT_NONE)
         deps[n++] = also;
-    qsort(deps, n, sizeof *deps, by_number);
-    for (uint32_t k = 0; k < n; k++)
-        if (kept == 0 || deps[kept - 1] != deps[k])
-            deps[kept++] = deps[k];
+    n = plait_tidy_deps(deps, n);
     step.blk = in->blk;
     step.nblk = in->nblk;
     step.dep0 = p->ndep;
-    step.ndep = (uint16_t)kept;
-    p->ndep += kept;
+    step.ndep = (uint16_t)n;
+    p->ndep += n;
     p->step[p->nstep] = step;
     u->node[p->nstep] = p->nstep;
     u->last[i] = p->nstep;
@@ -161,7 +152,8 @@ static bool overlaps(const struct unbinder *u, const struct plait_instr *in)
 {
     for (uint32_t k = 0; in->verb == PLAIT_STEP_REDUCE && k < in->nsource; k++) {
         const struct plait_source *s = &u->prog->sources[in->source + k];
-        if (s->borrowed == PLAIT_NONE && plait_overlaps_shifted(u->plan, &u->geometry, in->dst, s->span, in->nblk))
+        if (s->borrowed == PLAIT_NONE &&
+            plait_overlaps_shifted(&u->geometry, u->plan->inplace, in->dst, s->span, in->nblk))
             return true;
     }
     return false;
@@ -258,7 +250,7 @@ static enum plait_status unbind(const struct plait_plan *plan, const struct plai
             u.landing[i] = u.stage;
         u.stage += in->borrowed ? in->nblk : 0;
     }
-    u.geometry = plait_geometry_of((enum plait_coll)plan->coll, plan->nrank, plan->root, plan->rank, plan->nblk);
+    u.geometry = plait_plan_geometry(plan);
     u.partial = u.stage + prog->nstage;
     u.before0 = calloc((size_t)prog->ninstr + 2, sizeof *u.before0);
     u.before = malloc(nbefore * sizeof *u.before);
@@ -323,13 +315,9 @@ static enum plait_status check_form(const struct plait_alg *alg, const char *spe
         if (status == PLAIT_OK && !ends)
             status = plait_fail(PLAIT_ERR_PLAN, "as bound, %s can deadlock with %u ranks", spec, shape->nrank);
     }
-    for (uint32_t r = 0; r < shape->nrank; r++) {
-        if (plans != NULL)
-            plait_plan_destroy(plans[r]);
-        if (nodes != NULL)
-            free(nodes[r]);
-    }
-    free(plans);
+    plait_plans_destroy(plans, shape->nrank);
+    for (uint32_t r = 0; nodes != NULL && r < shape->nrank; r++)
+        free(nodes[r]);
     free(nodes);
     return status;
 }

@@ -97,13 +97,6 @@ enum plait_status plait_compare_messages(const struct plait_plan *x, const struc
     return room ? PLAIT_OK : plait_fail_memory("out of memory to bind a plan");
 }
 
-static uint32_t find(const uint32_t *node, uint32_t i)
-{
-    while (node[i] != i)
-        i = node[i];
-    return i;
-}
-
 /*
  * Merge two plans of a rank that have the same messages into one that waits for everything that either waits for. A
  * message is a step of both plans, done once. If the merged plan runs to the end, so does each of the two.
@@ -134,9 +127,9 @@ static struct plait_plan *merge(const struct plait_plan *x, const struct plait_p
             }
         }
         for (uint32_t k = 0; k < nx; k++)
-            node[find(node, in_y[k] + x->nstep)] = find(node, in_x[k]);
+            node[plait_find_node(node, in_y[k] + x->nstep)] = plait_find_node(node, in_x[k]);
         for (uint32_t i = 0; i < nstep; i++)
-            node[i] = find(node, i);
+            node[i] = plait_find_node(node, i);
     } else {
         free(p);
         p = NULL;
@@ -174,9 +167,7 @@ enum plait_status plait_prove_waits(struct plait_plan *const *plans, struct plai
                                       (const uint32_t *const *)nodes, NULL);
     else
         plait_fail_memory("out of memory to bind a plan");
-    for (uint32_t r = 0; waits != NULL && r < nrank; r++)
-        plait_plan_destroy(waits[r]);
-    free(waits);
+    plait_plans_destroy(waits, nrank);
     *out = status == PLAIT_OK;
     return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
 }

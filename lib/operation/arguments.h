@@ -58,6 +58,12 @@ enum plait_status plait_check_flag(const char *call, const char *what, int value
 
 enum plait_status plait_check_root(const char *name, uint32_t root, uint32_t nrank);
 
+/* Do all ranks know all sizes in a v-form? Else only sender and receiver know that of a block. */
+static inline bool plait_all_know_sizes(const struct plait_geometry *g)
+{
+    return g->kind == PLAIT_KIND_PART && !g->rooted;
+}
+
 /* Bytes of the vector or of a block. A bound operation has them in plait_op_plan.bytes. */
 static inline size_t plait_args_bytes(const struct plait_args *a)
 {

@@ -45,7 +45,6 @@ static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const s
 /* The part of one rank in an eager operation. */
 struct plait_eager_plan {
     struct plait_ranks from, to; /* its writers; its readers: all other ranks, the root or none */
-    bool takes;                  /* this rank has an OUT */
     bool keeps;                  /* part of OUT is a copy from this rank's IN */
     bool single_copy;            /* long enough that readers read library memory in place */
     uint32_t turn;               /* number of slots of this size, minus 1 */
@@ -72,8 +71,8 @@ struct plait_op_plan {
     bool sized;   /* variable block sizes, given by each call */
     size_t count; /* elements of the vector or of a block (geometry.kind); sized: of the largest, 0 if not eager */
     bool plain;   /* the call had no options */
-    struct plait_call call; /* algorithm points to `asked` */
-    char asked[PLAIT_MAX_SPEC];
+    struct plait_call call;     /* without pointers */
+    char asked[PLAIT_MAX_SPEC]; /* call->algorithm, or "" */
 
     struct plait_selection selection;
     struct plait_geometry geometry;

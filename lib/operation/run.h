@@ -72,7 +72,7 @@ static inline struct plait_job plait_job_of(const struct plait_op_plan *o, const
  */
 static inline bool plait_agrees_on_sizes(const struct plait_op_plan *o)
 {
-    return o->sized && o->geometry.kind == PLAIT_KIND_PART && !o->geometry.rooted;
+    return o->sized && plait_all_know_sizes(&o->geometry);
 }
 
 static inline uint64_t plait_job_slices(const struct plait_job *job)

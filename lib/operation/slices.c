@@ -28,10 +28,7 @@ void plait_slices_destroy(struct plait_slice *slices)
         return;
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         plait_arena_free(slices[d].memory);
-        free(slices[d].pending);
         free(slices[d].message);
-        free(slices[d].ready);
-        free(slices[d].staged);
         free(slices[d].late);
     }
     free(slices);

@@ -31,7 +31,7 @@ struct plait_slice {
     size_t tmp_stride; /* of a slot of tmp */
     size_t stride;     /* of a slot of wide_tmp and of a staging buffer */
 
-    /* [capacity] instructions each. */
+    /* [capacity] instructions each, in one allocation that begins with `message`. */
     uint32_t capacity, nstage;
     uint16_t *pending;    /* unfinished dependencies */
     const void **message; /* borrowed RECV: the bytes in the sender's memory */

@@ -54,37 +54,34 @@ const char *plait_op_name(enum plait_op op)
     return "?";
 }
 
-/* ncclFloat32 and MPI_SUM are float32 and sum. */
+/* ncclFloat32 and MPI_SUM are float32 and sum. NULL is no name. */
 static const char *without_prefix(const char *name)
 {
-    const char *after_nccl = name != NULL ? plait_after_prefix(name, "nccl") : NULL;
-    const char *after_mpi = name != NULL ? plait_after_prefix(name, "MPI_") : NULL;
+    if (name == NULL)
+        return "";
+    const char *after_nccl = plait_after_prefix(name, "nccl"), *after_mpi = plait_after_prefix(name, "MPI_");
 
     return after_nccl != NULL ? after_nccl : after_mpi != NULL ? after_mpi : name;
 }
 
-static bool is_name(const char *name, const char *text)
-{
-    return name != NULL && plait_same_name(name, text);
-}
-
 int plait_coll_find(const char *name)
 {
-    char own[32] = ""; /* longer than any name */
-    const size_t n = name != NULL ? strlen(without_prefix(name)) : 0;
+    char own[32]; /* longer than any name */
+    const size_t n = strlen(without_prefix(name));
 
     if (n >= sizeof own)
         return -1;
-    if (n > 0)
-        strcpy(own, without_prefix(name));
+    strcpy(own, without_prefix(name));
     if (n > strlen("_perf") && plait_same_word(own + n - strlen("_perf"), "_perf"))
         own[n - strlen("_perf")] = '\0';
 #define PLAIT_X(symbol, text, meaning) \
-    if (is_name(own, text))            \
+    if (plait_same_name(own, text))    \
         return symbol;
     PLAIT_COLL_LIST(PLAIT_X)
 #undef PLAIT_X
-    return is_name(own, "bcast") ? PLAIT_BROADCAST : is_name(own, "reduce_scatter_block") ? PLAIT_REDUCE_SCATTER : -1;
+    return plait_same_name(own, "bcast")                  ? PLAIT_BROADCAST
+           : plait_same_name(own, "reduce_scatter_block") ? PLAIT_REDUCE_SCATTER
+                                                          : -1;
 }
 
 int plait_dtype_find(const char *name)
@@ -101,12 +98,12 @@ int plait_dtype_find(const char *name)
 
     name = without_prefix(name);
 #define PLAIT_X(symbol, value, bytes, text) \
-    if (is_name(name, text))                \
+    if (plait_same_name(name, text))        \
         return symbol;
     PLAIT_DTYPE_LIST(PLAIT_X)
 #undef PLAIT_X
     for (size_t i = 0; i < sizeof short_names / sizeof *short_names; i++)
-        if (is_name(name, short_names[i].name))
+        if (plait_same_name(name, short_names[i].name))
             return (int)short_names[i].type;
     return -1;
 }
@@ -115,11 +112,11 @@ int plait_op_find(const char *name)
 {
     name = without_prefix(name);
 #define PLAIT_X(symbol, value, text) \
-    if (is_name(name, text))         \
+    if (plait_same_name(name, text)) \
         return symbol;
     PLAIT_OP_LIST(PLAIT_X)
 #undef PLAIT_X
-    if (is_name(name, "mulsum")) /* nccl-tests */
+    if (plait_same_name(name, "mulsum")) /* nccl-tests */
         return PLAIT_PREMULSUM;
     return -1;
 }

@@ -11,7 +11,7 @@
 #include <plait/plan.h>
 
 #include "base/status.h"
-#include "plan_check.h"
+#include "check/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,15 +21,13 @@ _Static_assert(sizeof(struct plait_span) == 4, "a span is one word");
 _Static_assert(sizeof(struct plait_step) == 32, "two steps per cache line");
 _Static_assert(offsetof(struct plait_plan, step) == 36, "a plan has no padding, so that equal ones have equal bytes");
 
-#define NONE UINT32_MAX
-
 struct reader { /* a step that read a slot since its last write */
     uint32_t step, next;
 };
 
 struct slot {
-    uint32_t writer; /* last step that wrote the slot, or NONE */
-    uint32_t reader; /* head of the list of readers, or NONE */
+    uint32_t writer; /* last step that wrote the slot, or PLAIT_NONE */
+    uint32_t reader; /* head of the list of readers, or PLAIT_NONE */
 };
 
 struct plait_builder {
@@ -68,18 +66,11 @@ static void fail_count(struct plait_builder *b, const char *call, const char *wh
 /* Makes room for one more element. False, with the sticky error set, when memory is short. */
 static bool reserve(struct plait_builder *b, void **array, uint32_t n, uint32_t *capacity, size_t size)
 {
-    if (n < *capacity)
-        return true;
-    const uint32_t grown = *capacity ? 2 * *capacity : 64;
-    void *p = realloc(*array, grown * size);
-    if (p == NULL) {
-        if (b->status == PLAIT_OK)
-            b->status = plait_fail_memory("%s: out of memory for a plan of %u steps", b->alg->name, b->nstep);
-        return false;
-    }
-    *array = p;
-    *capacity = grown;
-    return true;
+    const bool fits = plait_grow(array, n, capacity, size);
+
+    if (!fits && b->status == PLAIT_OK)
+        b->status = plait_fail_memory("%s: out of memory for a plan of %u steps", b->alg->name, b->nstep);
+    return fits;
 }
 
 static bool span_fits(const struct plait_builder *b, struct plait_span s, uint32_t nblk)
@@ -92,20 +83,7 @@ static bool span_fits(const struct plait_builder *b, struct plait_span s, uint32
 
 static struct slot *slot_at(struct plait_builder *b, struct plait_span s, uint32_t i)
 {
-    const struct plait_side *in = &b->geometry.in, *out = &b->geometry.out;
-    const uint32_t n = s.slot + i;
-    uint32_t alias = NONE;
-
-    switch (s.buf) {
-    case PLAIT_TMP:
-        return &b->slots[(size_t)out->nslot + in->nslot + n];
-    case PLAIT_IN:
-        if (b->shape->inplace)
-            alias = plait_side_slot(out, in->blk + n * in->stride);
-        return &b->slots[alias != NONE ? alias : out->nslot + (size_t)n];
-    default:
-        return &b->slots[n];
-    }
+    return &b->slots[plait_place(&b->geometry, b->shape->inplace, s, i)];
 }
 
 static bool same_place(struct plait_builder *b, struct plait_span x, struct plait_span y, uint32_t nblk)
@@ -120,7 +98,7 @@ static bool same_place(struct plait_builder *b, struct plait_span x, struct plai
 
 static void depend(struct plait_builder *b, uint32_t on)
 {
-    if (on == NONE || on == b->nstep)
+    if (on == PLAIT_NONE || on == b->nstep)
         return;
     if (reserve(b, (void **)&b->deps, b->ndep, &b->cdep, sizeof *b->deps))
         b->deps[b->ndep++] = on;
@@ -143,9 +121,9 @@ static void write_span(struct plait_builder *b, struct plait_span s, uint32_t nb
     for (uint32_t i = 0; i < nblk; i++) {
         struct slot *slot = slot_at(b, s, i);
         depend(b, slot->writer);
-        for (uint32_t r = slot->reader; r != NONE; r = b->readers[r].next)
+        for (uint32_t r = slot->reader; r != PLAIT_NONE; r = b->readers[r].next)
             depend(b, b->readers[r].step);
-        *slot = (struct slot){ b->nstep, NONE };
+        *slot = (struct slot){ b->nstep, PLAIT_NONE };
     }
 }
 
@@ -155,18 +133,15 @@ static int by_number(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Sorts the dependencies of the new step and drops duplicates. */
-static void tidy_deps(struct plait_builder *b, uint32_t first)
+uint32_t plait_tidy_deps(uint32_t *deps, uint32_t n)
 {
-    uint32_t n = first;
+    uint32_t kept = 0;
 
-    if (b->ndep == first)
-        return;
-    qsort(b->deps + first, b->ndep - first, sizeof *b->deps, by_number);
-    for (uint32_t i = first; i < b->ndep; i++)
-        if (n == first || b->deps[n - 1] != b->deps[i])
-            b->deps[n++] = b->deps[i];
-    b->ndep = n;
+    qsort(deps, n, sizeof *deps, by_number);
+    for (uint32_t i = 0; i < n; i++)
+        if (kept == 0 || deps[kept - 1] != deps[i])
+            deps[kept++] = deps[i];
+    return kept;
 }
 
 static const char *as_lies_fault(const struct plait_builder *b, const struct plait_step *s)
@@ -181,16 +156,8 @@ static const char *as_lies_fault(const struct plait_builder *b, const struct pla
 
 static void add(struct plait_builder *b, struct plait_step step)
 {
+    const struct plait_uses *uses = &plait_verb_uses[step.verb];
     const char *fault;
-
-    static const struct {
-        bool dst, a, b;
-    } uses[PLAIT_NVERB] = {
-        [PLAIT_STEP_SEND] = { .a = true },
-        [PLAIT_STEP_RECV] = { .dst = true },
-        [PLAIT_STEP_COPY] = { .dst = true, .a = true },
-        [PLAIT_STEP_REDUCE] = { .dst = true, .a = true, .b = true },
-    };
 
     if (b->status != PLAIT_OK)
         return;
@@ -202,22 +169,22 @@ static void add(struct plait_builder *b, struct plait_step step)
         return fail(b, "the blocks of a move are outside the vector");
     if (step.verb <= PLAIT_STEP_RECV && ((uint32_t)step.peer >= b->shape->nrank || (uint32_t)step.peer == b->rank))
         return fail(b, "the peer of a move is this rank or outside the comm");
-    if ((uses[step.verb].dst && !span_fits(b, step.dst, step.nblk)) ||
-        (uses[step.verb].a && !span_fits(b, step.a, step.nblk)) ||
-        (uses[step.verb].b && !span_fits(b, step.b, step.nblk)))
+    if ((uses->dst && !span_fits(b, step.dst, step.nblk)) || (uses->a && !span_fits(b, step.a, step.nblk)) ||
+        (uses->b && !span_fits(b, step.b, step.nblk)))
         return fail(b, "a span is outside its buffer");
     if (!reserve(b, (void **)&b->steps, b->nstep, &b->cstep, sizeof *b->steps))
         return;
 
     step.lane = (uint8_t)b->lane;
     step.dep0 = b->ndep;
-    if (uses[step.verb].a)
+    if (uses->a)
         read_span(b, step.a, step.nblk);
-    if (uses[step.verb].b)
+    if (uses->b)
         read_span(b, step.b, step.nblk);
-    if (uses[step.verb].dst)
+    if (uses->dst)
         write_span(b, step.dst, step.nblk);
-    tidy_deps(b, step.dep0);
+    if (b->ndep > step.dep0)
+        b->ndep = step.dep0 + plait_tidy_deps(b->deps + step.dep0, b->ndep - step.dep0);
     if (b->ndep - step.dep0 > UINT16_MAX)
         return fail(b, "a step waits for more than 65535 others");
     step.ndep = (uint16_t)(b->ndep - step.dep0);
@@ -238,7 +205,7 @@ static void add_slots(struct plait_builder *b, size_t had, size_t n)
         b->cslot = grown;
     }
     for (size_t i = had; i < had + n; i++)
-        b->slots[i] = (struct slot){ NONE, NONE };
+        b->slots[i] = (struct slot){ PLAIT_NONE, PLAIT_NONE };
 }
 
 void plait_blocks(struct plait_builder *b, uint32_t nblk, uint32_t ntmp)
@@ -376,6 +343,25 @@ enum plait_status plait_plan_emit(const struct plait_alg *alg, const struct plai
 void plait_plan_destroy(struct plait_plan *plan)
 {
     free(plan);
+}
+
+enum plait_status plait_plans_emit(const struct plait_alg *alg, const struct plait_shape *shape,
+                                   struct plait_plan ***out)
+{
+    struct plait_plan **plans = calloc((size_t)shape->nrank + 1, sizeof *plans);
+    enum plait_status status = plans != NULL ? PLAIT_OK : plait_fail_memory("out of memory for %u plans", shape->nrank);
+
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
+        status = plait_plan_emit(alg, shape, r, &plans[r]);
+    *out = plans;
+    return status;
+}
+
+void plait_plans_destroy(struct plait_plan **plans, uint32_t nrank)
+{
+    for (uint32_t r = 0; plans != NULL && r < nrank; r++)
+        plait_plan_destroy(plans[r]);
+    free(plans);
 }
 
 const uint32_t *plait_plan_deps(const struct plait_plan *plan)

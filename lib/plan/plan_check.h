@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room plan: plans as data. <plait/plan.h> is the manual; this header is the part of the checker for binding.
+ * The room plan: plans as data. <plait/plan.h> is the manual; this header is what binding needs beside it.
  *
  * A plan is one rank's steps (SEND, RECV, COPY, REDUCE) over blocks of IN, OUT and TMP. An algorithm emits it with
  * the builder (plan.c), which derives the dependencies. geometry.c lists the blocks of IN and OUT for each collective.
@@ -17,7 +17,64 @@
 
 #include <plait/plan.h>
 
+#include <stdlib.h>
+
 #define PLAIT_NONE UINT32_MAX /* no step, no rank, no slot */
+
+static inline struct plait_geometry plait_plan_geometry(const struct plait_plan *p)
+{
+    return plait_geometry_of((enum plait_coll)p->coll, p->nrank, p->root, p->rank, p->nblk);
+}
+
+/* The slot of OUT that shares memory with slot `slot` of IN, or PLAIT_NONE. */
+static inline uint32_t plait_alias(const struct plait_geometry *g, bool inplace, uint32_t slot)
+{
+    return inplace ? plait_side_slot(&g->out, g->in.blk + slot * g->in.stride) : PLAIT_NONE;
+}
+
+/*
+ * Number the memory: slots of OUT, then of IN, then of TMP. Returns the number (place) of the span's k-th slot. In
+ * place, slots of IN and OUT with the same block have one number.
+ */
+static inline uint32_t plait_place(const struct plait_geometry *g, bool inplace, struct plait_span span, uint32_t k)
+{
+    if (span.buf == PLAIT_TMP)
+        return g->out.nslot + g->in.nslot + span.slot + k;
+    if (span.buf == PLAIT_OUT)
+        return span.slot + k;
+    const uint32_t out = plait_alias(g, inplace, span.slot + k);
+    return out != PLAIT_NONE ? out : g->out.nslot + span.slot + k;
+}
+
+/* Make room for one more element in an array that has n. False: out of memory. */
+static inline bool plait_grow(void **array, uint32_t n, uint32_t *capacity, size_t size)
+{
+    if (n < *capacity)
+        return true;
+    const uint32_t grown = *capacity ? 2 * *capacity : 64;
+    void *p = realloc(*array, grown * size);
+    if (p == NULL)
+        return false;
+    *array = p;
+    *capacity = grown;
+    return true;
+}
+
+/* Union-find: the step that stands for the set of step n. */
+static inline uint32_t plait_find_node(uint32_t *node, uint32_t n)
+{
+    while (node[n] != n)
+        n = node[n] = node[node[n]];
+    return n;
+}
+
+/* Sort dependencies and drop duplicates. Returns how many are left. */
+uint32_t plait_tidy_deps(uint32_t *deps, uint32_t n);
+
+/* The plans of all ranks. *out is to be destroyed after an error, too. */
+enum plait_status plait_plans_emit(const struct plait_alg *alg, const struct plait_shape *shape,
+                                   struct plait_plan ***out);
+void plait_plans_destroy(struct plait_plan **plans, uint32_t nrank); /* NULL is allowed, for each and for all */
 
 /* Describes the error in an algorithm's struct, such as "has no emit"; NULL: none. Calls none of its functions. */
 const char *plait_alg_fault(const struct plait_alg *alg);

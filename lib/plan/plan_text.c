@@ -49,11 +49,6 @@ static void print_step(FILE *f, const struct plait_plan *p, uint32_t i)
     fputc('\n', f);
 }
 
-static bool is_rooted(const struct plait_plan *p)
-{
-    return p->coll < PLAIT_NCOLL && plait_geometry_of((enum plait_coll)p->coll, p->nrank, 0, 0, 0).rooted;
-}
-
 enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
 {
     char *text = NULL;
@@ -70,7 +65,7 @@ enum plait_status plait_plan_print(const struct plait_plan *plan, char **out)
     if (f == NULL)
         return plait_fail_memory("out of memory for the text of a plan");
     fprintf(f, "plan %u %s", plan->version, plait_coll_name((enum plait_coll)plan->coll));
-    if (is_rooted(plan))
+    if (plait_plan_geometry(plan).rooted)
         fprintf(f, " root %u", plan->root);
     fprintf(f, " rank %u of %u, blocks %u, tmp %u, lanes %u, %s\n", plan->rank, plan->nrank, plan->nblk, plan->ntmp,
             plan->nlane, plan->inplace ? "in place" : "out of place");

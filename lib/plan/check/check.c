@@ -87,6 +87,18 @@ static enum plait_status compare_claim(struct plait_checker *c, const struct pla
     return PLAIT_OK;
 }
 
+static struct plait_checker checker_of(const char *name, const struct plait_shape *shape,
+                                       const struct plait_plan *const *plans, struct plait_report *report)
+{
+    return (struct plait_checker){ .name = name,
+                                   .plans = plans,
+                                   .nrank = shape->nrank,
+                                   .root = shape->root,
+                                   .inplace = shape->inplace,
+                                   .coll = shape->coll,
+                                   .report = report };
+}
+
 enum plait_status plait_plan_check(const char *name, const struct plait_shape *shape,
                                    const struct plait_plan *const *plans, const struct plait_claim *claim,
                                    struct plait_report *report)
@@ -98,13 +110,7 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
     for (uint32_t r = 0; r < shape->nrank; r++)
         if (plans[r] == NULL)
             return plait_fail(PLAIT_ERR_ARG, "plait_plan_check: plans[%u] is NULL", r);
-    struct plait_checker c = { .name = name != NULL ? name : "",
-                               .plans = plans,
-                               .nrank = shape->nrank,
-                               .root = shape->root,
-                               .inplace = shape->inplace,
-                               .coll = shape->coll,
-                               .report = report != NULL ? report : &own };
+    struct plait_checker c = checker_of(name != NULL ? name : "", shape, plans, report != NULL ? report : &own);
 
     memset(c.report, 0, sizeof *c.report);
     enum plait_status status = prove(&c);
@@ -121,15 +127,9 @@ enum plait_status plait_check_values(const char *name, const struct plait_shape 
                                      struct plait_step_of *uneven)
 {
     struct plait_report report = { .failed = PLAIT_CHECK_SHAPE };
-    struct plait_checker c = { .name = name,
-                               .plans = plans,
-                               .nrank = shape->nrank,
-                               .root = shape->root,
-                               .inplace = shape->inplace,
-                               .coll = shape->coll,
-                               .report = &report,
-                               .kinds = kinds };
+    struct plait_checker c = checker_of(name, shape, plans, &report);
 
+    c.kinds = kinds;
     for (uint32_t r = 0; r < shape->nrank; r++)
         if (kinds[r] != NULL)
             memset(kinds[r], 0, plans[r]->nstep);
@@ -174,14 +174,10 @@ static enum plait_status compare_flags(const struct plait_alg *alg, const struct
 static enum plait_status check_alg(const struct plait_alg *alg, const struct plait_shape *shape,
                                    const struct plait_claim *claim, struct plait_report *report)
 {
-    struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
-    enum plait_status status = PLAIT_OK;
+    struct plait_plan **plans;
+    enum plait_status status = plait_plans_emit(alg, shape, &plans);
 
     memset(report, 0, sizeof *report);
-    if (plans == NULL)
-        return plait_fail_memory("out of memory while checking %s", alg->name);
-    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
-        status = plait_plan_emit(alg, shape, r, &plans[r]);
     if (status == PLAIT_OK) {
         status = plait_plan_check(alg->name, shape, (const struct plait_plan *const *)plans, claim, report);
     } else { /* an error of the builder counts as one of shape */
@@ -190,9 +186,7 @@ static enum plait_status check_alg(const struct plait_alg *alg, const struct pla
     }
     if (status == PLAIT_OK)
         status = compare_flags(alg, shape, report);
-    for (uint32_t r = 0; r < shape->nrank; r++)
-        plait_plan_destroy(plans[r]);
-    free(plans);
+    plait_plans_destroy(plans, shape->nrank);
     return status;
 }
 

@@ -71,18 +71,6 @@ static inline const struct plait_step *plait_graph_step(const struct plait_check
     return &c->plans[r]->step[number - c->graph.first[r]];
 }
 
-/* The geometry of a rank whose plan has passed the shape check. */
-static inline struct plait_geometry plait_geometry_at(const struct plait_checker *c, uint32_t rank)
-{
-    return plait_geometry_of(c->coll, c->nrank, c->root, rank, c->plans[rank]->nblk);
-}
-
-/* The slot of OUT that shares memory with slot `slot` of IN, or PLAIT_NONE. */
-static inline uint32_t plait_alias(const struct plait_geometry *g, const struct plait_plan *plan, uint32_t slot)
-{
-    return plan->inplace ? plait_side_slot(&g->out, g->in.blk + slot * g->in.stride) : PLAIT_NONE;
-}
-
 /* Index of the step within its rank. */
 static inline uint32_t plait_graph_index(const struct plait_graph *g, uint32_t number)
 {

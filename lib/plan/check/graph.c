@@ -85,16 +85,9 @@ static bool fill_successors(struct plait_checker *c)
     return true;
 }
 
-static uint32_t find(uint32_t *node, uint32_t n)
-{
-    while (node[n] != n)
-        n = node[n] = node[node[n]];
-    return n;
-}
-
 static void join(struct plait_graph *g, uint32_t x, uint32_t y)
 {
-    const uint32_t a = find(g->node, x), b = find(g->node, y), mate = g->mate[x];
+    const uint32_t a = plait_find_node(g->node, x), b = plait_find_node(g->node, y), mate = g->mate[x];
 
     if (a == b)
         return;
@@ -123,7 +116,7 @@ static void fill_nodes(struct plait_checker *c, const uint32_t *const *fused)
         }
     }
     for (uint32_t n = 0; n < g->nstep; n++)
-        g->node[n] = find(g->node, n);
+        g->node[n] = plait_find_node(g->node, n);
 }
 
 /* Are `from` and `to`, steps of the same rank, in one fused step? */

@@ -69,18 +69,13 @@ static int compare_ends(const struct end *x, const struct end *y)
     return (x->lane > y->lane) - (x->lane < y->lane);
 }
 
-static enum plait_status lonely_send(struct plait_checker *c, const struct end *e)
+static enum plait_status lonely(struct plait_checker *c, const struct end *e, bool send)
 {
-    return plait_check_fail(
-        c, PLAIT_CHECK_MATCHING, "rank %u step %u sends %s to rank %u on lane %u, which has no receive for it", e->from,
-        plait_graph_index(&c->graph, e->number), plait_block_text(plait_graph_step(c, e->number)).s, e->to, e->lane);
-}
-
-static enum plait_status lonely_recv(struct plait_checker *c, const struct end *e)
-{
-    return plait_check_fail(
-        c, PLAIT_CHECK_MATCHING, "rank %u step %u receives %s from rank %u on lane %u, which does not send it", e->to,
-        plait_graph_index(&c->graph, e->number), plait_block_text(plait_graph_step(c, e->number)).s, e->from, e->lane);
+    return plait_check_fail(c, PLAIT_CHECK_MATCHING, "rank %u step %u %s %s %s rank %u on lane %u, which %s",
+                            send ? e->from : e->to, plait_graph_index(&c->graph, e->number),
+                            send ? "sends" : "receives", plait_block_text(plait_graph_step(c, e->number)).s,
+                            send ? "to" : "from", send ? e->to : e->from, e->lane,
+                            send ? "has no receive for it" : "does not send it");
 }
 
 static enum plait_status pair_up(struct plait_checker *c, const struct end *sends, uint32_t nsend,
@@ -91,9 +86,9 @@ static enum plait_status pair_up(struct plait_checker *c, const struct end *send
     for (uint32_t i = 0; i < nsend || i < nrecv; i++) {
         const int order = i == nsend ? 1 : i == nrecv ? -1 : compare_ends(&sends[i], &recvs[i]);
         if (order < 0)
-            return lonely_send(c, &sends[i]);
+            return lonely(c, &sends[i], true);
         if (order > 0)
-            return lonely_recv(c, &recvs[i]);
+            return lonely(c, &recvs[i], false);
         const uint32_t from = sends[i].number, to = recvs[i].number;
         const struct plait_step *s = plait_graph_step(c, from), *r = plait_graph_step(c, to);
         if (s->blk != r->blk || s->nblk != r->nblk)

@@ -69,11 +69,10 @@ static uint32_t block_of(const struct plait_side *side, uint32_t slot)
 static struct value value_at(const struct meaning *m, uint32_t rank, struct plait_span span, uint32_t i)
 {
     const struct plait_geometry *g = &m->geometry[rank];
-    uint32_t alias = PLAIT_NONE;
 
     if (span.buf != PLAIT_IN)
         return *slot_at(m, rank, span, i);
-    alias = plait_alias(g, m->c->plans[rank], span.slot + i);
+    const uint32_t alias = plait_alias(g, m->c->plans[rank]->inplace, span.slot + i);
     if (alias != PLAIT_NONE)
         return m->slots[rank][alias];
     return (struct value){ leaf(rank), rank, block_of(&g->in, span.slot + i), span.slot, 0 };
@@ -190,7 +189,7 @@ static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
         status = check_write(m, to);
     for (uint32_t i = 0; i < s->nblk && status == PLAIT_OK; i++) {
         const struct value v = value_at(m, rank, s->a, i);
-        if (s->verb == PLAIT_STEP_SEND && m->combines && m->sets.size[v.set] > 1 && m->sets.size[v.set] < m->c->nrank)
+        if (s->verb == PLAIT_STEP_SEND && m->combines && kind_of(m, v) == PLAIT_VALUE_PARTIAL)
             m->c->report->no_partials = false;
         kinds |= kind_of(m, v);
         plait_sets_hold(&m->sets, v.set);
@@ -355,7 +354,7 @@ static bool init_slots(struct meaning *m)
         for (size_t i = 0; i < n; i++)
             slots[i] = (struct value){ .set = PLAIT_NONE };
         for (uint32_t i = 0; i < g->in.nslot; i++) {
-            const uint32_t alias = plait_alias(g, m->c->plans[r], i);
+            const uint32_t alias = plait_alias(g, m->c->plans[r]->inplace, i);
             if (alias != PLAIT_NONE)
                 slots[alias] = (struct value){ leaf(r), r, block_of(&g->in, i), alias, 0 };
         }
@@ -371,7 +370,7 @@ enum plait_status plait_check_meaning(struct plait_checker *c)
     m.slots = calloc(c->nrank, sizeof *m.slots);
     m.geometry = malloc(c->nrank * sizeof *m.geometry);
     for (uint32_t r = 0; m.geometry != NULL && r < c->nrank; r++)
-        m.geometry[r] = plait_geometry_at(c, r);
+        m.geometry[r] = plait_plan_geometry(c->plans[r]);
     m.combines = m.geometry != NULL && m.geometry[0].combines;
     c->report->no_partials = m.combines;
     c->report->probabilistic = c->nrank > PLAIT_EXACT_RANKS;

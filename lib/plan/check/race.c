@@ -39,23 +39,9 @@ struct race {
     uint32_t *stack; /* [nstep] */
 };
 
-/* Makes room for one more element. */
-static bool reserve(void **array, uint32_t n, uint32_t *capacity, size_t size)
-{
-    if (n < *capacity)
-        return true;
-    const uint32_t grown = *capacity ? 2 * *capacity : 256;
-    void *p = realloc(*array, grown * size);
-    if (p == NULL)
-        return false;
-    *array = p;
-    *capacity = grown;
-    return true;
-}
-
 static bool need(struct race *x, uint32_t step, struct plait_span span, uint32_t i, bool wrote, bool writes)
 {
-    if (!reserve((void **)&x->needs, x->nneed, &x->cneed, sizeof *x->needs))
+    if (!plait_grow((void **)&x->needs, x->nneed, &x->cneed, sizeof *x->needs))
         return false;
     x->needs[x->nneed++] = (struct need){ step, { span.buf, span.slot + i }, wrote, writes };
     return true;
@@ -66,7 +52,7 @@ static struct touch *touch_at(const struct race *x, struct plait_span span, uint
 {
     uint32_t slot = span.slot + i;
 
-    if (span.buf == PLAIT_IN && (slot = plait_alias(&x->geometry, x->plan, slot)) == PLAIT_NONE)
+    if (span.buf == PLAIT_IN && (slot = plait_alias(&x->geometry, x->plan->inplace, slot)) == PLAIT_NONE)
         return NULL;
     return &x->touch[slot + (span.buf == PLAIT_TMP ? x->geometry.out.nslot : 0)];
 }
@@ -79,7 +65,7 @@ static bool read_span(struct race *x, uint32_t step, struct plait_span span, uin
             continue;
         if (t->writer != PLAIT_NONE && !need(x, t->writer, span, i, true, false))
             return false;
-        if (!reserve((void **)&x->reads, x->nread, &x->cread, sizeof *x->reads))
+        if (!plait_grow((void **)&x->reads, x->nread, &x->cread, sizeof *x->reads))
             return false;
         x->reads[x->nread] = (struct read){ step, t->reads };
         t->reads = x->nread++;
@@ -181,7 +167,7 @@ static enum plait_status check_rank(struct race *x, const struct plait_plan *pla
     enum plait_status status = PLAIT_OK;
 
     x->plan = plan;
-    x->geometry = plait_geometry_at(x->c, plan->rank);
+    x->geometry = plait_plan_geometry(plan);
     x->deps = plait_plan_deps(plan);
     x->nread = 0;
     for (uint32_t s = 0; s < x->geometry.out.nslot + plan->ntmp; s++)
@@ -201,7 +187,7 @@ enum plait_status plait_check_race(struct plait_checker *c)
 
     for (uint32_t r = 0; r < c->nrank; r++) {
         const struct plait_plan *p = c->plans[r];
-        const size_t n = (size_t)plait_geometry_at(c, r).out.nslot + p->ntmp;
+        const size_t n = (size_t)plait_plan_geometry(p).out.nslot + p->ntmp;
         nslot = n > nslot ? n : nslot;
         nstep = nstep > p->nstep ? nstep : p->nstep;
     }

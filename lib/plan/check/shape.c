@@ -130,7 +130,7 @@ static const char *plan_fault(const struct plait_checker *c, const struct plait_
         return "has no blocks or lanes, or too many";
     if (p->nblk != c->plans[0]->nblk)
         return "cuts the vector into another number of blocks than rank 0's";
-    if (plait_geometry_at(c, rank).kind != PLAIT_KIND_VECTOR && p->nblk != plait_block_count(c->coll, c->nrank))
+    if (plait_plan_geometry(p).kind != PLAIT_KIND_VECTOR && p->nblk != plait_block_count(c->coll, c->nrank))
         return "has another number of blocks than the collective";
     if (p->bytes != sizeof *p + (uint64_t)p->nstep * sizeof *p->step + (uint64_t)p->ndep * sizeof(uint32_t))
         return "has another size than its steps and dependencies";
@@ -159,7 +159,7 @@ enum plait_status plait_check_shape(struct plait_checker *c)
         const char *fault = plan_fault(c, p, r);
         if (fault != NULL)
             return plait_check_fail(c, PLAIT_CHECK_SHAPE, "the plan of rank %u %s", r, fault);
-        const struct plait_geometry g = plait_geometry_at(c, r);
+        const struct plait_geometry g = plait_plan_geometry(p);
         for (uint32_t i = 0; i < p->nstep; i++)
             if ((fault = step_fault(p, &g, i)) != NULL)
                 return plait_check_fail(c, PLAIT_CHECK_SHAPE, "rank %u step %u (%s) %s", r, i,
