@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include "bytes.h"
-#include "log.h"
 
 #include <plait/coll.h>
 

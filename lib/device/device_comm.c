@@ -13,7 +13,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define MOST_PATIENCE     2.0 /* seconds, as in plait_comm_destroy() */

@@ -166,8 +166,8 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
     return PLAIT_OK;
 }
 
-enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
-                                           enum plait_elastic_role role)
+/* The same, and no exchange may be in progress. */
+static enum plait_status enter_idle(const struct plait_elastic *e, const char *call, enum plait_elastic_role role)
 {
     const enum plait_status status = plait_elastic_enter(e, call, role);
 
@@ -189,7 +189,7 @@ static enum plait_status keep(struct plait_elastic *e, enum plait_status status)
 
 static enum plait_status start(struct plait_elastic *e, const char *call)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, call, PLAIT_ELASTIC_WORKER);
+    enum plait_status status = enter_idle(e, call, PLAIT_ELASTIC_WORKER);
 
     if (status != PLAIT_OK)
         return status;
@@ -234,7 +234,7 @@ enum plait_status plait_elastic_exchange(struct plait_elastic *e)
 
 enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_centre", PLAIT_ELASTIC_BOTH);
+    enum plait_status status = enter_idle(e, "plait_elastic_centre", PLAIT_ELASTIC_BOTH);
 
     if (status == PLAIT_OK && out == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_centre: out is NULL");
@@ -245,7 +245,7 @@ enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
 
 enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradient)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_step", PLAIT_ELASTIC_WORKER);
+    enum plait_status status = enter_idle(e, "plait_elastic_step", PLAIT_ELASTIC_WORKER);
 
     if (status == PLAIT_OK && gradient == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_step: gradient is NULL");
@@ -272,7 +272,7 @@ static void describe_lr(const void *lr, struct plait_text *t)
 
 enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_set_lr", PLAIT_ELASTIC_WORKER);
+    enum plait_status status = enter_idle(e, "plait_elastic_set_lr", PLAIT_ELASTIC_WORKER);
 
     if (status != PLAIT_OK)
         return status;

@@ -50,6 +50,8 @@ struct plait_elastic_message {
     double pull;
 };
 
+enum { PLAIT_PAIR_WORKER, PLAIT_PAIR_SERVER }; /* ranks of a worker-server comm */
+
 struct plait_pair_end { /* one end of a worker-server comm; a worker has [nserver], a server [nworker] */
     struct plait_comm *comm;
     struct plait_request *control; /* receives control messages; persistent */
@@ -114,10 +116,6 @@ void plait_elastic_describe(const void *options, struct plait_text *t);
 /* May this rank make `call` now? Every call but creation and destruction begins with this. */
 enum plait_elastic_role { PLAIT_ELASTIC_WORKER, PLAIT_ELASTIC_SERVER, PLAIT_ELASTIC_BOTH };
 enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char *call, enum plait_elastic_role role);
-
-/* The same, and no exchange may be in progress. */
-enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
-                                           enum plait_elastic_role role);
 
 /* ---- pairs.c: comms of workers and servers, and their slots. exchanger->leave() ends them. */
 enum plait_status plait_elastic_pair(struct plait_elastic *e);

@@ -22,9 +22,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-
-enum { WORKER = 0 };
 
 struct server_thread { /* one serving thread: every n-th worker from `first` on */
     struct plait_elastic *e;
@@ -75,17 +72,12 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
 
 static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool died)
 {
+    end->asks = end->receives = false;
     if (end->gone)
         return;
     end->gone = true;
     atomic_fetch_sub(&e->alive, 1);
     atomic_fetch_add(died ? &e->died : &e->left, 1);
-}
-
-static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
-{
-    end->asks = end->receives = false;
-    is_gone(e, end, true);
 }
 
 /* Send the slot's content, and start to receive the next control message. */
@@ -99,9 +91,9 @@ static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *
     if (status == PLAIT_OK)
         status = plait_start(end->control);
     if (status == PLAIT_OK)
-        status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, WORKER, NULL);
+        status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, PLAIT_PAIR_WORKER, NULL);
     if (status == PLAIT_OK)
-        status = plait_send(end->comm, end->slot, e->own.count, type, WORKER, &call);
+        status = plait_send(end->comm, end->slot, e->own.count, type, PLAIT_PAIR_WORKER, &call);
     return status;
 }
 
@@ -114,7 +106,7 @@ static void end_turn(struct plait_elastic *e)
 static void end_exchange(struct plait_elastic *e, struct plait_pair_end *end)
 {
     if (answer(e, end, e->options.payload) != PLAIT_OK)
-        has_died(e, end);
+        is_gone(e, end, true);
     if (e->options.mode == PLAIT_ELASTIC_ORIGINAL) {
         plait_wait(&end->sent);
         end_turn(e);
@@ -129,10 +121,10 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
     end->asks = false;
     enum plait_status status = plait_wait(&end->sent); /* until the slot is free: the worker has its content */
     if (status == PLAIT_OK)
-        status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, WORKER, &call);
+        status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, PLAIT_PAIR_WORKER, &call);
     end->receives = status == PLAIT_OK;
     if (status != PLAIT_OK)
-        has_died(e, end);
+        is_gone(e, end, true);
 }
 
 /* Mode original: the workers in turn, those that are gone left out. */
@@ -178,7 +170,7 @@ static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait
         end->asks = true;
     }
     if (status != PLAIT_OK)
-        has_died(e, end);
+        is_gone(e, end, true);
     if (e->options.mode == PLAIT_ELASTIC_ORIGINAL)
         take_turns(e);
     else if (end->asks)

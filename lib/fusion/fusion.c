@@ -6,8 +6,6 @@
 #include "call/device_work.h"
 #include "memory/arena.h"
 
-#include <plait/memory.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

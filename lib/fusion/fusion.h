@@ -23,7 +23,6 @@
 #include "call/owner.h"
 
 #include <plait/plan.h>
-#include <plait/stream.h>
 
 #define PLAIT_NO_PIECE UINT32_MAX
 

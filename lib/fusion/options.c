@@ -6,7 +6,6 @@
 #include "base/ranges.h"
 #include "base/status.h"
 #include "call/agree.h"
-#include "call/device_work.h"
 
 #include <stdlib.h>
 #include <string.h>

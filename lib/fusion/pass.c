@@ -8,7 +8,6 @@
 #include "pass.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { PIECE = PLAIT_PASS_PIECE, NWAY = 2, AHEAD = 1536 /* bytes */ };
 
@@ -65,11 +64,10 @@ static double squares_of(const struct plait_kernels *k, struct plait_vector v, s
 /* Squares of finite float64 numbers may overflow. */
 static bool all_finite(struct plait_vector v, size_t n, double square)
 {
-    bool finite = isfinite(square);
+    bool finite = true;
 
-    if (finite || v.type != PLAIT_FLOAT64)
-        return finite;
-    finite = true;
+    if (isfinite(square) || v.type != PLAIT_FLOAT64)
+        return isfinite(square);
     for (size_t i = 0; i < n; i++)
         finite &= isfinite(((const double *)v.data)[i]) != 0;
     return finite;
