@@ -138,11 +138,9 @@ enum plait_status plait_elastic_destroy(struct plait_elastic *e)
         return PLAIT_ERR_ARG;
     if (e->started)
         plait_elastic_finish(e);
-    const enum plait_status failed = e->failed;
-    char text[sizeof e->failure];
-    memcpy(text, e->failure, sizeof text);
+    const struct plait_kept failure = e->failure;
     const enum plait_status status = discard(e);
-    return failed != PLAIT_OK ? plait_fail(failed, "%s", text) : status;
+    return failure.status != PLAIT_OK ? plait_tell_error(&failure) : status;
 }
 
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
@@ -155,8 +153,8 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
         return plait_object_check(e->comm, call, e->name);
     if (plait_object_ungrouped(call) != PLAIT_OK)
         return PLAIT_ERR_ARG;
-    if (e->failed != PLAIT_OK)
-        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure);
+    if (e->failure.status != PLAIT_OK)
+        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure.text);
     if (e->serves && role == PLAIT_ELASTIC_WORKER)
         return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a server; it calls plait_elastic_serve()", call, e->rank,
                           e->name);
@@ -180,10 +178,8 @@ static enum plait_status enter_idle(const struct plait_elastic *e, const char *c
 /* Keep an exchange's error: every later call returns it. */
 static enum plait_status keep(struct plait_elastic *e, enum plait_status status)
 {
-    if (status != PLAIT_OK && e->failed == PLAIT_OK) {
-        e->failed = status;
-        snprintf(e->failure, sizeof e->failure, "%s", plait_last_error());
-    }
+    if (status != PLAIT_OK && e->failure.status == PLAIT_OK)
+        plait_keep_error(&e->failure, status);
     return status;
 }
 

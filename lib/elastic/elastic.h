@@ -16,6 +16,7 @@
 #include <plait/elastic.h>
 #include <plait/request.h>
 
+#include "base/status.h"
 #include "call/object.h"
 
 #include <plait/plan.h>
@@ -81,8 +82,7 @@ struct plait_elastic {
     float *velocity; /* [count] momenta; NULL before the first step with momentum */
     uint64_t calls;  /* calls of exchange or start */
     bool started, exchanges;
-    enum plait_status failed; /* sticky */
-    char failure[512];
+    struct plait_kept failure; /* the first */
     struct plait_elastic_counts counts;
 
     /* The centre, in library memory. sync.c: [count], whole, as last updated or received; a server: its part. */

@@ -205,6 +205,9 @@ static void begin(struct server_thread *s)
     }
 }
 
+/* Held while threads are started: they begin to serve only when all exist. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
 static void *work(void *arg)
 {
     struct server_thread *s = arg;
@@ -212,6 +215,8 @@ static void *work(void *arg)
     const uint32_t environment = plait_fpenv_enter();
     uint32_t n;
 
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
     if (!s->cancelled)
         begin(s);
     while (!s->cancelled && (n = list_awaited(s)) > 0) {
@@ -231,16 +236,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Held while threads are started: they begin to serve only when all exist. */
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-
-static void *begin_work(void *thread)
-{
-    pthread_mutex_lock(&gate);
-    pthread_mutex_unlock(&gate);
-    return work(thread);
-}
-
 /* This thread runs the first one. The other threads block all signals. */
 static enum plait_status run_threads(struct server_thread *s, uint32_t n)
 {
@@ -249,7 +244,7 @@ static enum plait_status run_threads(struct server_thread *s, uint32_t n)
 
     pthread_mutex_lock(&gate);
     while (started < n && error == 0) {
-        error = plait_thread_start(&s[started].thread, begin_work, &s[started]);
+        error = plait_thread_start(&s[started].thread, work, &s[started]);
         started += error == 0;
     }
     for (uint32_t t = 0; t < n; t++)

@@ -11,11 +11,6 @@
 
 enum { PIECE = PLAIT_PASS_PIECE, NWAY = 2, AHEAD = 1536 /* bytes */ };
 
-static bool is_narrow(const struct plait_kernels *k, enum plait_dtype type)
-{
-    return k->widen[type] != NULL;
-}
-
 static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to, const void *from, size_t n,
                   double factor)
 {
@@ -35,7 +30,7 @@ static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to
 static void convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                     double factor)
 {
-    if (to.type != from.type && is_narrow(k, to.type))
+    if (to.type != from.type && k->narrow[to.type] != NULL)
         k->narrow[to.type](to.data, from.data, n, (float)factor);
     else if (to.type != from.type)
         k->widen[from.type](to.data, from.data, n, (float)factor);
@@ -52,7 +47,7 @@ static double squares_of(const struct plait_kernels *k, struct plait_vector v, s
 
     if (v.type == PLAIT_FLOAT32)
         return k->squares(v.data, n);
-    if (is_narrow(k, v.type)) {
+    if (k->widen[v.type] != NULL) {
         k->widen[v.type](wide, v.data, n, 1);
         return k->squares(wide, n);
     }
@@ -143,6 +138,7 @@ bool plait_pass(const struct plait_kernels *k, struct plait_vector to, struct pl
     const struct job j = { k, to, from, factor, streaming && (uintptr_t)to.data % 64 == 0, square != NULL };
     struct stretch stretches[NWAY];
     bool finite = true;
+    double sum = 0;
 
     if (square == NULL && !streaming && factor == 1 && to.type == from.type) {
         plait_copy(k, to.data, from.data, n * plait_dtype_size(to.type));
@@ -155,10 +151,10 @@ bool plait_pass(const struct plait_kernels *k, struct plait_vector to, struct pl
                 finite &= advance(&j, &stretches[w]);
     if (j.streaming)
         k->stream_end();
+    for (unsigned w = 0; w < NWAY; w++)
+        sum += stretches[w].square;
     if (square != NULL)
-        *square = stretches[0].square;
-    for (unsigned w = 1; w < NWAY && square != NULL; w++)
-        *square += stretches[w].square;
+        *square = sum;
     return finite;
 }
 

@@ -43,12 +43,6 @@ static enum plait_status find_kernels(struct plait_optim *o)
                : plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ISA is '%s', which this processor or build lacks", config.isa);
 }
 
-/* Elements from one part's momentum to the next: whole cache lines. */
-static size_t room_of(const struct plait_optim_part *p)
-{
-    return PLAIT_ROUND_UP(p->count * sizeof(float)) / sizeof(float);
-}
-
 static enum plait_status take_sums(struct plait_optim *o, size_t weights)
 {
     o->own = calloc(o->nsum, sizeof *o->own);
@@ -71,7 +65,7 @@ static enum plait_status take_memory(struct plait_optim *o)
         return plait_fail_memory("out of memory for %u parts", n);
     for (uint32_t k = 0; k < n; k++) {
         o->parts[k] = o->options.parts[k];
-        o->at[k + 1] = o->at[k] + room_of(&o->parts[k]);
+        o->at[k + 1] = o->at[k] + PLAIT_ROUND_UP(o->parts[k].count * sizeof(float)) / sizeof(float);
     }
     o->options.parts = o->parts;
     return o->queue != NULL ? plait_optim_device_make(o, o->at[n]) : take_sums(o, o->at[n]);
