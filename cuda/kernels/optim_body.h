@@ -321,7 +321,7 @@ BODY uint32_t plait_optim_update_phases(const struct plait_cuda_optim *a, const 
     return 1;
 }
 
-/* Like update_plain() and update_nesterov() of lib/reduce/set.h. */
+/* Like update() of lib/reduce/set.h. */
 BODY void plait_update_one(float *w, float *v, float g, const struct plait_cuda_optim *a, struct plait_cuda_update u)
 {
     const float momentum = (float)a->momentum, rate = a->lr_in_momentum != 0 ? 1 : (float)plait_step_of(a).lr;

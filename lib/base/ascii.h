@@ -28,14 +28,6 @@ static inline char plait_upper(char c)
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* Equal, ignoring the case of ASCII letters? */
-static inline bool plait_same_word(const char *a, const char *b)
-{
-    for (; *a != '\0' && plait_lower(*a) == plait_lower(*b); a++, b++)
-        ;
-    return plait_lower(*a) == plait_lower(*b);
-}
-
 /* The same name, whatever the case of ASCII letters, with or without '_' and '-'? "All-Reduce" is "allreduce". */
 static inline bool plait_same_name(const char *a, const char *b)
 {
@@ -56,6 +48,14 @@ static inline const char *plait_after_prefix(const char *name, const char *prefi
         if (plait_lower(*name) != plait_lower(*prefix))
             return NULL;
     return name;
+}
+
+/* Equal, ignoring the case of ASCII letters? */
+static inline bool plait_same_word(const char *a, const char *b)
+{
+    const char *rest = plait_after_prefix(a, b);
+
+    return rest != NULL && *rest == '\0';
 }
 
 /* strtod() in the C locale: a decimal point. *end is `text` if there is no number. */

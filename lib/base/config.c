@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -364,13 +363,11 @@ enum plait_status plait_config_get(size_t i, struct plait_setting *out)
 
 void plait_config_variable(const char *name, char out[PLAIT_VARIABLE])
 {
+    const struct plait_config_row *row = find_row(name);
     struct plait_setting s;
 
     snprintf(out, PLAIT_VARIABLE, "%s", name);
-    for (size_t i = 0; plait_config_get(i, &s) == PLAIT_OK; i++)
-        if (strcmp(s.name, name) == 0) {
-            if (strspn(s.origin, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(s.origin))
-                snprintf(out, PLAIT_VARIABLE, "%.63s", s.origin);
-            return;
-        }
+    if (row != NULL && plait_config_get((size_t)(row - plait_config_rows), &s) == PLAIT_OK &&
+        strspn(s.origin, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(s.origin))
+        snprintf(out, PLAIT_VARIABLE, "%.63s", s.origin);
 }

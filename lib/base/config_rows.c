@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include "bytes.h"
-#include "log.h"
 
 #include <plait/coll.h>
 
@@ -168,13 +167,11 @@ static const char *parse_ports(const char *text, void *field)
 
 static const char *parse_ifname(const char *text, void *field)
 {
-    const char *name = text + strspn(text, "^="),
-               *allowed = "names or starts of names, eth,ib; =eth0 the very name, ^docker all but: at "
-                          "most 63 characters";
+    const char *name = text + strspn(text, "^=");
 
     if (strlen(text) >= sizeof((struct plait_config *)0)->ifname || (*text != '\0' && *name == '\0') ||
         strpbrk(name, "^= ") != NULL)
-        return allowed;
+        return "names or starts of names, eth,ib; =eth0 the very name, ^docker all but: at most 63 characters";
     strcpy(field, text);
     return NULL;
 }

@@ -4,7 +4,6 @@
 #include "status.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

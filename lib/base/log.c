@@ -62,18 +62,6 @@ static void print_time(char text[64])
              seconds / 60 % 60, seconds % 60, (unsigned)(t.tv_nsec / 1000000));
 }
 
-/* Write a line of n bytes, with the time after the first `head`, in one call: other processes share the file. */
-static void write_to(int fd, char *line, size_t head, size_t n)
-{
-    char now[64];
-
-    print_time(now);
-    const struct iovec parts[] = { { line, head }, { now, strlen(now) }, { line + head, n - head } };
-    if (writev(fd, parts, 3) < 0) {
-        /* Nowhere to report it. */
-    }
-}
-
 /* ---- The file ------------------------------------------------------------------------------------ */
 
 static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -113,19 +101,17 @@ bool plait_log_wants(enum plait_log_level level)
 static void expand(char *path, size_t room)
 {
     struct host host = host_name();
+    char pid[24];
     size_t n = 0;
 
+    snprintf(pid, sizeof pid, "%ld", (long)getpid());
     for (char *c = strchr(host.name, '/'); c != NULL; c = strchr(c, '/'))
         *c = '_';
     path[0] = '\0';
     for (const char *c = pattern; *c != '\0'; c++) {
-        const char kind = *c == '%' ? *++c : '\0';
-        if (kind == 'h')
-            n += written(snprintf(path + n, room - n, "%s", host.name), room - n);
-        else if (kind == 'p')
-            n += written(snprintf(path + n, room - n, "%ld", (long)getpid()), room - n);
-        else
-            n += written(snprintf(path + n, room - n, "%c", *c), room - n);
+        const char kind = *c == '%' ? *++c : '\0', same[] = { *c, '\0' };
+        const char *part = kind == 'h' ? host.name : kind == 'p' ? pid : same;
+        n += written(snprintf(path + n, room - n, "%s", part), room - n);
     }
 }
 
@@ -141,13 +127,18 @@ static int open_file(char *path, size_t room)
     return file < 0 ? errno : 0;
 }
 
+/* Write a line of n bytes, with the time after the first `head`, in one call: other processes share the file. */
 static void write_line(char *line, size_t head, size_t n)
 {
-    char path[1024];
+    char path[1024], now[64];
 
     pthread_mutex_lock(&file_lock);
     const int error = open_file(path, sizeof path);
-    write_to(file >= 0 ? file : STDERR_FILENO, line, head, n);
+    print_time(now);
+    const struct iovec parts[] = { { line, head }, { now, strlen(now) }, { line + head, n - head } };
+    if (writev(file >= 0 ? file : STDERR_FILENO, parts, 3) < 0) {
+        /* Nowhere to report it. */
+    }
     pthread_mutex_unlock(&file_lock);
     if (error != 0)
         plait_log(PLAIT_LOG_WARN, "PLAIT_LOG_FILE='%s' cannot be opened (%s): log lines go to stderr", path,

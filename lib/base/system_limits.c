@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #define SPARE    8                   /* free descriptors below which a process warns */
 #define NO_LIMIT ((uint64_t)1 << 50) /* the kernel's "unlimited" is near 2^63 */

@@ -13,7 +13,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define MOST_PATIENCE     2.0 /* seconds, as in plait_comm_destroy() */
@@ -92,8 +91,8 @@ static enum plait_status create(struct plait_comm *comm, int device)
 {
     const struct plait_device_plugin *plugin = plait_device_used();
     struct plait_device_comm *d = calloc(1, sizeof *d);
+    static const char what[] = "a comm cannot use its GPU";
     enum plait_status status;
-    const char *why = NULL;
 
     comm->stats.allocations++;
     if (d == NULL || (d->flags_awaited = calloc(comm->nrank, sizeof *d->flags_awaited)) == NULL) {
@@ -105,14 +104,13 @@ static enum plait_status create(struct plait_comm *comm, int device)
     d->plugin = plugin;
     d->device = device;
     status = plait_device_room(comm, 2 * plait_flag_words(comm->nrank) * 4, &d->flags);
-    for (int i = 0; i < 2 && why == NULL && status == PLAIT_OK; i++)
-        why = plugin->create_event(device, &d->trails[i].end);
-    if (why == NULL && status == PLAIT_OK)
-        why = plugin->open_queue(PLAIT_QUEUE_URGENT, NULL, device, &d->rescue);
-    if (why != NULL)
-        status = plait_device_result("a comm cannot use its GPU", why);
-    for (int i = 0; i < 2 && status == PLAIT_OK; i++)
-        status = plait_slices_create(comm->nrank, &d->slices[i]);
+    for (int i = 0; i < 2 && status == PLAIT_OK; i++) {
+        status = plait_device_result(what, plugin->create_event(device, &d->trails[i].end));
+        if (status == PLAIT_OK)
+            status = plait_slices_create(comm->nrank, &d->slices[i]);
+    }
+    if (status == PLAIT_OK)
+        status = plait_device_result(what, plugin->open_queue(PLAIT_QUEUE_URGENT, NULL, device, &d->rescue));
     if (status == PLAIT_OK)
         status = show(comm);
     if (status == PLAIT_OK)
@@ -149,11 +147,11 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     if (d->rescue != NULL)
         d->plugin->drain(d->rescue);
     atomic_store_explicit(&comm->own->device, 0, memory_order_relaxed);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         plait_slices_destroy(d->slices[i]);
-    plait_device_free_all(d);
-    for (int i = 0; i < 2; i++)
         d->plugin->destroy_event(d->trails[i].end);
+    }
+    plait_device_free_all(d);
     d->plugin->close_queue(d->rescue);
     comm->shown = d->shown;
     free(d->flags_awaited);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The room device: the state of a communicator on a GPU, made at the first call with memory of that GPU. device_maps.c
- * maps other processes' memory, device_memory.c allocates, device_watch.c releases the
- * streams of a communicator that has failed. The room does not know CUDA, which is a plug-in (plugin/device.h).
+ * maps other processes' memory, device_memory.c allocates, device_watch.c releases the streams of a communicator that
+ * has failed. The room does not know CUDA, which is a plug-in (plugin/device.h).
  *
  * The engine (engine.h) runs the plan of such a call as it runs any other plan. But the steps that it starts go onto
  * the call's queue, and ranks exchange addresses (transports/device.c). So a rank's plan becomes operations of its

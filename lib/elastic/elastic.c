@@ -138,11 +138,9 @@ enum plait_status plait_elastic_destroy(struct plait_elastic *e)
         return PLAIT_ERR_ARG;
     if (e->started)
         plait_elastic_finish(e);
-    const enum plait_status failed = e->failed;
-    char text[sizeof e->failure];
-    memcpy(text, e->failure, sizeof text);
+    const struct plait_kept failure = e->failure;
     const enum plait_status status = discard(e);
-    return failed != PLAIT_OK ? plait_fail(failed, "%s", text) : status;
+    return failure.status != PLAIT_OK ? plait_tell_error(&failure) : status;
 }
 
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
@@ -155,8 +153,8 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
         return plait_object_check(e->comm, call, e->name);
     if (plait_object_ungrouped(call) != PLAIT_OK)
         return PLAIT_ERR_ARG;
-    if (e->failed != PLAIT_OK)
-        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure);
+    if (e->failure.status != PLAIT_OK)
+        return plait_fail(PLAIT_ERR_FAILED, "%s: %s failed earlier: %s", call, e->name, e->failure.text);
     if (e->serves && role == PLAIT_ELASTIC_WORKER)
         return plait_fail(PLAIT_ERR_ARG, "%s: rank %u of %s is a server; it calls plait_elastic_serve()", call, e->rank,
                           e->name);
@@ -166,8 +164,8 @@ enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char 
     return PLAIT_OK;
 }
 
-enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
-                                           enum plait_elastic_role role)
+/* The same, and no exchange may be in progress. */
+static enum plait_status enter_idle(const struct plait_elastic *e, const char *call, enum plait_elastic_role role)
 {
     const enum plait_status status = plait_elastic_enter(e, call, role);
 
@@ -180,16 +178,14 @@ enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const 
 /* Keep an exchange's error: every later call returns it. */
 static enum plait_status keep(struct plait_elastic *e, enum plait_status status)
 {
-    if (status != PLAIT_OK && e->failed == PLAIT_OK) {
-        e->failed = status;
-        snprintf(e->failure, sizeof e->failure, "%s", plait_last_error());
-    }
+    if (status != PLAIT_OK && e->failure.status == PLAIT_OK)
+        plait_keep_error(&e->failure, status);
     return status;
 }
 
 static enum plait_status start(struct plait_elastic *e, const char *call)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, call, PLAIT_ELASTIC_WORKER);
+    enum plait_status status = enter_idle(e, call, PLAIT_ELASTIC_WORKER);
 
     if (status != PLAIT_OK)
         return status;
@@ -234,7 +230,7 @@ enum plait_status plait_elastic_exchange(struct plait_elastic *e)
 
 enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_centre", PLAIT_ELASTIC_BOTH);
+    enum plait_status status = enter_idle(e, "plait_elastic_centre", PLAIT_ELASTIC_BOTH);
 
     if (status == PLAIT_OK && out == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_centre: out is NULL");
@@ -245,7 +241,7 @@ enum plait_status plait_elastic_centre(struct plait_elastic *e, float *out)
 
 enum plait_status plait_elastic_step(struct plait_elastic *e, const float *gradient)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_step", PLAIT_ELASTIC_WORKER);
+    enum plait_status status = enter_idle(e, "plait_elastic_step", PLAIT_ELASTIC_WORKER);
 
     if (status == PLAIT_OK && gradient == NULL)
         status = plait_fail(PLAIT_ERR_ARG, "plait_elastic_step: gradient is NULL");
@@ -272,7 +268,7 @@ static void describe_lr(const void *lr, struct plait_text *t)
 
 enum plait_status plait_elastic_set_lr(struct plait_elastic *e, double lr)
 {
-    enum plait_status status = plait_elastic_enter_idle(e, "plait_elastic_set_lr", PLAIT_ELASTIC_WORKER);
+    enum plait_status status = enter_idle(e, "plait_elastic_set_lr", PLAIT_ELASTIC_WORKER);
 
     if (status != PLAIT_OK)
         return status;

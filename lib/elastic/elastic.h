@@ -16,6 +16,7 @@
 #include <plait/elastic.h>
 #include <plait/request.h>
 
+#include "base/status.h"
 #include "call/object.h"
 
 #include <plait/plan.h>
@@ -50,6 +51,8 @@ struct plait_elastic_message {
     double pull;
 };
 
+enum { PLAIT_PAIR_WORKER, PLAIT_PAIR_SERVER }; /* ranks of a worker-server comm */
+
 struct plait_pair_end { /* one end of a worker-server comm; a worker has [nserver], a server [nworker] */
     struct plait_comm *comm;
     struct plait_request *control; /* receives control messages; persistent */
@@ -79,8 +82,7 @@ struct plait_elastic {
     float *velocity; /* [count] momenta; NULL before the first step with momentum */
     uint64_t calls;  /* calls of exchange or start */
     bool started, exchanges;
-    enum plait_status failed; /* sticky */
-    char failure[512];
+    struct plait_kept failure; /* the first */
     struct plait_elastic_counts counts;
 
     /* The centre, in library memory. sync.c: [count], whole, as last updated or received; a server: its part. */
@@ -114,10 +116,6 @@ void plait_elastic_describe(const void *options, struct plait_text *t);
 /* May this rank make `call` now? Every call but creation and destruction begins with this. */
 enum plait_elastic_role { PLAIT_ELASTIC_WORKER, PLAIT_ELASTIC_SERVER, PLAIT_ELASTIC_BOTH };
 enum plait_status plait_elastic_enter(const struct plait_elastic *e, const char *call, enum plait_elastic_role role);
-
-/* The same, and no exchange may be in progress. */
-enum plait_status plait_elastic_enter_idle(const struct plait_elastic *e, const char *call,
-                                           enum plait_elastic_role role);
 
 /* ---- pairs.c: comms of workers and servers, and their slots. exchanger->leave() ends them. */
 enum plait_status plait_elastic_pair(struct plait_elastic *e);

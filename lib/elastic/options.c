@@ -8,8 +8,6 @@
 #include "memory/devices.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {

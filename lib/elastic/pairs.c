@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WORKER, SERVER };
-
 /*
  * Pairs without a common rank are made in parallel. n is the larger of both numbers; in round r server s meets worker
  * (r + s) mod n, if there is one.
@@ -32,8 +30,8 @@ static enum plait_status make_comms(struct plait_elastic *e)
         struct plait_comm *comm;
         char name[64];
         snprintf(name, sizeof name, "%.30s: worker %u, server %u", e->name, worker, server);
-        status =
-            plait_comm_split(e->comm, meets ? (int)worker : PLAIT_NO_COLOR, e->serves ? SERVER : WORKER, name, &comm);
+        status = plait_comm_split(e->comm, meets ? (int)worker : PLAIT_NO_COLOR,
+                                  e->serves ? PLAIT_PAIR_SERVER : PLAIT_PAIR_WORKER, name, &comm);
         if (status != PLAIT_OK || !meets)
             continue;
         e->ends[e->serves ? worker : server].comm = comm;
@@ -74,7 +72,8 @@ static enum plait_status connect(struct plait_elastic *e, struct plait_pair_end 
             return status;
     }
     call.persistent = 1;
-    return plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8, e->serves ? WORKER : SERVER, &call);
+    return plait_recv(end->comm, &end->heard, sizeof end->heard, PLAIT_UINT8,
+                      e->serves ? PLAIT_PAIR_WORKER : PLAIT_PAIR_SERVER, &call);
 }
 
 enum plait_status plait_elastic_pair(struct plait_elastic *e)

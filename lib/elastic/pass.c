@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdatomic.h>
-#include <string.h>
 
 enum { PIECE = 1024 }; /* elements */
 

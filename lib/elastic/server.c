@@ -22,9 +22,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-
-enum { WORKER = 0 };
 
 struct server_thread { /* one serving thread: every n-th worker from `first` on */
     struct plait_elastic *e;
@@ -75,17 +72,12 @@ static void apply(struct plait_elastic *e, struct plait_pair_end *end)
 
 static void is_gone(struct plait_elastic *e, struct plait_pair_end *end, bool died)
 {
+    end->asks = end->receives = false;
     if (end->gone)
         return;
     end->gone = true;
     atomic_fetch_sub(&e->alive, 1);
     atomic_fetch_add(died ? &e->died : &e->left, 1);
-}
-
-static void has_died(struct plait_elastic *e, struct plait_pair_end *end)
-{
-    end->asks = end->receives = false;
-    is_gone(e, end, true);
 }
 
 /* Send the slot's content, and start to receive the next control message. */
@@ -99,9 +91,9 @@ static enum plait_status answer(struct plait_elastic *e, struct plait_pair_end *
     if (status == PLAIT_OK)
         status = plait_start(end->control);
     if (status == PLAIT_OK)
-        status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, WORKER, NULL);
+        status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, PLAIT_PAIR_WORKER, NULL);
     if (status == PLAIT_OK)
-        status = plait_send(end->comm, end->slot, e->own.count, type, WORKER, &call);
+        status = plait_send(end->comm, end->slot, e->own.count, type, PLAIT_PAIR_WORKER, &call);
     return status;
 }
 
@@ -114,7 +106,7 @@ static void end_turn(struct plait_elastic *e)
 static void end_exchange(struct plait_elastic *e, struct plait_pair_end *end)
 {
     if (answer(e, end, e->options.payload) != PLAIT_OK)
-        has_died(e, end);
+        is_gone(e, end, true);
     if (e->options.mode == PLAIT_ELASTIC_ORIGINAL) {
         plait_wait(&end->sent);
         end_turn(e);
@@ -129,10 +121,10 @@ static void fetch(struct plait_elastic *e, struct plait_pair_end *end)
     end->asks = false;
     enum plait_status status = plait_wait(&end->sent); /* until the slot is free: the worker has its content */
     if (status == PLAIT_OK)
-        status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, WORKER, &call);
+        status = plait_recv(end->comm, end->slot, e->own.count, PLAIT_FLOAT32, PLAIT_PAIR_WORKER, &call);
     end->receives = status == PLAIT_OK;
     if (status != PLAIT_OK)
-        has_died(e, end);
+        is_gone(e, end, true);
 }
 
 /* Mode original: the workers in turn, those that are gone left out. */
@@ -178,7 +170,7 @@ static void hear(struct plait_elastic *e, struct plait_pair_end *end, enum plait
         end->asks = true;
     }
     if (status != PLAIT_OK)
-        has_died(e, end);
+        is_gone(e, end, true);
     if (e->options.mode == PLAIT_ELASTIC_ORIGINAL)
         take_turns(e);
     else if (end->asks)
@@ -213,6 +205,9 @@ static void begin(struct server_thread *s)
     }
 }
 
+/* Held while threads are started: they begin to serve only when all exist. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
 static void *work(void *arg)
 {
     struct server_thread *s = arg;
@@ -220,6 +215,8 @@ static void *work(void *arg)
     const uint32_t environment = plait_fpenv_enter();
     uint32_t n;
 
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
     if (!s->cancelled)
         begin(s);
     while (!s->cancelled && (n = list_awaited(s)) > 0) {
@@ -239,16 +236,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Held while threads are started: they begin to serve only when all exist. */
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-
-static void *begin_work(void *thread)
-{
-    pthread_mutex_lock(&gate);
-    pthread_mutex_unlock(&gate);
-    return work(thread);
-}
-
 /* This thread runs the first one. The other threads block all signals. */
 static enum plait_status run_threads(struct server_thread *s, uint32_t n)
 {
@@ -257,7 +244,7 @@ static enum plait_status run_threads(struct server_thread *s, uint32_t n)
 
     pthread_mutex_lock(&gate);
     while (started < n && error == 0) {
-        error = plait_thread_start(&s[started].thread, begin_work, &s[started]);
+        error = plait_thread_start(&s[started].thread, work, &s[started]);
         started += error == 0;
     }
     for (uint32_t t = 0; t < n; t++)

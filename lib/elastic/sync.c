@@ -10,8 +10,6 @@
 
 #include "pass.h"
 
-#include "base/status.h"
-
 #include <plait/memory.h>
 
 #include <string.h>

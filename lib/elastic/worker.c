@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SERVER = 1 };
-
 static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end *end, enum plait_message_kind kind,
                                  double pull)
 {
@@ -25,12 +23,13 @@ static enum plait_status ask_one(struct plait_elastic *e, struct plait_pair_end 
     end->said = (struct plait_elastic_message){ .kind = kind, .pull = pull };
     enum plait_status status = plait_start(end->control);
     if (status == PLAIT_OK)
-        status = plait_recv(end->comm, end->slot, end->part.count, type, SERVER, &call);
+        status = plait_recv(end->comm, end->slot, end->part.count, type, PLAIT_PAIR_SERVER, &call);
     if (status == PLAIT_OK)
-        status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, SERVER, NULL);
+        status = plait_send(end->comm, &end->said, sizeof end->said, PLAIT_UINT8, PLAIT_PAIR_SERVER, NULL);
     call = plait_elastic_call(&end->sent, 0);
     if (status == PLAIT_OK && kind == PLAIT_MESSAGE_EXCHANGE)
-        status = plait_send(end->comm, e->weights + end->part.start, end->part.count, PLAIT_FLOAT32, SERVER, &call);
+        status = plait_send(end->comm, e->weights + end->part.start, end->part.count, PLAIT_FLOAT32, PLAIT_PAIR_SERVER,
+                            &call);
     return status;
 }
 
@@ -144,7 +143,7 @@ static void leave(struct plait_elastic *e)
         if (e->serves)
             plait_comm_abort(end->comm, "the server has left before this worker");
         else
-            plait_send(end->comm, &bye, sizeof bye, PLAIT_UINT8, SERVER, NULL);
+            plait_send(end->comm, &bye, sizeof bye, PLAIT_UINT8, PLAIT_PAIR_SERVER, NULL);
     }
     plait_elastic_part_pairs(e);
 }

@@ -100,23 +100,14 @@ static enum plait_status allocate(struct plait_fusion *f)
     return status;
 }
 
-/* This rank's part of the bucket: all of it, or its shard. */
-static void shard_of(const struct plait_fusion *f, uint32_t k, size_t *start, size_t *end)
-{
-    const struct plait_slab *s = &f->flat.buckets[k];
-    const size_t n = f->options.sharded ? s->count / f->nrank : s->count;
-
-    *start = f->options.sharded ? f->rank * n : 0;
-    *end = *start + n;
-}
-
+/* A piece is a tensor's part in this rank's share of the bucket: all of it, or its shard. */
 static void cut_pieces(struct plait_fusion *f)
 {
     f->npiece = 0;
     for (uint32_t t = 0; t < f->ntensor; t++) {
         const struct plait_place *p = &f->flat.places[t];
-        size_t first, end;
-        shard_of(f, p->bucket, &first, &end);
+        const size_t share = f->flat.buckets[p->bucket].count / (f->options.sharded ? f->nrank : 1);
+        const size_t first = f->options.sharded ? f->rank * share : 0, end = first + share;
         const size_t from = p->start > first ? p->start : first;
         const size_t to = p->start + f->tensors[t].count < end ? p->start + f->tensors[t].count : end;
         f->piece_of[t] = from < to ? f->npiece : PLAIT_NO_PIECE;
@@ -171,6 +162,7 @@ enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct 
     if (status != PLAIT_OK)
         return status;
     cut_pieces(f);
+    f->streaming = f->flat.bytes > plait_object_cache(f->comm);
     return f->stream != NULL ? plait_fusion_device_make(f) : PLAIT_OK;
 }
 

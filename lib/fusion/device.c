@@ -5,23 +5,7 @@
 #include "base/status.h"
 #include "call/device_work.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-
-/* ---- What is possible ---------------------------------------------------------------------------------------- */
-
-enum plait_status plait_fusion_check_device(const struct plait_fusion_options *o)
-{
-    struct plait_queue *queue;
-    enum plait_status status = plait_work_queue("plait_fusion_create", o->stream, &queue);
-    char what[256];
-
-    for (uint32_t t = 0; plait_device_used() != NULL && t < o->ntensor && status == PLAIT_OK; t++) {
-        snprintf(what, sizeof what, "plait_fusion_create: tensor %u '%s': data", t, o->tensors[t].name);
-        status = plait_device_fits(what, o->tensors[t].data, plait_dtype_size(o->tensors[t].type), queue);
-    }
-    return status;
-}
 
 /* ---- Memory, tables and events of a layout ----------------------------------------------------------------------- */
 
@@ -101,8 +85,8 @@ void plait_fusion_device_drop(struct plait_fusion *f)
 
 /* ---- A round ----------------------------------------------------------------------------------------------------- */
 
-/* Record the event where the caller's stream is now. */
-static enum plait_status record_stream(const struct plait_fusion *f, const char *call, struct plait_event *event)
+/* Several threads may call. Each has enqueued its gradient's work before, so the last event follows all gradients. */
+enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
 {
     uint64_t capture = 0;
     const char *why = plugin()->capturing(f->stream, &capture);
@@ -112,14 +96,8 @@ static enum plait_status record_stream(const struct plait_fusion *f, const char 
                           "%s: %s: its stream is being captured, which a fusion cannot be: end the capture first", call,
                           f->name);
     if (why == NULL)
-        why = plugin()->record_event(f->stream, event);
+        why = plugin()->record_event(f->stream, f->buckets[bucket].ready);
     return plait_device_result(call, why);
-}
-
-/* Several threads may call. Each has enqueued its gradient's work before, so the last event follows all gradients. */
-enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
-{
-    return record_stream(f, call, f->buckets[bucket].ready);
 }
 
 void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
@@ -193,15 +171,14 @@ enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bu
  */
 enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
 {
-    struct plait_event *ready = f->buckets[0].ready;
-    enum plait_status status = record_stream(f, "plait_fusion_gather", ready);
+    enum plait_status status = plait_fusion_device_ready(f, "plait_fusion_gather", 0);
 
     if (status != PLAIT_OK)
         return status == PLAIT_ERR_UNSUPPORTED ? status : plait_object_fail(f->comm, status);
     plait_object_lock(f->comm);
     struct plait_queue *queue = plait_work_begin(f->comm);
     if (queue != NULL)
-        plait_work_note(f->comm, plugin()->wait_event(queue, ready));
+        plait_work_note(f->comm, plugin()->wait_event(queue, f->buckets[0].ready));
     status = plait_work_status(f->comm);
     plait_object_unlock(f->comm);
     return status;

@@ -6,8 +6,6 @@
 #include "call/device_work.h"
 #include "memory/arena.h"
 
-#include <plait/memory.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +59,6 @@ static enum plait_status take_marks(struct plait_fusion *f)
     enum plait_status status = plait_arena_alloc(f->ntensor * sizeof *f->marks, &memory);
 
     f->marks = memory;
-    if (status == PLAIT_OK)
-        memset(memory, 0, f->ntensor * sizeof *f->marks);
     f->others = calloc(f->nrank, sizeof *f->others);
     f->owner = plait_ownership_create(&plait_fusion_owned, f);
     if (status == PLAIT_OK && (f->others == NULL || f->owner == NULL))
@@ -157,7 +153,6 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
     if (f != NULL && own != NULL) {
         f->comm = own;
         f->kernels = plait_object_kernels(own);
-        f->streaming_above = plait_object_cache(own);
     }
     if (status == PLAIT_OK)
         status = make(f, own, options, plait_tell_error(&why));

@@ -23,7 +23,6 @@
 #include "call/owner.h"
 
 #include <plait/plan.h>
-#include <plait/stream.h>
 
 #define PLAIT_NO_PIECE UINT32_MAX
 
@@ -49,7 +48,7 @@ struct plait_fusion {
     struct plait_ownership *owner; /* of it */
     uint32_t rank, nrank;
     const struct plait_kernels *kernels;
-    size_t streaming_above; /* bytes of payload: its start would be evicted from the cache before it is read */
+    bool streaming; /* the payload's start would be evicted from the cache before it is read */
     char name[64];
     uint32_t ntensor;
     struct plait_tensor *tensors; /* [ntensor] the names lie after the array */
@@ -142,7 +141,6 @@ void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket);
  * tensor is ready. A round ends when all its work is enqueued, with options.check when it has run. A wait makes the
  * caller's stream wait for it.
  */
-enum plait_status plait_fusion_check_device(const struct plait_fusion_options *options);
 enum plait_status plait_fusion_device_make(struct plait_fusion *f); /* a layout's tables and marks */
 void plait_fusion_device_drop(struct plait_fusion *f);              /* free the layout; nothing is enqueued */
 enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket);

@@ -75,62 +75,54 @@ static int by_last(const void *a, const void *b)
     return x->last < y->last ? -1 : x->last > y->last;
 }
 
-/* Sort buckets by last tensor: in this order they become complete. The last tensor also identifies a bucket. */
-static void order(struct plait_flat *flat, uint32_t ntensor, uint32_t *new_number)
+/* Sort buckets by last tensor: in this order they become complete. Meanwhile the last tensor identifies a bucket. */
+static void order(struct plait_flat *flat, uint32_t ntensor)
 {
-    uint32_t *const old_of_last = new_number + flat->nbucket; /* [ntensor] */
+    uint32_t b = flat->nbucket;
 
-    for (uint32_t b = 0; b < flat->nbucket; b++)
-        old_of_last[flat->buckets[b].last] = b;
-    qsort(flat->buckets, flat->nbucket, sizeof *flat->buckets, by_last);
-    for (uint32_t b = 0; b < flat->nbucket; b++)
-        new_number[old_of_last[flat->buckets[b].last]] = b;
     for (uint32_t t = 0; t < ntensor; t++)
-        flat->places[t].bucket = new_number[flat->places[t].bucket];
+        flat->places[t].bucket = flat->buckets[flat->places[t].bucket].last;
+    qsort(flat->buckets, flat->nbucket, sizeof *flat->buckets, by_last);
+    for (uint32_t t = ntensor; t-- > 0;) {
+        const uint32_t last = flat->places[t].bucket;
+        flat->places[t].bucket = last == t ? --b : flat->places[last].bucket;
+    }
 }
 
 enum plait_status plait_flat_make(const struct plait_tensor *tensors, uint32_t ntensor,
                                   const struct plait_layout *layout, enum plait_dtype payload, uint32_t nshard,
                                   struct plait_flat *out)
 {
-    struct plait_flat flat = { .buckets = calloc(ntensor, sizeof *flat.buckets),
-                               .places = calloc(ntensor, sizeof *flat.places) };
-    uint32_t *numbers = malloc(2 * (size_t)ntensor * sizeof *numbers);
     struct grouping g = { .layout = layout };
     size_t all = 0;
 
-    *out = flat;
-    if (flat.buckets == NULL || flat.places == NULL || numbers == NULL) {
-        free(numbers);
+    *out = (struct plait_flat){ .buckets = calloc(ntensor, sizeof *out->buckets),
+                                .places = calloc(ntensor, sizeof *out->places) };
+    if (out->buckets == NULL || out->places == NULL)
         return plait_fail_memory("out of memory for the layout of %u tensors", ntensor);
-    }
     close_all(&g);
     for (uint32_t t = 0; t < ntensor; t++) {
         const enum plait_dtype type = payload_of(&tensors[t], payload);
         const size_t size = plait_dtype_size(type);
-        const uint32_t b = choose(&g, &flat, t, type, tensors[t].count * size);
-        struct plait_slab *bucket = &flat.buckets[b];
-        flat.places[t] = (struct plait_place){ b, bucket->count };
+        const uint32_t b = choose(&g, out, t, type, tensors[t].count * size);
+        struct plait_slab *bucket = &out->buckets[b];
+        out->places[t] = (struct plait_place){ b, bucket->count };
         bucket->count += round_up(tensors[t].count, PLAIT_FUSION_ALIGN / size);
-        if ((all += tensors[t].count * size) > PLAIT_MOST_BYTES) {
-            free(numbers);
+        if ((all += tensors[t].count * size) > PLAIT_MOST_BYTES)
             return plait_fail(PLAIT_ERR_ARG, "plait_fusion: the tensors up to %u '%s' are more than fits in memory", t,
                               tensors[t].name);
-        }
         bucket->last = t;
         bucket->ntensor++;
     }
-    order(&flat, ntensor, numbers);
-    free(numbers);
-    for (uint32_t b = 0; b < flat.nbucket; b++) {
-        struct plait_slab *bucket = &flat.buckets[b];
+    order(out, ntensor);
+    for (uint32_t b = 0; b < out->nbucket; b++) {
+        struct plait_slab *bucket = &out->buckets[b];
         const size_t size = plait_dtype_size(bucket->type);
         bucket->count = nshard == 1 && bucket->ntensor == 1
                             ? tensors[bucket->first].count
                             : round_up(bucket->count, nshard * PLAIT_FUSION_ALIGN / size);
-        flat.bytes += bucket->count * size;
+        out->bytes += bucket->count * size;
     }
-    *out = flat;
     return PLAIT_OK;
 }
 

@@ -5,8 +5,6 @@
 
 #include <plait/fusion.h>
 
-#include <stdbool.h>
-
 #define PLAIT_FUSION_ALIGN 64 /* bytes; tensors in a payload start at multiples of it */
 
 struct plait_place { /* of a tensor */

@@ -8,6 +8,7 @@
 #include "call/agree.h"
 #include "call/device_work.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,19 @@ static enum plait_status check_apart(const struct plait_fusion_options *o)
                             o->tensors[pair[1]].name, o->tensors[pair[1]].data);
 }
 
+static enum plait_status check_device(const struct plait_fusion_options *o)
+{
+    struct plait_queue *queue;
+    enum plait_status status = plait_work_queue("plait_fusion_create", o->stream, &queue);
+    char what[256];
+
+    for (uint32_t t = 0; plait_device_used() != NULL && t < o->ntensor && status == PLAIT_OK; t++) {
+        snprintf(what, sizeof what, "plait_fusion_create: tensor %u '%s': data", t, o->tensors[t].name);
+        status = plait_device_fits(what, o->tensors[t].data, plait_dtype_size(o->tensors[t].type), queue);
+    }
+    return status;
+}
+
 enum plait_status plait_fusion_check_options(const struct plait_fusion_options *o)
 {
     if (plait_check_struct("plait_fusion_create", "options", o, sizeof *o, "PLAIT_FUSION_OPTIONS_DEFAULT") != PLAIT_OK)
@@ -91,7 +105,7 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
         return PLAIT_ERR_ARG;
     enum plait_status s = check_tensors(o);
     if (s == PLAIT_OK)
-        s = plait_fusion_check_device(o);
+        s = check_device(o);
     if (s == PLAIT_OK)
         s = check_apart(o);
     return s == PLAIT_OK ? check_layout(&o->layout, o->ntensor) : s;

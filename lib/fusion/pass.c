@@ -8,14 +8,8 @@
 #include "pass.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { PIECE = PLAIT_PASS_PIECE, NWAY = 2, AHEAD = 1536 /* bytes */ };
-
-static bool is_narrow(const struct plait_kernels *k, enum plait_dtype type)
-{
-    return k->widen[type] != NULL;
-}
 
 static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to, const void *from, size_t n,
                   double factor)
@@ -36,7 +30,7 @@ static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to
 static void convert(const struct plait_kernels *k, struct plait_vector to, struct plait_vector from, size_t n,
                     double factor)
 {
-    if (to.type != from.type && is_narrow(k, to.type))
+    if (to.type != from.type && k->narrow[to.type] != NULL)
         k->narrow[to.type](to.data, from.data, n, (float)factor);
     else if (to.type != from.type)
         k->widen[from.type](to.data, from.data, n, (float)factor);
@@ -53,7 +47,7 @@ static double squares_of(const struct plait_kernels *k, struct plait_vector v, s
 
     if (v.type == PLAIT_FLOAT32)
         return k->squares(v.data, n);
-    if (is_narrow(k, v.type)) {
+    if (k->widen[v.type] != NULL) {
         k->widen[v.type](wide, v.data, n, 1);
         return k->squares(wide, n);
     }
@@ -65,11 +59,10 @@ static double squares_of(const struct plait_kernels *k, struct plait_vector v, s
 /* Squares of finite float64 numbers may overflow. */
 static bool all_finite(struct plait_vector v, size_t n, double square)
 {
-    bool finite = isfinite(square);
+    bool finite = true;
 
-    if (finite || v.type != PLAIT_FLOAT64)
-        return finite;
-    finite = true;
+    if (isfinite(square) || v.type != PLAIT_FLOAT64)
+        return isfinite(square);
     for (size_t i = 0; i < n; i++)
         finite &= isfinite(((const double *)v.data)[i]) != 0;
     return finite;
@@ -145,6 +138,7 @@ bool plait_pass(const struct plait_kernels *k, struct plait_vector to, struct pl
     const struct job j = { k, to, from, factor, streaming && (uintptr_t)to.data % 64 == 0, square != NULL };
     struct stretch stretches[NWAY];
     bool finite = true;
+    double sum = 0;
 
     if (square == NULL && !streaming && factor == 1 && to.type == from.type) {
         plait_copy(k, to.data, from.data, n * plait_dtype_size(to.type));
@@ -157,10 +151,10 @@ bool plait_pass(const struct plait_kernels *k, struct plait_vector to, struct pl
                 finite &= advance(&j, &stretches[w]);
     if (j.streaming)
         k->stream_end();
+    for (unsigned w = 0; w < NWAY; w++)
+        sum += stretches[w].square;
     if (square != NULL)
-        *square = stretches[0].square;
-    for (unsigned w = 1; w < NWAY && square != NULL; w++)
-        *square += stretches[w].square;
+        *square = sum;
     return finite;
 }
 

@@ -3,10 +3,8 @@
 #include "fusion.h"
 
 #include "base/status.h"
-#include "call/device_work.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* ---- Marks ------------------------------------------------------------------------------------------------ */
 

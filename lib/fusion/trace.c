@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct plait_trace *plait_trace_create(void)
 {
@@ -137,8 +136,9 @@ static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank,
     }
 }
 
+/* events: of all ranks, one after the other; counts: bytes of each. */
 static enum plait_status write_file(const struct plait_fusion *f, const char *path,
-                                    const struct plait_trace_event *events, const size_t *counts, const size_t *starts)
+                                    const struct plait_trace_event *events, size_t nevent, const size_t *counts)
 {
     FILE *file =
         path != NULL ? plait_descriptor_stream(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), "w") : NULL;
@@ -147,16 +147,13 @@ static enum plait_status write_file(const struct plait_fusion *f, const char *pa
     if (file == NULL)
         return path == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_trace: path is NULL")
                             : plait_fail_errno(errno, "cannot write the trace to '%s'", path);
-    for (uint32_t r = 0; r < f->nrank; r++)
-        for (size_t i = 0; i < counts[r] / sizeof *events; i++) {
-            const double begin = events[starts[r] / sizeof *events + i].begin;
-            start = start == 0 || begin < start ? begin : start;
-        }
+    for (size_t i = 0; i < nevent; i++)
+        start = i == 0 || events[i].begin < start ? events[i].begin : start;
     fprintf(file, "{\"traceEvents\":[\n");
     for (uint32_t r = 0; r < f->nrank; r++) {
         write_rows(file, r);
-        for (size_t i = 0; i < counts[r] / sizeof *events; i++)
-            write_event(file, f, r, &events[starts[r] / sizeof *events + i], start);
+        for (size_t left = counts[r] / sizeof *events; left > 0; left--)
+            write_event(file, f, r, events++, start);
     }
     fprintf(file, "\n]}\n");
     const bool bad = ferror(file) != 0;
@@ -183,7 +180,7 @@ static enum plait_status collect(struct plait_fusion *f, const char *path, size_
     if (status == PLAIT_OK)
         status = plait_gatherv(comm, f->trace->events, own, all, counts, starts, PLAIT_UINT8, 0, NULL);
     if (status == PLAIT_OK && f->rank == 0)
-        written = write_file(f, path, all, counts, starts);
+        written = write_file(f, path, all, total / sizeof *all, counts);
     free(all);
     if (status == PLAIT_OK)
         status = plait_broadcast(comm, &written, &written, 1, PLAIT_INT32, 0, NULL);

@@ -59,19 +59,19 @@ static void processor_name(char *out, size_t room)
     char line[512];
     FILE *f = plait_descriptor_stream(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC), "r");
 
+    bool found = false;
+
     snprintf(out, room, "unknown");
-    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+    while (f != NULL && !found && fgets(line, sizeof line, f) != NULL) {
         const size_t key = strcspn(line, "\t:");
         const char *value = line + key + strspn(line + key, "\t: ");
 
         line[strcspn(line, "\n")] = '\0';
         for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-            if (strlen(keys[i]) == key && memcmp(line, keys[i], key) == 0 && *value != '\0') {
-                snprintf(out, room, "%s", value);
-                goto out;
-            }
+            found |= strlen(keys[i]) == key && memcmp(line, keys[i], key) == 0 && *value != '\0';
+        if (found)
+            snprintf(out, room, "%s", value);
     }
-out:
     if (f != NULL)
         fclose(f);
 }

@@ -155,19 +155,6 @@ enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out)
     return status;
 }
 
-static bool split(struct extent *e, size_t bytes)
-{
-    if (e->size == bytes)
-        return true;
-    struct extent *rest = malloc(sizeof *rest);
-    if (rest == NULL)
-        return false;
-    *rest = (struct extent){ e->start + bytes, e->size - bytes, 0, e->next };
-    e->size = bytes;
-    e->next = rest;
-    return true;
-}
-
 /*
  * Commit memory for a part of the arena now. If the system had no memory at the first access of a page, the process
  * would die of SIGBUS or of the control group's out-of-memory killer.
@@ -243,7 +230,8 @@ static bool give_back(void *p, bool touched)
     return starts;
 }
 
-static enum plait_status carve(size_t bytes, struct extent **out)
+/* Take the first free extent with room, and split off what remains. */
+static enum plait_status carve(size_t bytes, size_t *start)
 {
     struct extent *e;
 
@@ -253,10 +241,16 @@ static enum plait_status carve(size_t bytes, struct extent **out)
         return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes left in the arena of %zu; raise PLAIT_ARENA to at least %zu%s",
                           bytes, arena.size - PAGE, arena.size + bytes,
                           arena.size + PAGE > plait_limit(RLIMIT_FSIZE) ? ", and ulimit -f" : "");
-    if (!split(e, bytes))
-        return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
+    if (e->size > bytes) {
+        struct extent *rest = malloc(sizeof *rest);
+        if (rest == NULL)
+            return plait_fail_memory("out of memory to allocate %zu bytes of the arena", bytes);
+        *rest = (struct extent){ e->start + bytes, e->size - bytes, 0, e->next };
+        e->size = bytes;
+        e->next = rest;
+    }
     e->used = 1;
-    *out = e;
+    *start = e->start;
     return PLAIT_OK;
 }
 
@@ -265,15 +259,12 @@ enum plait_status plait_arena_alloc(size_t bytes, void **out)
     const struct plait_arena *a;
     enum plait_status status = plait_arena_get(0, &a);
     const size_t rounded = bytes <= SIZE_MAX - PAGE ? (bytes + PAGE - 1) & ~(PAGE - 1) : SIZE_MAX;
-    struct extent *e = NULL;
     size_t start = 0;
 
     if (status != PLAIT_OK)
         return status;
     pthread_mutex_lock(&lock);
-    status = carve(rounded, &e);
-    if (status == PLAIT_OK)
-        start = e->start;
+    status = carve(rounded, &start);
     pthread_mutex_unlock(&lock);
     if (status != PLAIT_OK)
         return status;

@@ -50,33 +50,30 @@ static enum plait_status load(const struct plait_config *config)
     return PLAIT_OK;
 }
 
-static enum plait_status load_once(const struct plait_config *config, const struct plait_device_plugin **out)
+static enum plait_status load_once(const struct plait_config *config)
 {
     enum plait_status status = PLAIT_OK;
 
     pthread_mutex_lock(&lock);
     if (plait_device_used() == NULL)
         status = load(config);
-    if (status == PLAIT_OK)
-        *out = plait_device_used();
     pthread_mutex_unlock(&lock);
     return status;
 }
 
 enum plait_status plait_device_get(const struct plait_device_plugin **out)
 {
+    enum plait_status status = PLAIT_OK;
     struct plait_config config;
 
+    if (plait_device_used() == NULL && (status = plait_config_load(&config)) == PLAIT_OK)
+        status = load_once(&config);
     *out = plait_device_used();
-    if (*out != NULL)
-        return PLAIT_OK;
-    const enum plait_status status = plait_config_load(&config);
-    return status == PLAIT_OK ? load_once(&config, out) : status;
+    return status;
 }
 
 void plait_device_notice(const struct plait_config *config)
 {
-    const struct plait_device_plugin *plugin;
     const char *name = config->cuda_driver[0] != '\0' ? config->cuda_driver : DRIVER;
     void *driver;
 
@@ -90,7 +87,7 @@ void plait_device_notice(const struct plait_config *config)
     pthread_mutex_unlock(&lock);
     if (driver == NULL)
         return;
-    if (load_once(config, &plugin) != PLAIT_OK)
+    if (load_once(config) != PLAIT_OK)
         plait_log(PLAIT_LOG_INFO, "this program has loaded %s, but its memory on GPUs cannot be used here: %s", name,
                   plait_last_error());
 }

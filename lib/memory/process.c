@@ -13,11 +13,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #define MOST_AT_ONCE ((size_t)1 << 30) /* bytes per process_vm_readv(); the kernel's limit is 2 GiB */
 

@@ -43,12 +43,6 @@ static enum plait_status find_kernels(struct plait_optim *o)
                : plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ISA is '%s', which this processor or build lacks", config.isa);
 }
 
-/* Elements from one part's momentum to the next: whole cache lines. */
-static size_t room_of(const struct plait_optim_part *p)
-{
-    return PLAIT_ROUND_UP(p->count * sizeof(float)) / sizeof(float);
-}
-
 static enum plait_status take_sums(struct plait_optim *o, size_t weights)
 {
     o->own = calloc(o->nsum, sizeof *o->own);
@@ -71,12 +65,13 @@ static enum plait_status take_memory(struct plait_optim *o)
         return plait_fail_memory("out of memory for %u parts", n);
     for (uint32_t k = 0; k < n; k++) {
         o->parts[k] = o->options.parts[k];
-        o->at[k + 1] = o->at[k] + room_of(&o->parts[k]);
+        o->at[k + 1] = o->at[k] + PLAIT_ROUND_UP(o->parts[k].count * sizeof(float)) / sizeof(float);
     }
     o->options.parts = o->parts;
     return o->queue != NULL ? plait_optim_device_make(o, o->at[n]) : take_sums(o, o->at[n]);
 }
 
+/* After an error *out is the half-made optimiser, or NULL. */
 static enum plait_status make(const struct plait_optim_options *options, struct plait_optim **out)
 {
     enum plait_status status = plait_optim_check_options(options);
@@ -86,18 +81,13 @@ static enum plait_status make(const struct plait_optim_options *options, struct 
     struct plait_optim *o = calloc(1, sizeof *o);
     if (o == NULL)
         return plait_fail_memory("out of memory for an optimiser");
+    *out = o;
     o->options = *options;
     o->bounds.weights = INFINITY;
     status = plait_work_queue("plait_optim_create", options->stream, &o->queue);
     if (status == PLAIT_OK && o->queue == NULL)
         status = find_kernels(o);
-    if (status == PLAIT_OK)
-        status = take_memory(o);
-    if (status == PLAIT_OK)
-        *out = o;
-    else
-        plait_optim_destroy(o);
-    return status;
+    return status == PLAIT_OK ? take_memory(o) : status;
 }
 
 enum plait_status plait_optim_create(const struct plait_optim_options *options, struct plait_optim **out)
@@ -175,11 +165,6 @@ static struct plait_optim_rule rule_of(const struct plait_optim *o, const struct
                                       x->lr_in_momentum != 0 };
 }
 
-static double squares_of(const struct plait_optim *o, const float *data, size_t n)
-{
-    return plait_pass_squares(o->kernels, data, PLAIT_FLOAT32, n);
-}
-
 static void add_gradient(struct plait_optim *o, const struct plait_optim_part *p, const double *known)
 {
     const double g = known != NULL ? *known : plait_pass_squares(o->kernels, p->gradient, p->type, p->count);
@@ -191,7 +176,7 @@ static void add_gradient(struct plait_optim *o, const struct plait_optim_part *p
 
 static void add_weights(struct plait_optim *o, const struct plait_optim_part *p)
 {
-    const double w = squares_of(o, p->master, p->count);
+    const double w = plait_pass_squares(o->kernels, p->master, PLAIT_FLOAT32, p->count);
 
     o->own[WEIGHTS] += w;
     if (has_trust(o, p))
@@ -211,7 +196,7 @@ static void add_squares(struct plait_optim *o, const struct plait_optim_step *s)
         if (has_trust(o, p) || look)
             add_weights(o, p);
         if (look)
-            o->own[MOMENTA] += squares_of(o, o->momentum + o->at[k], p->count);
+            o->own[MOMENTA] += plait_pass_squares(o->kernels, o->momentum + o->at[k], PLAIT_FLOAT32, p->count);
     }
     if (look)
         o->bounds = (struct plait_optim_bounds){ sqrt(o->own[WEIGHTS]), sqrt(o->own[MOMENTA]) };
@@ -350,9 +335,10 @@ static void write_copy(const struct plait_optim *o, const struct plait_optim_par
         memcpy(to, made, n * size);
 }
 
-static void update_part(const struct plait_optim *o, uint32_t k, const struct plait_update *u)
+static void update_part(const struct plait_optim *o, uint32_t k, const struct plait_optim_step *s)
 {
     const struct plait_optim_part *p = &o->parts[k];
+    const struct plait_update u = update_of(o, p, s);
     float *w = p->master, *v = o->momentum + o->at[k];
     _Alignas(64) float room[PIECE];
 
@@ -361,20 +347,12 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
         const float *g = widened(o, p, at, n, room);
         plait_pass_fetch(w + at, n * sizeof *w, AHEAD);
         plait_pass_fetch(v + at, n * sizeof *v, AHEAD);
-        o->kernels->update(w + at, v + at, g, n, u);
+        o->kernels->update(w + at, v + at, g, n, &u);
         if (p->copy != NULL)
             write_copy(o, p, at, n);
     }
     if (p->copy != NULL)
         o->kernels->stream_end();
-}
-
-static void update(const struct plait_optim *o, const struct plait_optim_step *s)
-{
-    for (uint32_t k = 0; k < o->options.npart; k++) {
-        const struct plait_update u = update_of(o, &o->parts[k], s);
-        update_part(o, k, &u);
-    }
 }
 
 enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_optim_step *s,
@@ -396,8 +374,8 @@ enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_opt
         memcpy(o->sums, o->own, o->nsum * sizeof *o->sums);
     if (status == PLAIT_OK) {
         const bool finite = is_finite(o, s);
-        if (finite)
-            update(o, s);
+        for (uint32_t k = 0; finite && k < o->options.npart; k++)
+            update_part(o, k, s);
         if (result != NULL)
             *result = (struct plait_optim_result){ finite, sqrt(o->sums[VERDICT]) * s->factor };
     }

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#define PI 3.14159265358979323846
+
 static bool is_good(const struct plait_schedule *s, double step)
 {
     if (plait_check_struct("plait_schedule_at", "schedule", s, sizeof *s, "PLAIT_SCHEDULE_DEFAULT") != PLAIT_OK)
@@ -31,16 +33,6 @@ static bool is_good(const struct plait_schedule *s, double step)
     return good;
 }
 
-static double polynomial(const struct plait_schedule *s, double done)
-{
-    return (1 - s->end) * pow(1 - done, s->power) + s->end;
-}
-
-static double cosine(const struct plait_schedule *s, double done)
-{
-    return (1 - s->end) * (1 + cos(3.14159265358979323846 * done)) / 2 + s->end;
-}
-
 static double milestones(const struct plait_schedule *s, double step)
 {
     double factor = 1;
@@ -61,11 +53,11 @@ double plait_schedule_at(const struct plait_schedule *s, double step)
     case PLAIT_DECAY_NONE:
         break;
     case PLAIT_DECAY_POLYNOMIAL:
-        return s->base * polynomial(s, done);
+        return s->base * ((1 - s->end) * pow(1 - done, s->power) + s->end);
     case PLAIT_DECAY_STEPS:
         return s->base * milestones(s, step);
     case PLAIT_DECAY_COSINE:
-        return s->base * (done < 1 ? cosine(s, done) : s->end);
+        return s->base * (done < 1 ? (1 - s->end) * (1 + cos(PI * done)) / 2 + s->end : s->end);
     }
     return s->base;
 }

@@ -29,27 +29,23 @@ static bool has_avx512(void)
 }
 #endif
 
-static bool always(void)
-{
-    return true;
-}
-
 /* Fastest first. */
 static const struct {
     const struct plait_kernels *kernels;
-    bool (*supported)(void);
+    bool (*supported)(void); /* NULL: by every processor */
 } sets[] = {
 #if PLAIT_HAVE_SIMD
     { &plait_kernels_avx512, has_avx512 },
     { &plait_kernels_avx2, has_avx2 },
 #endif
-    { &plait_kernels_scalar, always },
+    { &plait_kernels_scalar, NULL },
 };
 
 const struct plait_kernels *plait_kernels_find(const char *isa)
 {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        if ((isa[0] == '\0' || strcmp(isa, sets[i].kernels->isa) == 0) && sets[i].supported())
+        if ((isa[0] == '\0' || strcmp(isa, sets[i].kernels->isa) == 0) &&
+            (sets[i].supported == NULL || sets[i].supported()))
             return sets[i].kernels;
     return NULL;
 }

@@ -130,31 +130,24 @@ static double squares(const float *src, size_t count)
     return sum[0];
 }
 
-static void update_plain(float *restrict w, float *restrict v, const float *restrict g, size_t count,
-                         const struct plait_update *u)
+static inline __attribute__((always_inline)) void update_as(bool nesterov, float *restrict w, float *restrict v,
+                                                            const float *restrict g, size_t count,
+                                                            const struct plait_update *u)
 {
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
         const float d = u->gradient * g[i] + u->decay * w[i];
         v[i] = u->momentum * v[i] + d;
-        w[i] -= u->rate * v[i];
-    }
-}
-
-static void update_nesterov(float *restrict w, float *restrict v, const float *restrict g, size_t count,
-                            const struct plait_update *u)
-{
-#pragma omp simd
-    for (size_t i = 0; i < count; i++) {
-        const float d = u->gradient * g[i] + u->decay * w[i];
-        v[i] = u->momentum * v[i] + d;
-        w[i] -= u->rate * (u->momentum * v[i] + d);
+        w[i] -= u->rate * (nesterov ? u->momentum * v[i] + d : v[i]);
     }
 }
 
 static void update(float *w, float *v, const float *g, size_t count, const struct plait_update *u)
 {
-    (u->nesterov ? update_nesterov : update_plain)(w, v, g, count, u);
+    if (u->nesterov)
+        update_as(true, w, v, g, count, u);
+    else
+        update_as(false, w, v, g, count, u);
 }
 
 #ifndef LOOKS
