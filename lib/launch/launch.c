@@ -212,11 +212,10 @@ enum plait_status plait_launch_find(struct plait_launch *out)
     struct plait_launcher_says says;
     struct plait_launch launch;
     struct plait_config config;
-    enum plait_status status;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_launch_find: out is NULL");
-    status = plait_config_load(&config);
+    enum plait_status status = plait_config_load(&config);
     if (status == PLAIT_OK)
         status = plait_launcher_read(config.launcher, &says);
     if (status != PLAIT_OK)

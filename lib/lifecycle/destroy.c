@@ -241,7 +241,6 @@ static void wait_for_insiders(struct plait_comm *comm)
 enum plait_status plait_comm_destroy(struct plait_comm *comm)
 {
     const int saved = errno;
-    enum plait_status status;
 
     if (comm == NULL || plait_comm_inherited(comm)) /* a forked child leaves its parent's comm alone */
         return PLAIT_OK;
@@ -249,7 +248,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
         plait_comm_discard(comm); /* plait_comm_status() reports that error */
         return PLAIT_OK;
     }
-    status = plait_comm_is_inside(comm, "plait_comm_destroy");
+    enum plait_status status = plait_comm_is_inside(comm, "plait_comm_destroy");
     if (status != PLAIT_OK)
         return status;
     status = plait_comm_settle(comm);

@@ -52,7 +52,6 @@ static enum plait_status check_options(const struct plait_comm_options *o)
         { "deadline", "PLAIT_DEADLINE", o->deadline, 1e9 },
         { "warn", "PLAIT_WARN", o->warn, INFINITY },
     };
-    enum plait_status status;
 
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
         if (!(seconds[i].value >= 0 && seconds[i].value <= seconds[i].most))
@@ -60,7 +59,7 @@ static enum plait_status check_options(const struct plait_comm_options *o)
                               seconds[i].name, seconds[i].value, seconds[i].setting, seconds[i].most);
     if ((unsigned)o->round > PLAIT_ROUND_HOP)
         return plait_fail(PLAIT_ERR_ARG, "%s: round is %d, which is no enum plait_round", call, (int)o->round);
-    status = plait_check_flag(call, "reproducible", o->reproducible);
+    enum plait_status status = plait_check_flag(call, "reproducible", o->reproducible);
     if (status == PLAIT_OK)
         status = plait_check_flag(call, "progress", o->progress);
     return status == PLAIT_OK ? plait_check_flag(call, "background", o->background) : status;
