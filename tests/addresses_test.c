@@ -249,7 +249,8 @@ static int meet_again(struct scene *s)
 
     share_id(s);
     CHECK(plait_bootstrap_create(s->id, s->rank, NRANK, 30, PLAIT_OK, &b) == PLAIT_OK);
-    struct plait_nodes nodes = plait_bootstrap_take_nodes(b);
+    struct plait_nodes nodes = *plait_bootstrap_nodes(b);
+    *plait_bootstrap_nodes(b) = (struct plait_nodes){ 0 };
     plait_bootstrap_destroy(b);
     if (s->rank < 3)
         return 0;

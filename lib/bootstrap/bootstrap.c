@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void finish(struct plait_bootstrap *b)
 {
@@ -55,15 +54,14 @@ static enum plait_status run_rendezvous(struct plait_bootstrap *b, const struct 
 enum plait_status plait_bootstrap_create(const struct plait_unique_id *id, uint32_t rank, uint32_t nrank,
                                          double seconds, enum plait_status own, struct plait_bootstrap **out)
 {
-    const struct plait_star none = { .root = -1 };
     struct plait_bootstrap *b = malloc(sizeof *b), here;
 
     here = (struct plait_bootstrap){ .rank = rank,
                                      .nrank = nrank,
                                      .limit = seconds,
                                      .launched = nrank > 1 && id->bytes[sizeof id->bytes - 1] == PLAIT_ID_LAUNCHED,
-                                     .star = none,
-                                     .node = none,
+                                     .star = { .root = -1 },
+                                     .node = { .root = -1 },
                                      .nodes = { .n = 1 } };
     if (b == NULL && own == PLAIT_OK)
         own = plait_fail_memory("out of memory for the bootstrap");
@@ -96,17 +94,9 @@ void plait_nodes_finish(struct plait_nodes *nodes)
     *nodes = (struct plait_nodes){ 0 };
 }
 
-const struct plait_nodes *plait_bootstrap_nodes(const struct plait_bootstrap *b)
+struct plait_nodes *plait_bootstrap_nodes(struct plait_bootstrap *b)
 {
     return &b->nodes;
-}
-
-struct plait_nodes plait_bootstrap_take_nodes(struct plait_bootstrap *b)
-{
-    const struct plait_nodes nodes = b->nodes;
-
-    b->nodes = (struct plait_nodes){ .n = 1 };
-    return nodes;
 }
 
 void plait_bootstrap_take_sockets(struct plait_bootstrap *b, int *fds)

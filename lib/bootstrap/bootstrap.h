@@ -74,9 +74,8 @@ static inline const struct plait_hosts *plait_hosts_of(const struct plait_nodes 
 
 void plait_nodes_finish(struct plait_nodes *nodes); /* may be zeroed */
 
-/* Valid as long as the bootstrap; or moved to the caller, which then calls plait_nodes_finish(). */
-const struct plait_nodes *plait_bootstrap_nodes(const struct plait_bootstrap *b);
-struct plait_nodes plait_bootstrap_take_nodes(struct plait_bootstrap *b);
+/* Valid as long as the bootstrap. A caller may move them: it zeroes the original and finishes the copy. */
+struct plait_nodes *plait_bootstrap_nodes(struct plait_bootstrap *b);
 
 /*
  * Move the star's sockets to the caller, which closes them. Rank 0 gets its socket to rank r at [r]; the others get

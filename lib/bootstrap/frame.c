@@ -54,11 +54,6 @@ void plait_frame_drive(bool (*progress)(void))
     drive = progress;
 }
 
-double plait_frame_tick(void)
-{
-    return drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
-}
-
 enum plait_status plait_frame_look(void)
 {
     while (drive != NULL && drive())

@@ -42,7 +42,6 @@ enum plait_status plait_frame_look(void);
  * operations. NULL: they no longer do.
  */
 void plait_frame_drive(bool (*progress)(void));
-double plait_frame_tick(void); /* seconds, at most, between calls of plait_frame_look() in a wait */
 
 #define PLAIT_FRAME_TICK 0.05 /* seconds between checks in a wait */
 

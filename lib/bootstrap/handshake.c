@@ -35,8 +35,8 @@ bool plait_server_hello_is_valid(const unsigned char *secret, const struct plait
 }
 
 /* Without a secret: the protocol's name. */
-static void mac_of_request(const unsigned char *secret, const struct plait_handshake *h,
-                           const struct plait_join_request *request, unsigned char out[PLAIT_MAC_BYTES])
+void plait_join_request_sign(const unsigned char *secret, const struct plait_handshake *h,
+                             struct plait_join_request *request)
 {
     struct {
         unsigned char nonces[2][PLAIT_NONCE_BYTES];
@@ -44,30 +44,24 @@ static void mac_of_request(const unsigned char *secret, const struct plait_hands
     } all;
 
     _Static_assert(sizeof *request == 12 + sizeof request->verdict.text + PLAIT_MAC_BYTES, "no gaps");
-    memset(out, 0, PLAIT_MAC_BYTES);
-    memcpy(out, PLAIT_HELLO_MAGIC, sizeof h->client.magic);
+    memset(request->mac, 0, PLAIT_MAC_BYTES);
+    memcpy(request->mac, PLAIT_HELLO_MAGIC, sizeof h->client.magic);
     if (secret == NULL)
         return;
     memcpy(all.nonces[0], h->client.nonce, PLAIT_NONCE_BYTES);
     memcpy(all.nonces[1], h->server.nonce, PLAIT_NONCE_BYTES);
     memcpy(all.fields, request, sizeof all.fields);
-    plait_mac(secret, "a rank claims", &all, sizeof all, out);
-}
-
-void plait_join_request_sign(const unsigned char *secret, const struct plait_handshake *h,
-                             struct plait_join_request *request)
-{
-    mac_of_request(secret, h, request, request->mac);
+    plait_mac(secret, "a rank claims", &all, sizeof all, request->mac);
 }
 
 /* ---- Rank 0's end ------------------------------------------------------------------------------------------- */
 
 static bool has_valid_mac(const unsigned char *secret, const struct plait_client *c)
 {
-    unsigned char mac[PLAIT_MAC_BYTES];
+    struct plait_join_request expected = c->request;
 
-    mac_of_request(secret, &c->handshake, &c->request, mac);
-    return secret != NULL ? plait_mac_equal(mac, c->request.mac) : memcmp(mac, c->request.mac, sizeof mac) == 0;
+    plait_join_request_sign(secret, &c->handshake, &expected);
+    return plait_mac_equal(expected.mac, c->request.mac);
 }
 
 /* An error always has a text, which ends. */

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #ifndef INT_MAX
 #define INT_MAX __INT_MAX__ /* <linux/ethtool.h> needs it */
@@ -118,8 +117,6 @@ const char *plait_address_text(const union plait_address *address, bool with_por
     return out;
 }
 
-/* ---- Names of interfaces ----------------------------------------------------------------------------------- */
-
 bool plait_ifname_matches(const char *list, const char *name)
 {
     const bool exclude = *list == '^';
@@ -143,16 +140,23 @@ bool plait_ifname_matches(const char *list, const char *name)
 enum kind { DEVICE, BRIDGE, LOOPBACK, LINK_LOCAL, DOWN };
 static const char *const kinds[] = { "device", "bridge", "loopback", "link-local", "down" };
 
+static bool ask(unsigned long what, struct ifreq *request)
+{
+    const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
+    const bool answers = fd >= 0 && ioctl(fd, what, request) == 0;
+
+    plait_descriptor_close(fd);
+    return answers;
+}
+
 /* Mbit/s; 0: not known. Asked of the driver, as /sys may be that of another network namespace. */
 static uint32_t speed_of(const char *name)
 {
     struct ethtool_cmd link = { .cmd = ETHTOOL_GSET };
     struct ifreq request = { .ifr_data = (void *)&link };
-    const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
 
     snprintf(request.ifr_name, sizeof request.ifr_name, "%.15s", name);
-    const bool answers = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0;
-    plait_descriptor_close(fd);
+    const bool answers = ask(SIOCETHTOOL, &request);
     const uint32_t speed = (uint32_t)link.speed_hi << 16 | link.speed;
     return answers && speed != (uint32_t)SPEED_UNKNOWN ? speed : 0;
 }
@@ -176,11 +180,8 @@ static enum kind kind_of(const struct ifaddrs *i)
 bool plait_loopback_is_down(void)
 {
     struct ifreq request = { .ifr_name = "lo" };
-    const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
-    const bool down = fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0 && !(request.ifr_flags & IFF_UP);
 
-    plait_descriptor_close(fd);
-    return down;
+    return ask(SIOCGIFFLAGS, &request) && !(request.ifr_flags & IFF_UP);
 }
 
 /* ---- Addresses of this host ----------------------------------------------------------------------------------- */
@@ -230,14 +231,6 @@ static enum plait_status find_all(struct found out[MOST_FOUND], unsigned *n)
     return PLAIT_OK;
 }
 
-/* Does the list select interfaces by name, not by exclusion? */
-static bool is_asked_for(const char *list)
-{
-    return list[0] != '\0' && list[0] != '^';
-}
-
-/* ---- Addresses for other hosts -------------------------------------------------------------------------------- */
-
 /* Append an address to a list for people, which is cut where there is no room. */
 static void append(char *list, size_t room, const struct found *f, const char *why)
 {
@@ -261,7 +254,8 @@ enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out)
     for (const struct found *f = found; f < found + nfound; f++) {
         const bool meant = list[0] == '\0' || plait_ifname_matches(list, f->name);
         /* Loopback is usable if `list` names it or there is no other address. */
-        const bool usable = f->kind < LINK_LOCAL && (f->kind != LOOPBACK || n == 0 || is_asked_for(list));
+        const bool usable =
+            f->kind < LINK_LOCAL && (f->kind != LOOPBACK || n == 0 || (list[0] != '\0' && list[0] != '^'));
         if (meant && usable && plait_hosts_add(out, &f->address.any)) {
             append(taken, sizeof taken, f, kinds[f->kind]);
             n++;
@@ -322,7 +316,7 @@ void plait_hosts_devices(const char *list, const struct plait_hosts *met, char o
         unsigned char packed[17];
         const bool meant =
             list[0] == '\0' ? has(met, packed, pack(&f->address.any, packed)) : plait_ifname_matches(list, f->name);
-        const bool usable = f->kind < LINK_LOCAL && (f->kind != LOOPBACK || list[0] == '\0' || is_asked_for(list));
+        const bool usable = f->kind < LINK_LOCAL && (f->kind != LOOPBACK || list[0] != '^');
         if (!meant || !usable || is_named(out, f->name) || n + strlen(f->name) + 2 > PLAIT_DEVICES_TEXT)
             continue;
         n += (size_t)snprintf(out + n, PLAIT_DEVICES_TEXT - n, "%s%s", n > 0 ? "," : "", f->name);

@@ -91,8 +91,6 @@ enum plait_status plait_unique_id_create_tcp(const char *ifname, struct plait_un
     return status;
 }
 
-/* ---- Derived ids ------------------------------------------------------------------------------------------------ */
-
 void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, const struct plait_hosts *root,
                             struct plait_unique_id *out)
 {

@@ -46,11 +46,6 @@ enum plait_status plait_tcp_id_make(uint16_t first_port, uint16_t nport, const u
 /* The id of the name on this machine that is derived from `hash`. */
 void plait_machine_id_make(const uint64_t hash[2], struct plait_unique_id *out);
 
-static inline uint8_t *plait_id_kind(struct plait_unique_id *id)
-{
-    return (uint8_t *)&id->bytes[sizeof id->bytes - 1];
-}
-
 /*
  * Equal `from`, `salt` and `root` give equal ids, so ranks that share them need no message to agree. root: addresses of
  * the new rank 0, for ids over TCP; else NULL.

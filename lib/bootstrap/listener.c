@@ -28,22 +28,11 @@ void plait_listener_init(struct plait_listener *l, const unsigned char *secret)
 
 bool plait_listener_add(struct plait_listener *l, const struct sockaddr *address, socklen_t length)
 {
-    const int fd = plait_descriptor_keep(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-                                         PLAIT_FOR_RANKS),
-              one = 1;
+    const int fd = plait_listen(address, length);
 
-    if (fd < 0)
-        return false;
-    if (address->sa_family != AF_UNIX) /* despite connections of earlier comms in TIME_WAIT */
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (address->sa_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
-    if (bind(fd, address, length) == 0 && listen(fd, SOMAXCONN) == 0) {
+    if (fd >= 0)
         l->sockets[l->nsocket++] = fd;
-        return true;
-    }
-    plait_descriptor_close(fd);
-    return false;
+    return fd >= 0;
 }
 
 void plait_listener_remove_all(struct plait_listener *l)
@@ -108,15 +97,6 @@ static void refuse(struct plait_listener *l, struct plait_client *c, enum plait_
     plait_descriptor_close(c->fd);
     c->fd = -1;
     l->paused = false;
-}
-
-/* A rank tries several addresses and leaves all but one, so a client that only leaves may be a rank. */
-static void log_refusals(const struct plait_listener *l)
-{
-    for (const struct plait_source *s = l->sources; s < l->sources + l->nsource; s++)
-        plait_log(s->worst <= PLAIT_REFUSED_LEFT ? PLAIT_LOG_INFO : PLAIT_LOG_WARN,
-                  "comm creation: refused %u connections from %s, one of which %s", s->refused, s->from,
-                  refusals[s->worst]);
 }
 
 void plait_listener_explain(const struct plait_listener *l, char *text, size_t size)
@@ -243,6 +223,10 @@ void plait_listener_close(struct plait_listener *l)
     for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
         if (l->clients[i].fd >= 0)
             refuse(l, &l->clients[i], l->clients[i].greeted ? PLAIT_REFUSED_LEFT : PLAIT_REFUSED_NOTHING);
-    log_refusals(l);
+    /* A rank tries several addresses and leaves all but one, so a client that only leaves may be a rank. */
+    for (const struct plait_source *s = l->sources; s < l->sources + l->nsource; s++)
+        plait_log(s->worst <= PLAIT_REFUSED_LEFT ? PLAIT_LOG_INFO : PLAIT_LOG_WARN,
+                  "comm creation: refused %u connections from %s, one of which %s", s->refused, s->from,
+                  refusals[s->worst]);
     plait_listener_remove_all(l);
 }

@@ -12,9 +12,7 @@
 #include "unix.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define CONNECT_LIMIT 10.0 /* seconds for the leader, which has bound the name, to listen */
 
@@ -26,10 +24,9 @@ struct view { /* what each rank sends to all */
 
 struct finding { /* one rank's state while it finds its node */
     struct plait_bootstrap *b;
-    struct plait_nodes nodes;
     struct view own, *all; /* [nrank] */
     int listener;          /* leader; else -1 */
-    char ifname[sizeof((struct plait_config *)0)->ifname];
+    struct plait_config config;
 };
 
 /* ---- Before the first allgather: leaders listen, the others have sent their ranks ------------------------------ */
@@ -56,29 +53,30 @@ static enum plait_status find_leader(struct finding *f, const struct plait_uniqu
         return errno == EADDRINUSE ? connect_to_leader(f, &name)
                                    : plait_fail_errno(errno, "comm creation: a socket inside the node");
     f->own.leader = f->b->rank;
+    f->b->node.peers = malloc(f->b->nrank * sizeof *f->b->node.peers);
+    if (f->b->node.peers == NULL)
+        return plait_fail_memory("out of memory for %u ranks", f->b->nrank);
+    for (uint32_t r = 0; r < f->b->nrank; r++)
+        f->b->node.peers[r].fd = -1;
     return PLAIT_OK;
 }
 
 static enum plait_status prepare(struct finding *f, const struct plait_unique_id *id)
 {
-    struct plait_config config;
     const uint32_t n = f->b->nrank;
-    enum plait_status status = plait_config_load(&config);
+    struct plait_nodes *nodes = &f->b->nodes;
+    enum plait_status status = plait_config_load(&f->config);
 
     if (status == PLAIT_OK)
-        status = plait_hosts_find(config.ifname, &f->own.hosts);
+        status = plait_hosts_find(f->config.ifname, &f->own.hosts);
     if (status != PLAIT_OK)
         return status;
-    snprintf(f->ifname, sizeof f->ifname, "%s", config.ifname);
     getsockname(f->b->star.root, &f->own.from.any, &(socklen_t){ sizeof f->own.from }); /* fail on rank 0 */
     getpeername(f->b->star.root, &f->own.to.any, &(socklen_t){ sizeof f->own.to });
-    f->nodes.of = malloc(n * sizeof *f->nodes.of);
-    f->nodes.hosts = malloc(n * sizeof *f->nodes.hosts);
+    nodes->of = malloc(n * sizeof *nodes->of);
+    nodes->hosts = malloc(n * sizeof *nodes->hosts);
     f->all = malloc(n * sizeof *f->all);
-    f->b->node.peers = malloc(n * sizeof *f->b->node.peers);
-    for (uint32_t r = 0; f->b->node.peers != NULL && r < n; r++)
-        f->b->node.peers[r].fd = -1;
-    if (f->nodes.of == NULL || f->nodes.hosts == NULL || f->all == NULL || f->b->node.peers == NULL)
+    if (nodes->of == NULL || nodes->hosts == NULL || f->all == NULL)
         return plait_fail_memory("out of memory for %u ranks", n);
     return find_leader(f, id);
 }
@@ -144,8 +142,9 @@ static enum plait_status check_leaders(const struct finding *f)
 /* Ranks with the same leader share a node. */
 static void number_nodes(struct finding *f)
 {
-    struct plait_nodes *nodes = &f->nodes;
+    struct plait_nodes *nodes = &f->b->nodes;
 
+    nodes->n = 0;
     for (uint32_t r = 0; r < f->b->nrank; r++) {
         const uint32_t leader = f->all[r].leader;
         uint32_t first = 0;
@@ -165,15 +164,15 @@ static void number_nodes(struct finding *f)
  */
 static void find_devices(struct finding *f)
 {
-    const uint32_t *of = f->nodes.of;
+    const uint32_t *of = f->b->nodes.of;
     const bool with_rank_0 = of[f->b->rank] == of[0];
     struct plait_hosts met = { { 0 } };
 
     for (uint32_t r = 1; r < f->b->nrank; r++)
         if (with_rank_0 ? of[r] != of[0] : of[r] == of[f->b->rank])
             plait_hosts_add(&met, with_rank_0 ? &f->all[r].to.any : &f->all[r].from.any);
-    if (f->nodes.n > 1)
-        plait_hosts_devices(f->ifname, &met, f->nodes.devices);
+    if (f->b->nodes.n > 1)
+        plait_hosts_devices(f->config.ifname, &met, f->b->nodes.devices);
 }
 
 enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_unique_id *id, enum plait_status own)
@@ -196,16 +195,8 @@ enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_
         number_nodes(&f);
         find_devices(&f);
         b->node.hub = f.own.leader;
-        f.nodes.claim = b->nodes.claim;
-        b->nodes = f.nodes;
-        f.nodes = (struct plait_nodes){ 0 };
-    }
-    if (f.listener < 0) {
-        free(b->node.peers);
-        b->node.peers = NULL;
     }
     plait_hang_up(f.listener);
     free(f.all);
-    plait_nodes_finish(&f.nodes);
     return own;
 }

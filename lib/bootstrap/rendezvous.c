@@ -7,7 +7,6 @@
 #include "base/status.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -95,7 +94,7 @@ enum plait_status plait_rendezvous_attend(struct plait_rendezvous *r, struct pla
         verdict = plait_star_own_error(b, own);
     enum plait_status status = join(r, b, &verdict, until, &b->star.root);
     if (status == PLAIT_OK && own == PLAIT_OK) /* rank 0, whose error names the culprit, gives up 2 s earlier */
-        return plait_star_read(b, 0, NULL, 0, plait_clock() + b->limit + 2.0);
+        return plait_star_read(b, &b->star, 0, NULL, 0, plait_clock() + b->limit + 2.0);
     const enum plait_status stopped = status != PLAIT_OK ? plait_frame_look() : PLAIT_OK;
     r->untold = stopped != PLAIT_OK || ((status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM) && b->star.root < 0);
     return stopped != PLAIT_OK ? stopped : status;
@@ -123,24 +122,17 @@ void plait_rendezvous_raise_limit(bool raise)
     pthread_mutex_unlock(&lock);
 }
 
-/* A rank with an error of its own meets the others to tell it. */
-static void tell(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
-{
-    plait_rendezvous_raise_limit(true);
-    plait_frame_unwatch();
-    plait_hang_up(b->star.root);
-    b->star.root = -1;
-    run(r, b, own);
-    plait_rendezvous_raise_limit(false);
-}
-
 enum plait_status plait_rendezvous_run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
     r->untold = own != PLAIT_OK;
     const enum plait_status status = own == PLAIT_OK ? run(r, b, own) : own;
-    if (r->untold) {
+    if (r->untold) { /* meet the others to tell them */
         const struct plait_error mine = plait_error_of(status);
-        tell(r, b, status);
+        plait_rendezvous_raise_limit(true);
+        plait_frame_unwatch();
+        plait_star_finish(&b->star, b->nrank);
+        run(r, b, status);
+        plait_rendezvous_raise_limit(false);
         plait_fail(status, "%s", mine.text);
     }
     return status;

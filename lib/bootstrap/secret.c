@@ -160,8 +160,7 @@ enum plait_status plait_secret_make(char *path, size_t room)
         return plait_fail(PLAIT_ERR_CONFIG, "%s is there already; remove it first to make a new secret", path);
     if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
         status = plait_fail_errno(errno, "%s", path);
-    if (fd >= 0)
-        plait_descriptor_close(fd);
+    plait_descriptor_close(fd);
     if (fd >= 0 && status != PLAIT_OK)
         unlink(path);
     explicit_bzero(text, sizeof text);

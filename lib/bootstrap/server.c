@@ -22,9 +22,14 @@
 #define LOOK_EVERY  0.1  /* seconds between checks for another process with this rank, and for slow clients */
 #define PAUSE_EVERY 0.02 /* the same, while there is no room for clients */
 
-static double next_look(const struct plait_rendezvous *r)
+/* Wait for clients, beside the first n sockets of `polls`. PLAIT_ERR_TIMEOUT: it is time to look after other things. */
+static enum plait_status wait_for_clients(const struct plait_rendezvous *r, struct pollfd *polls, uint32_t n,
+                                          double until)
 {
-    return plait_clock() + (r->listener.paused ? PAUSE_EVERY : LOOK_EVERY);
+    const double look = plait_clock() + (r->listener.paused ? PAUSE_EVERY : LOOK_EVERY);
+
+    n += plait_listener_watch(&r->listener, polls + n);
+    return plait_frame_poll(polls, n, look < until ? look : until);
 }
 
 static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
@@ -99,19 +104,17 @@ static enum plait_status say_who_is_missing(const struct plait_bootstrap *b, con
 static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t *joined,
                                    double until)
 {
-    const double look = next_look(r);
     struct pollfd *peers = b->star.peers;
     struct plait_join_request who;
     int fd;
 
-    const uint32_t n = b->nrank + plait_listener_watch(&r->listener, peers + b->nrank);
-    enum plait_status status = plait_frame_poll(peers, n, look < until ? look : until);
+    enum plait_status status = wait_for_clients(r, peers, b->nrank, until);
     if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
         return status;
     const enum plait_status claimed = plait_claim_check(&b->nodes.claim, b->rank);
     if (claimed != PLAIT_OK)
         return claimed;
-    if (status == PLAIT_ERR_TIMEOUT && until <= look)
+    if (status == PLAIT_ERR_TIMEOUT && plait_clock() >= until)
         return say_who_is_missing(b, r, *joined);
     for (uint32_t k = 1; k < b->nrank; k++)
         if (peers[k].fd >= 0 && peers[k].revents != 0)
@@ -140,12 +143,10 @@ static void refuse_late(struct plait_bootstrap *b, struct plait_rendezvous *r, u
     const double until = plait_clock() + plait_rendezvous_linger(b, why->status);
 
     while ((told < b->nrank || plait_rendezvous_is_shared(b, why->status)) && plait_clock() < until) {
-        const double look = next_look(r);
         struct pollfd polls[PLAIT_LISTENER_POLLS];
         struct plait_join_request who;
         int fd;
-        const unsigned n = plait_listener_watch(&r->listener, polls);
-        const enum plait_status status = plait_frame_poll(polls, n, look < until ? look : until);
+        const enum plait_status status = wait_for_clients(r, polls, 0, until);
         if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
             return;
         plait_listener_take(&r->listener, &who, &fd);
@@ -157,8 +158,6 @@ static void refuse_late(struct plait_bootstrap *b, struct plait_rendezvous *r, u
     }
 }
 
-/* ---- The whole rendezvous -------------------------------------------------------------------------- */
-
 /*
  * End a failed rendezvous. Ranks that have joined are told first and hung up, which frees descriptors for the others.
  */
@@ -168,10 +167,7 @@ static void break_up(struct plait_bootstrap *b, struct plait_rendezvous *r, uint
     plait_rendezvous_raise_limit(true);
     plait_frame_unwatch(); /* ranks that connect now are told all the same */
     plait_star_tell_all(&b->star, b->nrank, why);
-    for (uint32_t k = 1; b->star.peers != NULL && k < b->nrank; k++) {
-        plait_hang_up(b->star.peers[k].fd);
-        b->star.peers[k].fd = -1;
-    }
+    plait_star_finish(&b->star, b->nrank);
     refuse_late(b, r, told, why);
     plait_rendezvous_raise_limit(false);
 }

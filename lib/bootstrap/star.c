@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 void plait_hang_up(int fd)
 {
@@ -27,6 +26,7 @@ void plait_star_finish(struct plait_star *s, uint32_t nrank)
     for (uint32_t r = 0; s->peers != NULL && r < nrank; r++)
         plait_hang_up(s->peers[r].fd);
     free(s->peers);
+    *s = (struct plait_star){ .root = -1 };
 }
 
 struct plait_error plait_star_own_error(const struct plait_bootstrap *b, enum plait_status own)
@@ -63,17 +63,21 @@ static enum plait_status result_of(const struct plait_bootstrap *b, uint32_t ran
     return error->status != PLAIT_OK ? plait_fail(error->status, "%s", error->text) : PLAIT_OK;
 }
 
-enum plait_status plait_star_read(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
-                                  double until)
+enum plait_status plait_star_read(const struct plait_bootstrap *b, const struct plait_star *s, uint32_t rank,
+                                  void *data, size_t bytes, double until)
 {
     struct plait_error error;
 
-    return result_of(b, rank, plait_frame_read(socket_of(&b->star, rank), data, bytes, until, &error), &error);
+    return result_of(b, rank, plait_frame_read(socket_of(s, rank), data, bytes, until, &error), &error);
 }
 
 void plait_star_tell_all(struct plait_star *s, uint32_t nrank, const struct plait_error *why)
 {
+    if (s->over)
+        return;
     s->over = true;
+    if (s->root >= 0)
+        plait_frame_write_error(s->root, why, plait_clock() + PLAIT_TELL);
     for (uint32_t r = 0; s->peers != NULL && r < nrank; r++)
         if (s->peers[r].fd >= 0)
             plait_frame_write_error(s->peers[r].fd, why, plait_clock() + PLAIT_TELL);
@@ -93,11 +97,7 @@ static enum plait_status leave(const struct plait_bootstrap *b, struct plait_sta
 {
     const struct plait_error mine = plait_error_of(own), why = plait_star_own_error(b, own);
 
-    if (s->peers != NULL && !s->over)
-        plait_star_tell_all(s, b->nrank, &why);
-    else if (!s->over)
-        plait_frame_write_error(s->root, &why, plait_clock() + PLAIT_TELL);
-    s->over = true;
+    plait_star_tell_all(s, b->nrank, &why);
     return plait_fail(own, "%s", mine.text);
 }
 
@@ -117,8 +117,9 @@ static enum plait_status collect(struct plait_bootstrap *b, size_t bytes, char *
                 return plait_star_blame(b, r, status);
             if (status != PLAIT_OK || peers[r].revents == 0)
                 continue;
-            status = peers[r].events != 0 ? plait_star_read(b, r, bytes > 0 ? all + r * bytes : NULL, bytes, until)
-                                          : plait_star_blame(b, r, PLAIT_ERR_PEER);
+            status = peers[r].events != 0
+                         ? plait_star_read(b, &b->star, r, bytes > 0 ? all + r * bytes : NULL, bytes, until)
+                         : plait_star_blame(b, r, PLAIT_ERR_PEER);
             peers[r].events = 0;
             missing--;
         }
@@ -146,7 +147,7 @@ enum plait_status plait_bootstrap_allgather(struct plait_bootstrap *b, enum plai
     if (b->rank > 0) {
         status = plait_frame_write(s->root, mine, bytes, until);
         /* Rank 0 may have closed the socket after saying why. */
-        status = status == PLAIT_OK || status == PLAIT_ERR_PEER ? plait_star_read(b, 0, all, b->nrank * bytes, until)
+        status = status == PLAIT_OK || status == PLAIT_ERR_PEER ? plait_star_read(b, s, 0, all, b->nrank * bytes, until)
                                                                 : plait_star_blame(b, 0, status);
         s->over = status != PLAIT_OK;
         return status;
@@ -177,14 +178,11 @@ static enum plait_status read_fds(const struct sharing *h, uint32_t rank, int *f
     return result_of(h->b, rank, plait_frame_read_fds(socket_of(h->s, rank), fds, n, h->until, &error, all), &error);
 }
 
-/* Writing to `rank` failed: read the reason that it may have sent before it closed its end. */
+/* The result of writing to `rank`: if it failed, the reason that `rank` may have sent before it closed its end. */
 static enum plait_status reason_of(const struct sharing *h, uint32_t rank, enum plait_status status)
 {
-    struct plait_error error = { .status = PLAIT_OK };
-
-    if (status == PLAIT_ERR_PEER)
-        status = plait_frame_read(socket_of(h->s, rank), NULL, 0, plait_clock() + PLAIT_TELL, &error);
-    return result_of(h->b, rank, status, &error);
+    return status == PLAIT_ERR_PEER ? plait_star_read(h->b, h->s, rank, NULL, 0, plait_clock() + PLAIT_TELL)
+                                    : plait_star_blame(h->b, rank, status);
 }
 
 static enum plait_status no_room(uint32_t n)
@@ -244,7 +242,7 @@ static enum plait_status relay(const struct sharing *h)
             status = send_fds(h, to);
             if (status == PLAIT_ERR_SYSTEM)
                 return leave(h->b, h->s, status);
-            status = status == PLAIT_OK ? PLAIT_OK : reason_of(h, to, status);
+            status = reason_of(h, to, status);
         }
     return status == PLAIT_OK ? PLAIT_OK : give_up(h->b, h->s, status);
 }
@@ -258,7 +256,7 @@ static enum plait_status exchange(const struct sharing *h, const int *mine)
 
     if (status == PLAIT_ERR_SYSTEM) /* this rank's own error */
         return leave(h->b, h->s, status);
-    status = status == PLAIT_OK ? PLAIT_OK : reason_of(h, h->s->hub, status);
+    status = reason_of(h, h->s->hub, status);
     for (uint32_t first = 0, end, have; first < h->b->nrank && status == PLAIT_OK; first = end) {
         bool came = true;
         end = next_batch(h, h->b->rank, first, &have);

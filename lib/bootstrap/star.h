@@ -32,7 +32,7 @@ struct plait_bootstrap {
 /* shutdown() and close. close() alone does not end the connection while a forked child holds the socket, too. */
 void plait_hang_up(int fd);
 
-/* Hang up on all peers. */
+/* Hang up on the hub or on all peers; no star is left. */
 void plait_star_finish(struct plait_star *s, uint32_t nrank);
 
 /* This rank's own error, with the rank in front, to send to the others. */
@@ -42,10 +42,10 @@ struct plait_error plait_star_own_error(const struct plait_bootstrap *b, enum pl
 enum plait_status plait_star_blame(const struct plait_bootstrap *b, uint32_t rank, enum plait_status status);
 
 /* Read a frame of exactly `bytes` from `rank`, or the error that it reports, whose text is recorded unchanged. */
-enum plait_status plait_star_read(const struct plait_bootstrap *b, uint32_t rank, void *data, size_t bytes,
-                                  double until);
+enum plait_status plait_star_read(const struct plait_bootstrap *b, const struct plait_star *s, uint32_t rank,
+                                  void *data, size_t bytes, double until);
 
-/* The hub gives up: all connected ranks learn why. */
+/* This rank gives up: all that it is connected to learn why, once. */
 void plait_star_tell_all(struct plait_star *s, uint32_t nrank, const struct plait_error *why);
 
 /*

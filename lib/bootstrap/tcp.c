@@ -35,6 +35,7 @@ enum state { IDLE, CONNECTING, GREETED, ANSWERED };
 
 struct candidate { /* to rank 0: an address and a port */
     union plait_address address;
+    unsigned place; /* of the address in the id */
     enum state state;
     int fd, error; /* error: of the last try; EPROTO stays: something other than rank 0 has answered */
     double at;     /* idle: time of the next try; else the deadline of this one */
@@ -64,6 +65,7 @@ static struct search *begin_search(const struct plait_tcp_id *id)
         s->naddress = plait_hosts_list(&id->hosts, plait_tcp_id_port(id, i), all);
         for (unsigned k = 0; k < s->naddress; k++)
             s->candidates[s->n++] = (struct candidate){ .address = all[k],
+                                                        .place = k,
                                                         .fd = -1,
                                                         .at = now + (i > 0 ? OTHER_PAUSE : 0),
                                                         .pause = i > 0 ? OTHER_PAUSE : FIRST_PAUSE };
@@ -165,21 +167,10 @@ static enum plait_status start_tries(struct search *s, double *until)
     return PLAIT_OK;
 }
 
-/* The candidate that has answered, the earliest address of them; NULL: none. */
-static struct candidate *find_best(struct search *s)
-{
-    struct candidate *best = NULL;
-
-    for (unsigned i = 0; i < s->n; i++)
-        if (s->candidates[i].state == ANSWERED &&
-            (best == NULL || i % s->naddress < (size_t)(best - s->candidates) % s->naddress))
-            best = &s->candidates[i];
-    return best;
-}
-
-/* *out: the candidate at which rank 0 has answered; NULL: none until the deadline. */
+/* *out: the earliest address at which rank 0 has answered; NULL: none until the deadline. */
 static enum plait_status search(struct search *s, double until, struct candidate **out)
 {
+    *out = NULL;
     do {
         double wake = until;
         enum plait_status status = start_tries(s, &wake);
@@ -195,13 +186,13 @@ static enum plait_status search(struct search *s, double until, struct candidate
             if (c->state == CONNECTING)
                 greet(c);
             else if (read_answer(c, s->id)) {
-                if (find_best(s) == NULL && plait_clock() + BETTER_LIMIT < until)
+                if (*out == NULL && plait_clock() + BETTER_LIMIT < until)
                     until = plait_clock() + BETTER_LIMIT; /* for better addresses */
                 c->state = ANSWERED;
+                *out = *out == NULL || c->place < (*out)->place ? c : *out;
             }
         }
-        *out = find_best(s);
-    } while (plait_clock() < until && (*out == NULL || (*out - s->candidates) % s->naddress > 0));
+    } while (plait_clock() < until && (*out == NULL || (*out)->place > 0));
     return PLAIT_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "id.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -48,19 +49,28 @@ struct plait_unix_name plait_unix_name_of(const struct plait_unique_id *id, cons
     return plait_unix_name_make(text);
 }
 
-static int open_socket(int flags)
+static int open_socket(int family, int flags)
 {
-    return plait_descriptor_keep(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0), PLAIT_FOR_RANKS);
+    return plait_descriptor_keep(socket(family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0), PLAIT_FOR_RANKS);
+}
+
+int plait_listen(const struct sockaddr *address, socklen_t length)
+{
+    const int fd = open_socket(address->sa_family, SOCK_NONBLOCK), one = 1;
+
+    if (address->sa_family != AF_UNIX && fd >= 0) /* despite connections of earlier comms in TIME_WAIT */
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (address->sa_family == AF_INET6 && fd >= 0)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    if (fd < 0 || (bind(fd, address, length) == 0 && listen(fd, SOMAXCONN) == 0))
+        return fd;
+    plait_descriptor_close(fd);
+    return -1;
 }
 
 int plait_unix_listen(const struct plait_unix_name *name)
 {
-    const int fd = open_socket(SOCK_NONBLOCK);
-
-    if (fd < 0 || (bind(fd, (const struct sockaddr *)&name->address, name->length) == 0 && listen(fd, SOMAXCONN) == 0))
-        return fd;
-    plait_descriptor_close(fd);
-    return -1;
+    return plait_listen((const struct sockaddr *)&name->address, name->length);
 }
 
 bool plait_is_this_user(int fd, int *pid)
@@ -81,7 +91,7 @@ enum plait_status plait_unix_connect(const struct plait_unix_name *name, double 
     enum plait_status status;
     int pid;
 
-    *fd = open_socket(0);
+    *fd = open_socket(AF_UNIX, 0);
     if (*fd < 0)
         return plait_fail_errno(errno, "comm creation: no socket to reach the other ranks");
     while ((status = plait_descriptor_check(*fd)) == PLAIT_OK &&
@@ -114,7 +124,7 @@ static enum plait_status refuse_claim(uint32_t rank, int pid)
 /* Connect to the holder of the name, which so hears of this process. 0: not another living process of this user. */
 static int tell_holder(const struct plait_unix_name *name)
 {
-    const int fd = open_socket(SOCK_NONBLOCK);
+    const int fd = open_socket(AF_UNIX, SOCK_NONBLOCK);
     int pid = 0;
 
     if (fd >= 0 && (connect(fd, (const struct sockaddr *)&name->address, name->length) != 0 ||

@@ -28,10 +28,10 @@
 /* ---- Where rank 0 is ------------------------------------------------------------------------------------- */
 
 /*
- * Add the addresses of a host. False: it has none. The lookup is repeated for `seconds`: a container's name may become
- * known only some time after other containers have started.
+ * Add the addresses of a host, or return an error of getaddrinfo(). The lookup is repeated for `seconds`: a container's
+ * name may become known only some time after other containers have started.
  */
-static bool resolve(const char *host, double seconds, struct plait_hosts *out, const char **why)
+static int resolve(const char *host, double seconds, struct plait_hosts *out)
 {
     const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
     const double start = plait_clock();
@@ -41,13 +41,12 @@ static bool resolve(const char *host, double seconds, struct plait_hosts *out, c
     while ((error = getaddrinfo(host, NULL, &hints, &all)) != 0 && plait_clock() - start < seconds &&
            !plait_interrupted())
         usleep(ASK_EVERY);
-    *why = error != 0 ? gai_strerror(error) : "";
     if (error != 0)
-        return false;
+        return error;
     for (const struct addrinfo *a = all; a != NULL; a = a->ai_next)
         plait_hosts_add(out, a->ai_addr);
     freeaddrinfo(all);
-    return true;
+    return 0;
 }
 
 /* why: what kept PMIx from saying it; NULL: there is none. */
@@ -65,17 +64,16 @@ static enum plait_status find_rank_0(const struct plait_launcher_says *says, con
 {
     struct plait_hosts own;
     union plait_address all[PLAIT_MOST_ADDRESSES];
-    const char *why = "";
 
     memset(out, 0, sizeof *out);
     if (says->host[0] == '\0')
         return ask_for_host(says, NULL);
-    const bool known = resolve(says->host, says->rank == 0 ? 0 : config->timeout, out, &why);
+    const int error = resolve(says->host, says->rank == 0 ? 0 : config->timeout, out);
+    if (says->rank > 0 && error != 0)
+        return plait_fail(PLAIT_ERR_CONFIG, "rank 0's host '%s' has no address here: %s; set MASTER_ADDR to one",
+                          says->host, gai_strerror(error));
     if (says->rank > 0)
-        return known
-                   ? PLAIT_OK
-                   : plait_fail(PLAIT_ERR_CONFIG, "rank 0's host '%s' has no address here: %s; set MASTER_ADDR to one",
-                                says->host, why);
+        return PLAIT_OK;
     const enum plait_status status = plait_hosts_find(config->ifname, &own);
     if (status == PLAIT_OK)
         for (unsigned i = 0, n = plait_hosts_list(&own, 1, all); i < n; i++)
@@ -114,7 +112,7 @@ static void make_machine_id(const struct plait_launcher_says *says, struct plait
     const uint64_t first = plait_hash(PLAIT_HASH_START, job, n), second = plait_hash(first, job, n);
 
     plait_machine_id_make((const uint64_t[]){ first, second }, out);
-    *plait_id_kind(out) = PLAIT_ID_LAUNCHED;
+    out->bytes[sizeof out->bytes - 1] = PLAIT_ID_LAUNCHED;
 }
 
 static void warn_of_no_secret(const struct plait_launcher_says *says)
@@ -152,7 +150,7 @@ static enum plait_status make_tcp_id(const struct plait_launcher_says *says, con
     const struct plait_ports ports = ports_of(says, config, plait_hash(PLAIT_HASH_START, job, n));
     plait_mac(key, "a job", job, n, secret);
     status = plait_tcp_id_make(ports.first, ports.n, secret, &hosts, out);
-    *plait_id_kind(out) = PLAIT_ID_LAUNCHED;
+    out->bytes[sizeof out->bytes - 1] = PLAIT_ID_LAUNCHED;
     return status;
 }
 
@@ -209,18 +207,15 @@ static enum plait_status find_id_over_hosts(const struct plait_launcher_says *sa
     return says->host[0] != '\0' ? make_tcp_id(says, config, out) : ask_for_host(says, plait_error_of(status).text);
 }
 
-/* ---- plait_launch_find() -------------------------------------------------------------------------------------- */
-
 enum plait_status plait_launch_find(struct plait_launch *out)
 {
     struct plait_launcher_says says;
     struct plait_launch launch;
     struct plait_config config;
-    enum plait_status status;
 
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_launch_find: out is NULL");
-    status = plait_config_load(&config);
+    enum plait_status status = plait_config_load(&config);
     if (status == PLAIT_OK)
         status = plait_launcher_read(config.launcher, &says);
     if (status != PLAIT_OK)
@@ -239,8 +234,6 @@ enum plait_status plait_launch_find(struct plait_launch *out)
         *out = launch;
     return status;
 }
-
-/* ---- By the caller's own means ------------------------------------------------------------------------------ */
 
 enum plait_status plait_unique_id_exchange(uint32_t rank, uint32_t nrank,
                                            enum plait_status (*allgather)(void *, const void *, size_t, void *),

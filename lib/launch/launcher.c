@@ -156,12 +156,10 @@ static enum plait_status read_ranks(const struct launcher *l, struct plait_launc
 static enum plait_status read_place(const struct launcher *l, struct plait_launcher_says *out)
 {
     const char *nodes = get(l->nodes);
-    uint32_t port = 0;
     enum plait_status status = read_text("MASTER_ADDR", out->host, sizeof out->host);
 
     if (status == PLAIT_OK && get(l->port) != NULL)
-        status = read_number(l->port, 1, UINT16_MAX, &port);
-    out->port = (uint16_t)port;
+        status = read_number(l->port, 1, UINT16_MAX, &out->port);
     if (status != PLAIT_OK || out->host[0] != '\0' || l->nodes == NULL)
         return status;
     if (nodes == NULL)

@@ -24,7 +24,7 @@ struct plait_launcher_says {
     const char *launcher; /* static; "none": no launcher */
     uint32_t rank, nrank, local_rank, local_nrank;
     char host[256]; /* rank 0's host, a name or an address; "": not said */
-    uint16_t port;  /* the launcher's own at rank 0; 0: not said */
+    uint32_t port;  /* the launcher's own at rank 0; 0: not said */
     char job[1536]; /* identifies this job and this start of it; "": nothing does */
 };
 

@@ -11,12 +11,12 @@
 struct plait_async_creation {
     struct plait_comm_options options; /* only what plait_comm_connect() needs: the caller's arrays may be gone */
     struct plait_unique_id id;
-    struct plait_error own; /* this rank's, before it meets the others */
+    struct plait_kept own; /* this rank's error, before it meets the others */
     pthread_t thread;
     atomic_bool cancelled; /* by plait_comm_abort() or destroy; the rendezvous polls the flag */
     atomic_bool aborted;   /* by plait_comm_abort() */
     atomic_bool over;      /* the result is final */
-    struct plait_error result;
+    struct plait_kept result;
 };
 
 static enum plait_status look_if_cancelled(const void *context)
@@ -31,11 +31,8 @@ static void *create_in_thread(void *arg)
     struct plait_comm *comm = arg;
     struct plait_async_creation *a = comm->async_creation;
     const struct plait_watch watch = { look_if_cancelled, a };
-    const enum plait_status own = a->own.status;
 
-    if (own != PLAIT_OK)
-        plait_fail(own, "%s", a->own.text);
-    a->result = plait_error_of(plait_comm_meet(comm, &a->options, own, &watch));
+    plait_keep_error(&a->result, plait_comm_meet(comm, &a->options, plait_tell_error(&a->own), &watch));
     atomic_store(&a->over, true);
     if (a->result.status == PLAIT_OK &&
         atomic_load(&a->aborted)) /* abort came after the rendezvous last polled the flag */
@@ -55,7 +52,7 @@ enum plait_status plait_async_creation_begin(const struct plait_comm_options *op
         a->options.id = options->id != NULL ? &a->id : NULL;
         if (options->id != NULL)
             a->id = *options->id;
-        a->own = plait_error_of(plait_comm_prepare(comm, options));
+        plait_keep_error(&a->own, plait_comm_prepare(comm, options));
         error = plait_thread_start(&a->thread, create_in_thread, comm);
     }
     if (error == 0) {
@@ -68,8 +65,7 @@ enum plait_status plait_async_creation_begin(const struct plait_comm_options *op
     }
     free(a);
     /* The other ranks wait for this one: tell them of the error. */
-    return plait_comm_connect(NULL, options, plait_fail_errno(error, "no thread to create a comm in the background"),
-                              NULL);
+    return plait_comm_make(options, plait_fail_errno(error, "no thread to create a comm in the background"), NULL, out);
 }
 
 bool plait_async_creation_abort(struct plait_comm *comm)
@@ -97,12 +93,11 @@ enum plait_status plait_comm_status(struct plait_comm *comm)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_status: comm is NULL");
     if (plait_comm_inherited(comm))
         return plait_comm_is_closed(comm, "plait_comm_status");
-    if (comm->async_creation != NULL) {
-        if (!atomic_load_explicit(&comm->async_creation->over, memory_order_acquire))
-            return PLAIT_IN_PROGRESS;
-        if (comm->async_creation->result.status != PLAIT_OK)
-            return plait_fail(comm->async_creation->result.status, "%s", comm->async_creation->result.text);
-    }
+    const struct plait_async_creation *a = comm->async_creation;
+    if (a != NULL && !atomic_load_explicit(&a->over, memory_order_acquire))
+        return PLAIT_IN_PROGRESS;
+    if (a != NULL && a->result.status != PLAIT_OK)
+        return plait_tell_error(&a->result);
     /* A rank that waits notices other ranks' failures. This rank may not be waiting, so look now. */
     const struct plait_control *failed = comm->own;
     for (uint32_t r = 0; r < comm->nrank && atomic_load(&failed->failed) == PLAIT_OK; r++)

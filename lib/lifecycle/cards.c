@@ -95,13 +95,9 @@ static struct plait_where find_where(void)
                                  .host = plait_hash(PLAIT_HASH_START, boot, n) | 1 };
 }
 
-enum plait_status plait_card_fill(const struct plait_comm *comm, struct plait_card *card)
+enum plait_status plait_card_fill(const struct plait_comm *comm, const struct plait_arena *arena,
+                                  struct plait_card *card)
 {
-    const struct plait_arena *arena;
-    const enum plait_status status = plait_arena_get(0, &arena);
-
-    if (status != PLAIT_OK)
-        return status;
     *card = (struct plait_card){
         .process = arena->token,
         .control = (uint64_t)((char *)comm->own - arena->base),

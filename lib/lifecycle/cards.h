@@ -28,7 +28,8 @@ struct plait_card {
 };
 
 /* The card of this rank, but for has_pidfd. */
-enum plait_status plait_card_fill(const struct plait_comm *comm, struct plait_card *out);
+enum plait_status plait_card_fill(const struct plait_comm *comm, const struct plait_arena *arena,
+                                  struct plait_card *out);
 
 /*
  * Cards come from other programs: check them before any use. Options and settings must be equal on all ranks; the error

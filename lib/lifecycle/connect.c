@@ -10,7 +10,6 @@
 #include "comm/port.h"
 #include "failure/remote/remote.h"
 #include "failure/report.h"
-#include "progress/wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +21,7 @@
 
 /* State that lives for one rendezvous. */
 struct connecting {
+    const struct plait_arena *arena;
     struct plait_card own, *all;   /* [nrank] */
     uint32_t *node;                /* [nrank] ranks of a node share memory; nodes are numbered by their first ranks */
     uint32_t nnode, first;         /* number of nodes; lowest rank of this one */
@@ -55,13 +55,12 @@ static int open_pidfd(int instead, bool *out)
 
 static enum plait_status begin(struct connecting *m, const struct plait_comm *comm)
 {
-    const struct plait_arena *arena;
-    enum plait_status status = plait_arena_get(0, &arena);
+    enum plait_status status = plait_arena_get(0, &m->arena);
 
     if (status == PLAIT_OK)
-        status = plait_descriptor_check(arena->fd);
+        status = plait_descriptor_check(m->arena->fd);
     if (status == PLAIT_OK)
-        status = plait_card_fill(comm, &m->own);
+        status = plait_card_fill(comm, m->arena, &m->own);
     if (status != PLAIT_OK)
         return status;
     m->all = calloc(comm->nrank, sizeof *m->all);
@@ -70,8 +69,8 @@ static enum plait_status begin(struct connecting *m, const struct plait_comm *co
     m->fds = malloc(comm->nrank * sizeof *m->fds);
     if (m->all == NULL || m->node == NULL || m->leads == NULL || m->fds == NULL)
         return plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
-    m->given[0] = arena->fd;
-    m->given[1] = open_pidfd(arena->fd, &m->own.has_pidfd);
+    m->given[0] = m->arena->fd;
+    m->given[1] = open_pidfd(m->arena->fd, &m->own.has_pidfd);
     if (m->given[1] < 0)
         return plait_fail_errno(errno, "no descriptor through which other processes see this one die");
     return PLAIT_OK;
@@ -88,7 +87,7 @@ static void end(struct connecting *m)
 }
 
 /* Ranks that can pass each other descriptors form a node. In tests, PLAIT_HOSTS says how many nodes there are. */
-static void find_nodes(const struct plait_comm *comm, const struct plait_bootstrap *boot, struct connecting *m)
+static void find_nodes(const struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
 {
     const uint64_t hosts = comm->config.hosts < comm->nrank ? comm->config.hosts : comm->nrank;
 
@@ -191,8 +190,7 @@ static enum plait_status make_replica(struct plait_comm *comm, uint32_t rank, in
 static enum plait_status find_controls(struct plait_comm *comm, const struct connecting *m)
 {
     const struct plait_card *all = m->all;
-    const struct plait_arena *arena;
-    enum plait_status status = plait_arena_get(0, &arena);
+    enum plait_status status = PLAIT_OK;
 
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
         struct plait_peer *p = &comm->peers[r];
@@ -204,7 +202,7 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct con
             status = plait_process_get(all[r].process, all[r].pid, all[r].arena_size, -1, -1, &p->process);
         if (status != PLAIT_OK)
             break;
-        const char *base = p->process->base != NULL ? p->process->base : arena->base;
+        const char *base = p->process->base != NULL ? p->process->base : m->arena->base;
         p->control = (const struct plait_control *)(const void *)(base + all[r].control);
         if (p->process->pidfd >= 0 && m->leads[r])
             comm->processes[comm->nprocess++] = (struct pollfd){ .fd = p->process->pidfd, .events = POLLIN };
@@ -271,12 +269,6 @@ static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootst
         snprintf(own.version, sizeof own.version, "%s", plait_port_version(comm->port));
         status = plait_remote_create(comm, &comm->remote);
     }
-    if (status == PLAIT_OK && comm->node == NULL) {
-        comm->node = malloc(comm->nrank * sizeof *comm->node);
-        status = comm->node != NULL ? PLAIT_OK : plait_fail_memory("out of memory for a comm of %u ranks", comm->nrank);
-        if (status == PLAIT_OK)
-            memcpy(comm->node, m->node, comm->nrank * sizeof *comm->node);
-    }
     status = plait_bootstrap_allgather(boot, status, &own, sizeof own, cards);
     if (status == PLAIT_OK)
         status = lead_ports(comm, boot, m, cards, address);
@@ -284,13 +276,17 @@ static enum plait_status join_hosts(struct plait_comm *comm, struct plait_bootst
     return status;
 }
 
-/* The rendezvous's sockets stay open, for control-plane updates. */
+/* The rendezvous's sockets stay open, for control-plane updates; plans know the nodes. */
 static void keep_sockets(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
 {
     int *sockets = &m->fds[0][0]; /* reused: large enough, and its descriptors are closed */
 
     plait_bootstrap_take_sockets(boot, sockets);
     plait_remote_begin(comm->remote, sockets);
+    if (comm->node == NULL) {
+        comm->node = m->node;
+        m->node = NULL;
+    }
 }
 
 /* Can this rank read the memory of every other process by CMA? A read of 0 bytes reads only the arena's token. */
@@ -329,23 +325,17 @@ static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
 }
 
 /*
- * The copy modes that the node's lowest rank has shown. PLAIT_CMA=1: single copy wherever it is possible.
+ * The copy modes that the node's lowest rank has shown, and whether all ranks can read each other's memory: each rank
+ * stored `copies` and `reads` before the last agreement. PLAIT_CMA=1: single copy wherever it is possible.
  */
 static void take_copies(struct plait_comm *comm, const struct connecting *m)
 {
     comm->copies = comm->peers[m->first].control->copies;
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++)
         comm->copies.single[k] |= comm->config.cma == PLAIT_CMA_ALWAYS;
-}
-
-/* Can all ranks read each other's memory? Each rank stored `reads` before the last agreement. */
-static bool all_read(const struct plait_comm *comm)
-{
-    bool all = true;
-
+    comm->cma = true;
     for (uint32_t r = 0; r < comm->nrank; r++)
-        all = all && atomic_load_explicit(&comm->peers[r].control->reads, memory_order_relaxed);
-    return all;
+        comm->cma &= atomic_load_explicit(&comm->peers[r].control->reads, memory_order_relaxed) != 0;
 }
 
 #define RESULT_CACHES 4 /* caches of a core, see below */
@@ -390,7 +380,6 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
         status = status == PLAIT_OK ? join_hosts(comm, boot, m) : status;
     }
     status = plait_bootstrap_agree(boot, status);
-    comm->cma = status == PLAIT_OK && all_read(comm);
     if (status == PLAIT_OK)
         take_copies(comm, m);
     if (status == PLAIT_OK && m->nnode > 1)
@@ -412,8 +401,10 @@ enum plait_status plait_comm_connect(struct plait_comm *comm, const struct plait
     status = plait_bootstrap_create(o->id, o->rank, o->nrank, timeout, own, &boot);
     if (own == PLAIT_OK && status == PLAIT_OK)
         status = join(comm, boot, &m);
-    if (own == PLAIT_OK && status == PLAIT_OK)
-        comm->nodes = plait_bootstrap_take_nodes(boot);
+    if (own == PLAIT_OK && status == PLAIT_OK) {
+        comm->nodes = *plait_bootstrap_nodes(boot);
+        *plait_bootstrap_nodes(boot) = (struct plait_nodes){ 0 };
+    }
     plait_bootstrap_destroy(boot);
     plait_frame_unwatch();
     end(&m);

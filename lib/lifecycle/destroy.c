@@ -62,18 +62,6 @@ static void close_networks(void)
     pthread_mutex_unlock(&lock);
 }
 
-/*
- * A network stays open, like the comm's control block, until the other ranks have left too. To them a closed network
- * looks like a death, and UCX 1.13 aborts a process that is connecting to one that closes.
- */
-static void keep_network(const struct plait_comm *comm)
-{
-    static bool watched;
-
-    if (comm->port != NULL && !watched)
-        watched = atexit(close_networks) == 0;
-}
-
 /* A peer may read this rank's block until that peer has left or died, or until no update from its host can come. */
 static bool nobody_reads(const struct plait_comm *comm)
 {
@@ -98,13 +86,19 @@ static void forget(const struct plait_comm *comm)
 /* Under the lock, as ranks of one process clear each other's pointers: see forget(). */
 void plait_teardown(struct plait_comm *comm)
 {
+    static bool watched;
     struct plait_comm **link, *c;
 
     pthread_mutex_lock(&lock);
     if (comm != NULL) {
         atomic_store_explicit(&comm->own->departed, 1, memory_order_release);
         plait_ring(comm);
-        keep_network(comm);
+        /*
+         * A network stays open, like the control block, until the other ranks have left too. To them a closed network
+         * looks like a death, and UCX 1.13 aborts a process that is connecting to one that closes.
+         */
+        if (comm->port != NULL && !watched)
+            watched = atexit(close_networks) == 0;
         comm->next_torn_down = retired;
         retired = comm;
     }
@@ -247,17 +241,14 @@ static void wait_for_insiders(struct plait_comm *comm)
 enum plait_status plait_comm_destroy(struct plait_comm *comm)
 {
     const int saved = errno;
-    enum plait_status status;
 
-    if (comm != NULL && comm->async_creation != NULL && !plait_comm_inherited(comm)) {
-        if (plait_async_creation_end(comm) != PLAIT_OK) { /* plait_comm_status() reports that error */
-            plait_comm_discard(comm);
-            return PLAIT_OK;
-        }
-    }
     if (comm == NULL || plait_comm_inherited(comm)) /* a forked child leaves its parent's comm alone */
         return PLAIT_OK;
-    status = plait_comm_is_inside(comm, "plait_comm_destroy");
+    if (comm->async_creation != NULL && plait_async_creation_end(comm) != PLAIT_OK) {
+        plait_comm_discard(comm); /* plait_comm_status() reports that error */
+        return PLAIT_OK;
+    }
+    enum plait_status status = plait_comm_is_inside(comm, "plait_comm_destroy");
     if (status != PLAIT_OK)
         return status;
     status = plait_comm_settle(comm);

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "bootstrap/frame.h"
 #include "call/call.h"
+#include "call/object.h"
 #include "comm/port.h"
 #include "device/device_comm.h"
 #include "engine/prog.h"
@@ -12,7 +13,6 @@
 #include "failure/report.h"
 #include "memory/devices.h"
 #include "operation/slices.h"
-#include "p2p/message.h"
 #include "progress/progress.h"
 
 #include <plait/topology.h>
@@ -21,18 +21,16 @@
 #include <errno.h>
 #include <math.h>
 
-/* ---- Creation ------------------------------------------------------------------------------------------ */
-
 /* Check the options that the rendezvous itself needs: without them no error can be told to other ranks. */
 static enum plait_status check_identity(const struct plait_comm_options *o, struct plait_comm **out)
 {
-    if (o == NULL || out == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: %s is NULL", o == NULL ? "options" : "out");
-    if (o->size != sizeof *o)
-        return plait_fail(PLAIT_ERR_ARG,
-                          "plait_comm_create: options->size is %zu, not %zu; start from PLAIT_COMM_OPTIONS_DEFAULT of "
-                          "this version's headers",
-                          o->size, sizeof *o);
+    const enum plait_status status =
+        plait_check_struct("plait_comm_create", "options", o, sizeof *o, "PLAIT_COMM_OPTIONS_DEFAULT");
+
+    if (status != PLAIT_OK)
+        return status;
+    if (out == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: out is NULL");
     if (o->nrank < 1 || o->nrank > PLAIT_MAX_RANKS)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_create: nrank is %u; 1 to %d are allowed", o->nrank,
                           PLAIT_MAX_RANKS);
@@ -54,7 +52,6 @@ static enum plait_status check_options(const struct plait_comm_options *o)
         { "deadline", "PLAIT_DEADLINE", o->deadline, 1e9 },
         { "warn", "PLAIT_WARN", o->warn, INFINITY },
     };
-    enum plait_status status;
 
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
         if (!(seconds[i].value >= 0 && seconds[i].value <= seconds[i].most))
@@ -62,7 +59,7 @@ static enum plait_status check_options(const struct plait_comm_options *o)
                               seconds[i].name, seconds[i].value, seconds[i].setting, seconds[i].most);
     if ((unsigned)o->round > PLAIT_ROUND_HOP)
         return plait_fail(PLAIT_ERR_ARG, "%s: round is %d, which is no enum plait_round", call, (int)o->round);
-    status = plait_check_flag(call, "reproducible", o->reproducible);
+    enum plait_status status = plait_check_flag(call, "reproducible", o->reproducible);
     if (status == PLAIT_OK)
         status = plait_check_flag(call, "progress", o->progress);
     return status == PLAIT_OK ? plait_check_flag(call, "background", o->background) : status;
@@ -101,14 +98,16 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
     return PLAIT_OK;
 }
 
-/* All steps that need no other rank. They come first, so that a local failure cannot interrupt the rendezvous. */
-static enum plait_status create_own(struct plait_comm *comm, const struct plait_comm_options *o)
+/* These steps come first, so that a local failure cannot interrupt the rendezvous. */
+enum plait_status plait_comm_prepare(struct plait_comm *comm, const struct plait_comm_options *o)
 {
     struct plait_topology topology;
     const struct plait_arena *arena;
     void *control;
-    enum plait_status status = plait_config_load(&comm->config);
+    enum plait_status status = check_options(o);
 
+    if (status == PLAIT_OK)
+        status = plait_config_load(&comm->config);
     if (status != PLAIT_OK)
         return status;
     explicit_bzero(comm->config.secret, sizeof comm->config.secret); /* no comm uses it */
@@ -225,7 +224,7 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
     return comm;
 }
 
-/* Other ranks of this host may read the control block once the id is known: see fail_creation(). */
+/* Other ranks of this host may read the control block once the id is known: see plait_comm_meet(). */
 void plait_comm_discard(struct plait_comm *comm)
 {
     plait_comm_free_private(comm);
@@ -234,25 +233,6 @@ void plait_comm_discard(struct plait_comm *comm)
     else
         plait_comm_release(comm);
     plait_comms_alive--;
-}
-
-/*
- * A creation that fails on this rank may succeed on another: that rank had this rank's last agreement before this rank
- * was aborted or timed out. It finds the failure in this rank's control block, as that of any operation.
- */
-static void fail_creation(struct plait_comm *comm, enum plait_status status)
-{
-    const struct plait_error why = plait_error_of(status);
-
-    if (comm->id != 0)
-        plait_announce_failure(comm, status, why.text, 0);
-}
-
-enum plait_status plait_comm_prepare(struct plait_comm *comm, const struct plait_comm_options *options)
-{
-    const enum plait_status status = check_options(options);
-
-    return status == PLAIT_OK ? create_own(comm, options) : status;
 }
 
 enum plait_status plait_comm_meet(struct plait_comm *comm, const struct plait_comm_options *options,
@@ -267,31 +247,28 @@ enum plait_status plait_comm_meet(struct plait_comm *comm, const struct plait_co
                        comm->nrank, comm->nodes.n > 1 ? comm->nodes.n : 1, plait_version(),
                        comm->remote != NULL ? " and UCX between hosts" : "",
                        comm->config.algo[0] != '\0' ? comm->config.algo : "chosen by size");
-    } else {
-        fail_creation(comm, status);
+    } else if (comm->id != 0) {
+        /*
+         * The creation may succeed on another rank, which had this rank's last agreement before this rank was aborted
+         * or timed out. That rank finds the failure in this rank's control block, as that of any operation.
+         */
+        plait_announce_failure(comm, status, plait_last_error(), 0);
     }
     return status;
 }
 
 /* ---- Creation as it is called ----------------------------------------------------------------------------- */
 
-struct making { /* the arguments; a group keeps a copy */
-    struct plait_comm_options options;
-    const struct plait_watch *watch;
-};
-
-static enum plait_status create_now(const void *args, enum plait_status own, struct plait_comm **out)
+static enum plait_status create(const struct plait_comm_options *options, enum plait_status own,
+                                const struct plait_watch *watch, struct plait_comm **out)
 {
-    const struct making *m = args;
-    struct plait_comm *comm;
-    enum plait_status status;
+    struct plait_comm *comm = own == PLAIT_OK ? plait_comm_allocate(options) : NULL;
 
-    comm = own == PLAIT_OK ? plait_comm_allocate(&m->options) : NULL;
     if (own == PLAIT_OK && comm == NULL)
         own = plait_fail_memory("out of memory for a comm");
     if (own != PLAIT_OK)
-        return plait_comm_connect(NULL, &m->options, own, m->watch);
-    status = plait_comm_meet(comm, &m->options, plait_comm_prepare(comm, &m->options), m->watch);
+        return plait_comm_connect(NULL, options, own, watch);
+    const enum plait_status status = plait_comm_meet(comm, options, plait_comm_prepare(comm, options), watch);
     if (status == PLAIT_OK)
         *out = comm;
     else
@@ -299,16 +276,19 @@ static enum plait_status create_now(const void *args, enum plait_status own, str
     return status;
 }
 
-enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
-                                  struct plait_comm **out)
+static enum plait_status create_in_group(const void *options, enum plait_status own, struct plait_comm **out)
 {
-    const struct making m = { *options, watch };
+    return create(options, own, NULL, out);
+}
 
+enum plait_status plait_comm_make(const struct plait_comm_options *options, enum plait_status own,
+                                  const struct plait_watch *watch, struct plait_comm **out)
+{
     const bool drives = atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0;
 
     if (drives) /* other ranks may wait for pending operations before they join */
         plait_frame_drive(plait_progress);
-    const enum plait_status status = create_now(&m, PLAIT_OK, out);
+    const enum plait_status status = create(options, own, watch, out);
     if (drives)
         plait_frame_drive(NULL);
     return status;
@@ -322,8 +302,9 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
     if (status != PLAIT_OK)
         return plait_refuse(status);
     if (plait_in_group())
-        return plait_group_make(create_now, &(struct making){ *options, NULL }, sizeof(struct making), NULL, out);
-    status = options->background == 1 ? plait_async_creation_begin(options, out) : plait_comm_make(options, NULL, out);
+        return plait_group_make(create_in_group, options, sizeof *options, NULL, out);
+    status = options->background == 1 ? plait_async_creation_begin(options, out)
+                                      : plait_comm_make(options, PLAIT_OK, NULL, out);
     errno = saved;
     return status;
 }

@@ -19,12 +19,9 @@
 
 #include <stdatomic.h>
 
-/*
- * plait_comm_create() that ignores an open group; for comms made from another comm. watch: polled during the
- * rendezvous, to end it from outside; or NULL.
- */
-enum plait_status plait_comm_make(const struct plait_comm_options *options, const struct plait_watch *watch,
-                                  struct plait_comm **out);
+/* plait_comm_create() that ignores an open group. `own` and `watch`: see plait_comm_connect(). */
+enum plait_status plait_comm_make(const struct plait_comm_options *options, enum plait_status own,
+                                  const struct plait_watch *watch, struct plait_comm **out);
 
 /* Wait until nothing is pending and nobody reads this rank's memory for an operation that has ended. */
 enum plait_status plait_comm_settle(struct plait_comm *comm);

@@ -13,40 +13,43 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Unlike plait_enter(): allows a comm that has failed, or that another thread uses. */
-static enum plait_status enter(struct plait_comm *comm, const char *name)
+static void suspend(struct plait_comm *comm)
 {
-    if (comm == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", name);
-    return plait_comm_closed(comm) ? plait_comm_is_closed(comm, name) : PLAIT_OK;
+    plait_slices_empty(comm);
+    plait_messages_empty(comm);
+    plait_arena_free(comm->scaled.memory);
+    comm->scaled = (struct plait_scaled){ 0 };
+    comm->suspended = true;
 }
 
-static enum plait_status check_owner(const struct plait_comm *comm, const char *call)
-{
-    return comm->owner == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_ARG, "%s: the comm is %s", call, comm->owner->whose);
-}
-
-/* For calls that end or suspend the comm: nothing is pending afterwards. */
-static enum plait_status settle(struct plait_comm *comm, const char *call)
-{
-    enum plait_status status = plait_not_in_group(plait_enter(comm, call, PLAIT_SUM, NULL), call);
-
-    if (status == PLAIT_OK)
-        status = check_owner(comm, call);
-    return status == PLAIT_OK ? plait_comm_settle(comm) : status;
-}
-
-enum plait_status plait_comm_finalize(struct plait_comm *comm)
+/* Suspend or end the comm, once nothing is pending. */
+static enum plait_status close_comm(struct plait_comm *comm, const char *call, bool suspends)
 {
     const int saved = errno;
-    const enum plait_status status = settle(comm, "plait_comm_finalize");
+    enum plait_status status = plait_not_in_group(plait_enter(comm, call, PLAIT_SUM, NULL), call);
 
+    if (status == PLAIT_OK && comm->owner != NULL)
+        status = plait_fail(PLAIT_ERR_ARG, "%s: the comm is %s", call, comm->owner->whose);
+    if (status == PLAIT_OK)
+        status = plait_comm_settle(comm);
     if (status == PLAIT_OK) {
-        comm->finalized = true;
+        if (suspends)
+            suspend(comm);
+        comm->finalized = !suspends;
         comm->open = 0;
     }
     errno = saved;
     return status;
+}
+
+enum plait_status plait_comm_finalize(struct plait_comm *comm)
+{
+    return close_comm(comm, "plait_comm_finalize", false);
+}
+
+enum plait_status plait_comm_suspend(struct plait_comm *comm)
+{
+    return close_comm(comm, "plait_comm_suspend", true);
 }
 
 void plait_comm_stop(struct plait_comm *comm)
@@ -57,39 +60,27 @@ void plait_comm_stop(struct plait_comm *comm)
 
 enum plait_status plait_comm_revoke(struct plait_comm *comm)
 {
+    static const char call[] = "plait_comm_revoke";
     const int saved = errno;
-    enum plait_status status = plait_not_in_group(enter(comm, "plait_comm_revoke"), "plait_comm_revoke");
+    enum plait_status status = PLAIT_OK; /* no plait_enter(): the comm may have failed, or another thread may use it */
 
+    if (comm == NULL)
+        status = plait_fail(PLAIT_ERR_ARG, "%s: comm is NULL", call);
+    else if (plait_comm_closed(comm))
+        status = plait_comm_is_closed(comm, call);
+    status = plait_not_in_group(status, call);
     if (status == PLAIT_OK)
         plait_comm_stop(comm);
     errno = saved;
     return status;
 }
 
-enum plait_status plait_comm_suspend(struct plait_comm *comm)
-{
-    const int saved = errno;
-    const enum plait_status status = settle(comm, "plait_comm_suspend");
-
-    if (status == PLAIT_OK) {
-        plait_slices_empty(comm);
-        plait_messages_empty(comm);
-        plait_arena_free(comm->scaled.memory);
-        comm->scaled = (struct plait_scaled){ 0 };
-        comm->suspended = true;
-        comm->open = 0;
-    }
-    errno = saved;
-    return status;
-}
-
 enum plait_status plait_comm_resume(struct plait_comm *comm)
 {
-    if (comm == NULL || plait_comm_inherited(comm) || !comm->suspended)
-        return comm != NULL && plait_comm_inherited(comm)
-                   ? plait_comm_is_closed(comm, "plait_comm_resume")
-                   : plait_fail(PLAIT_ERR_ARG, "plait_comm_resume: the comm is %s",
-                                comm == NULL ? "NULL" : "not suspended");
+    if (comm != NULL && plait_comm_inherited(comm))
+        return plait_comm_is_closed(comm, "plait_comm_resume");
+    if (comm == NULL || !comm->suspended)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_resume: the comm is %s", comm == NULL ? "NULL" : "not suspended");
     comm->suspended = false; /* operations allocate the memory again when they need it */
     comm->open = plait_generation;
     return PLAIT_OK;
@@ -113,17 +104,17 @@ double plait_comm_waited(const struct plait_comm *comm, uint32_t peer)
 enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct plait_peer_info *out)
 {
     const enum plait_status status = plait_enter(comm, "plait_comm_peer", PLAIT_SUM, NULL);
-    struct plait_peer_info info = { .transport = "shm" };
+    struct plait_peer_info info = { 0 };
 
     if (status != PLAIT_OK)
         return status;
     if (rank >= comm->nrank || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_peer: rank is %" PRIu32 " and out %s; ranks are 0 to %" PRIu32,
                           rank, out == NULL ? "NULL" : "given", comm->nrank - 1);
-    if (rank == comm->rank)
-        snprintf(info.transport, sizeof info.transport, "self");
-    else if (comm->port != NULL && plait_port_leads(comm->port, rank))
-        snprintf(info.transport, sizeof info.transport, "%s", plait_port_network(comm->port));
+    snprintf(info.transport, sizeof info.transport, "%s",
+             rank == comm->rank                                         ? "self"
+             : comm->port != NULL && plait_port_leads(comm->port, rank) ? plait_port_network(comm->port)
+                                                                        : "shm");
     if (comm->port != NULL && rank != comm->rank) {
         pthread_mutex_lock(&comm->lock);
         plait_port_describe(comm->port, rank, info.device, sizeof info.device);

@@ -10,7 +10,6 @@
 #include "failure/failure.h"
 #include "life.h"
 #include "progress/detector.h"
-#include "progress/wait.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,9 +24,8 @@ struct division { /* the arguments of a call, of which a group keeps a copy */
     uint64_t excluded[PLAIT_MAX_RANKS / 64]; /* shrink: a bit for each rank */
 };
 
-struct family { /* the ranks of a comm that form the new one */
+struct family { /* the ranks of a comm that form the new one: the first of its `members` */
     const struct division *division;
-    const uint32_t *members; /* [nrank] */
     uint32_t nrank;
 };
 
@@ -44,10 +42,10 @@ static enum plait_status look(const void *context)
             return plait_fail(PLAIT_ERR_FAILED, "comm creation: the comm it is made of failed: %s",
                               comm->peers[r].control->failure);
     for (uint32_t i = 0; i < f->nrank; i++) {
-        const struct plait_peer *p = &comm->peers[f->members[i]];
+        const struct plait_peer *p = &comm->peers[comm->members[i]];
         if (plait_peer_died(p))
             return plait_fail(PLAIT_ERR_FAILED, "comm creation: rank %u (process %d; rank %u of comm '%s') died", i,
-                              plait_peer_pid(p), f->members[i], comm->name);
+                              plait_peer_pid(p), comm->members[i], comm->name);
     }
     return PLAIT_OK;
 }
@@ -61,13 +59,12 @@ static enum plait_status make(const struct division *d, uint32_t n, uint64_t sal
 {
     const struct plait_comm *comm = d->comm;
     const uint32_t *members = comm->members;
-    const struct family family = { d, members, n };
+    const struct family family = { d, n };
     const struct plait_watch watch = { look, &family };
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     const struct plait_alg **algorithms = calloc(comm->nown_algorithms + 1, sizeof *algorithms);
     uint32_t *node = comm->node != NULL ? malloc(n * sizeof *node) : NULL;
     struct plait_unique_id id;
-    enum plait_status status;
 
     PLAIT_KNOWN(members != NULL && n > 0);
     plait_unique_id_derive(&comm->id_bytes, salt, plait_hosts_of(&comm->nodes, members[0]), &id);
@@ -90,10 +87,8 @@ static enum plait_status make(const struct division *d, uint32_t n, uint64_t sal
             node[i] = comm->node[members[i]];
         o.algorithms = comm->nown_algorithms > 0 ? algorithms : NULL;
         o.node = node;
-        status = plait_comm_make(&o, &watch, out);
-    } else {
-        status = plait_comm_connect(NULL, &o, own, &watch);
     }
+    const enum plait_status status = plait_comm_make(&o, own, &watch, out);
     free(algorithms);
     free(node);
     return status;
@@ -147,15 +142,6 @@ static uint32_t gather_color(struct member *all, uint32_t n, int color)
     return kept;
 }
 
-/* The other ranks wait for this one in the allgather: make the comm fail, which ends their waits. */
-static enum plait_status cannot_split(struct plait_comm *comm, enum plait_status status)
-{
-    pthread_mutex_lock(&comm->lock);
-    status = plait_comm_fail(comm, status, "cannot split the comm: %s", plait_last_error());
-    pthread_mutex_unlock(&comm->lock);
-    return status;
-}
-
 static enum plait_status split(const void *args, enum plait_status own, struct plait_comm **out)
 {
     const struct division *d = args;
@@ -165,8 +151,13 @@ static enum plait_status split(const void *args, enum plait_status own, struct p
 
     if (status == PLAIT_OK && all == NULL)
         status = plait_fail_memory("out of memory for what %u ranks say", comm->nrank);
-    status = status != PLAIT_OK ? cannot_split(comm, status)
-                                : plait_allgather(comm, &self, all, sizeof self, PLAIT_UINT8, NULL);
+    if (status == PLAIT_OK) {
+        status = plait_allgather(comm, &self, all, sizeof self, PLAIT_UINT8, NULL);
+    } else { /* the other ranks wait for this one in the allgather: make the comm fail, which ends their waits */
+        pthread_mutex_lock(&comm->lock);
+        status = plait_comm_fail(comm, status, "cannot split the comm: %s", plait_last_error());
+        pthread_mutex_unlock(&comm->lock);
+    }
     if (status == PLAIT_OK && d->color == PLAIT_NO_COLOR) {
         *out = NULL;
     } else if (status == PLAIT_OK) {

@@ -48,21 +48,21 @@ static void number(const uint8_t *data, size_t size)
 
     for (uint32_t r = 0; r < NRANK && 4 * r + 4 <= size; r++)
         memcpy(&all[r].leader, data + 4 * r, 4);
-    f.nodes.of = malloc(NRANK * sizeof *f.nodes.of);
-    f.nodes.hosts = malloc(NRANK * sizeof *f.nodes.hosts);
-    MUST(f.nodes.of != NULL && f.nodes.hosts != NULL);
+    b.nodes.of = malloc(NRANK * sizeof *b.nodes.of);
+    b.nodes.hosts = malloc(NRANK * sizeof *b.nodes.hosts);
+    MUST(b.nodes.of != NULL && b.nodes.hosts != NULL);
     if (check_leaders(&f) == PLAIT_OK)
         for (uint32_t r = 0; r < NRANK; r++)
             MUST(all[r].leader < NRANK);
     number_nodes(&f);
     for (uint32_t r = 0; r < NRANK; r++) {
-        MUST(f.nodes.of[r] <= next);
-        next += f.nodes.of[r] == next;
+        MUST(b.nodes.of[r] <= next);
+        next += b.nodes.of[r] == next;
         for (uint32_t k = 0; k < r; k++)
-            MUST((f.nodes.of[k] == f.nodes.of[r]) == (all[k].leader == all[r].leader));
+            MUST((b.nodes.of[k] == b.nodes.of[r]) == (all[k].leader == all[r].leader));
     }
-    MUST(next == f.nodes.n);
-    plait_nodes_finish(&f.nodes);
+    MUST(next == b.nodes.n);
+    plait_nodes_finish(&b.nodes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
