@@ -2,7 +2,6 @@
 /* The collectives with variable block sizes (v-forms). */
 #include "call.h"
 
-#include "base/status.h"
 #include "engine/operate.h"
 #include "operation/run.h"
 #include "spaces.h"
