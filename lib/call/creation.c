@@ -82,13 +82,6 @@ static void interrupt_creation(void *creation)
     atomic_store(&((struct plait_creation *)creation)->interrupted, true);
 }
 
-/* Drives pending operations meanwhile: other ranks may wait for those before they join. */
-static void await_creation(struct plait_creation *c)
-{
-    plait_progress_until(is_created, interrupt_creation, c, PLAIT_SPINS_SHARED);
-    pthread_join(c->thread, NULL);
-}
-
 /* The other ranks wait for this one, or join only when pending operations of this one have ended: drive these. */
 static void tell_why_not(struct plait_creation *first)
 {
@@ -101,7 +94,8 @@ static void tell_why_not(struct plait_creation *first)
 
 /*
  * A creation waits for all ranks of its comm, and this thread may hold several of them: so each has its own thread.
- * Creations without one report that once all threads run, as the other ranks may be in these.
+ * This one drives pending operations meanwhile: other ranks may wait for those before they join. Creations without a
+ * thread report that once all threads run, as the other ranks may be in these.
  */
 static void create_all(struct plait_creation *first, struct plait_kept *e)
 {
@@ -111,8 +105,10 @@ static void create_all(struct plait_creation *first, struct plait_kept *e)
         if (c->error != 0)
             tell_why_not(c);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
-        if (c->error == 0 && !c->chained)
-            await_creation(c);
+        if (c->error == 0 && !c->chained) {
+            plait_progress_until(is_created, interrupt_creation, c, PLAIT_SPINS_SHARED);
+            pthread_join(c->thread, NULL);
+        }
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         plait_collect_error(e, c->result.status, c->result.text);
 }

@@ -16,14 +16,6 @@ enum plait_status plait_gpu_check_capture(const struct plait_comm *comm, const c
     return capture != 0 ? plait_fail(PLAIT_ERR_UNSUPPORTED, "%s: %s", name, plait_device_no_graph) : PLAIT_OK;
 }
 
-static enum plait_status check_call(const char *name, const struct plait_call *call)
-{
-    if (call != NULL && call->user != NULL)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
-    return PLAIT_OK;
-}
-
 /* The reader of the scalar must be able to read it: the host, or with PLAIT_SCALE_LATE the device. */
 static enum plait_status check_scale(const char *name, const struct plait_call *call, size_t size,
                                      const struct plait_queue *queue)
@@ -94,9 +86,9 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
         status = plait_device_is_on(name, ": in", in, &a, size, device);
     if (status == PLAIT_OK && out != NULL)
         status = plait_device_is_on(name, ": out", out, &b, size, device);
-    if (status != PLAIT_OK)
-        return status;
-    status = check_call(name, call);
+    if (status == PLAIT_OK && call != NULL && call->user != NULL)
+        status = plait_fail(PLAIT_ERR_UNSUPPORTED,
+                            "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
     if (status == PLAIT_OK && q != NULL)
         status = plait_gpu_check_capture(comm, name, q);
     if (status == PLAIT_OK && q == NULL)

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Turns of a comm's pending collectives, one after the other in the order of the calls, and of requests that wait for
- * their events on a device queue.
- */
+/* Turns of a comm's pending collectives, and of requests that wait for their events on a device queue. */
 #include "request.h"
 
 #include "device/device_comm.h"
