@@ -70,11 +70,9 @@ void plait_text_add_real(struct plait_text *t, const char *what, double value)
 /* The first line of `a` that differs in `b`, and that line of `b`. */
 static void first_difference(const char *a, const char *b, char *of_a, char *of_b, size_t room)
 {
-    size_t start = 0;
+    size_t start = 0, at = 0;
 
     PLAIT_KNOWN(a != NULL && b != NULL);
-    size_t at = 0;
-
     for (; a[at] == b[at] && a[at] != '\0'; at++)
         if (a[at] == '\n')
             start = at + 1;

@@ -86,8 +86,8 @@ typedef enum plait_status plait_make_comm(const void *args, enum plait_status ow
 enum plait_status plait_group_make(plait_make_comm *make, const void *args, size_t bytes, const struct plait_comm *of,
                                    struct plait_comm **out);
 
-/* Run the creations of a group that ends, unless `o` has an error; note their outcome there; free them. */
-void plait_creations_make(struct plait_creation *first, struct plait_outcome *o);
+/* Run the creations of a group that ends, unless `e` has an error; note their outcome there; free them. */
+void plait_creations_make(struct plait_creation *first, struct plait_kept *e);
 
 /* Everything that is pending in a comm: requests, then messages. */
 extern const struct plait_drive plait_drive;

@@ -2,7 +2,6 @@
 /* The collectives as users call them. */
 #include "call.h"
 
-#include "base/status.h"
 #include "engine/operate.h"
 #include "operation/run.h"
 #include "spaces.h"
@@ -80,31 +79,6 @@ collective(struct plait_comm *comm, const struct plait_args *a, const struct pla
     return now(comm, a, call);
 }
 
-enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
-                                  enum plait_dtype type, enum plait_op op, const struct plait_call *call)
-{
-    const struct plait_args a = { .coll = PLAIT_ALLREDUCE,
-                                  .type = type,
-                                  .op = op,
-                                  .inplace = count > 0 && plait_works_inplace(PLAIT_ALLREDUCE, in == out, call),
-                                  .alias = in == out,
-                                  .count = count,
-                                  .in = in,
-                                  .out = out,
-                                  .space = &plait_host_space };
-    const enum plait_status status = plait_enter_alone(comm, "allreduce", op, call);
-
-    return status == PLAIT_OK ? plait_leave(comm, collective(comm, &a, call)) : plait_refuse(status);
-}
-
-enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
-{
-    const struct plait_args a = { .coll = PLAIT_BARRIER, .type = PLAIT_INT32, .space = &plait_host_space };
-    const enum plait_status status = plait_enter_alone(comm, "barrier", PLAIT_SUM, call);
-
-    return status == PLAIT_OK ? plait_leave(comm, collective(comm, &a, call)) : plait_refuse(status);
-}
-
 static __attribute__((noinline)) ptrdiff_t find_place(const struct plait_comm *comm, const struct plait_args *a)
 {
     const struct plait_geometry g = plait_geometry_of(a->coll, comm->nrank, a->root, comm->rank, 1);
@@ -118,62 +92,76 @@ static inline bool is_alias(const struct plait_comm *comm, const struct plait_ar
 
     if (a->count == 0 || a->in == NULL || a->out == NULL)
         return false;
+    if (a->coll == PLAIT_ALLREDUCE)
+        return a->in == a->out;
     const ptrdiff_t place = known ? last->place : find_place(comm, a);
     return place != PTRDIFF_MIN && (uintptr_t)a->in == (uintptr_t)a->out + (uintptr_t)place;
 }
 
-/* The other collectives: whether they are in place depends on the position of this rank's block. */
-static inline __attribute__((always_inline)) enum plait_status moving(struct plait_comm *comm, struct plait_args a,
-                                                                      const struct plait_call *call)
+/* Inlined into each caller: the compiler then knows the collective. name: plait_coll_name(a.coll) */
+static inline __attribute__((always_inline)) enum plait_status run(struct plait_comm *comm, const char *name,
+                                                                   struct plait_args a, const struct plait_call *call)
 {
-    const enum plait_status status = plait_enter_alone(comm, plait_coll_name(a.coll), a.op, call);
+    const enum plait_status status = plait_enter_alone(comm, name, a.op, call);
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
     a.space = &plait_host_space;
     a.alias = is_alias(comm, &a);
-    a.inplace = plait_works_inplace(a.coll, a.alias, call);
+    a.inplace = a.count > 0 && plait_works_inplace(a.coll, a.alias, call);
     return plait_leave(comm, collective(comm, &a, call));
+}
+
+enum plait_status plait_allreduce(struct plait_comm *comm, const void *in, void *out, size_t count,
+                                  enum plait_dtype type, enum plait_op op, const struct plait_call *call)
+{
+    return run(comm, "allreduce", (struct plait_args){ PLAIT_ALLREDUCE, type, op, 0, false, count, in, out }, call);
+}
+
+enum plait_status plait_barrier(struct plait_comm *comm, const struct plait_call *call)
+{
+    return run(comm, "barrier", (struct plait_args){ PLAIT_BARRIER, PLAIT_INT32 }, call);
 }
 
 enum plait_status plait_reduce_scatter(struct plait_comm *comm, const void *in, void *out, size_t count,
                                        enum plait_dtype type, enum plait_op op, const struct plait_call *call)
 {
-    return moving(comm, (struct plait_args){ PLAIT_REDUCE_SCATTER, type, op, 0, false, count, in, out }, call);
+    return run(comm, "reduce_scatter", (struct plait_args){ PLAIT_REDUCE_SCATTER, type, op, 0, false, count, in, out },
+               call);
 }
 
 enum plait_status plait_allgather(struct plait_comm *comm, const void *in, void *out, size_t count,
                                   enum plait_dtype type, const struct plait_call *call)
 {
-    return moving(comm, (struct plait_args){ PLAIT_ALLGATHER, type, 0, 0, false, count, in, out }, call);
+    return run(comm, "allgather", (struct plait_args){ PLAIT_ALLGATHER, type, 0, 0, false, count, in, out }, call);
 }
 
 enum plait_status plait_broadcast(struct plait_comm *comm, const void *in, void *out, size_t count,
                                   enum plait_dtype type, uint32_t root, const struct plait_call *call)
 {
-    return moving(comm, (struct plait_args){ PLAIT_BROADCAST, type, 0, root, false, count, in, out }, call);
+    return run(comm, "broadcast", (struct plait_args){ PLAIT_BROADCAST, type, 0, root, false, count, in, out }, call);
 }
 
 enum plait_status plait_reduce(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
                                enum plait_op op, uint32_t root, const struct plait_call *call)
 {
-    return moving(comm, (struct plait_args){ PLAIT_REDUCE, type, op, root, false, count, in, out }, call);
+    return run(comm, "reduce", (struct plait_args){ PLAIT_REDUCE, type, op, root, false, count, in, out }, call);
 }
 
 enum plait_status plait_gather(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
                                uint32_t root, const struct plait_call *call)
 {
-    return moving(comm, (struct plait_args){ PLAIT_GATHER, type, 0, root, false, count, in, out }, call);
+    return run(comm, "gather", (struct plait_args){ PLAIT_GATHER, type, 0, root, false, count, in, out }, call);
 }
 
 enum plait_status plait_scatter(struct plait_comm *comm, const void *in, void *out, size_t count, enum plait_dtype type,
                                 uint32_t root, const struct plait_call *call)
 {
-    return moving(comm, (struct plait_args){ PLAIT_SCATTER, type, 0, root, false, count, in, out }, call);
+    return run(comm, "scatter", (struct plait_args){ PLAIT_SCATTER, type, 0, root, false, count, in, out }, call);
 }
 
 enum plait_status plait_alltoall(struct plait_comm *comm, const void *in, void *out, size_t count,
                                  enum plait_dtype type, const struct plait_call *call)
 {
-    return moving(comm, (struct plait_args){ PLAIT_ALLTOALL, type, 0, 0, false, count, in, out }, call);
+    return run(comm, "alltoall", (struct plait_args){ PLAIT_ALLTOALL, type, 0, 0, false, count, in, out }, call);
 }

@@ -2,7 +2,6 @@
 /* The collectives with variable block sizes (v-forms). */
 #include "call.h"
 
-#include "base/status.h"
 #include "engine/operate.h"
 #include "operation/run.h"
 #include "spaces.h"
@@ -193,11 +192,6 @@ static __attribute__((noinline)) enum plait_status place(struct plait_comm *comm
 
 /* ---- The operation --------------------------------------------------------------------------------------- */
 
-static enum plait_status find(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call)
-{
-    return comm->last != NULL && plait_fits(comm->last, a, call) ? PLAIT_OK : plait_bind(comm, a, call);
-}
-
 /*
  * The largest block (a->count) decides whether the operation is eager. If not, its plan is for blocks of any size,
  * without a count.
@@ -206,11 +200,11 @@ static enum plait_status choose(struct plait_comm *comm, struct plait_args *a, c
 {
     if (!a->space->host || plait_args_bytes(a) > plait_most_eager_block(comm, a->coll))
         a->count = 0;
-    const enum plait_status status = find(comm, a, call);
+    const enum plait_status status = plait_bind(comm, a, call);
     if (status != PLAIT_OK || a->count == 0 || comm->last->selection.eager)
         return status;
     a->count = 0; /* the caller asks for an algorithm that is not eager */
-    return find(comm, a, call);
+    return plait_bind(comm, a, call);
 }
 
 static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, struct plait_args *a,
@@ -224,14 +218,6 @@ static __attribute__((noinline)) enum plait_status run(struct plait_comm *comm, 
     return status == PLAIT_OK ? plait_run(comm, a, call) : plait_cannot_begin(comm, status, a);
 }
 
-static const char *const names[PLAIT_NCOLL] = {
-    [PLAIT_REDUCE_SCATTER] = "reduce_scatterv",
-    [PLAIT_ALLGATHER] = "allgatherv",
-    [PLAIT_GATHER] = "gatherv",
-    [PLAIT_SCATTER] = "scatterv",
-    [PLAIT_ALLTOALL] = "alltoallv",
-};
-
 /* The checks that need no counts, for a call that does not resemble the last operation. */
 static __attribute__((noinline)) enum plait_status check(const struct plait_comm *comm, const char *name,
                                                          const struct plait_args *a, const struct plait_call *call)
@@ -243,12 +229,11 @@ static __attribute__((noinline)) enum plait_status check(const struct plait_comm
 }
 
 /* Inlined into each caller: the compiler then knows the collective. */
-static inline __attribute__((always_inline)) enum plait_status sized_inside(struct plait_comm *comm,
+static inline __attribute__((always_inline)) enum plait_status sized_inside(struct plait_comm *comm, const char *name,
                                                                             struct plait_args a, struct given in,
                                                                             struct given out,
                                                                             const struct plait_call *call)
 {
-    const char *name = names[a.coll];
     enum plait_status status = PLAIT_OK;
     struct plait_geometry room;
 
@@ -291,34 +276,35 @@ static inline __attribute__((always_inline)) enum plait_status sized_inside(stru
     return run(comm, &a, call);
 }
 
-static inline __attribute__((always_inline)) enum plait_status
-sized(struct plait_comm *comm, struct plait_args a, struct given in, struct given out, const struct plait_call *call)
+static inline __attribute__((always_inline)) enum plait_status sized(struct plait_comm *comm, const char *name,
+                                                                     struct plait_args a, struct given in,
+                                                                     struct given out, const struct plait_call *call)
 {
-    const enum plait_status status = plait_enter_alone(comm, names[a.coll], a.op, call);
+    const enum plait_status status = plait_enter_alone(comm, name, a.op, call);
 
-    return status == PLAIT_OK ? plait_leave(comm, sized_inside(comm, a, in, out, call)) : plait_refuse(status);
+    return status == PLAIT_OK ? plait_leave(comm, sized_inside(comm, name, a, in, out, call)) : plait_refuse(status);
 }
 
 enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
                                         const size_t *starts, enum plait_dtype type, enum plait_op op,
                                         const struct plait_call *call)
 {
-    return sized(comm, (struct plait_args){ PLAIT_REDUCE_SCATTER, type, op, .in = in, .out = out },
+    return sized(comm, "reduce_scatterv", (struct plait_args){ PLAIT_REDUCE_SCATTER, type, op, .in = in, .out = out },
                  (struct given){ counts, starts }, own_of(comm, counts), call);
 }
 
 enum plait_status plait_allgatherv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
                                    const size_t *starts, enum plait_dtype type, const struct plait_call *call)
 {
-    return sized(comm, (struct plait_args){ PLAIT_ALLGATHER, type, .in = in, .out = out }, own_of(comm, counts),
-                 (struct given){ counts, starts }, call);
+    return sized(comm, "allgatherv", (struct plait_args){ PLAIT_ALLGATHER, type, .in = in, .out = out },
+                 own_of(comm, counts), (struct given){ counts, starts }, call);
 }
 
 enum plait_status plait_gatherv(struct plait_comm *comm, const void *in, size_t count, void *out, const size_t *counts,
                                 const size_t *starts, enum plait_dtype type, uint32_t root,
                                 const struct plait_call *call)
 {
-    return sized(comm, (struct plait_args){ PLAIT_GATHER, type, 0, root, .in = in, .out = out },
+    return sized(comm, "gatherv", (struct plait_args){ PLAIT_GATHER, type, 0, root, .in = in, .out = out },
                  (struct given){ &count, NULL }, (struct given){ counts, starts }, call);
 }
 
@@ -326,7 +312,7 @@ enum plait_status plait_scatterv(struct plait_comm *comm, const void *in, const 
                                  void *out, size_t count, enum plait_dtype type, uint32_t root,
                                  const struct plait_call *call)
 {
-    return sized(comm, (struct plait_args){ PLAIT_SCATTER, type, 0, root, .in = in, .out = out },
+    return sized(comm, "scatterv", (struct plait_args){ PLAIT_SCATTER, type, 0, root, .in = in, .out = out },
                  (struct given){ counts, starts }, (struct given){ &count, NULL }, call);
 }
 
@@ -334,6 +320,6 @@ enum plait_status plait_alltoallv(struct plait_comm *comm, const void *in, const
                                   const size_t *in_starts, void *out, const size_t *out_counts,
                                   const size_t *out_starts, enum plait_dtype type, const struct plait_call *call)
 {
-    return sized(comm, (struct plait_args){ PLAIT_ALLTOALL, type, .in = in, .out = out },
+    return sized(comm, "alltoallv", (struct plait_args){ PLAIT_ALLTOALL, type, .in = in, .out = out },
                  (struct given){ in_counts, in_starts }, (struct given){ out_counts, out_starts }, call);
 }

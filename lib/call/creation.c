@@ -2,14 +2,10 @@
 #include "call.h"
 
 #include "base/interrupt.h"
-#include "base/status.h"
 #include "base/thread.h"
 #include "bootstrap/frame.h"
-#include "progress/progress.h"
 #include "progress/wait.h"
 
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +17,7 @@ struct plait_creation { /* of a comm */
     struct plait_creation *then; /* the next from the same comm, in the same thread */
     bool chained;                /* it follows another in that one's thread */
     struct plait_comm **out;
-    enum plait_status status;
-    char text[512];
+    struct plait_kept result;
     pthread_t thread;
     int error; /* errno of its thread's start; 0: it has a thread */
     atomic_bool done;
@@ -62,9 +57,7 @@ enum plait_status plait_group_make(plait_make_comm *make, const void *args, size
 
 static void make(struct plait_creation *c, enum plait_status own)
 {
-    c->status = c->make(c->args, own, c->out);
-    if (c->status != PLAIT_OK)
-        snprintf(c->text, sizeof c->text, "%s", plait_last_error());
+    plait_keep_error(&c->result, c->make(c->args, own, c->out));
 }
 
 static void *create(void *arg)
@@ -89,13 +82,6 @@ static void interrupt_creation(void *creation)
     atomic_store(&((struct plait_creation *)creation)->interrupted, true);
 }
 
-/* Drives pending operations meanwhile: other ranks may wait for those before they join. */
-static void await_creation(struct plait_creation *c)
-{
-    plait_progress_until(is_created, interrupt_creation, c, PLAIT_SPINS_SHARED);
-    pthread_join(c->thread, NULL);
-}
-
 /* The other ranks wait for this one, or join only when pending operations of this one have ended: drive these. */
 static void tell_why_not(struct plait_creation *first)
 {
@@ -108,9 +94,10 @@ static void tell_why_not(struct plait_creation *first)
 
 /*
  * A creation waits for all ranks of its comm, and this thread may hold several of them: so each has its own thread.
- * Creations without one report that once all threads run, as the other ranks may be in these.
+ * This one drives pending operations meanwhile: other ranks may wait for those before they join. Creations without a
+ * thread report that once all threads run, as the other ranks may be in these.
  */
-static void create_all(struct plait_creation *first, struct plait_outcome *o)
+static void create_all(struct plait_creation *first, struct plait_kept *e)
 {
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         c->error = c->chained ? 0 : plait_thread_start(&c->thread, create, c);
@@ -118,16 +105,18 @@ static void create_all(struct plait_creation *first, struct plait_outcome *o)
         if (c->error != 0)
             tell_why_not(c);
     for (struct plait_creation *c = first; c != NULL; c = c->next)
-        if (c->error == 0 && !c->chained)
-            await_creation(c);
+        if (c->error == 0 && !c->chained) {
+            plait_progress_until(is_created, interrupt_creation, c, PLAIT_SPINS_SHARED);
+            pthread_join(c->thread, NULL);
+        }
     for (struct plait_creation *c = first; c != NULL; c = c->next)
-        plait_outcome_note(o, c->status, c->text);
+        plait_collect_error(e, c->result.status, c->result.text);
 }
 
-void plait_creations_make(struct plait_creation *first, struct plait_outcome *o)
+void plait_creations_make(struct plait_creation *first, struct plait_kept *e)
 {
-    if (o->status == PLAIT_OK && first != NULL)
-        create_all(first, o);
+    if (e->status == PLAIT_OK)
+        create_all(first, e);
     while (first != NULL) {
         struct plait_creation *c = first;
         first = c->next;

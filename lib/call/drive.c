@@ -2,10 +2,7 @@
 #include "call.h"
 
 #include "comm/port.h"
-#include "failure/failure.h"
 #include "p2p/message.h"
-#include "reduce/reduce.h"
-#include "request/request.h"
 
 static bool turn(struct plait_comm *comm, bool rarely)
 {

@@ -2,12 +2,8 @@
 /* The memory space of GPUs: what an operation starts is put on the call's queue, which orders it after earlier work. */
 #include "call.h"
 
-#include "base/status.h"
 #include "device/device_comm.h"
-#include "failure/failure.h"
 #include "spaces.h"
-
-#include <stdio.h>
 
 /* ---- Finding it ----------------------------------------------------------------------------------- */
 
@@ -18,14 +14,6 @@ enum plait_status plait_gpu_check_capture(const struct plait_comm *comm, const c
     if (comm->remote != NULL && plait_device_used()->capturing(queue, &capture) != NULL)
         capture = 0; /* the operation asks again, and fails if it must */
     return capture != 0 ? plait_fail(PLAIT_ERR_UNSUPPORTED, "%s: %s", name, plait_device_no_graph) : PLAIT_OK;
-}
-
-static enum plait_status check_call(const char *name, const struct plait_call *call)
-{
-    if (call != NULL && call->user != NULL)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                          "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
-    return PLAIT_OK;
 }
 
 /* The reader of the scalar must be able to read it: the host, or with PLAIT_SCALE_LATE the device. */
@@ -76,32 +64,31 @@ static enum plait_status use_gpu(struct plait_comm *comm, const char *name, int 
 static enum plait_status find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
                               const struct plait_call *call, struct plait_args *args)
 {
-    const void *in = args->in, *out = args->out;
+    const void *in = in_bytes > 0 ? args->in : NULL, *out = out_bytes > 0 ? args->out : NULL;
     struct plait_queue *q = call != NULL && call->stream != NULL ? plait_stream_queue(call->stream) : NULL;
     struct plait_location a, b;
     enum plait_status status;
 
     if (plait_device_used() == NULL)
         return PLAIT_OK;
-    const bool has_in = in_bytes > 0 && in != NULL, has_out = out_bytes > 0 && out != NULL;
-    status = plait_device_find(name, ": in", has_in ? in : NULL, &a);
+    status = plait_device_find(name, ": in", in, &a);
     if (status == PLAIT_OK)
-        status = plait_device_find(name, ": out", has_out ? out : NULL, &b);
+        status = plait_device_find(name, ": out", out, &b);
     if (status != PLAIT_OK)
         return status;
-    const bool on_device = (has_in && a.kind == PLAIT_MEMORY_DEVICE) || (has_out && b.kind == PLAIT_MEMORY_DEVICE);
-    if (q == NULL && !on_device)
+    if (q == NULL && a.kind != PLAIT_MEMORY_DEVICE && b.kind != PLAIT_MEMORY_DEVICE)
         return check_scale(name, call, size, NULL);
-    const int device = q != NULL              ? plait_device_used()->device_of(q)
-                       : comm->device != NULL ? comm->device->device
-                                              : (has_in && a.kind == PLAIT_MEMORY_DEVICE ? a.device : b.device);
-    if (has_in)
+    const int device = q != NULL                       ? plait_device_used()->device_of(q)
+                       : comm->device != NULL          ? comm->device->device
+                       : a.kind == PLAIT_MEMORY_DEVICE ? a.device
+                                                       : b.device;
+    if (in != NULL)
         status = plait_device_is_on(name, ": in", in, &a, size, device);
-    if (status == PLAIT_OK && has_out)
+    if (status == PLAIT_OK && out != NULL)
         status = plait_device_is_on(name, ": out", out, &b, size, device);
-    if (status != PLAIT_OK)
-        return status;
-    status = check_call(name, call);
+    if (status == PLAIT_OK && call != NULL && call->user != NULL)
+        status = plait_fail(PLAIT_ERR_UNSUPPORTED,
+                            "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
     if (status == PLAIT_OK && q != NULL)
         status = plait_gpu_check_capture(comm, name, q);
     if (status == PLAIT_OK && q == NULL)

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups of calls: their beginning and their end. */
-#include "base/status.h"
 #include "call.h"
 #include "p2p/message.h"
 #include "progress/progress.h"
-#include "request/request.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 enum plait_status plait_group_start(void)
 {
@@ -17,7 +14,7 @@ enum plait_status plait_group_start(void)
         atomic_store_explicit(&plait_grouped, true, memory_order_relaxed);
     plait_group.end = &plait_group.first;
     plait_group.last_creation = &plait_group.creations;
-    plait_group.refused = PLAIT_OK;
+    plait_group.refused.status = PLAIT_OK;
     return PLAIT_OK;
 }
 
@@ -53,7 +50,8 @@ static void refuse_without_comm(const struct plait_request *first)
 {
     for (const struct plait_request *r = first; r != NULL; r = r->next_of_group)
         if (r->comm == NULL)
-            plait_group_refuse(PLAIT_ERR_ARG, "plait_group_end: a comm of this group's calls was destroyed before");
+            plait_collect_error(&plait_group.refused, PLAIT_ERR_ARG,
+                                "plait_group_end: a comm of this group's calls was destroyed before");
 }
 
 enum plait_status plait_group_end(void)
@@ -64,26 +62,26 @@ enum plait_status plait_group_end(void)
         return PLAIT_OK;
     struct plait_request *first = plait_group.first, *r, *next;
     struct plait_creation *creations = plait_group.creations;
-    struct plait_outcome o;
+    struct plait_kept error;
     const int saved = errno; /* of calls that fail on the way to success */
-    plait_outcome_clear(&o);
+    error.status = PLAIT_OK; /* no initialiser: to clear its text takes as long as a short message */
     plait_group.first = NULL;
     plait_group.creations = NULL;
     refuse_without_comm(first);
-    if (plait_group.refused != PLAIT_OK)
-        plait_outcome_note(&o, plait_group.refusal.status, plait_group.refusal.text);
-    plait_creations_make(creations, &o);
-    const bool begun = plait_group.refused == PLAIT_OK && plait_exchange_group(first);
-    for (r = begun ? first : begin_all(first, plait_group.refused); r != NULL; r = next) {
+    const enum plait_status refused = plait_group.refused.status;
+    plait_collect_error(&error, refused, plait_group.refused.text);
+    plait_creations_make(creations, &error);
+    const bool begun = refused == PLAIT_OK && plait_exchange_group(first);
+    for (r = begun ? first : begin_all(first, refused); r != NULL; r = next) {
         next = r->next_of_group;
         if (r->held) {
             plait_request_await_issued(r);
             continue;
         }
         const enum plait_status status = plait_request_has_ended(r) ? plait_request_take(&r) : plait_wait(&r);
-        if (status != PLAIT_OK && plait_group.refused == PLAIT_OK)
-            plait_outcome_note(&o, status, plait_last_error());
+        if (refused == PLAIT_OK)
+            plait_collect_error(&error, status, plait_last_error());
     }
     errno = saved;
-    return o.status == PLAIT_OK ? PLAIT_OK : plait_fail(o.status, "%s", o.text);
+    return plait_tell_error(&error);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "object.h"
 
+#include "base/clock.h"
 #include "call.h"
 #include "memory/arena.h"
-#include "progress/detector.h"
 
 #include <plait/coll.h>
 
@@ -97,13 +97,10 @@ void plait_object_expect_death(struct plait_comm *comm)
 
 enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status status)
 {
-    struct plait_kept why;
-
     if (status == PLAIT_OK)
         return PLAIT_OK;
-    plait_keep_error(&why, status);
     plait_object_lock(comm);
-    status = plait_comm_fail(comm, status, "%s", why.text);
+    status = plait_comm_fail(comm, status, "%s", plait_last_error());
     plait_object_unlock(comm);
     return status;
 }

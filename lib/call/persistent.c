@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Persistent requests: the same operation again and again. */
-#include "base/status.h"
 #include "call.h"
-#include "engine/bind.h"
 #include "engine/operate.h"
-#include "request/request.h"
 #include "spaces.h"
 
 /* Must its holder wait first? Not once its stream has all of it. */
@@ -37,21 +34,10 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
 /* held: its holder waits for its end, not this call. */
 static enum plait_status start(struct plait_request *r, bool held)
 {
-    struct plait_comm *comm = r->comm;
-
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&r->comm->lock);
     plait_request_withdraw(r); /* from its last start */
     r->held = held;
-    if (plait_in_group()) {
-        plait_requests_notify(comm);
-        pthread_mutex_unlock(&comm->lock);
-        plait_group_add(r);
-        return PLAIT_OK;
-    }
-    plait_request_run(r);
-    if (r->on_stream)
-        plait_request_await_issued(r);
-    return held ? PLAIT_OK : plait_wait(&r);
+    return plait_request_launch(r);
 }
 
 enum plait_status plait_start(struct plait_request *r)

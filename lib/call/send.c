@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait_send() and plait_recv(): check the arguments and make a message of them. */
-#include "base/status.h"
 #include "call.h"
 #include "device/device_comm.h"
-#include "failure/failure.h"
-#include "memory/devices.h"
 #include "p2p/message.h"
 #include "spaces.h"
 
@@ -104,8 +101,6 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     status = plait_message_prepare(comm, peer, a.space);
     if (status == PLAIT_OK && (r = plait_request_get(comm)) == NULL)
         status = plait_fail_memory("out of memory for a message");
-    if (status != PLAIT_OK)
-        status = plait_comm_fail(comm, status, "cannot begin a %s: %s", name, plait_last_error());
     if (status == PLAIT_OK && send)
         status = check_readable(comm, data, a.queue, peer);
     if (status != PLAIT_OK) {
@@ -113,7 +108,7 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
             plait_request_give_back(r);
         if (!alone)
             pthread_mutex_unlock(&comm->lock);
-        return plait_refuse(status);
+        return cannot(comm, status, name);
     }
     r->kind = kind;
     r->queue = a.queue;

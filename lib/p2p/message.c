@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "message.h"
 
-#include "base/status.h"
 #include "comm/port.h"
 #include "device/device_comm.h"
 #include "failure/failure.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static struct plait_link *link_of(const struct plait_comm *comm, const struct plait_message *m)
@@ -15,15 +13,6 @@ static struct plait_link *link_of(const struct plait_comm *comm, const struct pl
 }
 
 /* ---- Queues ---------------------------------------------------------------------------------------------- */
-
-static void push(struct plait_message_queue *q, struct plait_request *r)
-{
-    if (q->first == NULL)
-        q->end = &q->first;
-    r->next = NULL;
-    *q->end = r;
-    q->end = &r->next;
-}
 
 static struct plait_request *pop(struct plait_message_queue *q)
 {
@@ -69,7 +58,7 @@ void plait_message_begin(struct plait_request *r)
     r->message.place = r->message.began = 0;
     r->message.number = queue->n++;
     r->message.nslice = count_slices(r->comm, &r->message);
-    push(queue, r);
+    plait_request_append(&queue->first, &queue->end, r);
     make_busy(all, pair);
     if (r->message.space->message_begin != NULL)
         r->message.space->message_begin(&r->message, r->comm);
@@ -241,7 +230,7 @@ static bool offer_sends(struct plait_comm *comm, struct plait_pair *pair, enum p
         if (m->slice < m->nslice)
             break;
         if (m->in_place)
-            push(&pair->unread, pop(&pair->sends));
+            plait_request_append(&pair->unread.first, &pair->unread.end, pop(&pair->sends));
         else
             end_first(&pair->sends, PLAIT_OK);
     }

@@ -80,9 +80,6 @@ void plait_messages_fail(struct plait_comm *comm, enum plait_status status);
 char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
                                size_t bytes, enum plait_status *status);
 
-/* The slot of a small slice. It is free: the link accepts this number only when the one a window behind is received. */
-char *plait_message_small_stage(const struct plait_pair *pair, uint32_t number);
-
 /* Have the last n slices up to this number been read? */
 bool plait_message_all_read(const struct plait_link *link, uint32_t last, uint64_t n);
 

@@ -38,11 +38,6 @@ enum plait_status plait_message_prepare(struct plait_comm *comm, uint32_t peer, 
 
 /* ---- Staging buffers ------------------------------------------------------------------------------------- */
 
-char *plait_message_small_stage(const struct plait_pair *pair, uint32_t number)
-{
-    return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
-}
-
 /* Offset in a slot of PLAIT_MESSAGE_SLICE bytes: short slices take parts of it in turn, as in operation/slices.h. */
 static size_t part_of(uint32_t number, size_t bytes)
 {
@@ -67,8 +62,8 @@ char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair,
             return NULL;
         *places = memory;
     }
-    if (small)
-        return plait_message_small_stage(pair, number);
+    if (small) /* it is free: the link accepts this number only when the one a window behind is received */
+        return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
     /* Numbers wrap around. */
     if (pair->ever[k] && number - pair->used[k] < PLAIT_WINDOW && !link->transport->sent(link, pair->used[k]))
         return NULL;

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/status.h"
 #include "base/system_limits.h"
 #include "bootstrap/unix.h"
 #include "failure/failure.h"
@@ -272,7 +271,7 @@ static enum plait_status probe_suspects(struct plait_comm *comm, struct plait_de
     enum plait_suspicion suspicion = PLAIT_LEFT;
     const uint32_t rank = find_suspect(comm, d, &suspicion);
 
-    if (rank == UINT32_MAX || plait_progress_expects()) { /* or its data are still in flight */
+    if (rank == UINT32_MAX || plait_progress_until_alarm() > 0) { /* or its data are still in flight */
         d->suspect = 0;
         return PLAIT_OK;
     }

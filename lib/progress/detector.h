@@ -21,12 +21,6 @@ struct plait_wait_kind {
     void (*note)(const void *context, uint64_t now);
 };
 
-/*
- * A deadline of servers, which wait for workers without a limit. The wait still fails if a needed rank of another host
- * is unheard for the comm's own deadline.
- */
-#define PLAIT_FOREVER 1e9
-
 enum plait_suspicion { PLAIT_LEFT, PLAIT_DIED, PLAIT_UNCREATED, PLAIT_UNREAD, PLAIT_CUT_OFF };
 
 struct plait_detector { /* of one wait */

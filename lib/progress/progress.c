@@ -9,8 +9,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -110,8 +108,7 @@ void plait_progress_news(void)
 
 static _Atomic uint64_t alarm_at; /* written without a lock; a lost alarm costs one sleep */
 
-/* Nanoseconds; 0: none is set. */
-static uint64_t until_alarm(void)
+uint64_t plait_progress_until_alarm(void)
 {
     const uint64_t when = atomic_load_explicit(&alarm_at, memory_order_relaxed), now = when > 0 ? plait_clock_ns() : 0;
 
@@ -120,20 +117,15 @@ static uint64_t until_alarm(void)
 
 void plait_progress_alarm(uint64_t when)
 {
-    if (until_alarm() == 0 || when < atomic_load_explicit(&alarm_at, memory_order_relaxed))
+    if (plait_progress_until_alarm() == 0 || when < atomic_load_explicit(&alarm_at, memory_order_relaxed))
         atomic_store_explicit(&alarm_at, when, memory_order_relaxed);
-}
-
-bool plait_progress_expects(void)
-{
-    return until_alarm() > 0;
 }
 
 /* Sleep on the announced doorbells, for at most `ns` nanoseconds if another rank is awaited. */
 static void sleep_on(const struct plait_doorbells *doorbells, long ns)
 {
     const long most = atomic_load(&plait_nactive) > 0 || doorbells->n > 1 ? ns : IDLE_NS;
-    const uint64_t alarm = until_alarm();
+    const uint64_t alarm = plait_progress_until_alarm();
 
     atomic_fetch_add(&sleepers, 1);
     plait_doorbells_sleep(doorbells, alarm > 0 && alarm < (uint64_t)most ? (long)alarm : most);
@@ -299,17 +291,12 @@ void plait_progress_thread_stop(void)
 
 void plait_progress_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE) {
-        pthread_mutex_lock(&thread_lock);
-        pthread_mutex_lock(&list_lock);
-        return;
-    }
     if (when == PLAIT_FORK_CHILD) { /* the child has neither the thread nor the comms */
         first = NULL;
         nstart = 0;
         plait_nactive = 0;
         sleepers = drivers = 0;
     }
-    pthread_mutex_unlock(&list_lock);
-    pthread_mutex_unlock(&thread_lock);
+    plait_fork_lock(when, &thread_lock);
+    plait_fork_lock(when, &list_lock);
 }

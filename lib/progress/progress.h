@@ -24,15 +24,11 @@
 
 /* ---- How one thread waits --------------------------------------------------------------------------- */
 
-/*
- * A spinner pauses, then yields, then sleeps on doorbells. It knows nothing of why the wait lasts. The thread counts a
- * turn for every poll without progress; the spin reads no clock and makes no system call.
- */
 #define PLAIT_SPINS    4000     /* turns, each with a pause: tens of microseconds on any processor */
 #define PLAIT_SLEEP_NS 1000000L /* longest sleep: some events ring no doorbell */
 
 struct plait_spinner {
-    uint32_t turns;  /* without progress */
+    uint32_t turns;  /* polls without progress */
     uint32_t sleeps; /* of these turns */
     double since;    /* clock of the first yield; 0: none yet */
     bool sleepy;     /* it has yielded for long, and sleeps from here on */
@@ -74,8 +70,8 @@ void plait_progress_announce(struct plait_doorbells *doorbells);
 /* Set a time (plait_clock_ns()) at which sleepers wake for an event that rings no doorbell. Repeat after each turn. */
 void plait_progress_alarm(uint64_t when);
 
-/* Is such an event still to come? */
-bool plait_progress_expects(void);
+/* Nanoseconds until then; 0: no such event is to come. */
+uint64_t plait_progress_until_alarm(void);
 
 /* Wake the sleeping threads of this process: an operation has ended, or a new one is pending. */
 void plait_progress_news(void);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Waiting for other ranks: a loop that calls a spinner (progress.h), which passes the time, and a failure detector
- * (detector.h), which finds why the wait does not end. Pending operations of other comms go on meanwhile.
- */
+/* Waiting for other ranks: a spinner (progress.h) and a failure detector (detector.h). Other comms go on meanwhile. */
 #ifndef PLAIT_LIB_PROGRESS_WAIT_H
 #define PLAIT_LIB_PROGRESS_WAIT_H
 
@@ -33,8 +30,6 @@ static inline uint32_t plait_spins(const struct plait_comm *comm)
 {
     return comm->oversubscribed || comm->port != NULL ? PLAIT_SPINS_SHARED : PLAIT_SPINS;
 }
-
-/* ---- Turns ------------------------------------------------------------------------------------------ */
 
 /* The part after the spin. */
 enum plait_status plait_wait_long(struct plait_comm *comm, struct plait_wait *w);

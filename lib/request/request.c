@@ -154,11 +154,7 @@ void plait_request_begin(struct plait_request *r)
         comm->drive->begin_message(r);
         return;
     }
-    if (comm->first == NULL)
-        comm->end = &comm->first;
-    r->next = NULL;
-    *comm->end = r;
-    comm->end = &r->next;
+    plait_request_append(&comm->first, &comm->end, r);
 }
 
 void plait_request_run(struct plait_request *r)
@@ -171,9 +167,24 @@ void plait_request_run(struct plait_request *r)
     plait_progress_news();
 }
 
+enum plait_status plait_request_launch(struct plait_request *r)
+{
+    const bool held = r->held;
+
+    if (plait_in_group()) {
+        plait_requests_notify(r->comm);
+        pthread_mutex_unlock(&r->comm->lock);
+        plait_group_add(r);
+        return PLAIT_OK;
+    }
+    plait_request_run(r);
+    if (held && r->on_stream)
+        plait_request_await_issued(r);
+    return held ? PLAIT_OK : plait_wait(&r);
+}
+
 enum plait_status plait_request_dispatch(struct plait_request *r, const struct plait_call *call)
 {
-    struct plait_comm *comm = r->comm;
     const bool held = call != NULL && call->request != NULL;
 
     r->held = held;
@@ -182,16 +193,10 @@ enum plait_status plait_request_dispatch(struct plait_request *r, const struct p
     r->persistent = call != NULL && call->persistent;
     if (held)
         *call->request = r;
-    if (r->persistent || plait_in_group()) {
-        pthread_mutex_unlock(&comm->lock);
-        if (!r->persistent)
-            plait_group_add(r);
-        return PLAIT_OK;
-    }
-    plait_request_run(r);
-    if (held && r->on_stream)
-        plait_request_await_issued(r);
-    return held ? PLAIT_OK : plait_wait(&r);
+    if (!r->persistent)
+        return plait_request_launch(r);
+    pthread_mutex_unlock(&r->comm->lock);
+    return PLAIT_OK;
 }
 
 enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_args *a,
@@ -223,12 +228,6 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
 
 /* ---- Ending --------------------------------------------------------------------------------------------- */
 
-/* From here on its taker owns it. */
-static void hand_over(struct plait_request *r)
-{
-    plait_request_set_state(r, PLAIT_REQUEST_ENDED);
-}
-
 /* A persistent one keeps the operation for its next start. */
 static void unbind(const struct plait_request *r)
 {
@@ -247,7 +246,7 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
     }
     r->status = status;
     if (atomic_load_explicit(&comm->pending, memory_order_relaxed) == 0) {
-        hand_over(r);
+        plait_request_set_state(r, PLAIT_REQUEST_ENDED);
         return;
     }
     r->next = comm->completed;
@@ -283,7 +282,7 @@ void plait_requests_notify(struct plait_comm *comm)
     atomic_fetch_sub_explicit(&comm->pending, n, memory_order_release);
     while (r != NULL) {
         struct plait_request *next = r->next;
-        hand_over(r);
+        plait_request_set_state(r, PLAIT_REQUEST_ENDED); /* from here on its taker owns it */
         r = next;
     }
     plait_progress_news();

@@ -95,6 +95,17 @@ static inline void plait_request_set_state(struct plait_request *r, enum plait_r
     atomic_store_explicit(&r->state, state, memory_order_release);
 }
 
+/* Append it to a list by `next`. *end is set with the first one. */
+static inline void plait_request_append(struct plait_request **first, struct plait_request ***end,
+                                        struct plait_request *r)
+{
+    if (*first == NULL)
+        *end = first;
+    r->next = NULL;
+    **end = r;
+    *end = &r->next;
+}
+
 /* Must this call be queued? Operations of the comm are pending, a group is open, or it has a request. */
 static inline bool plait_must_queue(const struct plait_comm *comm, const struct plait_call *call)
 {
@@ -114,6 +125,9 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
 
 /* The same for a message, whose request has kind, message and queue. */
 enum plait_status plait_request_dispatch(struct plait_request *r, const struct plait_call *call);
+
+/* Begin it, or add it to the open group. Releases the lock. Waits for it, or if it is held only for its stream. */
+enum plait_status plait_request_launch(struct plait_request *r);
 
 static inline bool plait_request_has_ended(const struct plait_request *r)
 {

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Turns of a comm's pending collectives, one after the other in the order of the calls, and of requests that wait for
- * their events on a device queue.
- */
+/* Turns of a comm's pending collectives, and of requests that wait for their events on a device queue. */
 #include "request.h"
 
 #include "device/device_comm.h"
@@ -79,13 +76,9 @@ bool plait_request_record(struct plait_request *r)
     if (why == NULL)
         why = d->plugin->record_event(r->queue, r->event);
     plait_device_note(comm, why);
-    if (d->issued == NULL) {
-        d->issued_end = &d->issued;
+    if (d->issued == NULL)
         plait_wait_progress(comm, wait_of(d));
-    }
-    r->next = NULL;
-    *d->issued_end = r;
-    d->issued_end = &r->next;
+    plait_request_append(&d->issued, &d->issued_end, r);
     plait_request_set_state(r, PLAIT_REQUEST_ISSUED);
     plait_progress_news();
     return true;

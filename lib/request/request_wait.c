@@ -6,8 +6,6 @@
 #include "base/status.h"
 #include "progress/progress.h"
 
-#include <string.h>
-
 /* May this thread test or wait for *request? */
 static enum plait_status check(struct plait_request *const *request, const char *name)
 {
@@ -116,17 +114,15 @@ enum plait_status plait_wait_any(struct plait_request **requests, size_t n, size
 
 enum plait_status plait_wait_all(struct plait_request **requests, size_t n)
 {
-    enum plait_status first = PLAIT_OK;
-    char text[512] = "";
+    struct plait_kept first;
 
+    first.status = PLAIT_OK;
     if (requests == NULL && n > 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_wait_all: requests is NULL");
     for (size_t i = 0; i < n; i++) {
         const enum plait_status status = plait_wait(&requests[i]);
-        if (status != PLAIT_OK && first == PLAIT_OK) {
-            first = status;
-            strncpy(text, plait_last_error(), sizeof text - 1);
-        }
+        if (status != PLAIT_OK && first.status == PLAIT_OK)
+            plait_keep_error(&first, status);
     }
-    return first == PLAIT_OK ? PLAIT_OK : plait_fail(first, "%s", text);
+    return plait_tell_error(&first);
 }

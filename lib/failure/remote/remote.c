@@ -247,10 +247,6 @@ void plait_remotes_unload(void)
 /* The child has neither thread nor comms. It closes its copies of the connections, whose end means a death. */
 void plait_remotes_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_BEFORE) {
-        pthread_mutex_lock(&lock);
-        return;
-    }
     for (; when == PLAIT_FORK_CHILD && remotes != NULL; remotes = remotes->next)
         for (uint32_t i = 0; i < remotes->nline; i++)
             plait_descriptor_close(remotes->lines[i].fd);
@@ -259,5 +255,5 @@ void plait_remotes_fork(enum plait_fork when)
         running = false;
         changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* it counts the parent's thread as waiting */
     }
-    pthread_mutex_unlock(&lock);
+    plait_fork_lock(when, &lock);
 }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A control-plane update has the state of a rank's control block, for hosts that cannot map the block. These hosts
- * apply it to a replica of the block.
- *
- * A replica is a control block that one thread of this process fills (remote.h): readers of control blocks need not
- * know on which host a rank is. An update has the full state, no difference: any may be dropped if a later one comes.
+ * A control-plane update has the state of a rank's control block, for hosts that cannot map the block. They apply it to
+ * a replica of the block. It has the full state, no difference: any may be dropped if a later one comes.
  */
 #ifndef PLAIT_LIB_FAILURE_REMOTE_UPDATE_H
 #define PLAIT_LIB_FAILURE_REMOTE_UPDATE_H
