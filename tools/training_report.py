@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the tables of docs/training-evidence.md, between their marks, and docs/training.png: see tools/train-evidence."""
+"""Writes the tables of docs/training-evidence.md, between their marks, and docs/training.png."""
 import re
 import statistics
 import subprocess
