@@ -54,12 +54,14 @@ static void print_also(const char *list)
 void option_help(const struct option_table *table)
 {
     const bool letters = has_letters(table);
+    bool has_version = false;
 
     fputs(table->head, stdout);
     for (size_t k = 0; k < table->n; k++) {
         const struct option *o = option_at(table, k);
         char flag[64], letter[8] = "";
 
+        has_version |= o->name != NULL && strcmp(o->name, "version") == 0;
         if (o->kind == OPTION_TITLE)
             printf("\n%s:\n", o->text);
         if (o->kind == OPTION_TITLE || o->kind == OPTION_IGNORED)
@@ -71,6 +73,8 @@ void option_help(const struct option_table *table)
         printf("  %-*s %s", letters ? 32 : 24, flag, o->text);
         print_also(o->also);
     }
+    if (!has_version)
+        printf("  %-*s the version\n", letters ? 32 : 24, letters ? "    --version" : "--version");
     if (table->tail != NULL)
         fputs(table->tail, stdout);
 }
@@ -191,6 +195,10 @@ static bool parse_one(const struct option_table *table, struct options *base, in
 
     snprintf(flag, sizeof flag, "%.*s", (int)length, argv[*k]);
     const struct option *o = *out = is_long ? find(table, flag + 2, &on) : find_letter(table, flag[1]);
+    if (o == NULL && strcmp(argv[*k], "--version") == 0) {
+        puts(VERSION);
+        exit(program_end(0));
+    }
     if (o == NULL)
         return is_long ? unknown(table, flag) : complain("unknown flag %s; see --help", flag);
     if (o->kind == OPTION_HELP) {

@@ -66,7 +66,7 @@ const struct option *option_at(const struct option_table *table, size_t k);
  * argv   arguments that are no options are moved to its front, behind argv[0]
  * nrest  gets their number
  *
- * --help is printed, unless messages are hidden, and ends the program. Returns false after a message.
+ * --help and --version print, unless messages are hidden, and end the program. Returns false after a message.
  */
 bool option_parse(const struct option_table *table, struct options *o, bool *given, int argc, char **argv, int *nrest);
 

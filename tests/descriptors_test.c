@@ -485,7 +485,7 @@ static void live_with(bool tcp, enum moment moment, enum how how, uint32_t victi
 }
 
 /*
- * One at a time, and then all at once, as daemons do. Only the slow tier closes each in every way. At least: the arena
+ * One at a time, and then all at once, as daemons do. Only the slow tier closes each at every moment in every way. At least: the arena
  * twice, and a line or a process.
  */
 static void close_each(bool tcp)
@@ -495,7 +495,8 @@ static void close_each(bool tcp)
             for (enum how how = tcp ? A_FILE : 0; how < (tcp ? A_FILE + 1 : NHOW); how++) {
                 int which = -1, most = 0;
                 do {
-                    if (full() || tcp || (which < 0 && how <= A_SOCKET) || (which + m + victim) % NHOW == how)
+                    if (full() || (which < 0 && (tcp || how <= A_SOCKET)) ||
+                        (which + m + victim) % (tcp ? 2 : NHOW) == (tcp ? 0 : how))
                         live_with(tcp, m, how, victim, which, 0);
                     if (most < scene->n)
                         most = scene->n;

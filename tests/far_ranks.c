@@ -167,10 +167,12 @@ static bool bytes_are_right(const char *spec, const struct plait_call *call, flo
         return true;
     printf("%s, host of rank %u: %.3f vectors, %.0f bytes expected, %.0f sent: %+.2f %%; %.0f in a packet\n", spec,
            launch.rank, vectors, wanted, got, 100 * (got / wanted - 1), mean);
+    if (launch.rank == 0) /* it relays control-plane updates, by time: the more, the slower the machine is */
+        return got / wanted - 1 > -MOST_OFF;
     return fabs(got / wanted - 1) < MOST_OFF && mean > LEAST_MEAN;
 }
 
-/* The ranks' news of each other, most of them rank 0's, go by time: on a machine with much else to do a series is repeated. */
+/* Control-plane updates go by time: on a machine with much else to do a series is repeated. */
 static void count_bytes(const char *spec, double vectors)
 {
     static const uint32_t node[] = { 0, 0, 1, 1, 2, 2, 3, 3 };

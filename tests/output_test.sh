@@ -8,9 +8,9 @@ unset $(env | sed -n 's/^\(PLAIT_[A-Z_]*\)=.*/\1/p')
 failed=0
 
 commands_of() { # PROGRAM: its commands that print much, and little
-    echo --help
+    printf '%s\n' --help --version
     case $1 in
-    plait-info) printf '%s\n' "" --version --config "--explain allreduce 1M" ;;
+    plait-info) printf '%s\n' "" --config "--explain allreduce 1M" ;;
     plait-plan) printf '%s\n' list "show ring --ranks 4" "show ring --ranks 64" "check ring" ;;
     plait-hosts) unshare -Urn true 2>/dev/null && echo "1 --ranks 2 -- echo hello" ;;
     plait-perf) printf '%s\n' "--ranks 2 -b 64 -e 64 -n 2 -w 1 --guard off" ;;

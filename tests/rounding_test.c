@@ -213,7 +213,7 @@ static void add_large_jobs(struct jobs *j, const struct specs *specs, const uint
 
 static void no_average_leaves_its_type_whatever_algorithm_rounding_and_size(void **state)
 {
-    for (uint32_t n = 2; n <= 9; n++) {
+    for (uint32_t n = 2; n <= 9; n += full() ? 1 : 3) {
         struct specs specs;
 
         specs_init(&specs, PLAIT_ALLREDUCE, n, false);

@@ -14,12 +14,15 @@ it_says_that_there_is_no_gpu() {
     "$check" --out "$room/seen" >"$room/out" 2>&1
     [ $? -eq 77 ] && grep -q 'there is no GPU here' "$room/out" && [ ! -e "$room/seen" ] || { cat "$room/out"; return 1; }
 }
+# The short tier takes some rows: every test in them is one of the suite, too.
 its_tests_pass_on_the_stand_in_which_it_calls_no_gpu() {
-    local words
-    env -u NCCL_TESTS "$check" --stand-in "$build" >"$room/out" 2>&1 || { cat "$room/out"; return 1; }
+    local words some=()
+    [ "${PLAIT_TEST_TIER:-}" = full ] || some=(--only 'kernels|devices|captures|figures|nccl_one_rank|PyTorch|nccl-tests')
+    env -u NCCL_TESTS "$check" "${some[@]}" --stand-in "$build" >"$room/out" 2>&1 || { cat "$room/out"; return 1; }
     for words in 'cuda_gpu_kernels: passed' 'cuda_captures: passed' 'cuda_devices: passed' 'cuda_deaths, 8 hardware queues: passed' 'cuda_optim: passed' 'cuda_sizes: passed' 'nccl_gpu_ends: passed' \
         'nccl_one_rank: passed' 'cuda_figures: passed' 'nccl_figures: passed' 'PyTorch: skipped\|ranks of PyTorch: skipped' \
         'nccl-tests: skipped: no source' 'no GPU was seen, and there are no figures'; do
+        [[ ${#some[@]} -eq 0 || $words =~ ${some[1]} || $words == no* ]] || continue
         grep -q "$words" "$room/out" || { echo "it does not say '$words':"; cat "$room/out"; return 1; }
     done
 }
