@@ -286,15 +286,17 @@ static enum plait_status fail_all(struct plait_comm *comm, enum plait_status sta
 }
 
 /*
- * Streaming stores for copied results that would not stay in a cache, unless an epilogue reads them. Over hosts a
- * network reads what is written.
+ * Streaming stores for copied results that would not stay in a cache, unless they replace an operand that was read just
+ * before, or an epilogue reads them. Over hosts a network reads what is written.
  */
 static bool streams(const struct plait_run *run)
 {
     const struct plait_op_plan *o = run->o;
+    const size_t bytes = plait_run_count(run) * o->size; /* of the vector or of a block */
 
-    return run->space->host && run->comm->remote == NULL && !o->geometry.combines && !run->work.scratch &&
-           plait_run_count(run) * o->size * o->geometry.out.nslot >= run->comm->streams_from;
+    return run->space->host && run->comm->remote == NULL && !(o->geometry.combines && o->inplace) &&
+           !run->work.scratch &&
+           (o->geometry.combines ? bytes : bytes * o->geometry.out.nslot) >= run->comm->streams_from;
 }
 
 enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in)
