@@ -34,6 +34,7 @@ static const struct {
     { "evaluate-only", "another thing to do" },
     { "dry-run", "another thing to do" },
     { "help", "another thing to do" },
+    { "version", "another thing to do" },
     { "classes", "make-data" },
     { "train-images", "make-data" },
     { "val-images", "make-data" },
