@@ -196,16 +196,17 @@ static void memory_of_any_allocator_is_copied_once(void **state)
     }
 }
 
-/* From now on blocks of all sizes go by single copy, or are staged. */
-static void use_mode(struct plait_comm *comm, bool single)
+/* From now on blocks of all sizes go in this mode: PLAIT_FAST_... */
+static void use_mode(struct plait_comm *comm, unsigned fast)
 {
-    memset(comm->copies.single, single, sizeof comm->copies.single);
+    memset(comm->copies.fast, (int)fast, sizeof comm->copies.fast);
 }
 
 /* Blocks of many slices, of which the last is short, in each mode. */
 static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { BLOCK = (2 << 20) + 5 * 4096 };
+    static const unsigned modes[] = { PLAIT_FAST_SINGLE, 0, PLAIT_FAST_STREAMED };
     char *in = calloc(2, BLOCK), *out = calloc(2, BLOCK);
 
     CHECK(in != NULL && out != NULL);
@@ -213,9 +214,9 @@ static int take_blocks_one_way(struct plait_comm **comm, uint32_t rank, void *ar
         *skipped = true;
         return 0;
     }
-    for (unsigned i = 0; i < 2 * 2; i++) {
+    for (unsigned i = 0; i < 2 * 3; i++) {
         const uint64_t before = stats_of(*comm).bytes_staged;
-        use_mode(*comm, i < 2);
+        use_mode(*comm, modes[i / 2]);
         memset(in, (int)(1 + i), 2 * (size_t)BLOCK);
         CHECK((i % 2 == 0 ? plait_alltoall(*comm, in, out, BLOCK, PLAIT_UINT8, NULL)
                           : plait_broadcast(*comm, in, out, BLOCK, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);
@@ -303,7 +304,7 @@ static void short_and_interrupted_reads_go_on(void **state)
 
 static void classes_of_sizes_and_modes(void **state)
 {
-    const struct plait_copies c = { .single = { true, true, false, false, true } };
+    const struct plait_copies c = { .fast = { PLAIT_FAST_STREAMED, PLAIT_FAST_SINGLE, 0, 0, PLAIT_FAST_SINGLE } };
 
     (void)state;
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
@@ -311,11 +312,11 @@ static void classes_of_sizes_and_modes(void **state)
         assert_int_equal(plait_copy_class((PLAIT_LEAST_ONCE << (2 * k + 2)) - 1), k);
     }
     assert_int_equal(plait_copy_class(SIZE_MAX), PLAIT_COPY_CLASSES - 1);
-    assert_false(plait_prefers_single_copy(&c, PLAIT_LEAST_ONCE - 1));
-    assert_true(plait_prefers_single_copy(&c, PLAIT_LEAST_ONCE));
-    assert_true(plait_prefers_single_copy(&c, 4 * PLAIT_LEAST_ONCE));
-    assert_false(plait_prefers_single_copy(&c, 16 * PLAIT_LEAST_ONCE));
-    assert_true(plait_prefers_single_copy(&c, SIZE_MAX));
+    assert_int_equal(plait_copy_mode_of(&c, PLAIT_LEAST_ONCE - 1, true), PLAIT_COPY_STAGED);
+    assert_int_equal(plait_copy_mode_of(&c, PLAIT_LEAST_ONCE, true), PLAIT_COPY_STREAMED);
+    assert_int_equal(plait_copy_mode_of(&c, 4 * PLAIT_LEAST_ONCE, true), PLAIT_COPY_SINGLE);
+    assert_int_equal(plait_copy_mode_of(&c, 4 * PLAIT_LEAST_ONCE, false), PLAIT_COPY_STAGED);
+    assert_int_equal(plait_copy_mode_of(&c, SIZE_MAX, true), PLAIT_COPY_SINGLE);
 }
 
 /* Do all ranks have this table? */
@@ -390,6 +391,7 @@ static void a_calibration_whose_other_rank_does_not_come_ends(void **state)
 static int send_in_each_mode(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { MOST = 5 << 20 };
+    static const unsigned modes[] = { PLAIT_FAST_SINGLE, 0, PLAIT_FAST_STREAMED };
     char *v = malloc(MOST);
 
     (void)arg;
@@ -398,10 +400,10 @@ static int send_in_each_mode(struct plait_comm **comm, uint32_t rank, void *arg)
         *skipped = true;
         return 0;
     }
-    for (unsigned m = 0; m < 2; m++)
+    for (unsigned m = 0; m < 3; m++)
         for (size_t bytes = PLAIT_LEAST_ONCE; bytes < MOST; bytes *= 3) {
             const uint64_t before = stats_of(*comm).bytes_staged;
-            use_mode(*comm, m == 0);
+            use_mode(*comm, modes[m]);
             memset(v, rank == 0 ? (int)(m + bytes % 97) : -1, bytes);
             CHECK((rank == 0 ? plait_send(*comm, v, bytes, PLAIT_UINT8, 1, NULL)
                              : plait_recv(*comm, v, bytes, PLAIT_UINT8, 0, NULL)) == PLAIT_OK);

@@ -66,6 +66,12 @@ static int a_long_slice_does_not_send_short_ones_through_all_its_memory(struct p
 
 /* ---- Turns ---------------------------------------------------------------------------------------------- */
 
+/* From now on blocks of all sizes are staged, with streaming or with cached stores. */
+static void stage(struct plait_comm *comm, bool streams)
+{
+    memset(comm->copies.fast, streams ? PLAIT_FAST_STREAMED : 0, sizeof comm->copies.fast);
+}
+
 static int exchange(struct plait_comm *comm, uint32_t rank, char *v, char byte)
 {
     const size_t counts[2] = { rank == 0 ? 0 : BYTES, rank == 1 ? 0 : BYTES };
@@ -84,27 +90,30 @@ static int exchange_both_ways(struct plait_comm **comm, uint32_t rank, void *arg
 
     (*comm)->slice_bytes = SOME;
     CHECK(v != NULL && exchange(*comm, rank, v, -1) == 0 && f->bytes == SOME);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    for (unsigned d = 0; d < PLAIT_NSLICE; d++)
-        memset(f[d].memory, 'r', f[d].bytes);
-    struct plait_comm_stats before, after;
-    plait_comm_stats(*comm, &before);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    for (char i = 0; i < NTIME; i++)
-        CHECK(exchange(*comm, rank, v, i) == 0);
-    plait_comm_stats(*comm, &after);
-    CHECK(after.bytes_staged - before.bytes_staged == (size_t)NTIME * BYTES);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    size_t nplace = 0, least = SIZE_MAX;
-    for (unsigned d = 0; d < PLAIT_NSLICE; d++) {
-        for (size_t at = nplace = 0; at + BYTES <= f[d].bytes; at++)
-            if (f[d].memory[at] != 'r' && is_all(f[d].memory + at, f[d].memory[at], BYTES)) {
-                nplace++;
-                at += BYTES - 1;
-            }
-        least = nplace < least ? nplace : least;
+    for (unsigned streams = 0; streams < 2; streams++) {
+        stage(*comm, streams);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        for (unsigned d = 0; d < PLAIT_NSLICE; d++)
+            memset(f[d].memory, 'r', f[d].bytes);
+        struct plait_comm_stats before, after;
+        plait_comm_stats(*comm, &before);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        for (char i = 0; i < NTIME; i++)
+            CHECK(exchange(*comm, rank, v, i) == 0);
+        plait_comm_stats(*comm, &after);
+        CHECK(after.bytes_staged - before.bytes_staged == (size_t)NTIME * BYTES);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        size_t nplace = 0, least = SIZE_MAX;
+        for (unsigned d = 0; d < PLAIT_NSLICE; d++) {
+            for (size_t at = nplace = 0; at + BYTES <= f[d].bytes; at++)
+                if (f[d].memory[at] != 'r' && is_all(f[d].memory + at, f[d].memory[at], BYTES)) {
+                    nplace++;
+                    at += BYTES - 1;
+                }
+            least = nplace < least ? nplace : least;
+        }
+        CHECK(least + 1 >= SOME / PART);
     }
-    CHECK(least + 1 >= SOME / PART);
     free(v);
     return 0;
 }
@@ -125,18 +134,21 @@ static int send_both_ways(struct plait_comm **comm, uint32_t rank, void *arg)
 
     (void)arg;
     CHECK(v != NULL);
-    CHECK(pass(*comm, rank, v, 0) == 0);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK); /* it has been read */
-    char *memory = rank == 0 ? (*comm)->messages->pairs[1]->stage : NULL;
-    if (rank == 0)
-        memset(memory, 'r', PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    for (char i = 0; i < NTIME; i++)
-        CHECK(pass(*comm, rank, v, i) == 0);
-    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
-    for (unsigned k = 0; k < PLAIT_MESSAGE_STAGE && rank == 0; k++, memory += PLAIT_MESSAGE_SLICE)
-        for (size_t at = 0; at + PART <= PLAIT_MESSAGE_SLICE; at += PART)
-            CHECK(is_all(memory + at, memory[at], BYTES) && memory[at] != 'r');
+    for (unsigned streams = 0; streams < 2; streams++) {
+        stage(*comm, streams);
+        CHECK(pass(*comm, rank, v, 0) == 0);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK); /* it has been read */
+        char *memory = rank == 0 ? (*comm)->messages->pairs[1]->stage : NULL;
+        if (rank == 0)
+            memset(memory, 'r', PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        for (char i = 0; i < NTIME; i++)
+            CHECK(pass(*comm, rank, v, i) == 0);
+        CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+        for (unsigned k = 0; k < PLAIT_MESSAGE_STAGE && rank == 0; k++, memory += PLAIT_MESSAGE_SLICE)
+            for (size_t at = 0; at + PART <= PLAIT_MESSAGE_SLICE; at += PART)
+                CHECK(is_all(memory + at, memory[at], BYTES) && memory[at] != 'r');
+    }
     free(v);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a ring of bare sockets makes of a timeline of plait-train: the limit of the machine beside which docs/training-evidence.md puts the
- * exposed communication. By hand, on hosts of tools/hosts, with what tools/trace_tail.py --schedule wrote:
+ * Replays a timeline of plait-train over a ring of bare sockets: the limit with which a step's exposed communication
+ * is compared. By hand, on hosts of tools/hosts, with what tools/trace_tail.py --schedule wrote:
  *
  *     plait-hosts 2 --link 1gbit -- train_link_bench SCHEDULE TRACE [STEPS]
  *

@@ -9,10 +9,9 @@ order, at the rate that TCP leaves of the cable's, completes bucket b at
 
     done(b) = max(done(b - 1), ready(b)) + 2 (P - 1) / P bytes(b) / rate
 
-The tail of a rank is the part of this after the end of its own backward pass. It is exposed with any library.
-docs/training-evidence.md has the figures. All ranks must share a clock, as those of one machine or of tools/hosts
-do. Several
-files are parts of one trace. --schedule writes a schedule that tests/train_link_bench.c runs over bare sockets.
+The tail of a rank is the part of this after the end of its own backward pass. It is exposed with any library. All
+ranks must share a clock, as those of one machine or of tools/hosts do. Several files are parts of one trace.
+--schedule writes a schedule that tests/train_link_bench.c runs over bare sockets.
 """
 import argparse
 import json

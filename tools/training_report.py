@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the tables of docs/training-evidence.md, between their marks, and docs/training.png."""
-import re
+"""Prints the tables of train-evidence, and draws docs/training.png."""
 import statistics
 import subprocess
-import sys
 
 
 def groups(results, part):
@@ -90,16 +88,10 @@ TABLES = {"search": lambda r: search_table(r, "search"), "batch": lambda r: accu
           "elastic-search": lambda r: search_table(r, "elastic-search"), "elastic": elastic_table, "hosts": hosts_table}
 
 
-def replace_tables(results, path):
-    text = path.read_text()
+def print_tables(results):
     for name, make in TABLES.items():
-        marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not marked.search(text):
-            sys.exit(f"{path}: there is no place for the table '{name}': a line <!-- {name} --> and a line "
-                     "<!-- end -->")
         if groups(results, name):
-            text = marked.sub(lambda m, make=make: f"{m[1]}\n{make(results)}\n\n{m[2]}", text)
-    path.write_text(text)
+            print(f"{name}\n\n{make(results)}\n")
 
 
 # ---- the plot ----------------------------------------------------------------------------------------
@@ -145,5 +137,5 @@ def plot(results, path):
 
 def write(results, folder):
     results = list(results)
-    replace_tables(results, folder / "training-evidence.md")
+    print_tables(results)
     plot(results, folder / "training.png")

@@ -379,7 +379,7 @@ static int run_training(struct options *o)
 
     if (o->precision == PRECISION_BF16 && !model_has_bf16())
         give_up(ENDING_USAGE, "--precision bf16: oneDNN needs AVX-512 for it, which this processor does not have; use "
-                              "--precision fp32 (what travels is bf16 there, too)");
+                              "--precision fp32 (gradients travel as bf16 all the same, with --payload bf16)");
     if (!launch((uint32_t)o->ranks, recall_ranks(o), &place))
         return ENDING_USAGE;
     c.rank = place.rank;

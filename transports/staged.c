@@ -12,7 +12,7 @@
  * The engine and the message queues see the same as with transports/device.c. The next operation on the queue may read
  * a message that has "arrived", and may write memory that was "sent". But here the host takes part in each message, so
  * a call lasts until the data has gone and come. Nothing on a queue ever waits for another host: streams pass whatever
- * happens there. For the same reason these messages cannot be in a graph (plait_device_may_capture()).
+ * happens there. For the same reason these messages cannot be in a graph.
  *
  * An event follows each use of a staging buffer by a queue. Events of sent messages are recorded in the order of the
  * offers, so only the first one that is not done is queried. A receive buffer is free again when the next message of

@@ -234,7 +234,7 @@ struct plait_comm {
     double claim_seen;               /* clock of the last check that no other process claims this rank */
     struct plait_nodes nodes;        /* which ranks share a node, and connections between hosts; zeroes: one node */
     uint32_t nshrink;                /* comms created from it by plait_comm_shrink() */
-    uint32_t *members;               /* [nrank] of the comm that is being created from this one; else NULL */
+    uint32_t *members;               /* [nrank] room for the ranks of a comm that is being created from this one */
     size_t nown_algorithms;          /* the caller's among `algorithms` */
     bool progress;                   /* it holds a start of the progress thread */
     bool suspended, finalized;

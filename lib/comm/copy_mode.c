@@ -22,9 +22,10 @@
 #define STAGE        (3 * SLICE)         /* bytes of shared memory: three slices, as in lifecycle/connect.c */
 #define LONGEST      ((size_t)4 << 20)   /* bytes: longer ones are as fast per byte */
 #define PAGE         4096
-#define SPINS        64 /* turns between two looks at the clock, about 2 us */
+#define SPINS        64  /* turns between two looks at the clock, about 2 us */
+#define GAIN         0.9 /* streaming stores must be so much faster: they empty caches that others use */
 
-enum mode { SINGLE, STAGED, NMODE };
+#define NMODE 3
 
 /* A size in the middle of each class, and how often it is exchanged in each mode: a few ms in all on a slow machine. */
 static const struct {
@@ -35,7 +36,7 @@ static const struct {
 };
 
 /* Without a calibration: the kernel's copy is faster from about 1 MiB on, where blocks leave a core's cache. */
-static const struct plait_copies built_in = { .single = { false, false, false, true, true } };
+static const struct plait_copies built_in = { .fast = { 0, 0, 0, PLAIT_FAST_SINGLE, PLAIT_FAST_SINGLE } };
 
 static _Atomic struct plait_copies known; /* of this process; zeroes: none was timed */
 
@@ -85,15 +86,18 @@ static bool share_processor(const struct side *s)
 }
 
 /* Each sends the other a block in this mode. False: the other does not come, or cannot be read. */
-static bool exchange(struct side *s, enum mode mode, size_t bytes)
+static bool exchange(struct side *s, enum plait_copy_mode mode, size_t bytes)
 {
-    if (mode == SINGLE)
+    if (mode == PLAIT_COPY_SINGLE)
         return plait_process_read(s->process, s->other->source, s->to, bytes) == 0 && meet(s);
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < SLICE ? bytes - at : SLICE;
         if (s->used + n > STAGE)
             s->used = 0;
-        plait_copy(s->kernels, s->stage + s->used, s->from + at, n);
+        if (mode == PLAIT_COPY_STREAMED)
+            s->kernels->stream(s->stage + s->used, s->from + at, n);
+        else
+            plait_copy(s->kernels, s->stage + s->used, s->from + at, n);
         if (!meet(s))
             return false;
         plait_copy(s->kernels, s->to + at, s->other_stage + s->used, n);
@@ -115,7 +119,7 @@ static void touch(const volatile char *stage)
  * Run an exchange and time it. False: it failed. It does not count if both ranks had one processor: then the time is
  * that of changes of process.
  */
-static bool time_exchange(struct side *s, enum mode mode, size_t bytes, double *best)
+static bool time_exchange(struct side *s, enum plait_copy_mode mode, size_t bytes, double *best)
 {
     if (!meet(s))
         return false;
@@ -128,12 +132,21 @@ static bool time_exchange(struct side *s, enum mode mode, size_t bytes, double *
     return true;
 }
 
+static uint8_t fastest(const double t[NMODE])
+{
+    const bool streams = t[PLAIT_COPY_STREAMED] < GAIN * t[PLAIT_COPY_STAGED];
+    const double staged = t[streams ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED];
+    const bool single = t[PLAIT_COPY_SINGLE] > 0 && t[PLAIT_COPY_SINGLE] < staged;
+
+    return (uint8_t)((single ? PLAIT_FAST_SINGLE : 0) | (streams ? PLAIT_FAST_STREAMED : 0));
+}
+
 /* All exchanges of one size. False: the time is up, or one failed. */
 static bool try_size(struct side *s, unsigned k, bool single, double t[NMODE])
 {
     for (unsigned i = 0; i < sizes[k].repeats; i++)
-        for (unsigned mode = single ? SINGLE : STAGED; mode < NMODE; mode++)
-            if (!time_exchange(s, (enum mode)mode, sizes[k].bytes, &t[mode]))
+        for (unsigned mode = single ? PLAIT_COPY_SINGLE : PLAIT_COPY_STAGED; mode < NMODE; mode++)
+            if (!time_exchange(s, (enum plait_copy_mode)mode, sizes[k].bytes, &t[mode]))
                 return false;
     return true;
 }
@@ -149,11 +162,11 @@ static bool time_all(struct side *s, struct plait_copies *out)
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
         double t[NMODE] = { 0 };
         goes_on = goes_on && try_size(s, k, single, t);
-        if (goes_on && t[STAGED] > 0) {
-            out->single[k] = t[SINGLE] > 0 && t[SINGLE] < t[STAGED];
+        if (goes_on && t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0) {
+            out->fast[k] = fastest(t);
             timed = true;
         } else if (timed) {
-            out->single[k] = out->single[k - 1];
+            out->fast[k] = out->fast[k - 1];
         }
     }
     return timed;

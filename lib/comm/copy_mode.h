@@ -2,13 +2,14 @@
 /*
  * Copy modes: how data goes to a rank of another process that does not map it.
  *
- * Single copy: the receiver reads it by process_vm_readv. Staged: the sender copies it into shared memory and the
- * receiver copies it out. Which one is faster depends on the size, on the cost of a system call and on caches that the
- * ranks share. On virtual machines the speeds differ up to sevenfold, so no constant is right.
+ * Single copy: the receiver reads it by process_vm_readv. Staged: the sender copies it into shared memory, with cached
+ * or with streaming stores, and the receiver copies it out. Which one is fastest depends on the size, on the cost of a
+ * system call and on caches that the ranks share. On virtual machines the speeds differ up to sevenfold, so no constant
+ * is right.
  *
  * So copies are timed once per process, when it creates its first communicator of several processes. The lowest rank
  * of each node does so together with a rank of another process of the node: both send each other blocks of some sizes
- * in both modes (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only
+ * in every mode (plait_copies_calibrate()). The node's other ranks take over its result. After that the table is only
  * read. The sender alone decides about a block; the receiver takes what it finds.
  */
 #ifndef PLAIT_LIB_COMM_COPY_MODE_H
@@ -22,10 +23,18 @@
 #define PLAIT_LEAST_ONCE   ((size_t)8 << 10) /* least bytes of a single copy: its system call takes 1 to 2 us */
 #define PLAIT_COPY_CLASSES 5                 /* of sizes: 8 to 32 KiB, to 128, to 512, to 2 MiB, and all above */
 
+enum plait_copy_mode { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED, PLAIT_COPY_STREAMED };
+
+/* What is fastest for blocks of a size class: flags. */
+enum {
+    PLAIT_FAST_SINGLE = 1,  /* single copy, where it is possible */
+    PLAIT_FAST_STREAMED = 2 /* else, streaming stores into shared memory, not cached ones */
+};
+
 struct plait_copies {
-    bool single[PLAIT_COPY_CLASSES]; /* blocks of this class: single copy is the faster mode */
-    bool calibrated;                 /* false: built in */
-    uint8_t unused[2];               /* to 8 bytes, which are read and written at once */
+    uint8_t fast[PLAIT_COPY_CLASSES]; /* flags */
+    bool calibrated;                  /* false: built in */
+    uint8_t unused[2];                /* to 8 bytes, which are read and written at once */
 };
 
 /* One rank's side of a calibration, in its control block. */
@@ -46,10 +55,16 @@ static inline unsigned plait_copy_class(size_t bytes)
     return k < PLAIT_COPY_CLASSES ? k : PLAIT_COPY_CLASSES - 1;
 }
 
-/* Is single copy the faster mode for a block of `bytes`? */
-static inline bool plait_prefers_single_copy(const struct plait_copies *copies, size_t bytes)
+/* The copy mode of a block of `bytes`. single: single copy is possible and permitted. */
+static inline enum plait_copy_mode plait_copy_mode_of(const struct plait_copies *copies, size_t bytes, bool single)
 {
-    return bytes >= PLAIT_LEAST_ONCE && copies->single[plait_copy_class(bytes)];
+    const unsigned fast = copies->fast[plait_copy_class(bytes)];
+
+    if (bytes < PLAIT_LEAST_ONCE)
+        return PLAIT_COPY_STAGED;
+    if (single && (fast & PLAIT_FAST_SINGLE))
+        return PLAIT_COPY_SINGLE;
+    return fast & PLAIT_FAST_STREAMED ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED;
 }
 
 /* The table of this process, or the built-in one (calibrate false: that one in any case). */

@@ -30,29 +30,38 @@ static inline uint32_t out_number(const struct plait_run *run, const struct plai
     return plait_step_link(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
+static void copy_bytes(const struct plait_run *run, bool streams, void *to, const void *from, size_t bytes)
+{
+    if (streams)
+        run->comm->kernels->stream(to, from, bytes);
+    else
+        run->space->copy(run->comm, to, from, bytes);
+}
+
 /* Copy-in: the staged copy of a SEND's data, made once for all its readers. */
 static const char *stage(struct plait_run *run, struct plait_slice *f, const struct plait_instr *in, const char *data,
-                         size_t bytes)
+                         size_t bytes, bool streams)
 {
     char *copy = f->stage + in->stage * f->stride;
 
     if (!f->staged[in->stage]) {
-        run->space->copy(run->comm, copy, data, bytes);
+        copy_bytes(run, streams, copy, data, bytes);
         f->staged[in->stage] = true;
         run->comm->stats.bytes_staged += bytes;
     }
     return copy;
 }
 
-/* Does the receiver get a message from where it lies: in place, or by single copy? Else it is staged. */
-static bool is_exposed(const struct plait_run *run, const struct plait_link *link, const struct plait_instr *in,
-                       const void *data, size_t bytes)
+/* The copy mode of a message. PLAIT_COPY_SINGLE also if the receiver reads it in place. */
+static enum plait_copy_mode mode_of(const struct plait_run *run, const struct plait_link *link,
+                                    const struct plait_instr *in, const void *data, size_t bytes)
 {
     if (link->transport->reaches(link, data, bytes, false))
-        return true;
-    return run->space->host && !run->o->geometry.combines &&
-           plait_prefers_single_copy(&run->comm->copies, plait_step_block_bytes(run, in)) &&
-           link->transport->reaches(link, data, bytes, true);
+        return PLAIT_COPY_SINGLE;
+    if (!run->space->host)
+        return PLAIT_COPY_STAGED;
+    return plait_copy_mode_of(&run->comm->copies, plait_step_block_bytes(run, in),
+                              !run->o->geometry.combines && link->transport->reaches(link, data, bytes, true));
 }
 
 /* Offer a message; false when the window is full. */
@@ -64,17 +73,18 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     const char *data = plait_step_address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = plait_step_bytes(run, f, in);
     const uint64_t note = plait_sized_note(run, in);
+    enum plait_copy_mode mode;
     bool free_at_once = true;
 
     if (!link->transport->ready(link, number))
         return false;
     if (bytes <= PLAIT_MAILBOX_DATA && run->space->host) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, note, data, bytes, true);
-    } else if (is_exposed(run, link, in, data, bytes)) {
+    } else if ((mode = mode_of(run, link, in, data, bytes)) == PLAIT_COPY_SINGLE) {
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = false;
     } else {
-        data = stage(run, f, in, data, bytes);
+        data = stage(run, f, in, data, bytes, mode == PLAIT_COPY_STREAMED);
         link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
         free_at_once = !run->space->queued; /* the queue waits for the readers, not this thread */
         if (free_at_once)
@@ -94,10 +104,7 @@ static void copy(const struct plait_run *run, const struct plait_instr *in, void
 {
     if (bytes == 0 || to == from) /* TMP may be NULL if bytes is 0, which memcpy forbids */
         return;
-    if (run->streams && in->nsuccessor == 0)
-        run->comm->kernels->stream(to, from, bytes);
-    else
-        run->space->copy(run->comm, to, from, bytes);
+    copy_bytes(run, run->streams && in->nsuccessor == 0, to, from, bytes);
     run->comm->stats.bytes_copied += bytes;
 }
 

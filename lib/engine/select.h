@@ -26,7 +26,7 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     double latency;      /* seconds, of the paced links; or 0 */
 };
 
-/* What the call and the configuration ask for. The rest is 0. */
+/* Sets the fields that the call and the configuration decide; the others are 0. */
 struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool sized,
                                 const struct plait_call *call);
 

@@ -326,13 +326,18 @@ static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
 
 /*
  * The copy modes that the node's lowest rank has shown, and whether all ranks can read each other's memory: each rank
- * stored `copies` and `reads` before the last agreement. PLAIT_CMA=1: single copy wherever it is possible.
+ * stored `copies` and `reads` before the last agreement. PLAIT_CMA=1: single copy wherever it is possible. Ranks that
+ * share a processor share its caches, too: streaming stores would empty these before the next one reads.
  */
 static void take_copies(struct plait_comm *comm, const struct connecting *m)
 {
     comm->copies = comm->peers[m->first].control->copies;
-    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++)
-        comm->copies.single[k] |= comm->config.cma == PLAIT_CMA_ALWAYS;
+    for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
+        if (comm->config.cma == PLAIT_CMA_ALWAYS)
+            comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
+        if (comm->oversubscribed)
+            comm->copies.fast[k] &= (uint8_t)~PLAIT_FAST_STREAMED;
+    }
     comm->cma = true;
     for (uint32_t r = 0; r < comm->nrank; r++)
         comm->cma &= atomic_load_explicit(&comm->peers[r].control->reads, memory_order_relaxed) != 0;

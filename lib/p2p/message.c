@@ -126,6 +126,15 @@ static uint64_t slices_of(const struct plait_message *m, size_t bytes)
     return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
+static void copy(struct plait_comm *comm, const struct plait_message *m, bool streams, char *to, const char *from,
+                 size_t bytes)
+{
+    if (streams && m->space->host)
+        comm->kernels->stream(to, from, bytes);
+    else
+        m->space->copy(comm, to, from, bytes);
+}
+
 /* Offer the next slice, or several that go as one; false: not now. */
 static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_message *m, enum plait_status *status)
 {
@@ -133,21 +142,24 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     size_t bytes = next_bytes(m, 1);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     const bool small = bytes <= PLAIT_MAILBOX_DATA && m->space->host;
-    bool exposed = m->space->queued || (!small && link->transport->reaches(link, data, bytes, false));
+    bool exposed = m->space->queued || (!small && link->transport->reaches(link, data, bytes, false)), streams = false;
 
     m->space->order(comm, m->queue, m->capture);
     if (!link->transport->ready(link, link->next_out))
         return false;
-    if (!small && !exposed && plait_prefers_single_copy(&comm->copies, m->bytes) &&
-        link->transport->reaches(link, data, bytes, true)) {
-        exposed = true;
-        bytes = next_bytes(m, PLAIT_MESSAGE_TOGETHER);
+    if (!small && !exposed) {
+        const bool reads = link->transport->reaches(link, data, bytes, true);
+        const enum plait_copy_mode mode = plait_copy_mode_of(&comm->copies, m->bytes, reads);
+        exposed = mode == PLAIT_COPY_SINGLE;
+        if (exposed)
+            bytes = next_bytes(m, PLAIT_MESSAGE_TOGETHER);
+        streams = mode == PLAIT_COPY_STREAMED;
     }
     if (!small && !exposed) {
         char *place = plait_message_find_stage(comm, pair, link, bytes, status);
         if (place == NULL)
             return false;
-        m->space->copy(comm, place, data, bytes);
+        copy(comm, m, streams, place, data, bytes);
         data = place;
         comm->stats.bytes_staged += bytes;
     }
@@ -174,10 +186,8 @@ static bool has_failed(const struct plait_comm *comm, uint32_t rank)
 static bool receive(struct plait_comm *comm, struct plait_message *m, struct plait_link *link, char *to,
                     const void *data, size_t bytes)
 {
-    if (bytes > 0 && data != to && m->space->host && m->bytes >= comm->streams_from)
-        comm->kernels->stream(to, data, bytes);
-    else if (bytes > 0 && data != to)
-        m->space->copy(comm, to, data, bytes);
+    if (bytes > 0 && data != to)
+        copy(comm, m, m->bytes >= comm->streams_from, to, data, bytes);
     if (has_failed(comm, m->peer))
         return false;
     link->transport->release(link, link->next_in++);

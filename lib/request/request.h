@@ -126,7 +126,10 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
 /* The same for a message, whose request has kind, message and queue. */
 enum plait_status plait_request_dispatch(struct plait_request *r, const struct plait_call *call);
 
-/* Begin it, or add it to the open group. Releases the lock. Waits for it, or if it is held only for its stream. */
+/*
+ * Begin a request, or add it to the open group. Releases the comm's lock. Without a holder it waits for the request's
+ * end; with one only until its stream has all of it.
+ */
 enum plait_status plait_request_launch(struct plait_request *r);
 
 static inline bool plait_request_has_ended(const struct plait_request *r)
