@@ -58,6 +58,7 @@ static bool check_overlap(const struct options *o)
 {
     const char *other = o->tensors != NULL ? "--tensors"
                         : o->plot != NULL  ? "--plot"
+                        : o->csv != NULL   ? "--csv"
                         : o->aggregate > 1 ? "-m"
                         : o->cputime       ? "-C"
                         : o->per_iter      ? "-I"
@@ -146,6 +147,7 @@ static bool check_fusion(const struct options *o)
 {
     const char *other = o->overlap         ? "--overlap"
                         : o->plot != NULL  ? "--plot"
+                        : o->csv != NULL   ? "--csv"
                         : o->aggregate > 1 ? "-m"
                         : o->cputime       ? "-C"
                         : o->per_iter      ? "-I"
@@ -208,6 +210,7 @@ static bool check_elastic(struct options *o)
                         : o->tensors != NULL  ? "--tensors"
                         : o->plot != NULL     ? "--plot"
                         : o->json != NULL     ? "-J"
+                        : o->csv != NULL      ? "--csv"
                         : o->threads          ? "--as threads"
                         : o->npeer > 0        ? "--peer"
                         : o->aggregate > 1    ? "-m"
@@ -275,6 +278,7 @@ static bool check_starts(const struct options *o)
                         : o->overlap      ? "--overlap"
                         : o->cycles != 1  ? "-N, which repeats by the same ranks"
                         : o->plot != NULL ? "--plot, which draws one start"
+                        : o->csv != NULL  ? "--csv, which has one start"
                         : o->launched     ? o->launch.launcher
                                           : NULL;
 

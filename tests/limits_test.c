@@ -381,7 +381,7 @@ static void comms_made_one_after_the_other_cost_nothing(void **state)
     munmap(m.all, sizeof *m.all);
 }
 
-/* What plait/comm.h and docs/limits.md say was of an earlier day: 230 KiB, and 12.2 for each rank. */
+/* What plait/comm.h said was of an earlier day: 230 KiB, and 12.2 for each rank. */
 static void a_control_block_is_as_large_as_the_manual_says(void **state)
 {
     const double kib = 1024, one = (double)plait_control_bytes(1) / kib, many = (double)plait_control_bytes(64) / kib;
@@ -422,7 +422,7 @@ static int all_at_once(struct plait_comm **unused, uint32_t rank, void *arg)
         print_message("a comm of 3 processes: %zu bytes of heap, %zu of arena; after 3 operations %zu and %zu\n",
                       (made.heap - one.heap) / (ALIVE - 1), (made.arena - one.arena) / (ALIVE - 1),
                       (used.heap - before.heap) / ALIVE, (used.arena - before.arena) / ALIVE);
-    /* docs/limits.md: one descriptor and one mapping per peer process, whatever the number of comms. */
+    /* plait/comm.h: one descriptor and one mapping per peer process, whatever the number of comms. */
     CHECK(one.descriptors == before.descriptors + 2 && made.descriptors == one.descriptors);
     CHECK(used.descriptors == one.descriptors && after.descriptors == before.descriptors);
     CHECK((made.heap - one.heap) / (ALIVE - 1) <= 13 * 1024 + 400 * 3);

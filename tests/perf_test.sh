@@ -115,7 +115,8 @@ wait $run 2>/dev/null
 "$perf" $quick --memory same --as threads --ranks 3 >"$work/out.threads" 2>&1 || fail "--memory same, threads: $(tail -3 "$work/out.threads")"
 grep -q 'buffers from pages that all backends share' "$work/out" && ! grep -q 'wrong elements' "$work/out" || fail "--memory same: $(tail -3 "$work/out")"
 
-"$perf" -b 64 -e 64 -n 20 --guard off -I 1 -J "$work/x.json" >"$work/out" 2>&1 || fail "-J: $(tail -3 "$work/out")"
+PLAIT_SECRET=nobody-may-read-this-one PLAIT_WARN=31 "$perf" -b 64 -e 64 -n 20 --guard off -I 1 -J "$work/x.json" >"$work/out" 2>&1 ||
+    fail "-J: $(tail -3 "$work/out")"
 if grep -q 'built without JSON' "$work/out"; then
     echo "JSON is not built; not tested"
 else
@@ -127,6 +128,7 @@ assert not set(top.split()) - set(d), d.keys()
 config = ("nthreads ngpus minimum_bytes maximum_bytes warmup_iters iterations aggregated_iterations validation graph "
           "blocking_collectives per_iter_timing per_iter_skip parallel_init devices")
 assert not set(config.split()) - set(d["config"]), d["config"].keys()
+assert "PLAIT_WARN=31" in d["env"] and not any("nobody-may-read" in e for e in d["env"]), d["env"]
 result, = d["results"]
 keys = ("size count type redop root out_of_place in_place out_of_place_per_iter in_place_per_iter actual_iterations "
         "experiment_name")
@@ -366,6 +368,7 @@ mistake 'the nearest is scatter' --coll gather,scater
 mistake '--starts 0: expected a whole number from 1 to 100' --starts 0
 mistake '--starts 2 does not go with --overlap' --starts 2 --overlap busy
 mistake '--starts 2 does not go with --plot' --starts 2 --plot x.png
+mistake '--starts 2 does not go with --csv' --starts 2 --csv x.csv
 mistake '--starts 2 does not go with -N' --starts 2 -N 3
 mistake '--starts 2 does not go with plait-perf fusion' $fusion --starts 2
 mistake '--starts 2 does not go with plait-perf elastic' elastic --starts 2
@@ -376,6 +379,9 @@ mistake 'barrier has no form in place' --coll barrier --place in
 mistake 'use busy, sleep or both' --overlap gpu
 mistake '--tensors does not go with --overlap' --overlap both --tensors "$tensors"
 mistake '-m does not go with --overlap' --overlap busy -m 2
+mistake '--csv does not go with --overlap' --overlap busy --csv x.csv
+mistake '--csv does not go with plait-perf fusion' $fusion --csv x.csv
+mistake '--csv does not go with plait-perf elastic' elastic --csv x.csv
 mistake '--overlap-tests 0: expected a whole number from 1' --overlap busy --overlap-tests 0
 export PLAIT_PROGRESS=1
 mistake 'PLAIT_PROGRESS is set.*unset it' --overlap sleep

@@ -86,7 +86,14 @@ struct plait_comm_options {
  * out      written only on success; free it with plait_comm_destroy()
  * Memory:  in this process's arena (PLAIT_ARENA): 226 KiB and 12.1 KiB for each rank of the comm, backed at once. Of
  *          these 144 KiB are for the rings of the last 1,024 collectives and 256 messages, 81 KiB for the vectors of
- *          small collectives. Staging buffers come with the first large operation.
+ *          small collectives. Staging buffers come with the first large operation: 4 slices of at most 3/4 of a
+ *          core's L2 cache. Heap: 13 KiB and 400 bytes for each rank; each kind of operation adds its plan, the first
+ *          message to or from a rank 0.8 KiB, a pending operation 0.3 KiB. With ranks of other hosts: 14 KiB of heap
+ *          on rank 0 and 300 bytes elsewhere for each rank, and what UCX takes (about 4 MB)
+ * Process: 2 descriptors for its arena and 1 for each other process of the host, whose arena it maps, whatever the
+ *          number of comms. During creation over TCP rank 0 has 3 descriptors for each rank. A comm of several hosts
+ *          keeps a socket to rank 0 (which has one to each rank), UCX's 11 to 15 descriptors and one for each
+ *          connection; the process then has a thread of ours and one of UCX's
  * History: each rank records its last 1,024 collectives and its last 256 sends and receives, among them every one that
  *          it hangs in: the call, its algorithm, start time, progress, and the rank that it waits for. Errors and stall
  *          warnings include the operation in progress. When the comm fails, the log shows the last ones of this rank

@@ -199,7 +199,7 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check),
       parse_flag },
     { "PLAIT_CMA", "auto",
-      "memory not the library's, where only copied or combined by a root: 1: read through the kernel; 0: staged; "
+      "memory not the library's, in operations on one host that only move data: 1: read through the kernel; 0: staged; "
       "auto: what takes less time, see PLAIT_CALIBRATE",
       FIELD(cma), parse_cma },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
