@@ -288,7 +288,7 @@ static size_t list_product(const struct specs *specs, unsigned map, uint32_t nra
         const size_t k = i % each, count = k % NSMALL, place = k / NSMALL % 2, type = k / NSMALL / 2 % NTYPE,
                      op = k / NSMALL / 2 / NTYPE;
         struct trial *t = &trials[n];
-        if (!full() && (i / each + count + place + type + op) % 5 != 0)
+        if (!full() && (i / each + count + place + type + op) % 9 != 0)
             continue;
         if (spec->shape.node != specs->maps[map])
             continue;

@@ -266,7 +266,10 @@ static int open_one(enum how how, struct theirs *t)
     return new;
 }
 
-/* fd -1 in *t: the kernel gives both one inode, so that they cannot be told apart. */
+/*
+ * fd -1 in *t: the kernel gives both one inode, so that they cannot be told apart; or another thread has closed it since
+ * it was listed.
+ */
 static void take_over(int fd, enum how how, struct theirs *t)
 {
     struct stat old, new_one;
@@ -277,9 +280,9 @@ static void take_over(int fd, enum how how, struct theirs *t)
         return;
     }
     const int new = open_one(how, t);
-    if (new < 0 || fstat(fd, &old) != 0 || fstat(new, &new_one) != 0)
+    if (new < 0 || fstat(new, &new_one) != 0)
         abort();
-    if (old.st_dev == new_one.st_dev && old.st_ino == new_one.st_ino)
+    if (fstat(fd, &old) != 0 || (old.st_dev == new_one.st_dev && old.st_ino == new_one.st_ino))
         t->fd = -1;
     else if (dup2(new, fd) != fd || fstat(fd, &t->stat) != 0)
         abort();
@@ -363,7 +366,7 @@ static void act(struct life *l, enum moment moment)
             snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
             memset(scene->what, 0, sizeof scene->what);
             if (readlink(path, scene->what, sizeof scene->what - 1) < 0)
-                abort();
+                continue; /* another thread has closed it */
             take_over(fd, scene->how, &l->theirs[l->n]);
             l->n += l->theirs[l->n].fd >= 0;
         }
@@ -495,8 +498,7 @@ static void close_each(bool tcp)
             for (enum how how = tcp ? A_FILE : 0; how < (tcp ? A_FILE + 1 : NHOW); how++) {
                 int which = -1, most = 0;
                 do {
-                    if (full() || (which < 0 && (tcp || how <= A_SOCKET)) ||
-                        (which + m + victim) % (tcp ? 2 : NHOW) == (tcp ? 0 : how))
+                    if (full() || (which < 0 && (tcp || how <= A_SOCKET)) || (which + m + victim) % NHOW == how)
                         live_with(tcp, m, how, victim, which, 0);
                     if (most < scene->n)
                         most = scene->n;

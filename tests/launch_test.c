@@ -100,6 +100,10 @@ static void launchers_are_found_by_their_variables(void **state)
     assert_string_equal(s.launcher, "openmpi");
     assert_true(s.rank == 2 && s.nrank == 3 && s.local_nrank == 3);
     assert_string_equal(s.host, "");
+    set("MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 PMI_RANK=3 PMI_SIZE=4 " SLURM);
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_string_equal(s.launcher, "mpich");
+    assert_true(s.rank == 3 && s.nrank == 4 && s.local_rank == 1 && s.local_nrank == 2);
     /* Inside a Slurm job, by mpirun; by choice; and a batch script, which is no step. */
     set(SLURM " " OPENMPI);
     assert_int_equal(look("", &s), PLAIT_OK);
@@ -181,7 +185,7 @@ static void launchers_that_are_not_followed_are_named(void **state)
 {
     struct plait_launch launch;
 
-    assert_refused("PMI_RANK=1 PMI_SIZE=2", "PMI_RANK=1 PMI_SIZE=2: MPICH, Intel MPI or PALS");
+    assert_refused("PMI_RANK=1 PMI_SIZE=2", "PMI_RANK=1 PMI_SIZE=2: another MPICH, or PALS,");
     assert_refused("PMI_RANK=0 PMI_SIZE=2", "set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT");
     assert_refused("PMI_ID=1", "PMI 2");
     assert_refused("PALS_RANKID=3", "PALS");

@@ -128,7 +128,7 @@ static void add_jobs(struct jobs *j, const struct specs *specs, const uint32_t *
                                .inplace = (i + k) % 3 == 0,
                                .library = (i + k) % 2 == 0,
                                .slice = (i + k / NNARROW) % 4 == 3 ? 40 : 0 };
-            if (!full() && (i + k + k / NNARROW) % 3 != 0)
+            if (!full() && (i + k + k / NNARROW) % 5 != 0)
                 continue; /* the others fall to the neighbours */
             snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
             fill(jobs_add(j, &job), j->nrank, i * 100 + k + j->nrank * 7919);

@@ -19,8 +19,9 @@ static bool write_number(FILE *f, const json_t *object, const char *name, double
     return json_is_number(value);
 }
 
-/* One data block: position in epochs, then the named values of each event of one kind. */
-static bool write_block(FILE *f, const char *path, uint32_t run, const char *kind, const char *const *names, int n)
+/* One data block: position in epochs, then the named values of each event of one kind. Counts its lines. */
+static bool write_block(FILE *f, const char *path, uint32_t run, const char *kind, const char *const *names, int n,
+                        unsigned *lines)
 {
     FILE *log = fopen(path, "r");
     char *line = NULL;
@@ -36,6 +37,7 @@ static bool write_block(FILE *f, const char *path, uint32_t run, const char *kin
             for (int k = 0; k < n; k++)
                 write_number(f, object, names[k], k > 0 && strstr(names[k], "loss") == NULL ? 100 : 1);
             fputc('\n', f);
+            ++*lines;
         }
         json_decref(object);
     }
@@ -75,13 +77,17 @@ static bool write_script(FILE *f, const void *what, const char *path)
     const struct picture *picture = what;
     const char *const *folders = picture->folders;
     const uint32_t n = picture->n;
+    unsigned lines = 0;
 
     for (uint32_t k = 0; k < n; k++) {
         char log[4200];
         snprintf(log, sizeof log, "%s/log.jsonl", folders[k]);
-        if (!write_block(f, log, k, "step", names, 3) || !write_block(f, log, k, "epoch", names, 3))
+        if (!write_block(f, log, k, "step", names, 3, &lines) || !write_block(f, log, k, "epoch", names, 3, &lines))
             return false;
     }
+    if (lines == 0)
+        return complain("plot: %s has no point yet: its log has neither a complete epoch nor a line of progress",
+                        folders[0]);
     fprintf(f, "set datafile missing 'NaN'\n");
     plot_terminal(f, path, "1500,640", " noenhanced");
     fprintf(f, "set multiplot layout 1,2\n");

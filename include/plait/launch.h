@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 struct plait_launch {
-    char launcher[16]; /* "torchrun", "slurm", "openmpi"; "none": this is the only rank */
+    char launcher[16]; /* "torchrun", "openmpi", "mpich", "slurm"; "none": this is the only rank */
     uint32_t rank;     /* of all */
     uint32_t nrank;
     uint32_t local_rank;       /* among the ranks on this host, as the launcher counts; */
@@ -37,16 +37,16 @@ struct plait_launch {
 
 /**
  * Read the environment. PLAIT_LAUNCHER selects the launcher whose variables count. Else the first of these whose
- * variables name more than one rank: torchrun (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm (SLURM_PROCID,
- * SLURM_STEP_ID).
+ * variables name more than one rank: torchrun (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), MPICH and Intel MPI
+ * (MPI_LOCALNRANKS, PMI_RANK), Slurm (SLURM_PROCID, SLURM_STEP_ID).
  *
  * MASTER_ADDR, which torchrun sets, names rank 0's host; without it Slurm's list of nodes does. With MASTER_PORT rank 0
  * listens at the first free one of the 8 ports after it (the port itself is torchrun's own). Without it, and under
  * mpirun, which hands the variable on only when told to, rank 0 listens at one of PLAIT_PORTS. With PMIx (mpirun, srun
  * --mpi=pmix) and the plug-in for it, rank 0 makes an id that PMIx takes to the others, whatever MASTER_ADDR is: they
- * wait for it, PLAIT_TIMEOUT at most, and all ranks call this equally often. A host name that has no address yet, as of
- * a container that starts, is looked up again for as long. If all ranks are on one host they meet there, without a port
- * and without a secret.
+ * wait for it, PLAIT_TIMEOUT at most, and all ranks call this equally often. So it is with MPICH's PMI, where rank 0
+ * waits for the others, too. A host name that has no address yet, as of a container that starts, is looked up again for
+ * as long. If all ranks are on one host they meet there, without a port and without a secret.
  *
  * Jobs are told apart by every name that the environment has for them: TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PBS_JOBID,
  * LSB_JOBID and others, whichever launcher counts. Without TORCHELASTIC_RUN_ID, torchrun's variables alone do not
@@ -57,7 +57,7 @@ struct plait_launch {
  * Thread: any, while none changes the environment
  * Errors: PLAIT_ERR_CONFIG (a variable that is missing or wrong, as RANK where WORLD_SIZE is 2; a host name that has no
  *         address; a secret that others may read, or none with PLAIT_REQUIRE_SECRET=1; an unsupported launcher, as
- *         MPICH's PMI_RANK and PMI_SIZE), PLAIT_ERR_UNSUPPORTED (several hosts, and this build has no libsodium),
+ *         Flux), PLAIT_ERR_UNSUPPORTED (several hosts, and this build has no libsodium),
  *         PLAIT_ERR_SYSTEM (PMIx fails)
  */
 PLAIT_API enum plait_status plait_launch_find(struct plait_launch *out);

@@ -73,11 +73,11 @@ static const char *parse_isa(const char *text, void *field)
 
 static const char *parse_launcher(const char *text, void *field)
 {
-    static const char *const words[] = { "", "torchrun", "slurm", "openmpi", "none", NULL };
+    static const char *const words[] = { "", "torchrun", "slurm", "openmpi", "mpich", "none", NULL };
     int i;
 
     if (!is_word(text, words, &i))
-        return "torchrun, slurm, openmpi or none";
+        return "torchrun, slurm, openmpi, mpich or none";
     strcpy(field, words[i]);
     return NULL;
 }
@@ -218,7 +218,7 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_ISA", "", "instruction set of the reduction kernels: scalar, avx2, avx512; empty: the best", FIELD(isa),
       parse_isa },
     { "PLAIT_LAUNCHER", "",
-      "launcher that started this process: torchrun, slurm, openmpi, none; empty: found by its variables",
+      "launcher that started this process: torchrun, slurm, openmpi, mpich, none; empty: found by its variables",
       FIELD(launcher), parse_launcher },
     { "PLAIT_LOG", "warn", "least important log lines that are shown: error, warn, info, debug", FIELD(log),
       parse_log },

@@ -173,8 +173,8 @@ static enum plait_status take_offer(const struct offer *o, struct plait_unique_i
 }
 
 /* The key is a counter of calls: all ranks call this equally often, so their k-th calls belong together. */
-static enum plait_status receive_id_by_pmix(const struct plait_launcher_says *says, const struct plait_config *config,
-                                            const struct plait_pass_plugin *plugin, struct plait_unique_id *out)
+static enum plait_status receive_id(const struct plait_launcher_says *says, const struct plait_config *config,
+                                    const struct plait_pass_plugin *plugin, struct plait_unique_id *out)
 {
     static atomic_uint calls;
     struct offer offer;
@@ -183,10 +183,13 @@ static enum plait_status receive_id_by_pmix(const struct plait_launcher_says *sa
     snprintf(key, sizeof key, "plait.id.%u", atomic_fetch_add(&calls, 1));
     memset(&offer, 0, sizeof offer);
     if (says->rank == 0)
-        offer.error = plait_error_of(plait_unique_id_create_tcp(NULL, &offer.id));
+        offer.error = plait_error_of(says->local_nrank == says->nrank ? plait_unique_id_create(&offer.id)
+                                                                      : plait_unique_id_create_tcp(NULL, &offer.id));
     if (!plugin->pass(key, says->rank, &offer, sizeof offer, config->timeout, why, sizeof why))
-        return plait_fail(PLAIT_ERR_SYSTEM, "cannot learn rank 0's address from %s: %s; or set MASTER_ADDR to its host",
-                          says->launcher, why);
+        return plait_fail(
+            PLAIT_ERR_SYSTEM,
+            "cannot learn rank 0's address from %s: %s; or set RANK, WORLD_SIZE and MASTER_ADDR as torchrun does",
+            says->launcher, why);
     return take_offer(&offer, out);
 }
 
@@ -203,8 +206,18 @@ static enum plait_status find_id_over_hosts(const struct plait_launcher_says *sa
         return make_tcp_id(says, config, out);
     const enum plait_status status = plait_plugin_load(&plait_plugin_pmix, config->plugins, (const void **)&plugin);
     if (status == PLAIT_OK)
-        return receive_id_by_pmix(says, config, plugin, out);
+        return receive_id(says, config, plugin, out);
     return says->host[0] != '\0' ? make_tcp_id(says, config, out) : ask_for_host(says, plait_error_of(status).text);
+}
+
+/* Nothing that MPICH's mpiexec says tells its jobs apart, so rank 0's id is asked for on one host, too. */
+static enum plait_status find_id_by_pmi(const struct plait_launcher_says *says, const struct plait_config *config,
+                                        struct plait_unique_id *out)
+{
+    const struct plait_pass_plugin *plugin;
+    const enum plait_status status = plait_plugin_load(&plait_plugin_pmi, config->plugins, (const void **)&plugin);
+
+    return status == PLAIT_OK ? receive_id(says, config, plugin, out) : status;
 }
 
 enum plait_status plait_launch_find(struct plait_launch *out)
@@ -226,7 +239,9 @@ enum plait_status plait_launch_find(struct plait_launch *out)
     launch.nrank = says.nrank;
     launch.local_rank = says.local_rank;
     launch.local_nrank = says.local_nrank;
-    if (says.local_nrank == says.nrank)
+    if (says.nrank > 1 && strcmp(says.launcher, "mpich") == 0)
+        status = find_id_by_pmi(&says, &config, &launch.id);
+    else if (says.local_nrank == says.nrank)
         make_machine_id(&says, &launch.id);
     else
         status = find_id_over_hosts(&says, &config, &launch.id);

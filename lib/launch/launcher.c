@@ -36,6 +36,12 @@ static const struct launcher {
       .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
       .local_nrank = "OMPI_COMM_WORLD_LOCAL_SIZE",
       .job = { "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_COMM_WORLD_SIZE" } },
+    { .name = "mpich", /* and Intel MPI; before Slurm, whose srun may start their mpiexec */
+      .sign = "MPI_LOCALNRANKS",
+      .rank = "PMI_RANK",
+      .nrank = "PMI_SIZE",
+      .local_rank = "MPI_LOCALRANKID",
+      .local_nrank = "MPI_LOCALNRANKS" },
     { .name = "slurm",
       .sign = "SLURM_STEP_ID", /* a batch script has the other variables, too */
       .rank = "SLURM_PROCID",
@@ -55,8 +61,7 @@ static const struct foreign {
     { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE" },
     { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
     { "Horovod", "HOROVOD_RANK", "HOROVOD_SIZE" },
-    { "MPICH, Intel MPI or PALS", "PMI_RANK", "PMI_SIZE" },
-    { "MPICH or Intel MPI", "MPI_LOCALRANKID", "MPI_LOCALNRANKS" },
+    { "another MPICH, or PALS,", "PMI_RANK", "PMI_SIZE" },
     { "PALS", "PALS_RANKID", NULL },
     { "PMI 2", "PMI_ID", NULL },
     { "aprun", "ALPS_APP_PE", NULL },

@@ -2,9 +2,9 @@
 /*
  * The room launch: how many ranks a launcher started, which one this is, and where they meet.
  *
- * launcher.c reads and checks the variables of launchers (torchrun, Slurm, Open MPI). It resolves no names and creates
- * nothing. launch.c turns the variables into the result of plait_launch_find(): rank, number of ranks and a unique id.
- * With Open MPI and Slurm it can get the id from rank 0 through PMIx.
+ * launcher.c reads and checks the variables of launchers (torchrun, Slurm, Open MPI, MPICH). It resolves no names and
+ * creates nothing. launch.c turns the variables into the result of plait_launch_find(): rank, number of ranks and a
+ * unique id. With Open MPI and Slurm it can get the id from rank 0 through PMIx, with MPICH it does so through PMI.
  *
  * The room promises: a launcher that is present but not followed is an error that names its variables, never a job of
  * one rank. The same holds beside a launcher that is followed and says one rank, if the other says several.

@@ -4,7 +4,7 @@
  *
  * A plug-in is a shared object `plait-NAME.so` that exports one `const struct plait_pass_plugin plait_pass_plugin`,
  * loaded when a launcher with this service is detected (lib/plugin/plugin.h). It calls nothing of libplait.
- * launchers/pmix/ is one.
+ * launchers/pmix/ and launchers/pmi/ are two.
  */
 #ifndef PLAIT_LIB_PLUGIN_PASS_H
 #define PLAIT_LIB_PLUGIN_PASS_H

@@ -24,6 +24,8 @@ const struct plait_plugin plait_plugin_ucx = { "ucx", "plait_net_plugin", PLAIT_
                                                "UCX_HANDLE_ERRORS" };
 const struct plait_plugin plait_plugin_pmix = { "pmix", "plait_pass_plugin", PLAIT_PASS_ABI, "install libpmix-dev",
                                                 NULL };
+const struct plait_plugin plait_plugin_pmi = { "pmi", "plait_pass_plugin", PLAIT_PASS_ABI, "install all of Plait",
+                                               NULL };
 const struct plait_plugin plait_plugin_cuda = { "cuda", "plait_device_plugin", PLAIT_DEVICE_ABI,
                                                 "configure with -Dcuda=enabled", NULL };
 

@@ -25,7 +25,7 @@ struct plait_plugin {
     const char *remedy; /* for a build that lacks it */
     const char *keep;   /* variable by which the user asks for the signal handlers of its libraries; NULL: none */
 };
-extern const struct plait_plugin plait_plugin_ucx, plait_plugin_pmix, plait_plugin_cuda;
+extern const struct plait_plugin plait_plugin_ucx, plait_plugin_pmix, plait_plugin_pmi, plait_plugin_cuda;
 
 /*
  * Load plait-NAME.so from `folder`, or, if that is "", from plait/ beside libplait; it is never unloaded. *out is its

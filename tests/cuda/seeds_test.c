@@ -530,14 +530,14 @@ static void run_seeds(unsigned few, unsigned many, bool fails)
 
 static void random_jobs_are_right(void **state)
 {
-    run_seeds(60, 3000, false);
+    run_seeds(30, 3000, false);
 }
 
 static void random_jobs_end_when_a_call_of_the_driver_fails(void **state)
 {
     if (gpus() > 0)
         skip(); /* a driver fails none */
-    run_seeds(20, 1000, true);
+    run_seeds(10, 1000, true);
 }
 
 /* On one host: no operation over hosts is in a graph */
