@@ -327,7 +327,7 @@ bool plait_worker_launched(const char *where, const struct options *o)
     sched_getaffinity(0, sizeof self.allowed, &self.allowed);
     stage = worker_meet(told, self.rank, about(), &fd);
     if (stage == NULL)
-        return complain("rank %u: none of the addresses of rank 0 leads to it (%s): %s", self.rank,
+        return complain("rank %u: rank 0 cannot be reached at any of its addresses (%s): %s", self.rank,
                         told + (strlen(told) > 4 + GREET_TOKEN ? 4 + GREET_TOKEN : 0), strerror(errno));
     worker_watch(fd);
     return serve(&self, fd, stage);

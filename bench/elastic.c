@@ -58,7 +58,7 @@ static bool await_all(pid_t *child, uint32_t n, double timeout)
         if (pid <= 0)
             usleep(2000);
         if (time(NULL) > end) {
-            good = complain("elastic: no end after %g seconds; raise --timeout", timeout);
+            good = complain("elastic: not finished after %g seconds; raise --timeout", timeout);
             end_all(child, n);
             timeout = 1e6;
         }
@@ -216,19 +216,21 @@ static void print_line(const struct line *all, size_t i)
 static void print_tail(const struct options *o, const struct line *all, size_t n)
 {
     printf(
-        "#\n# speed-up: original's round by this one's. step: that of the mode before in the chain original, sync1,\n"
-        "# sync2, sync3 (You et al.: 3.7, 1.3, 1.1). behind, most: updates by others between two exchanges of a "
-        "worker.\n");
+        "#\n"
+        "# speed-up: original's round time over this mode's. step: the previous mode's over this one's, in the chain\n"
+        "# original, sync1, sync2, sync3 (You et al.: 3.7, 1.3, 1.1). behind, most: updates by others between two "
+        "exchanges of a worker.\n");
     for (size_t i = 0; i < n; i++) {
         const struct line *l = &all[i];
         if (l->mode == PLAIT_ELASTIC_HOGWILD)
             printf("# hogwild              : %g of the centre's movement was lost or rounded off\n", l->lost);
         if (l->allreduce <= 0)
             continue;
-        printf("# All-reduce           : %.3f ms for as many bytes of float\n", 1e3 * l->allreduce);
+        printf("# All-reduce           : %.3f ms for the same number of bytes, of float\n", 1e3 * l->allreduce);
         const double bound = l->allreduce / ALLREDUCE * SYNC2, took = l->round - o->compute;
         if (o->payload[0] == PLAIT_FLOAT32 && getenv("PLAIT_PACE") == NULL && !o->launched)
-            printf("# Compulsory bytes     : at that bandwidth sync2 takes %.3f ms; it took %.3f, %.2f times as long\n",
+            printf("# Compulsory bytes     : at that bandwidth sync2 would take %.3f ms; it took %.3f ms, %.2f times "
+                   "as long\n",
                    1e3 * bound, 1e3 * took, took / bound);
     }
 }

@@ -253,8 +253,7 @@ bool fusion_measure(struct bench *b, struct cell *c)
         if (k == 0)
             b->wrong += wrong;
         else if (wrong > 0)
-            complain("%s: %llu wrong elements; its times are not worth much", b->ranks[k].name,
-                     (unsigned long long)wrong);
+            complain("%s: %llu wrong elements; do not compare its times", b->ranks[k].name, (unsigned long long)wrong);
     }
     if (ok)
         compare(b, c);
@@ -267,10 +266,10 @@ void fusion_report_head(const struct bench *b)
 {
     const struct options *o = b->options;
 
-    printf("# %-20s : medians of %llu rounds of steps that begin together, the slowest rank's\n", "step",
+    printf("# %-20s : the slowest rank's time, the median over %llu rounds; ranks begin a step together\n", "step",
            (unsigned long long)o->rounds);
     if (o->compute > 0)
-        printf("# %-20s : %g ms, a sleep, which takes no processor; the progress thread drives fused exchanges\n",
+        printf("# %-20s : a sleep of %g ms, which uses no processor; the progress thread drives fused exchanges\n",
                "computing", 1e3 * o->compute);
     else
         printf("# %-20s : none: all gradients are ready at once; the waiting rank drives fused exchanges\n",

@@ -69,13 +69,12 @@ static bool list_hosts(const struct ranks *plait, char *out, size_t room)
             next++;
         for (uint32_t k = next; k < plait->nrank; k++)
             if (strcmp(plait->hello[k].host, host) == 0)
-                return complain(
-                    "--peer: ranks %u and %u are on %s, but not those between them, where mpirun counts host "
-                    "by host; start the ranks so, or leave --peer out",
-                    i, k, host);
+                return complain("--peer: ranks %u and %u are on %s, but not the ranks between them. mpirun numbers "
+                                "ranks host by host: start them in that order, or leave --peer out",
+                                i, k, host);
         n += (size_t)snprintf(out + n, n < room ? room - n : 0, "%s%s:%u", i > 0 ? "," : "", host, next - i);
     }
-    return n < room || complain("--peer: the names of the hosts take more than %zu characters", room);
+    return n < room || complain("--peer: the names of the hosts take more than %zu characters; leave --peer out", room);
 }
 
 static void add(const char **argument, uint32_t *n, const char *const *more)

@@ -52,8 +52,8 @@ void limits_print(const struct limits *l)
 {
     printf("# Cache line one way   : %.0f ns; reading the clock: %.0f ns\n", 1e9 * l->latency, 1e9 * l->clock);
     for (int i = 0; i < NLEVEL; i++)
-        printf("# %6zu KiB in all    : copy %.1f GB/s, reduce (o=a+b) %.1f, read %.1f, read what others wrote %.1f, "
-               "copy through the kernel %.1f\n",
+        printf("# %6zu KiB in total  : copy %.1f GB/s, reduce (o=a+b) %.1f, read %.1f, read another processor's data "
+               "%.1f, single copy (CMA) %.1f\n",
                l->level[i].bytes >> 10, 1e-9 * l->level[i].copy, 1e-9 * l->level[i].reduce, 1e-9 * l->level[i].read,
                1e-9 * l->level[i].others, 1e-9 * l->level[i].single_copy);
 }

@@ -233,7 +233,7 @@ static bool prepare(struct task *t, uint32_t backend)
     o->wrong = v.wrong;
     memcpy(o->algorithm_name, v.name, sizeof o->algorithm_name);
     if (backend > 0 && o->wrong > 0)
-        complain("%s: %llu wrong elements; its times are not worth much", t->bench->ranks[backend].name,
+        complain("%s: %llu wrong elements; do not compare its times", t->bench->ranks[backend].name,
                  (unsigned long long)o->wrong);
     return true;
 }

@@ -35,13 +35,13 @@ static const struct option rows[] = {
     OPTION_TO(PARSED, "op", "OP", NULL, "sum, prod, min, max, avg, mulsum or all (sum)", .letter = 'o',
               .parse = parse_op),
     OPTION_TO(PARSED, "datatype", "TYPE", NULL, DTYPE_LABELS " or all (float)", .letter = 'd', .parse = parse_dtype),
-    OPTION_IN(NUMBER, "average", "N", average, "time column over ranks: 0 rank 0, 1 mean, 2 least, 3 most (1)",
+    OPTION_IN(NUMBER, "average", "N", average, "time over ranks: 0 rank 0, 1 average, 2 minimum, 3 maximum (1)",
               .letter = 'a', .least = 0, .most = 3),
     OPTION_IN(NUMBER, "report_cputime", "0|1", cputime, "processor time of a rank instead of elapsed time (0)",
               .letter = 'C', .least = 0, .most = 1),
     OPTION_IN(NUMBER, "per_iter_timing", "0|1", per_iter, "add min, max, p99 and variation of iterations (0)",
               .letter = 'I', .least = 0, .most = 1),
-    OPTION_IN(NUMBER, "per_iter_skip", "N", per_iter_skip, "leave out the first iterations in -I (0)", .letter = 'K',
+    OPTION_IN(NUMBER, "per_iter_skip", "N", per_iter_skip, "first iterations that -I leaves out (0)", .letter = 'K',
               .least = 0, .most = 100000),
     OPTION_IN(NUMBER, "report_timestamps", "0|1", timestamps, "add the time of day to each row (0)", .letter = 'S',
               .least = 0, .most = 1),
@@ -49,7 +49,8 @@ static const struct option rows[] = {
     OPTION_IN(TEXT, "csv", "FILE", csv, "write results as CSV too"),
     OPTION_IN(NUMBER, "unalign", "N", unalign, "move the buffers N elements off their alignment (0)", .letter = 'u',
               .least = 0, .most = 4096),
-    OPTION_IN(REAL, "timeout", "SECONDS", timeout, "give up on a rank (120), on a stall after half", .letter = 'T',
+    OPTION_IN(REAL, "timeout", "SECONDS", timeout,
+              "limit for a rank's answer (120); a stalled operation fails after half of it", .letter = 'T',
               .least = 0.001, .most = 1e6),
     OPTION_TO(PARSED, "nthreads", "N", NULL, "same as --ranks N --as threads", .letter = 't', .parse = parse_threads),
     OPTION_TO(PARSED, "root", "N", NULL, "root of broadcast, reduce, gather, scatter, or all (0)", .letter = 'r',
@@ -69,7 +70,7 @@ static const struct option rows[] = {
     OPTION_TO(PARSED, "memory", "KIND", NULL,
               "buffers: plait (library memory), malloc, or same (private pages shared by all backends) (malloc)",
               .parse = parse_memory),
-    OPTION_TO(PARSED, "place", "WHICH", NULL, "out of place, in place: out, in or both (both)", .parse = parse_place),
+    OPTION_TO(PARSED, "place", "WHICH", NULL, "out of place or in place: out, in or both (both)", .parse = parse_place),
     OPTION_TO(PARSED, "overlap", "KIND", NULL,
               "measure overlap with a computation: busy (all processors), sleep or both", .parse = parse_overlap),
     OPTION_IN(NUMBER, "overlap-tests", "N", overlap_tests,
@@ -107,10 +108,10 @@ static const struct option rows[] = {
               "start all ranks N times, and report medians over the starts at the end (1)", .least = 1, .most = 100),
     OPTION_IN(REAL, "cell-time", "SECONDS", cell_seconds, "time per cell and backend (0.1)", .least = 0.001,
               .most = 1e6),
-    OPTION_IN(FLAG, "verbose", NULL, verbose, "show the limits of the machine, and what it was like in each cell",
+    OPTION_IN(FLAG, "verbose", NULL, verbose, "show the limits of the machine, and its mode (near or far) in each cell",
               .letter = 'v'),
-    OPTION_IN(CHOICE, "guard", "on|off", guard, "calibrate the machine around each cell, measure its limits (-v: on)",
-              .choices = on_off),
+    OPTION_IN(CHOICE, "guard", "on|off", guard,
+              "calibrate the machine around each cell, and measure its limits (-v: on)", .choices = on_off),
     OPTION_TO(PARSED, "plot", "FILE", NULL, "plot time and bandwidth against size; .png or .svg", .parse = parse_plot),
     OPTION_IN(TEXT, "algo", "SPEC", algorithm, "algorithm, e.g. ring or torus:2x2 (chosen by size)"),
     OPTION_IN(BYTES, "slice", "SIZE", slice, "bytes of a pipeline slice (chosen)"),
@@ -132,20 +133,22 @@ static const struct option rows[] = {
 static const struct option_table table = {
     "Usage: plait-perf [options]\n  or:  plait-perf fusion --tensors FILE [options]\n"
     "  or:  plait-perf elastic [options]\n\n"
-    "Measures and verifies collectives between ranks that it starts on this machine; with fusion, training steps that\n"
-    "exchange the gradients of a list of tensors in several ways; with elastic, rounds of elastic averaging\n"
-    "(see docs/benchmark.md).\n"
+    "Measures and verifies collectives between ranks that it starts on this machine. plait-perf fusion measures "
+    "training\n"
+    "steps that exchange the gradients of a list of tensors in several ways; plait-perf elastic, rounds of elastic\n"
+    "averaging (see docs/benchmark.md).\n"
     "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G, also KB and KiB. Called "
     "as\n"
     "all_reduce_perf, all_gather_perf and so on it measures that collective, with nccl-tests' defaults of sizes (32M) "
     "and\n"
-    "iterations (20).\n\nOptions:\n",
+    "iterations (20).\n\n"
+    "Options:\n",
     "\nThe column `time` is the mean of operations back to back, as in nccl-tests. midmean (the mean of the middle "
     "half)\n"
     "and -I are of single operations that begin together. A ratio is plait's midmean over the peer's in the same "
     "round;\n"
     "below 1 plait is faster.\n"
-    "near and far are the two latencies between processors that some virtual machines switch between.\n",
+    "Some virtual machines switch between two latencies from processor to processor: the modes near and far.\n",
     rows, sizeof rows / sizeof *rows, sizeof *rows
 };
 
@@ -234,7 +237,7 @@ static bool ask_launcher(struct options *o)
     o->nrank = o->launch.nrank;
     message_hide(o->launch.rank > 0); /* rank 0 prints the errors */
     return o->nrank <= MAX_RANKS ||
-           complain("%s started %u ranks; at most %d here", o->launch.launcher, o->launch.nrank, MAX_RANKS);
+           complain("%s started %u ranks; start at most %d", o->launch.launcher, o->launch.nrank, MAX_RANKS);
 }
 
 bool options_parse(int argc, char **argv, struct options *out)

@@ -49,7 +49,7 @@ static bool check_files(const struct options *o)
         return complain("-J %s: built without JSON; install libjansson-dev (Debian) and build again", o->json);
 #endif
     if (o->tensors != NULL && o->plot != NULL)
-        return complain("--plot draws a sweep of sizes, --tensors has none; use one of them");
+        return complain("--plot draws a sweep of sizes, but --tensors has none; leave one of them out");
     return true;
 }
 
@@ -135,11 +135,9 @@ static bool check_ddp(const struct options *o)
     if (o->launched)
         return complain("--peer ddp: only on one machine, with ranks that plait-perf starts; leave it out under %s",
                         o->launch.launcher);
-    return (o->nrank & (o->nrank - 1)) == 0 ||
-           complain(
-               "--peer ddp with --ranks %llu: its averages can only be verified where the ranks are a power of two; "
-               "use --ranks 2, 4 or 8",
-               (unsigned long long)o->nrank);
+    return (o->nrank & (o->nrank - 1)) == 0 || complain("--peer ddp with --ranks %llu: its averages can be verified "
+                                                        "only for a power of two; use --ranks 2, 4 or 8",
+                                                        (unsigned long long)o->nrank);
 }
 
 /* fusion has its own table, of sums of float32 gradients. */
@@ -163,13 +161,13 @@ static bool check_fusion(const struct options *o)
         return complain("plait-perf fusion needs --tensors FILE, e.g. bench/data/resnet50.csv");
     if (o->ncoll != 1 || o->coll[0]->coll != PLAIT_ALLREDUCE || o->nop != 1 || o->op[0] != PLAIT_SUM ||
         o->ndtype != 1 || o->dtype[0] != PLAIT_FLOAT32)
-        return complain("plait-perf fusion sums float gradients with all-reduces; leave out --coll, -o and -d (what "
-                        "travels: --payload)");
+        return complain("plait-perf fusion sums float gradients with all-reduces; leave out --coll, -o and -d "
+                        "(--payload sets the type that travels)");
     if (o->max_elements > 0 && o->min_elements > o->max_elements)
-        return complain("--min-elements %llu is more than --max-elements %llu", (unsigned long long)o->min_elements,
-                        (unsigned long long)o->max_elements);
+        return complain("--min-elements %llu is more than --max-elements %llu; raise --max-elements",
+                        (unsigned long long)o->min_elements, (unsigned long long)o->max_elements);
     if (o->timeline != NULL && strlen(o->timeline) > 160)
-        return complain("--timeline %s: a path of at most 160 characters", o->timeline);
+        return complain("--timeline %s: the path has more than 160 characters; choose a shorter one", o->timeline);
     return check_ddp(o) && (o->timeline == NULL || check_folder("--timeline", o->timeline));
 }
 
@@ -221,9 +219,9 @@ static bool check_elastic(struct options *o)
     if (other != NULL)
         return complain("%s does not go with plait-perf elastic; leave it out", other);
     if (o->bytes < sizeof(float) || o->bytes % sizeof(float) != 0)
-        return complain("--bytes %zu: weights are float32: a multiple of 4, at least 4", o->bytes);
+        return complain("--bytes %zu: must be a multiple of 4, and at least 4, as weights are float32", o->bytes);
     if ((other = has_no_mode(o)) != NULL)
-        return complain("%s: none of the modes of --mode has it", other);
+        return complain("%s has no effect in the modes of --mode; leave it out", other);
     if (o->nrank + o->nserver > MAX_RANKS)
         return complain("--ranks %llu and --servers %llu: at most %d together", (unsigned long long)o->nrank,
                         (unsigned long long)o->nserver, MAX_RANKS);
@@ -236,7 +234,7 @@ static bool check_no_elastic(const struct options *o)
                         : o->modes > 0       ? "--mode"
                         : o->nserver > 0     ? "--servers"
                                              : NULL;
-    return other == NULL || complain("%s: only plait-perf elastic has it: plait-perf elastic %s", other, other);
+    return other == NULL || complain("%s is an option of plait-perf elastic: plait-perf elastic %s", other, other);
 }
 
 /* Without fusion: options that only fusion has. */
@@ -247,9 +245,10 @@ static bool check_no_fusion(const struct options *o)
                         : o->min_elements > 0 || o->max_elements > 0 ? "--min-elements or --max-elements"
                                                                      : NULL;
     if (o->ddp)
-        return complain("--peer ddp: PyTorch's DDP has steps only: plait-perf fusion --tensors FILE --peer ddp");
+        return complain(
+            "--peer ddp: PyTorch's DDP has only training steps; use plait-perf fusion --tensors FILE --peer ddp");
     return other == NULL ||
-           complain("%s: only plait-perf fusion has it: plait-perf fusion --tensors FILE %s", other, other);
+           complain("%s is an option of plait-perf fusion: plait-perf fusion --tensors FILE %s", other, other);
 }
 
 /* Options that contradict what the launcher decided. */
@@ -262,11 +261,13 @@ static bool check_launched(const struct options *o)
                         "PLAIT_LAUNCHER=none for ranks of this machine alone",
                         (unsigned long long)o->nrank, o->launch.launcher, o->launch.nrank);
     if (o->threads)
-        return complain("threads: each process that %s started is one rank; leave -t and --as out", o->launch.launcher);
+        return complain("--as threads: each process that %s started is one rank; leave -t and --as out",
+                        o->launch.launcher);
     if (o->same_memory)
         return complain("--memory same: ranks of several launches share no pages; use malloc or plait");
     if (o->plot != NULL || o->guard)
-        return complain("%s is about one machine; leave it out under a launcher", o->guard ? "--guard on" : "--plot");
+        return complain("%s is for ranks of one machine; leave it out under a launcher",
+                        o->guard ? "--guard on" : "--plot");
     return true;
 }
 
@@ -276,9 +277,9 @@ static bool check_starts(const struct options *o)
     const char *other = o->elastic        ? "plait-perf elastic"
                         : o->fusion       ? "plait-perf fusion"
                         : o->overlap      ? "--overlap"
-                        : o->cycles != 1  ? "-N, which repeats by the same ranks"
+                        : o->cycles != 1  ? "-N, which repeats with the same ranks"
                         : o->plot != NULL ? "--plot, which draws one start"
-                        : o->csv != NULL  ? "--csv, which has one start"
+                        : o->csv != NULL  ? "--csv, which holds one start"
                         : o->launched     ? o->launch.launcher
                                           : NULL;
 
@@ -301,16 +302,17 @@ bool options_check(struct options *o)
         return complain("-b %llu is more than -e %llu; raise -e", (unsigned long long)o->min_bytes,
                         (unsigned long long)o->max_bytes);
     if (o->step_factor == 1 && o->step_bytes == 0 && o->min_bytes < o->max_bytes)
-        return complain("-i 0 never gets from -b to -e; use -f 2");
+        return complain("-i 0 never reaches -e from -b; use -f 2");
     if (o->per_iter_skip > 0 && !o->per_iter)
-        return complain("-K %llu only matters with -I 1", (unsigned long long)o->per_iter_skip);
+        return complain("-K %llu has no effect without -I 1; add -I 1", (unsigned long long)o->per_iter_skip);
     if (o->iterations > 0 && o->per_iter_skip >= o->iterations)
-        return complain("-K %llu leaves nothing of -n %llu", (unsigned long long)o->per_iter_skip,
+        return complain("-K %llu leaves no iteration of -n %llu; lower -K", (unsigned long long)o->per_iter_skip,
                         (unsigned long long)o->iterations);
     if (o->iterations > o->rounds * STAGE_ITERATIONS)
-        return complain("-n %llu: at most %llu with --rounds %llu, as a round has at most %d iterations",
-                        (unsigned long long)o->iterations, (unsigned long long)o->rounds * STAGE_ITERATIONS,
-                        (unsigned long long)o->rounds, STAGE_ITERATIONS);
+        return complain(
+            "-n %llu: at most %llu with --rounds %llu, as a round has at most %d iterations; raise --rounds",
+            (unsigned long long)o->iterations, (unsigned long long)o->rounds * STAGE_ITERATIONS,
+            (unsigned long long)o->rounds, STAGE_ITERATIONS);
     if (getenv("NCCL_TESTS_SPLIT") != NULL || getenv("NCCL_TESTS_SPLIT_MASK") != NULL)
         return complain("NCCL_TESTS_SPLIT is set: splitting into groups is not supported; unset it");
     if (o->root >= o->nrank)

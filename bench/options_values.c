@@ -238,7 +238,7 @@ static bool parse_one_peer(struct options *o, const char *flag, const char *name
     if (strncmp(name, "openmpi:", 8) == 0)
         name += 8;
     if (strcmp(name, "gloo") == 0)
-        return complain("%s gloo: it comes with PyTorch, and in steps only: plait-perf fusion --tensors FILE %s ddp; "
+        return complain("%s gloo: Gloo is measured only below PyTorch's DDP: plait-perf fusion --tensors FILE %s ddp; "
                         "else use openmpi:best",
                         flag, flag);
     if (strcmp(name, "ddp") == 0)

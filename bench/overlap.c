@@ -147,7 +147,7 @@ bool overlap_measure(struct bench *b, struct cell *c)
 
 void overlap_report_head(const struct bench *b)
 {
-    printf("# %-20s : part of the blocking time that the computation hides, which alone takes as long\n", "overlap");
+    printf("# %-20s : part of the blocking time that a computation of the same length hides\n", "overlap");
     printf("# %-20s : nobody; %llu tests in the computation; the library's progress thread\n", "driven by",
            (unsigned long long)b->options->overlap_tests);
     printf("#\n# %10s  %12s  %8s  %6s  %6s  %5s  %14s  %9s  %9s  %10s  %10s  %10s  %7s\n", "size", "count", "type",

@@ -133,9 +133,9 @@ static const struct pass {
     { "pack: float32 to float16, scaled", pack_f16, 4, 2 },
     { "pack: float32 to bfloat16, scaled", pack_bf16, 4, 2 },
     { "pack: float32 to float32, scaled", pack_f32, 4, 4 },
-    { "unpack: float16 to float32, scaled, looked at", unpack_f16, 2, 4 },
-    { "unpack: bfloat16 to float32, scaled, looked at", unpack_bf16, 2, 4 },
-    { "unpack: float32 to float32, scaled, looked at", unpack_f32, 4, 4 },
+    { "unpack: float16 to float32, scaled, checked", unpack_f16, 2, 4 },
+    { "unpack: bfloat16 to float32, scaled, checked", unpack_bf16, 2, 4 },
+    { "unpack: float32 to float32, scaled, checked", unpack_f32, 4, 4 },
     { "squares of float32: read only", squares, 4, 0 },
     { "LARS: gradients and copy float16", optim, 4 + 2 + 2 + 8, 8 + 2, PLAIT_FLOAT16, PLAIT_FLOAT16, false },
     { "LARS: gradients float32, copy float16", optim, 4 + 4 + 4 + 8, 8 + 2, PLAIT_FLOAT32, PLAIT_FLOAT16, false },
@@ -368,23 +368,24 @@ static void run_threads(uint32_t n, const struct plait_kernels *k, const struct 
 }
 
 static const struct option options[] = {
-    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "of all gradients in float32 (256M)"),
+    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "bytes of all gradients, in float32 (256M)"),
     OPTION_TO(COUNT, "threads", "N", &threads, "measure 1 to N threads, each with its part (2)", .least = 1,
               .most = MAX_THREADS),
-    OPTION_TO(COUNT, "rounds", "N", &rounds, "turns of each (9)", .least = 1, .most = 10000),
-    OPTION_TO(TEXT, "tensors", "FILE", &tensors_file, "tensors of the optimiser, over and over (one)"),
-    OPTION_TO(TEXT, "only", "TEXT", &only, "passes whose names contain it"),
+    OPTION_TO(COUNT, "rounds", "N", &rounds, "measurements of each pass (9)", .least = 1, .most = 10000),
+    OPTION_TO(TEXT, "tensors", "FILE", &tensors_file,
+              "sizes of the optimiser's tensors, repeated up to --bytes (one tensor)"),
+    OPTION_TO(TEXT, "only", "TEXT", &only, "only passes whose names contain TEXT"),
     OPTION_TO(TEXT, "isa", "NAME", &isa, "kernels: scalar, avx2, avx512 (the best)"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
 static const struct option_table table = {
     "Usage: plait-perf-passes [options]\n\n"
-    "Passes over gradients and weights, beside a copy that moves as many bytes, and beside a read and a copy that "
-    "read\n"
-    "and write as many each. Printed: GB/s read and written, the best of the rounds; then the pass's share of the "
-    "copy's\n"
-    "bandwidth, best and median of the rounds; then the same of read and copy.\n\nOptions:\n",
+    "Measures passes over gradients and weights, beside a copy that moves as many bytes, and beside a read and a copy\n"
+    "that read and write as many each. Prints GB/s read and written in the best round. Then follow the pass's share "
+    "of\n"
+    "the copy's bandwidth, best and median of the rounds, and the same for read and copy.\n\n"
+    "Options:\n",
     NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
@@ -401,13 +402,13 @@ int main(int argc, char **argv)
         option_misuse("unexpected argument '%s'", argv[1]);
     const struct plait_kernels *k = plait_kernels_find(isa);
     if (k == NULL)
-        option_misuse("--isa %s: this processor or build lacks it", isa);
+        option_misuse("--isa %s: this processor or build has no such kernels; leave --isa out", isa);
     if (tensors_file != NULL && !tensors_read(tensors_file, &t))
         return 2;
     setenv("PLAIT_ISA", isa, 1); /* the optimiser's */
     plait_topology_get(&topology);
     printf("# %s, %s kernels, %zu MiB of gradients\n", topology.processor, k->isa, bytes >> 20);
-    printf("# threads, pass, GB/s, of the copy, of reading and copy; share of the copy: best, median; of reading and "
+    printf("# threads, pass, GB/s, GB/s of the copy, of read and copy; share of the copy: best, median; of read and "
            "copy\n");
     for (uint32_t n = 1; n <= threads; n++)
         run_threads(n, k, &t);

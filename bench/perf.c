@@ -87,12 +87,11 @@ static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
     if (__builtin_mul_overflow(buffers, bytes, &needed))
         needed = UINT64_MAX;
     return needed < available / 10 * 9 ||
-           complain(
-               "%llu ranks of %u libraries with two buffers of %llu MiB each need %s%llu MiB, %llu MiB are free; use a "
-               "smaller -e, fewer --ranks or fewer peers",
-               (unsigned long long)ranks_here(o), 1 + o->npeer, (unsigned long long)bytes >> 20,
-               needed == UINT64_MAX ? "more than " : "", (unsigned long long)needed >> 20,
-               (unsigned long long)available >> 20);
+           complain("%llu ranks of %u libraries with two buffers of %llu MiB each need %s%llu MiB, but %llu MiB are "
+                    "free; use a smaller -e, fewer --ranks or fewer peers",
+                    (unsigned long long)ranks_here(o), 1 + o->npeer, (unsigned long long)bytes >> 20,
+                    needed == UINT64_MAX ? "more than " : "", (unsigned long long)needed >> 20,
+                    (unsigned long long)available >> 20);
 }
 
 static bool steps_fit_memory(const struct options *o, uint64_t elements)
@@ -100,10 +99,11 @@ static bool steps_fit_memory(const struct options *o, uint64_t elements)
     const uint64_t needed = fusion_memory(o, elements), available = available_memory();
 
     return needed < available / 10 * 9 ||
-           complain("%llu ranks with %u layouts and %u peers need %llu MiB, %llu MiB are free; use fewer --layouts, "
-                    "--ranks or peers, or a smaller --max-elements",
-                    (unsigned long long)o->nrank, o->nlayout, o->npeer, (unsigned long long)needed >> 20,
-                    (unsigned long long)available >> 20);
+           complain(
+               "%llu ranks with %u layouts and %u peers need %llu MiB, but %llu MiB are free; use fewer --layouts, "
+               "--ranks or peers, or a smaller --max-elements",
+               (unsigned long long)o->nrank, o->nlayout, o->npeer, (unsigned long long)needed >> 20,
+               (unsigned long long)available >> 20);
 }
 
 static uint32_t widest(const struct options *o)
@@ -248,7 +248,7 @@ static void measure_limits_again(struct bench *b)
     limits_improve(&b->limits, &later);
     if (!b->options->guard)
         return;
-    printf("# The best of what the machine could do before and after; the limit line of --plot comes from it:\n");
+    printf("# Limits of the machine, the better of before and after; they give --plot's limit line:\n");
     limits_print(&b->limits);
 }
 

@@ -104,8 +104,7 @@ static bool explain_lateness(struct ranks *r, uint32_t rank, const char *what, d
     char tail[TAIL + 1];
 
     read_tail(r, tail);
-    return complain("%s: rank %u did not %s within %g s; on a slow or busy machine give it longer (-T SECONDS), or "
-                    "start fewer ranks%s%s",
+    return complain("%s: rank %u did not %s within %g s; on a slow or busy machine raise -T, or start fewer ranks%s%s",
                     r->name, rank, what, seconds, *tail != '\0' ? "\n" : "", tail);
 }
 
@@ -303,10 +302,11 @@ static bool explain_silence(struct ranks *r, const struct pollfd *p, double seco
             n += (size_t)snprintf(late + n, sizeof late - n, "%s%u", n > 0 ? ", " : "", i);
     list_stopped(r, stopped, sizeof stopped);
     read_tail(r, tail);
-    return complain(
-        "%s: rank %s did not answer within %g s%s%s; raise -T if no rank hangs%s%s", r->name, late, seconds, stopped,
-        *stopped != '\0' ? ", for which the others wait" : "; plait-info --dump PID of a rank says for whom it waits",
-        *tail != '\0' ? "\n" : "", tail);
+    return complain("%s: rank %s did not answer within %g s%s%s; raise -T if no rank hangs%s%s", r->name, late, seconds,
+                    stopped,
+                    *stopped != '\0' ? ", for which the others wait"
+                                     : "; plait-info --dump PID shows the rank that a process waits for",
+                    *tail != '\0' ? "\n" : "", tail);
 }
 
 bool ranks_command(struct ranks *r, const struct command *c, struct reply *replies, double seconds)

@@ -172,7 +172,7 @@ void report_begin(const struct bench *b)
         printf("; a cache line takes %.0f ns from one to another", 1e9 * machine_latency());
     printf("\n");
     if (o->guard && b->limits.latency > 0) {
-        printf("# What the machine can do now:\n");
+        printf("# Limits of the machine now:\n");
         limits_print(&b->limits);
     }
     if (o->fusion)

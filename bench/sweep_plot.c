@@ -96,7 +96,7 @@ static bool write_script(FILE *f, const void *bench, const char *path)
             o->threads ? "threads" : "processes", drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place",
             b->limits.processor,
             o->library_memory ? "plait\\\\_mem\\\\_alloc"
-            : o->same_memory  ? "pages all share"
+            : o->same_memory  ? "shared pages"
                               : "malloc");
     fprintf(f, "set logscale x 2\nset grid lc rgb '#dddddd'\nset border lc rgb '#444444'\n");
     fprintf(f, "set xlabel 'size in bytes'\nset offsets graph 0.02, graph 0.02, 0, 0\n");

@@ -54,7 +54,9 @@ int main(int argc, char **argv)
     const unsigned nworker = argc > 1 ? (unsigned)atoi(argv[1]) : 4;
     const int mode = argc > 2 ? plait_elastic_find(argv[2]) : PLAIT_ELASTIC_SYNC3;
     if (nworker == 0 || mode < 0)
-        return fprintf(stderr, "%s: no workers, or no such mode (plait/elastic.h)\n", argv[0]), 1;
+        return fprintf(stderr, "usage: %s WORKERS [MODE], with 1 worker or more and a mode of plait/elastic.h\n",
+                       argv[0]),
+               1;
     o.nrank = nworker + (mode < PLAIT_ELASTIC_SYNC1); /* a server */
     check(plait_unique_id_create(&id));
     while (o.rank < o.nrank - 1 && fork() != 0)

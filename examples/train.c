@@ -91,7 +91,7 @@ int main(int argc, char **argv)
     struct plait_comm *comm;
     o.nrank = argc > 1 ? (uint32_t)atoi(argv[1]) : 4;
     if (o.nrank == 0 || MICRO % o.nrank != 0) {
-        fprintf(stderr, "%u ranks are not possible; 1, 2, 4 and 8 are\n", o.nrank);
+        fprintf(stderr, "%u ranks are not possible; use 1, 2, 4 or 8\n", o.nrank);
         return 2;
     }
     check(plait_unique_id_create(&id));

@@ -76,7 +76,7 @@ def run_rank(nrank, rank, unique_id, reproducible):
 def main():
     nrank, reproducible = int(sys.argv[1]) if len(sys.argv) > 1 else 2, sys.argv[2:] == ['reproducible']
     if nrank not in (1, 2, 4, 8):
-        sys.exit(f'{nrank} ranks; 1, 2, 4 and 8 are possible')
+        sys.exit(f'{nrank} ranks are not possible; use 1, 2, 4 or 8')
     unique_id, fork = plait.unique_id(), multiprocessing.get_context('fork')
     ranks = [fork.Process(target=run_rank, args=(nrank, r, unique_id, reproducible)) for r in range(nrank)]
     for process in ranks:

@@ -78,8 +78,8 @@ static ncclResult_t read_config(struct nccl_call *c, const ncclCollConfig_t *con
     memcpy(&all, config, config->size < sizeof all ? config->size : sizeof all);
     if (all.launchCompletionEvent != NULL)
         return nccl_fail(ncclInvalidUsage, c->comm,
-                         "%s: config->launchCompletionEvent is %p, which is not served: it must be NULL", c->kind->name,
-                         (void *)all.launchCompletionEvent);
+                         "%s: config->launchCompletionEvent is %p, which is not supported: it must be NULL",
+                         c->kind->name, (void *)all.launchCompletionEvent);
     if (all.algSelection != NULL && strlen(all.algSelection) >= sizeof c->algorithms)
         return nccl_fail(ncclInvalidArgument, c->comm, "%s: config->algSelection has more than %zu characters",
                          c->kind->name, sizeof c->algorithms - 1);

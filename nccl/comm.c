@@ -95,7 +95,7 @@ ncclResult_t nccl_enter(struct ncclComm *c, const char *call)
     if (nccl_try_enter(c))
         return ncclSuccess;
     if (cannot_be_one(c))
-        return nccl_fail(ncclInvalidArgument, NULL, "%s: comm is %p, which is no comm", call, (void *)c);
+        return nccl_fail(ncclInvalidArgument, NULL, "%s: comm is %p, which is not a comm", call, (void *)c);
     return nccl_fail(ncclInvalidArgument, NULL, "%s: comm %p was destroyed or aborted, or never was a comm", call,
                      (void *)c);
 }
@@ -118,11 +118,14 @@ ncclResult_t nccl_enter_ready(struct ncclComm *c, const char *call)
         return result;
     if (atomic_load(&c->working) > 0 || (atomic_load(&c->creating) && !is_created(c)))
         result =
-            nccl_fail(ncclInvalidArgument, c, "%s: the comm is in progress; ask ncclCommGetAsyncError() first", call);
+            nccl_fail(ncclInvalidArgument, c,
+                      "%s: a call of the comm is in progress; poll ncclCommGetAsyncError() until it has ended", call);
     else if (atomic_load(&c->plait) == NULL && atomic_load(&c->trouble) != ncclSuccess)
-        result = nccl_fail(ncclInvalidUsage, c, "%s: the comm could not be made; only ncclCommAbort() is left", call);
+        result =
+            nccl_fail(ncclInvalidUsage, c, "%s: the comm could not be created; only ncclCommAbort() is possible", call);
     else if (atomic_load(&c->plait) == NULL)
-        result = nccl_fail(ncclInvalidUsage, c, "%s: the comm is there when its group has ended", call);
+        result = nccl_fail(ncclInvalidUsage, c,
+                           "%s: the comm does not exist before its group ends; call ncclGroupEnd() first", call);
     if (result != ncclSuccess)
         nccl_leave(c);
     return result;

@@ -109,7 +109,7 @@ static const char *level_of(const char *debug)
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
         if (plait_same_word(levels[i][0], debug))
             return levels[i][1];
-    nccl_log(PLAIT_LOG_WARN, "NCCL_DEBUG='%s' is not used: it is none of NONE, VERSION, WARN, INFO, TRACE", debug);
+    nccl_log(PLAIT_LOG_WARN, "NCCL_DEBUG='%s' is not used: must be NONE, VERSION, WARN, INFO or TRACE", debug);
     return NULL;
 }
 

@@ -12,35 +12,34 @@
 #include <stdint.h>
 
 /* name, default, effect */
-#define NCCL_HONOURED_LIST(X)                                                                                          \
-    X("NCCL_ALGO", "",                                                                                                 \
-      "algorithms: \"ring\", \"allreduce:tree,ring;allgather:ring\", names of plait-info --algorithms too; the first " \
-      "that can run does, else the library chooses")                                                                   \
-    X("NCCL_BUFFSIZE", "0", "PLAIT_SLICE")                                                                             \
-    X("NCCL_COMM_BLOCKING", "",                                                                                        \
-      "0 or 1: blocking of every comm, whatever its config says; but ncclCommInitAll() blocks")                        \
-    X("NCCL_CONF_FILE", "", "file with lines NAME=value")                                                              \
-    X("NCCL_DEBUG", "",                                                                                                \
-      "PLAIT_LOG: NONE is error, VERSION and WARN are warn, INFO is info, TRACE is debug; from VERSION on the "        \
-      "version "                                                                                                       \
-      "is told")                                                                                                       \
-    X("NCCL_DEBUG_FILE", "", "PLAIT_LOG_FILE, with %h and %p")                                                         \
-    X("NCCL_PARAM_DUMP_ALL", "",                                                                                       \
-      "true: ncclParamDumpAll() and ncclParamGetAllParameterKeys() know Plait's settings too")                         \
+#define NCCL_HONOURED_LIST(X)                                                                                         \
+    X("NCCL_ALGO", "",                                                                                                \
+      "algorithms: \"ring\", \"allreduce:tree,ring;allgather:ring\", or names of plait-info --algorithms; the first " \
+      "that can run is used, else the library chooses")                                                               \
+    X("NCCL_BUFFSIZE", "0", "PLAIT_SLICE")                                                                            \
+    X("NCCL_COMM_BLOCKING", "",                                                                                       \
+      "0 or 1: blocking of every comm, whatever its config says; but ncclCommInitAll() blocks")                       \
+    X("NCCL_CONF_FILE", "", "file with lines NAME=value")                                                             \
+    X("NCCL_DEBUG", "",                                                                                               \
+      "PLAIT_LOG: NONE is error, VERSION and WARN are warn, INFO is info, TRACE is debug; VERSION and above log the " \
+      "version")                                                                                                      \
+    X("NCCL_DEBUG_FILE", "", "PLAIT_LOG_FILE, with %h and %p")                                                        \
+    X("NCCL_PARAM_DUMP_ALL", "",                                                                                      \
+      "true: ncclParamDumpAll() and ncclParamGetAllParameterKeys() list Plait's settings too")                        \
     X("NCCL_SOCKET_IFNAME", "", "PLAIT_IFNAME")
 
 /* prefix of a name, why it has no effect; the last row is for all others */
-#define NCCL_MEANINGLESS_LIST(X)                                              \
-    X("NCCL_CHECK", "arguments are always checked")                           \
-    X("NCCL_COMM_ID", "ncclGetUniqueId() fails while it is set")              \
-    X("NCCL_DEBUG_", "there are no subsystems and no other time stamps")      \
-    X("NCCL_IB_", "UCX_NET_DEVICES and UCX's other settings are for devices") \
-    X("NCCL_NET", "UCX_TLS and UCX_NET_DEVICES choose the network")           \
-    X("NCCL_PROTO", "there are no protocols")                                 \
-    X("NCCL_RAS_", "plait-info --dump shows what a process does")             \
-    X("NCCL_SOCKET_", "UCX's settings are for sockets")                       \
-    X("NCCL_TUNER_", "NCCL_ALGO or PLAIT_ALGO choose an algorithm")           \
-    X("NCCL_", "there is nothing here that it would change")
+#define NCCL_MEANINGLESS_LIST(X)                                             \
+    X("NCCL_CHECK", "arguments are always checked")                          \
+    X("NCCL_COMM_ID", "ncclGetUniqueId() fails while it is set")             \
+    X("NCCL_DEBUG_", "there are no subsystems and no other time stamps")     \
+    X("NCCL_IB_", "UCX_NET_DEVICES and UCX's other settings choose devices") \
+    X("NCCL_NET", "UCX_TLS and UCX_NET_DEVICES choose the network")          \
+    X("NCCL_PROTO", "there are no protocols")                                \
+    X("NCCL_RAS_", "plait-info --dump shows the operations of a process")    \
+    X("NCCL_SOCKET_", "UCX's settings apply to sockets")                     \
+    X("NCCL_TUNER_", "NCCL_ALGO or PLAIT_ALGO choose an algorithm")          \
+    X("NCCL_", "this library has no such setting")
 
 /* Frameworks' own names with that prefix, which are not reported. */
 #define NCCL_FRAMEWORKS_LIST(X)    \

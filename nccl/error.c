@@ -136,7 +136,7 @@ ncclResult_t nccl_refuse(const char *call, const char *why)
     if (first)
         told[i] = call;
     pthread_mutex_unlock(&lock);
-    snprintf(text, sizeof text, "%s is not served by this library: %s", call, why);
+    snprintf(text, sizeof text, "%s is not supported by this library: %s", call, why);
     keep(NULL, text);
     if (first)
         plait_log_write(PLAIT_LOG_WARN, text);

@@ -52,7 +52,7 @@ static void leave_open(void *arg)
     struct group *g = arg;
 
     nccl_log(PLAIT_LOG_WARN,
-             "a thread has ended between ncclGroupStart() and ncclGroupEnd(): %zu operations never began", g->n);
+             "a thread ended between ncclGroupStart() and ncclGroupEnd(): %zu operations were not started", g->n);
     for (struct nccl_job *j = g->jobs; j != NULL; j = j->next)
         j->out = NULL; /* it may have been on the thread's stack */
     drop_calls(g->calls);
@@ -180,8 +180,8 @@ static ncclResult_t find_captures(struct nccl_call *calls)
             return nccl_fail(ncclSystemError, c->comm, "%s: %s", c->kind->name, plait_last_error());
         if (c->capture != first_on_stream(calls, c->comm)->capture)
             return nccl_fail(ncclInvalidUsage, c->comm,
-                             "%s: a group has calls of this comm on streams that are captured and on others, or of two "
-                             "captures; put those that are captured together in a group of their own",
+                             "%s: a group has calls of this comm on captured and other streams, or in two captures; "
+                             "put the calls of each capture in a group of their own",
                              c->kind->name);
     }
     return ncclSuccess;
@@ -294,11 +294,12 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo)
 {
     if (group == NULL || group->depth > 1)
         return nccl_fail(ncclInvalidUsage, NULL, "ncclGroupSimulateEnd: this thread has %s",
-                         group == NULL ? "no group" : "groups in groups; end the inner ones first");
+                         group == NULL ? "no group" : "nested groups; end the inner ones first");
     struct group g = take();
     ncclResult_t result = g.refused;
     if (result == ncclSuccess && g.jobs != NULL)
-        result = nccl_fail(ncclInvalidUsage, NULL, "ncclGroupSimulateEnd: comms are made in this group");
+        result = nccl_fail(ncclInvalidUsage, NULL,
+                           "ncclGroupSimulateEnd: this group creates comms, which cannot be simulated");
     if (result == ncclSuccess && !is_sim_info(simInfo))
         result = nccl_fail(ncclInvalidArgument, NULL,
                            "ncclGroupSimulateEnd: simInfo does not begin with "

@@ -181,7 +181,7 @@ static ncclResult_t discard(struct nccl_job *j)
     plait_comm_abort(j->made, "ncclCommAbort()");
     plait_comm_destroy(j->made);
     withdraw(j);
-    return nccl_fail(ncclRemoteError, NULL, "%s: the comm was aborted while it was made", j->call);
+    return nccl_fail(ncclRemoteError, NULL, "%s: the comm was aborted while it was created", j->call);
 }
 
 /* ---- Now -------------------------------------------------------------------------------------------------------- */

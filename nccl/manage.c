@@ -256,14 +256,15 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     if (atomic_load(&comm->making) == NCCL_MAKING) {
         result =
             nccl_fail(ncclInvalidUsage, comm,
-                      "ncclCommDestroy: the comm is still being made; end its group first, or call ncclCommAbort()");
+                      "ncclCommDestroy: the comm is still being created; end its group first, or call ncclCommAbort()");
         nccl_leave(comm);
         return result;
     }
     const bool closed = nccl_comm_close(comm);
     nccl_leave(comm);
     if (!closed)
-        return nccl_fail(ncclInvalidArgument, NULL, "ncclCommDestroy: another thread ends comm %p", (void *)comm);
+        return nccl_fail(ncclInvalidArgument, NULL, "ncclCommDestroy: another thread is destroying comm %p",
+                         (void *)comm);
     nccl_comm_drain(comm);
     result = nccl_result(plait_comm_destroy(atomic_load(&comm->plait)), NULL, "ncclCommDestroy");
     const bool in_order = result == ncclSuccess;
@@ -285,7 +286,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     const bool left_to_maker = closed && nccl_comm_leave_to_maker(comm);
     nccl_leave(comm);
     if (!closed)
-        return nccl_fail(ncclInvalidArgument, NULL, "ncclCommAbort: another thread ends comm %p", (void *)comm);
+        return nccl_fail(ncclInvalidArgument, NULL, "ncclCommAbort: another thread is destroying comm %p",
+                         (void *)comm);
     if (left_to_maker)
         return ncclSuccess;
     nccl_comm_orphan(comm);

@@ -160,7 +160,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
         return result;
     struct nccl_registration *r = handle != NULL ? unlink_registration(comm, handle) : NULL;
     if (handle != NULL && r == NULL) /* NCCL accepts NULL */
-        result = nccl_fail(ncclInvalidArgument, comm, "ncclCommDeregister: %p is no handle of this comm", handle);
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclCommDeregister: %p is not a handle of this comm", handle);
     free(r);
     nccl_leave(comm);
     return result;
@@ -217,8 +217,8 @@ static ncclResult_t check_window(ncclComm_t comm, ncclWindow_t win, const char *
     if (result != ncclSuccess)
         return result;
     if (win != NULL)
-        result = nccl_fail(ncclInvalidArgument, comm, "%s: %p is no window of this library, whose windows are all NULL",
-                           call, (void *)win);
+        result = nccl_fail(ncclInvalidArgument, comm,
+                           "%s: %p is not a window of this library; its windows are all NULL", call, (void *)win);
     nccl_leave(comm);
     return result;
 }

@@ -17,7 +17,7 @@ enum nccl_support {
     X(GetVersion, REAL, "PLAIT_NCCL_VERSION")                                                                       \
     X(GetUniqueId, REAL, "plait_unique_id_create_tcp(): rank 0 must be on the host that made it")                   \
     X(CommInitRank, REAL, "plait_comm_create()")                                                                    \
-    X(CommInitRankConfig, REAL, "the same; blocking and commName are looked at")                                    \
+    X(CommInitRankConfig, REAL, "the same; blocking and commName are honoured")                                     \
     X(CommInitRankScalable, REAL, "the first id is used")                                                           \
     X(CommInitAll, REAL, "all ranks are this thread's; several may name one device")                                \
     X(CommSplit, REAL, "plait_comm_split(); of a revoked comm too")                                                 \
@@ -43,7 +43,7 @@ enum nccl_support {
     X(MemAlloc, REAL, "plait_mem_alloc_on() the current GPU; without CUDA plait_mem_alloc()")                       \
     X(MemFree, REAL, "plait_mem_free()")                                                                            \
     X(CommRegister, EMULATED, "a handle; memory needs no registration")                                             \
-    X(CommDeregister, EMULATED, "gives it back")                                                                    \
+    X(CommDeregister, EMULATED, "releases it")                                                                      \
     X(CommWindowRegister, EMULATED, "success and a NULL window, as NCCL where windows are not supported")           \
     X(CommWindowDeregister, EMULATED, "of a NULL window")                                                           \
     X(WinGetUserPtr, EMULATED, "NULL, of a NULL window")                                                            \
@@ -70,7 +70,7 @@ enum nccl_support {
     X(Recv, REAL, "plait_recv()")                                                                                   \
     X(GroupStart, REAL, "")                                                                                         \
     X(GroupEnd, REAL, "")                                                                                           \
-    X(GroupSimulateEnd, REAL, "begins nothing; the time is NCCL_UNDEF_FLOAT")                                       \
+    X(GroupSimulateEnd, REAL, "starts nothing; the time is NCCL_UNDEF_FLOAT")                                       \
     X(ParamBind, REAL, "keys are the NCCL_ names that are honoured and Plait's settings")                           \
     X(ParamGet, REAL, "")                                                                                           \
     X(ParamGetI8, REAL, "")                                                                                         \

@@ -75,7 +75,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
         result =
             nccl_fail(ncclInvalidArgument, comm, "ncclRedOpCreatePreMulSum: %s is NULL", op == NULL ? "op" : "scalar");
     } else if (size == 0) {
-        result = nccl_fail(ncclInvalidArgument, comm, "ncclRedOpCreatePreMulSum: datatype is %d, which is no type",
+        result = nccl_fail(ncclInvalidArgument, comm, "ncclRedOpCreatePreMulSum: datatype is %d, which is not a type",
                            (int)datatype);
     } else if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate) {
         result = nccl_fail(ncclInvalidArgument, comm, "ncclRedOpCreatePreMulSum: residence is %d; it is 0 or 1",
@@ -112,7 +112,7 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
     pthread_mutex_unlock(&comm->lock);
     if (o == NULL)
         result = nccl_fail(ncclInvalidArgument, comm,
-                           "ncclRedOpDestroy: %d is no operator that was made with this comm", (int)op);
+                           "ncclRedOpDestroy: %d is not an operator that was created with this comm", (int)op);
     nccl_leave(comm);
     return result;
 }
@@ -136,8 +136,8 @@ ncclResult_t nccl_operator_find(struct ncclComm *c, ncclRedOp_t op, ncclDataType
     if (result == ncclSuccess)
         return result;
     if (made_for < 0)
-        return nccl_fail(result, c, "%s: %d is no operator that was made with this comm", call, (int)op);
-    return nccl_fail(result, c, "%s: operator %d was made for %s, not for %s", call, (int)op,
+        return nccl_fail(result, c, "%s: %d is not an operator that was created with this comm", call, (int)op);
+    return nccl_fail(result, c, "%s: operator %d was created for %s, not for %s", call, (int)op,
                      plait_dtype_name((enum plait_dtype)made_for), plait_dtype_name((enum plait_dtype)type));
 }
 

@@ -73,7 +73,7 @@ static ncclResult_t check(const struct ncclParamHandle *h, const void *out, cons
     if (out == NULL)
         return nccl_fail(ncclInvalidArgument, NULL, "%s: out is NULL", call);
     return is_handle(h) ? ncclSuccess
-                        : nccl_fail(ncclInvalidArgument, NULL, "%s: handle is %p, which ncclParamBind() has not given",
+                        : nccl_fail(ncclInvalidArgument, NULL, "%s: handle is %p, which is not from ncclParamBind()",
                                     call, (const void *)h);
 }
 
@@ -93,7 +93,8 @@ ncclResult_t ncclParamBind(ncclParamHandle_t *out, const char *key)
 
 static ncclResult_t not_a_number(const struct ncclParamHandle *h, const char *value, const char *call)
 {
-    return nccl_fail(ncclInvalidArgument, NULL, "%s: %s is '%s', which is no such number", call, h->key, value);
+    return nccl_fail(ncclInvalidArgument, NULL, "%s: %s is '%s', which is not a number of this type", call, h->key,
+                     value);
 }
 
 static ncclResult_t get_signed(const struct ncclParamHandle *h, const void *out, int64_t least, int64_t most,

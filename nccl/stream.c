@@ -39,7 +39,7 @@ static ncclResult_t find_gpu(const struct nccl_call *c)
     if (result != ncclSuccess || gpu)
         return result;
     return nccl_fail(ncclInvalidUsage, c->comm,
-                     "%s: stream is %p: without CUDA memory is the host's and the stream must be NULL", c->kind->name,
+                     "%s: stream is %p: it must be NULL without CUDA, as memory is the host's", c->kind->name,
                      (void *)c->native);
 }
 
@@ -84,7 +84,7 @@ static ncclResult_t check_buffer(const struct nccl_call *c, const char *which, c
                          which, memory, plait_memory_name(kind));
     if (c->comm->gpu && device != c->comm->device)
         return nccl_fail(ncclInvalidArgument, c->comm,
-                         "%s: %s is %p, which is device memory of GPU %d, and the comm is of GPU %d", c->kind->name,
+                         "%s: %s is %p, which is device memory of GPU %d, but the comm is of GPU %d", c->kind->name,
                          which, memory, device, c->comm->device);
     return ncclSuccess;
 }

@@ -240,7 +240,7 @@ static void what_is_no_arena_is_refused_and_says_why(void **state)
     h->first = first;
     c->shown.next = first;
     assert_int_equal(dump_image(image, IMAGE, &l, error), PLAIT_ERR_SYSTEM);
-    assert_non_null(strstr(error, "circle"));
+    assert_non_null(strstr(error, "cycle"));
     c->shown.next = 0;
     c->rank = 5;
     assert_int_equal(dump_image(image, IMAGE, &l, error), PLAIT_ERR_SYSTEM);

@@ -256,7 +256,7 @@ killed_hard_everything_is_gone_even_a_stopped_host() {
 terminated_everything_is_gone() {
     stubborn || return
     kill -TERM "$pid"
-    ends 143 && nothing && has err 'Terminated: ranks are told'
+    ends 143 && nothing && has err 'Terminated: passed on to the ranks'
 }
 interrupted_everything_is_gone() {
     stubborn || return
@@ -318,7 +318,7 @@ END
 }
 a_command_that_is_not_there_is_named() {
     ran 127 1 -- nonesuch && has err '^\[host0 0\] plait-hosts: host0 cannot run nonesuch: No such file' &&
-        ran 127 1 -- /tmp/nonesuch && has err 'each host has its own /tmp, --share DIR' && ran 126 1 -- /etc/passwd
+        ran 127 1 -- /tmp/nonesuch && has err 'each host has its own /tmp: share a folder' && ran 126 1 -- /etc/passwd
 }
 lines_are_whole_and_have_a_prefix() {
     program <<'END'
@@ -382,8 +382,8 @@ commands_run_on_other_hosts_with_our_input_and_their_status() {
         cd / && [ "$($HOST_RSH host1 pwd)" = / ] || exit 5
         $HOST_RSH host3 true; [ $? = 255 ] || exit 6
         $HOST_RSH host1; [ $? = 255 ] || exit 7' &&
-        has err '^\[host0 0\] plait-hosts: on: the host is not there' && ran 255 on host1 true &&
-        has err 'on: this is no virtual host'
+        has err '^\[host0 0\] plait-hosts: on: there is no such host' && ran 255 on host1 true &&
+        has err 'on: not on a virtual host'
 }
 as_many_commands_as_one_likes_run_one_after_the_other() {
     ran 0 2 --ranks 2 -- sh -c 'for i in $(seq 130); do $HOST_RSH host$((1 - HOST_INDEX)) true || exit; done'
@@ -403,14 +403,15 @@ wrong_command_lines_are_named() {
         says "unknown option --rank; did you mean --ranks?" 2 --rank 2 -- true &&
         says "--link '1g': must be a rate" 2 --link 1g -- true && says "--link '1bit': must be" 2 --link 1bit -- true &&
         says '--uplink needs --racks' 2 --uplink 1gbit -- true && says '--racks 3: there are only 2' 2 --racks 3 -- true &&
-        says "--ranks '1+2+3' is not for 2 hosts" 2 --ranks 1+2+3 -- true &&
+        says "--ranks '1+2+3': must have one number for each of the 2 hosts" 2 --ranks 1+2+3 -- true &&
         says "--ranks '1+': must be" 2 --ranks 1+ -- true && says "--ranks '0': must be" 2 --ranks 0 -- true &&
-        says "--ranks '0+0': there must be a rank" 2 --ranks 0+0 -- true &&
+        says "--ranks '0+0': must have at least one rank" 2 --ranks 0+0 -- true &&
         says "--cut '1:2': must be .* from 0 to 1" 2 --cut 1:2 -- true && says "--cut '1': must" 2 --cut 1 -- true &&
         says "--cut '1:1,': must" 2 --cut 1:1, -- true && says "--latency '20': must be a time" 2 --latency 20 -- true &&
-        says "--share 'x': must be the absolute path" 2 --share x -- true && says '--of is for link' 2 --of 3 -- true &&
-        says "link takes 'down' or 'up'" link cut 1 && says 'link needs --of PID' link down 1 &&
-        ran 125 link down 1 --of $$ && has err 'that is no running plait-hosts'
+        says "--share 'x': must be the absolute path" 2 --share x -- true &&
+        says '--of has an effect only with link' 2 --of 3 -- true &&
+        says "link needs 'down' or 'up'" link cut 1 && says 'link needs --of PID' link down 1 &&
+        ran 125 link down 1 --of $$ && has err 'not a running plait-hosts'
 }
 what_is_missing_is_named_with_its_remedy() {
     local inside=(unshare -m) ip

@@ -73,7 +73,7 @@ explain_says_what_and_why() {
         says 0 '^plan hash  *[0-9a-f]\{16\}$' --explain allreduce 0 &&
         says 0 '^allgatherv of at most 256 float32 (1 KiB), sum, 3 ranks$' --explain allgatherv 1K --ranks 3 &&
         says 1 'moves several blocks in one message' --explain allgatherv 1K --ranks 4 --algo bruck &&
-        says 2 'no such collective with data' --explain broadcastv 1K
+        says 2 'must be a collective with data' --explain broadcastv 1K
 }
 # explained ALGORITHM COLLECTIVE SIZE NODES [OPTION]
 explained() {
@@ -115,7 +115,7 @@ wrong_command_lines_are_named() {
         says 2 "--nodes '4x': must be" --algorithms --nodes 4x &&
         says 2 "has 6 ranks, but --ranks says 5" --algorithms --nodes 3+1+2 --ranks 5 &&
         says 2 'need --explain' --inplace &&
-        says 2 "--dump 'self': must be the number of a process" --dump self &&
+        says 2 "--dump 'self': must be a process ID" --dump self &&
         says 2 '--last needs --dump' --last 3 &&
         says 2 '--last 1025: must be at most 1024' --dump 1 --last 1025 &&
         says 2 "give it alone" --json --features

@@ -293,7 +293,7 @@ fusion="fusion --tensors $tensors --max-elements 4096 -n 2 --rounds 1 -w 1"
     grep -q 'without JSON' "$work/out" || fail "fusion: $(tail -3 "$work/out")"
 if [ -f "$work/f.json" ]; then
     [ "$(rows | wc -l)" -eq 0 ] && [ "$(grep -cE '^ +b?float' "$work/out")" -eq 40 ] || fail "not 10 rows in 4 cells: $(cat "$work/out")"
-    grep -q '^# computing .* 2 ms, a sleep' "$work/out" || fail "it is not said that computing is a sleep"
+    grep -q '^# computing .* a sleep of 2 ms' "$work/out" || fail "it is not said that computing is a sleep"
     grep -q '^# Out of bounds values : 0 OK' "$work/out" || fail "fusion: wrong elements: $(cat "$work/out")"
     python3 - "$work" <<'PYTHON' || fail "JSON of fusion"
 import glob, json, sys
@@ -354,7 +354,7 @@ mistake 'describes 8 ranks' --nodes 4x2
 mistake 'unknown peer' --peer mpi
 mistake 'plait-perf fusion --tensors FILE --peer ddp' --peer gloo
 mistake 'plait-perf fusion --tensors FILE --peer ddp' --tensors "$tensors" --peer ddp
-mistake 'ranks are a power of two; use --ranks 2, 4 or 8' $fusion --peer ddp --ranks 3
+mistake 'only for a power of two; use --ranks 2, 4 or 8' $fusion --peer ddp --ranks 3
 mistake 'the nearest is allgather' --coll all_gater
 mistake '-r 2: the last of 2 ranks is 1' --coll broadcast -r 2
 mistake 'all-to-all has no form in place; use --place out' --coll all --place in
@@ -388,13 +388,13 @@ mistake 'PLAIT_PROGRESS is set.*unset it' --overlap sleep
 unset PLAIT_PROGRESS
 mistake 'needs --tensors FILE' fusion
 mistake '--mode sync4: use original' elastic --mode sync4
-mistake '--bytes 6: weights are float32' elastic --bytes 6
-mistake '--bytes 0: weights are float32' elastic --bytes 0
+mistake '--bytes 6: must be a multiple of 4' elastic --bytes 6
+mistake '--bytes 0: must be a multiple of 4' elastic --bytes 0
 mistake '--peer does not go with plait-perf elastic' elastic --peer openmpi:best
 mistake '--memory same does not go with plait-perf elastic' elastic --memory same
 mistake '--memory same does not go with plait-perf fusion' $fusion --memory same
 mistake '--as threads does not go with plait-perf elastic' elastic --as threads
-mistake 'only plait-perf elastic has it' --mode sync3
+mistake '--mode is an option of plait-perf elastic' --mode sync3
 mistake '--overlap does not go with plait-perf fusion' $fusion --overlap both
 mistake '--plot does not go with plait-perf fusion' $fusion --plot x.png
 mistake 'leave out --coll, -o and -d' $fusion --coll broadcast
@@ -407,7 +407,7 @@ mistake '--compute-ms -1: expected milliseconds' $fusion --compute-ms -1
 mistake '--min-elements 9999 is more than --max-elements 4096' $fusion --min-elements 9999
 mistake 'no tensor has from 0 to 3 elements' $fusion --max-elements 3
 mistake '--timeline.*its folder is missing' $fusion --timeline "$work/none/t.json"
-mistake '--timeline: only plait-perf fusion has it' --tensors "$tensors" --timeline "$work/t.json"
+mistake '--timeline is an option of plait-perf fusion' --tensors "$tensors" --timeline "$work/t.json"
 mistake 'a name that ends in .png or .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch

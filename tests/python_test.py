@@ -284,7 +284,7 @@ def wrong_arguments_are_named_and_change_nothing():
             wrong(arg, "op is 'user'", lambda: comm.allreduce(x, op='user'))
             wrong(arg, 'premulsum, but call->scale is NULL', lambda: comm.allreduce(x, op='premulsum'))
             wrong(arg, 'call->scale is .* but op is sum', lambda: comm.allreduce(x, scale=2.0))
-            wrong(arg, 'barrier: scale is 2, but there is nothing', lambda: comm.barrier(scale=2))
+            wrong(arg, 'barrier: scale is 2, but a call without data', lambda: comm.barrier(scale=2))
             wrong(arg, 'call->scale is .* but op is sum', lambda: comm.broadcast(x, scale=2))
             wrong(arg, 'scale is 0.5, but the arrays are of uint16',
                   lambda: comm.allreduce(numpy.zeros(2, 'uint16'), 'premulsum', scale=0.5, dtype='bfloat16'))
@@ -483,7 +483,7 @@ def a_library_that_is_missing_is_named_with_the_remedy():
     said = python('import plait', PLAIT_LIBRARY='/nowhere/libplait.so')
     assert "ImportError: PLAIT_LIBRARY='/nowhere/libplait.so' cannot be loaded" in said, said
     said = python('import plait', PLAIT_LIBRARY='libc.so.6')
-    assert 'ImportError: libc.so.6 has no plait_version(): it is no Plait library' in said, said
+    assert 'ImportError: libc.so.6 has no plait_version(): it is not a Plait library' in said, said
     said = python('import plait')
     assert said == '' or 'set PLAIT_LIBRARY to its path' in said, said  # '': it is installed here
     assert said.count('Traceback') <= 1, said

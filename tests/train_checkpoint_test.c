@@ -209,7 +209,7 @@ static void a_torn_or_foreign_file_is_named_and_passed_over(void **state)
     assert_true(said("step-00000004.safetensors: empty"));
     listen();
     newest_is(k, "step-00000002.safetensors");
-    assert_true(said("step-00000003.safetensors: no checkpoint of plait-train"));
+    assert_true(said("step-00000003.safetensors: not a checkpoint of plait-train"));
     unlink(in_folder("step-00000002.safetensors"));
     listen();
     newest_is(k, "best.safetensors");
@@ -267,7 +267,7 @@ static void a_link_that_leads_to_no_file_is_named_and_passed_over(void **state)
     assert_int_equal(symlink("step-00000001.safetensors", in_folder("step-00000005.safetensors")), 0);
     listen();
     newest_is(k, "step-00000002.safetensors");
-    assert_true(said("step-00000003.safetensors: No such file or directory, where this link leads"));
+    assert_true(said("step-00000003.safetensors: No such file or directory (target of this symbolic link)"));
     listen();
     newest_is(k, "step-00000002.safetensors");
     assert_true(said("step-00000004.safetensors: Too many levels of symbolic links"));
@@ -284,7 +284,7 @@ static void a_link_that_leads_to_no_file_is_named_and_passed_over(void **state)
     assert_true(checkpoint_any(folder));
     listen();
     newest_is(k, "");
-    assert_true(said("best.safetensors: No such file or directory, where this link leads"));
+    assert_true(said("best.safetensors: No such file or directory (target of this symbolic link)"));
     save(k, 6, true); /* in the link's place */
     keeper_wait(k);
     holds("best.safetensors", 6);

@@ -36,7 +36,7 @@ static void a_broken_file_ends_the_program_if_asked(void **state)
     o.threads = 1;
     load_in_child(&o, said, sizeof said);
     assert_non_null(strstr(said, "/broken/train/"));
-    assert_non_null(strstr(said, "mend or remove it"));
+    assert_non_null(strstr(said, "repair or remove it"));
     dataset_close(d);
 }
 
@@ -45,9 +45,9 @@ static void a_file_that_the_system_does_not_give_ends_the_program_by_name(void *
 {
     static const struct {
         const char *tree, *says;
-    } cases[] = { { "gone", ": No such file or directory; it was there when" },
-                  { "away", ": No such file or directory; it was there when" },
-                  { "loop", ": Too many levels of symbolic links; it was there when" } };
+    } cases[] = { { "gone", ": No such file or directory; it could be found when" },
+                  { "away", ": No such file or directory; it could be found when" },
+                  { "loop", ": Too many levels of symbolic links; it could be found when" } };
     char said[4096], from[512], to[600], kept[512];
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -96,11 +96,11 @@ static void what_a_loader_cannot_do_is_refused(void **state)
     o.threads = 1;
     o.micro = 3;
     load_in_child(&o, said, sizeof said);
-    assert_non_null(strstr(said, "a batch of 8 images cannot be made of micro-batches of 3"));
+    assert_non_null(strstr(said, "a batch of 8 images must be a multiple of 3 (micro-batch)"));
     o.micro = 1;
     o.batch = TRAIN + 1;
     load_in_child(&o, said, sizeof said);
-    assert_non_null(strstr(said, "more than the 61 that there are"));
+    assert_non_null(strstr(said, "more than all 61 images"));
 }
 
 /* The other ranks go on with the same batches. */

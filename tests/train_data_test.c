@@ -129,7 +129,7 @@ static void a_link_to_nothing_is_refused_by_name(void **state)
     char *const folder = strdup(path_of("n"));
     assert_null(dataset_open(folder, "train", &why));
     free(folder);
-    assert_non_null(strstr(why, "/n/train/a/2.jpg: No such file or directory; mend the link or remove it"));
+    assert_non_null(strstr(why, "/n/train/a/2.jpg: No such file or directory; repair the link or remove it"));
 }
 
 /* ---- The order of an epoch ---- */

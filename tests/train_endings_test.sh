@@ -58,13 +58,13 @@ END
 start centre --ranks 2 --elastic sync3 --save-every 2
 until compgen -G "$data/centre/step-*" >/dev/null || ! kill -0 $child; do sleep 0.1; done
 kill -KILL "$(rank 1)"
-ended centre 4 'centre/step-[0-9]*.safetensors stands'
+ended centre 4 'centre/step-[0-9]*.safetensors is the last checkpoint'
 
 # A class that goes away while it is trained on is no class of broken images.
 cp -r "$data/images" "$data/kept"
 start away --ranks 2
 mv "$data/images/train/$(ls "$data/images/train" | head -1)" "$data/gone class"
-ended away 1 'train/.*: No such file or directory; it was there when the images were listed'
+ended away 1 'train/.*: No such file or directory; it could be found when the images were listed'
 rm -r "$data/images" && mv "$data/kept" "$data/images"
 
 # A test without an image that can be decoded is an error, and what was trained is kept.

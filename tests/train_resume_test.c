@@ -274,15 +274,15 @@ static void what_is_missing_wrong_or_too_much_is_named(void **state)
         void (*edit)(struct entry *e, uint32_t *ne, struct note *n, uint32_t *nn);
         const char *words;
     } cases[] = {
-        { without_settings, "it does not say what its network was" },
-        { without_marker, "no checkpoint of plait-train" },
-        { large_number, "its polished is 4294967296, which is no number for it" },
-        { negative_number, "its epoch is -1, which is no number for it" },
-        { no_number, "its best is 0.5x, which is no number for it" },
+        { without_settings, "its network is not recorded" },
+        { without_marker, "not a checkpoint of plait-train" },
+        { large_number, "its polished is 4294967296, which is not a valid number" },
+        { negative_number, "its epoch is -1, which is not a valid number" },
+        { no_number, "its best is 0.5x, which is not a valid number" },
         { missing_tensor, "it has no tensor momentum.bn1.bias, which this run needs" },
         { another_type, "tensor bn1.bias is F16 [2], this run's is F32 [2]" },
         { another_shape, "tensor conv1.weight is F32 [1, 3, 2, 1], this run's is F32 [2, 3, 2, 1]" },
-        { more_tensors, "it has a tensor adam.bn1.bias, which this run has no use for" },
+        { more_tensors, "it has a tensor adam.bn1.bias, which this run does not have" },
     };
     struct run was, is;
 
@@ -403,8 +403,7 @@ static void a_classifier_of_another_size_is_refused_with_the_remedy(void **state
     write_state_dict("dict", &r.model, STORED_F32, 12, data, NULL);
     const char *const why = load(&r, "dict", false);
     assert_non_null(why);
-    assert_non_null(
-        strstr(why, "its classifier is for 12 classes, this run's for 10 (fc.weight); with --new-classifier"));
+    assert_non_null(strstr(why, "its classifier is for 12 classes, this run's for 10 (fc.weight); --new-classifier"));
     assert_true(small_models_are_equal(&r.model, &fresh.model));
     assert_null(load(&r, "dict", true));
     assert_true(r.model.masters[0][0] == 5);
@@ -424,7 +423,7 @@ static void weights_of_another_network_are_refused(void **state)
     write_state_dict("dict", &r.model, STORED_F32, 10, data, "layer1.0.conv1.weight");
     why = load(&r, "dict", false);
     assert_non_null(why);
-    assert_non_null(strstr(why, "it has a tensor layer1.0.conv1.weight, which this network has not"));
+    assert_non_null(strstr(why, "it has a tensor layer1.0.conv1.weight, which this network does not have"));
     assert_null(safetensors_write(in_folder("dict"), &other, 1, NULL, 0));
     why = load(&r, "dict", false);
     assert_non_null(why);

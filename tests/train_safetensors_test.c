@@ -163,21 +163,21 @@ static void what_is_no_safetensors_file_is_named(void **state)
 
 static void every_wrong_number_is_named(void **state)
 {
-    refused_header("{\"a\":1}", 0, "tensor a is of type (none)");
+    refused_header("{\"a\":1}", 0, "tensor a is of unknown type (none)");
     refused_header(A("\"dtype\":\"F32\""), 0, "tensor a has no shape");
-    refused_header(A("\"dtype\":\"F32\",\"shape\":[]"), 0, "does not say where");
+    refused_header(A("\"dtype\":\"F32\",\"shape\":[]"), 0, "has no valid data_offsets");
     refused_header(A(PLACE("F31", "[]", "0", "4")), 4, "F31");
     refused_header(A(PLACE("F32", "[-1]", "0", "4")), 4, "dimension 0");
     refused_header(A(PLACE("F32", "[1.0]", "0", "4")), 4, "dimension 0");
     refused_header(A(PLACE("F32", "[1,1,1,1,1]", "0", "4")), 4, "5 dimensions");
-    refused_header(A(PLACE("F32", "[]", "-4", "0")), 0, "does not say where");
+    refused_header(A(PLACE("F32", "[]", "-4", "0")), 0, "has no valid data_offsets");
     refused_header(A(PLACE("F32", "[]", "0", "99999999999999999999")), 4, "header");
     refused_header(A(PLACE("F32", "[]", "4", "0")), 4, "lies at 4 to 0");
     refused_header(A(PLACE("F32", "[]", "0", "4")), 3, "lies at 0 to 4, but there are 3 bytes");
     refused_header(A(PLACE("F32", "[]", "9223372036854775803", "9223372036854775807")), 4, "but there are 4 bytes");
-    refused_header(A(PLACE("F32", "[2]", "0", "4")), 4, "what its type and shape say");
-    refused_header(A(PLACE("F32", "[4611686018427387905]", "0", "4")), 4, "what its type and shape say");
-    refused_header(A(PLACE("F32", "[4294967296,4294967296]", "0", "0")), 0, "what its type and shape say");
+    refused_header(A(PLACE("F32", "[2]", "0", "4")), 4, "which do not match its type and shape");
+    refused_header(A(PLACE("F32", "[4611686018427387905]", "0", "4")), 4, "which do not match its type and shape");
+    refused_header(A(PLACE("F32", "[4294967296,4294967296]", "0", "0")), 0, "which do not match its type and shape");
     refused_header("{\"__metadata__\":[]}", 0, "__metadata__ is no object");
     refused_header("{\"__metadata__\":{\"a\":1}}", 0, "a in __metadata__ is no text");
 }

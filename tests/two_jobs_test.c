@@ -122,7 +122,7 @@ static void ranks_of_two_jobs_do_not_train_together_for_long(void **state)
     static const char *const variables[] = { NAMELESS " PLAIT_TIMEOUT=4 TRAIN=3",
                                              NAMELESS " PLAIT_TIMEOUT=4 TRAIN=3 TORCHELASTIC_RUN_ID=none" };
 
-    for (unsigned i = 0; i < (full() ? 40 : 6); i++) {
+    for (unsigned i = 0; i < (full() ? 40 : 4); i++) {
         const unsigned nrank = 2 + i % 2;
         const struct ends e = run_two_jobs(nrank, variables[i / 2 % 2]);
         if (e.mixed > 0 || e.fine + e.failed != 2 * nrank)

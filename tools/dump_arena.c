@@ -93,7 +93,7 @@ static void show_comm(const struct plait_control *c, uint32_t rank, uint32_t nra
 
     copy_text(name, c->name, sizeof name);
     if (atomic_load_explicit(&c->departed, memory_order_relaxed))
-        state = ", left; kept until the others have left";
+        state = ", left; its memory is kept until the other ranks have left";
     else if (c->id == 0)
         state = ", being created";
     say(how, "comm '%s', rank %" PRIu32 " of %" PRIu32 ": %" PRIu64 " operation%s completed%s%s", name, rank, nrank,
@@ -128,7 +128,7 @@ static enum plait_status show_comms(const char *base, size_t size, uint64_t at, 
         show_comm(c, rank, nrank, how);
         at = atomic_load_explicit(&c->shown.next, memory_order_acquire);
         if (at != 0 && at == mark)
-            return refuse(how, PLAIT_ERR_SYSTEM, "the list of comms is damaged: it runs in a circle");
+            return refuse(how, PLAIT_ERR_SYSTEM, "the list of comms is damaged: it has a cycle");
     }
     if (n == 0)
         say(how, "no comm");
@@ -141,7 +141,7 @@ enum plait_status plait_dump(const void *base, size_t size, struct plait_dump *h
     char version[sizeof h.version];
 
     if (!read_header(base, size, &h))
-        return refuse(how, PLAIT_ERR_ARG, "this is no arena of Plait");
+        return refuse(how, PLAIT_ERR_ARG, "this is not an arena of Plait");
     copy_text(version, h.version, sizeof version);
     if (h.layout != PLAIT_ARENA_LAYOUT)
         return refuse(how, PLAIT_ERR_UNSUPPORTED,

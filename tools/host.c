@@ -34,7 +34,7 @@ static void await(int channel, enum host_message_kind kind)
 static void mount_new(const char *type, const char *at, unsigned long flags, const char *data)
 {
     if (mount(type, at, type, flags, data) != 0)
-        give_up(HOSTS_FAILED, "mounting a host's %s: %s. In a container, start it with --privileged", at,
+        give_up(HOSTS_FAILED, "mounting a host's %s: %s. In a container: start the container with --privileged", at,
                 strerror(errno));
 }
 
@@ -121,7 +121,7 @@ static void name_boot(uint32_t h)
     if (in != NULL)
         fclose(in);
     if (out == NULL || fclose(out) != 0 || !made)
-        give_up(HOSTS_FAILED, "a host's boot id: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "writing a host's boot id: %s", strerror(errno));
     chmod(file, 0444);
     if (mount(file, at, NULL, MS_BIND, NULL) != 0)
         give_up(HOSTS_FAILED, "mounting a host's %s: %s", at, strerror(errno));
@@ -157,7 +157,7 @@ static void mount_all(const struct hosts_plan *plan, uint32_t h)
     free(shares);
 
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-        give_up(HOSTS_FAILED, "making a host's mounts its own: %s", strerror(errno));
+        give_up(HOSTS_FAILED, "making a host's mounts private: %s", strerror(errno));
     mount_new("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
     mount_sys();
     mount_new("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV, "mode=1777");
@@ -234,7 +234,7 @@ static _Noreturn void run_rank(const struct hosts_plan *plan, uint32_t h, uint32
     sigprocmask(SIG_SETMASK, &none, NULL);
     execvp(plan->command[0], plan->command);
     if (errno == ENOENT && strncmp(plan->command[0], "/tmp/", 5) == 0)
-        remedy = "; each host has its own /tmp, --share DIR shows a folder of the machine's";
+        remedy = "; each host has its own /tmp: share a folder of the machine's with --share DIR";
     fprintf(stderr, "plait-hosts: host%u cannot run %s: %s%s\n", h, plan->command[0], strerror(errno), remedy);
     _exit(errno == ENOENT ? 127 : 126);
 }

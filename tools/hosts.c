@@ -24,19 +24,19 @@ static const char *link_rate, *uplink_rate, *ranks = "1", *cuts_text;
 static uint32_t of;
 
 static const struct option options[] = {
-    OPTION_TO(TEXT, "ranks", "K", &ranks, "ranks of each host (default 1), or of one after the other: 3+1+0"),
+    OPTION_TO(TEXT, "ranks", "K", &ranks, "ranks of each host (default 1), or one number for each host: 3+1+0"),
     OPTION_TO(TEXT, "link", "RATE", &link_rate,
               "rate of each host's link, each way: 1gbit, 250mbit (default: no limit)"),
     OPTION_TO(COUNT, "racks", "R", &plan.nrack, "spread the hosts over R racks, each a bridge (default: one bridge)",
               .least = 1, .most = HOSTS_MAX),
     OPTION_TO(TEXT, "uplink", "RATE", &uplink_rate, "rate of the link between a rack and the others, each way"),
     OPTION_TO(TEXT, "latency", "TIME", &plan.latency,
-              "delay Plait's messages, as 20us: sets PLAIT_PACE and PLAIT_FOR_TESTS"),
+              "delay of Plait's messages, such as 20us; sets PLAIT_PACE and PLAIT_FOR_TESTS"),
     OPTION_TO(TEXT, "cut", "S:HOST[:S],...", &cuts_text,
               "S seconds after the start take the link of HOST down, for S seconds or for good"),
     OPTION_TO(TEXT, "share", "DIR[:DIR...]", &plan.share, "folders in /tmp or /dev/shm that all hosts see"),
     OPTION_TO(FLAG, "raw", NULL, &plan.raw, "no prefix: ranks use this terminal's input and output"),
-    OPTION_TO(COUNT, "of", "PID", &of, "for link: process number of the plait-hosts that is meant", .least = 1,
+    OPTION_TO(COUNT, "of", "PID", &of, "for link: process ID of the plait-hosts to change", .least = 1,
               .most = INT32_MAX),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
@@ -53,16 +53,17 @@ static const struct option_table table = {
     "The exit status is that of the first rank that failed, 128 + n for signal n; 125: the hosts could not be made.\n"
     "All hosts end with this process, however it ends. The working directory is shared, wherever it is.\n"
     "\n"
-    "link takes the link of one host down, as if its cable were pulled, or up again. on, in a command that runs on a\n"
-    "host, runs another command in a shell of HOST, as ssh does: HOST_RSH holds the command, and mpirun uses it.\n"
-    "\n"
+    "link takes the link of one host down, as if its cable were pulled, or up again. on works in commands that run on "
+    "a\n"
+    "host: it runs COMMAND in a shell of HOST, as ssh does. HOST_RSH holds it for scripts, and mpirun is set to use "
+    "it.\n\n"
     "  $ plait-hosts 4 --ranks 2 --link 1gbit -- plait-info\n"
     "  $ plait-hosts 4 --racks 2 --link 1gbit --uplink 250mbit -- ping -c 3 host0\n"
     "  $ plait-hosts 2 --cut 5:1:2 -- ./train\n"
     "  $ plait-hosts 1 --raw -- bash\n"
     "  $ plait-hosts link down 1 --of 4711\n"
-    "  $ plait-hosts 2 --ranks 1+0 -- mpirun --bind-to none -H host0,host1 ./program\n"
-    "\nOptions:\n",
+    "  $ plait-hosts 2 --ranks 1+0 -- mpirun --bind-to none -H host0,host1 ./program\n\n"
+    "Options:\n",
     NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
@@ -112,18 +113,18 @@ static void parse_ranks(void)
 
     for (uint32_t h = 0; h < plan.nhost; h++) {
         if (!number_begins(at, strchr(ranks, '+') == NULL, HOSTS_MAX, &at, &n) || (*at != '\0' && *at != '+'))
-            option_misuse("--ranks '%s': must be a number from 1 to %u, or %u of them with + between", ranks, HOSTS_MAX,
-                          plan.nhost);
+            option_misuse("--ranks '%s': must be a number from 1 to %u, or one for each of the %u hosts with + between",
+                          ranks, HOSTS_MAX, plan.nhost);
         plan.first[h + 1] = plan.first[h] + n;
         if (strchr(ranks, '+') == NULL)
             at = ranks;
         else if ((*at == '+') != (h + 1 < plan.nhost))
-            option_misuse("--ranks '%s' is not for %u hosts", ranks, plan.nhost);
+            option_misuse("--ranks '%s': must have one number for each of the %u hosts", ranks, plan.nhost);
         else
             at += *at == '+';
     }
     if (plan.first[plan.nhost] == 0)
-        option_misuse("--ranks '%s': there must be a rank", ranks);
+        option_misuse("--ranks '%s': must have at least one rank in all", ranks);
 }
 
 static int by_time(const void *a, const void *b)
@@ -143,7 +144,7 @@ static uint32_t parse_cuts(struct hosts_cut *cuts)
         double length;
 
         if (n + 2 > MAX_CUTS)
-            option_misuse("--cut: there may be %u moments", MAX_CUTS);
+            option_misuse("--cut: at most %u changes of links", MAX_CUTS);
         if (!decimal(at, 1e6, &at, &c.when) || *at++ != ':' || !number_begins(at, 0, plan.nhost - 1, &at, &c.host))
             break;
         cuts[n++] = c;
@@ -198,9 +199,9 @@ static int set_link(int nrest, char **rest)
     int user, net;
 
     if (nrest != 3 || (!up && strcmp(rest[1], "down") != 0) || !whole(rest[2], 0, HOSTS_MAX - 1, &h))
-        option_misuse("link takes 'down' or 'up' and the number of a host");
+        option_misuse("link needs 'down' or 'up' and the number of a host");
     if (of == 0)
-        option_misuse("link needs --of PID, the process number of a running plait-hosts");
+        option_misuse("link needs --of PID, the process ID of a running plait-hosts");
     snprintf(path, sizeof path, "/proc/%u/ns/user", of);
     user = open(path, O_RDONLY | O_CLOEXEC);
     snprintf(path, sizeof path, "/proc/%u/ns/net", of);
@@ -208,7 +209,7 @@ static int set_link(int nrest, char **rest)
     if (user < 0 || net < 0)
         give_up(HOSTS_FAILED, "--of %u: %s", of, strerror(errno));
     if (fstat(net, &theirs) != 0 || stat("/proc/self/ns/net", &ours) != 0 || ours.st_ino == theirs.st_ino)
-        give_up(HOSTS_FAILED, "--of %u: that is no running plait-hosts", of);
+        give_up(HOSTS_FAILED, "--of %u: not a running plait-hosts", of);
     setns(user, CLONE_NEWUSER); /* fails where it is ours */
     if (setns(net, CLONE_NEWNET) != 0)
         give_up(HOSTS_FAILED, "--of %u: entering its network: %s; be root or the user who started it", of,
@@ -230,7 +231,7 @@ static int run(void)
     if (uplink_rate != NULL && plan.nrack == 0)
         option_misuse("--uplink needs --racks");
     if (of != 0)
-        option_misuse("--of is for link");
+        option_misuse("--of has an effect only with link; leave it out");
     plan.link = rate("--link", link_rate);
     plan.uplink = rate("--uplink", uplink_rate);
     parse_ranks();

@@ -34,15 +34,15 @@ static uint32_t dump_last;
 static const struct option options[] = {
     OPTION_TO(FLAG, "version", NULL, &show_version, "the version"),
     OPTION_TO(FLAG, "features", NULL, &show_features,
-              "what this build has, which package brings what it lacks, plug-ins and where they lie, compiler, commit"),
+              "features of this build, packages for those it lacks, paths of its plug-ins, compiler, commit"),
     OPTION_TO(FLAG, "json", NULL, &show_json, "build, plug-ins, machine and settings as JSON"),
-    OPTION_TO(FLAG, "config", NULL, &show_config, "every setting: value, where it comes from, meaning"),
+    OPTION_TO(FLAG, "config", NULL, &show_config, "every setting: value, source, meaning"),
     OPTION_TO(FLAG, "topology", NULL, &show_topology,
               "processors, caches, memory, single copy between processes (CMA), GPU"),
-    OPTION_TO(FLAG, "algorithms", NULL, &show_algorithms, "every algorithm and what it costs at --ranks"),
+    OPTION_TO(FLAG, "algorithms", NULL, &show_algorithms, "every algorithm and its cost at --ranks"),
     OPTION_TO(FLAG, "explain", NULL, &explain,
-              "what would run for COLLECTIVE SIZE, and why; SIZE is in bytes, with K, M or G: of one rank's block for "
-              "allgather and the like, of the largest block for the v-forms"),
+              "the choice of path and algorithm for COLLECTIVE SIZE, and its reason; SIZE is in bytes, with K, M or G: "
+              "of one rank's block for allgather and the like, of the largest block for the v-forms"),
     OPTION_TO(COUNT, "ranks", "N", &nrank,
               "ranks of --explain and --algorithms (default: one per processor, at least 2)", .least = 1,
               .most = PLAIT_MAX_RANKS),
@@ -56,7 +56,7 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "round", "WHERE", &rounding, "as if the call asked for rounding once or hop"),
     OPTION_TO(FLAG, "reproducible", NULL, &reproducible, "as if the call asked for the canonical order"),
     OPTION_TO(FLAG, "peers", NULL, &peers,
-              "under a launcher: how each rank is reached, by which device, how fast, and which paths are slow"),
+              "under a launcher: transport, device, latency and bandwidth of the path to each rank, and slow paths"),
     OPTION_TO(FLAG, "nccl", NULL, &show_nccl,
               "functions of NCCL that libnccl.so.2 has, emulates and refuses, and NCCL_ variables that it honours"),
     OPTION_TO(FLAG, "make-secret", NULL, &make_secret,
@@ -72,20 +72,18 @@ static const struct option options[] = {
 static const struct option_table table = {
     "Usage: plait-info [options] [COLLECTIVE SIZE]\n"
     "\n"
-    "Shows what this build of Plait can do, how it is configured, what it sees of the machine\n"
-    "and what it would run. Without options: a short overview.\n"
-    "\n"
+    "Shows the features of this build of Plait, its settings, the machine, and the algorithm that it\n"
+    "would choose for a call. Without options: a short overview.\n\n"
     "  $ plait-info --config\n"
     "  $ plait-info --algorithms --ranks 16 --nodes 4x4\n"
     "  $ plait-info --explain allreduce 1M --ranks 8 --type bfloat16\n"
     "  $ plait-info --dump 4711 --last 4\n"
-    "  $ mpirun -n 4 plait-info --peers\n"
-    "\n"
-    "--dump lists the last operations of each rank of a process, oldest first: the operation, its state, how much of\n"
-    "it is done, when it began, and the rank it waits for or last waited long for. A rank keeps its last 1,024\n"
-    "collectives and 256 messages of each communicator. Messages follow the collectives, unfinished ones last: for\n"
-    "each pair of ranks and direction the one that is next. Short operations have no time unless they waited.\n"
-    "\nOptions:\n",
+    "  $ mpirun -n 4 plait-info --peers\n\n"
+    "--dump lists the last operations of each rank of a process, oldest first: the operation, its state, its\n"
+    "progress, its start, and the rank that it waits for or last waited long for. A rank keeps its last 1,024\n"
+    "collectives and 256 messages of each communicator. Messages follow the collectives, unfinished ones last: the\n"
+    "next one of each pair of ranks and direction. Short operations have no time unless they waited.\n\n"
+    "Options:\n",
     NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
@@ -223,9 +221,9 @@ static int print_choice(const char *coll_name, const char *size_text)
     char size[32], slice_size[32];
 
     if (coll < 0)
-        option_misuse("--explain '%s': there is no such collective with data", coll_name);
+        option_misuse("--explain '%s': must be a collective with data, such as allreduce or allgatherv", coll_name);
     if (type < 0)
-        option_misuse("--type '%s': there is no such element type", type_name);
+        option_misuse("--type '%s': must be an element type, such as float32 or bfloat16", type_name);
     if (op < 0 || op == PLAIT_USER)
         option_misuse("--op '%s': must be sum, prod, min, max, avg or premulsum", op_name);
     if (!plait_parse_bytes(size_text, &bytes))
@@ -280,11 +278,11 @@ static bool overview(void)
 static void check_dump(void)
 {
     if (dump_last > 1024)
-        option_misuse("--last %" PRIu32 ": must be at most 1024, which is what a rank keeps", dump_last);
+        option_misuse("--last %" PRIu32 ": must be at most 1024, as a rank keeps no more", dump_last);
     if (dump == NULL && dump_last != 0)
         option_misuse("--last needs --dump");
     if (dump != NULL && (strspn(dump, "0123456789") != strlen(dump) || strlen(dump) - 1 >= 10))
-        option_misuse("--dump '%s': must be the number of a process", dump);
+        option_misuse("--dump '%s': must be a process ID", dump);
 }
 
 /* Print the file's name; the secret itself is not printed. */

@@ -49,10 +49,10 @@ void print_nccl(void)
     print_functions(NCCL_REAL, "Real");
     print_functions(NCCL_EMULATED, "Emulated: they succeed");
     print_functions(NCCL_REFUSED, "Refused: ncclInvalidUsage, and a line in the log");
-    printf("Names of the environment that are honoured:\n");
+    printf("Environment variables that are honoured:\n");
     for (size_t i = 0; i < sizeof honoured / sizeof *honoured; i++)
         printf("  %-20s %s\n", honoured[i].name, honoured[i].text);
-    printf("\nAnd that are named once, as they have no meaning:\n");
+    printf("\nEnvironment variables without effect, each reported once:\n");
     for (size_t i = 0; i < sizeof meaningless / sizeof *meaningless; i++)
         printf("  %-20s %s\n", meaningless[i].name, meaningless[i].text);
 }

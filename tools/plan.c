@@ -19,13 +19,13 @@ static uint32_t one_rank;
 static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce";
 
 static const struct option options[] = {
-    OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: what --nodes has, or 8)"),
+    OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: that of --nodes, or 8)"),
     OPTION_TO(TEXT, "rank", "R", &rank, "show only this rank's plan"),
     OPTION_TO(TEXT, "nodes", "MAP", &nodes,
               "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)"),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output (check: only that; default: both)"),
     OPTION_TO(TEXT, "coll", "NAME", &coll_name, "collective (default allreduce); all: every one, for list and check"),
-    OPTION_TO(TEXT, "root", "R", &root, "root, where there is one (default 0); all: every rank, for check"),
+    OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
@@ -34,7 +34,7 @@ static const struct option_table table = {
     "\n"
     "A plan is the steps of one rank in a collective, as data.\n"
     "\n"
-    "  list    every algorithm: parameters, what it is, its source, its cost at --ranks\n"
+    "  list    every algorithm: parameters, description, source, and cost at --ranks\n"
     "  show    the plans as text, one line per step\n"
     "  check   prove them: no deadlock, no data race, each contribution once on every rank, the same bits,\n"
     "          and the cost as claimed. Exit status 1 when one fails.\n"
@@ -305,7 +305,7 @@ static int command(int argc, char **argv)
         return 2;
     const char *name = nrest > 0 ? argv[1] : "", *spec = take_coll(nrest > 1 ? argv[2] : NULL);
     if (strcmp(name, "show") != 0 && rank != NULL)
-        option_misuse("--rank needs show");
+        option_misuse("--rank has an effect only with show; leave it out");
     if (nrest > 2 || (nrest > 1 && strcmp(name, "list") == 0))
         option_misuse("unexpected argument '%s'", argv[nrest]);
     if (strcmp(name, "list") == 0) {

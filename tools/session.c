@@ -89,9 +89,9 @@ int session_run(char *const words[])
     uint32_t h;
 
     if (words[0] == NULL || words[1] == NULL || !find_host(words[0], &h))
-        refuse("a host, such as host1, and a command are needed");
+        refuse("needs a host, such as host1, and a command");
     if (s < 0 || connect(s, (struct sockaddr *)&to, size) != 0)
-        refuse("this is no virtual host: it works in commands that plait-hosts runs");
+        refuse("not on a virtual host; use it in commands that plait-hosts runs");
     if (pipe2(result, O_CLOEXEC) != 0)
         refuse(strerror(errno));
     request.length = pack(request.text, words + 1);
@@ -100,7 +100,7 @@ int session_run(char *const words[])
         refuse(strerror(errno));
     close(result[1]);
     if (read(result[0], &status, sizeof status) != (ssize_t)sizeof status)
-        refuse("the host is not there, or its commands are too many");
+        refuse("there is no such host, or it runs too many commands");
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

@@ -45,8 +45,8 @@ static _Noreturn void no_namespaces(void)
 {
     give_up(HOSTS_FAILED,
             "making namespaces: %s. Run it as root, or permit user namespaces (sysctl user.max_user_namespaces, "
-            "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a container, start "
-            "that with --privileged",
+            "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a container: start "
+            "the container with --privileged",
             strerror(errno));
 }
 
@@ -85,8 +85,7 @@ static void open_stream(struct stream *s, uint32_t h, uint32_t rank, int to, int
     int fds[2];
 
     if (pipe2(fds, O_CLOEXEC) != 0)
-        give_up(HOSTS_FAILED, "pipes for the output of rank %u: %s (ulimit -n is a limit of them)", rank,
-                strerror(errno));
+        give_up(HOSTS_FAILED, "pipes for the output of rank %u: %s; raise ulimit -n", rank, strerror(errno));
     snprintf(prefix, sizeof prefix, "[host%u %u] ", h, rank);
     s->line = malloc(sizeof prefix + LINE_MOST + 1);
     if (s->line == NULL)
@@ -263,7 +262,7 @@ static double obey(int number, double deadline)
 {
     if (deadline >= 0)
         return 0;
-    tell("%s: ranks are told; those left after %g s are killed", strsignal(number), GRACE);
+    tell("%s: passed on to the ranks; those that run on after %g s are killed", strsignal(number), GRACE);
     for (uint32_t h = 0; h < plan->nhost; h++)
         if (hosts[h].channel >= 0)
             host_send(hosts[h].channel, HOST_SIGNAL, 0, number);

@@ -93,8 +93,7 @@ static void batch(const char *path, const char *text, const char *what)
         give_up(HOSTS_FAILED, "%s: %s", what, strerror(errno));
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         char *first = strndup(text, 2000);
-        give_up(HOSTS_FAILED, "%s failed: %s could not do all of\n%s%s", what, path, first,
-                length > 2000 ? "...\n" : "");
+        give_up(HOSTS_FAILED, "%s failed: %s refused one of\n%s%s", what, path, first, length > 2000 ? "...\n" : "");
     }
 }
 

@@ -83,7 +83,7 @@ void arena_place(struct arena *arena)
     free(order);
     arena->memory = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (arena->memory == MAP_FAILED)
-        give_up(1, "no memory for %zu bytes of activations; take a smaller batch", arena->bytes);
+        give_up(1, "no memory for %zu bytes of activations; use a smaller --micro", arena->bytes);
     madvise(arena->memory, arena->bytes, MADV_HUGEPAGE); /* fewer page faults, where the system allows huge pages */
 }
 

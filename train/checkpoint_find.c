@@ -88,13 +88,13 @@ static bool whole(const char *path, const uint64_t *step)
         return false;
     struct safetensors *const f = safetensors_open(path, &why);
     if (f == NULL) {
-        tell("passed over %s", why);
+        tell("skipped %s", why);
         return false;
     }
     version = safetensors_note(f, "plait");
     value = safetensors_note(f, "step");
     if (version == NULL || value == NULL || sscanf(value, "%" SCNu64, &has) != 1)
-        why = "no checkpoint of plait-train";
+        why = "not a checkpoint of plait-train";
     else if (strcmp(version, VERSION) == 0 && !safetensors_hashed(f))
         why = "damaged: the hash of its bytes is missing";
     else if (strcmp(version, VERSION) != 0 && strcmp(version, UNHASHED) != 0)
@@ -102,7 +102,7 @@ static bool whole(const char *path, const uint64_t *step)
     else if (step != NULL && has != *step)
         why = "a checkpoint of another step, renamed";
     if (why != NULL)
-        tell("passed over %s: %s", path, why);
+        tell("skipped %s: %s", path, why);
     safetensors_close(f);
     return why == NULL;
 }

@@ -127,7 +127,7 @@ static const char *look_for_folder(struct dataset *d, const char *path, bool *is
     struct stat s;
 
     if (stat(path, &s) != 0)
-        return because("%s: %s; mend the link or remove it", path, strerror(errno));
+        return because("%s: %s; repair the link or remove it", path, strerror(errno));
     *is_folder = S_ISDIR(s.st_mode);
     *loops = false;
     for (const struct open_folder *f = d->open; *is_folder && f != NULL; f = f->above)
@@ -203,7 +203,7 @@ struct dataset *dataset_open(const char *folder, const char *half, const char **
 
     *why = for_each(d, path, add_class);
     if (*why == NULL && d->nclass == 0)
-        *why = because("%s: no folder in it; each class has a folder of images there", path);
+        *why = because("%s: no folder in it; put the images of each class into a folder there", path);
     free(path);
     if (*why != NULL) {
         dataset_close(d);
@@ -213,7 +213,7 @@ struct dataset *dataset_open(const char *folder, const char *half, const char **
         complain("%llu files are not named .jpg, .jpeg or .png and are left out; the first is %s",
                  (unsigned long long)d->nother, d->text + d->other);
     if (d->nloop > 0)
-        complain("%llu links lead to a folder that they lie in and are left out; the first is %s",
+        complain("%llu symbolic links lead to a folder above themselves and are left out; the first is %s",
                  (unsigned long long)d->nloop, d->text + d->loop);
     return d;
 }
@@ -289,8 +289,7 @@ bool dataset_same_classes(const struct dataset *a, const struct dataset *b)
         const char *in_a = k < a->nclass ? dataset_class(a, k) : "none",
                    *in_b = k < b->nclass ? dataset_class(b, k) : "none";
         if (strcmp(in_a, in_b) != 0)
-            return complain("class %u is %s in one half and %s in the other; both need the same folders", k, in_a,
-                            in_b);
+            return complain("class %u is %s in train and %s in val; both need the same folders", k, in_a, in_b);
     }
     return true;
 }

@@ -33,8 +33,8 @@ static const int names[DNN_NARG] = {
 void dnn_must(dnnl_status_t status, const char *what)
 {
     if (status != dnnl_success)
-        give_up(1, "oneDNN %d.%d cannot make %s (status %d); ONEDNN_VERBOSE=2 shows what it was asked for",
-                dnnl_version()->major, dnnl_version()->minor, what, (int)status);
+        give_up(1, "oneDNN %d.%d cannot make %s (status %d); ONEDNN_VERBOSE=2 shows the request", dnnl_version()->major,
+                dnnl_version()->minor, what, (int)status);
 }
 
 static bool has(unsigned isa)

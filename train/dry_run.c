@@ -116,8 +116,8 @@ void memory_text(const struct run *r, char *out, size_t room)
         if (plait_fusion_bucket(r->fusion, k, &b) == PLAIT_OK)
             payload += b.bytes;
     snprintf(out, room,
-             "memory of a rank in MiB: %.1f, of it activations %.1f, weights as computed with %.1f, workspaces %.1f,\n"
-             "  masters %.1f, gradients %.1f, momentum %.1f, packed %.1f, centre %.1f, images ahead %.1f",
+             "memory of a rank in MiB: %.1f, of it activations %.1f, weights of a pass %.1f, workspaces %.1f,\n"
+             "  master weights %.1f, gradients %.1f, momentum %.1f, buckets %.1f, centre %.1f, images ahead %.1f",
              mebibytes(m.activations + m.weights + m.workspaces + 2 * weights + gradients + payload + centre + images),
              mebibytes(m.activations), mebibytes(m.weights), mebibytes(m.workspaces), mebibytes(weights),
              mebibytes(gradients), mebibytes(weights), mebibytes(payload), mebibytes(centre), mebibytes(images));

@@ -22,8 +22,9 @@ static _Noreturn void lost(struct run *r)
     if (r->elastic != NULL && !checkpoint_newest(r->folder, newest, sizeof newest))
         give_up(ENDING_LOST, "%s. No checkpoint was complete yet", verdict);
     if (r->elastic != NULL)
-        give_up(ENDING_LOST, "%s. %s stands, as the centre is lost; go on with --resume %s", verdict, newest,
-                r->folder);
+        give_up(ENDING_LOST,
+                "%s. The centre is lost with the rank, and %s is the last checkpoint; go on with --resume %s", verdict,
+                newest, r->folder);
     if (r->keeper == NULL) /* one rank at a time writes a folder: rank 0, or, when it is lost, the first to come here */
         r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
     if (r->keeper == NULL)
@@ -73,7 +74,7 @@ static const char *remedies(const struct run *r, char *out, size_t room)
     if (r->o->payload == PLAIT_FLOAT16)
         n += (size_t)snprintf(out + n, room - n, ", --payload bf16");
     if (n == 0)
-        snprintf(out, room, ", other weights to begin with");
+        snprintf(out, room, ", other initial weights");
     return out + 2;
 }
 

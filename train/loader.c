@@ -82,8 +82,8 @@ struct bytes {
  */
 static _Noreturn void cannot_read(const char *path)
 {
-    give_up(ENDING_ERROR, "%s: %s; it was there when the images were listed: mend that, then go on with --resume", path,
-            strerror(errno));
+    give_up(ENDING_ERROR, "%s: %s; it could be found when the images were listed: repair it, then go on with --resume",
+            path, strerror(errno));
 }
 
 /* Returns NULL, or what is wrong with the contents. */
@@ -94,7 +94,7 @@ static const char *read_whole(const char *path, FILE *f, struct bytes *out)
     if (fstat(fileno(f), &status) != 0)
         cannot_read(path);
     if (!S_ISREG(status.st_mode))
-        return "it is no file";
+        return "not a regular file";
     out->data = out->owned = malloc((size_t)status.st_size + 1);
     if (out->owned == NULL)
         cannot_read(path);
@@ -151,8 +151,7 @@ static void tell_broken(struct loader *l, uint64_t sample, const char *why)
     l->broken[sample] = true;
     pthread_mutex_unlock(&l->lock);
     if (l->options.broken_fatal)
-        give_up(ENDING_ERROR, "%s: %s; mend or remove it, or let broken files be skipped with --broken skip", path,
-                why);
+        give_up(ENDING_ERROR, "%s: %s; repair or remove it, or skip broken files with --broken skip", path, why);
     if (!again)
         tell("%s: %s; it is left out", path, why);
 }
@@ -174,7 +173,7 @@ static int32_t load(struct loader *l, uint64_t n, float *out)
         tell_broken(l, sample, why);
     }
     if (!o->whole)
-        give_up(ENDING_ERROR, "all %llu images are broken", (unsigned long long)count);
+        give_up(ENDING_ERROR, "all %llu images are broken; repair or replace them", (unsigned long long)count);
     memset(out, 0, l->image * sizeof *out);
     return -1;
 }
@@ -227,16 +226,13 @@ static void stop_epoch(struct loader *l)
 static void check_options(const struct loader_options *o)
 {
     if (o->threads == 0)
-        give_up(ENDING_ERROR, "0 threads cannot decode images; ask for 1 or more");
+        give_up(ENDING_ERROR, "0 threads cannot decode images; use 1 or more");
     if (o->micro == 0 || o->nrank == 0 || o->batch == 0 || o->batch % ((uint64_t)o->micro * o->nrank) != 0)
-        give_up(ENDING_ERROR,
-                "a batch of %u images cannot be made of micro-batches of %u on %u ranks; it must be a multiple of "
-                "micro-batch "
-                "times ranks",
-                o->batch, o->micro, o->nrank);
+        give_up(ENDING_ERROR, "a batch of %u images must be a multiple of %u (micro-batch) times %u (ranks)", o->batch,
+                o->micro, o->nrank);
     if (!o->whole && dataset_count(o->dataset) < o->batch)
-        give_up(ENDING_ERROR, "a batch of %u images is more than the %llu that there are; ask for smaller batches",
-                o->batch, (unsigned long long)dataset_count(o->dataset));
+        give_up(ENDING_ERROR, "a batch of %u images is more than all %llu images; use smaller batches", o->batch,
+                (unsigned long long)dataset_count(o->dataset));
 }
 
 struct loader *loader_create(const struct loader_options *options)
@@ -259,7 +255,7 @@ struct loader *loader_create(const struct loader_options *options)
     pthread_cond_init(&l->done, NULL);
     for (unsigned i = 0; i < options->threads; i++)
         if (pthread_create(&l->threads[i], NULL, thread, l) != 0)
-            give_up(ENDING_ERROR, "thread %u of %u that decode cannot be made; ask for fewer", i + 1, options->threads);
+            give_up(ENDING_ERROR, "decoding thread %u of %u cannot be started; use fewer", i + 1, options->threads);
     return l;
 }
 

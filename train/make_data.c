@@ -334,7 +334,7 @@ int make_data(const char *folder, uint32_t nclass, uint32_t train, uint32_t val,
     if (nclass < 2 || nclass > NSHAPE * NPATTERN)
         wrong = "classes must be 2 to 48";
     else if (train < nclass || val < nclass)
-        wrong = "each half needs an image of every class or more";
+        wrong = "train and val each need at least one image of every class";
     else if (pixels < 16 || pixels > 4096)
         wrong = "pixels of a side must be 16 to 4096";
     if (wrong != NULL) {

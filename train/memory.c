@@ -99,9 +99,8 @@ static void read_part(struct store *s, uint64_t first, uint64_t end)
     s->memory = malloc(s->starts[end - first] + 1);
     if (s->memory == NULL)
         give_up(ENDING_ERROR,
-                "no memory for the %llu bytes of this rank's part of the images; take more ranks or fewer replica "
-                "groups, or "
-                "read files",
+                "no memory for the %llu bytes of this rank's part of the images; use more ranks or fewer --groups, or "
+                "leave --in-memory out",
                 (unsigned long long)s->starts[end - first]);
     for (uint64_t i = first; i < end; i++) {
         FILE *f = s->sizes[i] > 0 ? fopen(dataset_path(s->dataset, i), "rb") : NULL; /* opening a pipe would wait */
@@ -132,8 +131,7 @@ struct store *store_create(struct plait_comm *comm, const struct dataset *datase
     s->nrank = comm == NULL ? 1 : plait_comm_nrank(comm);
     s->rank = plait_comm_rank(comm);
     if (ngroup < 1 || ngroup > s->nrank)
-        give_up(ENDING_ERROR, "%u replica groups of %u ranks are not possible; ask for 1 to %u", ngroup, s->nrank,
-                s->nrank);
+        give_up(ENDING_ERROR, "--groups %u: %u ranks can have 1 to %u groups", ngroup, s->nrank, s->nrank);
     s->group = group_of(s->rank, s->nrank, ngroup);
     s->sizes = allocate(dataset_count(dataset), sizeof *s->sizes);
     read_part(s, part_start(s, s->group.me), part_start(s, s->group.me + 1));
@@ -339,7 +337,7 @@ static void *bring(void *argument)
             break;
     }
     if (given_up)
-        snprintf(e->failure, sizeof e->failure, "a rank needs no images any more");
+        snprintf(e->failure, sizeof e->failure, "a rank has stopped training");
     if (status != PLAIT_OK) {
         snprintf(e->failure, sizeof e->failure, "%s: %s", plait_status_text(status), plait_last_error());
         plait_comm_abort(s->comm, e->failure); /* the others wait for this rank's part */
@@ -386,7 +384,7 @@ void store_shuffle(struct store *s, bool shuffle, uint64_t seed, uint32_t epoch,
     e->image = allocate(steps_of(e) * images_of_step(e), sizeof *e->image);
     e->bytes = allocate(steps_of(e) * images_of_step(e), sizeof *e->bytes);
     if (pthread_create(&e->thread, NULL, bring, e) != 0)
-        give_up(ENDING_ERROR, "a thread that brings images cannot be made");
+        give_up(ENDING_ERROR, "the thread that exchanges images cannot be started");
 }
 
 void store_wait(struct store *s, bool shuffle, uint64_t seed, uint32_t epoch, uint32_t batch)
@@ -399,7 +397,8 @@ void store_wait(struct store *s, bool shuffle, uint64_t seed, uint32_t epoch, ui
     s->here = s->coming;
     s->coming = NULL;
     if (s->here->failure[0] != '\0')
-        tell("the images of epoch %u did not come from the other ranks (%s); files are read", epoch, s->here->failure);
+        tell("the images of epoch %u could not be exchanged between ranks (%s); they are read from files", epoch,
+             s->here->failure);
 }
 
 const void *store_image(const struct store *s, uint64_t n, size_t *bytes)

@@ -215,7 +215,7 @@ static const struct row *find(const char *name)
             return &table[k];
         list_add(names, sizeof names, table[k].name);
     }
-    complain("no network is called %s; there are %s", name, names);
+    complain("there is no network %s; use one of %s", name, names);
     return NULL;
 }
 
@@ -227,7 +227,7 @@ struct network *network_create(const char *name, uint32_t nclass, uint32_t pixel
         return NULL;
     const uint32_t least = row->small ? 8 : 32; /* else the last stage would see only padding */
     if (pixels < least) {
-        complain("images of %u pixels are too small for %s; take at least %u", pixels, name, least);
+        complain("images of %u pixels are too small for %s; use at least %u", pixels, name, least);
         return NULL;
     }
     struct network *net = allocate(1, sizeof *net);

@@ -160,7 +160,7 @@ static const struct row rows[] = {
     REALS("least-area", least_area, 0.01, 1,
           "least area of a random crop, as a fraction of the image (chosen: 0.08; 32 pixels: 0.5)", .kept = KEPT),
     CHOSEN("broken", broken_fatal, broken,
-           "on broken contents of a file: skip it with a message, or fatal (skip); a missing file is always fatal",
+           "a file that cannot be decoded: skip it with a message, or fatal (skip); a missing file is always fatal",
            .kept = HELD),
     ROW(OPTION_IN(NUMBER, "data-threads", "N", data_threads, "decoding threads of each rank (chosen)", .letter = 'j',
                   .also = "workers", .least = 1, .most = 256)),
@@ -174,8 +174,8 @@ static const struct row rows[] = {
            .kept = KEPT),
     SWITCHED("amp", amp, "the same as --precision bf16"),
     SWITCHED("sync-batch-norm", sync_norm, "batch norm over the images of all ranks (off: of each rank)", .kept = KEPT),
-    CHOSEN("zero-last", zero_last, ends, "the last scale of each block starts as 0: on or off (on; resnet20 off)",
-           .kept = FIXED),
+    CHOSEN("zero-last", zero_last, ends,
+           "initialise the last batch norm's scale of each block as 0: on or off (on; resnet20 off)", .kept = FIXED),
     NUMBERED("micro", micro, 1, 65536, "images in one pass of a rank (chosen: at most 64)", .kept = PLACED),
     NUMBERED("threads", threads, 1, 1024, "computing threads of each rank (chosen: all processors)", .kept = PLACED,
              .need = &many_threads),
@@ -200,7 +200,7 @@ static const struct row rows[] = {
     ROW(OPTION_IN(REAL, "gamma", "X", gamma, "--decay steps: factor of the rate at each step (0.1)", .also = "lr-gamma",
                   .least = 1e-6, .most = 1),
         .kept = KEPT, .need = &stepped),
-    REALS("tail", tail, 0, 1000, "final epochs at that rate (chosen: those of --polish)", .kept = KEPT),
+    REALS("tail", tail, 0, 1000, "final epochs at the final rate (chosen: those of --polish)", .kept = KEPT),
     REALS("momentum", momentum, 0, 0.9999, "momentum of the optimiser (0.9)", .kept = KEPT),
     SWITCHED("nesterov", nesterov, "Nesterov momentum (off)", .kept = KEPT),
     ROW(OPTION_IN(REAL, "weight-decay", "X", weight_decay, "weight decay (1e-4)", .also = "wd", .least = 0, .most = 1),
@@ -242,8 +242,8 @@ static const struct row rows[] = {
     TEXTS("run", "FOLDER", run, "folder for checkpoints and log.jsonl (chosen: run-1, run-2, ...)"),
     TEXTS("resume", "FOLDER", resume, "resume the run in this folder"),
     TEXTS("weights", "FILE", weights, "start from the weights of a safetensors file, of plait-train or torchvision"),
-    SWITCHED("new-classifier", new_classifier, "--weights: without the classifier, for other classes (off)",
-             .need = &weights),
+    SWITCHED("new-classifier", new_classifier,
+             "--weights: do not load the classifier, to train for other classes (off)", .need = &weights),
     NUMBERED("keep", keep, 1, 1000, "keep the last N checkpoints, and the best (2)"),
     NUMBERED("save-every", save_every, 0, 1e15, "save every N steps; 0: after each epoch (0)"),
     NUMBERED("evaluate-every", evaluate_every, 0, 1e6, "evaluate every N epochs; 0: only at the end (1)", .kept = HELD),
@@ -333,9 +333,10 @@ static void set_defaults(struct options *o)
 static bool take_paths(struct options *o)
 {
     if (o->command == COMMAND_PLOT)
-        return o->npath > 0 || complain("plot: which run? plait-train plot RUN... [--plot FILE]");
+        return o->npath > 0 || complain("plot: no run is named: plait-train plot RUN... [--plot FILE]");
     if (o->data != NULL)
-        return o->npath == 0 || complain("--data-path %s and '%s': which folder? leave one out", o->data, o->paths[0]);
+        return o->npath == 0 ||
+               complain("--data-path %s and '%s': there can be only one folder; leave one out", o->data, o->paths[0]);
     if (o->npath == 0)
         return complain("no folder of images is named: plait-train DATA; 'plait-train make-data DATA' draws one");
     if (o->npath > 1)
@@ -412,7 +413,8 @@ static bool differs(const struct options *o, const struct row *r, const char *is
     if (r->kept == FIXED)
         return complain("--%s %s: the run in %s has %s; leave --%s out, or begin anew with --run and --weights",
                         r->option.name, is, o->resume, was, r->option.name);
-    complain("--%s is %s, and %s so far: not the bits of a run that never stopped", r->option.name, is, was);
+    complain("--%s is %s, but was %s: the results will differ from those of an uninterrupted run", r->option.name, is,
+             was);
     return true;
 }
 

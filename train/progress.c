@@ -50,7 +50,7 @@ static void write_line(struct progress *p, json_t *object)
     if (p->log != NULL && (text == NULL || fprintf(p->log, "%s\n", text) < 0 || fflush(p->log) != 0)) {
         complain("log.jsonl cannot be written: %s; it ends here, and the training goes on", strerror(errno));
         if (whole < 0 || ftruncate(fileno(p->log), whole) != 0) /* remove the incomplete line */
-            complain("log.jsonl: its last line is not whole");
+            complain("log.jsonl: its last line is incomplete");
         fclose(p->log);
         p->log = NULL;
     }

@@ -38,7 +38,7 @@ static const char *read_notes(const struct options *o, struct recalled *out)
     const char *why = NULL, *value;
 
     if (!checkpoint_newest(o->resume, out->path, sizeof out->path))
-        return because("--resume %s: no checkpoint lies there; leave --resume out to begin", o->resume);
+        return because("--resume %s: no checkpoint there; leave --resume out to begin", o->resume);
     struct safetensors *file = safetensors_open(out->path, &why);
     if (file == NULL)
         return why;
@@ -66,6 +66,7 @@ void recall(struct options *o, struct plait_comm *comm, struct recalled *out)
     if (!options_recall(o, out->notes, out->nrank == nrank))
         leave(ENDING_USAGE);
     if (out->nrank != nrank && !o->reproducible && !o->evaluate_only)
-        complain("--resume %s: %u ranks wrote it, and %u go on: not the bits of a run that never stopped", o->resume,
-                 out->nrank, nrank);
+        complain("--resume %s: %u ranks wrote it, but %u go on: the results will differ in rounding from those of an "
+                 "uninterrupted run",
+                 o->resume, out->nrank, nrank);
 }

@@ -210,14 +210,14 @@ const char *resume_save_alone(const struct resume *r, const char *folder, uint64
 static const char *check_settings(const struct resume *r, const char *path, const struct safetensors *file)
 {
     if (safetensors_note(file, "plait") == NULL)
-        return because("%s: no checkpoint of plait-train; a file of weights alone is for --weights", path);
+        return because("%s: not a checkpoint of plait-train; load a file of weights with --weights", path);
     for (uint32_t k = 0; k < r->nsetting; k++) {
         const struct setting *const s = &r->settings[k];
         const char *const value = safetensors_note(file, s->note.name);
         if (s->option[0] == '\0')
             continue;
         if (value == NULL)
-            return because("%s: it does not say what its %s was; begin anew in another folder", path, s->note.name);
+            return because("%s: its %s is not recorded; begin anew in another folder", path, s->note.name);
         if (strcmp(value, s->note.value) != 0)
             return because("%s: its %s is %s, this run's is %s; give %s %s, or begin anew in another folder", path,
                            s->note.name, value, s->note.value, s->option, value);
@@ -248,7 +248,7 @@ static const char *check_numbers(const struct resume *r, const char *path, const
     for (uint32_t k = 0; k < r->nnumber; k++) {
         const char *const text = safetensors_note(file, r->numbers[k].name);
         if (!parse_number(text, r->numbers[k].kind, &bits[k]))
-            return because("%s: its %s is %.40s, which is no number for it; take an older checkpoint", path,
+            return because("%s: its %s is %.40s, which is not a valid number; use an older checkpoint", path,
                            r->numbers[k].name, text == NULL ? "missing" : text);
     }
     return NULL;
@@ -305,7 +305,7 @@ static const char *check_tensors(const struct resume *r, const char *path, const
     }
     for (uint32_t k = 0; k < safetensors_nentry(file); k++)
         if (in_list(r->entries, r->nentry, safetensors_entry(file, k)->name) == NULL)
-            return because("%s: it has a tensor %s, which this run has no use for", path,
+            return because("%s: it has a tensor %s, which this run does not have", path,
                            safetensors_entry(file, k)->name);
     return NULL;
 }

@@ -91,7 +91,7 @@ static const char *read_shape(const char *path, const json_t *shape, struct entr
     out->ndim = (uint32_t)json_array_size(shape);
     for (uint32_t d = 0; d < out->ndim; d++)
         if (!whole_number(json_array_get(shape, d), &out->shape[d]))
-            return because("%s: dimension %u of tensor %s is no number of elements", path, d, out->name);
+            return because("%s: dimension %u of tensor %s is not a number of elements", path, d, out->name);
     return NULL;
 }
 
@@ -106,21 +106,20 @@ static const char *read_entry(const char *path, const char *name, const json_t *
     if ((size_t)snprintf(out->name, sizeof out->name, "%s", name) >= sizeof out->name)
         return because("%s: tensor %.100s has a name longer than %zu bytes", path, name, sizeof out->name - 1);
     if (!find_type(type, &out->type))
-        return because("%s: tensor %s is of type %.20s, which is not known", path, name,
-                       type != NULL ? type : "(none)");
+        return because("%s: tensor %s is of unknown type %.20s", path, name, type != NULL ? type : "(none)");
     const char *const why = read_shape(path, json_object_get(about, "shape"), out);
     if (why != NULL)
         return why;
     if (json_array_size(offsets) != 2 || !whole_number(json_array_get(offsets, 0), &begin) ||
         !whole_number(json_array_get(offsets, 1), &end))
-        return because("%s: tensor %s does not say where it lies", path, name);
+        return because("%s: tensor %s has no valid data_offsets", path, name);
     if (begin > end || end > room)
         return because("%s: tensor %s lies at %" PRIu64 " to %" PRIu64 ", but there are %" PRIu64
                        " bytes of data: was it "
                        "cut short?",
                        path, name, begin, end, room);
     if (!entry_bytes(out, &bytes) || bytes != end - begin)
-        return because("%s: tensor %s has %" PRIu64 " bytes, which is not what its type and shape say", path, name,
+        return because("%s: tensor %s has %" PRIu64 " bytes, which do not match its type and shape", path, name,
                        end - begin);
     out->data = (void *)(uintptr_t)(data + begin);
     return NULL;
@@ -268,7 +267,7 @@ static const char *not_opened(const char *path)
     struct stat about;
     const bool link = lstat(path, &about) == 0 && S_ISLNK(about.st_mode);
 
-    return because("%s: %s%s", path, strerror(error), link ? ", where this link leads" : "");
+    return because("%s: %s%s", path, strerror(error), link ? " (target of this symbolic link)" : "");
 }
 
 /* Map a file; NULL: *why is the error. O_NONBLOCK: opening a pipe would wait for a writer. */

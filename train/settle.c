@@ -18,8 +18,9 @@ bool options_check(const struct options *o)
     if (o->reproducible && o->sync_norm)
         return complain("--reproducible --sync-batch-norm: its sums depend on the number of ranks; leave one out");
     if (o->reproducible && o->payload != PLAIT_NDTYPE && o->payload != PLAIT_FLOAT32)
-        return complain("--reproducible --payload %s: only fp32 gives the same bits for any number of ranks",
-                        o->payload == PLAIT_FLOAT16 ? "fp16" : "bf16");
+        return complain(
+            "--reproducible --payload %s: only fp32 gives the same bits for any number of ranks; use --payload fp32",
+            o->payload == PLAIT_FLOAT16 ? "fp16" : "bf16");
     if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
         return complain("--sync-batch-norm --elastic %s: its workers do not step together; leave one out",
                         plait_elastic_name((enum plait_elastic_mode)o->elastic));
@@ -30,7 +31,7 @@ bool options_check(const struct options *o)
     if (o->evaluate_only && o->dry_run)
         return complain("--evaluate-only --dry-run: leave one out");
     if (o->resume != NULL && o->weights != NULL)
-        return complain("--resume %s --weights %s: which weights? leave one out", o->resume, o->weights);
+        return complain("--resume %s --weights %s: both load weights; leave one out", o->resume, o->weights);
     return true;
 }
 
@@ -110,10 +111,11 @@ bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32
     if (!settle_batch(o, images, nworker))
         return false;
     if (o->polish > o->epochs)
-        return complain("--polish %llu: there are only %llu epochs", (unsigned long long)o->polish,
+        return complain("--polish %llu: there are only %llu epochs; use fewer", (unsigned long long)o->polish,
                         (unsigned long long)o->epochs);
     if (o->warmup > (double)o->epochs || o->tail > (double)o->epochs)
-        return complain("--%s %g: there are only %llu epochs", o->warmup > (double)o->epochs ? "warmup" : "tail",
+        return complain("--%s %g: there are only %llu epochs; use fewer",
+                        o->warmup > (double)o->epochs ? "warmup" : "tail",
                         o->warmup > (double)o->epochs ? o->warmup : o->tail, (unsigned long long)o->epochs);
     if (o->threads > most_threads())
         return complain("--threads %llu: at most %llu, four for each processor of this machine",

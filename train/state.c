@@ -115,7 +115,7 @@ enum plait_status state_save(struct run *r, bool best)
     keeper_wait(r->keeper);
     const char *trouble = keeper_trouble(r->keeper); /* of the previous checkpoint; state_saved() reports the last */
     if (trouble != NULL)
-        complain("%s; the training goes on, and the next is tried", trouble);
+        complain("%s; the training goes on, and the next checkpoint will be tried", trouble);
     resume_save(s->list, r->keeper, r->step, best);
     return PLAIT_OK;
 }
@@ -129,7 +129,7 @@ bool state_saved(struct run *r)
         why = keeper_trouble(r->keeper);
     }
     if (why != NULL)
-        why = because("%s. %s%s", why, newest, *newest != '\0' ? " stands" : "There is no older one");
+        why = because("%s. %s%s", why, newest, *newest != '\0' ? " is kept" : "There is no older one");
     why = share_verdict(r->comm, why);
     return why == NULL || complain("%s", why);
 }

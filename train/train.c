@@ -55,7 +55,7 @@ static enum plait_status passes(struct run *r, struct totals *totals, struct pla
     totals->loss = r->nonfinite[0] != '\0' ? NAN : 0;
     for (r->pass = 0; r->pass < r->npass; r->pass++) {
         if (!loader_next(r->loader, &images))
-            give_up(ENDING_ERROR, "the images of epoch %u end at step %llu of %llu", r->epoch + 1,
+            give_up(ENDING_ERROR, "the loader of epoch %u ended at step %llu of %llu; this is a bug", r->epoch + 1,
                     (unsigned long long)r->at, (unsigned long long)r->epoch_steps);
         model_forward(r->model, images.images, images.labels, true, r->o->smoothing, &result);
         if (r->norms.status != PLAIT_OK)
@@ -255,7 +255,7 @@ static void must_have_tested(struct run *r, const struct totals *tested)
 {
     if (tested->images > 0)
         return;
-    complain("%s/val: none of its %llu images could be decoded, so nothing was tested; mend them, then go on with "
+    complain("%s/val: none of its %llu images could be decoded, so nothing was tested; repair them, then go on with "
              "--resume",
              r->o->data, (unsigned long long)dataset_count(r->val));
     if (!r->o->evaluate_only)
@@ -318,9 +318,9 @@ static void count_broken(const struct run *r)
     const uint64_t training = loader_broken(r->loader, r->comm), tested = loader_broken(r->val_loader, r->comm);
 
     if (training > 0)
-        complain("%llu files were broken; other images stood in their places", (unsigned long long)training);
+        complain("%llu files were broken; other images were used in their places", (unsigned long long)training);
     if (tested > 0)
-        complain("%llu files for the test were broken, and are not in its figures", (unsigned long long)tested);
+        complain("%llu files of the test were broken and left out of its results", (unsigned long long)tested);
 }
 
 static bool write_trace(const struct run *r)
@@ -367,7 +367,7 @@ static void describe(const struct run *r)
         progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);
     if (o->precision == PRECISION_BF16 && !model_bf16_fast())
         progress_say(r->progress, "this processor has no AVX512_BF16: bf16 is emulated, at half the speed of fp32; "
-                                  "--precision fp32 keeps it for what travels");
+                                  "--precision fp32 is faster, and gradients still travel as bf16");
 }
 
 static int run_training(struct options *o)
@@ -379,7 +379,7 @@ static int run_training(struct options *o)
 
     if (o->precision == PRECISION_BF16 && !model_has_bf16())
         give_up(ENDING_USAGE, "--precision bf16: oneDNN needs AVX-512 for it, which this processor does not have; use "
-                              "--precision fp32 (gradients travel as bf16 all the same, with --payload bf16)");
+                              "--precision fp32 (with --payload bf16 gradients still travel as bf16)");
     if (!launch((uint32_t)o->ranks, recall_ranks(o), &place))
         return ENDING_USAGE;
     c.rank = place.rank;

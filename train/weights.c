@@ -112,8 +112,8 @@ static const char *check_vector(const char *path, const struct safetensors *file
     if (same_shape(e, v))
         return NULL;
     if (v->classifier && e->ndim == v->ndim)
-        return because("%s: its classifier is for %" PRIu64 " classes, this run's for %" PRIu64 " (%s); with "
-                       "--new-classifier it starts anew and the rest is taken",
+        return because("%s: its classifier is for %" PRIu64 " classes, this run's for %" PRIu64
+                       " (%s); --new-classifier starts it anew and loads the rest",
                        path, e->shape[0], v->shape[0], v->name);
     return because("%s: tensor %s has another shape: is it of another network?", path, v->name);
 }
@@ -153,7 +153,8 @@ static const char *check(const char *path, const struct safetensors *file, struc
     for (uint32_t k = 0; k < safetensors_nentry(file) && why == NULL; k++) {
         const char *const name = safetensors_entry(file, k)->name;
         if (!is_beside(name) && !in_model(model, masters, name))
-            why = because("%s: it has a tensor %s, which this network has not: is it of another one?", path, name);
+            why = because("%s: it has a tensor %s, which this network does not have: is it of another network?", path,
+                          name);
     }
     return why;
 }

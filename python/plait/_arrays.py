@@ -105,14 +105,14 @@ def _types():
 def scalar(name, scale, dtype):
     """One element of the arrays' dtype, for premulsum."""
     if dtype is None:
-        raise ArgError(f'{name}: scale is {scale!r}, but there is nothing to scale')
+        raise ArgError(f'{name}: scale is {scale!r}, but a call without data has nothing to scale')
     if dtype.kind in 'uiV' and numpy.asarray(scale).dtype.kind not in 'uiV':
         raise ArgError(f'{name}: scale is {scale!r}, but the arrays are of {dtype}; give an element of that type '
                        '(of a dtype that NumPy lacks: its bits)')
     try:
         return numpy.full(1, scale, dtype)
     except (OverflowError, TypeError, ValueError) as error:
-        raise ArgError(f'{name}: scale is {scale!r}, which is no one element of {dtype}: {error}') from error
+        raise ArgError(f'{name}: scale is {scale!r}, which is not one element of {dtype}: {error}') from error
 
 
 def late_scalar(name, scale, dtype):

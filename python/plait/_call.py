@@ -158,8 +158,8 @@ class Caller:
             function = _operators.Function(op, dtype, options.get('commutative', False))
             call.user = ctypes.pointer(function.struct)
         elif 'commutative' in options:
-            given = 'not there' if op is _NO_OP else repr(op)
-            raise ArgError(f'{name}: commutative is given, but op is {given}; it is a promise of a function')
+            given = 'missing' if op is _NO_OP else repr(op)
+            raise ArgError(f'{name}: commutative is given, but op is {given}; leave it out unless op is a function')
         if scale is not None:
             scale = _scalar(name, scale, options.get('scale_when', 'now'), dtype, call)
             call.scale = _arrays.address(scale)

@@ -155,12 +155,12 @@ def options_of(op, layout, payload, round, reproducible, check, progress, trace,
     rule, kept = layout_of('fusion', layout)
     kind = NO_TYPE if payload is None else lib.plait_dtype_find(_arrays.text('fusion', 'payload', payload))
     if kind < 0:
-        raise ArgError(f'fusion: payload is {payload!r}; "float16", "bfloat16" and None are possible')
+        raise ArgError(f'fusion: payload is {payload!r}; it must be "float16", "bfloat16" or None')
     if round not in ROUNDS:
         raise ArgError(f'fusion: round is {round!r}; it must be one of {", ".join(ROUNDS)}')
     number = lib.plait_op_find(_arrays.text('fusion', 'op', op))
     if number < 0:
-        raise ArgError(f'fusion: op is {op!r}; "sum" and "avg" are possible')
+        raise ArgError(f'fusion: op is {op!r}; it must be "sum" or "avg"')
     options = FusionOptions(size=ctypes.sizeof(FusionOptions), name=_arrays.text('fusion', 'name', name),
                             layout=rule, op=number, payload=kind, round=ROUNDS.index(round), weights=NO_TYPE,
                             reproducible=bool(reproducible), check=bool(check), progress=bool(progress),

@@ -283,7 +283,7 @@ def _load():
         try:
             function = getattr(library, name)
         except AttributeError:
-            raise ImportError(f'{path or SONAME} has no {name}(): it is no Plait library, or one of another '
+            raise ImportError(f'{path or SONAME} has no {name}(): it is not a Plait library, or one of another '
                               'version than this package') from None
         function.restype, function.argtypes = (c_int if result is Status else result), parameters
     return library

@@ -103,7 +103,7 @@ static int go_wrong(ncclComm_t *comm, int rank, int nrank)
     OK(sum(*comm, g.in, g.out, g.stream)); /* would be fused with one that cannot be */
     CHECK(sum(*comm, g.in, far.out, g.stream) == ncclInvalidArgument);
     SAYS("out is");
-    SAYS("device memory of GPU 1, and the comm is of GPU 0");
+    SAYS("device memory of GPU 1, but the comm is of GPU 0");
     CHECK(sum(*comm, unknown, g.out, g.stream) == ncclInvalidArgument);
     CHECK(ncclGroupEnd() == ncclInvalidArgument);
     CHECK(put(&g, 1, g.stream) == 0);
@@ -360,7 +360,7 @@ static int capture_in_part(ncclComm_t *comm, int rank, int nrank)
         for (int i = 0; i < 2; i++)
             OK(sum(*comm, g[i ^ (k & 1)].in, g[i ^ (k & 1)].out, g[i ^ (k & 1)].stream));
         CHECK(ncclGroupEnd() == ncclInvalidUsage);
-        SAYS("on streams that are captured and on others, or of two captures");
+        SAYS("on captured and other streams, or in two captures");
     }
     for (int b = 0; b < 2; b++)
         CHECK(gpu.capture_end(g[b].stream, &graph) == 0 && gpu.graph_destroy(graph) == 0);
@@ -396,7 +396,7 @@ static int a_process_without_a_driver_has_the_host_s_memory(ncclComm_t *comm, in
     OK(sum(*comm, x, memory, NULL));
     CHECK(((float *)memory)[COUNT - 1] == (float)nrank);
     CHECK(sum(*comm, x, memory, (cudaStream_t)&x) == ncclInvalidUsage);
-    SAYS("without CUDA memory is the host's and the stream must be NULL");
+    SAYS("it must be NULL without CUDA, as memory is the host's");
     OK(ncclMemFree(memory));
     return 0;
 }

@@ -114,7 +114,7 @@ static int a_comm_is_not_destroyed_before_its_group_ends(ncclComm_t *comm, int r
     OK(ncclGroupStart());
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     CHECK(ncclCommDestroy(*comm) == ncclInvalidUsage);
-    CHECK(strstr(ncclGetLastError(NULL), "still being made") != NULL);
+    CHECK(strstr(ncclGetLastError(NULL), "still being created") != NULL);
     OK(ncclGroupEnd());
     CHECK(adds_up(*comm, rank, nrank) == 0); /* it was not destroyed */
     for (config.blocking = 0; config.blocking < 2; config.blocking++) {

@@ -17,11 +17,11 @@ static int wrong_arguments_are_named_and_change_nothing(ncclComm_t *comm, int ra
     int n;
 
     CHECK(ncclAllReduce(in, out, 4, ncclFloat, ncclSum, NULL, NULL) == ncclInvalidArgument);
-    SAYS("no comm");
+    SAYS("not a comm");
     CHECK(ncclAllReduce(in, out, 4, ncclNumTypes, ncclSum, *comm, NULL) == ncclInvalidArgument);
     SAYS("ncclAllReduce: datatype is 12; types are 0 to 11");
     CHECK(ncclAllReduce(in, out, 4, ncclFloat, (ncclRedOp_t)5, *comm, NULL) == ncclInvalidArgument);
-    SAYS("5 is no operator");
+    SAYS("5 is not an operator");
     CHECK(ncclAllReduce(in, out, 4, ncclFloat, ncclSum, *comm, (cudaStream_t)0x1) == ncclInvalidUsage);
     SAYS("ncclAllReduce: stream is 0x1");
     CHECK(ncclBroadcast(in, out, 4, ncclFloat, nrank, *comm, NULL) == ncclInvalidArgument);
@@ -197,7 +197,7 @@ static int what_cannot_be_is_refused_by_name(ncclComm_t *comm, int rank, int nra
     ncclComm_t new;
 
     CHECK(ncclCommGrow(*comm, nrank + 1, NULL, -1, &new, NULL) == ncclInvalidUsage);
-    SAYS("ncclCommGrow is not served");
+    SAYS("ncclCommGrow is not supported");
     CHECK(ncclPutSignal(NULL, 0, ncclFloat, 0, NULL, 0, 0, 0, 0, *comm, NULL) == ncclInvalidUsage);
     CHECK(ncclDevCommCreate(*comm, NULL, NULL) == ncclInvalidUsage);
     SAYS("no device API");
