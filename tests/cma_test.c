@@ -319,6 +319,23 @@ static void classes_of_sizes_and_modes(void **state)
     assert_int_equal(plait_copy_mode_of(&c, SIZE_MAX, true), PLAIT_COPY_SINGLE);
 }
 
+static void the_fastest_mode_is_taken(void **state)
+{
+    static const struct {
+        double t[3]; /* single, staged, streamed */
+        unsigned fast;
+    } cases[] = { { { 1, 2, 2 }, PLAIT_FAST_SINGLE },
+                  { { 3, 2, 2 }, 0 },
+                  { { 0, 2, 2 }, 0 },
+                  { { 0, 2, 1 }, PLAIT_FAST_STREAMED },
+                  { { 3, 2, 1 }, PLAIT_FAST_STREAMED },
+                  { { 1.5, 3, 2 }, PLAIT_FAST_SINGLE | PLAIT_FAST_STREAMED },
+                  { { 3, 2, 1.9 }, 0 } }; /* not by a tenth */
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(plait_copies_fastest(cases[i].t), cases[i].fast);
+}
+
 /* Do all ranks have this table? */
 static int compare_tables(struct plait_comm *comm, uint32_t rank)
 {
@@ -363,6 +380,32 @@ static void the_first_comm_of_a_process_times_copies_for_all_its_ranks(void **st
         setenv("PLAIT_CALIBRATE", calibrates ? "1" : "0", 1);
         assert_int_equal(ranks_run(&r), 0);
     }
+    setenv("PLAIT_CALIBRATE", "0", 1);
+    setenv("PLAIT_CMA", "1", 1);
+}
+
+/* A comm without the rank that timed copies has its table. */
+static int split_off(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_comm *rest;
+
+    (void)arg;
+    CHECK(plait_comm_split(*comm, rank > 0 ? 0 : PLAIT_NO_COLOR, rank, NULL, &rest) == PLAIT_OK);
+    if (rank == 0)
+        return 0;
+    CHECK(rest->own->calibration.step == 0 || !(*comm)->copies.calibrated);
+    CHECK(memcmp(&rest->copies, &(*comm)->copies, sizeof rest->copies) == 0 || !(*comm)->copies.calibrated);
+    CHECK(plait_comm_destroy(rest) == PLAIT_OK);
+    return 0;
+}
+
+static void a_table_is_kept_by_every_process(void **state)
+{
+    const struct ranks r = { .nprocess = 3, .nthread = 1, .body = split_off, .processes = true };
+
+    setenv("PLAIT_CMA", "auto", 1);
+    setenv("PLAIT_CALIBRATE", "1", 1);
+    assert_int_equal(ranks_run(&r), 0);
     setenv("PLAIT_CALIBRATE", "0", 1);
     setenv("PLAIT_CMA", "1", 1);
 }
@@ -614,6 +657,8 @@ int main(void)
         test_of_ranks(threads_stage_nothing, 1, 4),
         cmocka_unit_test(short_and_interrupted_reads_go_on),
         cmocka_unit_test(classes_of_sizes_and_modes),
+        cmocka_unit_test(the_fastest_mode_is_taken),
+        cmocka_unit_test(a_table_is_kept_by_every_process),
         cmocka_unit_test(the_first_comm_of_a_process_times_copies_for_all_its_ranks),
         cmocka_unit_test(a_calibration_whose_other_rank_does_not_come_ends),
         cmocka_unit_test(messages_go_as_the_table_says),

@@ -4,10 +4,10 @@
  *
  * A collective over memory from plait_mem_alloc() needs no staging buffers. Memory of any other allocator works too.
  * Between processes it is copied through staging buffers in slices that stay in cache, or read by the receiver through
- * the kernel (single copy). Single copy applies to blocks of 8 KiB and more of messages, and of collectives in which a
- * rank sends more than 16 KiB and which move data without reducing. It needs the kernel's permission (plait-info says
- * whether; PLAIT_CMA=0 forbids it). It is used if it takes less time than staging, as measured when the process creates
- * its first communicator (PLAIT_CMA=1: always).
+ * the kernel (single copy). Single copy applies in communicators of one host, to blocks of 8 KiB and more of messages,
+ * and of collectives in which a rank sends more than 16 KiB and which move data without reducing. It needs the kernel's
+ * permission (plait-info says whether; PLAIT_CMA=0 forbids it). It is used if it takes less time than staging, as
+ * measured when the process creates its first communicator (PLAIT_CMA=1: always).
  */
 #ifndef PLAIT_MEMORY_H
 #define PLAIT_MEMORY_H

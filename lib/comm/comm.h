@@ -292,7 +292,7 @@ struct plait_comm {
     struct plait_request *returned_requests; /* free ones that other threads returned */
     struct plait_messages *messages;         /* message.h; NULL before the first */
 
-    struct plait_comm *next_torn_down; /* comm.c */
+    struct plait_comm *next_torn_down; /* lifecycle/destroy.c */
 };
 
 /*

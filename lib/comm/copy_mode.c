@@ -124,6 +124,8 @@ static bool time_exchange(struct side *s, enum plait_copy_mode mode, size_t byte
     if (!meet(s))
         return false;
     const double start = plait_clock();
+    if (start + *best > s->end)
+        return false;
     if (!exchange(s, mode, bytes))
         return false;
     const double took = plait_clock() - start;
@@ -132,7 +134,7 @@ static bool time_exchange(struct side *s, enum plait_copy_mode mode, size_t byte
     return true;
 }
 
-static uint8_t fastest(const double t[NMODE])
+uint8_t plait_copies_fastest(const double t[])
 {
     const bool streams = t[PLAIT_COPY_STREAMED] < GAIN * t[PLAIT_COPY_STAGED];
     const double staged = t[streams ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED];
@@ -163,7 +165,7 @@ static bool time_all(struct side *s, struct plait_copies *out)
         double t[NMODE] = { 0 };
         goes_on = goes_on && try_size(s, k, single, t);
         if (goes_on && t[PLAIT_COPY_STAGED] > 0 && t[PLAIT_COPY_STREAMED] > 0) {
-            out->fast[k] = fastest(t);
+            out->fast[k] = plait_copies_fastest(t);
             timed = true;
         } else if (timed) {
             out->fast[k] = out->fast[k - 1];
@@ -182,6 +184,12 @@ static bool move_away(const struct side *s, cpu_set_t *before)
     others = *before;
     CPU_CLR((size_t)sched_getcpu(), &others);
     return CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0;
+}
+
+void plait_copies_keep(const struct plait_copies *copies)
+{
+    if (copies->calibrated)
+        atomic_store_explicit(&known, *copies, memory_order_relaxed);
 }
 
 void *plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads)
@@ -211,10 +219,8 @@ void *plait_copies_calibrate(struct plait_comm *comm, uint32_t other, bool leads
             s.other_stage = (const char *)control + s.other->stage;
             touch(s.other_stage);
             const bool moved = !leads && move_away(&s, &before);
-            if (time_all(&s, &copies) && leads) {
+            if (time_all(&s, &copies) && leads)
                 comm->own->copies = copies;
-                atomic_store_explicit(&known, copies, memory_order_relaxed);
-            }
             if (moved)
                 sched_setaffinity(0, sizeof before, &before);
         }

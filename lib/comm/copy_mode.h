@@ -67,13 +67,19 @@ static inline enum plait_copy_mode plait_copy_mode_of(const struct plait_copies 
     return fast & PLAIT_FAST_STREAMED ? PLAIT_COPY_STREAMED : PLAIT_COPY_STAGED;
 }
 
+/* The flags of a size class whose exchange took t[mode] seconds; t[PLAIT_COPY_SINGLE] 0: it was not possible. */
+uint8_t plait_copies_fastest(const double t[]);
+
 /* The table of this process, or the built-in one (calibrate false: that one in any case). */
 struct plait_copies plait_copies_known(bool calibrate);
 
+/* Keep a table that was timed for the process's next communicators. */
+void plait_copies_keep(const struct plait_copies *copies);
+
 /*
  * The calibration of this process's table, together with rank `other` of another process of the node, which makes the
- * same call. It takes 20 ms at most, also if the other does not come. One of the two leads: it has the result in
- * own->copies, and keeps it for the process's next communicators.
+ * same call. It begins no exchange after 18 ms, also if the other does not come. One of the two leads: it has the
+ * result in own->copies.
  *
  * Returns memory of the arena (or NULL) which the caller frees once the other rank has made its call, too: until then
  * it may read it.

@@ -28,11 +28,14 @@
 /* In the rank's arena; others read it. */
 struct plait_device_shown {
     uint32_t device;
-    uint64_t flags; /* address of the flags, [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words, in */
-    struct plait_exported flags_exported; /* this allocation, if other processes need it */
-    /* then acks: [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW] each, as in a control block; then */
+    uint64_t flags;                       /* address of the flags: [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words */
+    struct plait_exported flags_exported; /* the allocation that has the flags, if other processes need it */
+    /*
+     * Mailboxes [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW], as many acks as in a control block, and [nrank] words of 64 bits:
+     * the flags of each rank that this rank has set.
+     */
     struct plait_mailbox mailbox[];
-}; /* [nrank] of 64 bits: flags of each rank that this rank has set */
+};
 
 enum { PLAIT_NFLAGGED = PLAIT_NCHANNEL - PLAIT_NMAILBOX }; /* channels */
 

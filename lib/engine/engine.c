@@ -374,7 +374,7 @@ static void pass_numbers(struct plait_run *run)
 
 /*
  * This rank reads no peer's memory before its ring shows it inside the operation and it has then looked for failures.
- * A failed rank waits in destroy for the ranks that it sees inside (comm.c). Each side writes its own flag and then
+ * A failed rank waits in lifecycle/destroy.c for the ranks that it sees inside. Each side writes its own flag and then
  * reads the other's (Dekker's pattern), so both flags are sequentially consistent.
  */
 enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *ended)

@@ -57,14 +57,14 @@
 #include <string.h>
 
 #define MOST_DIRECT     PLAIT_EAGER_RANKS /* ranks up to which all exchange messages with all */
-#define MOST_EAGER      16384             /* bytes that a rank sends; */
-#define MOST_ONE_SHOT   8192      /* in an all-reduce of more than two ranks, where two-shot is the alternative; */
-#define MOST_EAGER_EACH 4096      /* times the number of ranks, if they share processors */
+#define MOST_EAGER      16384             /* bytes that a rank sends in an eager operation */
+#define MOST_ONE_SHOT   8192      /* the same in an all-reduce of more than two ranks, which has two-shot for more */
+#define MOST_EAGER_EACH 4096      /* the same for each rank of the comm, if ranks share processors */
 #define MOST_READ       (1 << 17) /* bytes that a rank receives */
 #define MOST_BINOMIAL   (1 << 16) /* bytes up to which few messages beat little volume */
 #define MOST_FEW        4096      /* bytes of each rank up to which bruck is used */
-#define MOST_FAR_SHOT   4096      /* bytes that each rank sends each other rank across hosts, */
-#define MOST_FAR_RANKS  8         /* with at most so many ranks */
+#define MOST_FAR_SHOT   4096      /* bytes that each rank sends each other rank across hosts, if all do at once */
+#define MOST_FAR_RANKS  8         /* ranks of several hosts up to which all send to all */
 #define MOST_FAR_PAIR   (1 << 17) /* bytes that two ranks send each other; two steps of half a vector send as much */
 #define SMALLEST_SLICE  ((size_t)64 << 10)
 #define LINK_RATE       4e9 /* bytes/s; slices last at least a paced link's latency, so that a few in flight hide it */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Helpers for running steps: addresses, sizes, links, message numbers and limits of the single copy. */
+/* Helpers for running steps: addresses, sizes, links and message numbers. */
 #ifndef PLAIT_LIB_ENGINE_STEP_H
 #define PLAIT_LIB_ENGINE_STEP_H
 

@@ -332,6 +332,10 @@ static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
 static void take_copies(struct plait_comm *comm, const struct connecting *m)
 {
     comm->copies = comm->peers[m->first].control->copies;
+    plait_copies_keep(&comm->copies);
+    if (!comm->copies.calibrated && comm->config.calibrate && comm->nprocess > 0 && comm->rank == m->first)
+        plait_comm_log(comm, PLAIT_LOG_INFO,
+                       "copies were not timed: no time, or no other process; built-in copy modes");
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
         if (comm->config.cma == PLAIT_CMA_ALWAYS)
             comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
