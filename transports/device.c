@@ -284,7 +284,7 @@ static void wait_flag(struct device_link *l, enum plait_flag which, uint32_t num
     plait_device_note(l->comm, d->plugin->wait_flag(queue, flag));
 }
 
-static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note,
+static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
                          const void *data, size_t bytes, bool copy)
 {
     struct device_link *l = device(link);
@@ -300,7 +300,7 @@ static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fing
     set_flag(l, PLAIT_FLAG_ARRIVED, number);
     if (!plait_device_works(l->comm)) /* the peer must not wait for a flag that was not set */
         return false;
-    l->inner->transport->offer(l->inner, number, fingerprint, note, &letter, sizeof letter, true);
+    l->inner->transport->offer(l->inner, number, fingerprint, header_word, &letter, sizeof letter, true);
     l->unread[number % PLAIT_WINDOW] = true;
     return false;
 }
@@ -364,10 +364,10 @@ static void device_release(struct plait_link *link, uint32_t number)
         l->inner->transport->release(l->inner, number);
 }
 
-static bool device_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
+static bool device_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *header_word)
 {
     struct device_link *l = device(link);
-    return is_there(l) && l->inner->transport->peek(l->inner, number, fingerprint, note);
+    return is_there(l) && l->inner->transport->peek(l->inner, number, fingerprint, header_word);
 }
 
 const struct plait_transport plait_transport_device = {

@@ -199,15 +199,15 @@ static bool net_ready(const struct plait_link *link, uint32_t number)
            is_released(l->taken, o->header.number);
 }
 
-static bool net_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
-                      size_t bytes, bool take)
+static bool net_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
+                      const void *data, size_t bytes, bool take)
 {
     struct net_link *l = net(link);
     struct outgoing *o = &l->out[number % PLAIT_WINDOW];
 
     o->header.number = number;
     o->header.fingerprint = fingerprint;
-    o->header.note = note;
+    o->header.header_word = header_word;
     address_header(l, &o->header, MESSAGE);
     write_acknowledgement(l, &o->header);
     if (take && bytes > 0 && bytes <= sizeof o->few) {
@@ -300,7 +300,7 @@ static bool put(struct net_link *l, const struct header *h, const struct plait_n
     }
     in->stage = a->data != NULL ? HERE : ASKED;
     in->fingerprint = h->fingerprint;
-    in->note = h->note;
+    in->header_word = h->header_word;
     in->data = a->data;
     in->bytes = a->bytes;
     in->held = a->held;
@@ -383,14 +383,14 @@ static void net_release(struct plait_link *link, uint32_t number)
         acknowledge(l);
 }
 
-static bool net_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
+static bool net_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *header_word)
 {
     const struct incoming *in = &net(link)->in[number % PLAIT_WINDOW];
 
     if (in->stage == EMPTY || in->number != number)
         return false;
     *fingerprint = in->fingerprint;
-    *note = in->note;
+    *header_word = in->header_word;
     return true;
 }
 

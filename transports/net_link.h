@@ -8,7 +8,7 @@
 enum kind { MESSAGE, ACKNOWLEDGEMENT };
 
 struct header {
-    uint64_t comm, note;
+    uint64_t comm, header_word;
     uint32_t number, fingerprint;
     uint32_t source, to;
     uint32_t nreleased; /* messages of the other direction that are released; */
@@ -36,7 +36,7 @@ struct incoming {
     enum stage stage;
     uint32_t number; /* of the message that is here, or comes next */
     uint32_t fingerprint;
-    uint64_t note;
+    uint64_t header_word;
     const void *data;
     size_t bytes;
     void *held;        /* by the network, until release() */

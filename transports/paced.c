@@ -81,11 +81,11 @@ static bool paced_ready(const struct plait_link *link, uint32_t number)
     return inner->transport->ready(inner, number);
 }
 
-static bool paced_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
-                        size_t bytes, bool take)
+static bool paced_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
+                        const void *data, size_t bytes, bool take)
 {
     struct plait_link *inner = paced(link)->inner;
-    return inner->transport->offer(inner, number, fingerprint, note, data, bytes, take);
+    return inner->transport->offer(inner, number, fingerprint, header_word, data, bytes, take);
 }
 
 static bool paced_sent(const struct plait_link *link, uint32_t number)
@@ -147,10 +147,10 @@ static void paced_release(struct plait_link *link, uint32_t number)
 }
 
 /* Not delayed: peek is used to find that the peer sends another message. */
-static bool paced_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
+static bool paced_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *header_word)
 {
     const struct plait_link *inner = paced(link)->inner;
-    return inner->transport->peek(inner, number, fingerprint, note);
+    return inner->transport->peek(inner, number, fingerprint, header_word);
 }
 
 static const char *paced_broken(const struct plait_link *link)

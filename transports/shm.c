@@ -115,8 +115,8 @@ static bool shm_ready(const struct plait_link *link, uint32_t number)
     return true;
 }
 
-static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
-                      size_t bytes, bool take)
+static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
+                      const void *data, size_t bytes, bool take)
 {
     struct shm_link *s = shm(link);
     struct plait_mailbox *mailbox = &s->out[number % PLAIT_WINDOW];
@@ -128,7 +128,7 @@ static bool shm_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
         data = mailbox->data; /* an empty message has an address too: NULL would mean that it has not arrived */
     }
     mailbox->bytes = bytes;
-    mailbox->note = note;
+    mailbox->header_word = header_word;
     mailbox->address = (uint64_t)((uintptr_t)data - (uintptr_t)s->own_base);
     atomic_store_explicit(&mailbox->word, (uint64_t)fingerprint << 32 | (number + 1), memory_order_release);
     plait_wake(s->comm, s->peer);
@@ -176,7 +176,7 @@ static void shm_release(struct plait_link *link, uint32_t number)
     plait_wake(s->comm, s->peer);
 }
 
-static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
+static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *header_word)
 {
     const struct plait_mailbox *mailbox = &shm(link)->in[number % PLAIT_WINDOW];
     const uint64_t word = atomic_load_explicit(&mailbox->word, memory_order_acquire);
@@ -184,7 +184,7 @@ static bool shm_peek(const struct plait_link *link, uint32_t number, uint32_t *f
     if ((uint32_t)word != number + 1) /* the mailbox may be written at this moment */
         return false;
     *fingerprint = (uint32_t)(word >> 32);
-    *note = mailbox->note;
+    *header_word = mailbox->header_word;
     return true;
 }
 

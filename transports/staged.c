@@ -39,7 +39,7 @@ struct slot {
         READ /* once its event is done */
     } state;
     uint32_t number, fingerprint;
-    uint64_t note;
+    uint64_t header_word;
     size_t bytes;
     void *direct;                      /* device memory that the network reads or writes itself; NULL: staged */
     struct plait_device_memory *stage; /* NULL: the message is empty or direct */
@@ -135,7 +135,7 @@ static void advance(struct staged_link *l)
         struct slot *s = l->copied[l->first % PLAIT_WINDOW];
         const void *data = s->stage != NULL ? s->stage->memory : s->direct;
         plait_net_set_device(l->inner, s->direct != NULL);
-        l->inner->transport->offer(l->inner, s->number, s->fingerprint, s->note, data, s->bytes, false);
+        l->inner->transport->offer(l->inner, s->number, s->fingerprint, s->header_word, data, s->bytes, false);
         s->state = SENT;
         l->comm->device->nstaging--;
     }
@@ -159,7 +159,7 @@ static bool staged_ready(const struct plait_link *link, uint32_t number)
     return is_free(l, &l->out[number % PLAIT_WINDOW]) && l->inner->transport->ready(l->inner, number);
 }
 
-static bool staged_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note,
+static bool staged_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
                          const void *data, size_t bytes, bool take)
 {
     struct staged_link *l = staged(link);
@@ -168,7 +168,7 @@ static bool staged_offer(struct plait_link *link, uint32_t number, uint32_t fing
     (void)take;
     s->number = number;
     s->fingerprint = fingerprint;
-    s->note = note;
+    s->header_word = header_word;
     s->bytes = bytes;
     s->direct = l->direct && bytes >= LEAST_DIRECT ? (void *)(uintptr_t)data : NULL;
     const bool stages = bytes > 0 && s->direct == NULL;
@@ -202,14 +202,14 @@ static bool begin(struct staged_link *l, struct slot *s, uint32_t number, uint32
                   size_t bytes)
 {
     uint32_t print;
-    uint64_t note;
+    uint64_t header_word;
 
     if (s->state == READ && has_passed(l, s)) {
         plait_device_unstage(s->stage);
         s->stage = NULL;
         s->state = FREE;
     }
-    if (s->state != FREE || !l->inner->transport->peek(l->inner, number, &print, &note) || print != fingerprint)
+    if (s->state != FREE || !l->inner->transport->peek(l->inner, number, &print, &header_word) || print != fingerprint)
         return false;
     s->direct = l->direct && bytes >= LEAST_DIRECT ? landing : NULL;
     if (s->direct != NULL ? !put(l, s, NULL) : bytes > 0 && (s->stage = plait_device_stage(l->comm, bytes)) == NULL)
@@ -270,10 +270,10 @@ static void staged_release(struct plait_link *link, uint32_t number)
     s->state = s->stage != NULL && put(l, s, NULL) ? READ : FREE;
 }
 
-static bool staged_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note)
+static bool staged_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *header_word)
 {
     const struct plait_link *inner = staged(link)->inner;
-    return inner->transport->peek(inner, number, fingerprint, note);
+    return inner->transport->peek(inner, number, fingerprint, header_word);
 }
 
 static const char *staged_broken(const struct plait_link *link)

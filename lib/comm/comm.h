@@ -55,7 +55,7 @@ struct plait_mailbox {
     _Alignas(2 * PLAIT_LINE) _Atomic uint64_t word; /* fingerprint << 32 | message number + 1; written last */
     uint64_t address; /* offset in the sender's arena; within one process, the address itself */
     uint64_t bytes;
-    uint64_t note;                    /* the sender's header word */
+    uint64_t header_word;             /* the sender's */
     uint8_t data[PLAIT_MAILBOX_DATA]; /* the payload if it fits; address then points here */
 };
 _Static_assert(sizeof(struct plait_mailbox) == 6 * PLAIT_LINE, "pairs of lines");

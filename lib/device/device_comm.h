@@ -31,8 +31,8 @@ struct plait_device_shown {
     uint64_t flags;                       /* address of the flags: [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words */
     struct plait_exported flags_exported; /* the allocation that has the flags, if other processes need it */
     /*
-     * Mailboxes [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW], as many acks as in a control block, and [nrank] words of 64 bits:
-     * the flags of each rank that this rank has set.
+     * Mailboxes [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW], as many acks as in a control block, and [nrank] words of 64
+     * bits: the flags of each rank that this rank has set.
      */
     struct plait_mailbox mailbox[];
 };

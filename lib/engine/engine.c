@@ -72,20 +72,20 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     const uint32_t number = out_number(run, f, in);
     const char *data = plait_step_address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = plait_step_bytes(run, f, in);
-    const uint64_t note = plait_sized_note(run, in);
+    const uint64_t header_word = plait_sized_header(run, in);
     enum plait_copy_mode mode;
     bool free_at_once = true;
 
     if (!link->transport->ready(link, number))
         return false;
     if (bytes <= PLAIT_MAILBOX_DATA && run->space->host) {
-        free_at_once = link->transport->offer(link, number, run->fingerprint, note, data, bytes, true);
+        free_at_once = link->transport->offer(link, number, run->fingerprint, header_word, data, bytes, true);
     } else if ((mode = mode_of(run, link, in, data, bytes)) == PLAIT_COPY_SINGLE) {
-        link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
+        link->transport->offer(link, number, run->fingerprint, header_word, data, bytes, false);
         free_at_once = false;
     } else {
         data = stage(run, f, in, data, bytes, mode == PLAIT_COPY_STREAMED);
-        link->transport->offer(link, number, run->fingerprint, note, data, bytes, false);
+        link->transport->offer(link, number, run->fingerprint, header_word, data, bytes, false);
         free_at_once = !run->space->queued; /* the queue waits for the readers, not this thread */
         if (free_at_once)
             plait_read_later(&f->late[in->peer], number);

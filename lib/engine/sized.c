@@ -12,10 +12,10 @@ bool plait_sized_wrong(struct plait_run *run, const struct plait_slice *f, const
     uint64_t whole;
 
     if (plait_sized_by_pairs(run) && link->transport->peek(link, number, &print, &whole) &&
-        whole != plait_sized_note(run, in)) {
+        whole != plait_sized_header(run, in)) {
         before = 0;
         sent = whole;
-        expected = plait_sized_note(run, in);
+        expected = plait_sized_header(run, in);
     }
     if (sent == expected)
         return false;

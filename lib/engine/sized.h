@@ -49,7 +49,7 @@ static inline bool plait_sized_over(const struct plait_run *run, const struct pl
 }
 
 /* The header word of the block's slices: the block's bytes. */
-static inline uint64_t plait_sized_note(const struct plait_run *run, const struct plait_instr *in)
+static inline uint64_t plait_sized_header(const struct plait_run *run, const struct plait_instr *in)
 {
     return plait_sized_by_pairs(run) ? plait_sized_block(run, in->blk) * run->o->size : 0;
 }

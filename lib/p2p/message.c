@@ -163,7 +163,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         data = place;
         comm->stats.bytes_staged += bytes;
     }
-    if (!link->transport->offer(link, link->next_out, plait_message_print(m), plait_message_note(m), data, bytes,
+    if (!link->transport->offer(link, link->next_out, plait_message_print(m), plait_message_header(m), data, bytes,
                                 small) &&
         small)
         exposed = true;
@@ -286,8 +286,8 @@ static bool pass_to_itself(struct plait_comm *comm, struct plait_pair *pair, enu
         const struct plait_message *s = begin_first(&pair->sends), *r = begin_first(&pair->recvs);
         if (s == NULL || r == NULL)
             break;
-        if (plait_message_note(s) != plait_message_note(r)) {
-            *status = plait_message_differs(comm, r, plait_message_note(s));
+        if (plait_message_header(s) != plait_message_header(r)) {
+            *status = plait_message_differs(comm, r, plait_message_header(s));
             break;
         }
         if (r->space->message_to_itself != NULL)

@@ -93,11 +93,11 @@ void plait_messages_empty(struct plait_comm *comm);
 /* ---- Both ends must agree on type, count and kind of memory -------------------------------------------------- */
 
 /* The header word of each slice: type, count, kind of memory, and the last bits of the message's number. */
-uint64_t plait_message_note(const struct plait_message *m);
+uint64_t plait_message_header(const struct plait_message *m);
 uint32_t plait_message_print(const struct plait_message *m); /* its fingerprint */
 
 /* The next message to receive came with another header word. Fails the comm. */
-enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t note);
+enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t header_word);
 
 /* ---- Waiting, and records in the ring ------------------------------------------------------------------------ */
 

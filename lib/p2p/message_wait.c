@@ -64,9 +64,9 @@ static void note(struct plait_request *r, uint64_t now)
 enum { TYPE = 56, DEVICE = 55, NUMBER = 48, NUMBERS = 128 }; /* bit positions; NUMBERS > messages on the way */
 
 #define COUNT (((uint64_t)1 << NUMBER) - 1)
-_Static_assert(PLAIT_MOST_BYTES <= COUNT && NUMBERS > PLAIT_WINDOW && NUMBER + 7 == DEVICE, "a note has room");
+_Static_assert(PLAIT_MOST_BYTES <= COUNT && NUMBERS > PLAIT_WINDOW && NUMBER + 7 == DEVICE, "a header_word has room");
 
-uint64_t plait_message_note(const struct plait_message *m)
+uint64_t plait_message_header(const struct plait_message *m)
 {
     return (uint64_t)m->type << TYPE | (uint64_t)!m->space->host << DEVICE | m->number % NUMBERS << NUMBER | m->count;
 }
@@ -74,7 +74,7 @@ uint64_t plait_message_note(const struct plait_message *m)
 /* Fibonacci hashing (Knuth 6.4): similar header words get different fingerprints. */
 uint32_t plait_message_print(const struct plait_message *m)
 {
-    return (uint32_t)(plait_message_note(m) * 0x9e3779b97f4a7c15 >> 32);
+    return (uint32_t)(plait_message_header(m) * 0x9e3779b97f4a7c15 >> 32);
 }
 
 struct side { /* the arguments of one rank */
@@ -103,9 +103,10 @@ static struct side own_side(const struct plait_comm *comm, const struct plait_me
     return (struct side){ comm->rank, m->count, m->type, !m->space->host };
 }
 
-enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t note)
+enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t header_word)
 {
-    const struct side from = { m->peer, note & COUNT, (enum plait_dtype)(note >> TYPE), (note >> DEVICE & 1) != 0 };
+    const struct side from = { m->peer, header_word & COUNT, (enum plait_dtype)(header_word >> TYPE),
+                               (header_word >> DEVICE & 1) != 0 };
 
     return say(comm, m->peer, m->number, from, own_side(comm, m));
 }
@@ -126,12 +127,12 @@ static enum plait_status look_in(struct plait_comm *comm, const struct plait_mes
         const struct plait_link *link =
             own || device == 0 || shows_device(comm, m->peer) ? plait_connect(comm, m->peer, channels[device]) : NULL;
         uint32_t print;
-        uint64_t note;
-        if (link == NULL || !link->transport->peek(link, link->next_in, &print, &note))
+        uint64_t header_word;
+        if (link == NULL || !link->transport->peek(link, link->next_in, &print, &header_word))
             continue;
         /* The other channel may hold a later message. */
-        if (own ? print != plait_message_print(m) : (note >> NUMBER) % NUMBERS == m->number % NUMBERS)
-            return plait_message_differs(comm, m, note);
+        if (own ? print != plait_message_print(m) : (header_word >> NUMBER) % NUMBERS == m->number % NUMBERS)
+            return plait_message_differs(comm, m, header_word);
     }
     return PLAIT_OK;
 }

@@ -62,10 +62,10 @@ struct plait_transport {
 
     /*
      * Offer a message; only after ready(). `data` must not change until sent(). With `take` the transport may copy the
-     * message at once; true: it did, and `data` is free again. The header word `note` travels with the message.
+     * message at once; true: it did, and `data` is free again. `header_word` travels with the message.
      */
-    bool (*offer)(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t note, const void *data,
-                  size_t bytes, bool take);
+    bool (*offer)(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
+                  const void *data, size_t bytes, bool take);
 
     /* May the memory of this message be used again? This says nothing about earlier messages. */
     bool (*sent)(const struct plait_link *link, uint32_t number);
@@ -81,8 +81,8 @@ struct plait_transport {
 
     void (*release)(struct plait_link *link, uint32_t number);
 
-    /* Fingerprint and note of the message with this number, whatever the fingerprint is; false: it has not arrived. */
-    bool (*peek)(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *note);
+    /* Fingerprint and header word of the message with this number, whatever it is; false: it has not arrived. */
+    bool (*peek)(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *header_word);
 
     /*
      * Why no message can pass any more, or NULL. The peer may just have left or died. The callback may be NULL: the
