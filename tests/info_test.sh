@@ -31,7 +31,7 @@ features_name_the_package_of_what_is_missing() {
     says 0 '^hwloc  *\(yes\|no .*install libhwloc-dev\)' --features
 }
 features_name_plug_ins_compiler_and_commit() {
-    says 0 '^plug-in  *\(yes\|no\) .*/plait-ucx.so$' --features && says 0 '^compiler  *[a-z]* [0-9]' --features &&
+    says 0 '^plug-in  *\(yes\|no\) .*/plait-ucx.so$' --features && says 0 '^plug-in  *yes .*/plait-pmi.so$' --features && says 0 '^compiler  *[a-z]* [0-9]' --features &&
         says 0 '^commit  *\([0-9a-f]\{7,\}\|unknown\)' --features
 }
 json_is_one_object_or_says_why_not() {
@@ -40,7 +40,7 @@ import json, sys
 d = json.load(sys.stdin)
 assert d["version"].count(".") == 2 and isinstance(d["features"]["ucx"], bool), d
 assert {s["name"] for s in d["settings"]} >= {"PLAIT_ALGO", "PLAIT_LOG"}, d
-assert len(d["plugins"]) == 3 and d["machine"]["processors"] > 0 and d["build"]["compiler"], d
+assert len(d["plugins"]) == 4 and d["machine"]["processors"] > 0 and d["build"]["compiler"], d
 '
 }
 config_shows_value_origin_and_text() {

@@ -43,7 +43,7 @@ NOT_HERE = [
     (r'\bimport torch|from safetensors', 'needs PyTorch'),
     (r'--peer .*\bddp\b', 'needs PyTorch: perf_test runs it where it is'),
     (r'--make-secret', 'writes into the home folder: secrets_test runs it'),
-    (r'ncclCommInitAll|nccl-tests|all_reduce_perf', 'needs GPUs: tools/gpu-check runs it'),
+    (r'build/all_reduce_perf', 'needs GPUs: tools/gpu-check runs it'),
     (r'--coll all -r 1', 'perf_test measures every collective'),
     (r'^plait-(perf fusion|perf --overlap|info --explain)$', 'a part of a command'),
 ]

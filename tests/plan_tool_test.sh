@@ -32,7 +32,9 @@ show_prints_one_rank_or_all() {
     says 0 '^plan 1 allreduce rank 3 of 4, .* out of place' show torus:2x2 --ranks 4 &&
         says 0 '^r1 #1 recv ' show ring --ranks 4 --rank 1 && ! grep -q '^r0' "$room/out" &&
         says 0 'in place$' show ring --ranks 4 --inplace &&
-        says 0 '^plan 1 gather root 2 rank 0 of 3' show gather:binomial --root 2 --ranks 3
+        says 0 '^plan 1 gather root 2 rank 0 of 3' show gather:binomial --root 2 --ranks 3 &&
+        says 0 '^plan 1 allgather rank 0 of 4' show MPI_Allgather:ring --ranks 4 &&
+        says 0 '^plan 1 allgather rank 0 of 4' show all_gather:ring --ranks 4
 }
 check_proves_ranges_and_node_maps() {
     says 0 '^68 passed, 0 failed' check halving-doubling --ranks 1-34 &&

@@ -398,9 +398,9 @@ def an_error_that_no_call_has_raised_is_raised_at_the_end_of_the_block():
 
 def no_text_shows_an_id():
     launch, secret = plait.launch(), bytes(range(65, 91))
-    assert 'id=<128 bytes>' in f'{launch} {launch!r}'
+    assert 'id=<id of 128 bytes>' in f'{launch} {launch!r}'
     assert launch == tuple(launch) and launch.id == launch[5]
-    assert repr(launch.id)[2:-1] not in repr(launch) + str(launch) + '%s' % (launch,)
+    assert bytes.__repr__(launch.id)[2:-1] not in repr(launch) + str(launch) + '%s' % (launch,)
     for wrong_id in secret, secret.decode(), bytearray(secret):
         try:
             plait.Comm.create(2, 0, wrong_id)
@@ -408,6 +408,10 @@ def no_text_shows_an_id():
             assert 'ABC' not in str(error) and '128 bytes' in str(error), error
         else:
             raise AssertionError('it was taken')
+    uid = plait.unique_id(tcp=True)
+    for text in (repr(uid), str(uid), f'{uid}', '%s' % uid, repr([uid])):
+        assert '<id of 128 bytes>' in text and len(text) < 30, text
+    assert len(uid) == 128 and bytes(uid) == uid
 
 
 def arrays_live_until_a_failed_comm_is_destroyed():

@@ -79,7 +79,7 @@ static const struct {
     { "reproducible", "on" },
     { "payload", "fp16" },
     { "bucket", "4K" },
-    { "algorithm", "ring" },
+    { "algo", "ring" },
     { "elastic", "sync2" },
     { "period", "3", { "--elastic", "sync2" } },
     { "beta", "0.5", { "--elastic", "sync2" } },

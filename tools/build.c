@@ -68,7 +68,7 @@ static void find_folder(char *out, size_t room)
 
 bool build_plugin(size_t k, struct plugin *out)
 {
-    static const char *const names[] = { "plait-ucx.so", "plait-pmix.so", "plait-cuda.so" };
+    static const char *const names[] = { "plait-ucx.so", "plait-pmix.so", "plait-pmi.so", "plait-cuda.so" };
     char folder[400];
 
     if (k >= sizeof names / sizeof *names)

@@ -283,18 +283,20 @@ static int check(const char *spec)
     return t.failed > 0 || t.passed == 0;
 }
 
-/* "allgather:bruck" is "bruck" of allgather, as in PLAIT_ALGO. */
+/* "allgather:bruck" is "bruck" of allgather, as in PLAIT_ALGO, with the collective in any spelling. */
 static const char *take_coll(const char *spec)
 {
-    for (unsigned c = 0; spec != NULL && c < PLAIT_NCOLL; c++) {
-        const char *name = plait_coll_name((enum plait_coll)c);
-        const size_t n = strlen(name);
-        if (strncmp(spec, name, n) == 0 && spec[n] == ':') {
-            coll_name = name;
-            return spec + n + 1;
-        }
-    }
-    return spec;
+    const char *colon = spec != NULL ? strchr(spec, ':') : NULL;
+    char name[40];
+
+    if (colon == NULL || (size_t)(colon - spec) >= sizeof name)
+        return spec;
+    snprintf(name, sizeof name, "%.*s", (int)(colon - spec), spec);
+    const int coll = plait_coll_find(name);
+    if (coll < 0)
+        return spec;
+    coll_name = plait_coll_name((enum plait_coll)coll);
+    return colon + 1;
 }
 
 static int command(int argc, char **argv)

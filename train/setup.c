@@ -111,7 +111,7 @@ static void make_buckets(struct run *r)
     const enum plait_status status = plait_fusion_create(r->comm, &f, &r->fusion);
     if (o->algorithm != NULL &&
         (status == PLAIT_ERR_CONFIG || status == PLAIT_ERR_UNSUPPORTED)) { /* the same on all ranks */
-        complain("--algorithm %s: %s", o->algorithm, plait_last_error());
+        complain("--algo %s: %s", o->algorithm, plait_last_error());
         leave(ENDING_USAGE);
     }
     must(status, "buckets of gradients");

@@ -227,7 +227,8 @@ static enum plait_status refuse_foreign(bool found)
             PLAIT_ERR_CONFIG,
             "%s=%.20s%s%s%s%.20s: %s started this process, and Plait does not follow its variables: set "
             "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT from them, start it with torchrun, "
-            "srun or Open MPI's mpirun, or pass an id around (plait_unique_id_exchange); for a process "
+            "srun, Open MPI's mpirun or MPICH's mpiexec, or pass an id around (plait_unique_id_exchange); for a "
+            "process "
             "alone set PLAIT_LAUNCHER=none",
             f->rank, rank, nrank != NULL ? " " : "", nrank != NULL ? f->nrank : "", nrank != NULL ? "=" : "",
             nrank != NULL ? nrank : "", f->name);

@@ -16,6 +16,17 @@ from ._library import NO_COLOR, CommCount, CommHandle, CommMemory, CommOptions, 
 _forgotten = []  # what the library may use as long as the process lives
 
 
+class Id(bytes):
+    """The bytes of an id. They contain the secret of its ranks, so neither repr() nor print() shows them."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f'<id of {len(self)} bytes>'
+
+    __str__ = __repr__
+
+
 def unique_id(tcp=False, ifname=None):
     """128 bytes that identify a new comm: created by one rank, passed to the others by any means.
 
@@ -27,17 +38,13 @@ def unique_id(tcp=False, ifname=None):
         lib.plait_unique_id_create_tcp(_arrays.text('unique_id', 'ifname', ifname), ctypes.byref(out))
     else:
         lib.plait_unique_id_create(ctypes.byref(out))
-    return bytes(out.bytes)
+    return Id(out.bytes)
 
 
 class Launch(collections.namedtuple('Launch', 'launcher rank nrank local_rank local_nrank id')):
-    """The result of launch(). repr() hides the id, which contains the ranks' secret."""
+    """The result of launch()."""
 
     __slots__ = ()
-
-    def __repr__(self):
-        shown = ', '.join(f'{name}={value!r}' for name, value in zip(self._fields[:-1], self))
-        return f'Launch({shown}, id=<{len(self.id)} bytes>)'
 
 
 def launch():
@@ -50,7 +57,7 @@ def launch():
     """
     out = LaunchStruct()
     lib.plait_launch_find(ctypes.byref(out))
-    return Launch(out.launcher.decode(), out.rank, out.nrank, out.local_rank, out.local_nrank, bytes(out.id.bytes))
+    return Launch(out.launcher.decode(), out.rank, out.nrank, out.local_rank, out.local_nrank, Id(out.id.bytes))
 
 
 class Comm(Caller):
