@@ -132,10 +132,11 @@ static int a_collective_that_was_called_before_allocates_nothing(struct plait_co
 
 struct calls { /* shared by both ranks */
     _Atomic uint32_t filtered, done;
-    uint32_t fewest[2]; /* calls in a batch */
-    int number[2];      /* of the last call */
-    int refused;        /* errno of prctl() */
-    bool clock_calls;   /* reading the clock is a system call here */
+    uint32_t fewest[2];           /* calls in a batch */
+    _Atomic uint32_t quiet_at[2]; /* the first batch before which there was one without calls; 0: none */
+    int number[2];                /* of the last call */
+    int refused;                  /* errno of prctl() */
+    bool clock_calls;             /* reading the clock is a system call here */
 };
 
 static volatile sig_atomic_t trapped, trapped_number;
@@ -241,11 +242,16 @@ static int trap_small(struct plait_comm **comm, uint32_t rank, void *arg)
     uint32_t fewest = UINT32_MAX;
     bool ok = true;
     for (unsigned batch = 0; batch < CALL_BATCHES; batch++) {
+        if (fewest == 0 && calls->quiet_at[rank] == 0)
+            calls->quiet_at[rank] = batch;
         trapped = 0;
         for (unsigned k = 0; k < 60; k++)
             ok = operate(*comm, rank, k, in, out) && ok;
         const uint32_t n = (uint32_t)trapped;
         fewest = n < fewest ? n : fewest; /* another program may take the processor from a rank now and then */
+        const uint32_t quiet[] = { calls->quiet_at[0], calls->quiet_at[1] };
+        if (quiet[0] - 1 < batch && quiet[1] - 1 < batch)
+            break; /* the other rank has read the same: each wrote its own before this batch, or a later number */
     }
     calls->fewest[rank] = fewest;
     calls->number[rank] = trapped_number;

@@ -125,17 +125,4 @@ struct plait_run {
     size_t wrong_bytes, expected_bytes;
 };
 
-/* Elements of the vector or of the largest block. */
-static inline size_t plait_run_count(const struct plait_run *run)
-{
-    return run->o->sized ? run->sizes.most : run->o->count;
-}
-
-/* Elements of the slice that begins at `start`. */
-static inline size_t plait_run_slice(const struct plait_run *run, size_t start)
-{
-    const size_t left = plait_run_count(run) - start;
-    return left < run->o->selection.slice ? left : run->o->selection.slice;
-}
-
 #endif
