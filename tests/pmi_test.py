@@ -101,9 +101,11 @@ def answers_that_are_none_are_errors():
 
 def no_socket_is_an_error():
     environment = dict(CLEAN, PMI_RANK='0', PMI_SIZE='2', MPI_LOCALRANKID='0', MPI_LOCALNRANKS='2')
-    done = run([info, '--peers'], environment)
-    assert done.returncode != 0 and 'PMI_FD is not set' in done.stdout, done.stdout
-    assert 'set RANK, WORLD_SIZE' in done.stdout, done.stdout
+    for fd in (None, '', 'x', '-1', '999'):
+        wanted = 'PMI_FD cannot be written' if fd == '999' else 'PMI_FD is not set'
+        done = run([info, '--peers'], environment if fd is None else dict(environment, PMI_FD=fd))
+        assert done.returncode != 0 and wanted in done.stdout, (fd, done.stdout)
+        assert 'set RANK, WORLD_SIZE' in done.stdout, done.stdout
 
 
 def mpiexec_of_mpich_starts_ranks():

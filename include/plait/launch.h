@@ -58,7 +58,7 @@ struct plait_launch {
  * Errors: PLAIT_ERR_CONFIG (a variable that is missing or wrong, as RANK where WORLD_SIZE is 2; a host name that has no
  *         address; a secret that others may read, or none with PLAIT_REQUIRE_SECRET=1; an unsupported launcher, as
  *         Flux), PLAIT_ERR_UNSUPPORTED (several hosts, and this build has no libsodium),
- *         PLAIT_ERR_SYSTEM (PMIx fails)
+ *         PLAIT_ERR_SYSTEM (PMIx or PMI fails)
  */
 PLAIT_API enum plait_status plait_launch_find(struct plait_launch *out);
 

@@ -46,6 +46,15 @@ static bool fail(const struct talk *t, const char *what, const char *detail)
     return false;
 }
 
+/* The descriptor that PMI_FD names; -1: none. */
+static int socket_of_mpiexec(void)
+{
+    const char *text = getenv("PMI_FD");
+    const bool number = text != NULL && text[0] != '\0' && strspn(text, "0123456789") == strlen(text);
+
+    return number ? atoi(text) : -1;
+}
+
 /* Read a line, a character at a time: what follows it may be for another reader of the socket. */
 static bool hear(struct talk *t)
 {
@@ -148,22 +157,18 @@ __attribute__((destructor)) static void leave(void)
 {
     static const char line[] = "cmd=finalize\n";
     char why[100];
-    struct talk t = { .end = now() + 5, .why = why, .room = sizeof why };
+    struct talk t = { .fd = socket_of_mpiexec(), .end = now() + 5, .why = why, .room = sizeof why };
 
-    if (once.user != getpid())
-        return;
-    t.fd = atoi(getenv("PMI_FD") != NULL ? getenv("PMI_FD") : "-1");
-    if (send(t.fd, line, sizeof line - 1, MSG_NOSIGNAL) > 0)
+    if (once.user == getpid() && send(t.fd, line, sizeof line - 1, MSG_NOSIGNAL) > 0)
         hear(&t);
 }
 
 static bool pass(const char *key, uint32_t rank, void *bytes, size_t n, double seconds, char *why, size_t room)
 {
-    const char *fd = getenv("PMI_FD");
-    struct talk t = { .fd = fd != NULL ? atoi(fd) : -1, .end = now() + seconds, .why = why, .room = room };
+    struct talk t = { .fd = socket_of_mpiexec(), .end = now() + seconds, .why = why, .room = room };
 
-    if (fd == NULL || t.fd < 0)
-        return fail(&t, "PMI_FD is not set", "");
+    if (t.fd < 0)
+        return fail(&t, "PMI_FD is not set to a descriptor", "");
     pthread_mutex_lock(&once.lock);
     const bool passed = talk(&t, key, rank, bytes, n);
     pthread_mutex_unlock(&once.lock);

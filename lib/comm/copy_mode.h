@@ -25,7 +25,7 @@
 
 enum plait_copy_mode { PLAIT_COPY_SINGLE, PLAIT_COPY_STAGED, PLAIT_COPY_STREAMED };
 
-/* What is fastest for blocks of a size class: flags. */
+/* Flags of a size class: its fastest copy modes. */
 enum {
     PLAIT_FAST_SINGLE = 1,  /* single copy, where it is possible */
     PLAIT_FAST_STREAMED = 2 /* else, streaming stores into shared memory, not cached ones */
