@@ -133,20 +133,23 @@ static void ranks_of_two_jobs_do_not_train_together_for_long(void **state)
     unlink(said);
 }
 
-/* A comm that is no longer young goes on, however often another job comes to its port; on this machine and over TCP. */
+/*
+ * A comm that is no longer young goes on, however often another job comes to its port; on this machine and over TCP. The
+ * other job has 10 s to come: after TRAIN seconds the first one creates a comm again, which is young.
+ */
 static void a_job_outlives_another_that_takes_its_port(void **state)
 {
-    static const char *const variables[] = { NAMELESS " PLAIT_TIMEOUT=2 LOCAL_WORLD_SIZE=2",
-                                             NAMELESS " PLAIT_TIMEOUT=2" };
+    static const char *const variables[] = { NAMELESS " PLAIT_TIMEOUT=3 LOCAL_WORLD_SIZE=2",
+                                             NAMELESS " PLAIT_TIMEOUT=3" };
 
     for (unsigned i = 0; i < 2; i++) {
         struct ends healthy = { 0 }, second = { 0 };
         char training[256];
         pid_t pids[2];
-        snprintf(training, sizeof training, "%s TRAIN=8", variables[i]);
+        snprintf(training, sizeof training, "%s TRAIN=16", variables[i]);
         for (unsigned r = 0; r < 2; r++)
             pids[r] = start_rank(0, r, 2, training);
-        sleep(4);
+        sleep(6); /* twice PLAIT_TIMEOUT: the comm takes one at most to be created, and is young for another */
         for (unsigned k = 0; k < 2; k++)
             for (unsigned r = 0; r < 2; r++)
                 wait_for(start_rank(1, r, 2, variables[i]), &second);
