@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A third memory space beside the host's and that of GPUs: all bytes in it are stored inverted. Nothing else in the
- * library knows of it. If the engine or a call touches such memory other than by the space's functions, sums are wrong.
+ * Two memory spaces beside the host's and that of GPUs: all bytes in them are stored inverted. Nothing else in the
+ * library knows of them. If the engine or a call touches such memory other than by the space's functions, sums are
+ * wrong. The second one is queued: its events pass some polls after its work was started.
  */
 #include "call/spaces.h"
 #include "memory/arena.h"
 #include "operation/slices.h"
 #include "ranks.h"
+#include "request/request.h"
 
 #include <plait/group.h>
 #include <plait/memory.h>
@@ -33,7 +35,8 @@ static struct state {
     const char *memory; /* [2 * ROOM], in and out */
 } states[NRANK];
 
-static atomic_size_t copies, combinations, allocations;
+static atomic_size_t copies, combinations, allocations, events, passed_events;
+static bool queued; /* the space that finds the buffers */
 
 static struct state *state_of(const struct plait_comm *comm)
 {
@@ -53,14 +56,18 @@ static bool is_inverted(const struct plait_comm *comm, const void *p)
     return memory != NULL && (const char *)p >= memory && (const char *)p < memory + 2 * ROOM;
 }
 
-static const struct plait_space inverted;
+static const struct plait_space inverted, later;
+static struct plait_queue { /* the interface's, which only the space knows */
+    int unused;
+} the_queue;
 
 static enum plait_status find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
                               const struct plait_call *call, struct plait_args *a)
 {
     (void)name, (void)size, (void)call;
     if ((in_bytes > 0 && is_inverted(comm, a->in)) || (out_bytes > 0 && is_inverted(comm, a->out)))
-        a->space = &inverted;
+        a->space = queued ? &later : &inverted;
+    a->queue = a->space == &later ? &the_queue : NULL;
     return PLAIT_OK;
 }
 
@@ -149,22 +156,87 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
     free(plain);
 }
 
-static const struct plait_space inverted = {
-    .name = "inverted",
-    .id = 2,
-    .channel = PLAIT_CHANNEL_COLLECTIVES,
-    .messages = PLAIT_CHANNEL_MESSAGES,
-    .find = find,
-    .allocate = allocate,
-    .free = give_back,
-    .begin = begin,
-    .order = order,
-    .end = end,
-    .poll = poll_work,
-    .is_behind = is_behind,
-    .copy = copy,
-    .combine = combine,
-    .scale = scale,
+#define FUNCTIONS                                                                                                 \
+    .channel = PLAIT_CHANNEL_COLLECTIVES, .messages = PLAIT_CHANNEL_MESSAGES, .find = find, .allocate = allocate, \
+    .free = give_back, .begin = begin, .order = order, .end = end, .poll = poll_work, .is_behind = is_behind,     \
+    .copy = copy, .combine = combine, .scale = scale
+
+static const struct plait_space inverted = { .name = "inverted", .id = 2, FUNCTIONS };
+
+/* ---- The queued one ------------------------------------------------------------------------------------------ */
+
+enum { POLLS = 5 };
+
+struct plait_event {
+    int left; /* polls until it has passed */
+};
+
+static enum plait_status check_queue(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
+{
+    (void)comm, (void)name;
+    return queue == &the_queue ? PLAIT_OK : PLAIT_ERR_ARG;
+}
+
+static enum plait_status check_send(struct plait_comm *comm, const void *data, uint32_t peer)
+{
+    (void)peer;
+    return is_inverted(comm, data) ? PLAIT_OK : PLAIT_ERR_ARG;
+}
+
+static bool record(struct plait_comm *comm, struct plait_queue *queue, struct plait_event **event)
+{
+    (void)comm;
+    assert_ptr_equal(queue, &the_queue);
+    if (*event == NULL && (*event = calloc(1, sizeof **event)) != NULL)
+        events++;
+    (*event)->left = POLLS;
+    return true;
+}
+
+static bool has_passed(struct plait_comm *comm, struct plait_event *event)
+{
+    (void)comm;
+    if (--event->left > 0)
+        return false;
+    passed_events++;
+    return true;
+}
+
+static void free_event(struct plait_event *event)
+{
+    free(event);
+    events--;
+}
+
+static void message_begin(struct plait_message *m, struct plait_comm *comm)
+{
+    (void)m, (void)comm;
+}
+
+static enum plait_status message_end(const struct plait_message *m, struct plait_comm *comm, enum plait_status status)
+{
+    (void)m, (void)comm;
+    return status;
+}
+
+static void message_to_itself(struct plait_comm *comm, const struct plait_message *from, const struct plait_message *to)
+{
+    copy(comm, to->data, from->data, from->bytes);
+}
+
+static const struct plait_space later = {
+    .name = "later",
+    .id = 3,
+    .queued = true,
+    .check_queue = check_queue,
+    .check_send = check_send,
+    .record = record,
+    .has_passed = has_passed,
+    .free_event = free_event,
+    .message_begin = message_begin,
+    .message_end = message_end,
+    .message_to_itself = message_to_itself,
+    FUNCTIONS,
 };
 
 /* ---- Operations in it ---------------------------------------------------------------------------------------- */
@@ -309,6 +381,35 @@ static int pass_around(struct plait_comm *comm, uint32_t rank, float *buffers, s
     return 0;
 }
 
+/* A persistent request, started again as soon as it has ended. */
+static int start_again(struct plait_comm *comm, uint32_t rank, float *buffers, size_t n)
+{
+    float *in = buffers, *out = buffers + ROOM / sizeof *buffers;
+    struct plait_request *request = NULL;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    const size_t before = passed_events;
+
+    call.persistent = true;
+    call.request = &request;
+    CHECK(plait_allreduce(comm, in, out, n, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    for (unsigned k = 0; k < 3; k++) {
+        for (size_t i = 0; i < n; i++)
+            put(in, i, value(rank + k, 0, i));
+        CHECK(plait_start(request) == PLAIT_OK);
+        CHECK(plait_wait(&request) == PLAIT_OK);
+        for (size_t i = 0; i < n; i++) {
+            float sum = 0;
+            for (uint32_t r = 0; r < NRANK; r++)
+                sum += value(r + k, 0, i);
+            CHECK(get(out, i) == sum);
+        }
+    }
+    CHECK(plait_run_again(request) == PLAIT_OK);
+    CHECK(plait_request_free(&request) == PLAIT_OK);
+    CHECK(!queued || passed_events >= before + 4);
+    return 0;
+}
+
 static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     static const size_t counts[] = { 1, 13, 4096, 100003 };
@@ -328,6 +429,8 @@ static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(copies > 0 && combinations > 0 && allocations > 0);
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
         CHECK(pass_around(*comm, rank, buffers, counts[k]) == 0);
+    CHECK(start_again(*comm, rank, buffers, 1000) == 0);
+    CHECK(queued == (passed_events > 0));
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     finish(rank, buffers);
     return 0;
@@ -342,6 +445,20 @@ static void a_third_space_needs_no_change_elsewhere(void **state)
     plait_space_add(&inverted);
     assert_int_equal(ranks_run(&processes), 0);
     assert_int_equal(ranks_run(&threads), 0);
+}
+
+/* Each blocking call waits for its event, too. A comm that is destroyed leaves no event. */
+static void nor_does_a_queued_one(void **state)
+{
+    struct ranks processes = { .nprocess = NRANK, .nthread = 1, .body = use_space };
+    struct ranks threads = { .nprocess = 1, .nthread = NRANK, .body = use_space };
+
+    (void)state;
+    queued = true;
+    assert_int_equal(ranks_run(&processes), 0);
+    assert_int_equal(ranks_run(&threads), 0);
+    assert_int_equal(events, 0);
+    queued = false;
 }
 
 /* Rank 0's buffer lies in the space, the others' do not: an error on all that names the operation, and no wrong sum. */
@@ -372,6 +489,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_third_space_needs_no_change_elsewhere),
+        cmocka_unit_test(nor_does_a_queued_one),
         cmocka_unit_test(ranks_of_different_spaces_are_told_so),
     };
 

@@ -7,7 +7,8 @@
 
 /* ---- Finding it ----------------------------------------------------------------------------------- */
 
-enum plait_status plait_gpu_check_capture(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
+/* Between hosts the CPU takes part in each message, and it does not know when a graph runs. */
+static enum plait_status check_queue(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
 {
     uint64_t capture = 0;
 
@@ -90,7 +91,7 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
         status = plait_fail(PLAIT_ERR_UNSUPPORTED,
                             "%s: op is user, a function of the host's, which cannot combine memory of a GPU", name);
     if (status == PLAIT_OK && q != NULL)
-        status = plait_gpu_check_capture(comm, name, q);
+        status = check_queue(comm, name, q);
     if (status == PLAIT_OK && q == NULL)
         status = own_queue(comm, device, &q);
     if (status == PLAIT_OK)
@@ -139,6 +140,38 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
                           run->comm->device->plugin->scale(queue, run->o->type, to, from, count, scalar, late));
 }
 
+/* ---- Events ---------------------------------------------------------------------------------------- */
+
+static bool record(struct plait_comm *comm, struct plait_queue *queue, struct plait_event **event)
+{
+    const struct plait_device_plugin *plugin = comm->device->plugin;
+    uint64_t capture = 0;
+    const char *why = plugin->capturing(queue, &capture);
+
+    if (why == NULL && capture != 0)
+        return false;
+    if (why == NULL && *event == NULL)
+        why = plugin->create_event(comm->device->device, event);
+    if (why == NULL)
+        why = plugin->record_event(queue, *event);
+    plait_device_note(comm, why);
+    return true;
+}
+
+static bool has_passed(struct plait_comm *comm, struct plait_event *event)
+{
+    bool passed = false;
+
+    if (plait_device_works(comm))
+        plait_device_note(comm, comm->device->plugin->event_done(event, &passed));
+    return passed;
+}
+
+static void free_event(struct plait_event *event)
+{
+    plait_device_used()->destroy_event(event);
+}
+
 /* ---- Messages -------------------------------------------------------------------------------------- */
 
 /* plait_device_here() orders work within one capture, or outside captures; two graphs may run concurrently. */
@@ -168,6 +201,24 @@ static void begin_message(struct plait_message *m, struct plait_comm *comm)
     m->capture = 0;
     if (comm->failed == PLAIT_OK)
         plait_comm_fail(comm, status, "%s", plait_last_error());
+}
+
+/* Can the driver show the memory to the receiver's process? The comm's lock is held. */
+static enum plait_status check_send(struct plait_comm *comm, const void *data, uint32_t peer)
+{
+    const struct plait_process *process = comm->peers[peer].process;
+    struct plait_exported exported = { .id = 0 };
+    const char *why = NULL;
+
+    if (process != NULL && process->base != NULL)
+        why = comm->device->plugin->export_memory(data, &exported);
+    if (why == NULL)
+        return PLAIT_OK;
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "send: in is %p, memory of GPU %d that the driver does not show to other processes (%s): it may not have been "
+        "allocated by cudaMalloc() or the like: copy it into memory of plait_mem_alloc_as()",
+        data, comm->device->device, why);
 }
 
 /* The two queues wait for each other before and after the copy. */
@@ -206,6 +257,11 @@ const struct plait_space plait_gpu_space = {
     .copy = plait_device_copy,
     .combine = combine,
     .scale = scale,
+    .check_queue = check_queue,
+    .check_send = check_send,
+    .record = record,
+    .has_passed = has_passed,
+    .free_event = free_event,
     .message_begin = begin_message,
     .message_end = end_message,
     .message_to_itself = pass_to_itself,

@@ -13,7 +13,8 @@ struct plait_ownership {
     const struct plait_owned *does;
     void *object;
     struct plait_comm *comm;
-    struct plait_wait wait; /* for this rank's own part */
+    struct plait_wait wait;       /* for this rank's own part */
+    struct plait_wait event_wait; /* for its work on a device */
 };
 
 /* ---- A turn ------------------------------------------------------------------------------------------------ */
@@ -28,7 +29,7 @@ static bool turn(struct plait_owner *self, bool rarely)
         return moved;
     enum plait_status status = plait_device_status(o->comm);
     if (status == PLAIT_OK && awaits == PLAIT_AWAITS_DEVICE)
-        status = plait_device_glance(o->comm, 0, moved, rarely);
+        status = plait_event_wait_turn(o->comm, &o->event_wait, 0, moved, rarely);
     if (moved || awaits != PLAIT_AWAITS_SELF)
         plait_wait_progress(o->comm, &o->wait);
     else if (status == PLAIT_OK)
@@ -79,6 +80,7 @@ void plait_ownership_begin(struct plait_ownership *o, struct plait_comm *comm)
 {
     o->comm = comm;
     plait_wait_init(&o->wait, &for_own_part, plait_await_no_rank, o);
+    plait_event_wait_init(comm, &o->event_wait);
     plait_object_lock(comm);
     comm->owner = &o->owner;
     plait_object_unlock(comm);

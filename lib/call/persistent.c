@@ -28,7 +28,8 @@ static enum plait_status check_start(struct plait_request *r, const char *name)
         return plait_fail(PLAIT_ERR_ARG, "%s: the request is %s", name,
                           is_grouped(r) ? "started in this group already" : "pending; wait for it first");
     const enum plait_status status = plait_enter(r->comm, name, PLAIT_SUM, NULL);
-    return status == PLAIT_OK && r->queue != NULL ? plait_gpu_check_capture(r->comm, name, r->queue) : status;
+    return status == PLAIT_OK && r->space->queued ? r->space->check_queue(r->comm, name, plait_request_queue(r))
+                                                  : status;
 }
 
 /* held: its holder waits for its end, not this call. */
@@ -53,7 +54,7 @@ enum plait_status plait_run_again(struct plait_request *r)
 
     if (status != PLAIT_OK)
         return plait_refuse(status);
-    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->queue != NULL || plait_must_queue(r->comm, NULL))
+    if (r->kind != PLAIT_REQUEST_COLLECTIVE || r->space->queued || plait_must_queue(r->comm, NULL))
         return start(r, false);
     atomic_store_explicit(&r->comm->inside, "plait_run_again", memory_order_relaxed);
     return plait_leave(r->comm, plait_run_job(r->comm, &r->job));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait_send() and plait_recv(): check the arguments and make a message of them. */
 #include "call.h"
-#include "device/device_comm.h"
 #include "p2p/message.h"
 #include "spaces.h"
 
@@ -31,25 +30,6 @@ static enum plait_status check(const struct plait_comm *comm, const char *name, 
                           "a stream",
                           name, send ? "to" : "from");
     return PLAIT_OK;
-}
-
-/* Can the driver show this device memory to the receiver, which reads it in place? The comm's lock is held. */
-static enum plait_status check_readable(struct plait_comm *comm, const void *data, const struct plait_queue *queue,
-                                        uint32_t peer)
-{
-    const struct plait_process *process = comm->peers[peer].process;
-    struct plait_exported exported = { .id = 0 };
-    const char *why = NULL;
-
-    if (queue != NULL && process != NULL && process->base != NULL)
-        why = comm->device->plugin->export_memory(data, &exported);
-    if (why == NULL)
-        return PLAIT_OK;
-    return plait_fail(
-        PLAIT_ERR_UNSUPPORTED,
-        "send: in is %p, memory of GPU %d that the driver does not show to other processes (%s): it may not have been "
-        "allocated by cudaMalloc() or the like: copy it into memory of plait_mem_alloc_as()",
-        data, comm->device->device, why);
 }
 
 /* If the driver or lack of memory is at fault, fail the comm: the peer must not wait for this rank. */
@@ -93,7 +73,7 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     if (status != PLAIT_OK)
         return cannot(comm, status, name);
     /* It blocks, and nothing of this comm is pending: only the calling thread touches the comm. */
-    const bool alone = a.queue == NULL && (call == NULL || call->request == NULL) &&
+    const bool alone = !a.space->queued && (call == NULL || call->request == NULL) &&
                        atomic_load_explicit(&comm->pending, memory_order_acquire) == 0;
     struct plait_request *r = NULL;
     if (!alone)
@@ -101,8 +81,8 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     status = plait_message_prepare(comm, peer, a.space);
     if (status == PLAIT_OK && (r = plait_request_get(comm)) == NULL)
         status = plait_fail_memory("out of memory for a message");
-    if (status == PLAIT_OK && send)
-        status = check_readable(comm, data, a.queue, peer);
+    if (status == PLAIT_OK && send && a.space->queued)
+        status = a.space->check_send(comm, data, peer);
     if (status != PLAIT_OK) {
         if (r != NULL)
             plait_request_give_back(r);
@@ -111,7 +91,7 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
         return cannot(comm, status, name);
     }
     r->kind = kind;
-    r->queue = a.queue;
+    r->space = a.space;
     write_message(&r->message, data, count, bytes, type, peer, call);
     r->message.space = a.space;
     r->message.queue = a.queue;

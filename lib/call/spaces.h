@@ -27,10 +27,4 @@ enum plait_status plait_space_cannot(struct plait_comm *comm, enum plait_status 
 /* Must the call become a request? Those of a queued space do, unless the caller gives a stream and no request. */
 bool plait_space_must_queue(const struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call);
 
-/*
- * PLAIT_ERR_UNSUPPORTED if the comm spans hosts and this queue of a GPU is under capture; nothing has happened then.
- * Between hosts the CPU takes part in each message, and the CPU does not know when a graph runs.
- */
-enum plait_status plait_gpu_check_capture(const struct plait_comm *comm, const char *name, struct plait_queue *queue);
-
 #endif

@@ -281,16 +281,17 @@ struct plait_comm {
     /* Pending operations (progress.h, request.h), under the lock. */
     pthread_mutex_t lock;
     struct plait_comm *next_active;
-    atomic_bool listed;                      /* on the list of active comms; changes under that list's lock */
-    _Atomic uint32_t pending;                /* requests not ended; 0: only the calling thread touches the comm */
-    struct plait_request *first, **end;      /* pending collectives, in call order */
-    struct plait_request *completed;         /* requests that ended in this turn */
-    uint32_t ncompleted;                     /* operations without a request that ended in this turn */
-    struct plait_owner *owner;               /* starts the operations; NULL: the caller does */
-    struct plait_request *requests;          /* all */
-    struct plait_request *free_requests;     /* free list of the calling thread, without a lock */
-    struct plait_request *returned_requests; /* free ones that other threads returned */
-    struct plait_messages *messages;         /* message.h; NULL before the first */
+    atomic_bool listed;                         /* on the list of active comms; changes under that list's lock */
+    _Atomic uint32_t pending;                   /* requests not ended; 0: only the calling thread touches the comm */
+    struct plait_request *first, **end;         /* pending collectives, in call order */
+    struct plait_request *issued, **issued_end; /* on queues, and not all have been executed (request_turn.c) */
+    struct plait_request *completed;            /* requests that ended in this turn */
+    uint32_t ncompleted;                        /* operations without a request that ended in this turn */
+    struct plait_owner *owner;                  /* starts the operations; NULL: the caller does */
+    struct plait_request *requests;             /* all */
+    struct plait_request *free_requests;        /* free list of the calling thread, without a lock */
+    struct plait_request *returned_requests;    /* free ones that other threads returned */
+    struct plait_messages *messages;            /* message.h; NULL before the first */
 
     struct plait_comm *next_torn_down; /* lifecycle/destroy.c */
 };

@@ -37,9 +37,17 @@ struct plait_what { /* an operation as a rank called it */
     float factor;  /* scale of a fusion's sums (plait_fusion_set_scale()); 0: not from a fusion */
     uint8_t sized; /* variable block sizes; count is then the largest block's, if all ranks know it, else 0 */
     char algorithm[22];
-    uint8_t device; /* its buffers are in device memory */
-    uint32_t mark;  /* call->mark */
+    uint8_t space; /* id of its buffers' memory space */
+    uint32_t mark; /* call->mark */
 };
+
+/* Whose memory it is, by the id of its space: "the host's". */
+static inline const char *plait_space_whose(uint8_t id)
+{
+    static const char *const whose[] = { "the host's", "a GPU's", "space 2's", "space 3's" };
+
+    return id < sizeof whose / sizeof *whose ? whose[id] : "an unknown space's";
+}
 
 /* Mismatches between ranks are found and named by these records. */
 struct plait_record {

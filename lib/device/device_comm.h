@@ -83,21 +83,19 @@ struct plait_device_comm {
     struct plait_device_shown *shown;
     void *flags;
     uint64_t *flags_awaited; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
-    struct plait_slice *slices[2];              /* [1]: for operations in graphs */
-    struct plait_scaled scaled[2];              /* [1]: likewise */
-    struct plait_queue *rescue;                 /* sets flags when the comm has failed */
-    struct plait_queue *queue;                  /* gets the next operations, see plait_device_aim(); */
-    uint64_t capture;                           /* the graph that they go into; 0: none */
-    struct plait_trail trails[2];               /* [1]: of operations in graphs */
-    _Atomic bool captured;                      /* an operation is in a graph: nobody knows when it runs */
-    uint32_t ncapture;                          /* messages that are being captured, by */
-    uint64_t capturing;                         /* this capture */
-    struct plait_request *issued, **issued_end; /* on a queue, not all have completed (request_turn.c) */
-    struct plait_wait wait;                     /* for the first of them */
-    bool lost;                                  /* others may still use this rank's device memory */
-    char why[256];                              /* the device's error, with which the comm fails; "": none */
-    uint32_t unmapped;                          /* 1 + the rank whose memory could not be mapped; 0: another cause */
-    struct plait_device_memory *memory;         /* device_memory.h */
+    struct plait_slice *slices[2];      /* [1]: for operations in graphs */
+    struct plait_scaled scaled[2];      /* [1]: likewise */
+    struct plait_queue *rescue;         /* sets flags when the comm has failed */
+    struct plait_queue *queue;          /* gets the next operations, see plait_device_aim(); */
+    uint64_t capture;                   /* the graph that they go into; 0: none */
+    struct plait_trail trails[2];       /* [1]: of operations in graphs */
+    _Atomic bool captured;              /* an operation is in a graph: nobody knows when it runs */
+    uint32_t ncapture;                  /* messages that are being captured, by */
+    uint64_t capturing;                 /* this capture */
+    bool lost;                          /* others may still use this rank's device memory */
+    char why[256];                      /* the device's error, with which the comm fails; "": none */
+    uint32_t unmapped;                  /* 1 + the rank whose memory could not be mapped; 0: another cause */
+    struct plait_device_memory *memory; /* device_memory.h */
     uint32_t nstaging; /* messages to other hosts that wait for this rank's own queues (transports/staged.c) */
 
     struct plait_comm *comm; /* for the watch (device_watch.c) */

@@ -124,7 +124,7 @@ static void describe(const struct plait_comm *comm, const struct plait_op_plan *
         .inplace = plait_common_shape(o->selection.alg, &shape).inplace,
         .root = (uint16_t)o->root,
         .sized = o->sized,
-        .device = (uint8_t)o->space->id,
+        .space = (uint8_t)o->space->id,
         .mark = o->call.mark,
         .ordered = o->call.user != NULL && !o->call.user->commutative,
     };

@@ -56,9 +56,24 @@ struct plait_space {
     /* to = from * scalar. late: the scalar is read in the order of the queue. */
     void (*scale)(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late);
 
+    /* The functions below are those of a queued space; NULL for others. */
+
+    /* May an operation begin on this queue now? Else an error; nothing has happened then. */
+    enum plait_status (*check_queue)(const struct plait_comm *comm, const char *name, struct plait_queue *queue);
+    /* Can `peer` read this memory in place? Else an error. */
+    enum plait_status (*check_send)(struct plait_comm *comm, const void *data, uint32_t peer);
+
     /*
-     * Of a queued space; NULL for others. A message begins, which may fail the comm; it ends: all of it was started, or
-     * the comm has failed. The message is from this rank to itself: one copy, ordered after both queues.
+     * Record an event behind all work on the queue; *event: NULL before the first time. False: the queue is captured
+     * and nothing runs yet. has_passed: is that work done? An error of either is seen by poll().
+     */
+    bool (*record)(struct plait_comm *comm, struct plait_queue *queue, struct plait_event **event);
+    bool (*has_passed)(struct plait_comm *comm, struct plait_event *event);
+    void (*free_event)(struct plait_event *event);
+
+    /*
+     * A message begins, which may fail the comm; it ends: all of it was started, or the comm has failed. The message is
+     * from this rank to itself: one copy, ordered after both queues.
      */
     void (*message_begin)(struct plait_message *m, struct plait_comm *comm);
     enum plait_status (*message_end)(const struct plait_message *m, struct plait_comm *comm, enum plait_status status);

@@ -51,7 +51,7 @@ bool plait_exchange_group(struct plait_request *first)
     if (first == NULL || atomic_load_explicit(&plait_nactive, memory_order_relaxed) > 0)
         return false;
     for (const struct plait_request *r = first; r != NULL; r = r->next_of_group)
-        if (r->held || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != comm || r->queue != NULL)
+        if (r->held || r->kind == PLAIT_REQUEST_COLLECTIVE || r->comm != comm || r->space->queued)
             return false;
     if (atomic_load_explicit(&comm->pending, memory_order_acquire) > 0)
         return false;

@@ -2,7 +2,6 @@
 #include "message.h"
 
 #include "comm/port.h"
-#include "device/device_comm.h"
 #include "failure/failure.h"
 
 #include <string.h>
@@ -379,6 +378,16 @@ bool plait_messages_move(struct plait_comm *comm)
     return moved || status != PLAIT_OK;
 }
 
+static enum plait_status wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely)
+{
+    const struct plait_request *first = pair->recvs.first != NULL ? pair->recvs.first : plait_message_first_out(pair);
+    enum plait_status status = plait_message_wait_turn(comm, pair, rarely);
+
+    if (status == PLAIT_OK && first != NULL && comm->failed == PLAIT_OK)
+        status = first->space->poll(comm);
+    return status;
+}
+
 bool plait_messages_turn(struct plait_comm *comm, bool rarely)
 {
     struct plait_messages *all = comm->messages;
@@ -388,12 +397,10 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
         return false;
     enum plait_status status = turn_pairs(comm, &moved);
     for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
-        status = plait_message_wait_turn(comm, pair, rarely);
+        status = wait_turn(comm, pair, rarely);
     drop_idle(all);
     if (comm->port != NULL && moved && all->nrecv == 0)
         plait_port_rest(comm->port);
-    if (status == PLAIT_OK && comm->failed == PLAIT_OK)
-        status = plait_device_status(comm);
     if (status != PLAIT_OK)
         fail(comm, status);
     return moved || status != PLAIT_OK;

@@ -61,14 +61,21 @@ static void note(struct plait_request *r, uint64_t now)
 
 /* ---- Both ends agree ------------------------------------------------------------------------------------- */
 
-enum { TYPE = 56, DEVICE = 55, NUMBER = 48, NUMBERS = 128 }; /* bit positions; NUMBERS > messages on the way */
+enum {
+    TYPE = 59,
+    SPACE = 55,
+    SPACES = 16,
+    NUMBER = 48,
+    NUMBERS = 128
+}; /* bit positions; NUMBERS > messages in flight */
 
 #define COUNT (((uint64_t)1 << NUMBER) - 1)
-_Static_assert(PLAIT_MOST_BYTES <= COUNT && NUMBERS > PLAIT_WINDOW && NUMBER + 7 == DEVICE, "a header_word has room");
+_Static_assert(PLAIT_MOST_BYTES <= COUNT && NUMBERS > PLAIT_WINDOW && NUMBER + 7 == SPACE && PLAIT_NDTYPE <= 32,
+               "a header_word has room");
 
 uint64_t plait_message_header(const struct plait_message *m)
 {
-    return (uint64_t)m->type << TYPE | (uint64_t)!m->space->host << DEVICE | m->number % NUMBERS << NUMBER | m->count;
+    return (uint64_t)m->type << TYPE | (uint64_t)m->space->id << SPACE | m->number % NUMBERS << NUMBER | m->count;
 }
 
 /* Fibonacci hashing (Knuth 6.4): similar header words get different fingerprints. */
@@ -81,32 +88,35 @@ struct side { /* the arguments of one rank */
     uint32_t rank;
     uint64_t count;
     enum plait_dtype type;
-    bool device;
+    uint8_t space; /* id */
 };
 
 static enum plait_status say(struct plait_comm *comm, uint32_t culprit, uint64_t number, struct side from,
                              struct side to)
 {
-    static const char *const memory[] = { " of the host's memory", " of a GPU's memory" };
-    const bool kinds = from.device != to.device;
+    char in[2][32] = { "", "" }; /* where the data lies, if that differs */
+
+    if (from.space != to.space) {
+        snprintf(in[0], sizeof in[0], " of %s memory", plait_space_whose(from.space));
+        snprintf(in[1], sizeof in[1], " of %s memory", plait_space_whose(to.space));
+    }
 
     return plait_comm_blame(
         comm, PLAIT_ERR_MISMATCH, culprit,
         "message #%llu from rank %u to rank %u: rank %u sends %llu %s%s, rank %u receives %llu %s%s",
         (unsigned long long)number + 1, from.rank, to.rank, from.rank, (unsigned long long)from.count,
-        plait_dtype_name(from.type), kinds ? memory[from.device] : "", to.rank, (unsigned long long)to.count,
-        plait_dtype_name(to.type), kinds ? memory[to.device] : "");
+        plait_dtype_name(from.type), in[0], to.rank, (unsigned long long)to.count, plait_dtype_name(to.type), in[1]);
 }
 
 static struct side own_side(const struct plait_comm *comm, const struct plait_message *m)
 {
-    return (struct side){ comm->rank, m->count, m->type, !m->space->host };
+    return (struct side){ comm->rank, m->count, m->type, (uint8_t)m->space->id };
 }
 
 enum plait_status plait_message_differs(struct plait_comm *comm, const struct plait_message *m, uint64_t header_word)
 {
     const struct side from = { m->peer, header_word & COUNT, (enum plait_dtype)(header_word >> TYPE),
-                               (header_word >> DEVICE & 1) != 0 };
+                               (uint8_t)(header_word >> SPACE & (SPACES - 1)) };
 
     return say(comm, m->peer, m->number, from, own_side(comm, m));
 }
@@ -122,10 +132,10 @@ static enum plait_status look_in(struct plait_comm *comm, const struct plait_mes
 {
     static const enum plait_channel channels[] = { PLAIT_CHANNEL_MESSAGES, PLAIT_CHANNEL_DEVICE_MESSAGES };
 
-    for (unsigned device = 0; device < 2; device++) {
-        const bool own = device == !m->space->host;
+    for (unsigned i = 0; i < 2; i++) {
+        const bool own = channels[i] == m->space->messages, device = channels[i] == PLAIT_CHANNEL_DEVICE_MESSAGES;
         const struct plait_link *link =
-            own || device == 0 || shows_device(comm, m->peer) ? plait_connect(comm, m->peer, channels[device]) : NULL;
+            own || !device || shows_device(comm, m->peer) ? plait_connect(comm, m->peer, channels[i]) : NULL;
         uint32_t print;
         uint64_t header_word;
         if (link == NULL || !link->transport->peek(link, link->next_in, &print, &header_word))
@@ -147,11 +157,11 @@ static enum plait_status look_out(struct plait_comm *comm, const struct plait_me
     const struct plait_control *c = comm->peers[m->peer].control;
     struct plait_operation o;
 
-    if (!m->space->queued || atomic_load(&c->device) != 0 ||
+    if (m->space->messages != PLAIT_CHANNEL_DEVICE_MESSAGES || atomic_load(&c->device) != 0 ||
         !plait_message_ring_receives(&c->messages, comm->rank, m->number + 1, &o) || atomic_load(&c->device) != 0)
         return PLAIT_OK;
     return say(comm, m->peer, m->number, own_side(comm, m),
-               (struct side){ m->peer, o.what.count, (enum plait_dtype)o.what.type, false });
+               (struct side){ m->peer, o.what.count, (enum plait_dtype)o.what.type, 0 });
 }
 
 /* ---- Waiting --------------------------------------------------------------------------------------------- */

@@ -135,9 +135,9 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
         snprintf(what, sizeof what, "call is %s here and %s", a->inplace ? "in place" : "out of place",
                  b->inplace ? "in place" : "out of place");
         remedy = "; a program's own algorithm needs it on all ranks or on none";
-    } else if (a->device != b->device)
-        snprintf(what, sizeof what, "memory is %s here and %s", a->device ? "a GPU's" : "the host's",
-                 b->device ? "a GPU's" : "the host's");
+    } else if (a->space != b->space)
+        snprintf(what, sizeof what, "memory is %s here and %s", plait_space_whose(a->space),
+                 plait_space_whose(b->space));
     else if (a->factor != b->factor)
         snprintf(what, sizeof what, "out of plait_fusion_set_scale() is %.9g here and %.9g", (double)a->factor,
                  (double)b->factor);

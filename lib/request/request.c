@@ -21,7 +21,7 @@ static pthread_mutex_t detach_lock = PTHREAD_MUTEX_INITIALIZER; /* see struct pl
 static void destroy(struct plait_request *r)
 {
     if (r->event != NULL)
-        plait_device_used()->destroy_event(r->event);
+        r->event_space->free_event(r->event);
     free(r->sizes);
     free(r);
 }
@@ -67,7 +67,7 @@ struct plait_request *plait_request_get(struct plait_comm *comm)
     plait_request_set_state(r, PLAIT_REQUEST_IDLE);
     r->status = PLAIT_OK;
     r->held = r->persistent = r->on_stream = r->until_executed = false;
-    r->queue = NULL;
+    r->space = &plait_host_space;
     return r;
 }
 
@@ -188,8 +188,8 @@ enum plait_status plait_request_dispatch(struct plait_request *r, const struct p
     const bool held = call != NULL && call->request != NULL;
 
     r->held = held;
-    r->on_stream = r->queue != NULL && call != NULL && call->stream != NULL;
-    r->until_executed = r->queue != NULL && (held || !r->on_stream);
+    r->on_stream = r->space->queued && call != NULL && call->stream != NULL;
+    r->until_executed = r->space->queued && (held || !r->on_stream);
     r->persistent = call != NULL && call->persistent;
     if (held)
         *call->request = r;
@@ -209,7 +209,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
     if (r != NULL) {
         r->kind = PLAIT_REQUEST_COLLECTIVE;
         r->job = plait_job_of(comm->last, a, call);
-        r->queue = a->queue;
+        r->space = a->space;
         if (r->job.scale != NULL && !r->job.late)
             r->job.scale = memcpy(r->scalar, call->scale, comm->last->size);
         if (a->sized)

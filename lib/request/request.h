@@ -55,7 +55,7 @@ enum plait_request_state {
     PLAIT_REQUEST_GROUPED, /* called in a group that has not ended */
     PLAIT_REQUEST_QUEUED,  /* in its queue; it may run */
     PLAIT_REQUEST_RUNNING, /* a collective: the comm's operation in progress */
-    PLAIT_REQUEST_ISSUED,  /* all of it is on its device queue, with an event behind it that is not done */
+    PLAIT_REQUEST_ISSUED,  /* all of it is on its queue, with an event behind it that is not done */
     PLAIT_REQUEST_ENDED,   /* `status` is the result, for its taker */
 };
 
@@ -71,12 +71,13 @@ struct plait_request {
     enum plait_request_kind kind;
     _Atomic(enum plait_request_state) state;
     enum plait_status status;
-    bool held;                 /* who has call->request waits for its end and takes it; else the call or the group */
-    bool persistent;           /* its holder starts it again and again: taking it does not free it */
-    bool on_stream;            /* `queue` is the caller's stream: the call returns when all of it is there */
-    bool until_executed;       /* on a device: it ends when the queue has executed it, else when it is issued */
-    struct plait_queue *queue; /* device queue on which it runs; NULL: on the host */
-    struct plait_event *event; /* set behind it there; NULL: it never had one */
+    bool held;           /* who has call->request waits for its end and takes it; else the call or the group */
+    bool persistent;     /* its holder starts it again and again: taking it does not free it */
+    bool on_stream;      /* its queue is the caller's stream: the call returns when all of it is there */
+    bool until_executed; /* of a queued space: it ends when its queue has executed it, else when it is issued */
+    const struct plait_space *space;
+    struct plait_event *event;             /* behind it on its queue; NULL: it never had one, */
+    const struct plait_space *event_space; /* of this space */
 
     struct plait_job job;
     char scalar[8]; /* target of job.scale, if the scalar was read at the call */
@@ -93,6 +94,12 @@ static inline enum plait_request_state plait_request_state(const struct plait_re
 static inline void plait_request_set_state(struct plait_request *r, enum plait_request_state state)
 {
     atomic_store_explicit(&r->state, state, memory_order_release);
+}
+
+/* The queue on which its work is put; NULL: it is not of a queued space. */
+static inline struct plait_queue *plait_request_queue(const struct plait_request *r)
+{
+    return r->kind == PLAIT_REQUEST_COLLECTIVE ? r->job.queue : r->message.queue;
 }
 
 /* Append it to a list by `next`. *end is set with the first one. */
@@ -123,7 +130,7 @@ struct plait_request *plait_request_get(struct plait_comm *comm);
 enum plait_status plait_request_collective(struct plait_comm *comm, const struct plait_args *a,
                                            const struct plait_call *call, enum plait_status status);
 
-/* The same for a message, whose request has kind, message and queue. */
+/* The same for a message, whose request has kind, message and space. */
 enum plait_status plait_request_dispatch(struct plait_request *r, const struct plait_call *call);
 
 /*
@@ -195,12 +202,12 @@ enum plait_status plait_stream_check(const char *name, const struct plait_stream
 
 struct plait_queue *plait_stream_queue(const struct plait_stream *s);
 
-/* ---- Marks (request_turn.c) -------------------------------------------------------------------------------- */
+/* ---- Events (request_turn.c) ------------------------------------------------------------------------------- */
 
 /*
- * When all of an operation is on its device queue, an event is recorded behind it, and the request ends
- * when that is done. Meanwhile it is in the comm's list of issued requests, and later operations begin. Under
- * graph capture nothing runs yet: a request ends when its operation is in the graph.
+ * When all of an operation is on its queue, an event is recorded behind it, and the request ends when that is done.
+ * Meanwhile it is in the comm's list of issued requests, and later operations begin. Under graph capture nothing runs
+ * yet: a request ends when its operation is in the graph.
  *
  * record: all of it is on its queue. False: no event, in a capture. withdraw: stop its wait for an event, if any; it
  * is no longer pending then. Both need the comm's lock.
@@ -208,10 +215,15 @@ struct plait_queue *plait_stream_queue(const struct plait_stream *s);
 bool plait_request_record(struct plait_request *r);
 void plait_request_withdraw(struct plait_request *r);
 
-/* plait_wait_poll() for a wait for an event. limit: its deadline, in seconds; 0: the comm's. */
-enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely);
+/*
+ * A wait for an event; it awaits no rank. turn: plait_wait_poll(), unless there was progress (moved). limit: its
+ * deadline, in seconds; 0: the comm's.
+ */
+void plait_event_wait_init(struct plait_comm *comm, struct plait_wait *w);
+enum plait_status plait_event_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
+                                        bool rarely);
 
-/* Wait until all of the request is on its device queue, or it has ended without. */
+/* Wait until all of the request is on its queue, or it has ended without. */
 void plait_request_await_issued(struct plait_request *r);
 
 #endif

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Turns of a comm's pending collectives, and of requests that wait for their events on a device queue. */
+/* Turns of a comm's pending collectives, and of requests that wait for their events on a queue. */
 #include "request.h"
 
-#include "device/device_comm.h"
 #include "engine/operate.h"
 #include "failure/failure.h"
-#include "memory/devices.h"
 #include "progress/progress.h"
 
 #include <stdio.h>
 
-/* ---- Waiting for no rank, but for what is on the queue --------------------------------------------------------- */
+/* ---- Waiting for what is on a queue ---------------------------------------------------------------------------- */
 
 uint32_t plait_await_no_rank(const void *context, uint32_t *ranks, uint32_t most)
 {
@@ -23,7 +21,7 @@ void plait_note_nothing(const void *context, uint64_t now)
     (void)context, (void)now;
 }
 
-/* device_watch.c sees ranks that died or failed, and ends the queue work that waits for them. */
+/* The space sees ranks that died or failed, and ends the work that waits for them (device_watch.c). */
 static bool needs(const void *context, uint32_t rank)
 {
     (void)context;
@@ -33,26 +31,21 @@ static bool needs(const void *context, uint32_t rank)
 
 static uint32_t blame(const void *context, char *text, size_t room)
 {
-    const struct plait_device_comm *d = context;
-
-    snprintf(text, room, "what was put on a stream of GPU %d has not happened there: it, or what comes before it",
-             d->device);
+    (void)context;
+    snprintf(text, room, "what was put on a stream has not happened there: it, or what comes before it");
     return 0;
 }
 
 static const struct plait_wait_kind for_event = { needs, blame, plait_note_nothing };
 
-static struct plait_wait *wait_of(struct plait_device_comm *d)
+void plait_event_wait_init(struct plait_comm *comm, struct plait_wait *w)
 {
-    if (d->wait.detector.kind == NULL)
-        plait_wait_init(&d->wait, &for_event, plait_await_no_rank, d);
-    return &d->wait;
+    plait_wait_init(w, &for_event, plait_await_no_rank, comm);
 }
 
-enum plait_status plait_device_glance(struct plait_comm *comm, double limit, bool moved, bool rarely)
+enum plait_status plait_event_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
+                                        bool rarely)
 {
-    struct plait_wait *w = wait_of(comm->device);
-
     w->detector.limit = limit;
     if (!moved)
         return plait_wait_poll(comm, w, rarely);
@@ -60,25 +53,30 @@ enum plait_status plait_device_glance(struct plait_comm *comm, double limit, boo
     return PLAIT_OK;
 }
 
-/* ---- Marks --------------------------------------------------------------------------------------------------- */
+/* ---- Events --------------------------------------------------------------------------------------------------- */
+
+/* A request that was of another space has no event of this one. */
+static void drop_other_event(struct plait_request *r)
+{
+    if (r->event != NULL && r->event_space != r->space) {
+        r->event_space->free_event(r->event);
+        r->event = NULL;
+    }
+    r->event_space = r->space;
+}
 
 bool plait_request_record(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
-    struct plait_device_comm *d = comm->device;
-    uint64_t capture = 0;
-    const char *why = d->plugin->capturing(r->queue, &capture);
 
-    if (why == NULL && capture != 0)
+    drop_other_event(r);
+    if (!r->space->record(comm, plait_request_queue(r), &r->event))
         return false;
-    if (why == NULL && r->event == NULL)
-        why = d->plugin->create_event(d->device, &r->event);
-    if (why == NULL)
-        why = d->plugin->record_event(r->queue, r->event);
-    plait_device_note(comm, why);
-    if (d->issued == NULL)
-        plait_wait_progress(comm, wait_of(d));
-    plait_request_append(&d->issued, &d->issued_end, r);
+    if (comm->issued == NULL) {
+        plait_event_wait_init(comm, &comm->run->event_wait);
+        plait_wait_progress(comm, &comm->run->event_wait);
+    }
+    plait_request_append(&comm->issued, &comm->issued_end, r);
     plait_request_set_state(r, PLAIT_REQUEST_ISSUED);
     plait_progress_news();
     return true;
@@ -94,61 +92,59 @@ void plait_request_await_issued(struct plait_request *r)
     plait_progress_until(is_issued, plait_request_interrupt, r, r->spins);
 }
 
-static void remove_issued(struct plait_device_comm *d, struct plait_request *r)
+static void remove_issued(struct plait_request *r)
 {
-    struct plait_request **at = &d->issued;
+    struct plait_request **at = &r->comm->issued;
 
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
     if (r->next == NULL)
-        d->issued_end = at;
+        r->comm->issued_end = at;
 }
 
 void plait_request_withdraw(struct plait_request *r)
 {
     if (plait_request_state(r) != PLAIT_REQUEST_ISSUED)
         return;
-    remove_issued(r->comm->device, r);
+    remove_issued(r);
     plait_request_set_state(r, PLAIT_REQUEST_IDLE);
     r->comm->ncompleted++;
 }
 
 static void end_issued(struct plait_comm *comm, enum plait_status status)
 {
-    struct plait_request *r = comm->device->issued;
+    struct plait_request *r = comm->issued;
 
-    remove_issued(comm->device, r);
+    remove_issued(r);
     plait_request_end(r, status);
 }
 
 /* Operations of a comm are ordered across its queues: events are done in the order of the list. */
 static enum plait_status turn_issued(struct plait_comm *comm, bool rarely, bool *moved)
 {
-    struct plait_device_comm *d = comm->device;
-    enum plait_status status = PLAIT_OK;
     bool some = false;
 
-    if (d == NULL || d->issued == NULL)
+    if (comm->issued == NULL)
         return PLAIT_OK;
-    for (bool passed = true; d->issued != NULL; some = true) {
-        if (plait_device_works(comm))
-            plait_device_note(comm, d->plugin->event_done(d->issued->event, &passed));
-        if (!plait_device_works(comm))
-            return plait_device_status(comm);
-        if (!passed)
+    for (struct plait_request *r; (r = comm->issued) != NULL; some = true) {
+        const bool passed = r->space->has_passed(comm, r->event);
+        enum plait_status status = r->space->poll(comm);
+        if (status == PLAIT_OK && !passed)
             break;
-        status = plait_probe_failures(comm); /* a failure also lets the queues pass, without data */
+        if (status == PLAIT_OK)
+            status = plait_probe_failures(comm); /* a failure also lets the queues pass, without data */
         if (status != PLAIT_OK)
             return status;
         end_issued(comm, PLAIT_OK);
     }
     *moved |= some;
-    if (d->issued == NULL)
+    const struct plait_request *first = comm->issued;
+    if (first == NULL)
         return PLAIT_OK;
-    const struct plait_request *first = d->issued;
-    return plait_device_glance(
-        comm, first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->message.deadline, some, rarely);
+    return plait_event_wait_turn(
+        comm, &comm->run->event_wait,
+        first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->message.deadline, some, rarely);
 }
 
 /* ---- Turns ---------------------------------------------------------------------------------------------- */
@@ -163,10 +159,11 @@ static void end_first(struct plait_comm *comm, enum plait_status status)
 
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status)
 {
-    plait_device_rest(comm);
+    if (comm->run->space != NULL) /* of the operation in progress */
+        comm->run->space->end(comm);
     while (comm->first != NULL)
         end_first(comm, status);
-    while (comm->device != NULL && comm->device->issued != NULL)
+    while (comm->issued != NULL)
         end_issued(comm, status);
     comm->drive->fail_messages(comm, status);
 }
