@@ -314,12 +314,12 @@ static void print_collectives(const struct options *o, const struct board *board
     unsigned times[PLAIT_NCOLL][2] = { 0 };
 
     for (uint64_t i = 0; i < o->count; i++)
-        times[board->outcomes[i].coll][board->outcomes[i].sized] += board->outcomes[i].done;
+        times[board->outcomes[i].coll][board->outcomes[i].vform] += board->outcomes[i].done;
     printf("struck:");
     for (int c = 0; c < PLAIT_NCOLL; c++)
-        for (int sized = 0; sized < 2; sized++)
-            if (times[c][sized] > 0)
-                printf(" %s%s %u", plait_coll_name((enum plait_coll)c), sized ? "v" : "", times[c][sized]);
+        for (int vform = 0; vform < 2; vform++)
+            if (times[c][vform] > 0)
+                printf(" %s%s %u", plait_coll_name((enum plait_coll)c), vform ? "v" : "", times[c][vform]);
     printf("\n");
 }
 

@@ -243,7 +243,7 @@ struct outcome {
     enum fault fault;
     enum mode mode;
     enum plait_coll coll; /* of the struck operation */
-    bool sized, tcp;
+    bool vform, tcp;
     uint32_t nhost;
     /* untold: success where the arguments differed; bad: anything else. */
     bool done, hung, crashed, wrong, untold, late, bad;

@@ -368,7 +368,7 @@ void injection_judge(const struct injection *j, const struct scene *s, struct ou
                            .fault = j->fault,
                            .mode = j->mode,
                            .coll = j->steps[STEP_STRUCK].coll,
-                           .sized = j->steps[STEP_STRUCK].sizes != 0,
+                           .vform = j->steps[STEP_STRUCK].sizes != 0,
                            .nhost = j->nhost,
                            .tcp = j->tcp,
                            .done = true };

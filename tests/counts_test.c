@@ -106,11 +106,11 @@ static int a_collective_that_was_called_before_allocates_nothing(struct plait_co
     static char in[65536], out[65536];
 
     for (size_t i = 0; i < n; i++) {
-        const bool sized = i >= 2 + NCOLLECTIVE;
-        all[i].coll = i < 2 ? all[i].coll : sized ? sized_collectives[i - 2 - NCOLLECTIVE] : collectives[i - 2];
+        const bool vform = i >= 2 + NCOLLECTIVE;
+        all[i].coll = i < 2 ? all[i].coll : vform ? sized_collectives[i - 2 - NCOLLECTIVE] : collectives[i - 2];
         all[i].type = PLAIT_INT32;
         all[i].count = all[i].coll == PLAIT_BARRIER ? 0 : 900;
-        all[i].sizes = sized ? 9 : 0;
+        all[i].sizes = vform ? 9 : 0;
         all[i].root = plait_geometry_of(all[i].coll, 1, 0, 0, 1).rooted ? nrank - 1 : 0;
         CHECK(collective_room(&all[i], nrank) * 4 <= sizeof in);
     }
@@ -292,7 +292,7 @@ static void small_operations_make_no_system_call(void **state)
 struct count_job {
     const struct specs *specs;
     uint32_t nrank, root;
-    bool library, sized;
+    bool library, vform;
 };
 
 /* The plan's own figures for one rank. */
@@ -336,11 +336,11 @@ static struct collective operation_of(const struct spec *spec, const struct coun
                             .type = PLAIT_FLOAT32,
                             .root = job->root,
                             .count = vector       ? BLOCK * nblk
-                                     : job->sized ? BLOCK * LARGER
+                                     : job->vform ? BLOCK * LARGER
                                                   : BLOCK,
                             .slice = (size_t)1 << 30, /* the engine, one slice */
                             .library = job->library,
-                            .sizes = job->sized ? 1 + job->nrank + job->root : 0 };
+                            .sizes = job->vform ? 1 + job->nrank + job->root : 0 };
 
     snprintf(c.spec, sizeof c.spec, "%.*s", (int)sizeof c.spec - 1, spec->text);
     return c;
@@ -358,7 +358,7 @@ static int count_one(struct plait_comm *comm, uint32_t rank, const struct spec *
 
     CHECK(plait_plan_emit(spec->alg, &shape, rank, &plan) == PLAIT_OK);
     const struct figures f = figures_of(plan, &c);
-    CHECK(f.sent <= claim.sent * BLOCK * (job->sized ? LARGER : 1));
+    CHECK(f.sent <= claim.sent * BLOCK * (job->vform ? LARGER : 1));
     if (c.library)
         CHECK(plait_mem_alloc(bytes + 1, &in) == PLAIT_OK && plait_mem_alloc(bytes + 1, &out) == PLAIT_OK);
     else
@@ -392,7 +392,7 @@ static int count_one(struct plait_comm *comm, uint32_t rank, const struct spec *
 static bool is_counted(const struct spec *spec, const struct count_job *job)
 {
     return spec->shape.node == NULL &&
-           (!job->sized || strcmp(spec->text, "direct") == 0 || strcmp(spec->text, "ring") == 0);
+           (!job->vform || strcmp(spec->text, "direct") == 0 || strcmp(spec->text, "ring") == 0);
 }
 
 static int count_all(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -403,20 +403,20 @@ static int count_all(struct plait_comm **comm, uint32_t rank, void *arg)
     for (uint32_t k = 0; (job.root = specs_root(coll, job.nrank, 4, k)) != UINT32_MAX; k++)
         for (uint32_t i = 0; i < job.specs->n; i++)
             if (is_counted(&job.specs->spec[i], &job) && count_one(*comm, rank, &job.specs->spec[i], &job) != 0) {
-                fprintf(stderr, "rank %u: %s%s: %s\n", rank, plait_coll_name(coll), job.sized ? "v" : "",
+                fprintf(stderr, "rank %u: %s%s: %s\n", rank, plait_coll_name(coll), job.vform ? "v" : "",
                         job.specs->spec[i].text);
                 return 1;
             }
     return 0;
 }
 
-static void count_messages(enum plait_coll coll, uint32_t nrank, bool sized)
+static void count_messages(enum plait_coll coll, uint32_t nrank, bool vform)
 {
     struct specs specs;
 
     specs_init(&specs, coll, nrank, false);
     for (unsigned library = 0; library < 2; library++) {
-        struct count_job job = { .specs = &specs, .nrank = nrank, .library = library, .sized = sized };
+        struct count_job job = { .specs = &specs, .nrank = nrank, .library = library, .vform = vform };
         const struct ranks r = { .nprocess = nrank, .nthread = 1, .body = count_all, .arg = &job };
         assert_int_equal(ranks_run(&r), 0);
     }

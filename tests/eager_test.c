@@ -29,7 +29,7 @@ struct call { /* equal on all ranks */
     enum form form;
     uint32_t root;
     size_t count;
-    bool inplace, sized; /* sized: the form with blocks of different sizes, where there is one; */
+    bool inplace, vform; /* vform: the form with blocks of different sizes, where there is one; */
     uint32_t mixed;      /* they differ indeed, as this number says; 0: they are equal */
 };
 
@@ -73,7 +73,7 @@ static size_t block_count(const struct call *c, uint32_t blk)
     const struct plait_geometry g = plait_geometry_of(c->coll, 2, 0, 0, 1);
     const bool larger = g.kind == PLAIT_KIND_PAIR || g.rooted;
 
-    if (!c->sized || !has_sized(c->coll) || c->mixed == 0)
+    if (!c->vform || !has_sized(c->coll) || c->mixed == 0)
         return c->count;
     const uint32_t draw = (blk + 1) * 2654435761u * c->mixed >> 28;
     return draw < 3 ? 0 : draw < 6 && larger && c->count <= MOST_COUNT ? c->count * LARGER : c->count / (1 + draw % 3);
@@ -158,7 +158,7 @@ static enum plait_status call_sized(struct plait_comm *comm, const struct call *
 static enum plait_status call(struct plait_comm *comm, const struct call *c, const struct place *p,
                               const struct plait_call *how)
 {
-    if (c->sized && has_sized(c->coll))
+    if (c->vform && has_sized(c->coll))
         return call_sized(comm, c, p, how);
     switch (c->coll) {
     case PLAIT_ALLREDUCE:
@@ -227,7 +227,7 @@ static void draw(struct call *c, uint64_t *state, uint32_t nrank)
         c->count = counts[random_below(state, sizeof counts / sizeof *counts)];
     c->form = random_below(state, 4) == 0 ? (enum form)random_below(state, NFORM) : BLOCKING;
     c->inplace = random_below(state, 4) == 0;
-    c->sized = random_below(state, 2) == 0;
+    c->vform = random_below(state, 2) == 0;
     c->mixed = random_below(state, 2) * random_below(state, 1000);
 }
 
@@ -253,7 +253,7 @@ static int run_sequence(struct plait_comm **comm, uint32_t rank, void *arg)
             fprintf(stderr,
                     "seed %llu, call %llu of %u ranks: %s%s of %zu, root %u, form %d, %s memory is wrong on rank %u\n",
                     (unsigned long long)s->seed, (unsigned long long)k, nrank, plait_coll_name(c.coll),
-                    c.sized && has_sized(c.coll) ? "v" : "", c.count, c.root, (int)c.form,
+                    c.vform && has_sized(c.coll) ? "v" : "", c.count, c.root, (int)c.form,
                     p == places[1] ? "library" : "other", rank);
             return 1;
         }

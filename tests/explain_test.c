@@ -19,7 +19,7 @@ struct run {
     struct plait_unique_id id;
     uint32_t rank, nrank;
     enum plait_coll coll;
-    bool sized; /* the form with blocks of different sizes */
+    bool vform; /* the form with blocks of different sizes */
     size_t bytes;
     enum plait_dtype type;
     enum plait_op op;
@@ -74,7 +74,7 @@ static void *run_rank(void *arg)
     call.algorithm = r->algorithm;
     call.scale = r->op == PLAIT_PREMULSUM ? in : NULL;
     r->status = plait_comm_create(&options, &comm);
-    if (r->status == PLAIT_OK && r->sized)
+    if (r->status == PLAIT_OK && r->vform)
         r->status = run_sized(comm, r, in, out, &call);
     else if (r->status == PLAIT_OK)
         r->status = plait_allreduce(comm, r->inplace ? out : in, out, r->bytes / plait_dtype_size(r->type), r->type,
@@ -97,7 +97,7 @@ static uint64_t explained(const struct run *r)
     FILE *f;
 
     snprintf(command, sizeof command, "'%s' --explain %s%s %zu --ranks %u --type %s --op %s %s %s %s %s %s", info,
-             plait_coll_name(r->coll), r->sized ? "v" : "", r->bytes, r->nrank, plait_dtype_name(r->type),
+             plait_coll_name(r->coll), r->vform ? "v" : "", r->bytes, r->nrank, plait_dtype_name(r->type),
              plait_op_name(r->op), r->inplace ? "--inplace" : "", r->algorithm != NULL ? "--algo" : "",
              r->algorithm != NULL ? r->algorithm : "", r->nodes != NULL ? "--nodes" : "",
              r->nodes != NULL ? r->nodes : "");
@@ -188,7 +188,7 @@ static void forms_of_different_sizes_run_as_explained(void **state)
             for (size_t bytes = 16; bytes <= 4 << 20; bytes *= 64) {
                 struct run run = { .nrank = nrank,
                                    .coll = colls[c],
-                                   .sized = true,
+                                   .vform = true,
                                    .bytes = bytes,
                                    .type = PLAIT_FLOAT32,
                                    .op = PLAIT_SUM };
@@ -199,7 +199,7 @@ static void forms_of_different_sizes_run_as_explained(void **state)
             }
     compare((struct run){ .nrank = 3,
                           .coll = PLAIT_ALLGATHER,
-                          .sized = true,
+                          .vform = true,
                           .bytes = 64,
                           .type = PLAIT_FLOAT32,
                           .op = PLAIT_SUM,

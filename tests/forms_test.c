@@ -495,7 +495,7 @@ static int32_t value(uint32_t from, uint32_t to, uint32_t k)
     return (int32_t)(from * 100 + to * 10 + k);
 }
 
-struct sized { /* an operation at this rank: its arrays are the caller's no longer than the call */
+struct vform { /* an operation at this rank: its arrays are the caller's no longer than the call */
     size_t give[16], get[16];
     int32_t in[ROOM], out[ROOM];
     struct plait_request *request;
@@ -507,7 +507,7 @@ static bool goes(enum plait_coll coll, uint32_t root, uint32_t from, uint32_t to
     return (coll != PLAIT_GATHER || to == root) && (coll != PLAIT_SCATTER || from == root);
 }
 
-static enum plait_status call_sized(struct plait_comm *comm, enum plait_coll coll, uint32_t root, struct sized *s,
+static enum plait_status call_sized(struct plait_comm *comm, enum plait_coll coll, uint32_t root, struct vform *s,
                                     const struct plait_call *call)
 {
     switch (coll) {
@@ -525,7 +525,7 @@ static enum plait_status call_sized(struct plait_comm *comm, enum plait_coll col
 }
 
 /* Sizes: of a part of reduce-scatter follow from who gets it, of all-gather from who gives it. */
-static void size_up(struct sized *s, enum plait_coll coll, uint32_t root, uint32_t nrank, uint32_t rank, uint32_t k)
+static void size_up(struct vform *s, enum plait_coll coll, uint32_t root, uint32_t nrank, uint32_t rank, uint32_t k)
 {
     size_t at = 0;
 
@@ -537,7 +537,7 @@ static void size_up(struct sized *s, enum plait_coll coll, uint32_t root, uint32
     }
 }
 
-static int look_at_sized(const struct sized *s, enum plait_coll coll, uint32_t root, uint32_t nrank, uint32_t rank,
+static int look_at_sized(const struct vform *s, enum plait_coll coll, uint32_t root, uint32_t nrank, uint32_t rank,
                          uint32_t k)
 {
     const int32_t *out = s->out;
@@ -558,7 +558,7 @@ static int run_sized(struct plait_comm **comm, uint32_t rank, void *arg)
     static const enum plait_coll colls[] = { PLAIT_REDUCE_SCATTER, PLAIT_ALLGATHER, PLAIT_GATHER, PLAIT_SCATTER,
                                              PLAIT_ALLTOALL };
     const uint32_t nrank = plait_comm_nrank(*comm);
-    struct sized *s = calloc(5, sizeof *s);
+    struct vform *s = calloc(5, sizeof *s);
 
     CHECK(s != NULL);
     for (uint32_t k = 0; k < 24; k++) {

@@ -84,8 +84,8 @@ static void jump(struct plait_comm *comm, uint32_t rank, uint32_t target)
         for (unsigned slot = 0; slot < PLAIT_WINDOW; slot++)
             acks[slot] += in;
         for (unsigned d = 0; d < PLAIT_NSLICE; d++) {
-            comm->slices[d].late[r].first += out;
-            comm->slices[d].late[r].end += out;
+            comm->slices[d].unread[r].first += out;
+            comm->slices[d].unread[r].end += out;
         }
     }
 }

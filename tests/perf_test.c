@@ -129,9 +129,9 @@ struct origin {
 };
 
 /* How many parts a rank's output has, and where they come from. */
-static uint32_t origins(enum plait_coll sized, uint32_t rank, struct origin *out)
+static uint32_t origins(enum plait_coll vform, uint32_t rank, struct origin *out)
 {
-    const enum plait_coll coll = collective_base(sized);
+    const enum plait_coll coll = collective_base(vform);
     const bool all = coll == PLAIT_ALLGATHER || coll == PLAIT_GATHER || coll == PLAIT_ALLTOALL;
 
     for (uint32_t i = 0; i < RANKS; i++)
@@ -148,13 +148,13 @@ static uint32_t origins(enum plait_coll sized, uint32_t rank, struct origin *out
 }
 
 /* Elements of a part, said once more: of 3 ranks' 1/2, 1 and 3/2 of the average, if they differ. */
-static size_t part_count(enum plait_coll sized, const struct origin *from, uint32_t part, size_t count)
+static size_t part_count(enum plait_coll vform, const struct origin *from, uint32_t part, size_t count)
 {
-    const enum plait_coll coll = collective_base(sized);
+    const enum plait_coll coll = collective_base(vform);
     const bool own = coll == PLAIT_ALLGATHER || coll == PLAIT_GATHER;
     const uint32_t rank = own || coll == PLAIT_ALLTOALL ? (uint32_t)from->rank : 0;
 
-    return coll == sized ? count : count / 2 * (1 + (rank + (own ? 0 : part)) % RANKS);
+    return coll == vform ? count : count / 2 * (1 + (rank + (own ? 0 : part)) % RANKS);
 }
 
 static size_t part_start(enum plait_coll coll, const struct origin *from, size_t count)

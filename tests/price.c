@@ -135,7 +135,7 @@ static inline void arrive(struct plait_comm *comm, struct plait_comm *other)
     const uint64_t next = comm->sequence + 1, bytes = sizeof(float);
     struct plait_eager_entry *slot = &other->own->small[~next % PLAIT_EAGER_SMALL];
 
-    if (comm->last->sized)
+    if (comm->last->vform)
         memcpy(slot->few, &bytes, sizeof bytes);
     atomic_store_explicit(&slot->word, plait_word(comm->last, next), memory_order_release);
 }

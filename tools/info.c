@@ -195,25 +195,25 @@ static enum plait_round round_option(void)
     option_misuse("--round '%s': must be once or hop", rounding);
 }
 
-/* Find a collective; *sized: a v-form such as allgatherv. -1: none. */
-static int find_coll(const char *name, bool *sized)
+/* Find a collective; *vform: a v-form such as allgatherv. -1: none. */
+static int find_coll(const char *name, bool *vform)
 {
     const size_t n = strlen(name);
     char plain[64] = "";
 
-    *sized = n > 1 && n < sizeof plain && name[n - 1] == 'v';
-    const int coll = plait_coll_find(*sized ? memcpy(plain, name, n - 1) : name);
+    *vform = n > 1 && n < sizeof plain && name[n - 1] == 'v';
+    const int coll = plait_coll_find(*vform ? memcpy(plain, name, n - 1) : name);
     if (coll == PLAIT_BARRIER)
         return -1;
-    return *sized && coll >= 0 && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR ? -1
+    return *vform && coll >= 0 && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR ? -1
                                                                                                                  : coll;
 }
 
 static int print_choice(const char *coll_name, const char *size_text)
 {
     static const char *const round_names[] = { "no effect here", "once, at the end", "at every combination" };
-    bool sized;
-    const int coll = find_coll(coll_name, &sized), type = plait_dtype_find(type_name), op = plait_op_find(op_name);
+    bool vform;
+    const int coll = find_coll(coll_name, &vform), type = plait_dtype_find(type_name), op = plait_op_find(op_name);
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
     struct plait_shape shape;
@@ -232,7 +232,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     if (bytes % element != 0)
         option_misuse("size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
     shape = make_shape((enum plait_coll)coll);
-    shape.sized = sized;
+    shape.vform = vform;
     call.algorithm = algorithm;
     call.slice = slice;
     call.round = round_option();
@@ -244,9 +244,9 @@ static int print_choice(const char *coll_name, const char *size_text)
     }
     show_bytes(size, bytes);
     show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
-    const bool part = !sized && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
+    const bool part = !vform && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
     printf("%s%s of %s%zu %s (%s)%s, %s, %" PRIu32 " ranks%s\n", plait_coll_name((enum plait_coll)coll),
-           sized ? "v" : "", sized ? "at most " : "", bytes / element, plait_dtype_name((enum plait_dtype)type), size,
+           vform ? "v" : "", vform ? "at most " : "", bytes / element, plait_dtype_name((enum plait_dtype)type), size,
            part ? " of one rank" : "", plait_op_name((enum plait_op)op), shape.nrank, inplace ? ", in place" : "");
     printf("algorithm   %s\n", choice.algorithm);
     printf("why         %s\n", choice.why);

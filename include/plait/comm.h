@@ -331,8 +331,8 @@ struct plait_shape;
 /**
  * The choice for a comm that does not exist: a pure function of its arguments, PLAIT_* and the machine.
  *
- * shape  reads coll, nrank, root, inplace, node and sized
- * count  elements; with shape->sized (v-forms) of the largest block
+ * shape  reads coll, nrank, root, inplace, node and vform
+ * count  elements; with shape->vform (v-forms) of the largest block
  * Thread: any, while none changes the environment.
  * Errors: as the call's.
  */

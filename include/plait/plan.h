@@ -99,7 +99,7 @@ struct plait_shape {
     const uint32_t *node; /* [nrank] node of each rank, any numbers; NULL: all on one node */
     uint32_t nparam;
     uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
-    bool sized;                      /* v-forms: block sizes vary; read by plait_choose() only */
+    bool vform;                      /* v-forms: block sizes vary; read by plait_choose() only */
 };
 
 /*

@@ -32,12 +32,12 @@ enum plait_status plait_fail_errno(int error, const char *format, ...) __attribu
 #define plait_fail_memory(...) plait_fail_errno(ENOMEM, __VA_ARGS__)
 
 /* A saved error, to report after clean-up that may record other errors. PLAIT_OK: none. */
-struct plait_kept {
+struct plait_saved_error {
     enum plait_status status;
     char text[1024];
 };
-void plait_keep_error(struct plait_kept *e, enum plait_status status);
-enum plait_status plait_tell_error(const struct plait_kept *e);
+void plait_save_error(struct plait_saved_error *e, enum plait_status status);
+enum plait_status plait_restore_error(const struct plait_saved_error *e);
 
 #ifdef __clang_analyzer__ /* it sees one file at a time, so it cannot know that these return errors */
 #define plait_fail(status, ...)      (plait_fail(status, __VA_ARGS__), (status))

@@ -54,13 +54,13 @@ void plait_frame_drive(bool (*progress)(void))
     drive = progress;
 }
 
-enum plait_status plait_frame_look(void)
+enum plait_status plait_frame_check(void)
 {
     while (drive != NULL && drive())
         ;
     if (listens && (interrupted || (interrupted = plait_interrupted())))
         return plait_fail(PLAIT_ERR_FAILED, "comm creation: " PLAIT_INTERRUPTED);
-    return the_watch != NULL ? the_watch->look(the_watch->context) : PLAIT_OK;
+    return the_watch != NULL ? the_watch->check(the_watch->context) : PLAIT_OK;
 }
 
 /*
@@ -83,12 +83,12 @@ static bool is_dead(struct pollfd *p)
 
 enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double until)
 {
-    for (double look = plait_clock() + PLAIT_FRAME_TICK;;) {
+    for (double check = plait_clock() + PLAIT_FRAME_TICK;;) {
         const double left = until - plait_clock(), most = drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
         int ready = left > 0 ? poll(polls, n, (int)((left < most ? left : most) * 1e3) + 1) : 0;
         const int error = ready < 0 ? errno : 0;
-        const bool is_time = ready == 0 && plait_clock() >= look;
-        enum plait_status status = ready > 0 ? PLAIT_OK : plait_frame_look();
+        const bool is_time = ready == 0 && plait_clock() >= check;
+        enum plait_status status = ready > 0 ? PLAIT_OK : plait_frame_check();
         for (uint32_t i = 0; i < n && status == PLAIT_OK; i++) {
             if (ready <= 0 || polls[i].revents != 0)
                 status = plait_descriptor_check(polls[i].fd);
@@ -99,7 +99,7 @@ enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double unti
         }
         if (status != PLAIT_OK || ready > 0)
             return status;
-        look += is_time ? PLAIT_FRAME_TICK : 0;
+        check += is_time ? PLAIT_FRAME_TICK : 0;
         if (left <= 0)
             return PLAIT_ERR_TIMEOUT;
         if (error != 0 && error != EINTR)

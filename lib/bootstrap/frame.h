@@ -23,19 +23,19 @@ struct plait_error { /* sent in place of an expected message */
 };
 
 /*
- * A reason from outside to end this thread's waits: they call look() every PLAIT_FRAME_TICK. If look() returns an
+ * A reason from outside to end this thread's waits: they call check() every PLAIT_FRAME_TICK. If check() returns an
  * error, it has recorded the text, and the wait ends. The error must be neither PLAIT_ERR_TIMEOUT nor PLAIT_ERR_PEER,
  * which are states of a connection.
  */
 struct plait_watch {
-    enum plait_status (*look)(const void *context);
+    enum plait_status (*check)(const void *context);
     const void *context;
 };
 /* Watch from now on. An interrupt (plait_interrupt_set()) then ends waits too; NULL: only an interrupt does. */
 void plait_frame_watch(const struct plait_watch *watch);
 /* Neither ends waits any more: this rank was told to stop and still has to tell others. */
 void plait_frame_unwatch(void);
-enum plait_status plait_frame_look(void);
+enum plait_status plait_frame_check(void);
 
 /*
  * This thread's waits call `progress` until it returns false: meanwhile no other thread advances this process's pending

@@ -95,7 +95,7 @@ enum plait_status plait_rendezvous_attend(struct plait_rendezvous *r, struct pla
     enum plait_status status = join(r, b, &verdict, until, &b->star.root);
     if (status == PLAIT_OK && own == PLAIT_OK) /* rank 0, whose error names the culprit, gives up 2 s earlier */
         return plait_star_read(b, &b->star, 0, NULL, 0, plait_clock() + b->limit + 2.0);
-    const enum plait_status stopped = status != PLAIT_OK ? plait_frame_look() : PLAIT_OK;
+    const enum plait_status stopped = status != PLAIT_OK ? plait_frame_check() : PLAIT_OK;
     r->untold = stopped != PLAIT_OK || ((status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM) && b->star.root < 0);
     return stopped != PLAIT_OK ? stopped : status;
 }

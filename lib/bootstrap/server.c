@@ -26,10 +26,10 @@
 static enum plait_status wait_for_clients(const struct plait_rendezvous *r, struct pollfd *polls, uint32_t n,
                                           double until)
 {
-    const double look = plait_clock() + (r->listener.paused ? PAUSE_EVERY : LOOK_EVERY);
+    const double next = plait_clock() + (r->listener.paused ? PAUSE_EVERY : LOOK_EVERY);
 
     n += plait_listener_watch(&r->listener, polls + n);
-    return plait_frame_poll(polls, n, look < until ? look : until);
+    return plait_frame_poll(polls, n, next < until ? next : until);
 }
 
 static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
@@ -216,7 +216,7 @@ static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rende
     struct plait_error mine = plait_error_of(status);
     if (!failed && status == PLAIT_ERR_PEER)
         add_missing(b, &mine);
-    const bool stopped = !failed && plait_frame_look() != PLAIT_OK;
+    const bool stopped = !failed && plait_frame_check() != PLAIT_OK;
     const struct plait_error why = failed || stopped ? plait_star_own_error(b, status) : mine;
     break_up(b, r, joined, &why);
     return plait_fail(status, "%s", mine.text);
@@ -253,7 +253,7 @@ static enum plait_status fail_to_serve(struct plait_rendezvous *r, struct plait_
 {
     if (own != PLAIT_OK)
         return error == EADDRINUSE ? plait_rendezvous_attend(r, b, own) : own;
-    const enum plait_status stopped = plait_frame_look();
+    const enum plait_status stopped = plait_frame_check();
     r->untold = stopped != PLAIT_OK || (error != EADDRNOTAVAIL && error != EBUSY);
     if (stopped != PLAIT_OK)
         return stopped;

@@ -41,7 +41,7 @@ enum plait_status plait_star_blame(const struct plait_bootstrap *b, uint32_t ran
 {
     if (status == PLAIT_ERR_TIMEOUT)
         return plait_fail(status, "comm creation: nothing from rank %u for %g s", rank, b->limit);
-    const enum plait_status why = status == PLAIT_ERR_PEER ? plait_frame_look() : PLAIT_OK; /* why it may have left */
+    const enum plait_status why = status == PLAIT_ERR_PEER ? plait_frame_check() : PLAIT_OK; /* why it may have left */
     if (why != PLAIT_OK)
         return why;
     if (status == PLAIT_ERR_PEER)

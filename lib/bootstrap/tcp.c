@@ -283,6 +283,6 @@ int plait_tcp_listen(const struct plait_tcp_id *id, double until, struct plait_l
                 return error;
         }
         usleep(BUSY_PAUSE);
-    } while (plait_clock() < until && plait_frame_look() == PLAIT_OK);
+    } while (plait_clock() < until && plait_frame_check() == PLAIT_OK);
     return EBUSY;
 }

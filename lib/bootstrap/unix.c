@@ -98,7 +98,7 @@ enum plait_status plait_unix_connect(const struct plait_unix_name *name, double 
            connect(*fd, (const struct sockaddr *)&name->address, name->length) != 0) {
         if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
             return plait_fail_errno(errno, "comm creation: connecting to a rank on this machine");
-        status = plait_frame_look();
+        status = plait_frame_check();
         if (status != PLAIT_OK)
             return status;
         if (plait_clock() > until)

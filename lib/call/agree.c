@@ -31,13 +31,13 @@ enum plait_status plait_all_ready(struct plait_comm *comm, const char *call, enu
 {
     const uint32_t nrank = plait_comm_nrank(comm);
     uint32_t failed = status == PLAIT_OK ? nrank : plait_comm_rank(comm);
-    struct plait_kept own;
+    struct plait_saved_error own;
 
-    plait_keep_error(&own, status);
+    plait_save_error(&own, status);
     enum plait_status met = plait_allreduce(comm, &failed, &failed, 1, PLAIT_UINT32, PLAIT_MIN, NULL);
     if (met == PLAIT_OK && failed < nrank)
         met = tell(comm, call, failed, status != PLAIT_OK ? own.text : "");
-    return status != PLAIT_OK ? plait_tell_error(&own) : met;
+    return status != PLAIT_OK ? plait_restore_error(&own) : met;
 }
 
 /* ---- All are alike ----------------------------------------------------------------------------------------- */

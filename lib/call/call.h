@@ -87,7 +87,7 @@ enum plait_status plait_group_make(plait_make_comm *make, const void *args, size
                                    struct plait_comm **out);
 
 /* Run the creations of a group that ends, unless `e` has an error; note their outcome there; free them. */
-void plait_creations_make(struct plait_creation *first, struct plait_kept *e);
+void plait_creations_make(struct plait_creation *first, struct plait_saved_error *e);
 
 /* Everything that is pending in a comm: requests, then messages. */
 extern const struct plait_drive plait_drive;

@@ -237,7 +237,7 @@ static inline __attribute__((always_inline)) enum plait_status sized_inside(stru
     enum plait_status status = PLAIT_OK;
     struct plait_geometry room;
 
-    a.sized = true;
+    a.vform = true;
     a.space = &plait_host_space;
     const bool again = comm->last != NULL && plait_resembles(comm->last, &a, call);
     if (!again)
@@ -276,7 +276,7 @@ static inline __attribute__((always_inline)) enum plait_status sized_inside(stru
     return run(comm, &a, call);
 }
 
-static inline __attribute__((always_inline)) enum plait_status sized(struct plait_comm *comm, const char *name,
+static inline __attribute__((always_inline)) enum plait_status vform(struct plait_comm *comm, const char *name,
                                                                      struct plait_args a, struct given in,
                                                                      struct given out, const struct plait_call *call)
 {
@@ -289,14 +289,14 @@ enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in,
                                         const size_t *starts, enum plait_dtype type, enum plait_op op,
                                         const struct plait_call *call)
 {
-    return sized(comm, "reduce_scatterv", (struct plait_args){ PLAIT_REDUCE_SCATTER, type, op, .in = in, .out = out },
+    return vform(comm, "reduce_scatterv", (struct plait_args){ PLAIT_REDUCE_SCATTER, type, op, .in = in, .out = out },
                  (struct given){ counts, starts }, own_of(comm, counts), call);
 }
 
 enum plait_status plait_allgatherv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,
                                    const size_t *starts, enum plait_dtype type, const struct plait_call *call)
 {
-    return sized(comm, "allgatherv", (struct plait_args){ PLAIT_ALLGATHER, type, .in = in, .out = out },
+    return vform(comm, "allgatherv", (struct plait_args){ PLAIT_ALLGATHER, type, .in = in, .out = out },
                  own_of(comm, counts), (struct given){ counts, starts }, call);
 }
 
@@ -304,7 +304,7 @@ enum plait_status plait_gatherv(struct plait_comm *comm, const void *in, size_t 
                                 const size_t *starts, enum plait_dtype type, uint32_t root,
                                 const struct plait_call *call)
 {
-    return sized(comm, "gatherv", (struct plait_args){ PLAIT_GATHER, type, 0, root, .in = in, .out = out },
+    return vform(comm, "gatherv", (struct plait_args){ PLAIT_GATHER, type, 0, root, .in = in, .out = out },
                  (struct given){ &count, NULL }, (struct given){ counts, starts }, call);
 }
 
@@ -312,7 +312,7 @@ enum plait_status plait_scatterv(struct plait_comm *comm, const void *in, const 
                                  void *out, size_t count, enum plait_dtype type, uint32_t root,
                                  const struct plait_call *call)
 {
-    return sized(comm, "scatterv", (struct plait_args){ PLAIT_SCATTER, type, 0, root, .in = in, .out = out },
+    return vform(comm, "scatterv", (struct plait_args){ PLAIT_SCATTER, type, 0, root, .in = in, .out = out },
                  (struct given){ counts, starts }, (struct given){ &count, NULL }, call);
 }
 
@@ -320,6 +320,6 @@ enum plait_status plait_alltoallv(struct plait_comm *comm, const void *in, const
                                   const size_t *in_starts, void *out, const size_t *out_counts,
                                   const size_t *out_starts, enum plait_dtype type, const struct plait_call *call)
 {
-    return sized(comm, "alltoallv", (struct plait_args){ PLAIT_ALLTOALL, type, .in = in, .out = out },
+    return vform(comm, "alltoallv", (struct plait_args){ PLAIT_ALLTOALL, type, .in = in, .out = out },
                  (struct given){ in_counts, in_starts }, (struct given){ out_counts, out_starts }, call);
 }

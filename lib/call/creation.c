@@ -17,7 +17,7 @@ struct plait_creation { /* of a comm */
     struct plait_creation *then; /* the next from the same comm, in the same thread */
     bool chained;                /* it follows another in that one's thread */
     struct plait_comm **out;
-    struct plait_kept result;
+    struct plait_saved_error result;
     pthread_t thread;
     int error; /* errno of its thread's start; 0: it has a thread */
     atomic_bool done;
@@ -57,7 +57,7 @@ enum plait_status plait_group_make(plait_make_comm *make, const void *args, size
 
 static void make(struct plait_creation *c, enum plait_status own)
 {
-    plait_keep_error(&c->result, c->make(c->args, own, c->out));
+    plait_save_error(&c->result, c->make(c->args, own, c->out));
 }
 
 static void *create(void *arg)
@@ -68,7 +68,7 @@ static void *create(void *arg)
     for (struct plait_creation *c = first; c != NULL; c = c->then)
         make(c, PLAIT_OK);
     atomic_store(&first->done, true);
-    plait_progress_news();
+    plait_progress_wake();
     return NULL;
 }
 
@@ -97,7 +97,7 @@ static void tell_why_not(struct plait_creation *first)
  * This one drives pending operations meanwhile: other ranks may wait for those before they join. Creations without a
  * thread report that once all threads run, as the other ranks may be in these.
  */
-static void create_all(struct plait_creation *first, struct plait_kept *e)
+static void create_all(struct plait_creation *first, struct plait_saved_error *e)
 {
     for (struct plait_creation *c = first; c != NULL; c = c->next)
         c->error = c->chained ? 0 : plait_thread_start(&c->thread, create, c);
@@ -113,7 +113,7 @@ static void create_all(struct plait_creation *first, struct plait_kept *e)
         plait_collect_error(e, c->result.status, c->result.text);
 }
 
-void plait_creations_make(struct plait_creation *first, struct plait_kept *e)
+void plait_creations_make(struct plait_creation *first, struct plait_saved_error *e)
 {
     if (e->status == PLAIT_OK)
         create_all(first, e);

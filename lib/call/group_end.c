@@ -42,7 +42,7 @@ static struct plait_request *begin_all(struct plait_request *first, enum plait_s
     }
     *end = NULL;
     plait_progress();
-    plait_progress_news();
+    plait_progress_wake();
     return own;
 }
 
@@ -62,7 +62,7 @@ enum plait_status plait_group_end(void)
         return PLAIT_OK;
     struct plait_request *first = plait_group.first, *r, *next;
     struct plait_creation *creations = plait_group.creations;
-    struct plait_kept error;
+    struct plait_saved_error error;
     const int saved = errno; /* of calls that fail on the way to success */
     error.status = PLAIT_OK; /* no initialiser: to clear its text takes as long as a short message */
     plait_group.first = NULL;
@@ -83,5 +83,5 @@ enum plait_status plait_group_end(void)
             plait_collect_error(&error, status, plait_last_error());
     }
     errno = saved;
-    return plait_tell_error(&error);
+    return plait_restore_error(&error);
 }

@@ -105,7 +105,7 @@ enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status s
     return status;
 }
 
-enum plait_status plait_object_look(struct plait_comm *comm)
+enum plait_status plait_object_probe(struct plait_comm *comm)
 {
     return plait_probe_failures(comm);
 }

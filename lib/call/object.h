@@ -65,7 +65,7 @@ void plait_object_expect_death(struct plait_comm *comm);
 enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status status);
 
 /* Has another rank failed? Its failure is this rank's then. */
-enum plait_status plait_object_look(struct plait_comm *comm);
+enum plait_status plait_object_probe(struct plait_comm *comm);
 
 /* Has the comm failed? And its failure, as plait_last_error() and status; PLAIT_OK: it has not. */
 bool plait_object_failing(const struct plait_comm *comm);

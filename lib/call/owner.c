@@ -94,9 +94,9 @@ void plait_owner_pends(struct plait_comm *comm)
     plait_progress_add(comm);
 }
 
-void plait_owner_news(void)
+void plait_owner_wake(void)
 {
-    plait_progress_news();
+    plait_progress_wake();
 }
 
 struct awaited {
@@ -135,7 +135,7 @@ enum plait_status plait_owner_wait(struct plait_comm *comm, const char *call, bo
 void plait_owner_ended(struct plait_comm *comm, uint32_t n)
 {
     comm->ncompleted += n;
-    plait_progress_news();
+    plait_progress_wake();
 }
 
 void plait_owner_start(struct plait_request *r)

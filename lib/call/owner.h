@@ -34,7 +34,7 @@ void plait_ownership_begin(struct plait_ownership *o, struct plait_comm *comm);
 
 /* Any thread: one thing more is pending, so that the comm is driven; wake those who wait. */
 void plait_owner_pends(struct plait_comm *comm);
-void plait_owner_news(void);
+void plait_owner_wake(void);
 
 /* Any thread: drive all comms until over(self), or until the comm has failed with the returned error. */
 enum plait_status plait_owner_wait(struct plait_comm *comm, const char *call, bool (*over)(const void *self),

@@ -38,12 +38,12 @@ uint32_t plait_comm_nrank(const struct plait_comm *comm)
     return comm != NULL ? comm->nrank : 0;
 }
 
-bool plait_comm_look(const struct plait_comm *comm)
+bool plait_comm_lock_counters(const struct plait_comm *comm)
 {
     return pthread_mutex_lock((pthread_mutex_t *)(uintptr_t)&comm->lock) == 0;
 }
 
-void plait_comm_looked(const struct plait_comm *comm, bool locked)
+void plait_comm_unlock_counters(const struct plait_comm *comm, bool locked)
 {
     if (locked)
         pthread_mutex_unlock((pthread_mutex_t *)(uintptr_t)&comm->lock);

@@ -223,7 +223,7 @@ struct plait_comm {
     uint64_t sequence; /* of the operation in progress, or the last */
     uint64_t begun;    /* all ranks have finished the operations before this one */
     struct plait_op_plan *last;
-    uint64_t looked; /* operation after which past calls were last compared */
+    uint64_t compared; /* operation after which past calls were last compared */
 
     struct plait_config config;
     const struct plait_kernels *kernels;
@@ -298,10 +298,10 @@ struct plait_comm {
 
 /*
  * Lock and unlock around reading this rank's counters, which threads that drive pending operations may change. In the
- * log's callback the caller already holds the lock: plait_comm_look() does not take it and returns false.
+ * log's callback the caller already holds the lock: plait_comm_lock_counters() does not take it and returns false.
  */
-bool plait_comm_look(const struct plait_comm *comm);
-void plait_comm_looked(const struct plait_comm *comm, bool locked);
+bool plait_comm_lock_counters(const struct plait_comm *comm);
+void plait_comm_unlock_counters(const struct plait_comm *comm, bool locked);
 
 /* Is this a forked child, and the comm its parent's? */
 static inline bool plait_comm_inherited(const struct plait_comm *comm)

@@ -52,14 +52,14 @@ static void add_network(struct plait_doorbells *doorbells, struct plait_port *po
 void plait_doorbells_announce(struct plait_doorbells *doorbells, struct plait_comm *comm, const uint32_t *ranks,
                               uint32_t n)
 {
-    bool far = false;
+    bool remote = false;
 
     atomic_store(&comm->own->asleep, 1);
     for (uint32_t i = 0; i < n; i++) {
         plait_doorbells_add(doorbells, &comm->peers[ranks[i]].control->doorbell);
-        far |= comm->port != NULL && plait_port_leads(comm->port, ranks[i]);
+        remote |= comm->port != NULL && plait_port_leads(comm->port, ranks[i]);
     }
-    if (far)
+    if (remote)
         add_network(doorbells, comm->port);
 }
 

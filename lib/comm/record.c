@@ -211,12 +211,12 @@ static void put_collective(const struct plait_operation *o, char *text, size_t r
     const struct plait_what *w = &o->what;
 
     text[0] = '\0';
-    add(text, room, "%s%s #%llu", plait_coll_name(w->coll), w->sized ? "v" : "", (unsigned long long)o->sequence);
+    add(text, room, "%s%s #%llu", plait_coll_name(w->coll), w->vform ? "v" : "", (unsigned long long)o->sequence);
     if (w->coll == PLAIT_BARRIER || w->coll >= PLAIT_NCOLL)
         return;
     const struct plait_geometry g = plait_geometry_of(w->coll, 1, 0, 0, 1);
     add(text, room, " (");
-    if (!w->sized)
+    if (!w->vform)
         add(text, room, "%llu ", (unsigned long long)w->count);
     add(text, room, "%s", plait_dtype_name(w->type));
     if (g.combines)
@@ -259,7 +259,7 @@ void plait_operation_text(const struct plait_operation *o, uint64_t now, char *t
     size_t bytes;
 
     put_name(o, text, room);
-    if ((o->message || o->what.coll != PLAIT_BARRIER) && !o->what.sized &&
+    if ((o->message || o->what.coll != PLAIT_BARRIER) && !o->what.vform &&
         !__builtin_mul_overflow(o->what.count, plait_dtype_size(o->what.type), &bytes))
         add(text, room, ", %zu bytes", bytes);
     add(text, room, ", %s", states[o->state]);

@@ -35,7 +35,7 @@ struct plait_what { /* an operation as a rank called it */
     uint8_t ordered; /* the user's reduction is not commutative */
     uint16_t root;
     float factor;  /* scale of a fusion's sums (plait_fusion_set_scale()); 0: not from a fusion */
-    uint8_t sized; /* variable block sizes; count is then the largest block's, if all ranks know it, else 0 */
+    uint8_t vform; /* variable block sizes; count is then the largest block's, if all ranks know it, else 0 */
     char algorithm[22];
     uint8_t space; /* id of its buffers' memory space */
     uint32_t mark; /* call->mark */

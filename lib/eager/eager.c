@@ -35,11 +35,11 @@
 /* ---- Writer -------------------------------------------------------------------------------------------- */
 
 /*
- * Have all readers of the slot's previous data (before operation `sequence`) finished that operation? If not, *late is
- * one of those that have not.
+ * Have all readers of the slot's previous data (before operation `sequence`) finished that operation? If not, *reader
+ * is one of those that have not.
  */
 static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const struct plait_eager_plan *t,
-                                              uint64_t sequence, uint32_t *late)
+                                              uint64_t sequence, uint32_t *reader)
 {
     const struct plait_eager_entry *entry = plait_eager_entry_at(comm->own, t, plait_eager_slot(t, sequence));
     const uint32_t word = (uint32_t)atomic_load_explicit(&entry->word, memory_order_relaxed);
@@ -51,7 +51,7 @@ static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const str
         if (peer->finished < last)
             peer->finished = atomic_load_explicit(&peer->control->done, memory_order_acquire);
         if (peer->finished < last) {
-            *late = r;
+            *reader = r;
             return false;
         }
         all = peer->finished < all ? peer->finished : all;
@@ -62,9 +62,10 @@ static __attribute__((noinline)) bool is_read(struct plait_comm *comm, const str
 }
 
 /* May this rank write its slot for operation `sequence`? Not while a reader may still read the previous data. */
-static inline bool is_free(struct plait_comm *comm, const struct plait_eager_plan *t, uint64_t sequence, uint32_t *late)
+static inline bool is_free(struct plait_comm *comm, const struct plait_eager_plan *t, uint64_t sequence,
+                           uint32_t *reader)
 {
-    return __builtin_expect(sequence - comm->begun <= t->turn, 1) || is_read(comm, t, sequence, late);
+    return __builtin_expect(sequence - comm->begun <= t->turn, 1) || is_read(comm, t, sequence, reader);
 }
 
 /* Publishes this rank's data. */
@@ -77,7 +78,7 @@ static inline __attribute__((always_inline)) void publish(const struct plait_run
 
     if (t->single_copy)
         entry->lies = copies ? PLAIT_LIES_HERE : (int64_t)((uintptr_t)run->in - (uintptr_t)comm->own);
-    if (run->o->sized)
+    if (run->o->vform)
         plait_eager_put_parts(run, slot);
     else if (copies && t->parts)
         plait_eager_put(comm, t, plait_eager_data_at(comm->own, t, slot), (const uint8_t *)run->in);
@@ -99,7 +100,7 @@ static inline __attribute__((always_inline)) void after_giving(const struct plai
     const struct plait_eager_plan *t = &o->eager;
     struct plait_comm *comm = run->comm;
 
-    if (o->sized) {
+    if (o->vform) {
         plait_eager_count_parts(run);
     } else {
         comm->stats.messages += t->to.n;
@@ -115,7 +116,7 @@ static inline __attribute__((always_inline)) bool try_publish(struct plait_run *
 
     if (t->to.n == 0)
         return true;
-    if (!is_free(comm, t, comm->sequence, &run->late))
+    if (!is_free(comm, t, comm->sequence, &run->reader))
         return false;
     run->single_copy = t->single_copy && plait_eager_may_single_copy(comm, run->o, run->in, run->out);
     publish(run, plait_eager_slot(t, comm->sequence));
@@ -155,7 +156,7 @@ static inline const void *published_by(const struct plait_run *run, uint32_t ran
  * whose rings show them inside the operation. A rank that enters later sees the failure here (plait_engine_turn()).
  * The arena of another process stays mapped, so there is no check.
  */
-static enum plait_status look_at_writer(struct plait_comm *comm, uint32_t rank)
+static enum plait_status check_writer(struct plait_comm *comm, uint32_t rank)
 {
     if (comm->peers[rank].process->base != NULL)
         return PLAIT_OK;
@@ -172,7 +173,7 @@ static __attribute__((noinline)) void keep(const struct plait_run *run)
     char *to = run->out + comm->rank * o->eager.stride;
     size_t bytes = o->bytes;
 
-    if (o->sized) {
+    if (o->vform) {
         plait_eager_part_in(run, comm->rank, &from);
         bytes = plait_eager_part_out(run, comm->rank, &to);
     }
@@ -189,11 +190,11 @@ static inline __attribute__((always_inline)) enum plait_status take(struct plait
 
     if (by_single_copy) {
         run->by_single_copy = true;
-        status = look_at_writer(run->comm, rank);
+        status = check_writer(run->comm, rank);
     }
     if (status != PLAIT_OK)
         return status;
-    if (o->sized)
+    if (o->vform)
         return plait_eager_take_part(run, rank, from);
     if (!o->geometry.combines)
         plait_eager_copy(run->comm, run->out + rank * o->eager.stride, from, o->bytes);
@@ -205,7 +206,7 @@ static inline __attribute__((always_inline)) void combine(const struct plait_run
 {
     const struct plait_op_plan *o = run->o;
     struct plait_comm *comm = run->comm;
-    const size_t count = o->sized ? run->sizes.out[0] : o->count;
+    const size_t count = o->vform ? run->sizes.out[0] : o->count;
     const void *from[PLAIT_EAGER_RANKS];
     const char *own = run->in + o->eager.at;
     bool by_single_copy;
@@ -214,7 +215,7 @@ static inline __attribute__((always_inline)) void combine(const struct plait_run
         return;
     for (uint32_t i = 0, r = o->eager.from.first; i < o->eager.from.n; i++, r = plait_eager_next(comm, r))
         from[r] = published_by(run, r, &by_single_copy);
-    if (o->sized)
+    if (o->vform)
         plait_eager_part_in(run, comm->rank, &own);
     from[comm->rank] = own;
     o->reduce(run->out, from, comm->nrank, count, &o->last);
@@ -227,7 +228,7 @@ void plait_eager_tell(struct plait_comm *comm, const struct plait_op_plan *o)
         plait_wake(comm, r);
 }
 
-/* Have all readers read this rank's single-copy data? If not, run->late is one that has not. */
+/* Have all readers read this rank's single-copy data? If not, run->reader is one that has not. */
 static inline bool is_taken(struct plait_run *run)
 {
     const struct plait_comm *comm = run->comm;
@@ -235,7 +236,7 @@ static inline bool is_taken(struct plait_run *run)
 
     for (uint32_t i = 0, r = to->first; i < to->n; i++, r = plait_eager_next(comm, r))
         if (atomic_load_explicit(&comm->peers[r].control->took, memory_order_acquire) < comm->sequence) {
-            run->late = r;
+            run->reader = r;
             return false;
         }
     return true;
@@ -274,7 +275,7 @@ uint32_t plait_eager_awaited(const void *context, uint32_t *ranks, uint32_t most
     const struct plait_run *run = context;
 
     (void)most;
-    *ranks = run->published && !run->finished ? next_writer(run) : run->late;
+    *ranks = run->published && !run->finished ? next_writer(run) : run->reader;
     return !run->published || run->finished || run->taken < run->o->eager.from.n;
 }
 
@@ -299,7 +300,7 @@ static inline __attribute__((always_inline)) void begin(struct plait_run *run, c
                                                         void *out)
 {
     run->o = o;
-    if (o->sized)
+    if (o->vform)
         run->sizes = *v;
     run->word = word;
     run->in = (char *)(uintptr_t)in;

@@ -16,7 +16,7 @@
 
 #include "operation/run.h"
 
-/* Runs an eager operation to its end. A rank with an IN is a writer, a rank with an OUT a reader. v: if o->sized. */
+/* Runs an eager operation to its end. A rank with an IN is a writer, a rank with an OUT a reader. v: if o->vform. */
 enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                                   uint64_t word, const void *in, void *out);
 
@@ -31,13 +31,13 @@ void plait_eager_tell(struct plait_comm *comm, const struct plait_op_plan *o);
 #define PLAIT_EAGER_HEAD sizeof(uint64_t) /* bytes of the size field of a part (variable block sizes) */
 
 /*
- * Bytes that each writer writes. bytes: of the vector or of a block; sized: of the largest block between two ranks.
+ * Bytes that each writer writes. bytes: of the vector or of a block; vform: of the largest block between two ranks.
  */
-size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized);
+size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool vform);
 
 /*
  * Writers, readers and layout of an eager operation for one rank. bytes: of the vector, or of the largest eager block;
- * o: reads geometry, coll, root and sized only; single_copy: allow single copy of long vectors in library memory.
+ * o: reads geometry, coll, root and vform only; single_copy: allow single copy of long vectors in library memory.
  */
 struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t bytes, uint32_t nrank, uint32_t rank,
                                          bool single_copy);

@@ -26,12 +26,12 @@ static struct plait_ranks others(bool all, uint32_t root, uint32_t nrank, uint32
     return (struct plait_ranks){ root, root != rank };
 }
 
-size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool sized)
+size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool vform)
 {
     const struct plait_geometry root = plait_geometry_of(coll, nrank, 0, 0, 1);
     const size_t parts = root.in.nslot > 1 ? nrank - 1 : 1;
 
-    return sized ? parts * part_bytes(bytes) : root.in.nslot > 0 ? parts * bytes : 0;
+    return vform ? parts * part_bytes(bytes) : root.in.nslot > 0 ? parts * bytes : 0;
 }
 
 /* Every writer sends to every reader: the reader's slot of IN to the writer's slot of OUT, if there are several. */
@@ -41,18 +41,18 @@ struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t b
     const struct plait_geometry *mine = &o->geometry;
     const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
-    const size_t all = plait_eager_bytes(o->coll, nrank, bytes, o->sized);
+    const size_t all = plait_eager_bytes(o->coll, nrank, bytes, o->vform);
     const bool few = all <= PLAIT_BESIDE_WORD, small = all <= PLAIT_EAGER_SOME;
     const size_t entries = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large);
     const uint32_t nparts = root.in.nslot > 1 ? nrank - 1 : 1;
-    const bool beside = o->sized && !few && nparts <= MOST_BESIDE;
-    const size_t head = o->sized && !beside ? PLAIT_EAGER_HEAD : 0;
+    const bool beside = o->vform && !few && nparts <= MOST_BESIDE;
+    const size_t head = o->vform && !beside ? PLAIT_EAGER_HEAD : 0;
 
     return (struct plait_eager_plan){
         .from = mine->out.nslot > 0 ? others(other.in.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
         .to = mine->in.nslot > 0 ? others(other.out.nslot > 0, o->root, nrank, rank) : (struct plait_ranks){ 0, 0 },
         .keeps = mine->out.nslot > 0 && mine->in.nslot > 0 && !mine->combines,
-        .single_copy = single_copy && !o->sized && all > MOST_STAGED,
+        .single_copy = single_copy && !o->vform && all > MOST_STAGED,
         .turn = (small ? PLAIT_EAGER_SMALL : PLAIT_EAGER_LARGE) - 1,
         .entries = entries,
         .data = few     ? entries + offsetof(struct plait_eager_entry, few)
@@ -65,7 +65,7 @@ struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t b
         .at = root.in.nslot > 1 ? rank * bytes : 0,
         .beside = beside,
         .head = head,
-        .part = o->sized ? part_bytes(bytes) - (PLAIT_EAGER_HEAD - head) : bytes,
+        .part = o->vform ? part_bytes(bytes) - (PLAIT_EAGER_HEAD - head) : bytes,
         .room = bytes,
         .parts = root.in.nslot > 1,
         .stride = mine->out.nslot > 1 ? bytes : 0,

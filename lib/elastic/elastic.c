@@ -48,29 +48,29 @@ static void copy_options(struct plait_elastic *e, const struct plait_elastic_opt
 
 static enum plait_status discard(struct plait_elastic *e)
 {
-    struct plait_kept left;
+    struct plait_saved_error left;
 
     e->exchanger->leave(e);
-    plait_keep_error(&left, plait_comm_destroy(e->comm));
+    plait_save_error(&left, plait_comm_destroy(e->comm));
     plait_mem_free(e->centre);
     plait_mem_free(e->sums);
     plait_mem_free(e->differences);
     plait_mem_free(e->slots);
     free(e->velocity);
     free(e);
-    return plait_tell_error(&left);
+    return plait_restore_error(&left);
 }
 
 /* The caller's comm stays usable. Aborting the duplicate fails the ranks that have come further. */
 static enum plait_status give_up(struct plait_elastic *e, enum plait_status status)
 {
-    struct plait_kept why;
+    struct plait_saved_error why;
 
-    plait_keep_error(&why, status);
+    plait_save_error(&why, status);
     if (e->comm != NULL)
         plait_comm_abort(e->comm, why.text);
     discard(e);
-    return plait_tell_error(&why);
+    return plait_restore_error(&why);
 }
 
 /* Rank 0's weights become the centre. */
@@ -138,9 +138,9 @@ enum plait_status plait_elastic_destroy(struct plait_elastic *e)
         return PLAIT_ERR_ARG;
     if (e->started)
         plait_elastic_finish(e);
-    const struct plait_kept failure = e->failure;
+    const struct plait_saved_error failure = e->failure;
     const enum plait_status status = discard(e);
-    return failure.status != PLAIT_OK ? plait_tell_error(&failure) : status;
+    return failure.status != PLAIT_OK ? plait_restore_error(&failure) : status;
 }
 
 /* ---- Exchanges --------------------------------------------------------------------------------------------- */
@@ -179,7 +179,7 @@ static enum plait_status enter_idle(const struct plait_elastic *e, const char *c
 static enum plait_status keep(struct plait_elastic *e, enum plait_status status)
 {
     if (status != PLAIT_OK && e->failure.status == PLAIT_OK)
-        plait_keep_error(&e->failure, status);
+        plait_save_error(&e->failure, status);
     return status;
 }
 

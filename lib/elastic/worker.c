@@ -59,17 +59,17 @@ static enum plait_status await_one(struct plait_pair_end *end)
 /* The worker computes the pull: servers learn of deaths at different times, but must use the same pull. */
 static enum plait_status ask(struct plait_elastic *e, enum plait_message_kind kind)
 {
-    struct plait_kept why;
+    struct plait_saved_error why;
     const double pull = e->options.rho > 0 ? e->options.lr * e->options.rho : e->options.beta / e->counts.workers;
 
     for (uint32_t s = 0; s < e->nserver; s++) {
         enum plait_status status = ask_one(e, &e->ends[s], kind, pull);
         if (status == PLAIT_OK)
             continue;
-        plait_keep_error(&why, blame(e, s, status));
+        plait_save_error(&why, blame(e, s, status));
         for (uint32_t asked = 0; asked < s; asked++)
             await_one(&e->ends[asked]);
-        return plait_tell_error(&why);
+        return plait_restore_error(&why);
     }
     return PLAIT_OK;
 }
@@ -87,7 +87,7 @@ static void take(struct plait_elastic *e, const struct plait_pair_end *end, floa
 /* Wait for all servers, also after an error, so that no message of this exchange is left. */
 static enum plait_status hear(struct plait_elastic *e, float *out)
 {
-    struct plait_kept first = { .status = PLAIT_OK };
+    struct plait_saved_error first = { .status = PLAIT_OK };
 
     for (uint32_t s = 0; s < e->nserver; s++) {
         struct plait_pair_end *end = &e->ends[s];
@@ -95,10 +95,10 @@ static enum plait_status hear(struct plait_elastic *e, float *out)
         if (status == PLAIT_OK)
             take(e, end, out);
         else if (first.status == PLAIT_OK)
-            plait_keep_error(&first, blame(e, s, status));
+            plait_save_error(&first, blame(e, s, status));
     }
     if (first.status != PLAIT_OK)
-        return plait_tell_error(&first);
+        return plait_restore_error(&first);
     e->counts.workers = e->ends[0].heard.workers;
     return PLAIT_OK;
 }

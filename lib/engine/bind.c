@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct plait_wish wish_of(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool sized,
+static struct plait_wish wish_of(const struct plait_comm *comm, enum plait_coll coll, enum plait_op op, bool vform,
                                  const struct plait_space *space, const struct plait_call *call)
 {
-    struct plait_wish w = plait_wish_of(&comm->config, coll, op, sized, call);
+    struct plait_wish w = plait_wish_of(&comm->config, coll, op, vform, call);
 
     w.algorithms = comm->algorithms;
     w.cache = comm->cache;
@@ -23,7 +23,7 @@ static struct plait_wish wish_of(const struct plait_comm *comm, enum plait_coll 
     w.reproducible |= comm->reproducible;
     w.oversubscribed = comm->oversubscribed && space->host;
     w.device = !space->host;
-    w.far = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank);
+    w.remote = comm->remote != NULL || plait_has_nodes(comm->node, comm->nrank);
     return w;
 }
 
@@ -98,7 +98,7 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
                                 o->type,
                                 o->op,
                                 o->root,
-                                o->sized,
+                                o->vform,
                                 o->count,
                                 o->selection.plan_hash,
                                 o->prog != NULL ? o->prog->hash : 0,
@@ -123,7 +123,7 @@ static void describe(const struct plait_comm *comm, const struct plait_op_plan *
         .op = (uint8_t)o->op,
         .inplace = plait_common_shape(o->selection.alg, &shape).inplace,
         .root = (uint16_t)o->root,
-        .sized = o->sized,
+        .vform = o->vform,
         .space = (uint8_t)o->space->id,
         .mark = o->call.mark,
         .ordered = o->call.user != NULL && !o->call.user->commutative,
@@ -170,25 +170,25 @@ static struct plait_tally *find_tally(struct plait_comm *comm, const struct plai
 static void fold(struct plait_op_plan *o)
 {
     o->tally->count.operations += o->runs;
-    o->tally->count.bytes += o->sized ? 0 : o->runs * o->bytes;
+    o->tally->count.bytes += o->vform ? 0 : o->runs * o->bytes;
     o->runs = 0;
 }
 
 static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
 {
     struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
-    const struct plait_wish wish = wish_of(comm, o->coll, o->op, o->sized, o->space, &o->call);
+    const struct plait_wish wish = wish_of(comm, o->coll, o->op, o->vform, o->space, &o->call);
     enum plait_status status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
 
     if (status == PLAIT_OK && !o->selection.eager)
         status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG && !o->selection.divides, &o->prog);
     if (status != PLAIT_OK)
         return status;
-    if (o->sized && o->prog != NULL && !o->prog->single)
+    if (o->vform && o->prog != NULL && !o->prog->single)
         return plait_cannot_differ(o->selection.spec);
     o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
     if (o->prog != NULL && ((!o->space->host && comm->remote == NULL) || !o->prog->sliceable)) {
-        o->selection.slice = o->sized ? SIZE_MAX : o->count;
+        o->selection.slice = o->vform ? SIZE_MAX : o->count;
         o->selection.nslice = 1;
     }
     o->size = plait_dtype_size(o->type);
@@ -216,7 +216,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
 {
     const struct plait_call *call = options != NULL ? options : &plait_no_wishes;
     const uint64_t key = a->count << 16 ^ (uint64_t)a->root << 12 ^ (uint64_t)a->coll << 8 ^ (uint64_t)a->type << 4 ^
-                         (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->sized << 15 ^ (uint64_t)a->space->id << 14 ^
+                         (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->vform << 15 ^ (uint64_t)a->space->id << 14 ^
                          (uint64_t)call->mark << 24;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
     enum plait_status status;
@@ -230,7 +230,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
                                    .op = a->op,
                                    .root = a->root,
                                    .inplace = a->inplace,
-                                   .sized = a->sized,
+                                   .vform = a->vform,
                                    .space = a->space,
                                    .key = plait_key(a),
                                    .count = a->count,
@@ -310,7 +310,7 @@ enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct pla
 
     if (comm == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_count: %s is NULL", out == NULL ? "out" : "comm");
-    const bool locked = plait_comm_look(comm);
+    const bool locked = plait_comm_lock_counters(comm);
     for (size_t k = 0; k < PLAIT_NOP_PLAN; k++)
         if (comm->op_plans[k] != NULL)
             fold(comm->op_plans[k]);
@@ -318,7 +318,7 @@ enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct pla
         n++;
     if (t != NULL)
         *out = t->count;
-    plait_comm_looked(comm, locked);
+    plait_comm_unlock_counters(comm, locked);
     return t != NULL ? PLAIT_OK
                      : plait_fail(PLAIT_ERR_ARG, "plait_comm_count: i is %zu, but there are %zu, from 0", i, n);
 }

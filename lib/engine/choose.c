@@ -71,7 +71,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
 
     if (shape == NULL || out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s is NULL", shape == NULL ? "shape" : "out");
-    if (shape->sized && plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR)
+    if (shape->vform && plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR)
         return plait_fail(PLAIT_ERR_ARG, "plait_choose: %s has no form with blocks of different sizes",
                           plait_coll_name(shape->coll));
     if (shape->nrank == 0 || (unsigned)shape->coll >= PLAIT_NCOLL)
@@ -84,16 +84,16 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
         status = plait_config_load(&config);
     if (status != PLAIT_OK)
         return status;
-    struct plait_wish w = plait_wish_of(&config, shape->coll, op, shape->sized, call != NULL ? call : &plait_no_wishes);
+    struct plait_wish w = plait_wish_of(&config, shape->coll, op, shape->vform, call != NULL ? call : &plait_no_wishes);
     plait_topology_get(&topology);
     w.algorithms = plait_algs;
     w.cache = topology.l2;
     w.oversubscribed = shape->nrank > topology.ncpu;
-    w.far = plait_has_nodes(shape->node, shape->nrank);
+    w.remote = plait_has_nodes(shape->node, shape->nrank);
     copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
     copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
-                   (!w.sized || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
-    status = (w.sized ? select_sized : plait_select)(&copy, count, type, &w, &s);
+                   (!w.vform || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
+    status = (w.vform ? select_sized : plait_select)(&copy, count, type, &w, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, copy.coll, plait_dtype_size(type), out);
     return status;

@@ -88,7 +88,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
         link->transport->offer(link, number, run->fingerprint, header_word, data, bytes, false);
         free_at_once = !run->space->queued; /* the queue waits for the readers, not this thread */
         if (free_at_once)
-            plait_read_later(&f->late[in->peer], number);
+            plait_add_unread(&f->unread[in->peer], number);
     }
     run->comm->stats.messages++;
     run->comm->stats.bytes_sent += bytes;
@@ -239,7 +239,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
         n = add_peers(run, f->sending, f->nsending, ranks, n, most);
         n = add_peers(run, f->blocked, f->nblocked, ranks, n, most);
         for (uint32_t r = 0; r < run->comm->nrank && n < most; r++)
-            if (f->done == run->prog->ninstr && f->late[r].first != f->late[r].end)
+            if (f->done == run->prog->ninstr && f->unread[r].first != f->unread[r].end)
                 ranks[n++] = r;
     }
     return n;
@@ -332,7 +332,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
 }
 
 /* One turn of each slice in flight. Idle slices take the next slices in round-robin order. */
-static bool turn_flights(struct plait_run *run)
+static bool turn_slices(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
     const uint64_t depth = run->nslice < PLAIT_NSLICE ? run->nslice : PLAIT_NSLICE;
@@ -389,7 +389,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
             return status;
     }
     run->space->order(comm, run->queue, run->capture);
-    *moved = turn_flights(run);
+    *moved = turn_slices(run);
     const enum plait_status status = run->space->poll(comm);
     if (status != PLAIT_OK)
         return status;

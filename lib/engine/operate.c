@@ -23,17 +23,17 @@ enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status 
     if (comm->failed != PLAIT_OK || (status != PLAIT_ERR_NOMEM && status != PLAIT_ERR_SYSTEM))
         return status;
     snprintf(why, sizeof why, "%s", plait_last_error());
-    if (!a->sized)
+    if (!a->vform)
         snprintf(count, sizeof count, "%zu ", a->count);
     comm->sequence++; /* blame this operation, not the last one */
     return plait_comm_fail(comm, status, "cannot begin %s%s #%llu (%s%s%s%s): %s", plait_coll_name(a->coll),
-                           a->sized ? "v" : "", (unsigned long long)comm->sequence, count, plait_dtype_name(a->type),
+                           a->vform ? "v" : "", (unsigned long long)comm->sequence, count, plait_dtype_name(a->type),
                            combines ? " " : "", combines ? plait_op_name(a->op) : "", why);
 }
 
 static enum plait_status cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o)
 {
-    const struct plait_args a = { .coll = o->coll, .type = o->type, .op = o->op, .count = o->count, .sized = o->sized };
+    const struct plait_args a = { .coll = o->coll, .type = o->type, .op = o->op, .count = o->count, .vform = o->vform };
 
     return plait_cannot_begin(comm, status, &a);
 }
@@ -53,7 +53,7 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
     const struct plait_op_plan *o = job->o;
     const struct plait_run *run = comm->run;
     struct plait_scaled *s = run->scaled;
-    const size_t n = o->sized ? job->sizes.in_end : o->in_bytes / o->size;
+    const size_t n = o->vform ? job->sizes.in_end : o->in_bytes / o->size;
     void *to = job->out;
 
     if (n == 0)
@@ -94,9 +94,9 @@ static inline enum plait_status end_rooted(struct plait_comm *comm, const struct
 {
     if (o->selection.eager || o->selection.split > 0)
         plait_eager_tell(comm, o);
-    if (comm->sequence - comm->looked < LOOK_EVERY)
+    if (comm->sequence - comm->compared < LOOK_EVERY)
         return PLAIT_OK;
-    comm->looked = comm->sequence;
+    comm->compared = comm->sequence;
     return plait_probe_past_calls(comm);
 }
 
@@ -126,7 +126,7 @@ static void enter_engine(struct plait_comm *comm, const struct plait_job *job, u
         return;
     const uint64_t nslice = plait_job_slices(job);
     struct plait_what what = job->o->what;
-    if (job->o->sized)
+    if (job->o->vform)
         what.count = job->sizes.known;
     plait_ring_add(&comm->own->ring, comm->sequence, word ^ (uint64_t)plait_job_salt(job) << 32, &what,
                    memory_order_seq_cst);

@@ -70,12 +70,12 @@
 #define LINK_RATE       4e9 /* bytes/s; slices last at least a paced link's latency, so that a few in flight hide it */
 #define OVERSUBSCRIBED  4   /* factor of the slice of moved blocks if ranks share processors */
 
-struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool sized,
+struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool vform,
                                 const struct plait_call *call)
 {
     struct plait_wish w = { .spec_origin =
                                 call->algorithm != NULL ? "asked for in the call" : "asked for by PLAIT_ALGO",
-                            .slice = sized         ? 0
+                            .slice = vform         ? 0
                                      : call->slice ? call->slice
                                                    : config->slice,
                             .round = call->round,
@@ -83,7 +83,7 @@ struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_co
                             .average = op == PLAIT_AVG,
                             .user = call->user != NULL,
                             .ordered = call->user != NULL && !call->user->commutative,
-                            .sized = sized,
+                            .vform = vform,
                             .paced = plait_is_paced(&config->pace),
                             .latency = (double)config->pace.latency / 1e9 };
 
@@ -96,15 +96,15 @@ struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_co
 
 bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
-    const size_t given = plait_eager_bytes(coll, nrank, bytes, w->sized);
+    const size_t given = plait_eager_bytes(coll, nrank, bytes, w->vform);
     size_t most = coll == PLAIT_ALLREDUCE && nrank > 2 ? MOST_ONE_SHOT : MOST_EAGER;
 
     if (w->oversubscribed && most < (size_t)nrank * MOST_EAGER_EACH)
         most = (size_t)nrank * MOST_EAGER_EACH;
-    if (w->sized)
+    if (w->vform)
         most *= 2;
-    return !(w->sized && bytes == 0) && !w->paced && !w->far && !w->device && nrank <= MOST_DIRECT && given <= most &&
-           given <= PLAIT_EAGER_MAX && bytes * (nrank - 1) <= MOST_READ;
+    return !(w->vform && bytes == 0) && !w->paced && !w->remote && !w->device && nrank <= MOST_DIRECT &&
+           given <= most && given <= PLAIT_EAGER_MAX && bytes * (nrank - 1) <= MOST_READ;
 }
 
 size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
@@ -177,7 +177,7 @@ static const char *others_over_hosts(const struct plait_shape *shape, size_t byt
     const bool canonical = (w->reproducible || w->ordered) && plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
     uint32_t each;
 
-    if (w->sized || shape->nrank == 2)
+    if (w->vform || shape->nrank == 2)
         return NULL;
     switch (shape->coll) {
     case PLAIT_REDUCE_SCATTER:
@@ -206,7 +206,7 @@ static const char *allreduce_by_size(const struct plait_shape *shape, size_t byt
         *why = PLAIT_WHY_EAGER;
         return "one-shot";
     }
-    if (w->far)
+    if (w->remote)
         return allreduce_over_hosts(shape, bytes, w, why);
     if ((shape->nrank == 2 || w->oversubscribed) && bytes * (shape->nrank - 1) <= MOST_READ) {
         *why = "2 ranks, or more ranks than processors, and little to read: everyone combines all, one step";
@@ -228,18 +228,18 @@ static const char *allreduce_by_size(const struct plait_shape *shape, size_t byt
 /* bytes: of the block that one rank sends another, or of the vector. */
 static const char *by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w, const char **why)
 {
-    const bool few = bytes <= MOST_FEW && !w->sized;
+    const bool few = bytes <= MOST_FEW && !w->vform;
 
     if (shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER)
         return allreduce_by_size(shape, bytes, w, why);
-    const char *far = w->far ? others_over_hosts(shape, bytes, w, why) : NULL;
-    if (far != NULL)
-        return far;
+    const char *over_hosts = w->remote ? others_over_hosts(shape, bytes, w, why) : NULL;
+    if (over_hosts != NULL)
+        return over_hosts;
     if (plait_fits_eager(shape->coll, shape->nrank, bytes, w)) {
         *why = PLAIT_WHY_EAGER;
         return "direct";
     }
-    if (w->sized && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
+    if (w->vform && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
         *why = "blocks of different sizes: each has its own message";
         return "direct";
     }
@@ -304,7 +304,7 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_c
         bytes = (size_t)(w->latency * LINK_RATE);
     if (w->slice == 0)
         bytes = bytes < unit ? unit : bytes / unit * unit;
-    if (w->slice == 0 && w->oversubscribed && !w->far && geometry.kind != PLAIT_KIND_VECTOR && !geometry.combines)
+    if (w->slice == 0 && w->oversubscribed && !w->remote && geometry.kind != PLAIT_KIND_VECTOR && !geometry.combines)
         bytes *= OVERSUBSCRIBED;
     if (geometry.kind != PLAIT_KIND_VECTOR)
         bytes = w->slice ? bytes / shape->nrank : (bytes / shape->nrank + PLAIT_LINE - 1) / PLAIT_LINE * PLAIT_LINE;
@@ -317,7 +317,7 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_c
  */
 static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *w)
 {
-    return plait_all_know_sizes(g) || (!w->far && !w->device);
+    return plait_all_know_sizes(g) || (!w->remote && !w->device);
 }
 
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
@@ -356,13 +356,13 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
         shape->inplace = plait_scales_inplace(shape->coll);
     s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&
               s.round != PLAIT_ROUND_HOP;
-    if (w->sized && !s.eager && is_one_step(s.alg) && !plait_all_know_sizes(&geometry) && shape->nrank > 2)
+    if (w->vform && !s.eager && is_one_step(s.alg) && !plait_all_know_sizes(&geometry) && shape->nrank > 2)
         s.split = plait_most_eager(shape->coll, shape->nrank, w);
     const struct plait_shape common = plait_common_shape(s.alg, shape);
     const struct plait_claim claim = s.alg->claim(s.alg, &common);
     if (plait_claim_fault(&claim) != NULL)
         return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s': the claim's %s", spec, plait_claim_fault(&claim));
-    s.slice = w->sized && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &claim, size, w);
+    s.slice = w->vform && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &claim, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
     *out = s;

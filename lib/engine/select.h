@@ -19,20 +19,20 @@ struct plait_wish { /* what the caller, the comm and the configuration ask for *
     bool user;           /* a user function, which does its own rounding */
     bool ordered;        /* a user function that is not commutative */
     bool oversubscribed; /* more ranks than processors */
-    bool sized;          /* blocks differ in size */
-    bool far;            /* ranks are on several hosts */
+    bool vform;          /* blocks differ in size */
+    bool remote;         /* ranks are on several hosts */
     bool device;         /* the buffers are in a device's memory */
     bool paced;          /* links are slowed down, so all data goes over them */
     double latency;      /* seconds, of the paced links; or 0 */
 };
 
 /* Sets the fields that the call and the configuration decide; the others are 0. */
-struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool sized,
+struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool vform,
                                 const struct plait_call *call);
 
 /*
  * Is this small enough for the eager path? bytes: of the vector or of a block; in v-forms of the largest block if all
- * ranks know it, else 0. Reads sized, oversubscribed, far, device and paced of `wish`.
+ * ranks know it, else 0. Reads vform, oversubscribed, remote, device and paced of `wish`.
  */
 bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);
 

@@ -45,24 +45,24 @@ static size_t need_of(const struct plait_run *run)
            PLAIT_ROUND_UP(most_stride(o, n) * o->prog->nstage);
 }
 
-void plait_read_later(struct plait_late *late, uint32_t number)
+void plait_add_unread(struct plait_unread_range *unread, uint32_t number)
 {
-    const bool none = late->first == late->end;
+    const bool none = unread->first == unread->end;
 
-    if (none || (int32_t)(number - late->first) < 0)
-        late->first = number;
-    if (none || (int32_t)(number + 1 - late->end) > 0)
-        late->end = number + 1;
+    if (none || (int32_t)(number - unread->first) < 0)
+        unread->first = number;
+    if (none || (int32_t)(number + 1 - unread->end) > 0)
+        unread->end = number + 1;
 }
 
 bool plait_slice_idle(const struct plait_comm *comm, struct plait_slice *f)
 {
     for (uint32_t r = 0; r < comm->nrank; r++) {
-        struct plait_late *late = &f->late[r];
+        struct plait_unread_range *unread = &f->unread[r];
         const struct plait_link *link = comm->peers[r].link[comm->run->channel];
-        while (late->first != late->end && link->transport->sent(link, late->first))
-            late->first++;
-        if (late->first != late->end)
+        while (unread->first != unread->end && link->transport->sent(link, unread->first))
+            unread->first++;
+        if (unread->first != unread->end)
             return false;
     }
     return true;

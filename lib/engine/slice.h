@@ -10,7 +10,7 @@
 /* Elements of the vector or of the largest block. */
 static inline size_t plait_run_count(const struct plait_run *run)
 {
-    return run->o->sized ? run->sizes.most : run->o->count;
+    return run->o->vform ? run->sizes.most : run->o->count;
 }
 
 /* Elements of the slice that begins at `start`. */
@@ -21,7 +21,7 @@ static inline size_t plait_run_slice(const struct plait_run *run, size_t start)
 }
 
 /* Remember that the peer may still read the staged message `number`. */
-void plait_read_later(struct plait_late *late, uint32_t number);
+void plait_add_unread(struct plait_unread_range *unread, uint32_t number);
 
 /* Have all peers read the data staged for the last slice in `f`? */
 bool plait_slice_idle(const struct plait_comm *comm, struct plait_slice *f);

@@ -4,8 +4,8 @@
 #define PLAIT_LIB_ENGINE_STEP_H
 
 #include "select.h"
-#include "sized.h"
 #include "slice.h"
+#include "vform.h"
 
 /* First element of a slot of IN or OUT. In a vector, slot b holds block b. */
 static inline size_t plait_step_slot(const struct plait_slice *f, uint32_t slot)
@@ -16,7 +16,7 @@ static inline size_t plait_step_slot(const struct plait_slice *f, uint32_t slot)
 static inline size_t plait_step_elements(const struct plait_run *run, const struct plait_slice *f,
                                          const struct plait_instr *in)
 {
-    if (run->o->sized)
+    if (run->o->vform)
         return plait_sized_elements(run, f, in->blk);
     return f->n > 0 ? in->nblk * f->n : plait_step_slot(f, in->blk + in->nblk) - plait_step_slot(f, in->blk);
 }
@@ -39,7 +39,7 @@ static inline char *plait_step_address(const struct plait_run *run, const struct
         return wide ? f->wide_tmp + s.slot * f->stride : f->tmp + s.slot * f->tmp_stride;
     if (wide)
         return f->wide_out + (f->n > 0 ? s.slot * f->n : plait_step_slot(f, s.slot)) * sizeof(float);
-    if (run->o->sized)
+    if (run->o->vform)
         return s.buf == PLAIT_IN ? f->in + run->sizes.in_at[s.slot] * run->o->size
                                  : f->out + run->sizes.out_at[s.slot] * run->o->size;
     return (s.buf == PLAIT_IN ? f->in : f->out) + plait_step_slot(f, s.slot) * run->o->size;
@@ -68,7 +68,7 @@ static inline size_t plait_step_block_bytes(const struct plait_run *run, const s
 {
     const size_t nblk = run->o->geometry.kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1;
 
-    return run->o->size * (run->o->sized ? plait_sized_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk);
+    return run->o->size * (run->o->vform ? plait_sized_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk);
 }
 
 #endif

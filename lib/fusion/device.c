@@ -150,7 +150,7 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
     if (!f->options.check)
         return true;
     if (!plait_work_note(f->comm, plugin()->event_done(f->buckets[bucket].done, &passed)) || !passed ||
-        plait_object_look(f->comm) != PLAIT_OK)
+        plait_object_probe(f->comm) != PLAIT_OK)
         return false;
     look(f, bucket);
     return true;

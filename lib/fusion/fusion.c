@@ -71,11 +71,11 @@ static enum plait_status take_marks(struct plait_fusion *f)
 /* Other ranks may read this memory until the comm is destroyed: destroy the comm first. */
 static enum plait_status discard(struct plait_fusion *f)
 {
-    struct plait_kept left;
+    struct plait_saved_error left;
 
     if (f->stream != NULL && f->comm != NULL)
         f->memory = plait_work_retire(f->comm, f->memory) ? NULL : f->memory;
-    plait_keep_error(&left, f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK);
+    plait_save_error(&left, f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK);
     plait_fusion_drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);
     free(f->others);
@@ -84,20 +84,20 @@ static enum plait_status discard(struct plait_fusion *f)
     plait_trace_destroy(f->trace);
     free(f->tensors);
     free(f);
-    return plait_tell_error(&left);
+    return plait_restore_error(&left);
 }
 
 /* Discard a half-made fusion and keep this thread's last error. f NULL: only the comm exists. */
 static enum plait_status discard_after(struct plait_fusion *f, struct plait_comm *comm, enum plait_status status)
 {
-    struct plait_kept why;
+    struct plait_saved_error why;
 
-    plait_keep_error(&why, status);
+    plait_save_error(&why, status);
     if (f != NULL)
         discard(f);
     else
         plait_comm_destroy(comm);
-    return plait_tell_error(&why);
+    return plait_restore_error(&why);
 }
 
 /* The local part of creation. After an error `out` is the half-made fusion, or NULL. */
@@ -143,21 +143,21 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
     enum plait_status status = plait_object_enter(comm, "plait_fusion_create");
     struct plait_fusion *f = NULL;
     struct plait_comm *own = NULL;
-    struct plait_kept why;
+    struct plait_saved_error why;
 
     if (status != PLAIT_OK)
         return status;
     status = out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : prepare(options, comm, &f);
-    plait_keep_error(&why, status); /* the other ranks come, and learn of it in make() */
+    plait_save_error(&why, status); /* the other ranks come, and learn of it in make() */
     status = plait_comm_duplicate(comm, f != NULL ? f->name : "fusion", &own);
     if (f != NULL && own != NULL) {
         f->comm = own;
         f->kernels = plait_object_kernels(own);
     }
     if (status == PLAIT_OK)
-        status = make(f, own, options, plait_tell_error(&why));
+        status = make(f, own, options, plait_restore_error(&why));
     if (status != PLAIT_OK)
-        return discard_after(f, own, why.status != PLAIT_OK ? plait_tell_error(&why) : status);
+        return discard_after(f, own, why.status != PLAIT_OK ? plait_restore_error(&why) : status);
     plait_ownership_begin(f->owner, own);
     *out = f;
     return PLAIT_OK;

@@ -50,7 +50,7 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
     plait_trace_add(f->trace, PLAIT_TRACE_READY, tensor, plait_trace_now(f->trace));
     raise_to(&f->latest, round);
     if ((uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1)
-        plait_owner_news(); /* the bucket is complete */
+        plait_owner_wake(); /* the bucket is complete */
     return PLAIT_OK;
 }
 

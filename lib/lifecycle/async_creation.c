@@ -11,15 +11,15 @@
 struct plait_async_creation {
     struct plait_comm_options options; /* only what plait_comm_connect() needs: the caller's arrays may be gone */
     struct plait_unique_id id;
-    struct plait_kept own; /* this rank's error, before it meets the others */
+    struct plait_saved_error own; /* this rank's error, before it meets the others */
     pthread_t thread;
     atomic_bool cancelled; /* by plait_comm_abort() or destroy; the rendezvous polls the flag */
     atomic_bool aborted;   /* by plait_comm_abort() */
     atomic_bool over;      /* the result is final */
-    struct plait_kept result;
+    struct plait_saved_error result;
 };
 
-static enum plait_status look_if_cancelled(const void *context)
+static enum plait_status check_cancelled(const void *context)
 {
     const struct plait_async_creation *a = context;
 
@@ -30,9 +30,9 @@ static void *create_in_thread(void *arg)
 {
     struct plait_comm *comm = arg;
     struct plait_async_creation *a = comm->async_creation;
-    const struct plait_watch watch = { look_if_cancelled, a };
+    const struct plait_watch watch = { check_cancelled, a };
 
-    plait_keep_error(&a->result, plait_comm_meet(comm, &a->options, plait_tell_error(&a->own), &watch));
+    plait_save_error(&a->result, plait_comm_meet(comm, &a->options, plait_restore_error(&a->own), &watch));
     atomic_store(&a->over, true);
     if (a->result.status == PLAIT_OK &&
         atomic_load(&a->aborted)) /* abort came after the rendezvous last polled the flag */
@@ -52,7 +52,7 @@ enum plait_status plait_async_creation_begin(const struct plait_comm_options *op
         a->options.id = options->id != NULL ? &a->id : NULL;
         if (options->id != NULL)
             a->id = *options->id;
-        plait_keep_error(&a->own, plait_comm_prepare(comm, options));
+        plait_save_error(&a->own, plait_comm_prepare(comm, options));
         error = plait_thread_start(&a->thread, create_in_thread, comm);
     }
     if (error == 0) {
@@ -97,7 +97,7 @@ enum plait_status plait_comm_status(struct plait_comm *comm)
     if (a != NULL && !atomic_load_explicit(&a->over, memory_order_acquire))
         return PLAIT_IN_PROGRESS;
     if (a != NULL && a->result.status != PLAIT_OK)
-        return plait_tell_error(&a->result);
+        return plait_restore_error(&a->result);
     /* A rank that waits notices other ranks' failures. This rank may not be waiting, so look now. */
     const struct plait_control *failed = comm->own;
     for (uint32_t r = 0; r < comm->nrank && atomic_load(&failed->failed) == PLAIT_OK; r++)

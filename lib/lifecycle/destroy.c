@@ -32,7 +32,7 @@
 /* ---- Deferred teardown ---------------------------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct plait_comm *retired; /* deferred: only control block, peers, slices in flight and network are left */
+static struct plait_comm *deferred; /* deferred: only control block, peers, slices in flight and network are left */
 
 void plait_comm_release(struct plait_comm *comm)
 {
@@ -57,7 +57,7 @@ void plait_comm_release(struct plait_comm *comm)
 static void close_networks(void)
 {
     pthread_mutex_lock(&lock);
-    for (struct plait_comm *c = retired; c != NULL; c = c->next_torn_down)
+    for (struct plait_comm *c = deferred; c != NULL; c = c->next_torn_down)
         plait_port_close(c->port);
     pthread_mutex_unlock(&lock);
 }
@@ -78,7 +78,7 @@ static bool nobody_reads(const struct plait_comm *comm)
 /* This rank's block is about to be freed and reused: stop other comms of this process from reading it. */
 static void forget(const struct plait_comm *comm)
 {
-    for (struct plait_comm *c = retired; c != NULL; c = c->next_torn_down)
+    for (struct plait_comm *c = deferred; c != NULL; c = c->next_torn_down)
         if (c->id == comm->id)
             c->peers[comm->rank].control = NULL;
 }
@@ -99,10 +99,10 @@ void plait_teardown(struct plait_comm *comm)
          */
         if (comm->port != NULL && !watched)
             watched = atexit(close_networks) == 0;
-        comm->next_torn_down = retired;
-        retired = comm;
+        comm->next_torn_down = deferred;
+        deferred = comm;
     }
-    for (link = &retired; (c = *link) != NULL;) {
+    for (link = &deferred; (c = *link) != NULL;) {
         if (!nobody_reads(c)) {
             link = &c->next_torn_down;
             continue;
@@ -124,14 +124,14 @@ __attribute__((destructor)) static void unload(void)
 {
     if (plait_comms_alive > 0)
         return;
-    for (struct plait_comm *c = retired; c != NULL; c = c->next_torn_down) {
+    for (struct plait_comm *c = deferred; c != NULL; c = c->next_torn_down) {
         plait_remote_destroy(c->remote);
         c->remote = NULL;
     }
     plait_remotes_unload(); /* its thread reads the arena, which is unmapped next */
     const bool gone = plait_arena_unload();
-    for (struct plait_comm *c; (c = retired) != NULL;) {
-        retired = c->next_torn_down;
+    for (struct plait_comm *c; (c = deferred) != NULL;) {
+        deferred = c->next_torn_down;
         /* the arena stays, as the caller has memory in it: keep the block for peers that leave later */
         if (!gone)
             c->own = NULL;
@@ -142,7 +142,7 @@ __attribute__((destructor)) static void unload(void)
 void plait_comms_fork(enum plait_fork when)
 {
     if (when == PLAIT_FORK_CHILD) { /* leaked: a thread of the parent may have been changing these comms */
-        retired = NULL;
+        deferred = NULL;
         plait_comms_alive = 0;
     }
     plait_fork_lock(when, &lock);
@@ -288,9 +288,9 @@ void plait_comm_stats(const struct plait_comm *comm, struct plait_comm_stats *ou
     memset(out, 0, sizeof *out);
     if (comm == NULL)
         return;
-    const bool locked = plait_comm_look(comm);
+    const bool locked = plait_comm_lock_counters(comm);
     *out = comm->stats;
     out->wakes = atomic_load_explicit(&comm->wakes, memory_order_relaxed);
     out->plan_hash = comm->last != NULL ? comm->last->selection.plan_hash : 0;
-    plait_comm_looked(comm, locked);
+    plait_comm_unlock_counters(comm, locked);
 }

@@ -95,9 +95,9 @@ double plait_comm_waited(const struct plait_comm *comm, uint32_t peer)
 {
     if (comm == NULL || peer >= comm->nrank || plait_comm_inherited(comm) || plait_comm_uncreated(comm))
         return 0;
-    const bool locked = plait_comm_look(comm);
+    const bool locked = plait_comm_lock_counters(comm);
     const double waited = comm->peers[peer].waited;
-    plait_comm_looked(comm, locked);
+    plait_comm_unlock_counters(comm, locked);
     return waited;
 }
 
@@ -120,9 +120,9 @@ enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct
         plait_port_describe(comm->port, rank, info.device, sizeof info.device);
         pthread_mutex_unlock(&comm->lock);
     }
-    const bool far = comm->peers[rank].process == NULL;
+    const bool remote = comm->peers[rank].process == NULL;
     snprintf(info.gpu, sizeof info.gpu, "%s",
-             !far                                   ? "mapped"
+             !remote                                ? "mapped"
              : plait_port_takes_devices(comm->port) ? "direct"
                                                     : "pinned");
     info.node = comm->node != NULL ? comm->node[rank] : 0;
@@ -137,9 +137,9 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
     memset(out, 0, sizeof *out);
     if (comm == NULL || plait_comm_inherited(comm) || plait_comm_uncreated(comm))
         return;
-    const bool locked = plait_comm_look(comm);
+    const bool locked = plait_comm_lock_counters(comm);
     out->control = plait_control_bytes(comm->nrank);
     out->staging = plait_slices_bytes(comm->slices) + plait_messages_bytes(comm) + comm->scaled.bytes;
     out->device = plait_device_bytes(comm);
-    plait_comm_looked(comm, locked);
+    plait_comm_unlock_counters(comm, locked);
 }

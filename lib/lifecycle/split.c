@@ -32,7 +32,7 @@ struct family { /* the ranks of a comm that form the new one: the first of its `
 /* ---- A comm of some of the ranks -------------------------------------------------------------------------- */
 
 /* Polled during the rendezvous: a member's death, or a failure of the parent comm, ends it. */
-static enum plait_status look(const void *context)
+static enum plait_status check(const void *context)
 {
     const struct family *f = context;
     const struct plait_comm *comm = f->division->comm;
@@ -60,7 +60,7 @@ static enum plait_status make(const struct division *d, uint32_t n, uint64_t sal
     const struct plait_comm *comm = d->comm;
     const uint32_t *members = comm->members;
     const struct family family = { d, n };
-    const struct plait_watch watch = { look, &family };
+    const struct plait_watch watch = { check, &family };
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     const struct plait_alg **algorithms = calloc(comm->nown_algorithms + 1, sizeof *algorithms);
     uint32_t *node = comm->node != NULL ? malloc(n * sizeof *node) : NULL;

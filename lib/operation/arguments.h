@@ -18,10 +18,10 @@ struct plait_args {
     const void *in;
     void *out;
     bool alias; /* IN and OUT overlap as in place */
-    bool sized; /* variable block sizes (plait_sizes); count: the largest block if selection depends on it, else 0 */
+    bool vform; /* variable block sizes (plait_sizes); count: the largest block if selection depends on it, else 0 */
     const struct plait_space *space; /* of the buffers */
     struct plait_queue *queue;       /* of a queued space, on which the work is put; else NULL */
-    const struct plait_sizes *sizes; /* if sized, for the run */
+    const struct plait_sizes *sizes; /* if vform, for the run */
 };
 
 /* Identifies an operation, apart from counts, buffers and options. The values are unchecked, so all bits count. */
@@ -33,7 +33,7 @@ struct plait_key {
 static inline struct plait_key plait_key(const struct plait_args *a)
 {
     return (struct plait_key){ (uint64_t)a->root << 32 | (uint32_t)a->type,
-                               (uint64_t)(uint32_t)a->op << 32 | (uint32_t)a->coll << 1 | (uint32_t)a->sized,
+                               (uint64_t)(uint32_t)a->op << 32 | (uint32_t)a->coll << 1 | (uint32_t)a->vform,
                                a->space };
 }
 

@@ -68,8 +68,8 @@ struct plait_op_plan {
     enum plait_op op;
     uint32_t root;
     bool inplace;
-    bool sized;   /* variable block sizes, given by each call */
-    size_t count; /* elements of the vector or of a block (geometry.kind); sized: of the largest, 0 if not eager */
+    bool vform;   /* variable block sizes, given by each call */
+    size_t count; /* elements of the vector or of a block (geometry.kind); vform: of the largest, 0 if not eager */
     bool plain;   /* the call had no options */
     struct plait_call call;     /* without pointers */
     char asked[PLAIT_MAX_SPEC]; /* call->algorithm, or "" */

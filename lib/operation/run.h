@@ -46,7 +46,7 @@ struct plait_job { /* a bound operation and the data of one call */
     const void *scale;        /* PLAIT_PREMULSUM: the scalar, read when the job begins; else NULL */
     bool late;                /* the scalar is read in the queue's order */
     double deadline;          /* seconds; 0: the comm's deadline */
-    struct plait_sizes sizes; /* if o->sized */
+    struct plait_sizes sizes; /* if o->vform */
     struct plait_slice_work work;
     struct plait_queue *queue; /* of a queued space, on which the work is put; else NULL */
 };
@@ -72,12 +72,12 @@ static inline struct plait_job plait_job_of(const struct plait_op_plan *o, const
  */
 static inline bool plait_agrees_on_sizes(const struct plait_op_plan *o)
 {
-    return o->sized && plait_all_know_sizes(&o->geometry);
+    return o->vform && plait_all_know_sizes(&o->geometry);
 }
 
 static inline uint64_t plait_job_slices(const struct plait_job *job)
 {
-    if (!job->o->sized || job->sizes.most == 0)
+    if (!job->o->vform || job->sizes.most == 0)
         return job->o->selection.nslice;
     return (job->sizes.most - 1) / job->o->selection.slice + 1;
 }
@@ -96,7 +96,7 @@ struct plait_run {
     struct plait_wait wait;
     struct plait_wait event_wait; /* for the first of comm->issued */
 
-    struct plait_sizes sizes; /* if o->sized */
+    struct plait_sizes sizes; /* if o->vform */
 
     /* For an eager operation, and for the small blocks of a split one. */
     uint64_t word;
@@ -104,7 +104,7 @@ struct plait_run {
     bool single_copy;    /* IN must stay unchanged until all readers have read it */
     bool by_single_copy; /* a writer's data was read by single copy */
     bool finished;       /* this rank has read the data of all writers */
-    uint32_t late;       /* a rank that still reads the slot's previous data, or the single-copy data */
+    uint32_t reader;     /* a rank that still reads the slot's previous data, or the single-copy data */
     uint32_t taken;      /* writers whose data has arrived */
     bool slots;          /* split: the eager part is not done */
     bool rest;           /* split: there are large blocks too, and the engine is not done */

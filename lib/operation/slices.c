@@ -10,8 +10,8 @@ enum plait_status plait_slices_create(uint32_t nrank, struct plait_slice **out)
     struct plait_slice *slices = calloc(PLAIT_NSLICE, sizeof *slices);
 
     for (uint32_t d = 0; slices != NULL && d < PLAIT_NSLICE; d++) {
-        slices[d].late = calloc(nrank, sizeof *slices[d].late);
-        if (slices[d].late == NULL) {
+        slices[d].unread = calloc(nrank, sizeof *slices[d].unread);
+        if (slices[d].unread == NULL) {
             plait_slices_destroy(slices);
             slices = NULL;
         }
@@ -29,7 +29,7 @@ void plait_slices_destroy(struct plait_slice *slices)
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         plait_arena_free(slices[d].memory);
         free(slices[d].message);
-        free(slices[d].late);
+        free(slices[d].unread);
     }
     free(slices);
 }

@@ -8,7 +8,7 @@
 
 #include "run.h"
 
-struct plait_late { /* messages whose staging buffers one peer may still read */
+struct plait_unread_range { /* messages whose staging buffers one peer may still read */
     uint32_t first, end;
 };
 
@@ -42,7 +42,7 @@ struct plait_slice {
     uint32_t *blocked, nblocked;     /* SENDs that wait for room in the window */
     bool *staged;                    /* [nstage] per block: it is in its staging buffer */
 
-    struct plait_late *late; /* [nrank] from the last use of this flight */
+    struct plait_unread_range *unread; /* [nrank] of the last use of this place */
 };
 
 enum plait_status plait_slices_create(uint32_t nrank, struct plait_slice **out);

@@ -100,7 +100,7 @@ static enum plait_status look(struct plait_optim *o, struct plait_optim_result *
 static enum plait_status look_for_failures(struct plait_comm *comm)
 {
     plait_object_lock(comm);
-    const enum plait_status status = plait_object_look(comm);
+    const enum plait_status status = plait_object_probe(comm);
     plait_object_unlock(comm);
     return status;
 }

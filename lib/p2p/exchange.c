@@ -41,7 +41,7 @@ static void make_pending(struct plait_comm *comm, const struct plait_request *fi
         return;
     atomic_fetch_add_explicit(&comm->pending, n, memory_order_relaxed);
     plait_progress_add(comm);
-    plait_progress_news();
+    plait_progress_wake();
 }
 
 bool plait_exchange_group(struct plait_request *first)

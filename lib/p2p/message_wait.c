@@ -128,7 +128,7 @@ static bool shows_device(const struct plait_comm *comm, uint32_t peer)
 }
 
 /* Does the peer send another message than the next one to receive? That fails the comm. */
-static enum plait_status look_in(struct plait_comm *comm, const struct plait_message *m)
+static enum plait_status check_incoming(struct plait_comm *comm, const struct plait_message *m)
 {
     static const enum plait_channel channels[] = { PLAIT_CHANNEL_MESSAGES, PLAIT_CHANNEL_DEVICE_MESSAGES };
 
@@ -152,7 +152,7 @@ static enum plait_status look_in(struct plait_comm *comm, const struct plait_mes
  *
  * A rank sets control->device before it shows a receive into device memory: 0 after the read means host memory.
  */
-static enum plait_status look_out(struct plait_comm *comm, const struct plait_message *m)
+static enum plait_status check_outgoing(struct plait_comm *comm, const struct plait_message *m)
 {
     const struct plait_control *c = comm->peers[m->peer].control;
     struct plait_operation o;
@@ -265,9 +265,9 @@ static bool is_due(const struct plait_wait *w)
 static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
 {
     const struct plait_request *r = pair->recvs.first, *s = pair->out ? NULL : pair->sends.first;
-    enum plait_status status = r != NULL ? look_in(comm, &r->message) : PLAIT_OK;
+    enum plait_status status = r != NULL ? check_incoming(comm, &r->message) : PLAIT_OK;
 
-    return status == PLAIT_OK && s != NULL ? look_out(comm, &s->message) : status;
+    return status == PLAIT_OK && s != NULL ? check_outgoing(comm, &s->message) : status;
 }
 
 enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_pair *pair, bool rarely)

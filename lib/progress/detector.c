@@ -112,12 +112,12 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
     const char *remedy = "";
 
     if (sequence != comm->sequence || atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= sequence)
-        snprintf(earlier, sizeof earlier, "in %s%s #%llu ", plait_coll_name(a->coll), a->sized ? "v" : "",
+        snprintf(earlier, sizeof earlier, "in %s%s #%llu ", plait_coll_name(a->coll), a->vform ? "v" : "",
                  (unsigned long long)sequence);
-    if (a->coll != b->coll || a->sized != b->sized)
-        snprintf(what, sizeof what, "collective is %s%s here and %s%s", plait_coll_name(a->coll), a->sized ? "v" : "",
-                 plait_coll_name(b->coll), b->sized ? "v" : "");
-    else if (a->count != b->count && !a->sized)
+    if (a->coll != b->coll || a->vform != b->vform)
+        snprintf(what, sizeof what, "collective is %s%s here and %s%s", plait_coll_name(a->coll), a->vform ? "v" : "",
+                 plait_coll_name(b->coll), b->vform ? "v" : "");
+    else if (a->count != b->count && !a->vform)
         snprintf(what, sizeof what, "count is %llu here and %llu", (unsigned long long)a->count,
                  (unsigned long long)b->count);
     else if (a->type != b->type)
@@ -126,7 +126,7 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
         snprintf(what, sizeof what, "operator is %s here and %s", plait_op_name(a->op), plait_op_name(b->op));
     else if (a->root != b->root)
         snprintf(what, sizeof what, "root is %u here and %u", a->root, b->root);
-    else if (a->count != b->count && a->sized)
+    else if (a->count != b->count && a->vform)
         snprintf(what, sizeof what, "the largest block has %llu elements here and %llu", (unsigned long long)a->count,
                  (unsigned long long)b->count);
     else if (a->ordered != b->ordered)
@@ -255,7 +255,7 @@ static uint32_t find_suspect(const struct plait_comm *comm, const struct plait_d
     return UINT32_MAX;
 }
 
-/* Seconds until a suspicion is sure. Something else that is about to show may be its cause: a death, for example. */
+/* Seconds that a suspicion must last before the comm fails: its cause, such as a death, may still become visible. */
 static double doubt(const struct plait_comm *comm, uint32_t rank, enum plait_suspicion suspicion)
 {
     const struct plait_peer *p = &comm->peers[rank];

@@ -85,7 +85,7 @@ void plait_culprit_find(const struct plait_comm *comm, const struct plait_detect
 /* In a wait without a deadline: fail if a needed rank of another host is unheard for the comm's deadline. */
 enum plait_status plait_probe_unheard(struct plait_comm *comm, const struct plait_detector *d, double now);
 
-/* Fail the comm: the detector's suspicion is sure. */
+/* Fail the comm: the detector's suspicion has lasted long enough. */
 enum plait_status plait_blame_suspect(struct plait_comm *comm, const struct plait_detector *d);
 
 #endif

@@ -25,7 +25,7 @@ static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* taken while a c
 static struct plait_comm *first;
 _Atomic uint32_t plait_nactive;
 
-static _Atomic uint32_t news_doorbell, sleepers;
+static _Atomic uint32_t doorbell, sleepers;
 static _Atomic uint32_t drivers; /* threads in plait_progress_until() */
 
 void plait_progress_add(struct plait_comm *comm)
@@ -99,11 +99,11 @@ bool plait_progress(void)
 /* ---- Waiting ----------------------------------------------------------------------------------------- */
 
 /* Dekker's pattern: each side writes its word, then reads the other's. A sleeper is woken or does not fall asleep. */
-void plait_progress_news(void)
+void plait_progress_wake(void)
 {
-    atomic_fetch_add(&news_doorbell, 1);
+    atomic_fetch_add(&doorbell, 1);
     if (atomic_load(&sleepers) > 0)
-        plait_doorbells_ring(&news_doorbell);
+        plait_doorbells_ring(&doorbell);
 }
 
 static _Atomic uint64_t alarm_at; /* written without a lock; a lost alarm costs one sleep */
@@ -154,7 +154,7 @@ void plait_progress_announce(struct plait_doorbells *doorbells)
     struct plait_comm *comm;
     uint32_t ranks[PLAIT_DOORBELLS];
 
-    plait_doorbells_add(doorbells, &news_doorbell);
+    plait_doorbells_add(doorbells, &doorbell);
     for (uint32_t k = 0; take(k, &comm); k++)
         if (comm != NULL) {
             plait_doorbells_announce(doorbells, comm, ranks, comm->drive->awaited(comm, ranks, PLAIT_DOORBELLS));
@@ -283,7 +283,7 @@ void plait_progress_thread_stop(void)
     pthread_mutex_lock(&thread_lock);
     if (--nstart == 0) {
         atomic_store(&stop, true);
-        plait_progress_news();
+        plait_progress_wake();
         pthread_join(thread, NULL);
     }
     pthread_mutex_unlock(&thread_lock);

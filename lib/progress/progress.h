@@ -74,7 +74,7 @@ void plait_progress_alarm(uint64_t when);
 uint64_t plait_progress_until_alarm(void);
 
 /* Wake the sleeping threads of this process: an operation has ended, or a new one is pending. */
-void plait_progress_news(void);
+void plait_progress_wake(void);
 
 /*
  * Drive all active comms until over(self). Without progress the thread spins (`spins` turns), then yields, then sleeps.

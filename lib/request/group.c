@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void plait_collect_error(struct plait_kept *e, enum plait_status status, const char *text)
+void plait_collect_error(struct plait_saved_error *e, enum plait_status status, const char *text)
 {
     if (status == PLAIT_OK)
         return;

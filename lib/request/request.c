@@ -164,7 +164,7 @@ void plait_request_run(struct plait_request *r)
     plait_request_begin(r);
     comm->drive->turn(comm, false); /* other ranks need not wait for the caller's next call */
     pthread_mutex_unlock(&comm->lock);
-    plait_progress_news();
+    plait_progress_wake();
 }
 
 enum plait_status plait_request_launch(struct plait_request *r)
@@ -212,7 +212,7 @@ enum plait_status plait_request_collective(struct plait_comm *comm, const struct
         r->space = a->space;
         if (r->job.scale != NULL && !r->job.late)
             r->job.scale = memcpy(r->scalar, call->scale, comm->last->size);
-        if (a->sized)
+        if (a->vform)
             status = copy_sizes(r);
         if (status != PLAIT_OK)
             plait_request_give_back(r);
@@ -285,7 +285,7 @@ void plait_requests_notify(struct plait_comm *comm)
         plait_request_set_state(r, PLAIT_REQUEST_ENDED); /* from here on its taker owns it */
         r = next;
     }
-    plait_progress_news();
+    plait_progress_wake();
 }
 
 /* ---- Taking --------------------------------------------------------------------------------------------- */

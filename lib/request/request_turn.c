@@ -78,7 +78,7 @@ bool plait_request_record(struct plait_request *r)
     }
     plait_request_append(&comm->issued, &comm->issued_end, r);
     plait_request_set_state(r, PLAIT_REQUEST_ISSUED);
-    plait_progress_news();
+    plait_progress_wake();
     return true;
 }
 

@@ -24,19 +24,19 @@ static bool with_a_driver(void)
     return getenv("PLAIT_TEST_DEVICES") != NULL;
 }
 
-struct sized {
+struct vform {
     enum plait_coll coll;
     uint32_t nrank, rank, root;
     size_t block;   /* elements of a rank's part; of an all-reduce, a reduce and a broadcast there are nrank of them */
     uint32_t shift; /* all inputs have that much more */
 };
 
-static uint32_t input(const struct sized *s, uint32_t rank, size_t i)
+static uint32_t input(const struct vform *s, uint32_t rank, size_t i)
 {
     return APART * rank + (uint32_t)i + s->shift;
 }
 
-static uint32_t output(const struct sized *s, size_t i)
+static uint32_t output(const struct vform *s, size_t i)
 {
     const size_t b = s->block, first = s->rank * b;
     const uint32_t sums = s->nrank * s->shift + APART * (s->nrank * (s->nrank - 1) / 2);
@@ -59,21 +59,21 @@ static uint32_t output(const struct sized *s, size_t i)
 }
 
 /* Elements of this rank's buffers. */
-static size_t out_of(const struct sized *s)
+static size_t out_of(const struct vform *s)
 {
     if ((s->coll == PLAIT_REDUCE || s->coll == PLAIT_GATHER) && s->rank != s->root)
         return 0;
     return s->coll == PLAIT_REDUCE_SCATTER || s->coll == PLAIT_SCATTER ? s->block : s->nrank * s->block;
 }
 
-static size_t in_of(const struct sized *s)
+static size_t in_of(const struct vform *s)
 {
     if ((s->coll == PLAIT_BROADCAST || s->coll == PLAIT_SCATTER) && s->rank != s->root)
         return 0;
     return s->coll == PLAIT_ALLGATHER || s->coll == PLAIT_GATHER ? s->block : s->nrank * s->block;
 }
 
-static enum plait_status call(struct plait_comm *comm, const struct device_rank *d, const struct sized *s)
+static enum plait_status call(struct plait_comm *comm, const struct device_rank *d, const struct vform *s)
 {
     struct plait_call c = PLAIT_CALL_DEFAULT;
     const void *in = in_of(s) > 0 ? d->in : NULL;
@@ -101,7 +101,7 @@ static enum plait_status call(struct plait_comm *comm, const struct device_rank 
     }
 }
 
-static bool put(const struct device_rank *d, const struct sized *s)
+static bool put(const struct device_rank *d, const struct vform *s)
 {
     uint32_t *host = (void *)d->host;
     const size_t n = in_of(s);
@@ -111,7 +111,7 @@ static bool put(const struct device_rank *d, const struct sized *s)
     return device_write(d, d->in, host, n * sizeof *host) && device.stream_synchronize(d->cuda) == 0;
 }
 
-static int is_right(const struct device_rank *d, const struct sized *s, const char *how)
+static int is_right(const struct device_rank *d, const struct vform *s, const char *how)
 {
     const uint32_t *host = (void *)d->host;
     const uint32_t rank = s->rank;
@@ -127,7 +127,7 @@ static int is_right(const struct device_rank *d, const struct sized *s, const ch
     return 0;
 }
 
-static int do_all(struct plait_comm *comm, const struct device_rank *d, struct sized *s)
+static int do_all(struct plait_comm *comm, const struct device_rank *d, struct vform *s)
 {
     const uint32_t rank = s->rank;
     void *graph, *exec;
@@ -158,7 +158,7 @@ static int every_size(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(device_begin(&d, most));
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= most; i++)
         for (unsigned k = 0; k < sizeof all / sizeof *all; k++) {
-            struct sized s = { all[k], nrank, rank, k % nrank, sizes[i] / sizeof(uint32_t) / nrank, 0 };
+            struct vform s = { all[k], nrank, rank, k % nrank, sizes[i] / sizeof(uint32_t) / nrank, 0 };
             if (do_all(*comm, &d, &s) != 0)
                 return 1;
         }

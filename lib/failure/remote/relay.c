@@ -89,7 +89,7 @@ void plait_relay_note_loss(struct plait_remote *r, enum plait_status status)
 {
     if (atomic_load(&r->lost))
         return;
-    plait_keep_error(&r->loss, status);
+    plait_save_error(&r->loss, status);
     atomic_store(&r->lost, true);
 }
 

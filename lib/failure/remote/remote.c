@@ -187,7 +187,7 @@ double plait_remote_heard(const struct plait_remote *r, uint32_t rank)
 
 enum plait_status plait_remote_check(const struct plait_remote *r)
 {
-    return r == NULL || !atomic_load(&r->lost) ? PLAIT_OK : plait_tell_error(&r->loss);
+    return r == NULL || !atomic_load(&r->lost) ? PLAIT_OK : plait_restore_error(&r->loss);
 }
 
 bool plait_remote_is_over(const struct plait_remote *r)

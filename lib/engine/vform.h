@@ -5,15 +5,15 @@
  * size: the block has one message per slice of its own, which carries the block's size. A small block may take the
  * eager path (eager.c).
  */
-#ifndef PLAIT_LIB_ENGINE_SIZED_H
-#define PLAIT_LIB_ENGINE_SIZED_H
+#ifndef PLAIT_LIB_ENGINE_VFORM_H
+#define PLAIT_LIB_ENGINE_VFORM_H
 
 #include "slice.h"
 
 /* Does each pair of ranks cut its block by itself? */
 static inline bool plait_sized_by_pairs(const struct plait_run *run)
 {
-    return run->o->sized && !plait_agrees_on_sizes(run->o);
+    return run->o->vform && !plait_agrees_on_sizes(run->o);
 }
 
 /* Elements of a block that this rank sends or receives. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sized.h"
+#include "vform.h"
 
 #include "step.h"
 
