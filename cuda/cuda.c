@@ -26,6 +26,11 @@ static const char *current(int *device)
     return why == NULL ? plait_cuda_current(device) : why;
 }
 
+static const char *identify(int device, unsigned char uuid[16])
+{
+    return plait_cuda_why(plait_cuda.device_uuid((cu_uuid *)uuid, device), "cuDeviceGetUuid");
+}
+
 /* ---- Queues ----------------------------------------------------------------------------------------- */
 
 /* The device of the current context. */
@@ -204,21 +209,37 @@ static const char *call_host(struct plait_queue *q, void (*function)(void *conte
     return why;
 }
 
-static const char *set_flag(struct plait_queue *q, uint64_t flag)
-{
-    const char *why;
+enum { MOST_VALUES = 254 }; /* of one call, in which a flag's wait and its reset stay together */
 
-    CALL(q->gpu, "cuStreamWriteValue32", plait_cuda.stream_write(q->stream, flag, 1, 0));
-    return why;
+static cu_mem_op value_of(uint32_t operation, uint64_t address, uint32_t value, uint32_t how)
+{
+    return (cu_mem_op){ .item = { operation, address, value, how, 0 } };
 }
 
-static const char *wait_flag(struct plait_queue *q, uint64_t flag)
+static const char *signals(struct plait_queue *q, const struct plait_signal *s, size_t n)
 {
-    const char *why;
+    cu_mem_op values[MOST_VALUES];
+    unsigned m = 0;
+    const char *why = NULL;
 
-    CALL(q->gpu, "cuStreamWaitValue32", plait_cuda.stream_wait(q->stream, flag, 1, DRIVER_WAIT_EQ));
-    if (why == NULL)
-        CALL(q->gpu, "cuStreamWriteValue32", plait_cuda.stream_write(q->stream, flag, 0, 0));
+    for (size_t i = 0; i < n && why == NULL; i++) {
+        switch (s[i].what) {
+        case PLAIT_SIGNAL_SET:
+            values[m++] = value_of(DRIVER_VALUE_WRITE, s[i].address, s[i].value, 0);
+            break;
+        case PLAIT_SIGNAL_AWAIT:
+            values[m++] = value_of(DRIVER_VALUE_WAIT, s[i].address, s[i].value, DRIVER_WAIT_EQ);
+            values[m++] = value_of(DRIVER_VALUE_WRITE, s[i].address, 0, 0);
+            break;
+        case PLAIT_SIGNAL_REACH:
+            values[m++] = value_of(DRIVER_VALUE_WAIT, s[i].address, s[i].value, DRIVER_WAIT_GEQ);
+            break;
+        }
+        if (m + 2 <= MOST_VALUES && i + 1 < n)
+            continue;
+        CALL(q->gpu, "cuStreamBatchMemOp", plait_cuda.stream_values(q->stream, m, values, 0));
+        m = 0;
+    }
     return why;
 }
 
@@ -257,25 +278,40 @@ static const size_t sizes[] = {
 #undef PLAIT_X
 };
 
-static const char *combine(struct plait_queue *q, const struct plait_combine *c)
+static const char *launch_list(const struct plait_queue *q, const struct plait_list *l, struct plait_cuda_list *a)
 {
-    struct plait_cuda_reduce a = { .dst = c->dst,
-                                   .count = c->count,
-                                   .wide = c->wide,
-                                   .nsrc = c->nsrc,
-                                   .op = (uint32_t)c->op,
-                                   .divisor = c->divisor,
-                                   .wide_dst = c->wide_dst };
-    const unsigned blocks = plait_cuda_blocks(c->count * sizes[c->type], q->gpu->most_blocks);
+    const unsigned blocks = plait_cuda_list_cut(a, (uint32_t)sizes[l->type], q->gpu->most_blocks);
     const char *why;
 
-    if (c->nsrc > PLAIT_CUDA_SOURCES)
-        return plait_cuda_say("%u blocks are combined at once, and on a GPU at most %d can be: use another algorithm, "
-                              "such as halving-doubling",
-                              c->nsrc, PLAIT_CUDA_SOURCES);
-    memcpy(a.source, c->src, c->nsrc * sizeof *a.source);
-    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, (enum plait_cuda_kernel)c->type, blocks, &a));
+    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, (enum plait_cuda_kernel)l->type, blocks, a));
     return why;
+}
+
+static const char *make(struct plait_queue *q, const struct plait_list *l)
+{
+    const struct plait_cuda_list empty = {
+        .wide = l->wide, .op = (uint32_t)l->op, .divisor = l->divisor, .wide_dst = l->wide_dst
+    };
+    struct plait_cuda_list a = empty;
+    const char *why = NULL;
+
+    for (uint32_t i = 0; i < l->n && why == NULL; i++) {
+        const struct plait_item *item = &l->items[i];
+        const struct plait_cuda_item as = { .count = item->count,
+                                            .in = item->in,
+                                            .out = item->out,
+                                            .times = (uint16_t)item->times,
+                                            .gathers = item->gathers };
+        const uint32_t size = (uint32_t)sizes[l->type];
+        if (plait_cuda_list_add(&a, size, item->src, item->nsrc, item->dst, item->ndst, &as))
+            continue;
+        if (a.nitem > 0)
+            why = launch_list(q, l, &a);
+        a = empty;
+        if (why == NULL && !plait_cuda_list_add(&a, size, item->src, item->nsrc, item->dst, item->ndst, &as))
+            why = plait_cuda_say("%u blocks are combined at once, which is more than a GPU can", item->nsrc);
+    }
+    return why == NULL && a.nitem > 0 ? launch_list(q, l, &a) : why;
 }
 
 static const char *scale(struct plait_queue *q, enum plait_dtype type, void *to, const void *from, size_t count,
@@ -349,6 +385,7 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .name = "cuda",
     .open = plait_cuda_find,
     .current = current,
+    .identify = identify,
     .locate = plait_cuda_locate,
     .alloc = plait_cuda_alloc,
     .free = plait_cuda_free,
@@ -364,11 +401,10 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .query = query,
     .capturing = capturing,
     .call = call_host,
-    .set_flag = set_flag,
-    .wait_flag = wait_flag,
+    .signal = signals,
     .copy = copy,
     .copies = copies,
-    .combine = combine,
+    .make = make,
     .scale = scale,
     .make_packing = plait_cuda_make_packing,
     .free_packing = plait_cuda_free_packing,

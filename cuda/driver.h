@@ -15,6 +15,20 @@ typedef struct { /* by value, as the driver takes it */
     char bytes[64];
 } cu_ipc_handle;
 
+typedef struct {
+    char bytes[16];
+} cu_uuid;
+typedef union { /* a wait for a value of 32 bits, or a write of one */
+    struct {
+        uint32_t operation;
+        cu_address address;
+        uint64_t value;
+        uint32_t flags;
+        cu_address alias;
+    } item;
+    uint64_t pad[6];
+} cu_mem_op;
+
 enum { /* the used values of the driver's enums */
        DRIVER_OK = 0,
        DRIVER_INVALID_VALUE = 1,
@@ -42,6 +56,8 @@ enum { /* the used values of the driver's enums */
        DRIVER_STREAM_FIRST = -5, /* the driver takes the nearest one */
        DRIVER_WAIT_EQ = 1,
        DRIVER_WAIT_GEQ = 0,
+       DRIVER_VALUE_WAIT = 1,
+       DRIVER_VALUE_WRITE = 2,
        DRIVER_EVENT_NO_TIMING = 2,
        DRIVER_IPC_LAZY_PEER = 1,
        DRIVER_HOST_PORTABLE = 1,
@@ -84,8 +100,8 @@ enum { /* the used values of the driver's enums */
     X(stream_query, "cuStreamQuery", (void *stream))                                                                \
     X(stream_capture, "cuStreamGetCaptureInfo", (void *stream, int *status, unsigned long long *id))                \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                                               \
-    X(stream_write, "cuStreamWriteValue32_v2", (void *stream, cu_address word, uint32_t value, unsigned flags))     \
-    X(stream_wait, "cuStreamWaitValue32_v2", (void *stream, cu_address word, uint32_t value, unsigned flags))       \
+    X(stream_values, "cuStreamBatchMemOp_v2", (void *stream, unsigned n, cu_mem_op *ops, unsigned flags))           \
+    X(device_uuid, "cuDeviceGetUuid_v2", (cu_uuid * out, int device))                                               \
     X(stream_wait_event, "cuStreamWaitEvent", (void *stream, void *event, unsigned flags))                          \
     X(stream_call, "cuLaunchHostFunc", (void *stream, void (*function)(void *), void *context))                     \
     X(event_create, "cuEventCreate", (void **out, unsigned flags))                                                  \

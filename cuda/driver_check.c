@@ -11,6 +11,12 @@
 
 _Static_assert(sizeof(cu_address) == sizeof(CUdeviceptr), "addresses");
 _Static_assert(sizeof(cu_ipc_handle) == sizeof(CUipcMemHandle), "handles");
+_Static_assert(sizeof(cu_uuid) == sizeof(CUuuid), "names of GPUs");
+_Static_assert(sizeof(cu_mem_op) == sizeof(CUstreamBatchMemOpParams) &&
+                   offsetof(cu_mem_op, item.address) == offsetof(CUstreamBatchMemOpParams, waitValue.address) &&
+                   offsetof(cu_mem_op, item.value) == offsetof(CUstreamBatchMemOpParams, waitValue.value) &&
+                   offsetof(cu_mem_op, item.flags) == offsetof(CUstreamBatchMemOpParams, writeValue.flags),
+               "values");
 SAME(DRIVER_OK, CUDA_SUCCESS);
 SAME(DRIVER_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE);
 SAME(DRIVER_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT);
@@ -29,6 +35,9 @@ SAME(DRIVER_POINTER_RANGE_SIZE, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
 SAME(DRIVER_DEVICE_MULTIPROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 SAME(DRIVER_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
 SAME(DRIVER_WAIT_EQ, CU_STREAM_WAIT_VALUE_EQ);
+SAME(DRIVER_WAIT_GEQ, CU_STREAM_WAIT_VALUE_GEQ);
+SAME(DRIVER_VALUE_WAIT, CU_STREAM_MEM_OP_WAIT_VALUE_32);
+SAME(DRIVER_VALUE_WRITE, CU_STREAM_MEM_OP_WRITE_VALUE_32);
 SAME(DRIVER_EVENT_NO_TIMING, CU_EVENT_DISABLE_TIMING);
 SAME(DRIVER_IPC_LAZY_PEER, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 SAME(DRIVER_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE);

@@ -264,10 +264,9 @@ static void set_flag(struct device_link *l, enum plait_flag which, uint32_t numb
 {
     const bool captured = l->captured[which == PLAIT_FLAG_READ ? COME : OFFERED][number % PLAIT_WINDOW];
     const uint64_t flag = plait_flag(l->flags, l->comm->nrank, l->channel, l->comm->rank, captured, which, number);
-    struct plait_queue *queue = plait_device_here(l->comm);
 
-    if (queue != NULL && may_set(l))
-        plait_device_note(l->comm, l->comm->device->plugin->set_flag(queue, flag));
+    if (plait_device_works(l->comm) && may_set(l))
+        plait_device_signal(l->comm, PLAIT_SIGNAL_SET, flag, 1);
 }
 
 /* Wait for ARRIVED for a message that this rank receives, READ for one that it has offered. */
@@ -276,12 +275,9 @@ static void wait_flag(struct device_link *l, enum plait_flag which, uint32_t num
     const struct plait_device_comm *d = l->comm->device;
     const bool captured = l->captured[which == PLAIT_FLAG_ARRIVED ? COME : OFFERED][number % PLAIT_WINDOW];
     const uint64_t flag = plait_flag((uintptr_t)d->flags, l->comm->nrank, l->channel, l->peer, captured, which, number);
-    struct plait_queue *queue = plait_device_here(l->comm);
 
-    if (queue == NULL)
-        return;
-    d->flags_awaited[l->peer]++;
-    plait_device_note(l->comm, d->plugin->wait_flag(queue, flag));
+    d->flags_awaited[l->peer] += plait_device_works(l->comm);
+    plait_device_signal(l->comm, PLAIT_SIGNAL_AWAIT, flag, 1);
 }
 
 static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
@@ -298,6 +294,7 @@ static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fing
     }
     l->captured[OFFERED][number % PLAIT_WINDOW] = captures;
     set_flag(l, PLAIT_FLAG_ARRIVED, number);
+    plait_device_flush(l->comm);
     if (!plait_device_works(l->comm)) /* the peer must not wait for a flag that was not set */
         return false;
     l->inner->transport->offer(l->inner, number, fingerprint, header_word, &letter, sizeof letter, true);
@@ -360,6 +357,7 @@ static void device_release(struct plait_link *link, uint32_t number)
     struct device_link *l = device(link);
 
     set_flag(l, PLAIT_FLAG_READ, number);
+    plait_device_flush(l->comm);
     if (plait_device_works(l->comm))
         l->inner->transport->release(l->inner, number);
 }

@@ -4,7 +4,8 @@
 #include "optim_body.h"
 #include "reduce_body.h"
 
-_Static_assert(sizeof(struct plait_cuda_copies) <= 4096, "what a kernel's argument may have");
+_Static_assert(sizeof(struct plait_cuda_copies) <= 4096 && sizeof(struct plait_cuda_list) <= 4096,
+               "what a kernel's argument may have");
 
 /* Run all phases of all blocks. */
 #define HOST(name, args, threads, phases, body)                       \
@@ -23,7 +24,7 @@ _Static_assert(sizeof(struct plait_cuda_copies) <= 4096, "what a kernel's argume
     }
 
 #define REDUCE(type) \
-    HOST(plait_reduce_##type, plait_cuda_reduce, PLAIT_CUDA_THREADS, plait_reduce_phases, plait_reduce_##type##_body)
+    HOST(plait_reduce_##type, plait_cuda_list, PLAIT_CUDA_THREADS, plait_reduce_phases, plait_reduce_##type##_body)
 
 REDUCE(int8)
 REDUCE(uint8)

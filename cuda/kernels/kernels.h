@@ -17,30 +17,31 @@
 #include <optim/bounds.h>
 #include <plait/coll.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* name, struct of the argument, threads of a block */
-#define PLAIT_CUDA_KERNEL_LIST(X)                                     \
-    X(plait_reduce_int8, plait_cuda_reduce, PLAIT_CUDA_THREADS)       \
-    X(plait_reduce_uint8, plait_cuda_reduce, PLAIT_CUDA_THREADS)      \
-    X(plait_reduce_int32, plait_cuda_reduce, PLAIT_CUDA_THREADS)      \
-    X(plait_reduce_uint32, plait_cuda_reduce, PLAIT_CUDA_THREADS)     \
-    X(plait_reduce_int64, plait_cuda_reduce, PLAIT_CUDA_THREADS)      \
-    X(plait_reduce_uint64, plait_cuda_reduce, PLAIT_CUDA_THREADS)     \
-    X(plait_reduce_float16, plait_cuda_reduce, PLAIT_CUDA_THREADS)    \
-    X(plait_reduce_float32, plait_cuda_reduce, PLAIT_CUDA_THREADS)    \
-    X(plait_reduce_float64, plait_cuda_reduce, PLAIT_CUDA_THREADS)    \
-    X(plait_reduce_bfloat16, plait_cuda_reduce, PLAIT_CUDA_THREADS)   \
-    X(plait_reduce_float8e4m3, plait_cuda_reduce, PLAIT_CUDA_THREADS) \
-    X(plait_reduce_float8e5m2, plait_cuda_reduce, PLAIT_CUDA_THREADS) \
-    X(plait_scale, plait_cuda_scale, PLAIT_CUDA_THREADS)              \
-    X(plait_copy, plait_cuda_copy, PLAIT_CUDA_THREADS)                \
-    X(plait_copies, plait_cuda_copies, PLAIT_CUDA_THREADS)            \
-    X(plait_pack, plait_cuda_pack, PLAIT_CUDA_THREADS)                \
-    X(plait_unpack, plait_cuda_pack, PLAIT_CUDA_THREADS)              \
-    X(plait_optim_squares, plait_cuda_optim, PLAIT_CUDA_THREADS)      \
-    X(plait_optim_trust, plait_cuda_optim, PLAIT_CUDA_THREADS_TRUST)  \
+#define PLAIT_CUDA_KERNEL_LIST(X)                                    \
+    X(plait_reduce_int8, plait_cuda_list, PLAIT_CUDA_THREADS)        \
+    X(plait_reduce_uint8, plait_cuda_list, PLAIT_CUDA_THREADS)       \
+    X(plait_reduce_int32, plait_cuda_list, PLAIT_CUDA_THREADS)       \
+    X(plait_reduce_uint32, plait_cuda_list, PLAIT_CUDA_THREADS)      \
+    X(plait_reduce_int64, plait_cuda_list, PLAIT_CUDA_THREADS)       \
+    X(plait_reduce_uint64, plait_cuda_list, PLAIT_CUDA_THREADS)      \
+    X(plait_reduce_float16, plait_cuda_list, PLAIT_CUDA_THREADS)     \
+    X(plait_reduce_float32, plait_cuda_list, PLAIT_CUDA_THREADS)     \
+    X(plait_reduce_float64, plait_cuda_list, PLAIT_CUDA_THREADS)     \
+    X(plait_reduce_bfloat16, plait_cuda_list, PLAIT_CUDA_THREADS)    \
+    X(plait_reduce_float8e4m3, plait_cuda_list, PLAIT_CUDA_THREADS)  \
+    X(plait_reduce_float8e5m2, plait_cuda_list, PLAIT_CUDA_THREADS)  \
+    X(plait_scale, plait_cuda_scale, PLAIT_CUDA_THREADS)             \
+    X(plait_copy, plait_cuda_copy, PLAIT_CUDA_THREADS)               \
+    X(plait_copies, plait_cuda_copies, PLAIT_CUDA_THREADS)           \
+    X(plait_pack, plait_cuda_pack, PLAIT_CUDA_THREADS)               \
+    X(plait_unpack, plait_cuda_pack, PLAIT_CUDA_THREADS)             \
+    X(plait_optim_squares, plait_cuda_optim, PLAIT_CUDA_THREADS)     \
+    X(plait_optim_trust, plait_cuda_optim, PLAIT_CUDA_THREADS_TRUST) \
     X(plait_optim_update, plait_cuda_optim, PLAIT_CUDA_THREADS)
 
 /* In list order; the first PLAIT_NDTYPE are plait_reduce_TYPE, in the order of enum plait_dtype. */
@@ -55,32 +56,57 @@ enum {
     PLAIT_CUDA_THREADS = 256,       /* of a block */
     PLAIT_CUDA_THREADS_TRUST = 512, /* of the only block of plait_optim_trust */
     PLAIT_CUDA_PER_THREAD = 64,     /* bytes of one operand per block, if there is enough for all blocks */
-    PLAIT_CUDA_SOURCES = 32,        /* in the argument itself */
-    PLAIT_CUDA_COPIES = 160,        /* the same */
+    PLAIT_CUDA_SLOTS = 506,         /* words of a list in the argument itself */
+    PLAIT_CUDA_COPIES = 160,        /* in the argument itself */
     PLAIT_CUDA_PIECE = 4096         /* most elements of a piece; a block works on one piece at a time */
 };
 
 /*
- * plait_reduce_TYPE: dst[i] = the canonical combination of src[0][i] .. src[nsrc-1][i], for count elements.
+ * An item of a list: blocks of `count` elements. Block k = 0 .. times - 1 of each result is the canonical combination
+ * of the same block of each operand. With `times` blocks either the operands are the same for all, the block moves on
+ * in them, and each has the next result (reduce-scatter); or, if `gathers`, each has the next operand, and moves on in
+ * the results (all-gather).
  *
- * dst      may be any source of the same width; no other overlap
- * src      [nsrc], 1 .. 1024: `sources` where that is not NULL, a table that the device can read, else `source`
- * wide     8- and 16-bit floats only: bit s: source s (< 64) is float32[count]; wide_dst: dst is, and is not rounded
+ * in, out  bytes from an operand's address, and from a result's, to its first block
+ * src      slot of the list that has the first operand's address; dst: the first result's
+ * lines    all blocks begin alike in their units of 16 bytes
+ * nchunk   chunks of a block
+ */
+struct plait_cuda_item {
+    uint64_t count;
+    uint64_t in, out;
+    uint16_t src, nsrc;
+    uint16_t dst, ndst;
+    uint16_t times;
+    uint8_t gathers;
+    uint8_t lines;
+    uint32_t nchunk;
+};
+
+/*
+ * plait_reduce_TYPE: all items of a list. One operand without a divisor is copied, bit for bit: so plait_reduce_uint8
+ * copies bytes. A result may be an operand at the same address; no other block overlaps a result.
+ *
+ * wide     8- and 16-bit floats only: bit s: operand s (< 64) is float32; wide_dst: results are, and are not rounded
  * op       sum, prod, max, min, avg; premulsum is a sum
  * divisor  avg: the number the sum is divided by; 0: not yet, and with any other op
+ * chunk    elements that a block of threads makes at a time
+ * slot     items from the start, addresses from the end
  *
- * Grid: plait_cuda_blocks(count * size of the type, ...).
+ * Made by plait_cuda_list_add(). Grid: plait_cuda_list_cut(), or fewer.
  */
-struct plait_cuda_reduce {
-    void *dst;
-    uint64_t count;
-    const void *const *sources;
+struct plait_cuda_list {
     uint64_t wide;
-    uint32_t nsrc;
     uint32_t op; /* enum plait_op */
     uint32_t divisor;
     uint32_t wide_dst;
-    const void *source[PLAIT_CUDA_SOURCES];
+    uint32_t nitem;
+    uint32_t chunk;
+    uint32_t used; /* slots at the end */
+    union {
+        uint64_t slot[PLAIT_CUDA_SLOTS];
+        struct plait_cuda_item item[PLAIT_CUDA_SLOTS * 8 / sizeof(struct plait_cuda_item)];
+    };
 };
 
 /*
@@ -265,6 +291,77 @@ static inline uint32_t plait_cuda_blocks(uint64_t bytes, uint32_t most)
     const uint64_t blocks = bytes / each + (bytes % each != 0);
 
     return blocks == 0 ? 1 : blocks < most ? (uint32_t)blocks : most;
+}
+
+/* The slots of these addresses: those of the latest item `same`, if it has the same, or new ones. 0: there is no room. */
+static inline uint32_t plait_cuda_list_slots(struct plait_cuda_list *a, const void *const *addresses, uint32_t n,
+                                             uint32_t same, uint32_t nsame)
+{
+    bool alike = n == nsame;
+
+    for (uint32_t i = 0; i < n && alike; i++)
+        alike = a->slot[same + i] == (uint64_t)(uintptr_t)addresses[i];
+    if (alike)
+        return same;
+    const uint64_t items = ((uint64_t)a->nitem + 1) * sizeof(struct plait_cuda_item);
+    if (items + ((uint64_t)a->used + n) * sizeof *a->slot > sizeof a->slot)
+        return 0;
+    a->used += n;
+    const uint32_t first = (uint32_t)PLAIT_CUDA_SLOTS - a->used;
+    for (uint32_t i = 0; i < n; i++)
+        a->slot[first + i] = (uint64_t)(uintptr_t)addresses[i];
+    return first;
+}
+
+/*
+ * Add an item. `size`: of an element; count, in, out, times and gathers of *item are set, times to 1 at least. False:
+ * the list is full, and unchanged. A list of one item has room for 500 addresses.
+ */
+static inline bool plait_cuda_list_add(struct plait_cuda_list *a, uint32_t size, const void *const *src, uint32_t nsrc,
+                                       void *const *dst, uint32_t ndst, const struct plait_cuda_item *item)
+{
+    const struct plait_cuda_item last = a->nitem > 0 ? a->item[a->nitem - 1] : (struct plait_cuda_item){ 0 };
+    struct plait_cuda_item i = *item;
+    const uint32_t used = a->used;
+    const uint64_t first = (uint64_t)(uintptr_t)dst[0] + i.out;
+    uint64_t unlike = i.times > 1 ? i.count * size : 0;
+
+    i.nsrc = (uint16_t)nsrc;
+    i.ndst = (uint16_t)ndst;
+    i.src = (uint16_t)plait_cuda_list_slots(a, src, nsrc, last.src, last.nsrc);
+    if (i.src != 0)
+        i.dst = (uint16_t)plait_cuda_list_slots(a, (const void *const *)dst, ndst, last.dst, last.ndst);
+    if (i.src == 0 || i.dst == 0 || (a->nitem + 1) * sizeof i > sizeof a->slot - a->used * sizeof *a->slot) {
+        a->used = used;
+        return false;
+    }
+    for (uint32_t s = 0; s < nsrc; s++)
+        unlike |= (uint64_t)(uintptr_t)src[s] + i.in - first;
+    for (uint32_t d = 0; d < ndst; d++)
+        unlike |= (uint64_t)(uintptr_t)dst[d] + i.out - first;
+    i.lines = unlike % 16 == 0;
+    a->item[a->nitem++] = i;
+    return true;
+}
+
+/*
+ * Cut the list into chunks: long ones, or, if these are too few for all blocks of threads, short ones. Returns the
+ * number of blocks. most: as in plait_cuda_blocks()
+ */
+static inline uint32_t plait_cuda_list_cut(struct plait_cuda_list *a, uint32_t size, uint32_t most)
+{
+    enum { LINE = 16, LONG = PLAIT_CUDA_THREADS * PLAIT_CUDA_PER_THREAD };
+    uint64_t all = 0;
+
+    for (uint32_t bytes = LONG; bytes == LONG || (all < most && bytes >= PLAIT_CUDA_THREADS * LINE); bytes /= 4) {
+        all = 0;
+        a->chunk = bytes / size;
+        for (uint32_t i = 0; i < a->nitem; i++) {
+            a->item[i].nchunk = (uint32_t)((a->item[i].count + a->chunk - 1) / a->chunk);
+            all += (uint64_t)a->item[i].nchunk * a->item[i].times;
+        }
+    }
+    return all == 0 ? 1 : all < most ? (uint32_t)all : most;
 }
 
 /* plait_copies cuts a copy into chunks, of which a block copies one at a time. */

@@ -4,7 +4,7 @@
 #include "kernel.cuh"
 
 #define REDUCE(type)                                                                                 \
-    PLAIT_KERNEL(plait_reduce_##type, plait_cuda_reduce, PLAIT_CUDA_THREADS, plait_reduce_phases,    \
+    PLAIT_KERNEL(plait_reduce_##type, plait_cuda_list, PLAIT_CUDA_THREADS, plait_reduce_phases,      \
                  plait_reduce_##type##_body)
 
 REDUCE(int8)

@@ -3,7 +3,7 @@
 #ifndef PLAIT_CUDA_REDUCE_BODY_H
 #define PLAIT_CUDA_REDUCE_BODY_H
 
-#include "copy_body.h"
+#include "list_body.h"
 
 #define T          int8_t
 #define W          int8_t
@@ -129,7 +129,7 @@
 #define OF_BITS(u) ((uint8_t)(u))
 #include "reduce_tmpl.h"
 
-BODY uint32_t plait_reduce_phases(const struct plait_cuda_reduce *a, const struct plait_where *at)
+BODY uint32_t plait_reduce_phases(const struct plait_cuda_list *a, const struct plait_where *at)
 {
     (void)a, (void)at;
     return 1;

@@ -108,19 +108,19 @@ BODY void NAME(apply)(W *a, const W *b, uint32_t n, uint32_t op)
             a[i] = ARITH(sum)(a[i], b[i]);
 }
 
-BODY const void *NAME(source)(const struct plait_cuda_reduce *a, uint32_t s)
+BODY const T *NAME(operand)(const struct plait_cuda_list *a, const struct plait_part *p, uint32_t s)
 {
-    return a->sources != NULL ? a->sources[s] : a->source[s];
+    return (const T *)(plait_list_at(a, p->src + s) + p->in);
 }
 
-/* Sources s .. s + g - 1, at most four; all are read before the first is used. */
-BODY void NAME(four)(W *acc, const struct plait_cuda_reduce *a, uint32_t s, uint32_t g, uint64_t at)
+/* Operands s .. s + g - 1, at most four; all are read before the first is used. */
+BODY void NAME(four)(W *acc, const struct plait_cuda_list *a, const struct plait_part *p, uint32_t s, uint32_t g,
+                     uint64_t at)
 {
     struct plait_line lines[4] = { { { 0 } } };
     W b[NAME(N)], c[NAME(N)];
 
-    UNROLL for (uint32_t k = 0; k < 4; k++) if (k < g) lines[k] =
-        plait_line_get((const T *)NAME(source)(a, s + k) + at);
+    UNROLL for (uint32_t k = 0; k < 4; k++) if (k < g) lines[k] = plait_line_get(NAME(operand)(a, p, s + k) + at);
     NAME(open)(acc, lines[0]);
     if (g > 1) {
         NAME(open)(b, lines[1]);
@@ -137,18 +137,18 @@ BODY void NAME(four)(W *acc, const struct plait_cuda_reduce *a, uint32_t s, uint
 }
 
 /*
- * Any number of sources of any width. Partial results are merged like digits of a binary counter: see
+ * Any number of operands of any width. Partial results are merged like digits of a binary counter: see
  * lib/reduce/tmpl.h.
  */
-BODY void NAME(many)(W *acc, const struct plait_cuda_reduce *a, uint64_t at, uint32_t n)
+BODY void NAME(many)(W *acc, const struct plait_cuda_list *a, const struct plait_part *p, uint64_t at, uint32_t n)
 {
-    W stack[11][NAME(N)]; /* 1024 sources: at most 10 digits and the newest source */
+    W stack[11][NAME(N)]; /* 1024 operands: at most 10 digits and the newest operand */
     uint32_t depth = 0;
 
-    for (uint32_t s = 0; s < a->nsrc; s++) {
+    for (uint32_t s = 0; s < p->nsrc; s++) {
         for (uint32_t digit = s; s > 0 && digit % 2 == 0; digit /= 2, depth--)
             NAME(apply)(stack[depth - 2], stack[depth - 1], n, a->op);
-        NAME(load)(stack[depth++], NAME(source)(a, s), at, n, s < 64 && (a->wide >> s & 1) != 0);
+        NAME(load)(stack[depth++], NAME(operand)(a, p, s), at, n, plait_list_is_wide(a, s));
     }
     for (; depth > 1; depth--)
         NAME(apply)(stack[depth - 2], stack[depth - 1], n, a->op);
@@ -156,76 +156,86 @@ BODY void NAME(many)(W *acc, const struct plait_cuda_reduce *a, uint64_t at, uin
         acc[i] = stack[0][i];
 }
 
-BODY void NAME(finish)(const struct plait_cuda_reduce *a, W *acc, uint64_t at, uint32_t n)
+BODY void NAME(finish)(const struct plait_cuda_list *a, const struct plait_part *p, W *acc, uint64_t at, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         acc[i] = ARITH(clean)(a->divisor != 0 ? ARITH(quotient)(acc[i], a->divisor) : acc[i]);
-    NAME(store)(a->dst, at, acc, n, a->wide_dst != 0);
+    if (n == 1 || a->wide_dst != 0) {
+        for (uint32_t d = 0; d < p->ndst; d++)
+            NAME(store)(plait_list_to(a, p, d), at, acc, n, a->wide_dst != 0);
+        return;
+    }
+    const struct plait_line line = NAME(close)(acc);
+    for (uint32_t d = 0; d < p->ndst; d++)
+        plait_line_put((T *)(void *)plait_list_to(a, p, d) + at, line);
 }
 
 /* ---- Loops ------------------------------------------------------------------------------------------------ */
 
-/* Elements before the first whole unit; count: there is none. */
-BODY uint64_t NAME(head)(const struct plait_cuda_reduce *a)
-{
-    const uint64_t head = plait_head(a->dst, a->wide_dst != 0 ? sizeof(W) : sizeof(T), a->count);
-
-    for (uint32_t s = 0; s < a->nsrc; s++) {
-        const uint32_t size = s < 64 && (a->wide >> s & 1) != 0 ? sizeof(W) : sizeof(T);
-        if (!plait_is_line((const char *)NAME(source)(a, s) + head * size))
-            return a->count;
-    }
-    return plait_is_line((const char *)a->dst + head * (a->wide_dst != 0 ? sizeof(W) : sizeof(T))) ? head : a->count;
-}
-
-/* The fast path: a whole unit of at most eight sources, all of type T. */
-BODY void NAME(eight)(W *acc, const struct plait_cuda_reduce *a, uint64_t at)
+/* The fast path: a whole unit of at most eight operands, all of type T. */
+BODY void NAME(eight)(W *acc, const struct plait_cuda_list *a, const struct plait_part *p, uint64_t at)
 {
     W right[NAME(N)];
 
-    NAME(four)(acc, a, 0, a->nsrc < 4 ? a->nsrc : 4, at);
-    if (a->nsrc > 4) {
-        NAME(four)(right, a, 4, a->nsrc - 4, at);
+    NAME(four)(acc, a, p, 0, p->nsrc < 4 ? p->nsrc : 4, at);
+    if (p->nsrc > 4) {
+        NAME(four)(right, a, p, 4, p->nsrc - 4, at);
         NAME(apply)(acc, right, NAME(N), a->op);
     }
 }
 
-BODY void NAME(units)(const struct plait_cuda_reduce *a, const struct plait_where *at, uint64_t head, uint64_t nunit)
+/* Elements before the first whole unit; all: there is none. In a unit wide operands begin at a line, too. */
+BODY uint64_t NAME(head)(const struct plait_cuda_list *a, const struct plait_part *p)
 {
-    const bool fast = a->nsrc <= 8 && a->wide == 0 && a->wide_dst == 0;
+    const uint32_t size = a->wide_dst != 0 ? sizeof(W) : sizeof(T);
+    const uint64_t head = plait_head(plait_list_to(a, p, 0) + p->start * size, size, p->count);
+    bool alike = p->lines || a->wide != 0 || a->wide_dst != 0;
 
-    for (uint64_t u = plait_thread(at); u < nunit; u += plait_nthread(at)) {
-        W acc[NAME(N)];
-        if (fast)
-            NAME(eight)(acc, a, head + u * NAME(N));
-        else
-            NAME(many)(acc, a, head + u * NAME(N), NAME(N));
-        NAME(finish)(a, acc, head + u * NAME(N), NAME(N));
-    }
+    for (uint32_t s = 0; s < p->nsrc && alike && (a->wide != 0 || a->wide_dst != 0); s++)
+        alike = plait_is_line((const char *)NAME(operand)(a, p, s) +
+                              (p->start + head) * (plait_list_is_wide(a, s) ? sizeof(W) : sizeof(T)));
+    return alike && plait_is_line(plait_list_to(a, p, 0) + (p->start + head) * size) ? head : p->count;
 }
 
-/* One source without a divisor: copy its bits. */
-BODY bool NAME(is_copy)(const struct plait_cuda_reduce *a)
+BODY void NAME(part)(const struct plait_cuda_list *a, const struct plait_part *p, const struct plait_where *at)
 {
-    return a->nsrc == 1 && a->divisor == 0 && (a->wide & 1) == (a->wide_dst != 0);
-}
+    const bool fast = p->nsrc <= 8 && a->wide == 0 && a->wide_dst == 0;
+    const uint64_t head = NAME(head)(a, p), nunit = (p->count - head) / NAME(N);
 
-BODY void NAME(body)(const struct plait_cuda_reduce *a, uint32_t phase, const struct plait_where *at, double *shared)
-{
-    const uint64_t head = NAME(head)(a), nunit = (a->count - head) / NAME(N);
-
-    (void)phase, (void)shared;
-    if (NAME(is_copy)(a)) {
-        plait_copy_bytes(a->dst, NAME(source)(a, 0), a->count * (a->wide_dst != 0 ? sizeof(W) : sizeof(T)),
-                         plait_thread(at), plait_nthread(at));
+    if (p->nsrc == 1 && a->divisor == 0 && (a->wide & 1) == (a->wide_dst != 0)) {
+        plait_part_copy(a, p, a->wide_dst != 0 ? sizeof(W) : sizeof(T), at);
         return;
     }
-    NAME(units)(a, at, head, nunit);
-    for (uint64_t e = plait_thread(at); e < a->count - nunit * NAME(N); e += plait_nthread(at)) {
-        const uint64_t i = e < head ? e : e + nunit * NAME(N);
+    for (uint64_t u = at->thread; u < nunit; u += at->nthread) {
+        W acc[NAME(N)];
+        const uint64_t i = p->start + head + u * NAME(N);
+        if (fast)
+            NAME(eight)(acc, a, p, i);
+        else
+            NAME(many)(acc, a, p, i, NAME(N));
+        NAME(finish)(a, p, acc, i, NAME(N));
+    }
+    for (uint64_t e = at->thread; e < p->count - nunit * NAME(N); e += at->nthread) {
+        const uint64_t i = p->start + (e < head ? e : e + nunit * NAME(N));
         W acc[1];
-        NAME(many)(acc, a, i, 1);
-        NAME(finish)(a, acc, i, 1);
+        NAME(many)(acc, a, p, i, 1);
+        NAME(finish)(a, p, acc, i, 1);
+    }
+}
+
+/* Chunks are numbered over all blocks of all items; a block of threads takes chunks b, b + nblock, and so on. */
+BODY void NAME(body)(const struct plait_cuda_list *a, uint32_t phase, const struct plait_where *at, double *shared)
+{
+    uint64_t chunk = at->block, first = 0; /* of the item */
+
+    (void)phase, (void)shared;
+    for (uint32_t i = 0; i < a->nitem; i++) {
+        const uint64_t end = first + (uint64_t)a->item[i].nchunk * a->item[i].times;
+        for (; chunk < end; chunk += at->nblock) {
+            const struct plait_part p = plait_part_of(a, &a->item[i], (uint32_t)(chunk - first), sizeof(T));
+            NAME(part)(a, &p, at);
+        }
+        first = end;
     }
 }
 

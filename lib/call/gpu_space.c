@@ -125,10 +125,20 @@ static bool is_behind(const struct plait_comm *comm)
 static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)
 {
     struct plait_queue *queue = plait_device_here(run->comm);
+    const struct plait_item item = {
+        .src = c->src, .dst = &c->dst, .nsrc = c->nsrc, .ndst = 1, .count = c->count, .times = 1
+    };
+    const struct plait_list list = { .type = c->type,
+                                     .op = c->op,
+                                     .divisor = c->divisor,
+                                     .wide = c->wide,
+                                     .wide_dst = c->wide_dst,
+                                     .items = &item,
+                                     .n = 1 };
 
     (void)how;
     if (queue != NULL)
-        plait_device_note(run->comm, run->comm->device->plugin->combine(queue, c));
+        plait_device_note(run->comm, run->comm->device->plugin->make(queue, &list));
 }
 
 static void scale(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late)

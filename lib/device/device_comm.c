@@ -104,11 +104,13 @@ static enum plait_status create(struct plait_comm *comm, int device)
     d->plugin = plugin;
     d->device = device;
     status = plait_device_room(comm, 2 * plait_flag_words(comm->nrank) * 4, &d->flags);
-    for (int i = 0; i < 2 && status == PLAIT_OK; i++) {
-        status = plait_device_result(what, plugin->create_event(device, &d->trails[i].end));
-        if (status == PLAIT_OK)
-            status = plait_slices_create(comm->nrank, &d->slices[i]);
-    }
+    if (status == PLAIT_OK)
+        status = plait_device_result(
+            what, plugin->alloc(PLAIT_MEMORY_PINNED, device, sizeof *d->passed, (void **)(uintptr_t)&d->passed));
+    if (status == PLAIT_OK)
+        status = plait_device_result(what, plugin->create_event(device, &d->trails[1].end));
+    for (int i = 0; i < 2 && status == PLAIT_OK; i++)
+        status = plait_slices_create(comm->nrank, &d->slices[i]);
     if (status == PLAIT_OK)
         status = plait_device_result(what, plugin->open_queue(PLAIT_QUEUE_URGENT, NULL, device, &d->rescue));
     if (status == PLAIT_OK)
@@ -147,10 +149,11 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     if (d->rescue != NULL)
         d->plugin->drain(d->rescue);
     atomic_store_explicit(&comm->own->device, 0, memory_order_relaxed);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         plait_slices_destroy(d->slices[i]);
-        d->plugin->destroy_event(d->trails[i].end);
-    }
+    d->plugin->destroy_event(d->trails[1].end);
+    if (d->passed != NULL && !d->lost)
+        d->plugin->free(PLAIT_MEMORY_PINNED, d->passed);
     plait_device_free_all(d);
     d->plugin->close_queue(d->rescue);
     comm->shown = d->shown;
@@ -205,16 +208,60 @@ enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_qu
     return check_queues(comm);
 }
 
-static void rest(struct plait_comm *comm, struct plait_trail *t)
+void plait_device_flush(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
 
+    if (d->nbatch > 0 && plait_device_works(comm))
+        plait_device_note(comm, d->plugin->signal(d->batch_queue, d->batch, d->nbatch));
+    d->nbatch = 0;
+}
+
+static void add_signal(struct plait_comm *comm, struct plait_queue *queue, struct plait_signal signal)
+{
+    struct plait_device_comm *d = comm->device;
+
+    if (d->nbatch == PLAIT_NBATCH || (d->nbatch > 0 && d->batch_queue != queue))
+        plait_device_flush(comm);
+    d->batch_queue = queue;
+    d->batch[d->nbatch++] = signal;
+}
+
+/* Put the next count on the queue, after an error, too: that is how the host knows when all of it has completed. */
+static void count_operation(struct plait_comm *comm, const struct plait_trail *t)
+{
+    struct plait_device_comm *d = comm->device;
+    const uint32_t next = atomic_load(&d->put) + 1;
+    const struct plait_signal signal = { PLAIT_SIGNAL_SET, next, (uintptr_t)d->passed };
+    const char *why = NULL;
+
+    atomic_store(&d->put, next);
+    if (plait_device_works(comm)) {
+        add_signal(comm, t->last, signal);
+        plait_device_flush(comm);
+    }
+    if (!plait_device_works(comm))
+        why = d->plugin->signal(t->last, &signal, 1);
+    if (why != NULL) {
+        atomic_store(&d->put, next - 1);
+        d->lost = true; /* nobody can tell when the operation has completed */
+    }
+}
+
+static void rest(struct plait_comm *comm, struct plait_trail *t)
+{
+    const struct plait_device_comm *d = comm->device;
+
     if (!t->ahead)
         return;
+    t->ahead = false;
+    if (t->capture == 0) {
+        count_operation(comm, t);
+        return;
+    }
+    plait_device_flush(comm);
     const char *why = d->plugin->record_event(t->last, t->end);
     t->called |= why == NULL;
-    t->ahead = false;
-    d->lost |= why != NULL && t->capture == 0; /* nobody can tell when the operation has completed */
     plait_device_note(comm, why);
 }
 
@@ -224,26 +271,53 @@ void plait_device_rest(struct plait_comm *comm)
         rest(comm, &comm->device->trails[i]);
 }
 
-struct plait_queue *plait_device_here(struct plait_comm *comm)
+/* Make the aimed queue wait for the operations on others. */
+static void follow(struct plait_comm *comm, const struct plait_trail *t)
+{
+    struct plait_device_comm *d = comm->device;
+    const uint32_t put = atomic_load(&d->put);
+
+    if (d->capture == 0 && put > 0)
+        add_signal(comm, d->queue, (struct plait_signal){ PLAIT_SIGNAL_REACH, put, (uintptr_t)d->passed });
+    else if (d->capture != 0 && t->called && d->capture == t->capture)
+        plait_device_note(comm, d->plugin->wait_event(d->queue, t->end));
+}
+
+/* The next signal or other work goes on the aimed queue. False: the device has reported an error. */
+static bool turn_to_queue(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
     struct plait_trail *t = &d->trails[d->capture != 0];
-
-    if (!plait_device_works(comm))
-        return NULL;
     const uint64_t stream = d->plugin->id_of(d->queue);
-    if (stream != t->stream || d->capture != t->capture) {
+
+    if (plait_device_works(comm) && (stream != t->stream || d->capture != t->capture)) {
         rest(comm, t);
-        if (plait_device_works(comm) && t->called && d->capture == t->capture)
-            plait_device_note(comm, d->plugin->wait_event(d->queue, t->end));
-        if (!plait_device_works(comm))
-            return NULL;
-        t->stream = stream;
-        t->capture = d->capture;
+        if (plait_device_works(comm))
+            follow(comm, t);
+        if (plait_device_works(comm)) {
+            t->stream = stream;
+            t->capture = d->capture;
+        }
     }
+    if (!plait_device_works(comm))
+        return false;
     t->last = d->queue; /* the caller may have another queue for the same stream */
     t->ahead = true;
-    return d->queue;
+    return true;
+}
+
+void plait_device_signal(struct plait_comm *comm, enum plait_signalling what, uint64_t address, uint32_t value)
+{
+    if (turn_to_queue(comm))
+        add_signal(comm, comm->device->queue, (struct plait_signal){ what, value, address });
+}
+
+struct plait_queue *plait_device_here(struct plait_comm *comm)
+{
+    if (!turn_to_queue(comm))
+        return NULL;
+    plait_device_flush(comm);
+    return plait_device_works(comm) ? comm->device->queue : NULL;
 }
 
 void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
@@ -297,18 +371,27 @@ static void end_graphs(const struct plait_device_comm *d)
         d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
 }
 
+/* Does the driver know, too, that the queues have passed? It frees memory without waiting for them. */
+static bool agrees(const struct plait_device_comm *d)
+{
+    const struct plait_signal all = { PLAIT_SIGNAL_REACH, atomic_load(&d->put), (uintptr_t)d->passed };
+
+    if (d->plugin->signal(d->rescue, &all, 1) != NULL && d->plugin->signal(d->rescue, &all, 1) != NULL)
+        return false; /* not even a second time, as a call may return the error of an earlier one */
+    return d->plugin->drain(d->rescue) == NULL;
+}
+
 void plait_device_settle(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
-    bool passed = d == NULL || !d->trails[0].called;
+    bool passed = d == NULL || plait_device_has_passed(d), done;
 
-    for (unsigned errors = 0; !passed && errors < MOST_ERRORS;)
-        if (d->plugin->event_done(d->trails[0].end, &passed) != NULL)
-            errors++;
-        else if (!passed)
-            usleep(50);
+    for (unsigned errors = 0; !passed && errors < MOST_ERRORS; passed = plait_device_has_passed(d)) {
+        errors += d->plugin->query(d->rescue, &done) != NULL;
+        usleep(50);
+    }
     if (d != NULL)
-        d->lost |= !passed; /* the device is broken */
+        d->lost |= !passed || !agrees(d); /* the device is broken */
     if (d == NULL || atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
     end_graphs(d);

@@ -68,14 +68,20 @@ static inline _Atomic uint64_t *plait_device_flags_set(const struct plait_device
 /* NULL before the rank has used its device and after it has left. The memory lives as long as the control block. */
 const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *comm, uint32_t rank);
 
-/* Operations on several queues in one order: each queue was made to wait for the one before. */
+/*
+ * Operations on several queues in one order: each queue was made to wait for the one before. Behind an operation its
+ * queue writes a count to pinned memory, which the host reads, and other queues wait for. A captured queue records an
+ * event instead, as each stream of a capture must join the others.
+ */
 struct plait_trail {
-    struct plait_queue *last; /* a queue with operations that the event may not cover yet (`ahead`); */
+    struct plait_queue *last; /* a queue with operations behind which nothing was put yet (`ahead`); */
     uint64_t stream, capture; /* of that queue */
     bool ahead;
-    struct plait_event *end; /* behind all operations; set at least once: `called` */
-    _Atomic bool called;
+    struct plait_event *end; /* of a capture; recorded at least once: `called` */
+    bool called;
 };
+
+enum { PLAIT_NBATCH = 120 }; /* signals that are put on a queue at once */
 
 struct plait_device_comm {
     const struct plait_device_plugin *plugin;
@@ -83,12 +89,17 @@ struct plait_device_comm {
     struct plait_device_shown *shown;
     void *flags;
     uint64_t *flags_awaited; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
-    struct plait_slice *slices[2];      /* [1]: for operations in graphs */
-    struct plait_scaled scaled[2];      /* [1]: likewise */
-    struct plait_queue *rescue;         /* sets flags when the comm has failed */
-    struct plait_queue *queue;          /* gets the next operations, see plait_device_aim(); */
-    uint64_t capture;                   /* the graph that they go into; 0: none */
-    struct plait_trail trails[2];       /* [1]: of operations in graphs */
+    struct plait_slice *slices[2];           /* [1]: for operations in graphs */
+    struct plait_scaled scaled[2];           /* [1]: likewise */
+    struct plait_queue *rescue;              /* sets flags when the comm has failed */
+    struct plait_queue *queue;               /* gets the next operations, see plait_device_aim(); */
+    uint64_t capture;                        /* the graph that they go into; 0: none */
+    struct plait_trail trails[2];            /* [1]: of operations in graphs */
+    _Atomic uint32_t *passed;                /* pinned: operations that the queues have done, */
+    _Atomic uint32_t put;                    /* of so many, not counting graphs' */
+    struct plait_signal batch[PLAIT_NBATCH]; /* [nbatch] signals to be put on `batch_queue`, before other work is */
+    uint32_t nbatch;
+    struct plait_queue *batch_queue;
     _Atomic bool captured;              /* an operation is in a graph: nobody knows when it runs */
     uint32_t ncapture;                  /* messages that are being captured, by */
     uint64_t capturing;                 /* this capture */
@@ -119,6 +130,19 @@ static inline void plait_device_aim(const struct plait_comm *comm, struct plait_
 {
     comm->device->queue = queue;
     comm->device->capture = capture;
+}
+
+/*
+ * Put a signal on the aimed queue, with others soon: before other work and at the end of an operation, or by flush(),
+ * which must be called before another rank hears that a flag will be set.
+ */
+void plait_device_signal(struct plait_comm *comm, enum plait_signalling what, uint64_t address, uint32_t value);
+void plait_device_flush(struct plait_comm *comm);
+
+/* Have the queues done all of this rank's operations, but for those in graphs? */
+static inline bool plait_device_has_passed(const struct plait_device_comm *d)
+{
+    return atomic_load(d->passed) == atomic_load(&d->put);
 }
 
 /* Copy on the aimed queue. */

@@ -37,13 +37,7 @@ void plait_device_watch_fork(enum plait_fork when)
 /* May an operation of the comm still be on a stream? */
 static bool is_under_way(const struct plait_device_comm *d)
 {
-    bool passed = true;
-
-    if (d->captured)
-        return true;
-    if (d->trails[0].called && d->plugin->event_done(d->trails[0].end, &passed) != NULL)
-        passed = true; /* the device is broken: the watch cannot help */
-    return !passed;
+    return d->captured || !plait_device_has_passed(d);
 }
 
 /* Find a rank that will never set the flags that this rank's streams wait for. */
@@ -70,10 +64,22 @@ static void look_at_others(struct plait_comm *comm)
     }
 }
 
+static void set_flags(const struct plait_device_comm *d)
+{
+    const size_t words = plait_flag_words(d->comm->nrank) * (d->captured ? 2 : 1);
+    struct plait_signal batch[PLAIT_NBATCH];
+
+    for (size_t i = 0; i < words;) {
+        size_t n = 0;
+        for (; n < PLAIT_NBATCH && i < words; n++, i++)
+            batch[n] = (struct plait_signal){ PLAIT_SIGNAL_SET, 1, (uintptr_t)d->flags + i * 4 };
+        d->plugin->signal(d->rescue, batch, n);
+    }
+}
+
 static void look(struct plait_device_comm *d)
 {
     struct plait_comm *comm = d->comm;
-    const size_t words = plait_flag_words(comm->nrank) * (d->captured ? 2 : 1);
     bool done; /* the last round's flags are set: more rounds at once would keep the device busy for ever */
 
     if (!is_under_way(d) && atomic_load(&comm->own->failed) == PLAIT_OK)
@@ -81,8 +87,7 @@ static void look(struct plait_device_comm *d)
     if (atomic_load(&comm->own->failed) == PLAIT_OK)
         look_at_others(comm);
     if (atomic_load(&comm->own->failed) != PLAIT_OK && d->plugin->query(d->rescue, &done) == NULL && done)
-        for (size_t i = 0; i < words; i++)
-            d->plugin->set_flag(d->rescue, (uintptr_t)d->flags + i * 4);
+        set_flags(d);
 }
 
 static void *work(void *arg)

@@ -6,8 +6,8 @@
  * loaded at the first use of a device (lib/plugin/plugin.h). It calls nothing of libplait. cuda/ is one.
  *
  * A *queue* is a stream of a device: it executes work asynchronously and in order. Ranks order work on different queues
- * by *flags*, words in device memory that are 0 at rest. set_flag() sets a flag to 1 once all earlier work on its queue
- * is complete. wait_flag() stalls its queue until the flag is 1, then resets it to 0. No kernel ever waits for a flag.
+ * by *flags*, words in device memory that are 0 at rest: one queue sets a flag once all its earlier work is complete,
+ * another stalls until the flag is set, then resets it. No kernel ever waits for a flag.
  *
  * Functions return NULL, or the reason of a failure: a thread-local text, valid until the thread's next call. drain(),
  * export_memory(), record_event() and what frees something try a second time, as a driver's call may return the error
@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    8 /* changes with the declarations below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    9 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_location { /* of memory */
@@ -54,6 +54,45 @@ struct plait_combine { /* n-source reduction in the canonical order, as plait_re
     uint64_t wide;    /* bit s: source s is float32 */
     bool wide_dst;
     size_t count;
+};
+
+/*
+ * Blocks of `count` elements. Block k = 0 .. times - 1 of each result is made of the same block of each operand. The
+ * operands are combined in the canonical order; one alone is copied.
+ *
+ * times > 1  each block has its own result, and moves on in the operands (reduce-scatter); or, if `gathers`, each has
+ *            its own operand, and moves on in the results (all-gather): block k is `k * count` elements behind the first
+ * in, out    bytes from an operand, and from a result, to the first block
+ */
+struct plait_item {
+    const void *const *src; /* [nsrc]; if it gathers, [times] */
+    void *const *dst;       /* [ndst]; with times > 1, unless it gathers, [times] */
+    uint32_t nsrc, ndst;
+    size_t in, out, count;
+    uint32_t times;
+    bool gathers;
+};
+
+struct plait_list { /* what is made by one kernel, or few if there are many items; no result overlaps another block */
+    enum plait_dtype type;
+    enum plait_op op;
+    uint32_t divisor; /* as in struct plait_how */
+    uint64_t wide;    /* bit s: operand s is float32 */
+    bool wide_dst;
+    const struct plait_item *items; /* [n] */
+    uint32_t n;
+};
+
+enum plait_signalling {
+    PLAIT_SIGNAL_SET,   /* write the value once all earlier work on the queue is complete */
+    PLAIT_SIGNAL_AWAIT, /* stall the queue until the flag has the value, then write 0 */
+    PLAIT_SIGNAL_REACH  /* stall the queue until a count, modulo 2^32, has reached the value */
+};
+
+struct plait_signal { /* an operation on a word of device or pinned memory */
+    enum plait_signalling what;
+    uint32_t value;
+    uint64_t address;
 };
 
 struct plait_segment { /* an array and its place in a payload */
@@ -98,6 +137,8 @@ struct plait_device_plugin {
     const char *(*open)(const char *path);
     /* The calling thread's current device; if it has none, the first device. */
     const char *(*current)(int *device);
+    /* Names the GPU, whatever its number in this process is. */
+    const char *(*identify)(int device, unsigned char uuid[16]);
 
     /* Memory. alloc: zeroed. device -1: as current() says. */
     const char *(*locate)(const void *memory, struct plait_location *out);
@@ -130,10 +171,10 @@ struct plait_device_plugin {
     /* Enqueue function(context): a host thread runs it in order, and it may not call the device's driver. */
     const char *(*call)(struct plait_queue *queue, void (*function)(void *context), void *context);
 
-    const char *(*set_flag)(struct plait_queue *queue, uint64_t flag);
-    const char *(*wait_flag)(struct plait_queue *queue, uint64_t flag);
+    /* In their order, by one call of the driver or few. */
+    const char *(*signal)(struct plait_queue *queue, const struct plait_signal *signals, size_t n);
     const char *(*copy)(struct plait_queue *queue, void *to, const void *from, size_t bytes);
-    const char *(*combine)(struct plait_queue *queue, const struct plait_combine *c);
+    const char *(*make)(struct plait_queue *queue, const struct plait_list *list);
     /* As few launches as possible: no copy overlaps another. */
     const char *(*copies)(struct plait_queue *queue, const struct plait_copy *copies, size_t n);
     /* As plait_kernels.scale. scalar: in host memory, read now; or, if `late`, in device memory, read in order. */

@@ -111,16 +111,21 @@ static void fraction(const char *what, const char *wanted, double bytes, double 
 
 static void measure_reduce(enum plait_dtype type, uint32_t nsrc, size_t bytes)
 {
-    struct plait_cuda_reduce a = { .count = bytes / plait_dtype_size(type), .nsrc = nsrc, .op = PLAIT_SUM };
-    struct launch l = { (enum plait_cuda_kernel)type, plait_cuda_blocks(bytes, gpu_most_blocks()), &a };
+    const uint32_t size = (uint32_t)plait_dtype_size(type);
+    const struct plait_cuda_item item = { .count = bytes / size, .times = 1 };
+    struct plait_cuda_list a = { .op = PLAIT_SUM };
+    struct launch l = { (enum plait_cuda_kernel)type, 0, &a };
+    const void *src[8];
     struct room r;
     char what[96];
 
     if (!room_make(&r, (nsrc + 1) * bytes))
         exit(1);
-    a.dst = (void *)(uintptr_t)r.device;
+    void *const dst = (void *)(uintptr_t)r.device;
     for (uint32_t s = 0; s < nsrc; s++)
-        a.source[s] = (void *)(uintptr_t)(r.device + (s + 1) * bytes);
+        src[s] = (void *)(uintptr_t)(r.device + (s + 1) * bytes);
+    plait_cuda_list_add(&a, size, src, nsrc, &dst, 1, &item);
+    l.blocks = plait_cuda_list_cut(&a, size, gpu_most_blocks());
     snprintf(what, sizeof what, "sum of %u sources, %s, %zu KiB each", nsrc, plait_dtype_name(type), bytes >> 10);
     fraction(what, bytes >= 16 << 20 ? "90 %" : "", (double)(nsrc + 1) * (double)bytes, time_of(put_launch, &l));
     room_free(&r);

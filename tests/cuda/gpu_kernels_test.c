@@ -89,27 +89,22 @@ static enum plait_dtype type;
 static enum plait_op op;
 static uint32_t nsrc;
 static size_t count;
-static uint64_t wide; /* as in struct plait_cuda_reduce */
+static uint64_t wide; /* as in struct plait_cuda_list */
 static bool wide_dst;
 
-/* What has more sources than the argument has places for gets a table of them. */
 static void build_reduce(char *base, void *argument)
 {
-    struct plait_cuda_reduce a = {
-        .dst = base, .count = count, .wide = wide, .nsrc = nsrc, .op = (uint32_t)op, .wide_dst = wide_dst
-    };
+    struct plait_cuda_list a = { .wide = wide, .op = (uint32_t)op, .wide_dst = wide_dst };
+    const struct plait_cuda_item item = { .count = count, .times = 1 };
     const size_t size = plait_dtype_size(type), widest = wide != 0 || wide_dst ? sizeof(float) : size;
-    const void **table = (void *)(room.host + data);
+    void *const dst = base + array_start(0, count, widest, wide_dst ? widest : size);
+    const void *table[64];
 
-    a.dst = base + array_start(0, count, widest, wide_dst ? widest : size);
     a.divisor = op == PLAIT_AVG ? 3 : 0;
-    for (uint32_t s = 0; s < nsrc; s++) {
-        table[s] = base + array_start(s + 1, count, widest, s < 64 && (wide >> s & 1) != 0 ? widest : size);
-        if (s < PLAIT_CUDA_SOURCES)
-            a.source[s] = table[s];
-    }
-    if (nsrc > PLAIT_CUDA_SOURCES)
-        a.sources = (void *)(base + data);
+    for (uint32_t s = 0; s < nsrc; s++)
+        table[s] = base + array_start(s + 1, count, widest, (wide >> s & 1) != 0 ? widest : size);
+    plait_cuda_list_add(&a, (uint32_t)size, table, nsrc, &dst, 1, &item);
+    plait_cuda_list_cut(&a, (uint32_t)size, 16);
     memcpy(argument, &a, sizeof a);
 }
 

@@ -75,9 +75,9 @@ struct job {
 static void reduce_both(const struct job *j)
 {
     const struct plait_how how = { .divisor = j->divisor };
-    struct plait_cuda_reduce a = {
-        .count = j->count, .wide = j->wide, .nsrc = j->nsrc, .op = j->op, .divisor = j->divisor, .wide_dst = j->wide_dst
-    };
+    struct plait_cuda_list a = { .wide = j->wide, .op = j->op, .divisor = j->divisor, .wide_dst = j->wide_dst };
+    const struct plait_cuda_item item = { .count = j->count, .times = 1 };
+    const uint32_t size = (uint32_t)plait_dtype_size(j->type);
     const void *table[SOURCES];
     const uint32_t same = j->nsrc - 1; /* the source that dst is, in place */
     char name[64];
@@ -87,8 +87,6 @@ static void reduce_both(const struct job *j)
         fill(sources[s] + j->start[s], j->count * (wide ? 4 : plait_dtype_size(j->type)),
              wide ? PLAIT_FLOAT32 : j->type);
         table[s] = sources[s] + j->start[s];
-        if (s < PLAIT_CUDA_SOURCES)
-            a.source[s] = table[s];
     }
     const size_t start = j->in_place ? j->start[same] : j->start[SOURCES];
     memset(want, 0xa5, sizeof want);
@@ -97,14 +95,14 @@ static void reduce_both(const struct job *j)
         memcpy(want, sources[same], sizeof want);
         memcpy(got, sources[same], sizeof got);
     }
-    a.dst = got + start;
+    void *const dst = got + start;
     if (j->in_place)
         table[same] = want + start;
     plait_reduce_mixed(cpu(), j->type, j->op, want + start, j->wide_dst, table, j->wide, j->nsrc, j->count, &how);
     if (j->in_place)
-        table[same] = a.source[same % PLAIT_CUDA_SOURCES] = a.dst;
-    if (j->nsrc > PLAIT_CUDA_SOURCES)
-        a.sources = table;
+        table[same] = dst;
+    assert_true(plait_cuda_list_add(&a, size, table, j->nsrc, &dst, 1, &item));
+    plait_cuda_list_cut(&a, size, 2);
     snprintf(name, sizeof name, "plait_reduce_%s", plait_dtype_name(j->type));
     run(name, &a, j->nblock);
     if (memcmp(got, want, sizeof got) != 0)

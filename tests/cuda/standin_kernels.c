@@ -153,15 +153,26 @@ static void reads_table(struct at *at, const void *p, uint64_t bytes)
     flush(at);
 }
 
-static void reduce_uses(struct at *at, const struct plait_cuda_reduce *a, enum plait_dtype type)
+/* The operands of an item's blocks, or their results. */
+static void item_uses(struct at *at, const struct plait_cuda_list *a, const struct plait_cuda_item *item, uint64_t size,
+                      bool results)
 {
-    const uint64_t narrow = a->count * plait_dtype_size(type), wide = a->count * 4;
+    const uint32_t n = results ? item->ndst : item->nsrc, first = results ? item->dst : item->src;
+    const bool moves = item->times > 1 && results == (item->gathers != 0); /* over one after the other block */
+    const uint64_t start = results ? item->out : item->in;
 
-    if (a->sources != NULL)
-        reads_table(at, a->sources, a->nsrc * sizeof *a->sources);
-    for (uint32_t s = 0; s < a->nsrc; s++)
-        reads(at, a->sources != NULL ? a->sources[s] : a->source[s], s < 64 && (a->wide >> s & 1) != 0 ? wide : narrow);
-    writes(at, a->dst, a->wide_dst != 0 ? wide : narrow);
+    for (uint32_t k = 0; k < n; k++) {
+        const bool wide = results ? a->wide_dst != 0 : k < 64 && (a->wide >> k & 1) != 0;
+        const uint64_t bytes = item->count * (wide ? 4 : size) * (moves ? item->times : 1);
+        use(at, results ? WRITE : READ, (const char *)(uintptr_t)a->slot[first + k] + start, bytes);
+    }
+}
+
+/* What a copy would write onto itself is left alone, but that is no matter. */
+static void list_uses(struct at *at, const struct plait_cuda_list *a, enum plait_dtype type)
+{
+    for (uint32_t i = 0; i < 2 * a->nitem; i++)
+        item_uses(at, a, &a->item[i / 2], plait_dtype_size(type), i % 2 != 0);
 }
 
 static void scale_uses(struct at *at, const struct plait_cuda_scale *a)
@@ -323,6 +334,6 @@ void kernel_accesses(const struct stream *stream, const struct op *op)
     else if (strcmp(at.what, "plait_optim_update") == 0)
         update_uses(&at, a);
     else
-        reduce_uses(&at, a, (enum plait_dtype)plait_dtype_find(at.what + strlen("plait_reduce_")));
+        list_uses(&at, a, (enum plait_dtype)plait_dtype_find(at.what + strlen("plait_reduce_")));
     flush(&at);
 }

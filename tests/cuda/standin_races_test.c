@@ -371,22 +371,20 @@ static void add_neighbours(void)
 {
     enum { MOST = 64, PAGE = 4096 };
     struct place p = start();
-    struct plait_cuda_reduce a = { .dst = (void *)(uintptr_t)p.b, .count = N, .nsrc = 2, .op = PLAIT_SUM };
-    cu_address all[MOST];
+    cu_address all[MOST], low = 0, high = 0;
     bool found = false;
 
     for (int i = 0; i < MOST && !found; i++) {
         ok(cuMemAlloc_v2(&all[i], PAGE));
         ok(cuMemsetD32_v2(all[i], 1, PAGE / 4));
         for (int k = 0; k < 2 * i && !found; k++) {
-            const cu_address low = k < i ? all[k] : all[i], high = k < i ? all[i] : all[k - i];
+            low = k < i ? all[k] : all[i];
+            high = k < i ? all[i] : all[k - i];
             found = high == low + PAGE;
-            a.source[0] = (void *)(uintptr_t)(low + PAGE - N * 4);
-            a.source[1] = (void *)(uintptr_t)high;
         }
     }
     assert_true(found);
-    ok(launch(kernel("plait_reduce_int32"), &a, 3, p.streams[0]));
+    add_to(low + PAGE - N * 4, high, p.b, p.streams[0]);
     ok(cuStreamSynchronize(p.streams[0]));
     expect(p.b, 2);
 }

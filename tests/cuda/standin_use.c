@@ -109,11 +109,19 @@ int launch(void *function, void *argument, unsigned blocks, void *stream)
     return cuLaunchKernel(function, blocks, 1, 1, PLAIT_CUDA_THREADS, 1, 1, 0, stream, arguments, NULL);
 }
 
+void add_to(cu_address a, cu_address b, cu_address to, void *stream)
+{
+    const struct plait_cuda_item item = { .count = N, .times = 1 };
+    struct plait_cuda_list list = { .op = PLAIT_SUM };
+    const void *const src[] = { (void *)(uintptr_t)a, (void *)(uintptr_t)b };
+    void *const dst = (void *)(uintptr_t)to;
+
+    plait_cuda_list_add(&list, 4, src, 2, &dst, 1, &item);
+    plait_cuda_list_cut(&list, 4, 3);
+    ok(launch(kernel("plait_reduce_int32"), &list, 3, stream));
+}
+
 void add(const struct place *p, void *stream)
 {
-    struct plait_cuda_reduce a = { .dst = (void *)(uintptr_t)p->b, .count = N, .nsrc = 2, .op = PLAIT_SUM };
-
-    a.source[0] = (void *)(uintptr_t)p->a;
-    a.source[1] = (void *)(uintptr_t)p->b;
-    ok(launch(kernel("plait_reduce_int32"), &a, 3, stream));
+    add_to(p->a, p->b, p->b, stream);
 }
