@@ -287,6 +287,17 @@ static const char *launch_list(const struct plait_queue *q, const struct plait_l
     return why;
 }
 
+static bool add_item(struct plait_cuda_list *a, uint32_t size, const struct plait_item *item)
+{
+    const struct plait_cuda_item as = {
+        .count = item->count, .in = item->in, .out = item->out, .times = (uint16_t)item->times, .gathers = item->gathers
+    };
+    const bool repeats = item->times > 1;
+
+    return plait_cuda_list_add(a, size, item->src, repeats && item->gathers ? item->times : item->nsrc, item->dst,
+                               repeats && !item->gathers ? item->times : item->ndst, &as);
+}
+
 static const char *make(struct plait_queue *q, const struct plait_list *l)
 {
     const struct plait_cuda_list empty = {
@@ -296,20 +307,13 @@ static const char *make(struct plait_queue *q, const struct plait_list *l)
     const char *why = NULL;
 
     for (uint32_t i = 0; i < l->n && why == NULL; i++) {
-        const struct plait_item *item = &l->items[i];
-        const struct plait_cuda_item as = { .count = item->count,
-                                            .in = item->in,
-                                            .out = item->out,
-                                            .times = (uint16_t)item->times,
-                                            .gathers = item->gathers };
-        const uint32_t size = (uint32_t)sizes[l->type];
-        if (plait_cuda_list_add(&a, size, item->src, item->nsrc, item->dst, item->ndst, &as))
+        if (add_item(&a, (uint32_t)sizes[l->type], &l->items[i]))
             continue;
         if (a.nitem > 0)
             why = launch_list(q, l, &a);
         a = empty;
-        if (why == NULL && !plait_cuda_list_add(&a, size, item->src, item->nsrc, item->dst, item->ndst, &as))
-            why = plait_cuda_say("%u blocks are combined at once, which is more than a GPU can", item->nsrc);
+        if (why == NULL && !add_item(&a, (uint32_t)sizes[l->type], &l->items[i]))
+            why = plait_cuda_say("%u blocks are combined at once, which is more than a GPU can", l->items[i].nsrc);
     }
     return why == NULL && a.nitem > 0 ? launch_list(q, l, &a) : why;
 }

@@ -13,6 +13,7 @@
  */
 #include "../lib/device/device_comm.h"
 #include "../lib/device/device_maps.h"
+#include "../lib/device/device_whole.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,17 +35,20 @@ struct device_link {
     bool one_process;
     uint64_t flags; /* the peer's, at their address in this process */
     struct plait_mapped *flags_mapped;
-    bool unread[PLAIT_WINDOW];      /* offered; the queue does not wait yet for the receiver's read */
-    bool captured[2][PLAIT_WINDOW]; /* [OFFERED, COME]: the message goes into a graph */
-    struct plait_exported exported; /* the allocation of the latest message */
-    struct plait_mapped **held;     /* [nheld], of `room`: allocations of the peer's process */
+    bool unread[PLAIT_WINDOW];         /* offered; the queue does not wait yet for the receiver's read */
+    bool captured[2][PLAIT_WINDOW];    /* [OFFERED, COME]: the message goes into a graph */
+    struct plait_exported exported[2]; /* the allocations of the latest message */
+    struct plait_mapped **held;        /* [nheld], of `room`: allocations of the peer's process */
     uint32_t nheld, room;
 };
 
 struct letter { /* the content of the message */
-    uint64_t address, bytes;
-    uint64_t captured;            /* 1: the sender's operation is part of a graph */
-    struct plait_exported memory; /* the allocation; id 0: the address is valid here */
+    uint64_t bytes;
+    uint64_t captured; /* 1: the sender's operation is part of a graph */
+    struct place {
+        uint64_t address;
+        struct plait_exported memory; /* the allocation; id 0: the address is valid here */
+    } places[2];                      /* of the data; of an operation made as a whole (device_whole.h): IN, OUT */
 };
 _Static_assert(sizeof(struct letter) <= PLAIT_MAILBOX_DATA, "travels in a line");
 
@@ -230,7 +234,7 @@ static bool device_reaches(const struct plait_link *link, const void *data, size
     struct device_link *l = device(link);
 
     (void)land;
-    return l->one_process || bytes == 0 || l->comm->device->plugin->export_memory(data, &l->exported) == NULL;
+    return l->one_process || bytes == 0 || l->comm->device->plugin->export_memory(data, &l->exported[0]) == NULL;
 }
 
 static bool device_ready(const struct plait_link *link, uint32_t number)
@@ -280,26 +284,54 @@ static void wait_flag(struct device_link *l, enum plait_flag which, uint32_t num
     plait_device_signal(l->comm, PLAIT_SIGNAL_AWAIT, flag, 1);
 }
 
-static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
-                         const void *data, size_t bytes, bool copy)
+/* The place of `data` for the peer. */
+static void write_place(struct device_link *l, uint32_t i, const void *data, struct place *out)
 {
-    struct device_link *l = device(link);
-    const bool captures = l->comm->device->capture != 0;
-    struct letter letter = { .address = (uintptr_t)data, .bytes = bytes, .captured = captures };
+    out->address = (uintptr_t)data;
+    if (l->one_process)
+        return;
+    plait_device_note(l->comm, l->comm->device->plugin->export_memory(data, &l->exported[i]));
+    out->memory = l->exported[i];
+}
 
-    (void)copy;
-    if (!l->one_process && bytes > 0) {
-        plait_device_note(l->comm, l->comm->device->plugin->export_memory(data, &l->exported));
-        letter.memory = l->exported;
-    }
+static void send_letter(struct device_link *l, uint32_t number, uint32_t fingerprint, uint64_t header_word,
+                        struct letter *letter)
+{
+    const bool captures = l->comm->device->capture != 0;
+
+    letter->captured = captures;
     l->captured[OFFERED][number % PLAIT_WINDOW] = captures;
     set_flag(l, PLAIT_FLAG_ARRIVED, number);
     plait_device_flush(l->comm);
     if (!plait_device_works(l->comm)) /* the peer must not wait for a flag that was not set */
-        return false;
-    l->inner->transport->offer(l->inner, number, fingerprint, header_word, &letter, sizeof letter, true);
+        return;
+    l->inner->transport->offer(l->inner, number, fingerprint, header_word, letter, sizeof *letter, true);
     l->unread[number % PLAIT_WINDOW] = true;
+}
+
+static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
+                         const void *data, size_t bytes, bool copy)
+{
+    struct device_link *l = device(link);
+    struct letter letter = { .bytes = bytes, .places[0].address = (uintptr_t)data };
+
+    (void)copy;
+    if (bytes > 0)
+        write_place(l, 0, data, &letter.places[0]);
+    send_letter(l, number, fingerprint, header_word, &letter);
     return false;
+}
+
+void plait_device_offer_operands(struct plait_link *link, uint32_t number, uint32_t fingerprint,
+                                 const struct plait_operands *own)
+{
+    struct letter letter = { .bytes = 0 };
+
+    if (own->in != NULL)
+        write_place(device(link), 0, own->in, &letter.places[0]);
+    if (own->out != NULL)
+        write_place(device(link), 1, own->out, &letter.places[1]);
+    send_letter(device(link), number, fingerprint, 0, &letter);
 }
 
 static bool device_sent(const struct plait_link *link, uint32_t number)
@@ -321,16 +353,13 @@ static const char part_of_a_graph_here[] =
     "the stream is being captured, and another rank's is not: an operation is part of a "
     "graph on all its ranks or on none";
 
-static const void *device_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
-                                  size_t *bytes)
+/* NULL: it has not arrived, or cannot be taken, which is noted. */
+static const struct letter *take_letter(struct device_link *l, uint32_t number, uint32_t fingerprint)
 {
-    struct device_link *l = device(link);
     size_t size = sizeof(struct letter);
     const struct letter *letter =
         is_there(l) ? l->inner->transport->arrived(l->inner, number, fingerprint, NULL, &size) : NULL;
-    const char *data;
 
-    (void)landing;
     if (letter == NULL)
         return NULL;
     if (letter->captured != (l->comm->device->capture != 0)) {
@@ -338,28 +367,75 @@ static const void *device_arrived(struct plait_link *link, uint32_t number, uint
         return NULL;
     }
     l->captured[COME][number % PLAIT_WINDOW] = letter->captured;
+    return letter;
+}
+
+/* The address of a place in this process. False: it cannot be mapped, which is noted. */
+static bool find_place(struct device_link *l, const struct place *place, char **out)
+{
+    const char *at = place->memory.id > 0 ? map(l, &place->memory) : NULL;
+
+    *out =
+        at != NULL ? (char *)(uintptr_t)at + (place->address - place->memory.base) : (char *)(uintptr_t)place->address;
+    return at != NULL || place->memory.id == 0;
+}
+
+static const void *device_arrived(struct plait_link *link, uint32_t number, uint32_t fingerprint, void *landing,
+                                  size_t *bytes)
+{
+    struct device_link *l = device(link);
+    const struct letter *letter = take_letter(l, number, fingerprint);
+    char *data;
+
+    (void)landing;
+    if (letter == NULL)
+        return NULL;
     const bool wrong = letter->bytes != *bytes;
     *bytes = letter->bytes;
-    data = (const char *)(uintptr_t)letter->address;
-    if (!wrong && letter->memory.id > 0) {
-        const char *at = map(l, &letter->memory);
-        if (at == NULL)
-            return NULL;
-        data = at + (letter->address - letter->memory.base);
-    }
-    if (!wrong)
-        wait_flag(l, PLAIT_FLAG_ARRIVED, number);
+    if (wrong)
+        return letter;
+    if (!find_place(l, &letter->places[0], &data))
+        return NULL;
+    wait_flag(l, PLAIT_FLAG_ARRIVED, number);
     return data != NULL ? data : (const void *)letter; /* an empty message has an address too */
+}
+
+bool plait_device_take_operands(struct plait_link *link, uint32_t number, uint32_t fingerprint,
+                                struct plait_operands *out)
+{
+    struct device_link *l = device(link);
+    const struct letter *letter = take_letter(l, number, fingerprint);
+    char *in;
+
+    if (letter == NULL || !find_place(l, &letter->places[0], &in) || !find_place(l, &letter->places[1], &out->out))
+        return false;
+    out->in = in;
+    return true;
+}
+
+void plait_device_await(struct plait_link *link, uint32_t number)
+{
+    wait_flag(device(link), PLAIT_FLAG_ARRIVED, number);
+}
+
+void plait_device_answer(struct plait_link *link, uint32_t number)
+{
+    set_flag(device(link), PLAIT_FLAG_READ, number);
+}
+
+void plait_device_let_go(struct plait_link *link, uint32_t number)
+{
+    struct device_link *l = device(link);
+
+    l->inner->transport->release(l->inner, number);
 }
 
 static void device_release(struct plait_link *link, uint32_t number)
 {
-    struct device_link *l = device(link);
-
-    set_flag(l, PLAIT_FLAG_READ, number);
-    plait_device_flush(l->comm);
-    if (plait_device_works(l->comm))
-        l->inner->transport->release(l->inner, number);
+    plait_device_answer(link, number);
+    plait_device_flush(device(link)->comm);
+    if (plait_device_works(device(link)->comm))
+        plait_device_let_go(link, number);
 }
 
 static bool device_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *header_word)

@@ -2,7 +2,7 @@
 /* The memory space of GPUs: what an operation starts is put on the call's queue, which orders it after earlier work. */
 #include "call.h"
 
-#include "device/device_comm.h"
+#include "device/device_whole.h"
 #include "spaces.h"
 
 /* ---- Finding it ----------------------------------------------------------------------------------- */
@@ -264,6 +264,8 @@ const struct plait_space plait_gpu_space = {
     .end = plait_device_rest,
     .poll = plait_device_status,
     .is_behind = is_behind,
+    .whole = plait_device_whole_turn,
+    .whole_awaited = plait_device_whole_awaited,
     .copy = plait_device_copy,
     .combine = combine,
     .scale = scale,

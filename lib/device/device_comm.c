@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "device_memory.h"
+#include "device_whole.h"
 #include "failure/failure.h"
 #include "failure/report.h"
 #include "memory/devices.h"
@@ -70,14 +71,15 @@ static enum plait_status show(struct plait_comm *comm)
 
     if (status == PLAIT_OK)
         status = plait_arena_alloc(sizeof *d->shown + lines * (sizeof(struct plait_mailbox) + sizeof(uint32_t)) +
-                                       comm->nrank * sizeof(uint64_t),
+                                       5 * comm->nrank * sizeof(uint64_t),
                                    &memory);
     if (status != PLAIT_OK)
         return status;
     d->shown = memory;
     d->shown->device = (uint32_t)d->device;
     d->shown->flags = (uintptr_t)d->flags;
-    if (has_other_processes(comm))
+    why = d->plugin->identify(d->device, d->shown->uuid);
+    if (why == NULL && has_other_processes(comm))
         why = d->plugin->export_memory(d->flags, &d->shown->flags_exported);
     if (why != NULL)
         return plait_device_result("memory of a GPU cannot be shown to other processes", why);
@@ -157,6 +159,7 @@ void plait_device_comm_destroy(struct plait_comm *comm)
     plait_device_free_all(d);
     d->plugin->close_queue(d->rescue);
     comm->shown = d->shown;
+    plait_device_whole_destroy(d);
     free(d->flags_awaited);
     free(d);
     comm->device = NULL;

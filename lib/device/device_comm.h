@@ -28,11 +28,12 @@
 /* In the rank's arena; others read it. */
 struct plait_device_shown {
     uint32_t device;
+    unsigned char uuid[16];               /* of the GPU, as other processes know it, too */
     uint64_t flags;                       /* address of the flags: [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words */
     struct plait_exported flags_exported; /* the allocation that has the flags, if other processes need it */
     /*
-     * Mailboxes [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW], as many acks as in a control block, and [nrank] words of 64
-     * bits: the flags of each rank that this rank has set.
+     * Mailboxes [PLAIT_NFLAGGED][nrank][PLAIT_WINDOW], as many acks as in a control block, and words of 64 bits:
+     * [nrank] the flags of each rank that this rank has set; [4][nrank] block sizes and starts (device_whole.c).
      */
     struct plait_mailbox mailbox[];
 };
@@ -65,6 +66,11 @@ static inline _Atomic uint64_t *plait_device_flags_set(const struct plait_device
     return (_Atomic uint64_t *)(uintptr_t)(acks + lines * sizeof(uint32_t)) + to;
 }
 
+static inline uint64_t *plait_device_sizes(const struct plait_device_shown *of, uint32_t nrank)
+{
+    return (uint64_t *)(uintptr_t)plait_device_flags_set(of, nrank, nrank);
+}
+
 /* NULL before the rank has used its device and after it has left. The memory lives as long as the control block. */
 const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *comm, uint32_t rank);
 
@@ -82,6 +88,9 @@ struct plait_trail {
 };
 
 enum { PLAIT_NBATCH = 120 }; /* signals that are put on a queue at once */
+
+/* Not all ranks have shown their GPU; all are on one; they are on several, or hosts. */
+enum plait_together { PLAIT_NOT_SHOWN, PLAIT_TOGETHER, PLAIT_APART };
 
 struct plait_device_comm {
     const struct plait_device_plugin *plugin;
@@ -108,6 +117,9 @@ struct plait_device_comm {
     uint32_t unmapped;                  /* 1 + the rank whose memory could not be mapped; 0: another cause */
     struct plait_device_memory *memory; /* device_memory.h */
     uint32_t nstaging; /* messages to other hosts that wait for this rank's own queues (transports/staged.c) */
+
+    enum plait_together together;
+    struct plait_whole *whole; /* device_whole.c; NULL: not needed yet */
 
     struct plait_comm *comm; /* for the watch (device_watch.c) */
     struct plait_device_comm *next;

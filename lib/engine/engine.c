@@ -229,6 +229,8 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
     const struct plait_run *run = context;
     uint32_t n = 0;
 
+    if (run->whole)
+        return run->space->whole_awaited(run, ranks, most);
     if (run->slots && run->fits && most > 0)
         n = plait_eager_awaited(run, ranks, 1);
     if (most > 0 && run->space->is_behind(run->comm)) /* this rank's own work, before any peer */
@@ -257,19 +259,24 @@ static uint64_t steps_done(const void *context, uint64_t *of)
     return n;
 }
 
-/* Count a finished slice: every step of it is done. */
-static void note_slice(struct plait_run *run, const struct plait_slice *f)
+/* Every step of the slices so far is done. */
+static void note_slices(struct plait_run *run, uint64_t n)
 {
     struct plait_progress *p;
 
-    if (run->work.epilogue != NULL)
-        run->work.epilogue(run->work.arg, f->start, plait_run_slice(run, f->start));
-    run->done_slices++;
+    run->done_slices = n;
     if (!PLAIT_GUARDS)
         return;
     p = plait_ring_progress(&run->comm->own->ring, run->comm->sequence);
     atomic_store_explicit(&p->slices, (uint32_t)run->done_slices, memory_order_relaxed);
     atomic_store_explicit(&p->steps, run->done_slices * run->prog->ninstr, memory_order_relaxed);
+}
+
+static void note_slice(struct plait_run *run, const struct plait_slice *f)
+{
+    if (run->work.epilogue != NULL)
+        run->work.epilogue(run->work.arg, f->start, plait_run_slice(run, f->start));
+    note_slices(run, run->done_slices + 1);
 }
 
 /* ---- Running ------------------------------------------------------------------------------------- */
@@ -320,6 +327,8 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->next_slice = run->done_slices = run->wrong = 0;
     run->fits = false;
     run->channel = run->space->channel;
+    run->whole = run->space->whole != NULL && job->o->selection.whole && job->work.prologue == NULL &&
+                 job->work.epilogue == NULL;
     run->streams = streams(run);
     plait_wait_init(&run->wait, NULL, awaited, run);
     run->wait.detector.steps = steps_done;
@@ -372,6 +381,20 @@ static void pass_numbers(struct plait_run *run)
         run->comm->next_slice_in_flight = (run->comm->next_slice_in_flight + run->nslice) % PLAIT_NSLICE;
 }
 
+static enum plait_status turn_whole(struct plait_run *run, bool *moved, bool *ended)
+{
+    struct plait_comm *comm = run->comm;
+
+    run->space->order(comm, run->queue, run->capture);
+    enum plait_status status = fail_all(comm, run->space->whole(run, moved, ended));
+    if (status == PLAIT_OK)
+        status = run->space->poll(comm);
+    if (status != PLAIT_OK || !*ended)
+        return status;
+    note_slices(run, run->nslice);
+    return plait_probe_failures(comm);
+}
+
 /*
  * This rank reads no peer's memory before its ring shows it inside the operation and it has then looked for failures.
  * A failed rank waits in lifecycle/destroy.c for the ranks that it sees inside. Each side writes its own flag and then
@@ -381,6 +404,11 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
 {
     struct plait_run *run = comm->run;
 
+    if (run->whole) {
+        const enum plait_status status = turn_whole(run, moved, ended);
+        if (run->whole || status != PLAIT_OK)
+            return status;
+    }
     if (!run->fits) {
         enum plait_status status = fail_all(comm, plait_slices_fit(run));
         if (status == PLAIT_OK && run->fits)

@@ -323,10 +323,11 @@ static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
 {
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
-    const uint64_t numbers[] = {
-        shape->coll, shape->nrank, shape->root,        plait_common_shape(s->alg, shape).inplace, s->slice, s->round,
-        s->eager,    s->split,     shape->node != NULL
-    };
+    const uint64_t numbers[] = { shape->coll, shape->nrank,
+                                 shape->root, plait_common_shape(s->alg, shape).inplace,
+                                 s->slice,    s->round,
+                                 s->eager,    s->split,
+                                 s->whole,    shape->node != NULL };
 
     h = plait_hash(h, numbers, sizeof numbers);
     return shape->node != NULL ? plait_hash(h, shape->node, shape->nrank * sizeof *shape->node) : h;
@@ -352,6 +353,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, geometry.combines, w);
     s.divides = divides(type, s.round, shape->nrank, w);
+    s.whole = w->device && !w->far && w->spec[0] == '\0' &&
+              (!geometry.combines || (s.alg->canonical && s.round != PLAIT_ROUND_HOP));
     if (s.divides)
         shape->inplace = plait_scales_inplace(shape->coll);
     s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&

@@ -26,6 +26,7 @@ struct plait_selection {
     uint64_t nslice;
     enum plait_round round;
     bool divides; /* average: every rank divides its input before the sum */
+    bool whole; /* its result is the canonical one, rounded once: ranks that can may make it without the plan's steps */
     uint64_t plan_hash;
     const char *why;
 };

@@ -109,6 +109,8 @@ struct plait_run {
     bool slots;          /* split: the eager part is not done */
     bool rest;           /* split: there are large blocks too, and the engine is not done */
 
+    bool whole; /* made by the space, not by the plan's steps */
+
     /* For the engine. */
     const struct plait_prog *prog;
     enum plait_channel channel;      /* of the messages */

@@ -50,6 +50,14 @@ struct plait_space {
     /* Does a message wait for this rank's own work, and for no peer? */
     bool (*is_behind)(const struct plait_comm *comm);
 
+    /*
+     * One turn of an operation that the ranks make as a whole (selection.whole): the lowest makes the results of all.
+     * run->whole becomes false if their memory does not allow that, and nothing has happened then. NULL: never.
+     * whole_awaited: the ranks that the turns wait for, at most `most`.
+     */
+    enum plait_status (*whole)(struct plait_run *run, bool *moved, bool *ended);
+    uint32_t (*whole_awaited)(const struct plait_run *run, uint32_t *ranks, uint32_t most);
+
     void (*copy)(struct plait_comm *comm, void *to, const void *from, size_t bytes);
     /* how: of c->divisor and c->op; for the host's kernels. */
     void (*combine)(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The blocks of IN and OUT in each collective; see <plait/plan.h>. */
-#include <plait/plan.h>
+#include "plan_check.h"
 
 /* The blocks of a side (IN or OUT): all, all at the root only, the rank's own, those it sends, those it receives. */
 enum holds { EVERYTHING, ROOT_EVERYTHING, OWN, FROM_HERE, TO_HERE };
@@ -64,16 +64,34 @@ uint32_t plait_block_count(enum plait_coll coll, uint32_t nrank)
     return n < 1u << 30 ? (uint32_t)n : 0;
 }
 
+static struct plait_holders holders_of(enum holds holds, uint32_t nrank, uint32_t root, uint32_t blk)
+{
+    switch (holds) {
+    case EVERYTHING:
+        return (struct plait_holders){ 0, nrank, blk };
+    case ROOT_EVERYTHING:
+        return (struct plait_holders){ root, 1, blk };
+    case OWN:
+        return (struct plait_holders){ blk, 1, 0 };
+    case FROM_HERE:
+        return (struct plait_holders){ blk / nrank, 1, blk % nrank };
+    default:
+        return (struct plait_holders){ blk % nrank, 1, blk / nrank };
+    }
+}
+
+struct plait_block plait_block_of(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk)
+{
+    const struct row *row = &rows[(unsigned)coll < PLAIT_NCOLL ? coll : PLAIT_ALLREDUCE];
+
+    return (struct plait_block){ holders_of(row->in, nrank, root, blk), holders_of(row->out, nrank, root, blk) };
+}
+
 uint32_t plait_block_source(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk)
 {
-    switch ((unsigned)coll < PLAIT_NCOLL ? rows[coll].in : EVERYTHING) {
-    case OWN:
-        return blk;
-    case FROM_HERE:
-        return blk / nrank;
-    default:
-        return root;
-    }
+    const struct plait_holders from = plait_block_of(coll, nrank, root, blk).from;
+
+    return from.n == 1 ? from.first : root;
 }
 
 bool plait_plan_sliceable(const struct plait_plan *plan)

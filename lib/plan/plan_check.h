@@ -21,6 +21,17 @@
 
 #define PLAIT_NONE UINT32_MAX /* no step, no rank, no slot */
 
+struct plait_holders { /* ranks first .. first + n - 1, which have a block in this slot */
+    uint32_t first, n, slot;
+};
+struct plait_block {
+    struct plait_holders from; /* with it in IN: its result combines their contributions, or is the only one */
+    struct plait_holders to;   /* with its result in OUT */
+};
+
+/* What a collective makes of a block, of plait_block_count(), or of as many as a vector was cut into. */
+struct plait_block plait_block_of(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk);
+
 static inline struct plait_geometry plait_plan_geometry(const struct plait_plan *p)
 {
     return plait_geometry_of((enum plait_coll)p->coll, p->nrank, p->root, p->rank, p->nblk);

@@ -269,7 +269,7 @@ static enum plait_status run(struct meaning *m)
 static enum plait_status check_moved(struct meaning *m, uint32_t rank, uint32_t slot, uint32_t blk)
 {
     const struct value *v = &m->slots[rank][slot];
-    const uint32_t source = plait_block_source(m->c->coll, m->c->nrank, m->c->root, blk);
+    const uint32_t source = plait_block_of(m->c->coll, m->c->nrank, m->c->root, blk).from.first;
 
     if (v->set == source && v->blk == blk)
         return PLAIT_OK;

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An operation as a whole, where all ranks of a comm are on one GPU. Each rank offers the lowest one, the *leader*, its
+ * operands: a flag on its stream says that they are complete, a message has their addresses. When the leader has all,
+ * it puts on its own stream the waits for all flags, one kernel that makes the results of all ranks, and the flags that
+ * say so. Then it releases the messages, and each rank puts the wait for its flag on its stream. So an operation is
+ * three calls of the driver for the leader and two for each other rank, whatever their number.
+ *
+ * What the kernel makes follows from the collective's geometry (plait_block_of()). It combines in the canonical order
+ * and rounds once, so the results are those of any canonical plan.
+ */
+#ifndef PLAIT_LIB_DEVICE_DEVICE_WHOLE_H
+#define PLAIT_LIB_DEVICE_DEVICE_WHOLE_H
+
+#include "device_comm.h"
+#include "transport/transport.h"
+
+struct plait_operands { /* of one rank, at their addresses in this process; NULL: it has none */
+    const char *in;
+    char *out;
+};
+
+/* See struct plait_space. */
+enum plait_status plait_device_whole_turn(struct plait_run *run, bool *moved, bool *ended);
+uint32_t plait_device_whole_awaited(const struct plait_run *run, uint32_t *ranks, uint32_t most);
+
+void plait_device_whole_destroy(struct plait_device_comm *d);
+
+/*
+ * The messages, of transports/device.c. offer() sends a rank's operands to the leader, in place of the transport's
+ * offer(). take(): the operands have arrived, and *out is set. await(): put the wait for the rank's flag on the aimed
+ * queue. answer(): put the rank's flag there. The leader may release the message when both are on its stream.
+ */
+void plait_device_offer_operands(struct plait_link *link, uint32_t number, uint32_t fingerprint,
+                                 const struct plait_operands *own);
+bool plait_device_take_operands(struct plait_link *link, uint32_t number, uint32_t fingerprint,
+                                struct plait_operands *out);
+void plait_device_await(struct plait_link *link, uint32_t number);
+void plait_device_answer(struct plait_link *link, uint32_t number);
+void plait_device_let_go(struct plait_link *link, uint32_t number);
+
+#endif
