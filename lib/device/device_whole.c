@@ -269,6 +269,9 @@ static void launch(const struct making *m)
                                      .n = m->n };
     struct plait_queue *queue = m->n > 0 ? plait_device_here(comm) : NULL;
 
+    for (uint32_t i = 0; i < m->n; i++)
+        *(o->geometry.combines ? &comm->stats.bytes_reduced : &comm->stats.bytes_copied) +=
+            m->w->items[i].times * m->w->items[i].count * m->size;
     if (queue != NULL)
         plait_device_note(comm, comm->device->plugin->make(queue, &list));
 }
@@ -278,8 +281,10 @@ static enum plait_status lead(struct plait_run *run, struct plait_whole *w)
 {
     struct plait_comm *comm = run->comm;
     struct making m = { .run = run, .w = w };
-    enum plait_status status = make_list(&m);
 
+    if (run->o->sized)
+        show_sizes(run);
+    enum plait_status status = make_list(&m);
     if (status == PLAIT_OK)
         status = plait_probe_failures(comm);
     if (status != PLAIT_OK)
@@ -292,6 +297,7 @@ static enum plait_status lead(struct plait_run *run, struct plait_whole *w)
         if (r != LEADER)
             plait_device_answer(link_to(run, r), link_to(run, r)->next_in);
     plait_device_rest(comm);
+    comm->stats.messages += comm->nrank - 1;
     for (uint32_t r = 0; r < comm->nrank && plait_device_works(comm); r++)
         if (r != LEADER)
             plait_device_let_go(link_to(run, r), link_to(run, r)->next_in++);
@@ -367,8 +373,9 @@ static enum plait_status offer(struct plait_run *run, struct plait_whole *w, str
         show_sizes(run);
     const struct plait_operands own = { in, (char *)(uintptr_t)out };
     plait_device_offer_operands(link, link->next_out, run->fingerprint, &own);
-    w->in[0] = in;
     w->out[0] = own.out;
+    run->comm->stats.messages++;
+    run->comm->stats.bytes_sent += in_bytes;
     return PLAIT_OK;
 }
 

@@ -33,6 +33,7 @@ static const struct {
     { "cuGraphInstantiateWithFlags", offsetof(struct device, instantiate), true },
     { "cuGraphLaunch", offsetof(struct device, launch), true },
     { "cuGraphExecDestroy", offsetof(struct device, exec_destroy), true },
+    { "cuGraphGetNodes", offsetof(struct device, graph_nodes), true },
     { "cuGraphDestroy", offsetof(struct device, graph_destroy), true },
 };
 
@@ -55,6 +56,12 @@ static void no_arm(unsigned long long n, int error)
 static unsigned long long no_disarm(const char **failed)
 {
     *failed = NULL;
+    return 0;
+}
+
+static unsigned long long no_puts(void *stream)
+{
+    (void)stream;
     return 0;
 }
 
@@ -94,7 +101,7 @@ static bool load(void)
         }
         *(void **)(void *)((char *)&device + entries[i].offset) = function;
     }
-    ask = (struct device_ask){ no_calls, no_fail, no_arm, no_disarm, no_left, no_careless };
+    ask = (struct device_ask){ no_calls, no_fail, no_arm, no_disarm, no_puts, no_puts, no_left, no_careless };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         void *function = dlsym(handle, asked[i].symbol);
         if (function != NULL)

@@ -28,6 +28,7 @@ struct device { /* of the driver's: what tests call of it */
     int (*instantiate)(void **exec, void *graph, unsigned long long flags);
     int (*launch)(void *exec, void *stream);
     int (*exec_destroy)(void *exec);
+    int (*graph_nodes)(void *graph, void **nodes, size_t *n);
     int (*graph_destroy)(void *graph);
 };
 extern struct device device; /* after device_begin() */

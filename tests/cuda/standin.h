@@ -75,6 +75,13 @@ struct clock *host_clock(void);
 struct clock *actor_clock(int actor);
 void clock_join(struct clock *a, const struct clock *b);
 void actor_tick(int actor);
+
+/*
+ * The changes of hands that the stream's work has needed: how often, in turn, one process had to do something before
+ * another could go on. A device that is given to one process at a time is given on as often, at least.
+ */
+uint64_t hands_of(int actor);
+void hands_join(int actor, uint64_t hands);
 uint32_t allocation_make(uint64_t bytes, uint32_t device, int fd); /* UINT32_MAX: there are too many */
 struct allocation *allocation_at(uint32_t allocation);
 uint64_t allocation_last(void); /* its id */
@@ -150,6 +157,7 @@ struct record { /* a point in a stream's work */
     uint32_t held;
     bool done;
     struct clock clock;
+    uint64_t hands; /* as in hands_of() */
 };
 
 struct op {
@@ -166,6 +174,7 @@ struct op {
     uint32_t point;     /* captured: the record's number in the graph */
     struct clock *host; /* known when it was queued */
     uint64_t turn;      /* in the stream's hardware queue */
+    bool joined;        /* put by the same call as the operation before */
 };
 
 struct capture;
@@ -186,6 +195,7 @@ struct stream {
     struct capture *capture; /* or NULL */
     uint32_t lane;           /* in it */
     uint32_t hardware;       /* its hardware queue */
+    uint64_t ncall;          /* calls that put something on it, or into its capture */
 };
 
 /* A copy of op is queued, or kept if the stream is being captured. Takes op's argument and a share of its record. */

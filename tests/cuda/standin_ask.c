@@ -54,6 +54,25 @@ int fail_now(const char *name)
     return call == failing || call == setting("PLAIT_STANDIN_FAIL", 0) ? CU_UNKNOWN : CU_OK;
 }
 
+unsigned long long standin_puts(void *stream)
+{
+    struct stream *s;
+
+    return stream_find(stream, &s) == CU_OK ? s->ncall : 0;
+}
+
+unsigned long long standin_hands(void *stream)
+{
+    struct stream *s;
+
+    if (stream_find(stream, &s) != CU_OK)
+        return 0;
+    world_lock();
+    const unsigned long long hands = hands_of(s->actor);
+    world_unlock();
+    return hands;
+}
+
 void standin_left(struct standin_left *out)
 {
     *out = (struct standin_left){ .memory = memory_count(DEVICE_MEMORY),

@@ -19,6 +19,10 @@ struct standin_left { /* what this process has taken and not given back */
     X(standin_arm, void, (unsigned long long n, int error))                                           \
     /* No more. How many there were; *failed: the name of the one that failed, or NULL. */            \
     X(standin_disarm, unsigned long long, (const char **failed))                                      \
+    /* How many calls have put something on a stream, or into its capture. */                         \
+    X(standin_puts, unsigned long long, (void *stream))                                               \
+    /* How often, in turn, another process had to do something before this stream could go on. */     \
+    X(standin_hands, unsigned long long, (void *stream))                                              \
     X(standin_left, void, (struct standin_left * out))                                                \
     /* For the whole world: accesses that no wait orders are allowed, as of comms that have failed */ \
     X(standin_careless, void, (int careless))

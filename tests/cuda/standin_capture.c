@@ -79,6 +79,8 @@ int capture_record(struct stream *s, struct capture **capture, uint32_t *point)
 {
     struct capture *c = s->capture;
     const uint32_t n = c->graph->npoint++;
+
+    s->ncall++;
     const int status = capture_put(s, (struct op){ .what = DO_RECORD, .point = n });
 
     c->points = realloc(c->points, (n + 1) * sizeof *c->points);
@@ -117,6 +119,7 @@ int capture_await(struct stream *s, struct capture *c, uint32_t point)
         c->streams[s->lane] = s;
         s->capture = c;
     }
+    s->ncall++;
     const int status = capture_put(s, (struct op){ .what = DO_AWAIT, .point = point });
     for (uint32_t i = 0; i < LANES; i++)
         if (c->known[s->lane][i] < c->points[point].known[i])
@@ -381,7 +384,9 @@ EXPORT int cuGraphGetNodes(void *graph, void **nodes, size_t *n)
 
     if (nodes != NULL)
         return CU_NOT_SUPPORTED;
-    *n = g->nnode;
+    *n = 0;
+    for (uint32_t i = 0; i < g->nnode; i++)
+        *n += !g->nodes[i].op.joined && g->nodes[i].op.what != DO_RECORD && g->nodes[i].op.what != DO_AWAIT;
     return CU_OK;
 }
 

@@ -331,12 +331,16 @@ static int check_value(cu_address address, uint32_t size, unsigned flags, unsign
     return address % size != 0 || !mapping_find(address, &m) || (flags & ~allowed) != 0 ? CU_INVALID_VALUE : CU_OK;
 }
 
-static int put_value(void *stream, enum what what, cu_address address, uint64_t value, uint32_t size, unsigned flags)
+static int put_op(void *stream, struct op op)
 {
-    const int status = check_value(address, size, flags, what == DO_WAIT ? WAIT_FLAGS : WRITE_FLAGS);
-    const struct op op = { .what = what, .to = address, .value = value, .size = size, .flags = flags };
+    const int status = check_value(op.to, op.size, op.flags, op.what == DO_WAIT ? WAIT_FLAGS : WRITE_FLAGS);
 
     return status == CU_OK ? put(stream, op) : status;
+}
+
+static int put_value(void *stream, enum what what, cu_address address, uint64_t value, uint32_t size, unsigned flags)
+{
+    return put_op(stream, (struct op){ .what = what, .to = address, .value = value, .size = size, .flags = flags });
 }
 
 EXPORT int cuStreamWriteValue32_v2(void *stream, cu_address address, uint32_t value, unsigned flags)
@@ -363,29 +367,33 @@ EXPORT int cuStreamWaitValue64_v2(void *stream, cu_address address, uint64_t val
     return put_value(stream, DO_WAIT, address, value, 8, flags);
 }
 
-static int put_item(void *stream, const cu_mem_op *op)
+static int put_item(void *stream, const cu_mem_op *item, bool joined)
 {
-    switch (op->item.operation) {
-    case VALUE_STREAM_MEM_OP_WAIT_VALUE_32:
-        return put_value(stream, DO_WAIT, op->item.address, (uint32_t)op->item.value, 4, op->item.flags);
-    case VALUE_STREAM_MEM_OP_WAIT_VALUE_64:
-        return put_value(stream, DO_WAIT, op->item.address, op->item.value, 8, op->item.flags);
-    case VALUE_STREAM_MEM_OP_WRITE_VALUE_32:
-        return put_value(stream, DO_WRITE, op->item.address, (uint32_t)op->item.value, 4, op->item.flags);
-    case VALUE_STREAM_MEM_OP_WRITE_VALUE_64:
-        return put_value(stream, DO_WRITE, op->item.address, op->item.value, 8, op->item.flags);
-    default:
-        return CU_INVALID_VALUE;
+    const uint32_t operation = item->item.operation;
+    const bool waits = operation == VALUE_STREAM_MEM_OP_WAIT_VALUE_32 || operation == VALUE_STREAM_MEM_OP_WAIT_VALUE_64;
+    const bool writes =
+        operation == VALUE_STREAM_MEM_OP_WRITE_VALUE_32 || operation == VALUE_STREAM_MEM_OP_WRITE_VALUE_64;
+    struct op op = { .what = waits ? DO_WAIT : DO_WRITE,
+                     .to = item->item.address,
+                     .value = item->item.value,
+                     .size = 8,
+                     .flags = item->item.flags,
+                     .joined = joined };
+
+    if (operation == VALUE_STREAM_MEM_OP_WAIT_VALUE_32 || operation == VALUE_STREAM_MEM_OP_WRITE_VALUE_32) {
+        op.size = 4;
+        op.value = (uint32_t)op.value;
     }
+    return waits || writes ? put_op(stream, op) : CU_INVALID_VALUE;
 }
 
 EXPORT int cuStreamBatchMemOp_v2(void *stream, unsigned n, const cu_mem_op *ops, unsigned flags)
 {
     CALL(true);
-    int status = flags != 0 || n > 256 ? CU_INVALID_VALUE : CU_OK;
+    int status = flags != 0 || n >= 256 ? CU_INVALID_VALUE : CU_OK;
 
     for (unsigned i = 0; i < n && status == CU_OK; i++)
-        status = put_item(stream, &ops[i]);
+        status = put_item(stream, &ops[i], i > 0);
     return status;
 }
 

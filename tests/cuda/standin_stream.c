@@ -181,6 +181,7 @@ static void do_record(const struct stream *s, const struct op *op)
 {
     world_lock();
     op->record->clock = *actor_clock(s->actor);
+    op->record->hands = hands_of(s->actor);
     world_unlock();
     process_lock();
     op->record->done = true;
@@ -196,6 +197,7 @@ static void do_await(const struct stream *s, const struct op *op)
     process_unlock();
     world_lock();
     clock_join(actor_clock(s->actor), &op->record->clock);
+    hands_join(s->actor, op->record->hands);
     world_unlock();
 }
 
@@ -420,6 +422,7 @@ static void put_null_order(struct stream *s)
 
 int stream_put(struct stream *s, struct op op)
 {
+    s->ncall += !op.joined;
     if (s->capture != NULL)
         return capture_put(s, op);
     put_null_order(s);

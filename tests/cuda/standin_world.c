@@ -34,6 +34,8 @@ struct word { /* what was written there */
     struct write {
         uint64_t value;
         struct clock clock;
+        uint64_t hands;
+        int pid;
     } writes[WRITES]; /* the latest */
 };
 
@@ -46,6 +48,7 @@ static struct world {
     int owners[ACTORS]; /* processes; 0: free */
     bool careless;      /* a race is none */
     struct clock host, actors[ACTORS];
+    uint64_t hands[ACTORS];
     struct allocation allocations[ALLOCATIONS];
     uint32_t nplace; /* those from here on were never used */
     struct place places[WORDS];
@@ -137,6 +140,17 @@ void clock_join(struct clock *a, const struct clock *b)
     for (uint32_t i = 0; i < ACTORS; i++)
         if (a->at[i] < b->at[i])
             a->at[i] = b->at[i];
+}
+
+uint64_t hands_of(int actor)
+{
+    return world->hands[actor];
+}
+
+void hands_join(int actor, uint64_t hands)
+{
+    if (world->hands[actor] < hands)
+        world->hands[actor] = hands;
 }
 
 void actor_tick(int actor)
@@ -367,6 +381,8 @@ void value_written(uint32_t allocation, uint64_t at, uint64_t value, int actor)
         w = word_take(id, at);
     w->writes[w->nwrite % WRITES].value = value;
     w->writes[w->nwrite % WRITES].clock = world->actors[actor];
+    w->writes[w->nwrite % WRITES].hands = world->hands[actor];
+    w->writes[w->nwrite % WRITES].pid = getpid();
     w->nwrite++;
 }
 
@@ -376,6 +392,7 @@ void value_seen(uint32_t allocation, uint64_t at, uint64_t value, int actor, boo
 {
     const struct word *w = word_find(world->allocations[allocation].id, at);
     const struct clock *clock = &world->host;
+    uint64_t hands = 0;
 
     if (w != NULL && w->writes[(w->nwrite - 1) % WRITES].value == value)
         for (uint64_t i = w->nwrite; i > 0 && i + WRITES > w->nwrite; i--) {
@@ -383,6 +400,8 @@ void value_seen(uint32_t allocation, uint64_t at, uint64_t value, int actor, boo
             if (!enough(context, write->value))
                 break;
             clock = &write->clock;
+            hands = write->hands + (write->pid != getpid());
         }
     clock_join(&world->actors[actor], clock);
+    hands_join(actor, hands);
 }

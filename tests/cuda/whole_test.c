@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations that ranks of one GPU make as a whole (lib/device/device_whole.h): their results, the calls of the driver
+ * that each rank makes, the nodes of a graph, and how often processes must take turns on the GPU.
+ */
+#include "../collective.h"
+#include "../random.h"
+#include "../ranks.h"
+#include "../tier.h"
+#include "device.h"
+#include "device_operate.h"
+#include "unit_device.h"
+
+#include <plait/memory.h>
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum { ROOM = 1 << 18, LEADER_PUTS = 3, OTHERS_PUT = 2 };
+
+/* ---- Results ---------------------------------------------------------------------------------------------- */
+
+static struct collective draw(uint64_t *seed, uint32_t nrank)
+{
+    static const size_t counts[] = { 1, 3, 16, 100, 1001, 4099 };
+    const uint32_t i = (uint32_t)(random_next(seed) % (NCOLLECTIVE + 3));
+    struct collective c = { .coll = i < NCOLLECTIVE ? collectives[i] : PLAIT_ALLREDUCE,
+                            .type = (enum plait_dtype)(random_next(seed) % PLAIT_NDTYPE),
+                            .count = counts[random_next(seed) % 6] };
+    const struct plait_geometry g = plait_geometry_of(c.coll, nrank, 0, 0, 1);
+    static const enum plait_op ops[] = { PLAIT_SUM, PLAIT_PROD, PLAIT_MAX, PLAIT_MIN, PLAIT_AVG };
+
+    if (g.combines)
+        c.op = ops[random_next(seed) % 5];
+    if (g.rooted)
+        c.root = (uint32_t)(random_next(seed) % nrank);
+    c.inplace = g.kind != PLAIT_KIND_PAIR && random_next(seed) % 2 != 0;
+    c.mixed = random_next(seed) % 2 != 0;
+    for (unsigned k = 0; k < NSIZED; k++)
+        if (sized_collectives[k] == c.coll && random_next(seed) % 2 != 0)
+            c.sizes = 1 + (uint32_t)(random_next(seed) % 100);
+    return c;
+}
+
+static int draw_many(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const uint32_t nrank = plait_comm_nrank(*comm), n = full() ? 400 : 60;
+    uint64_t seed = 100 + nrank;
+    struct device_rank d;
+
+    CHECK(device_begin(&d, (size_t)nrank * nrank * 4099 * 8 + ROOM));
+    for (uint32_t i = 0; i < n; i++) {
+        const struct collective c = draw(&seed, nrank);
+        if (device_operate(*comm, rank, &d, &c, i % 4 == 3 && c.sizes == 0) != 0)
+            return 1;
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void any_collective_of_any_number_of_ranks_gives_what_its_plan_says(void **state)
+{
+    for (uint32_t n = 1; n <= 9; n += n == 1 || full() ? 1 : 3)
+        device_run(1, n, draw_many, NULL);
+    device_run(3, 1, draw_many, NULL);
+    device_run(2, 2, draw_many, NULL);
+}
+
+/* ---- Calls of the driver ----------------------------------------------------------------------------------- */
+
+static const struct collective counted[] = {
+    { PLAIT_ALLREDUCE, "", PLAIT_FLOAT32, PLAIT_SUM, .count = 2048 },
+    { PLAIT_ALLREDUCE, "", PLAIT_BFLOAT16, PLAIT_AVG, .count = 9 },
+    { PLAIT_REDUCE_SCATTER, "", PLAIT_FLOAT32, PLAIT_SUM, .count = 300 },
+    { PLAIT_ALLGATHER, "", PLAIT_INT32, .count = 300 },
+    { PLAIT_BROADCAST, "", PLAIT_INT32, .count = 700, .root = 1 },
+    { PLAIT_REDUCE, "", PLAIT_FLOAT16, PLAIT_MAX, .count = 700 },
+    { PLAIT_GATHER, "", PLAIT_INT32, .count = 200 },
+    { PLAIT_SCATTER, "", PLAIT_INT32, .count = 200, .root = 1 },
+    { PLAIT_ALLTOALL, "", PLAIT_INT32, .count = 100 },
+    { PLAIT_ALLTOALL, "", PLAIT_INT32, .count = 100, .sizes = 5 },
+    { PLAIT_ALLGATHER, "", PLAIT_INT32, .count = 100, .sizes = 6 },
+    { PLAIT_BARRIER, "", PLAIT_INT32 },
+};
+enum { NCOUNTED = sizeof counted / sizeof *counted };
+
+/* The same operation some times: no more is put on this rank's stream than it may be. */
+static int put_some(struct plait_comm *comm, uint32_t rank, const struct device_rank *d, const struct collective *c,
+                    unsigned times)
+{
+    const struct collective_buffers at = collective_place(c, plait_comm_nrank(comm), rank, d->in, d->out);
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+
+    call.stream = d->stream;
+    for (unsigned i = 0; i < times; i++)
+        CHECK(collective_call(comm, c, at.in, at.out, call) == PLAIT_OK);
+    return 0;
+}
+
+static int count_calls(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct device_rank d;
+
+    CHECK(device_begin(&d, ROOM));
+    for (unsigned k = 0; k < NCOUNTED; k++) {
+        if (put_some(*comm, rank, &d, &counted[k], 1) != 0) /* the first makes what the others need */
+            return 1;
+        const unsigned long long before = ask.standin_puts(d.cuda);
+        if (put_some(*comm, rank, &d, &counted[k], 5) != 0)
+            return 1;
+        const unsigned long long puts = ask.standin_puts(d.cuda) - before, most = rank == 0 ? LEADER_PUTS : OTHERS_PUT;
+        if (puts > 5 * most)
+            fprintf(stderr, "rank %u: %s: %llu calls for 5 operations\n", rank, plait_coll_name(counted[k].coll), puts);
+        CHECK(puts <= 5 * most);
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void a_rank_puts_little_on_its_stream_whatever_their_number(void **state)
+{
+    device_run(1, 2, count_calls, NULL);
+    device_run(1, 8, count_calls, NULL);
+    device_run(3, 1, count_calls, NULL);
+}
+
+static int count_nodes(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct device_rank d;
+
+    CHECK(device_begin(&d, ROOM));
+    for (unsigned k = 0; k < NCOUNTED; k++) {
+        void *graph;
+        size_t n = 0;
+        CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
+        if (put_some(*comm, rank, &d, &counted[k], 4) != 0)
+            return 1;
+        CHECK(device.capture_end(d.cuda, &graph) == 0 && device.graph_nodes(graph, NULL, &n) == 0);
+        CHECK(device.graph_destroy(graph) == 0);
+        CHECK(n <= 4U * (rank == 0 ? LEADER_PUTS : OTHERS_PUT));
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void a_graph_has_few_nodes(void **state)
+{
+    device_run(1, 4, count_nodes, NULL);
+    device_run(2, 1, count_nodes, NULL);
+}
+
+/* All others, the leader, all others: the last are the first of the next operation, too. */
+static int count_hands(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { TIMES = 10 };
+    struct device_rank d;
+
+    CHECK(device_begin(&d, ROOM));
+    for (unsigned k = 0; k < NCOUNTED; k++) {
+        CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+        const unsigned long long before = ask.standin_hands(d.cuda);
+        if (put_some(*comm, rank, &d, &counted[k], TIMES) != 0)
+            return 1;
+        CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
+        CHECK(ask.standin_hands(d.cuda) - before <= 2 * TIMES);
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void processes_take_turns_as_often_as_an_operation_means(void **state)
+{
+    device_run(2, 1, count_hands, NULL);
+    device_run(5, 1, count_hands, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_collective_of_any_number_of_ranks_gives_what_its_plan_says),
+        cmocka_unit_test(a_rank_puts_little_on_its_stream_whatever_their_number),
+        cmocka_unit_test(a_graph_has_few_nodes),
+        cmocka_unit_test(processes_take_turns_as_often_as_an_operation_means),
+    };
+
+    if (getenv("PLAIT_CUDA_DRIVER") == NULL)
+        return 77;
+    return cmocka_run_group_tests_name("device_whole", tests, NULL, NULL);
+}
