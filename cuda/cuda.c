@@ -278,24 +278,38 @@ static const size_t sizes[] = {
 #undef PLAIT_X
 };
 
-static const char *launch_list(const struct plait_queue *q, const struct plait_list *l, struct plait_cuda_list *a)
+/* Has each block one operand, whose bits are its result? */
+static bool only_copies(const struct plait_list *l)
 {
-    const unsigned blocks = plait_cuda_list_cut(a, (uint32_t)sizes[l->type], q->gpu->most_blocks);
+    bool copies = l->divisor == 0 && l->wide == 0 && !l->wide_dst;
+
+    for (uint32_t i = 0; i < l->n && copies; i++)
+        copies = l->items[i].nsrc == 1;
+    return copies;
+}
+
+static const char *launch_list(const struct plait_queue *q, enum plait_cuda_kernel kernel, size_t size,
+                               struct plait_cuda_list *a)
+{
+    const unsigned blocks = plait_cuda_list_cut(a, (uint32_t)size, q->gpu->most_blocks);
     const char *why;
 
-    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, (enum plait_cuda_kernel)l->type, blocks, a));
+    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, kernel, blocks, a));
     return why;
 }
 
-static bool add_item(struct plait_cuda_list *a, uint32_t size, const struct plait_item *item)
+/* Elements are of `size` bytes, and as many of them are one of the list's elements. */
+static bool add_item(struct plait_cuda_list *a, size_t size, size_t many, const struct plait_item *item)
 {
-    const struct plait_cuda_item as = {
-        .count = item->count, .in = item->in, .out = item->out, .times = (uint16_t)item->times, .gathers = item->gathers
-    };
+    const struct plait_cuda_item as = { .count = item->count * many,
+                                        .in = item->in,
+                                        .out = item->out,
+                                        .times = (uint16_t)item->times,
+                                        .gathers = item->gathers };
     const bool repeats = item->times > 1;
 
-    return plait_cuda_list_add(a, size, item->src, repeats && item->gathers ? item->times : item->nsrc, item->dst,
-                               repeats && !item->gathers ? item->times : item->ndst, &as);
+    return plait_cuda_list_add(a, (uint32_t)size, item->src, repeats && item->gathers ? item->times : item->nsrc,
+                               item->dst, repeats && !item->gathers ? item->times : item->ndst, &as);
 }
 
 static const char *make(struct plait_queue *q, const struct plait_list *l)
@@ -303,19 +317,22 @@ static const char *make(struct plait_queue *q, const struct plait_list *l)
     const struct plait_cuda_list empty = {
         .wide = l->wide, .op = (uint32_t)l->op, .divisor = l->divisor, .wide_dst = l->wide_dst
     };
+    const bool copies = only_copies(l);
+    const enum plait_cuda_kernel kernel = copies ? PLAIT_CUDA_KERNEL_plait_copy : (enum plait_cuda_kernel)l->type;
+    const size_t size = copies ? 1 : sizes[l->type], many = sizes[l->type] / size;
     struct plait_cuda_list a = empty;
     const char *why = NULL;
 
     for (uint32_t i = 0; i < l->n && why == NULL; i++) {
-        if (add_item(&a, (uint32_t)sizes[l->type], &l->items[i]))
+        if (add_item(&a, size, many, &l->items[i]))
             continue;
         if (a.nitem > 0)
-            why = launch_list(q, l, &a);
+            why = launch_list(q, kernel, size, &a);
         a = empty;
-        if (why == NULL && !add_item(&a, (uint32_t)sizes[l->type], &l->items[i]))
+        if (why == NULL && !add_item(&a, size, many, &l->items[i]))
             why = plait_cuda_say("%u blocks are combined at once, which is more than a GPU can", l->items[i].nsrc);
     }
-    return why == NULL && a.nitem > 0 ? launch_list(q, l, &a) : why;
+    return why == NULL && a.nitem > 0 ? launch_list(q, kernel, size, &a) : why;
 }
 
 static const char *scale(struct plait_queue *q, enum plait_dtype type, void *to, const void *from, size_t count,

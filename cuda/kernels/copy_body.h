@@ -65,18 +65,6 @@ BODY void plait_copy_bytes(void *dst, const void *src, uint64_t bytes, uint64_t 
         plait_copy_by(d, s, bytes, shift, thread, nthread);
 }
 
-BODY uint32_t plait_copy_phases(const struct plait_cuda_copy *a, const struct plait_where *at)
-{
-    (void)a, (void)at;
-    return 1;
-}
-
-BODY void plait_copy_body(const struct plait_cuda_copy *a, uint32_t phase, const struct plait_where *at, double *shared)
-{
-    (void)phase, (void)shared;
-    plait_copy_bytes(a->dst, a->src, a->bytes, plait_thread(at), plait_nthread(at));
-}
-
 BODY uint32_t plait_copies_phases(const struct plait_cuda_copies *a, const struct plait_where *at)
 {
     (void)a, (void)at;

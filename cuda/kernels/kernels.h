@@ -36,7 +36,7 @@
     X(plait_reduce_float8e4m3, plait_cuda_list, PLAIT_CUDA_THREADS)  \
     X(plait_reduce_float8e5m2, plait_cuda_list, PLAIT_CUDA_THREADS)  \
     X(plait_scale, plait_cuda_scale, PLAIT_CUDA_THREADS)             \
-    X(plait_copy, plait_cuda_copy, PLAIT_CUDA_THREADS)               \
+    X(plait_copy, plait_cuda_list, PLAIT_CUDA_THREADS)               \
     X(plait_copies, plait_cuda_copies, PLAIT_CUDA_THREADS)           \
     X(plait_pack, plait_cuda_pack, PLAIT_CUDA_THREADS)               \
     X(plait_unpack, plait_cuda_pack, PLAIT_CUDA_THREADS)             \
@@ -84,8 +84,8 @@ struct plait_cuda_item {
 };
 
 /*
- * plait_reduce_TYPE: all items of a list. One operand without a divisor is copied, bit for bit: so plait_reduce_uint8
- * copies bytes. A result may be an operand at the same address; no other block overlaps a result.
+ * plait_reduce_TYPE: all items of a list. plait_copy: the same with one operand each, whose elements are bytes. A
+ * result may be an operand at the same address; no other block overlaps a result.
  *
  * wide     8- and 16-bit floats only: bit s: operand s (< 64) is float32; wide_dst: results are, and are not rounded
  * op       sum, prod, max, min, avg; premulsum is a sum
@@ -126,8 +126,7 @@ struct plait_cuda_scale {
     uint32_t type; /* enum plait_dtype */
 };
 
-/* plait_copy: buffers do not overlap. Grid: plait_cuda_blocks(bytes, ...). */
-struct plait_cuda_copy {
+struct plait_cuda_copy { /* buffers do not overlap */
     void *dst;
     const void *src;
     uint64_t bytes;

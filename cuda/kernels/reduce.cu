@@ -21,4 +21,4 @@ REDUCE(float8e4m3)
 REDUCE(float8e5m2)
 
 PLAIT_KERNEL(plait_scale, plait_cuda_scale, PLAIT_CUDA_THREADS, plait_scale_phases, plait_scale_body)
-PLAIT_KERNEL(plait_copy, plait_cuda_copy, PLAIT_CUDA_THREADS, plait_copy_phases, plait_copy_body)
+PLAIT_KERNEL(plait_copy, plait_cuda_list, PLAIT_CUDA_THREADS, plait_copy_phases, plait_copy_body)

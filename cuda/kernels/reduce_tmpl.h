@@ -108,19 +108,13 @@ BODY void NAME(apply)(W *a, const W *b, uint32_t n, uint32_t op)
             a[i] = ARITH(sum)(a[i], b[i]);
 }
 
-BODY const T *NAME(operand)(const struct plait_cuda_list *a, const struct plait_part *p, uint32_t s)
-{
-    return (const T *)(plait_list_at(a, p->src + s) + p->in);
-}
-
-/* Operands s .. s + g - 1, at most four; all are read before the first is used. */
-BODY void NAME(four)(W *acc, const struct plait_cuda_list *a, const struct plait_part *p, uint32_t s, uint32_t g,
-                     uint64_t at)
+/* Operands s .. s + g - 1, at most four; all are read before the first is used. at: bytes from an operand's address. */
+BODY void NAME(four)(W *acc, const struct plait_cuda_list *a, uint32_t s, uint32_t g, uint64_t at)
 {
     struct plait_line lines[4] = { { { 0 } } };
     W b[NAME(N)], c[NAME(N)];
 
-    UNROLL for (uint32_t k = 0; k < 4; k++) if (k < g) lines[k] = plait_line_get(NAME(operand)(a, p, s + k) + at);
+    UNROLL for (uint32_t k = 0; k < 4; k++) if (k < g) lines[k] = plait_line_get(plait_list_at(a, s + k) + at);
     NAME(open)(acc, lines[0]);
     if (g > 1) {
         NAME(open)(b, lines[1]);
@@ -136,107 +130,114 @@ BODY void NAME(four)(W *acc, const struct plait_cuda_list *a, const struct plait
     }
 }
 
-/*
- * Any number of operands of any width. Partial results are merged like digits of a binary counter: see
- * lib/reduce/tmpl.h.
- */
-BODY void NAME(many)(W *acc, const struct plait_cuda_list *a, const struct plait_part *p, uint64_t at, uint32_t n)
+BODY void NAME(finish)(const struct plait_cuda_list *a, const struct plait_part *p, W *acc, uint32_t i, uint32_t n)
 {
-    W stack[11][NAME(N)]; /* 1024 operands: at most 10 digits and the newest operand */
-    uint32_t depth = 0;
-
-    for (uint32_t s = 0; s < p->nsrc; s++) {
-        for (uint32_t digit = s; s > 0 && digit % 2 == 0; digit /= 2, depth--)
-            NAME(apply)(stack[depth - 2], stack[depth - 1], n, a->op);
-        NAME(load)(stack[depth++], NAME(operand)(a, p, s), at, n, plait_list_is_wide(a, s));
-    }
-    for (; depth > 1; depth--)
-        NAME(apply)(stack[depth - 2], stack[depth - 1], n, a->op);
-    for (uint32_t i = 0; i < n; i++)
-        acc[i] = stack[0][i];
-}
-
-BODY void NAME(finish)(const struct plait_cuda_list *a, const struct plait_part *p, W *acc, uint64_t at, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        acc[i] = ARITH(clean)(a->divisor != 0 ? ARITH(quotient)(acc[i], a->divisor) : acc[i]);
+    for (uint32_t k = 0; k < n; k++)
+        acc[k] = ARITH(clean)(a->divisor != 0 ? ARITH(quotient)(acc[k], a->divisor) : acc[k]);
     if (n == 1 || a->wide_dst != 0) {
+        const uint64_t first = p->out / sizeof(T) + i; /* of the result, in elements */
         for (uint32_t d = 0; d < p->ndst; d++)
-            NAME(store)(plait_list_to(a, p, d), at, acc, n, a->wide_dst != 0);
+            NAME(store)(plait_list_to(a, p->dst + d), first, acc, n, a->wide_dst != 0);
         return;
     }
     const struct plait_line line = NAME(close)(acc);
     for (uint32_t d = 0; d < p->ndst; d++)
-        plait_line_put((T *)(void *)plait_list_to(a, p, d) + at, line);
+        plait_line_put(plait_list_to(a, p->dst + d) + p->out + i * (uint32_t)sizeof(T), line);
+}
+
+/*
+ * Any number of operands of any width: n elements from the i-th of a part on. Partial results are merged like digits of
+ * a binary counter: see lib/reduce/tmpl.h.
+ */
+RARELY void NAME(many)(const struct plait_cuda_list *a, struct plait_part p, uint32_t i, uint32_t n)
+{
+    W stack[11][NAME(N)]; /* 1024 operands: at most 10 digits and the newest operand */
+    const uint64_t first = p.in / sizeof(T) + i;
+    uint32_t depth = 0;
+
+    for (uint32_t s = 0; s < p.nsrc; s++) {
+        for (uint32_t digit = s; s > 0 && digit % 2 == 0; digit /= 2, depth--)
+            NAME(apply)(stack[depth - 2], stack[depth - 1], n, a->op);
+        NAME(load)(stack[depth++], plait_list_at(a, p.src + s), first, n, plait_list_is_wide(a, s));
+    }
+    for (; depth > 1; depth--)
+        NAME(apply)(stack[depth - 2], stack[depth - 1], n, a->op);
+    NAME(finish)(a, &p, stack[0], i, n);
 }
 
 /* ---- Loops ------------------------------------------------------------------------------------------------ */
 
 /* The fast path: a whole unit of at most eight operands, all of type T. */
-BODY void NAME(eight)(W *acc, const struct plait_cuda_list *a, const struct plait_part *p, uint64_t at)
+BODY void NAME(eight)(const struct plait_cuda_list *a, const struct plait_part *p, uint32_t i)
 {
-    W right[NAME(N)];
+    const uint64_t at = p->in + i * (uint32_t)sizeof(T);
+    W acc[NAME(N)], right[NAME(N)];
 
-    NAME(four)(acc, a, p, 0, p->nsrc < 4 ? p->nsrc : 4, at);
+    NAME(four)(acc, a, p->src, p->nsrc < 4 ? p->nsrc : 4, at);
     if (p->nsrc > 4) {
-        NAME(four)(right, a, p, 4, p->nsrc - 4, at);
+        NAME(four)(right, a, p->src + 4, p->nsrc - 4, at);
         NAME(apply)(acc, right, NAME(N), a->op);
     }
+    NAME(finish)(a, p, acc, i, NAME(N));
 }
 
-/* Elements before the first whole unit; all: there is none. In a unit wide operands begin at a line, too. */
-BODY uint64_t NAME(head)(const struct plait_cuda_list *a, const struct plait_part *p)
+/* With wide operands or results: do they all begin a line with the same element as the first result? */
+RARELY bool NAME(alike)(const struct plait_cuda_list *a, struct plait_part p, uint32_t i)
+{
+    const uint32_t out = a->wide_dst != 0 ? sizeof(W) : sizeof(T);
+    bool alike = plait_is_line(plait_list_to(a, p.dst) + (p.out / sizeof(T) + i) * out);
+
+    for (uint32_t s = 0; s < p.nsrc && alike; s++) {
+        const uint32_t in = plait_list_is_wide(a, s) ? sizeof(W) : sizeof(T);
+        alike = plait_is_line(plait_list_at(a, p.src + s) + (p.in / sizeof(T) + i) * in);
+    }
+    return alike;
+}
+
+/* Elements before the first whole unit; all: there is none. */
+BODY uint32_t NAME(head)(const struct plait_cuda_list *a, const struct plait_part *p)
+{
+    const uint32_t out = a->wide_dst != 0 ? sizeof(W) : sizeof(T);
+    const char *to = plait_list_to(a, p->dst) + p->out / sizeof(T) * out;
+    const uint32_t head = (uint32_t)plait_head(to, out, p->count);
+    const bool wide = a->wide != 0 || a->wide_dst != 0;
+
+    return (wide ? NAME(alike)(a, *p, head) : p->lines) ? head : p->count;
+}
+
+/* One operand without a divisor: copy its bits. */
+RARELY void NAME(copy)(const struct plait_cuda_list *a, struct plait_part p, struct plait_where at)
 {
     const uint32_t size = a->wide_dst != 0 ? sizeof(W) : sizeof(T);
-    const uint64_t head = plait_head(plait_list_to(a, p, 0) + p->start * size, size, p->count);
-    bool alike = p->lines || a->wide != 0 || a->wide_dst != 0;
 
-    for (uint32_t s = 0; s < p->nsrc && alike && (a->wide != 0 || a->wide_dst != 0); s++)
-        alike = plait_is_line((const char *)NAME(operand)(a, p, s) +
-                              (p->start + head) * (plait_list_is_wide(a, s) ? sizeof(W) : sizeof(T)));
-    return alike && plait_is_line(plait_list_to(a, p, 0) + (p->start + head) * size) ? head : p->count;
+    p.in = p.in / sizeof(T) * size;
+    p.out = p.out / sizeof(T) * size;
+    plait_part_copy(a, &p, size, &at);
 }
 
 BODY void NAME(part)(const struct plait_cuda_list *a, const struct plait_part *p, const struct plait_where *at)
 {
     const bool fast = p->nsrc <= 8 && a->wide == 0 && a->wide_dst == 0;
-    const uint64_t head = NAME(head)(a, p), nunit = (p->count - head) / NAME(N);
 
     if (p->nsrc == 1 && a->divisor == 0 && (a->wide & 1) == (a->wide_dst != 0)) {
-        plait_part_copy(a, p, a->wide_dst != 0 ? sizeof(W) : sizeof(T), at);
+        NAME(copy)(a, *p, *at);
         return;
     }
-    for (uint64_t u = at->thread; u < nunit; u += at->nthread) {
-        W acc[NAME(N)];
-        const uint64_t i = p->start + head + u * NAME(N);
+    const uint32_t head = NAME(head)(a, p), nunit = (p->count - head) / NAME(N);
+
+    for (uint32_t u = at->thread; u < nunit; u += at->nthread)
         if (fast)
-            NAME(eight)(acc, a, p, i);
+            NAME(eight)(a, p, head + u * NAME(N));
         else
-            NAME(many)(acc, a, p, i, NAME(N));
-        NAME(finish)(a, p, acc, i, NAME(N));
-    }
-    for (uint64_t e = at->thread; e < p->count - nunit * NAME(N); e += at->nthread) {
-        const uint64_t i = p->start + (e < head ? e : e + nunit * NAME(N));
-        W acc[1];
-        NAME(many)(acc, a, p, i, 1);
-        NAME(finish)(a, p, acc, i, 1);
-    }
+            NAME(many)(a, *p, head + u * NAME(N), NAME(N));
+    for (uint32_t e = at->thread; e < p->count - nunit * NAME(N); e += at->nthread)
+        NAME(many)(a, *p, e < head ? e : e + nunit * NAME(N), 1);
 }
 
-/* Chunks are numbered over all blocks of all items; a block of threads takes chunks b, b + nblock, and so on. */
 BODY void NAME(body)(const struct plait_cuda_list *a, uint32_t phase, const struct plait_where *at, double *shared)
 {
-    uint64_t chunk = at->block, first = 0; /* of the item */
-
     (void)phase, (void)shared;
-    for (uint32_t i = 0; i < a->nitem; i++) {
-        const uint64_t end = first + (uint64_t)a->item[i].nchunk * a->item[i].times;
-        for (; chunk < end; chunk += at->nblock) {
-            const struct plait_part p = plait_part_of(a, &a->item[i], (uint32_t)(chunk - first), sizeof(T));
-            NAME(part)(a, &p, at);
-        }
-        first = end;
-    }
+    plait_list_walk(a, at, sizeof(T), part, NAME(part)(a, &part, at));
 }
 
 BODY void NAME(times)(const struct plait_cuda_scale *a, uint64_t i, W by, uint32_t n)

@@ -239,13 +239,13 @@ static enum plait_status make_list(struct making *m)
     m->nblk = nblk > 0 ? nblk : 1;
     m->size = o->geometry.combines ? o->size : 1;
     m->bytes = o->bytes;
-    if (o->sized ? false : m->bytes == 0)
+    if (o->vform ? false : m->bytes == 0)
         return PLAIT_OK;
     if (!has_room((void **)&w->items, &w->nitem, m->nblk, sizeof *w->items) ||
-        (o->sized && !has_room((void **)(uintptr_t)&w->addresses, &w->naddress, m->nblk * ((size_t)nrank + 1),
+        (o->vform && !has_room((void **)(uintptr_t)&w->addresses, &w->naddress, m->nblk * ((size_t)nrank + 1),
                                sizeof *w->addresses)))
         return plait_fail_memory("out of memory for an operation");
-    if (o->sized)
+    if (o->vform)
         return list_sized(m);
     list_blocks(m);
     return PLAIT_OK;
@@ -282,7 +282,7 @@ static enum plait_status lead(struct plait_run *run, struct plait_whole *w)
     struct plait_comm *comm = run->comm;
     struct making m = { .run = run, .w = w };
 
-    if (run->o->sized)
+    if (run->o->vform)
         show_sizes(run);
     enum plait_status status = make_list(&m);
     if (status == PLAIT_OK)
@@ -332,10 +332,10 @@ static size_t out_bytes(const struct plait_run *run)
 {
     size_t end = 0;
 
-    for (uint32_t i = 0; run->o->sized && i < run->o->geometry.out.nslot; i++)
+    for (uint32_t i = 0; run->o->vform && i < run->o->geometry.out.nslot; i++)
         if (run->sizes.out[i] > 0 && run->sizes.out_at[i] + run->sizes.out[i] > end)
             end = run->sizes.out_at[i] + run->sizes.out[i];
-    return run->o->sized ? end * run->o->size : run->o->out_bytes;
+    return run->o->vform ? end * run->o->size : run->o->out_bytes;
 }
 
 /* A copy of memory that the driver does not show to the leader's process. *at: the memory, or the copy. */
@@ -361,7 +361,7 @@ static enum plait_status show(struct plait_run *run, struct plait_link *link, st
 
 static enum plait_status offer(struct plait_run *run, struct plait_whole *w, struct plait_link *link)
 {
-    const size_t in_bytes = run->o->sized ? run->sizes.in_end * run->o->size : run->o->in_bytes;
+    const size_t in_bytes = run->o->vform ? run->sizes.in_end * run->o->size : run->o->in_bytes;
     const char *in = in_bytes > 0 ? run->in : NULL, *out = out_bytes(run) > 0 ? run->out : NULL;
     enum plait_status status = show(run, link, &w->copies[run->capture != 0][0], &in, in_bytes);
 
@@ -369,7 +369,7 @@ static enum plait_status offer(struct plait_run *run, struct plait_whole *w, str
         status = show(run, link, &w->copies[run->capture != 0][1], &out, out_bytes(run));
     if (status != PLAIT_OK)
         return status;
-    if (run->o->sized)
+    if (run->o->vform)
         show_sizes(run);
     const struct plait_operands own = { in, (char *)(uintptr_t)out };
     plait_device_offer_operands(link, link->next_out, run->fingerprint, &own);

@@ -353,7 +353,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     snprintf(s.spec, sizeof s.spec, "%s", spec);
     s.round = choose_round(s.alg, type, geometry.combines, w);
     s.divides = divides(type, s.round, shape->nrank, w);
-    s.whole = w->device && !w->far && w->spec[0] == '\0' &&
+    s.whole = w->device && !w->remote && w->spec[0] == '\0' &&
               (!geometry.combines || (s.alg->canonical && s.round != PLAIT_ROUND_HOP));
     if (s.divides)
         shape->inplace = plait_scales_inplace(shape->coll);

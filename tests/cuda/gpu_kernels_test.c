@@ -154,6 +154,41 @@ static void reductions_with_float32_partial_sums(void **state)
             }
 }
 
+/* Reduce-scatters, or all-gathers if nsrc is 1, of four ranks, which have `count` elements of each block. */
+static void build_list(char *base, void *argument)
+{
+    const size_t size = plait_dtype_size(type), each = 4 * up_to_line(count * size);
+    struct plait_cuda_item item = { .count = count, .times = 4, .gathers = nsrc == 1 };
+    struct plait_cuda_list a = { .op = (uint32_t)op };
+    const void *src[8];
+    void *dst[8];
+
+    for (uint32_t i = 0; i < 8; i++) {
+        src[i] = base + i * each + layout % 3 * size;
+        dst[i] = base + (8 + i) * each + layout % 3 * size;
+    }
+    plait_cuda_list_add(&a, (uint32_t)size, src, nsrc == 1 ? 4 : nsrc, dst, 4, &item);
+    item.count = count - 1;
+    item.in = item.out = size;
+    item.gathers = 0;
+    plait_cuda_list_add(&a, (uint32_t)size, src + 4, 2, dst + 4, 4, &item);
+    plait_cuda_list_cut(&a, (uint32_t)size, 16);
+    memcpy(argument, &a, sizeof a);
+}
+
+static void lists_of_blocks(void **state)
+{
+    for (type = 0; type < PLAIT_NDTYPE; type++) {
+        count = 3001;
+        op = PLAIT_SUM;
+        begin(16 * 4 * up_to_line(count * plait_dtype_size(type)) + LINE);
+        for (layout = 0; layout < NLAYOUT; layout++)
+            for (nsrc = 1; nsrc <= 8; nsrc += 7)
+                run_both((enum plait_cuda_kernel)type, 16, build_list, 0);
+        room_free(&room);
+    }
+}
+
 /* Two, of `type`; of a late one the kernel knows only where it is. */
 static bool late;
 
@@ -189,8 +224,13 @@ static void scaling_of_every_type(void **state)
 
 static void build_copy(char *base, void *argument)
 {
-    const struct plait_cuda_copy a = { .dst = base, .src = base + array_start(1, COUNT, 4, 4), .bytes = 4 * COUNT - 5 };
+    const struct plait_cuda_item item = { .count = 4 * COUNT - 5, .times = 1 };
+    const void *const src = base + array_start(1, COUNT, 4, 4);
+    void *const dst = base;
+    struct plait_cuda_list a = { .nitem = 0 };
 
+    plait_cuda_list_add(&a, 1, &src, 1, &dst, 1, &item);
+    plait_cuda_list_cut(&a, 1, 7);
     memcpy(argument, &a, sizeof a);
 }
 
@@ -365,6 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reductions_of_every_type_operator_and_number_of_sources),
+        cmocka_unit_test(lists_of_blocks),
         cmocka_unit_test(reductions_with_float32_partial_sums),
         cmocka_unit_test(scaling_of_every_type),
         cmocka_unit_test(copying),

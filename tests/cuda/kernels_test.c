@@ -157,6 +157,95 @@ static void operands_and_results_of_more_width_too(void **state)
     }
 }
 
+/* ---- Lists ------------------------------------------------------------------------------------------------ */
+
+enum { BLOCK = 100, NADDRESS = 6 }; /* most elements of a block; operands or results of an item, at most */
+
+/* What the item makes of `sources`, in the bytes of `to`, block after block. */
+static void list_expect(const struct plait_cuda_list *a, enum plait_dtype type, const struct plait_cuda_item *item,
+                        const size_t *in, const size_t *out)
+{
+    const struct plait_how how = { .divisor = a->divisor };
+    const size_t size = plait_dtype_size(type);
+
+    for (uint32_t k = 0; k < item->times; k++) {
+        const size_t on = k * item->count * size;
+        const uint32_t nsrc = item->gathers ? 1 : item->nsrc, first = item->gathers ? k : 0;
+        const uint32_t ndst = item->gathers || item->times == 1 ? item->ndst : 1, result = item->gathers ? 0 : k;
+        const void *table[NADDRESS];
+        for (uint32_t s = 0; s < nsrc; s++)
+            table[s] = sources[first + s] + in[first + s] + item->in + (item->gathers ? 0 : on);
+        for (uint32_t d = 0; d < ndst; d++)
+            plait_reduce_mixed(cpu(), type, a->op, want + out[result + d] + item->out + (item->gathers ? on : 0), false,
+                               table, 0, nsrc, item->count, &how);
+    }
+}
+
+/* Two items: results of the second lie behind those of the first. */
+static void list_trial(uint32_t trial)
+{
+    const enum plait_dtype type = trial % PLAIT_NDTYPE;
+    const uint32_t size = (uint32_t)plait_dtype_size(type), half = (uint32_t)(ROOM / 2 / 16 * 16);
+    struct plait_cuda_list a = { .op = draw(5) };
+    size_t in[2][NADDRESS], out[2][NADDRESS];
+    char name[64];
+
+    a.divisor = a.op == PLAIT_AVG ? 3 : 0;
+    memset(want, 0xa5, sizeof want);
+    memset(got, 0xa5, sizeof got);
+    for (uint32_t s = 0; s < NADDRESS; s++)
+        fill(sources[s], ROOM, type);
+    for (uint32_t i = 0; i < 2; i++) {
+        const size_t alike = draw(2) != 0 ? 0 : 1, unit = 16 / size;
+        struct plait_cuda_item item = { .in = draw(5) * size, .times = 1 + draw(3), .gathers = draw(2) != 0 };
+        const uint32_t nsrc = item.gathers ? item.times : 1 + draw(NADDRESS);
+        const uint32_t ndst = item.gathers || item.times == 1 ? 1 + draw(3) : item.times;
+        const size_t each = half / 3 / 16 * 16; /* bytes of a result */
+        const void *src[NADDRESS];
+        void *dst[NADDRESS];
+        item.out = alike != 0 ? item.in : draw(5) * size;
+        item.count = draw((each - 9 * 16) / item.times / size);
+        for (uint32_t s = 0; s < nsrc; s++)
+            src[s] = sources[s] + (in[i][s] = alike != 0 ? 0 : draw(unit) * size);
+        for (uint32_t d = 0; d < ndst; d++)
+            dst[d] = got + (out[i][d] = i * half + d * each + (alike != 0 ? 0 : draw(unit) * size));
+        assert_true(plait_cuda_list_add(&a, size, src, nsrc, dst, ndst, &item));
+        list_expect(&a, type, &a.item[i], in[i], out[i]);
+    }
+    snprintf(name, sizeof name, "plait_reduce_%s", plait_dtype_name(type));
+    const uint32_t blocks = plait_cuda_list_cut(&a, size, 1 + (uint32_t)draw(30));
+    run(name, &a, blocks);
+    assert_memory_equal(got, want, sizeof got);
+}
+
+static void lists_make_every_block_of_their_items(void **state)
+{
+    for (uint32_t trial = 0; trial < 200 * PLAIT_NDTYPE; trial++)
+        list_trial(trial);
+}
+
+static void a_list_takes_what_fits_and_no_more(void **state)
+{
+    struct plait_cuda_list a = { .nitem = 0 };
+    const struct plait_cuda_item item = { .count = 1, .times = 1 };
+    const void *src[PLAIT_CUDA_SLOTS];
+    void *const dst = got;
+    uint32_t n = 0;
+
+    for (uint32_t s = 0; s < PLAIT_CUDA_SLOTS; s++)
+        src[s] = sources[0] + s;
+    assert_false(plait_cuda_list_add(&a, 1, src, PLAIT_CUDA_SLOTS - 5, &dst, 1, &item));
+    assert_int_equal(a.nitem + a.used, 0);
+    assert_true(plait_cuda_list_add(&a, 1, src, PLAIT_CUDA_SLOTS - 6, &dst, 1, &item));
+    assert_false(plait_cuda_list_add(&a, 1, src, 1, &dst, 1, &item));
+    for (a = (struct plait_cuda_list){ .nitem = 0 }; plait_cuda_list_add(&a, 1, &src[n], 1, &dst, 1, &item); n++)
+        ;
+    assert_int_equal(n, (PLAIT_CUDA_SLOTS - 1) / 6); /* five for an item, one for its operand; the result is the same */
+    assert_int_equal(a.nitem, n);
+    for (uint32_t i = 0; i < n; i++)
+        assert_true(a.slot[a.item[i].src] == (uintptr_t)src[i] && a.slot[a.item[i].dst] == (uintptr_t)dst);
+}
+
 static void a_scalar_multiplies_now_or_when_the_kernel_runs(void **state)
 {
     for (uint32_t trial = 0; trial < 30 * PLAIT_NDTYPE; trial++) {
@@ -181,17 +270,27 @@ static void a_scalar_multiplies_now_or_when_the_kernel_runs(void **state)
     }
 }
 
+static void run_copy(void *to, const void *from, size_t bytes, uint32_t nblock)
+{
+    const struct plait_cuda_item item = { .count = bytes, .times = 1 };
+    struct plait_cuda_list a = { .nitem = 0 };
+
+    assert_true(plait_cuda_list_add(&a, 1, &from, 1, &to, 1, &item));
+    plait_cuda_list_cut(&a, 1, nblock);
+    run("plait_copy", &a, nblock);
+}
+
 static void bytes_are_copied_from_anywhere_to_anywhere(void **state)
 {
     for (uint32_t trial = 0; trial < 1000; trial++) {
         const size_t from = draw(17), to = draw(3) != 0 ? from : draw(17);
-        const struct plait_cuda_copy a = { got + to, sources[0] + from, draw(trial < 500 ? 64 : ROOM - 32) };
+        const size_t bytes = draw(trial < 500 ? 64 : ROOM - 32);
 
         fill(sources[0], ROOM, PLAIT_UINT8);
         memset(want, 0xa5, sizeof want);
         memset(got, 0xa5, sizeof got);
-        memcpy(want + to, sources[0] + from, a.bytes);
-        run("plait_copy", &a, 1 + (uint32_t)draw(3));
+        memcpy(want + to, sources[0] + from, bytes);
+        run_copy(got + to, sources[0] + from, bytes, 1 + (uint32_t)draw(3));
         assert_memory_equal(got, want, sizeof got);
     }
 }
@@ -206,11 +305,10 @@ static void bytes_are_copied_whatever_both_addresses_are(void **state)
             assert_true(width <= 16 && from % width == to % width);
             assert_true(width == 16 || from % (2 * width) != to % (2 * width)); /* and no wider one */
             for (size_t bytes = 0; bytes < 90; bytes++) {
-                const struct plait_cuda_copy a = { got + to, sources[0] + from, bytes };
                 memset(want, 0xa5, 128);
                 memset(got, 0xa5, 128);
                 memcpy(want + to, sources[0] + from, bytes);
-                run("plait_copy", &a, 1);
+                run_copy(got + to, sources[0] + from, bytes, 1);
                 assert_memory_equal(got, want, 128);
             }
         }
@@ -448,6 +546,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_and_operator_gives_the_bits_of_the_cpu),
         cmocka_unit_test(operands_and_results_of_more_width_too),
+        cmocka_unit_test(lists_make_every_block_of_their_items),
+        cmocka_unit_test(a_list_takes_what_fits_and_no_more),
         cmocka_unit_test(a_scalar_multiplies_now_or_when_the_kernel_runs),
         cmocka_unit_test(bytes_are_copied_from_anywhere_to_anywhere),
         cmocka_unit_test(bytes_are_copied_whatever_both_addresses_are),

@@ -320,7 +320,7 @@ void kernel_accesses(const struct stream *stream, const struct op *op)
     if (strcmp(at.what, "plait_scale") == 0)
         scale_uses(&at, a);
     else if (strcmp(at.what, "plait_copy") == 0)
-        copy_uses(&at, a);
+        list_uses(&at, a, PLAIT_UINT8);
     else if (strcmp(at.what, "plait_copies") == 0)
         copies_use(&at, a);
     else if (strcmp(at.what, "plait_pack") == 0)

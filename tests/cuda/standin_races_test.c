@@ -140,7 +140,7 @@ static void host_memory_in_a_kernel(void)
 {
     const struct place p = start();
     static uint32_t host[N];
-    struct plait_cuda_copy a = { (void *)(uintptr_t)p.a, host, sizeof host };
+    struct plait_cuda_list a = copy_list((void *)(uintptr_t)p.a, host, sizeof host);
 
     launch(kernel("plait_copy"), &a, 1, p.streams[0]);
     cuStreamSynchronize(p.streams[0]);
@@ -154,7 +154,7 @@ static void other_device(void)
     cuDevicePrimaryCtxRetain(&context, 1);
     cuCtxPushCurrent_v2(context);
     cuStreamCreate(&stream, 1);
-    struct plait_cuda_copy a = { (void *)(uintptr_t)p.a, (void *)(uintptr_t)p.b, 64 };
+    struct plait_cuda_list a = copy_list((void *)(uintptr_t)p.a, (void *)(uintptr_t)p.b, 64);
     launch(kernel("plait_copy"), &a, 1, stream);
     cuStreamSynchronize(stream);
 }
@@ -175,7 +175,7 @@ static void other_device_that_is_a_peer(void)
 static void wrong_threads(void)
 {
     const struct place p = start();
-    struct plait_cuda_copy a = { (void *)(uintptr_t)p.a, (void *)(uintptr_t)p.b, 64 };
+    struct plait_cuda_list a = copy_list((void *)(uintptr_t)p.a, (void *)(uintptr_t)p.b, 64);
     void *arguments[] = { &a };
 
     cuLaunchKernel(kernel("plait_copy"), 1, 1, 1, 128, 1, 1, 0, p.streams[0], arguments, NULL);

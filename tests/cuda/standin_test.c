@@ -166,7 +166,7 @@ static void calls_without_init_or_context_are_refused(void **state)
 static void wrong_arguments_are_refused(void **state)
 {
     const struct place p = start();
-    struct plait_cuda_copy a = { 0 };
+    struct plait_cuda_list a = { 0 };
     cu_ipc_handle handle;
     cu_address opened;
     void *module, *none;

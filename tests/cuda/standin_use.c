@@ -109,6 +109,16 @@ int launch(void *function, void *argument, unsigned blocks, void *stream)
     return cuLaunchKernel(function, blocks, 1, 1, PLAIT_CUDA_THREADS, 1, 1, 0, stream, arguments, NULL);
 }
 
+struct plait_cuda_list copy_list(void *to, const void *from, size_t bytes)
+{
+    const struct plait_cuda_item item = { .count = bytes, .times = 1 };
+    struct plait_cuda_list list = { .nitem = 0 };
+
+    plait_cuda_list_add(&list, 1, &from, 1, &to, 1, &item);
+    plait_cuda_list_cut(&list, 1, 3);
+    return list;
+}
+
 void add_to(cu_address a, cu_address b, cu_address to, void *stream)
 {
     const struct plait_cuda_item item = { .count = N, .times = 1 };

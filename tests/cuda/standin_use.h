@@ -86,7 +86,8 @@ void expect(cu_address from, uint32_t value);
 
 void *kernel(const char *name);
 int launch(void *function, void *argument, unsigned blocks, void *stream);
-void add(const struct place *p, void *stream); /* b += a */
+void add(const struct place *p, void *stream);                              /* b += a */
+struct plait_cuda_list copy_list(void *to, const void *from, size_t bytes); /* for plait_copy */
 void add_to(cu_address a, cu_address b, cu_address to, void *stream);
 
 /* In a process of its own; `text` becomes what it wrote to stderr. Did it end by abort()? */
