@@ -196,7 +196,7 @@ static const char *capturing(struct plait_queue *q, uint64_t *capture)
     unsigned long long id = 0;
     const char *why;
 
-    CALL(q->gpu, "cuStreamGetCaptureInfo", plait_cuda.stream_capture(q->stream, &status, &id));
+    PUT(q->gpu, "cuStreamGetCaptureInfo", plait_cuda.stream_capture(q->stream, &status, &id));
     *capture = status != DRIVER_CAPTURE_NONE ? id + 1 : 0;
     return why;
 }
@@ -237,7 +237,7 @@ static const char *signals(struct plait_queue *q, const struct plait_signal *s, 
         }
         if (m + 2 <= MOST_VALUES && i + 1 < n)
             continue;
-        CALL(q->gpu, "cuStreamBatchMemOp", plait_cuda.stream_values(q->stream, m, values, 0));
+        PUT(q->gpu, "cuStreamBatchMemOp", plait_cuda.stream_values(q->stream, m, values, 0));
         m = 0;
     }
     return why;
@@ -247,8 +247,8 @@ static const char *copy(struct plait_queue *q, void *to, const void *from, size_
 {
     const char *why;
 
-    CALL(q->gpu, "cuMemcpyAsync",
-         plait_cuda.copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, bytes, q->stream));
+    PUT(q->gpu, "cuMemcpyAsync",
+        plait_cuda.copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, bytes, q->stream));
     return why;
 }
 
@@ -294,7 +294,7 @@ static const char *launch_list(const struct plait_queue *q, enum plait_cuda_kern
     const unsigned blocks = plait_cuda_list_cut(a, (uint32_t)size, q->gpu->most_blocks);
     const char *why;
 
-    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, kernel, blocks, a));
+    ENTERED(q->gpu, true, why = plait_cuda_launch(q->gpu, q->stream, kernel, blocks, a));
     return why;
 }
 

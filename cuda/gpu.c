@@ -32,11 +32,11 @@ static void pop(const struct inside *inside)
         plait_cuda.context_pop(&context);
 }
 
-const char *plait_cuda_enter(const struct gpu *gpu, struct inside *inside)
+const char *plait_cuda_enter(const struct gpu *gpu, bool puts, struct inside *inside)
 {
     void *current = NULL, *wanted = gpu != NULL ? gpu->context : NULL;
 
-    *inside = (struct inside){ .mode = DRIVER_CAPTURE_RELAXED };
+    *inside = (struct inside){ .puts = puts, .mode = DRIVER_CAPTURE_RELAXED };
     if (plait_cuda.context_current(&current) != DRIVER_OK)
         current = NULL;
     for (size_t i = 0; wanted == NULL && current == NULL && i < MOST_GPUS; i++) {
@@ -49,6 +49,8 @@ const char *plait_cuda_enter(const struct gpu *gpu, struct inside *inside)
             return why;
         inside->pushed = true;
     }
+    if (puts)
+        return NULL;
     const char *why = plait_cuda_why(plait_cuda.capture_mode(&inside->mode), "cuThreadExchangeStreamCaptureMode");
     if (why != NULL)
         pop(inside);
@@ -59,7 +61,8 @@ void plait_cuda_leave(const struct inside *inside)
 {
     int mode = inside->mode;
 
-    if (plait_cuda.capture_mode(&mode) != DRIVER_OK) { /* the thread must not stay in our context: try again */
+    if (!inside->puts &&
+        plait_cuda.capture_mode(&mode) != DRIVER_OK) { /* the thread must not stay in our context: try again */
         mode = inside->mode;
         plait_cuda.capture_mode(&mode);
     }
@@ -143,7 +146,7 @@ static const char *open_gpu(int device, struct gpu **out)
         return why;
     }
     gpu->device = device;
-    why = plait_cuda_enter(gpu, &inside);
+    why = plait_cuda_enter(gpu, false, &inside);
     if (why == NULL) {
         why = fill_gpu(gpu);
         plait_cuda_leave(&inside);

@@ -31,26 +31,29 @@ const char *plait_cuda_gpu(int device, struct gpu **out);
 
 /*
  * Make this GPU's context current, whatever the calling thread's state, and restore the thread's own, in which a graph
- * may be captured. NULL: any GPU of this process, if the thread has no context.
+ * may be captured. NULL: any GPU of this process, if the thread has no context. puts: the call puts work on a stream,
+ * which captures allow.
  */
 struct inside {
-    bool pushed;
+    bool pushed, puts;
     int mode;
 };
-const char *plait_cuda_enter(const struct gpu *gpu, struct inside *inside);
+const char *plait_cuda_enter(const struct gpu *gpu, bool puts, struct inside *inside);
 void plait_cuda_leave(const struct inside *inside);
 
 /* Run a call with a GPU's context current, whatever the thread's state. */
-#define INSIDE(gpu, statement)                 \
-    do {                                       \
-        struct inside inside_;                 \
-        why = plait_cuda_enter(gpu, &inside_); \
-        if (why == NULL) {                     \
-            statement;                         \
-            plait_cuda_leave(&inside_);        \
-        }                                      \
+#define ENTERED(gpu, puts, statement)                \
+    do {                                             \
+        struct inside inside_;                       \
+        why = plait_cuda_enter(gpu, puts, &inside_); \
+        if (why == NULL) {                           \
+            statement;                               \
+            plait_cuda_leave(&inside_);              \
+        }                                            \
     } while (0)
-#define CALL(gpu, name, call) INSIDE(gpu, why = plait_cuda_why(call, name))
+#define INSIDE(gpu, statement) ENTERED(gpu, false, statement)
+#define CALL(gpu, name, call)  INSIDE(gpu, why = plait_cuda_why(call, name))
+#define PUT(gpu, name, call)   ENTERED(gpu, true, why = plait_cuda_why(call, name))
 
 /* Calls whose failure would have consequences are tried twice: a call may return the error of an earlier one. */
 #define TWICE(gpu, name, call)     \

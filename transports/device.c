@@ -284,16 +284,6 @@ static void wait_flag(struct device_link *l, enum plait_flag which, uint32_t num
     plait_device_signal(l->comm, PLAIT_SIGNAL_AWAIT, flag, 1);
 }
 
-/* The place of `data` for the peer. */
-static void write_place(struct device_link *l, uint32_t i, const void *data, struct place *out)
-{
-    out->address = (uintptr_t)data;
-    if (l->one_process)
-        return;
-    plait_device_note(l->comm, l->comm->device->plugin->export_memory(data, &l->exported[i]));
-    out->memory = l->exported[i];
-}
-
 static void send_letter(struct device_link *l, uint32_t number, uint32_t fingerprint, uint64_t header_word,
                         struct letter *letter)
 {
@@ -316,8 +306,10 @@ static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fing
     struct letter letter = { .bytes = bytes, .places[0].address = (uintptr_t)data };
 
     (void)copy;
-    if (bytes > 0)
-        write_place(l, 0, data, &letter.places[0]);
+    if (!l->one_process && bytes > 0) {
+        plait_device_note(l->comm, l->comm->device->plugin->export_memory(data, &l->exported[0]));
+        letter.places[0].memory = l->exported[0];
+    }
     send_letter(l, number, fingerprint, header_word, &letter);
     return false;
 }
@@ -325,13 +317,20 @@ static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fing
 void plait_device_offer_operands(struct plait_link *link, uint32_t number, uint32_t fingerprint,
                                  const struct plait_operands *own)
 {
-    struct letter letter = { .bytes = 0 };
+    struct device_link *l = device(link);
+    struct letter letter = { .places = { { .address = (uintptr_t)own->in }, { .address = (uintptr_t)own->out } } };
 
-    if (own->in != NULL)
-        write_place(device(link), 0, own->in, &letter.places[0]);
-    if (own->out != NULL)
-        write_place(device(link), 1, own->out, &letter.places[1]);
-    send_letter(device(link), number, fingerprint, 0, &letter);
+    for (int i = 0; i < 2 && !l->one_process; i++)
+        if (letter.places[i].address != 0)
+            letter.places[i].memory = l->exported[i];
+    send_letter(l, number, fingerprint, 0, &letter);
+}
+
+bool plait_device_shows(struct plait_link *link, uint32_t operand, const void *memory)
+{
+    struct device_link *l = device(link);
+
+    return l->one_process || l->comm->device->plugin->export_memory(memory, &l->exported[operand]) == NULL;
 }
 
 static bool device_sent(const struct plait_link *link, uint32_t number)

@@ -18,11 +18,9 @@
 
 #ifdef __CUDACC__
 #define BODY   static __device__ __forceinline__
-#define RARELY static __device__ __noinline__ /* so that the registers of a rare path are not the kernel's */
 #define UNROLL _Pragma("unroll")
 #else
-#define BODY   static inline __attribute__((always_inline))
-#define RARELY BODY
+#define BODY static inline __attribute__((always_inline))
 #define UNROLL
 #endif
 

@@ -62,10 +62,8 @@ enum {
 };
 
 /*
- * An item of a list: blocks of `count` elements. Block k = 0 .. times - 1 of each result is the canonical combination
- * of the same block of each operand. With `times` blocks either the operands are the same for all, the block moves on
- * in them, and each has the next result (reduce-scatter); or, if `gathers`, each has the next operand, and moves on in
- * the results (all-gather).
+ * An item of a list, as struct plait_item of lib/plugin/device.h; of several blocks nsrc, if it gathers, else ndst is
+ * their number.
  *
  * in, out  bytes from an operand's address, and from a result's, to its first block
  * src      slot of the list that has the first operand's address; dst: the first result's

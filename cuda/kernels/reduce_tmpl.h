@@ -149,7 +149,7 @@ BODY void NAME(finish)(const struct plait_cuda_list *a, const struct plait_part 
  * Any number of operands of any width: n elements from the i-th of a part on. Partial results are merged like digits of
  * a binary counter: see lib/reduce/tmpl.h.
  */
-RARELY void NAME(many)(const struct plait_cuda_list *a, struct plait_part p, uint32_t i, uint32_t n)
+BODY void NAME(many)(const struct plait_cuda_list *a, struct plait_part p, uint32_t i, uint32_t n)
 {
     W stack[11][NAME(N)]; /* 1024 operands: at most 10 digits and the newest operand */
     const uint64_t first = p.in / sizeof(T) + i;
@@ -181,8 +181,36 @@ BODY void NAME(eight)(const struct plait_cuda_list *a, const struct plait_part *
     NAME(finish)(a, p, acc, i, NAME(N));
 }
 
+/*
+ * Units of one or two operands: as many bytes on the way as with many operands. i: element of the first unit; each next
+ * one is `step` elements on, and none is at `end`.
+ */
+BODY void NAME(few)(const struct plait_cuda_list *a, const struct plait_part *p, uint32_t i, uint32_t step,
+                    uint32_t end)
+{
+    struct plait_line x[PLAIT_AT_ONCE] = { { { 0 } } }, y[PLAIT_AT_ONCE] = { { { 0 } } };
+
+    UNROLL for (uint32_t k = 0; k < PLAIT_AT_ONCE; k++) if (i + k * step < end)
+    {
+        const uint64_t at = p->in + (i + k * step) * (uint32_t)sizeof(T);
+        x[k] = plait_line_get(plait_list_at(a, p->src) + at);
+        if (p->nsrc > 1)
+            y[k] = plait_line_get(plait_list_at(a, p->src + 1) + at);
+    }
+    UNROLL for (uint32_t k = 0; k < PLAIT_AT_ONCE; k++) if (i + k * step < end)
+    {
+        W acc[NAME(N)], b[NAME(N)];
+        NAME(open)(acc, x[k]);
+        if (p->nsrc > 1) {
+            NAME(open)(b, y[k]);
+            NAME(apply)(acc, b, NAME(N), a->op);
+        }
+        NAME(finish)(a, p, acc, i + k * step, NAME(N));
+    }
+}
+
 /* With wide operands or results: do they all begin a line with the same element as the first result? */
-RARELY bool NAME(alike)(const struct plait_cuda_list *a, struct plait_part p, uint32_t i)
+BODY bool NAME(alike)(const struct plait_cuda_list *a, struct plait_part p, uint32_t i)
 {
     const uint32_t out = a->wide_dst != 0 ? sizeof(W) : sizeof(T);
     bool alike = plait_is_line(plait_list_to(a, p.dst) + (p.out / sizeof(T) + i) * out);
@@ -206,7 +234,7 @@ BODY uint32_t NAME(head)(const struct plait_cuda_list *a, const struct plait_par
 }
 
 /* One operand without a divisor: copy its bits. */
-RARELY void NAME(copy)(const struct plait_cuda_list *a, struct plait_part p, struct plait_where at)
+BODY void NAME(copy)(const struct plait_cuda_list *a, struct plait_part p, struct plait_where at)
 {
     const uint32_t size = a->wide_dst != 0 ? sizeof(W) : sizeof(T);
 
@@ -225,7 +253,9 @@ BODY void NAME(part)(const struct plait_cuda_list *a, const struct plait_part *p
     }
     const uint32_t head = NAME(head)(a, p), nunit = (p->count - head) / NAME(N);
 
-    for (uint32_t u = at->thread; u < nunit; u += at->nthread)
+    for (uint32_t u = at->thread; fast && p->nsrc <= 2 && u < nunit; u += PLAIT_AT_ONCE * at->nthread)
+        NAME(few)(a, p, head + u * NAME(N), at->nthread * NAME(N), head + nunit * NAME(N));
+    for (uint32_t u = at->thread; !(fast && p->nsrc <= 2) && u < nunit; u += at->nthread)
         if (fast)
             NAME(eight)(a, p, head + u * NAME(N));
         else

@@ -2,9 +2,10 @@
 /*
  * The room device: the state of a communicator on a GPU, made at the first call with memory of that GPU. device_maps.c
  * maps other processes' memory, device_memory.c allocates, device_watch.c releases the streams of a communicator that
- * has failed. The room does not know CUDA, which is a plug-in (plugin/device.h).
+ * has failed, device_whole.c runs collectives of ranks that share one GPU. The room does not know CUDA, which is a
+ * plug-in (plugin/device.h).
  *
- * The engine (engine.h) runs the plan of such a call as it runs any other plan. But the steps that it starts go onto
+ * Otherwise the engine (engine.h) runs the plan of such a call as it runs any other plan. But the steps that it starts go onto
  * the call's queue, and ranks exchange addresses (transports/device.c). So a rank's plan becomes operations of its
  * stream: wait for a flag, copy, reduce, set a flag. A queue waits for a flag only after another queue was told to set
  * it: the message that carries the data's address is offered after that. So streams cannot wait for each other in a

@@ -339,13 +339,14 @@ static size_t out_bytes(const struct plait_run *run)
 }
 
 /* A copy of memory that the driver does not show to the leader's process. *at: the memory, or the copy. */
-static enum plait_status show(struct plait_run *run, struct plait_link *link, struct plait_scaled *copy,
-                              const char **at, size_t bytes)
+static enum plait_status show(struct plait_run *run, struct plait_link *link, uint32_t operand, const char **at,
+                              size_t bytes)
 {
     struct plait_comm *comm = run->comm;
+    struct plait_scaled *copy = &comm->device->whole->copies[run->capture != 0][operand];
     void *memory;
 
-    if (link->transport->reaches(link, *at, bytes, false))
+    if (bytes == 0 || plait_device_shows(link, operand, *at))
         return PLAIT_OK;
     if (copy->bytes < bytes) {
         const enum plait_status status = plait_device_room(comm, bytes, &memory);
@@ -356,6 +357,8 @@ static enum plait_status show(struct plait_run *run, struct plait_link *link, st
     plait_device_copy(comm, copy->memory, *at, bytes);
     comm->stats.bytes_staged += bytes;
     *at = copy->memory;
+    if (!plait_device_shows(link, operand, *at))
+        plait_device_note(comm, "memory of the library's own cannot be shown to other processes");
     return PLAIT_OK;
 }
 
@@ -363,10 +366,10 @@ static enum plait_status offer(struct plait_run *run, struct plait_whole *w, str
 {
     const size_t in_bytes = run->o->vform ? run->sizes.in_end * run->o->size : run->o->in_bytes;
     const char *in = in_bytes > 0 ? run->in : NULL, *out = out_bytes(run) > 0 ? run->out : NULL;
-    enum plait_status status = show(run, link, &w->copies[run->capture != 0][0], &in, in_bytes);
+    enum plait_status status = show(run, link, 0, &in, in_bytes);
 
     if (status == PLAIT_OK)
-        status = show(run, link, &w->copies[run->capture != 0][1], &out, out_bytes(run));
+        status = show(run, link, 1, &out, out_bytes(run));
     if (status != PLAIT_OK)
         return status;
     if (run->o->vform)

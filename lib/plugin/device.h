@@ -57,16 +57,16 @@ struct plait_combine { /* n-source reduction in the canonical order, as plait_re
 };
 
 /*
- * Blocks of `count` elements. Block k = 0 .. times - 1 of each result is made of the same block of each operand. The
- * operands are combined in the canonical order; one alone is copied.
+ * Blocks of `count` elements. Each is made of a block of every operand: combined in the canonical order, or copied if
+ * there is one operand. All results get it.
  *
- * times > 1  each block has its own result, and moves on in the operands (reduce-scatter); or, if `gathers`, each has
- *            its own operand, and moves on in the results (all-gather): block k is `k * count` elements behind the first
- * in, out    bytes from an operand, and from a result, to the first block
+ * in, out  bytes from an operand, and from a result, to the first block
+ * times    blocks. Either block k goes to result k alone, and is the k-th in the operands, as in a reduce-scatter; or,
+ *          if it `gathers`, block k is of operand k alone, and is the k-th in the results, as in an all-gather
  */
 struct plait_item {
-    const void *const *src; /* [nsrc]; if it gathers, [times] */
-    void *const *dst;       /* [ndst]; with times > 1, unless it gathers, [times] */
+    const void *const *src; /* [nsrc]; if it gathers, [times], and nsrc is 1 */
+    void *const *dst;       /* [ndst]; with several blocks, unless it gathers, [times], and ndst is 1 */
     uint32_t nsrc, ndst;
     size_t in, out, count;
     uint32_t times;

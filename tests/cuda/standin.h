@@ -109,6 +109,7 @@ struct mapping {
     uint64_t id;     /* the allocation's */
     uint64_t remote; /* of another process: where it lies there, */
     int pid;         /* that process */
+    bool hidden;     /* has no IPC handle, as memory of pools */
 };
 
 /* What holds the address, copied to *out. */
@@ -116,6 +117,7 @@ bool mapping_find(uint64_t address, struct mapping *out);
 void memory_open(void);
 uint32_t memory_count(enum kind kind);
 void memory_allow(bool allow); /* may this thread touch devices' memory? */
+void memory_hide(bool hide);   /* what this thread allocates has no IPC handle */
 
 struct stream;
 

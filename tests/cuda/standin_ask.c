@@ -73,6 +73,11 @@ unsigned long long standin_hands(void *stream)
     return hands;
 }
 
+void standin_hide(int hide)
+{
+    memory_hide(hide != 0);
+}
+
 void standin_left(struct standin_left *out)
 {
     *out = (struct standin_left){ .memory = memory_count(DEVICE_MEMORY),

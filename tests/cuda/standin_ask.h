@@ -23,6 +23,8 @@ struct standin_left { /* what this process has taken and not given back */
     X(standin_puts, unsigned long long, (void *stream))                                               \
     /* How often, in turn, another process had to do something before this stream could go on. */     \
     X(standin_hands, unsigned long long, (void *stream))                                              \
+    /* Memory that this thread allocates from now on has no IPC handle. */                            \
+    X(standin_hide, void, (int hide))                                                                 \
     X(standin_left, void, (struct standin_left * out))                                                \
     /* For the whole world: accesses that no wait orders are allowed, as of comms that have failed */ \
     X(standin_careless, void, (int careless))

@@ -39,8 +39,16 @@ bool mapping_find(uint64_t address, struct mapping *out)
     return m != NULL;
 }
 
+static _Thread_local bool hiding;
+
+void memory_hide(bool hide)
+{
+    hiding = hide;
+}
+
 static void keep(struct mapping m)
 {
+    m.hidden = hiding;
     pthread_mutex_lock(&lock);
     if (nmapping == MAPPINGS)
         die("more than %d allocations in this process", MAPPINGS);
@@ -326,7 +334,7 @@ EXPORT int cuIpcGetMemHandle(cu_ipc_handle *out, cu_address memory)
     struct handle h = { 0 };
     struct mapping m;
 
-    if (!mapping_find(memory, &m) || m.kind != DEVICE_MEMORY || m.start != memory)
+    if (!mapping_find(memory, &m) || m.kind != DEVICE_MEMORY || m.start != memory || m.hidden)
         return CU_INVALID_VALUE;
     world_lock();
     const struct allocation *a = allocation_at(m.allocation);

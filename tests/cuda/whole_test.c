@@ -48,7 +48,10 @@ static int draw_many(struct plait_comm **comm, uint32_t rank, void *arg)
     uint64_t seed = 100 + nrank;
     struct device_rank d;
 
+    CHECK(device_load());
+    ask.standin_hide(arg != NULL && rank > 0);
     CHECK(device_begin(&d, (size_t)nrank * nrank * 4099 * 8 + ROOM));
+    ask.standin_hide(0);
     for (uint32_t i = 0; i < n; i++) {
         const struct collective c = draw(&seed, nrank);
         if (device_operate(*comm, rank, &d, &c, i % 4 == 3 && c.sizes == 0) != 0)
@@ -64,6 +67,12 @@ static void any_collective_of_any_number_of_ranks_gives_what_its_plan_says(void 
         device_run(1, n, draw_many, NULL);
     device_run(3, 1, draw_many, NULL);
     device_run(2, 2, draw_many, NULL);
+}
+
+/* Its rank copies it. */
+static void memory_that_has_no_handle_is_copied(void **state)
+{
+    device_run(3, 1, draw_many, state);
 }
 
 /* ---- Calls of the driver ----------------------------------------------------------------------------------- */
@@ -178,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_collective_of_any_number_of_ranks_gives_what_its_plan_says),
+        cmocka_unit_test(memory_that_has_no_handle_is_copied),
         cmocka_unit_test(a_rank_puts_little_on_its_stream_whatever_their_number),
         cmocka_unit_test(a_graph_has_few_nodes),
         cmocka_unit_test(processes_take_turns_as_often_as_an_operation_means),
