@@ -6,8 +6,8 @@ import textwrap
 from ._call import FORMS, OPTIONS
 
 _PARAMETERS = {
-    'op': '"sum" (default), "prod", "min", "max", "avg", "premulsum" (with scale=), or a function f(a, b) of two arrays '
-          'that returns a third',
+    'op': '"sum" (default), "prod", "min", "max", "avg", "premulsum" (with scale=), or a function f(a, b) of two '
+          'arrays that returns a third',
     'out': 'array for the result, of x\'s dtype; None (default): in place, in x',
     'root': 'rank of the root; 0 (default)',
     'counts': 'elements of each rank\'s part',
