@@ -52,9 +52,8 @@ static const struct option rows[] = {
     OPTION_IN(NUMBER, "unalign", "N", unalign, "move the buffers N elements off their alignment (0)", .letter = 'u',
               .least = 0, .most = 4096),
     OPTION_IN(REAL, "timeout", "SECONDS", timeout,
-              "end when ranks do not start, or finish no operation, for so long; 0: never (120). After half of it the "
-              "library's error names the rank at fault",
-              .letter = 'T', .least = 0, .most = NO_TIMEOUT),
+              "end when ranks do not start, or no operation ends, for so long; 0: never (120)", .letter = 'T',
+              .least = 0, .most = NO_TIMEOUT),
     OPTION_TO(PARSED, "nthreads", "N", NULL, "same as --ranks N --as threads", .letter = 't', .parse = parse_threads),
     OPTION_TO(PARSED, "root", "N", NULL, "root of broadcast, reduce, gather, scatter, or all (0)", .letter = 'r',
               .parse = parse_root),

@@ -6,6 +6,7 @@
 #include "message.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -340,9 +341,9 @@ struct conversation {
 };
 
 /* The others tell what they were doing: by the library's log, and in their replies. */
-static void hear_verdicts(struct conversation *t)
+static void hear_verdicts(struct conversation *t, double seconds)
 {
-    const double end = plait_clock() + VERDICTS;
+    const double end = plait_clock() + fmin(VERDICTS, seconds);
 
     atomic_store(&t->ranks->stage->cut, true);
     if (!t->failed)
@@ -350,13 +351,13 @@ static void hear_verdicts(struct conversation *t)
     t->failed = true;
 }
 
-static void lose(struct conversation *t, uint32_t rank)
+static void lose(struct conversation *t, uint32_t rank, double seconds)
 {
     t->open[rank].fd = -1;
     t->lost[rank] = true;
     t->nopen--;
     t->nlost++;
-    hear_verdicts(t);
+    hear_verdicts(t, seconds);
 }
 
 static void take_reply(struct conversation *t, uint32_t rank, double seconds)
@@ -364,7 +365,7 @@ static void take_reply(struct conversation *t, uint32_t rank, double seconds)
     struct reply *reply = &t->replies[rank];
 
     if (!receive_reply(t->ranks, rank, t->command, reply)) {
-        lose(t, rank);
+        lose(t, rank, seconds);
     } else if (reply->answer == ANSWER_BUSY) {
         if (!t->failed)
             t->deadline = plait_clock() + seconds;
@@ -372,7 +373,7 @@ static void take_reply(struct conversation *t, uint32_t rank, double seconds)
         t->open[rank].fd = -1;
         t->nopen--;
         if (reply->answer == ANSWER_FAILED)
-            hear_verdicts(t);
+            hear_verdicts(t, seconds);
     }
 }
 
@@ -387,7 +388,7 @@ static void converse(struct conversation *t, double seconds)
     }
     for (uint32_t i = 0; i < r->nrank; i++)
         if (send(r->fd[i], t->command, sizeof *t->command, MSG_NOSIGNAL) != sizeof *t->command)
-            lose(t, i);
+            lose(t, i, seconds);
     while (t->nopen > 0 && !interrupted) {
         const int ready = poll(t->open, r->nrank, 100);
         const uint64_t passes = atomic_load_explicit(&r->stage->passes, memory_order_relaxed);

@@ -98,6 +98,18 @@ ranks_are_as_many_as_a_comm_may_have() {
         says 2 "--ranks 4097: must be a whole number from 1 to 4096" --explain allreduce 1M --ranks 4097 &&
         says 2 "--ranks 9999999: must be a whole number from 1 to 4096" --explain allreduce 1M --ranks 9999999
 }
+a_process_that_only_starts_ranks_names_its_children() {
+    sh -c 'sleep 60 & echo $! >"$0"; wait' "$room/child" &
+    local parent=$! tries=0
+    while [ ! -s "$room/child" ] && [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    says 1 "process $parent: it has no arena of Plait.*among its children: $(cat "$room/child")" --dump $parent
+    local status=$?
+    kill "$(cat "$room/child")" $parent
+    return $status
+}
 wrong_command_lines_are_named() {
     says 2 "unknown option --rank; did you mean --ranks?" --rank 3 &&
         says 2 "unknown option --bogus; see --help$" --bogus &&
