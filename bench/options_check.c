@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of options that do not go together, and of those that the library would refuse. */
+#include "base/ascii.h"
 #include "options.h"
 
 #include "allocate.h"
@@ -21,10 +22,10 @@ static bool expand_nodes(struct options *o)
     uint32_t node[MAX_RANKS], n;
 
     if (!nodes_parse(o->nodes, node, MAX_RANKS, &n))
-        return complain("--nodes %s: expected NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
+        return complain("--nodes %s: must be NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
     if (n != o->nrank)
-        return complain("--nodes %s describes %u ranks, --ranks is %llu; make them equal", o->nodes, n,
-                        (unsigned long long)o->nrank);
+        return complain("--nodes %s describes %u rank%s, --ranks is %llu; make them equal", o->nodes, n,
+                        plait_plural(n), (unsigned long long)o->nrank);
     o->node = allocate(n, sizeof *o->node);
     memcpy(o->node, node, n * sizeof *node);
     return true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "recall.h"
+#include "base/ascii.h"
 
 #include "checkpoint.h"
 #include "ending.h"
@@ -66,7 +67,8 @@ void recall(struct options *o, struct plait_comm *comm, struct recalled *out)
     if (!options_recall(o, out->notes, out->nrank == nrank))
         leave(ENDING_USAGE);
     if (out->nrank != nrank && !o->reproducible && !o->evaluate_only)
-        complain("--resume %s: %u ranks wrote it, but %u go on: the results will differ in rounding from those of an "
-                 "uninterrupted run",
-                 o->resume, out->nrank, nrank);
+        complain(
+            "--resume %s: %u rank%s wrote it, and %u go%s on: the results will differ in rounding from those of an "
+            "uninterrupted run",
+            o->resume, out->nrank, plait_plural(out->nrank), nrank, nrank == 1 ? "es" : "");
 }

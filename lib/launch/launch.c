@@ -52,10 +52,19 @@ static int resolve(const char *host, double seconds, struct plait_hosts *out)
 /* why: what kept PMIx from saying it; NULL: there is none. */
 static enum plait_status ask_for_host(const struct plait_launcher_says *says, const char *why)
 {
+    const bool torchrun = strcmp(says->launcher, "torchrun") == 0, mpirun = strcmp(says->launcher, "openmpi") == 0;
+
     return plait_fail(PLAIT_ERR_CONFIG,
-                      "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address, 127.0.0.1 on "
-                      "one machine (mpirun -x MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)%s%s",
-                      says->launcher, why != NULL ? ", or fix this: " : "", why != NULL ? why : "");
+                      "%s not say on which host rank 0 is: %sset MASTER_ADDR to its name or address, 127.0.0.1 on one "
+                      "machine%s, or pass an id around (plait_unique_id_exchange)%s%s",
+                      torchrun ? "RANK and WORLD_SIZE, torchrun's variables, do"
+                      : mpirun ? "Open MPI's variables do"
+                               : "the launcher's variables do",
+                      torchrun ? "start the ranks with torchrun, or " : "",
+                      torchrun ? ", and MASTER_PORT to a free port there"
+                      : mpirun ? " (mpirun -x MASTER_ADDR=...)"
+                               : "",
+                      why != NULL ? "; with the plug-in for PMIx that is not needed: " : "", why != NULL ? why : "");
 }
 
 /* Rank 0 listens on the addresses of its host's name and of its interfaces. The others know the name only. */
@@ -220,6 +229,19 @@ static enum plait_status find_id_by_pmi(const struct plait_launcher_says *says, 
     return status == PLAIT_OK ? receive_id(says, config, plugin, out) : status;
 }
 
+/* The launcher is not followed. If it has PMIx and the plug-in for it is missing, the error says that too. */
+static enum plait_status say_what_pmix_lacks(enum plait_status failed, const struct plait_config *config)
+{
+    const struct plait_error first = plait_error_of(failed);
+    const void *plugin;
+
+    if (getenv("PMIX_RANK") == NULL || getenv("OMPI_COMM_WORLD_RANK") != NULL || /* those are followed */
+        plait_plugin_load(&plait_plugin_pmix, config->plugins, &plugin) == PLAIT_OK)
+        return plait_fail(failed, "%s", first.text);
+    return plait_fail(failed, "%s. The plug-in for PMIx, which mpirun and srun have, cannot be used: %s", first.text,
+                      plait_error_of(failed).text);
+}
+
 enum plait_status plait_launch_find(struct plait_launch *out)
 {
     struct plait_launcher_says says;
@@ -232,7 +254,7 @@ enum plait_status plait_launch_find(struct plait_launch *out)
     if (status == PLAIT_OK)
         status = plait_launcher_read(config.launcher, &says);
     if (status != PLAIT_OK)
-        return status;
+        return say_what_pmix_lacks(status, &config);
     memset(&launch, 0, sizeof launch);
     snprintf(launch.launcher, sizeof launch.launcher, "%s", says.launcher);
     launch.rank = says.rank;

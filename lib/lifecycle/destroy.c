@@ -6,6 +6,7 @@
  * updates until every other rank has left or died: until then a peer may read them. Each creation and destruction of a
  * comm frees the comms that no peer reads any more.
  */
+#include "base/ascii.h"
 #include "life.h"
 
 #include "base/clock.h"
@@ -260,8 +261,8 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     }
     if (status != PLAIT_OK)
         plait_fail(status, "%s", comm->own->failure);
-    plait_comm_log(comm, PLAIT_LOG_INFO, "left after %llu operations",
-                   (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
+    const uint64_t done = atomic_load_explicit(&comm->own->done, memory_order_relaxed);
+    plait_comm_log(comm, PLAIT_LOG_INFO, "left after %llu operation%s", (unsigned long long)done, plait_plural(done));
     plait_comm_free_private(comm);
     plait_remote_depart(comm->remote);
     plait_teardown(comm);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An optimiser on a GPU: the passes of optim.c, enqueued on the caller's stream. */
+#include "base/ascii.h"
 #include "optim.h"
 
 #include "base/status.h"
@@ -89,11 +90,10 @@ static enum plait_status look(struct plait_optim *o, struct plait_optim_result *
     o->ndiffer = plugin()->stepped(o->stepper, result);
     if (o->ndiffer == before)
         return PLAIT_OK;
-    return plait_fail(
-        PLAIT_ERR_MISMATCH,
-        "plait_optim_step: lr, factor or decay differed between ranks in %u steps that are over now, which "
-        "changed nothing",
-        o->ndiffer - before);
+    return plait_fail(PLAIT_ERR_MISMATCH,
+                      "plait_optim_step: lr, factor or decay differed between ranks in %u past step%s, which "
+                      "changed nothing",
+                      o->ndiffer - before, plait_plural(o->ndiffer - before));
 }
 
 /* A failure releases waiting streams without valid sums. This rank's failure detector may not have seen it yet. */
