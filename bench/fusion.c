@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fusion.h"
-#include "base/ascii.h"
 
 #include "allocate.h"
+#include "base/ascii.h"
 #include "message.h"
 #include "report.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of options that do not go together, and of those that the library would refuse. */
-#include "base/ascii.h"
 #include "options.h"
 
 #include "allocate.h"
+#include "base/ascii.h"
 #include "message.h"
 #include "plot.h"
 #include "stage.h"

@@ -7,7 +7,6 @@
  * table per collective, all by the same ranks.
  */
 #include "backend_plait.h"
-#include "base/ascii.h"
 #include "buffers.h"
 #include "cells.h"
 #include "csv.h"
@@ -25,6 +24,8 @@
 #include "report.h"
 #include "sweep_plot.h"
 #include "tensors.h"
+
+#include "base/ascii.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The supervisor: makes the hosts, prints their ranks' output, cuts links, and ends everything. See hosts.h. */
-#include "base/ascii.h"
 #include "hosts.h"
 
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "child.h"
 #include "message.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "recall.h"
-#include "base/ascii.h"
 
+#include "base/ascii.h"
 #include "checkpoint.h"
 #include "ending.h"
 #include "share.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "listener.h"
-#include "base/ascii.h"
 
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"

@@ -6,9 +6,9 @@
  * updates until every other rank has left or died: until then a peer may read them. Each creation and destruction of a
  * comm frees the comms that no peer reads any more.
  */
-#include "base/ascii.h"
 #include "life.h"
 
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/status.h"

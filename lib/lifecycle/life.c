@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Creation of a comm up to the rendezvous (connect.c). */
 #include "life.h"
-#include "base/ascii.h"
 
+#include "base/ascii.h"
 #include "base/status.h"
 #include "bootstrap/frame.h"
 #include "call/call.h"

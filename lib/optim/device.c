@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An optimiser on a GPU: the passes of optim.c, enqueued on the caller's stream. */
-#include "base/ascii.h"
 #include "optim.h"
 
+#include "base/ascii.h"
 #include "base/status.h"
 #include "call/device_work.h"
 
