@@ -3,7 +3,6 @@
 #include "options.h"
 
 #include "allocate.h"
-#include "base/ascii.h"
 #include "message.h"
 #include "plot.h"
 #include "stage.h"
@@ -24,8 +23,8 @@ static bool expand_nodes(struct options *o)
     if (!nodes_parse(o->nodes, node, MAX_RANKS, &n))
         return complain("--nodes %s: must be NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
     if (n != o->nrank)
-        return complain("--nodes %s describes %u rank%s, --ranks is %llu; make them equal", o->nodes, n,
-                        plait_plural(n), (unsigned long long)o->nrank);
+        return complain("--nodes %s describes %u rank%s, --ranks is %llu; make them equal", o->nodes, n, plural(n),
+                        (unsigned long long)o->nrank);
     o->node = allocate(n, sizeof *o->node);
     memcpy(o->node, node, n * sizeof *node);
     return true;

@@ -25,8 +25,6 @@
 #include "sweep_plot.h"
 #include "tensors.h"
 
-#include "base/ascii.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -88,10 +86,9 @@ static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
     return needed < available / 10 * 9 ||
            complain("%llu rank%s of %u librar%s, with two buffers of %llu MiB each, need %s%llu MiB, but %llu MiB are "
                     "free; use a smaller -e, fewer --ranks or fewer peers",
-                    (unsigned long long)ranks_here(o), plait_plural(ranks_here(o)), 1 + o->npeer,
-                    o->npeer == 0 ? "y" : "ies", (unsigned long long)bytes >> 20,
-                    needed == UINT64_MAX ? "more than " : "", (unsigned long long)needed >> 20,
-                    (unsigned long long)available >> 20);
+                    (unsigned long long)ranks_here(o), plural(ranks_here(o)), 1 + o->npeer, o->npeer == 0 ? "y" : "ies",
+                    (unsigned long long)bytes >> 20, needed == UINT64_MAX ? "more than " : "",
+                    (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
 }
 
 static bool steps_fit_memory(const struct options *o, uint64_t elements)
@@ -102,8 +99,8 @@ static bool steps_fit_memory(const struct options *o, uint64_t elements)
            complain(
                "%llu rank%s with %u layout%s and %u peer%s need %llu MiB, but %llu MiB are free; use fewer --layouts, "
                "--ranks or peers, or a smaller --max-elements",
-               (unsigned long long)o->nrank, plait_plural(o->nrank), o->nlayout, plait_plural(o->nlayout), o->npeer,
-               plait_plural(o->npeer), (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
+               (unsigned long long)o->nrank, plural(o->nrank), o->nlayout, plural(o->nlayout), o->npeer,
+               plural(o->npeer), (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
 }
 
 static uint32_t widest(const struct options *o)

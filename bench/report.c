@@ -4,6 +4,7 @@
 #include "base/ascii.h"
 #include "fusion.h"
 #include "machine.h"
+#include "message.h"
 #include "overlap.h"
 
 #include <stdarg.h>
@@ -80,7 +81,7 @@ static void print_backends(const struct bench *b)
     if (b->nbackend > 1)
         printf("# %-20s : plait's time over the peer's, the median over %llu round%s; below 1 plait is "
                "faster\n",
-               "ratio", (unsigned long long)o->rounds, plait_plural(o->rounds));
+               "ratio", (unsigned long long)o->rounds, plural(o->rounds));
     if (b->pieces > 0)
         printf("# %-20s : %zu of %zu MiB of free fragments below 2 MiB are held, so that no backend gets them\n",
                "memory", b->taken >> 20, b->pieces >> 20);
@@ -168,7 +169,7 @@ void report_begin(const struct bench *b)
         printf("# %-20s : of the larger buffer, rounded down to whole 16 bytes of each rank; count is of one rank\n",
                "size");
     printf("# %-20s : %s, %u processor%s used", "processor", b->limits.processor, b->limits.cpus,
-           plait_plural(b->limits.cpus));
+           plural(b->limits.cpus));
     if (!o->launched && b->limits.cpus > 1)
         printf("; a cache line takes %.0f ns from one to another", 1e9 * machine_latency());
     printf("\n");
@@ -325,8 +326,7 @@ static void print_modes(const struct bench *b)
                 series_add(&ratios, h->outcome[h->best].ratio);
         }
         if (halves > 0 && mode != MODE_UNKNOWN)
-            printf("# Mode %-5s           : %zu measurement%s", mode_name((enum mode)mode), halves,
-                   plait_plural(halves));
+            printf("# Mode %-5s           : %zu measurement%s", mode_name((enum mode)mode), halves, plural(halves));
         if (ratios.n > 0 && mode != MODE_UNKNOWN) {
             const struct stats s = stats_of(ratios.x, ratios.n);
             printf("; ratio to the best peer: median %.2f, least %.2f, most %.2f", s.median, s.min, s.max);

@@ -93,7 +93,7 @@ static bool write_script(FILE *f, const void *bench, const char *path)
             "set multiplot layout 1,2 title \"{/:Bold %c%s of %s%s, %u rank%s (%s), %s}\\n{/*0.8 %s; midmean of "
             "single operations; buffers from %s}\"\n",
             plait_upper(b->coll->title[0]), b->coll->title + 1, dtype_label(first->type), what, b->ranks[0].nrank,
-            plait_plural(b->ranks[0].nrank), o->threads ? "threads" : "processes",
+            plural(b->ranks[0].nrank), o->threads ? "threads" : "processes",
             drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place", b->limits.processor,
             o->library_memory ? "plait\\\\_mem\\\\_alloc"
             : o->same_memory  ? "shared pages"

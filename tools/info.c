@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-info: what this build can do, its configuration, what it sees of the machine, and what it would run. */
-#include "base/ascii.h"
 #include "base/bytes.h"
 #include "build.h"
 #include "dump.h"
@@ -128,8 +127,8 @@ static struct plait_shape make_shape(enum plait_coll coll)
         option_misuse("--nodes %s: must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
                       PLAIT_MAX_RANKS);
     if (nodes != NULL && nrank != 0 && nrank != mapped)
-        option_misuse("--nodes %s has %" PRIu32 " rank%s, but --ranks says %" PRIu32, nodes, mapped,
-                      plait_plural(mapped), nrank);
+        option_misuse("--nodes %s has %" PRIu32 " rank%s, but --ranks says %" PRIu32, nodes, mapped, plural(mapped),
+                      nrank);
     plait_topology_get(&t);
     shape.nrank = nodes != NULL ? mapped : nrank != 0 ? nrank : t.ncpu > 2 ? t.ncpu : 2;
     shape.node = nodes != NULL ? node_map : NULL;
@@ -173,7 +172,7 @@ static void print_algorithms(void)
     printf("At %" PRIu32
            " rank%s. depth: messages on the longest path; rounds: one message per rank at a time (~ at most);\n"
            "sent, received: most by any rank, in vectors; c: canonical order; s: no partial sums travel.\n\n",
-           shape.nrank, plait_plural(shape.nrank));
+           shape.nrank, plural(shape.nrank));
     printf("%-*s %6s %8s %8s %8s  %-2s  %s\n", width, "algorithm", "depth", "rounds", "sent", "received", "",
            "what it is");
     for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
@@ -248,7 +247,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     const bool part = !vform && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
     printf("%s%s of %s%zu %s (%s)%s, %s, %" PRIu32 " rank%s%s\n", plait_coll_name((enum plait_coll)coll),
            vform ? "v" : "", vform ? "at most " : "", bytes / element, plait_dtype_name((enum plait_dtype)type), size,
-           part ? " of one rank" : "", plait_op_name((enum plait_op)op), shape.nrank, plait_plural(shape.nrank),
+           part ? " of one rank" : "", plait_op_name((enum plait_op)op), shape.nrank, plural(shape.nrank),
            inplace ? ", in place" : "");
     printf("algorithm   %s\n", choice.algorithm);
     printf("why         %s\n", choice.why);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
-#include "base/ascii.h"
 #include "base/clock.h"
 #include "message.h"
 #include "option.h"
@@ -111,8 +110,7 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
         option_misuse("--ranks %s: must be a number from 1 to %d%s", ranks, MAX_RANKS,
                       range ? ", or a range such as 1-64" : "");
     if (nodes != NULL && (*first != mapped || *last != mapped))
-        option_misuse("--nodes %s has %" PRIu32 " rank%s, but --ranks says %s", nodes, mapped, plait_plural(mapped),
-                      ranks);
+        option_misuse("--nodes %s has %" PRIu32 " rank%s, but --ranks says %s", nodes, mapped, plural(mapped), ranks);
 }
 
 static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
@@ -148,15 +146,15 @@ static void list_coll(unsigned coll, uint32_t nrank)
             printf("    %s%s%s\n", (*a)->canonical ? "canonical order" : "",
                    (*a)->canonical && (*a)->no_partials ? "; " : "", (*a)->no_partials ? "no partial sums travel" : "");
         if (plait_alg_find(plait_algs, (*a)->name, &s, &alg) != PLAIT_OK) {
-            printf("    does not apply to %" PRIu32 " rank%s%s\n\n", nrank, plait_plural(nrank),
+            printf("    does not apply to %" PRIu32 " rank%s%s\n\n", nrank, plural(nrank),
                    nodes == NULL ? " of one node (try --nodes)" : "");
             continue;
         }
         const struct plait_claim c = alg->claim(alg, &s);
         printf("    %" PRIu32 " rank%s: depth %" PRIu64 ", rounds %s%" PRIu64 ", sends %" PRIu64
                " and receives %" PRIu64 " of %" PRIu64 " block%s\n\n",
-               nrank, plait_plural(nrank), c.depth, c.rounds_exact ? "" : "at most ", c.rounds, c.sent, c.received,
-               c.nblk, plait_plural(c.nblk));
+               nrank, plural(nrank), c.depth, c.rounds_exact ? "" : "at most ", c.rounds, c.sent, c.received, c.nblk,
+               plural(c.nblk));
     }
 }
 
@@ -224,13 +222,13 @@ static void check_one(const struct plait_alg *alg, const char *spec, const struc
         t->passed++;
         printf("ok    %-28s %5" PRIu32 " rank%-1s%s%s: depth %" PRIu64 ", rounds %" PRIu64 ", sends %" PRIu64
                " and receives %" PRIu64 " of %" PRIu64 " block%s%s%s%s; %.2f s\n",
-               name, s->nrank, plait_plural(s->nrank), where, s->inplace ? " in place" : "", r.seen.depth,
-               r.seen.rounds, r.seen.sent, r.seen.received, r.seen.nblk, plait_plural(r.seen.nblk),
-               r.canonical ? ", canonical" : "", r.no_partials ? ", no partial sums" : "",
-               r.probabilistic ? ", probabilistic" : "", plait_clock() - start);
+               name, s->nrank, plural(s->nrank), where, s->inplace ? " in place" : "", r.seen.depth, r.seen.rounds,
+               r.seen.sent, r.seen.received, r.seen.nblk, plural(r.seen.nblk), r.canonical ? ", canonical" : "",
+               r.no_partials ? ", no partial sums" : "", r.probabilistic ? ", probabilistic" : "",
+               plait_clock() - start);
     } else {
         t->failed++;
-        printf("FAIL  %-28s %5" PRIu32 " rank%-1s%s%s: %s\n", name, s->nrank, plait_plural(s->nrank), where,
+        printf("FAIL  %-28s %5" PRIu32 " rank%-1s%s%s: %s\n", name, s->nrank, plural(s->nrank), where,
                s->inplace ? " in place" : "", r.text[0] != '\0' ? r.text : plait_last_error());
     }
     fflush(stdout);

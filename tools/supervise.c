@@ -2,7 +2,6 @@
 /* The supervisor: makes the hosts, prints their ranks' output, cuts links, and ends everything. See hosts.h. */
 #include "hosts.h"
 
-#include "base/ascii.h"
 #include "base/clock.h"
 #include "child.h"
 #include "message.h"
@@ -337,8 +336,8 @@ static void greet(void)
     wires_address(plan->nhost - 1, last);
     if (!plan->raw)
         tell("process %d: %u rank%s, %u host%s at 10.77.0.1%s%s", getpid(), plan->first[plan->nhost],
-             plait_plural(plan->first[plan->nhost]), plan->nhost, plait_plural(plan->nhost),
-             plan->nhost > 1 ? " to " : "", plan->nhost > 1 ? last : "");
+             plural(plan->first[plan->nhost]), plan->nhost, plural(plan->nhost), plan->nhost > 1 ? " to " : "",
+             plan->nhost > 1 ? last : "");
 }
 
 /* A descriptor for signals that end this process. Ignored signals stay ignored, as for nohup. */

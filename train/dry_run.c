@@ -3,9 +3,9 @@
  * --dry-run: memory, buckets, algorithms, and the share of communication that the computation does not hide. It
  * calibrates: passes are timed, with the moments at which gradients are ready, and a bucket of each size is reduced.
  */
-#include "base/ascii.h"
 #include "base/clock.h"
 #include "ending.h"
+#include "message.h"
 #include "run.h"
 
 #include <math.h>
@@ -138,8 +138,8 @@ static void print_elastic(struct calibration *c)
         printf("\nA step of %llu image%s: computing %.1f ms; every %llu step%s an exchange of %.1f MiB, about %.1f ms: "
                "at most\n"
                "%.1f %% of the time; about %.0f images/s, without reading images and the optimiser's step.\n",
-               (unsigned long long)r->o->batch, plait_plural(r->o->batch), 1e3 * compute,
-               (unsigned long long)r->o->period, plait_plural(r->o->period), mebibytes(all.bytes), 1e3 * takes,
+               (unsigned long long)r->o->batch, plural(r->o->batch), 1e3 * compute, (unsigned long long)r->o->period,
+               plural(r->o->period), mebibytes(all.bytes), 1e3 * takes,
                100 * takes / (takes + (double)r->o->period * compute),
                (double)r->o->batch / (compute + takes / (double)r->o->period));
     free(memory);
@@ -178,7 +178,7 @@ static void print_buckets(struct calibration *c)
         printf("\nA step of %llu image%s: computing %.1f ms, communicating %.1f ms, of which %.2f ms are exposed: %.1f "
                "%%\n"
                "of the step; about %.0f images/s, without reading images and the optimiser's step.\n",
-               (unsigned long long)r->o->batch, plait_plural(r->o->batch), 1e3 * compute, 1e3 * communicating,
+               (unsigned long long)r->o->batch, plural(r->o->batch), 1e3 * compute, 1e3 * communicating,
                1e3 * (step - compute), 100 * (step - compute) / step, (double)r->o->batch / step);
     free(memory);
 }
@@ -193,9 +193,9 @@ void dry_run(struct run *r)
     if (r->rank == 0) {
         printf("%s, %zu weights in %u tensors; batch %llu on %u rank%s, %u pass%s of %llu image%s; %llu step%s of an "
                "epoch\n",
-               r->o->model, r->count, r->ntensor, (unsigned long long)r->o->batch, r->nrank, plait_plural(r->nrank),
-               r->npass, r->npass == 1 ? "" : "es", (unsigned long long)r->o->micro, plait_plural(r->o->micro),
-               (unsigned long long)r->epoch_steps, plait_plural(r->epoch_steps));
+               r->o->model, r->count, r->ntensor, (unsigned long long)r->o->batch, r->nrank, plural(r->nrank), r->npass,
+               r->npass == 1 ? "" : "es", (unsigned long long)r->o->micro, plural(r->o->micro),
+               (unsigned long long)r->epoch_steps, plural(r->epoch_steps));
         memory_text(r, memory, sizeof memory);
         printf("%s\n", memory);
     }

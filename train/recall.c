@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "recall.h"
 
-#include "base/ascii.h"
 #include "checkpoint.h"
 #include "ending.h"
+#include "message.h"
 #include "share.h"
 #include "why.h"
 
@@ -70,5 +70,5 @@ void recall(struct options *o, struct plait_comm *comm, struct recalled *out)
         complain(
             "--resume %s: %u rank%s wrote it, and %u go%s on: the results will differ in rounding from those of an "
             "uninterrupted run",
-            o->resume, out->nrank, plait_plural(out->nrank), nrank, nrank == 1 ? "es" : "");
+            o->resume, out->nrank, plural(out->nrank), nrank, nrank == 1 ? "es" : "");
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "agree.h"
-#include "base/ascii.h"
 #include "base/clock.h"
 #include "ending.h"
+#include "message.h"
 #include "processors.h"
 #include "progress.h"
 #include "run.h"
@@ -298,7 +298,7 @@ static bool part(struct run *r, const struct options *o, struct plait_comm *all)
 
     if (nserver >= nrank)
         give_up(ENDING_USAGE, "--elastic %s: %u server%s and at least one more rank; start more with --ranks",
-                plait_elastic_name((enum plait_elastic_mode)o->elastic), nserver, plait_plural(nserver));
+                plait_elastic_name((enum plait_elastic_mode)o->elastic), nserver, plural(nserver));
     const bool worker = rank < nrank - nserver;
     must(plait_comm_split(all, worker ? 0 : PLAIT_NO_COLOR, 0, "workers", &r->comm), "meeting");
     r->together = nserver == 0 || o->elastic == PLAIT_ELASTIC_ORIGINAL; /* where workers take turns */

@@ -4,12 +4,12 @@
  * new weights; run.h lists the other files.
  */
 #include "agree.h"
-#include "base/ascii.h"
 #include "base/clock.h"
 #include "elementwise.h"
 #include "ending.h"
 #include "failure.h"
 #include "launch.h"
+#include "message.h"
 #include "progress.h"
 #include "run.h"
 
@@ -356,13 +356,13 @@ static void describe(const struct run *r)
     memory_text(r, memory, sizeof memory);
     progress_say(r->progress, "%s, %llu x %llu pixels, %llu image%s, %u class%s; %u rank%s of %llu thread%s", o->model,
                  (unsigned long long)o->pixels, (unsigned long long)o->pixels,
-                 (unsigned long long)dataset_count(r->train), plait_plural(dataset_count(r->train)),
-                 dataset_nclass(r->train), dataset_nclass(r->train) == 1 ? "" : "es", r->nrank, plait_plural(r->nrank),
-                 (unsigned long long)o->threads, plait_plural(o->threads));
+                 (unsigned long long)dataset_count(r->train), plural(dataset_count(r->train)), dataset_nclass(r->train),
+                 dataset_nclass(r->train) == 1 ? "" : "es", r->nrank, plural(r->nrank), (unsigned long long)o->threads,
+                 plural(o->threads));
     progress_say(r->progress, "batch %llu (%u %s of %llu on each rank), %s at rate %g, %llu epoch%s of %llu step%s; %s",
                  (unsigned long long)o->batch, r->npass, r->npass > 1 ? "passes" : "pass", (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
-                 plait_plural(o->epochs), (unsigned long long)r->epoch_steps, plait_plural(r->epoch_steps), r->folder);
+                 plural(o->epochs), (unsigned long long)r->epoch_steps, plural(r->epoch_steps), r->folder);
     progress_say(r->progress, "%s", memory);
     if (o->resume != NULL)
         progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);

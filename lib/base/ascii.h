@@ -58,12 +58,6 @@ static inline bool plait_same_word(const char *a, const char *b)
     return rest != NULL && *rest == '\0';
 }
 
-/* What follows the word for n things: "%u rank%s". */
-static inline const char *plait_plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 /* strtod() in the C locale: a decimal point. *end is `text` if there is no number. */
 static inline double plait_real(const char *text, char **end)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "listener.h"
 
-#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/log.h"
@@ -107,8 +106,8 @@ void plait_listener_explain(const struct plait_listener *l, char *text, size_t s
     for (const struct plait_source *s = l->sources; s < l->sources + l->nsource; s++)
         worst = s->worst > worst->worst ? s : worst;
     if (worst->worst > PLAIT_REFUSED_NOTHING)
-        snprintf(text, size, "; refused %u connection%s from %s, one of which %s", worst->refused,
-                 plait_plural(worst->refused), worst->from, refusals[worst->worst]);
+        snprintf(text, size, "; refused connections: %u from %s, one of which %s", worst->refused, worst->from,
+                 refusals[worst->worst]);
 }
 
 /* ---- Clients ------------------------------------------------------------------------------------------------- */
@@ -227,7 +226,7 @@ void plait_listener_close(struct plait_listener *l)
     /* A rank tries several addresses and leaves all but one, so a client that only leaves may be a rank. */
     for (const struct plait_source *s = l->sources; s < l->sources + l->nsource; s++)
         plait_log(s->worst <= PLAIT_REFUSED_LEFT ? PLAIT_LOG_INFO : PLAIT_LOG_WARN,
-                  "comm creation: refused %u connection%s from %s, one of which %s", s->refused,
-                  plait_plural(s->refused), s->from, refusals[s->worst]);
+                  "comm creation: refused connections: %u from %s, one of which %s", s->refused, s->from,
+                  refusals[s->worst]);
     plait_listener_remove_all(l);
 }

@@ -8,7 +8,6 @@
  */
 #include "life.h"
 
-#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/status.h"
@@ -261,8 +260,8 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     }
     if (status != PLAIT_OK)
         plait_fail(status, "%s", comm->own->failure);
-    const uint64_t done = atomic_load_explicit(&comm->own->done, memory_order_relaxed);
-    plait_comm_log(comm, PLAIT_LOG_INFO, "left after %llu operation%s", (unsigned long long)done, plait_plural(done));
+    plait_comm_log(comm, PLAIT_LOG_INFO, "left after operation #%llu",
+                   (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
     plait_comm_free_private(comm);
     plait_remote_depart(comm->remote);
     plait_teardown(comm);

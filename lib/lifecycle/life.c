@@ -2,7 +2,6 @@
 /* Creation of a comm up to the rendezvous (connect.c). */
 #include "life.h"
 
-#include "base/ascii.h"
 #include "base/status.h"
 #include "bootstrap/frame.h"
 #include "call/call.h"
@@ -242,12 +241,10 @@ enum plait_status plait_comm_meet(struct plait_comm *comm, const struct plait_co
     const enum plait_status status = plait_comm_connect(comm, options, own, watch);
 
     if (status == PLAIT_OK) {
-        const uint32_t nhost = comm->nodes.n > 1 ? comm->nodes.n : 1;
         atomic_store_explicit(&comm->there, true, memory_order_release);
         comm->open = plait_generation;
-        plait_comm_log(comm, PLAIT_LOG_INFO,
-                       "created, %u rank%s on %u host%s, Plait %s, shared memory%s, algorithms %s", comm->nrank,
-                       plait_plural(comm->nrank), nhost, plait_plural(nhost), plait_version(),
+        plait_comm_log(comm, PLAIT_LOG_INFO, "created, ranks: %u, hosts: %u, Plait %s, shared memory%s, algorithms %s",
+                       comm->nrank, comm->nodes.n > 1 ? comm->nodes.n : 1, plait_version(),
                        comm->remote != NULL ? " and UCX between hosts" : "",
                        comm->config.algo[0] != '\0' ? comm->config.algo : "chosen by size");
     } else if (comm->id != 0) {

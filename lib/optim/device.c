@@ -2,7 +2,6 @@
 /* An optimiser on a GPU: the passes of optim.c, enqueued on the caller's stream. */
 #include "optim.h"
 
-#include "base/ascii.h"
 #include "base/status.h"
 #include "call/device_work.h"
 
@@ -91,9 +90,8 @@ static enum plait_status look(struct plait_optim *o, struct plait_optim_result *
     if (o->ndiffer == before)
         return PLAIT_OK;
     return plait_fail(PLAIT_ERR_MISMATCH,
-                      "plait_optim_step: lr, factor or decay differed between ranks in %u past step%s, which "
-                      "changed nothing",
-                      o->ndiffer - before, plait_plural(o->ndiffer - before));
+                      "plait_optim_step: lr, factor or decay differed between ranks; past steps without effect: %u",
+                      o->ndiffer - before);
 }
 
 /* A failure releases waiting streams without valid sums. This rank's failure detector may not have seen it yet. */

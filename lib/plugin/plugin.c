@@ -59,8 +59,7 @@ static enum plait_status load(const struct plait_plugin *plugin, const char *fol
 
     if (!find_file(plugin->name, folder, path, sizeof path))
         return plait_fail(PLAIT_ERR_SYSTEM,
-                          "cannot tell where libplait lies, to find plait-%s.so beside it; set "
-                          "PLAIT_PLUGINS to the folder that has it",
+                          "cannot tell where libplait and its plait-%s.so lie; set PLAIT_PLUGINS to that folder",
                           plugin->name);
     if (access(path, F_OK) != 0)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
