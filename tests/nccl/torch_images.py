@@ -83,7 +83,7 @@ def main():
     x = torch.randn(BATCH, 3, SIDE, SIDE, device=DEVICE).to(memory_format=torch.channels_last)
     y = torch.randint(1000, (BATCH,), device=DEVICE)
     alone = images(1, gloo, None, x, y) if rank == 0 else 0
-    dist.barrier(group=gloo)
+    dist.all_reduce(torch.zeros(1), group=gloo)  # the others wait
     ours = images(n, gloo, dist.group.WORLD, x, y)
     theirs = images(n, gloo, gloo, x, y)
     if rank == 0:
