@@ -84,7 +84,7 @@ static struct collective draw_collective(uint64_t *random, uint32_t nrank)
                             .count = counts[below(random, 5)] };
     const struct plait_geometry g = plait_geometry_of(c.coll, nrank, 0, 0, 1);
 
-    c.inplace = below(random, 2) == 1 && g.kind != PLAIT_KIND_PAIR;
+    c.inplace = below(random, 2) == 1;
     c.mixed = below(random, 2) == 1;
     c.root = g.rooted ? below(random, nrank) : 0;
     c.slice = below(random, 4) == 0 ? 256 : 0;
