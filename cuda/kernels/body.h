@@ -21,10 +21,13 @@
 #define BODY      static __device__ __forceinline__
 #define UNROLL    _Pragma("unroll")
 #define UNROLL_BY _Pragma("unroll 8")
+#define GLOBAL(p) \
+    __builtin_assume(__isGlobal(p)) /* p is in global memory, which the compiler cannot see of a table's */
 #else
 #define BODY static inline __attribute__((always_inline))
 #define UNROLL
 #define UNROLL_BY
+#define GLOBAL(p) ((void)(p))
 #endif
 
 struct plait_where {          /* of this thread */
@@ -98,6 +101,7 @@ struct __attribute__((aligned(16), may_alias)) plait_line {
 BODY struct plait_line plait_line_get(const void *p)
 {
 #ifdef __CUDACC__
+    GLOBAL(p);
     const uint4 v = *(const uint4 *)p;
 
     return plait_line{ { v.x, v.y, v.z, v.w } };
@@ -110,6 +114,7 @@ BODY struct plait_line plait_line_get(const void *p)
 BODY void plait_line_put(void *p, struct plait_line v)
 {
 #ifdef __CUDACC__
+    GLOBAL(p);
     *(uint4 *)p = make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]);
 #else
     plait_cuda_nline++;

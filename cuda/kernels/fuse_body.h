@@ -177,10 +177,10 @@ BODY void plait_pack_body(const struct plait_cuda_pack *a, uint32_t phase, const
     const struct plait_cuda_tensor t = a->tensors[p.of];
     const double factor = plait_factor(a);
     char *to = (char *)a->payload + (t.at + p.start) * size;
-    const struct plait_span s = {
-        to, (const char *)t.data + p.start * plait_size_of(t.type), a->type, t.type, p.count, factor, false,
-        a->type == t.type && factor == 1
-    };
+    const struct plait_span s = { to,      (const char *)t.data + p.start * plait_size_of(t.type),
+                                  a->type, t.type,
+                                  p.count, factor,
+                                  false,   a->type == t.type && factor == 1 };
 
     if (t.data == NULL)
         plait_zero_bytes(to, (uint64_t)p.count * size, plait_lane(at));

@@ -52,14 +52,14 @@ enum plait_cuda_kernel {
 };
 
 enum {
-    PLAIT_CUDA_THREADS = 256,       /* of a block */
+    PLAIT_CUDA_THREADS = 256,        /* of a block */
     PLAIT_CUDA_THREADS_TRUST = 1024, /* of the only block of plait_optim_trust */
     PLAIT_CUDA_WARP = 32,
-    PLAIT_CUDA_SHARED = 3, /* shared elements of a thread, on the host */
-    PLAIT_CUDA_PER_THREAD = 64,     /* bytes of one operand per block, if there is enough for all blocks */
-    PLAIT_CUDA_SOURCES = 32,        /* in the argument itself */
-    PLAIT_CUDA_COPIES = 160,        /* the same */
-    PLAIT_CUDA_PIECE = 2048         /* most elements of a piece; a warp works on one piece at a time */
+    PLAIT_CUDA_SHARED = 3,      /* shared elements of a thread, on the host */
+    PLAIT_CUDA_PER_THREAD = 64, /* bytes of one operand per block, if there is enough for all blocks */
+    PLAIT_CUDA_SOURCES = 32,    /* in the argument itself */
+    PLAIT_CUDA_COPIES = 160,    /* the same */
+    PLAIT_CUDA_PIECE = 2048     /* most elements of a piece; a warp works on one piece at a time */
 };
 
 /*

@@ -101,8 +101,7 @@ BODY void plait_pairs_put(char *p, const uint32_t *word, const struct plait_row 
         const uint32_t *first = word + 8 * l, *second = first + 4;
         const uint32_t even = (l * PLAIT_CUDA_WARP + r->lane - odd) * 8;
         uint32_t got[4];
-        UNROLL for (uint32_t k = 0; k < 4; k++) got[k] =
-            __shfl_xor_sync(0xffffffff, odd ? first[k] : second[k], 1);
+        UNROLL for (uint32_t k = 0; k < 4; k++) got[k] = __shfl_xor_sync(0xffffffff, odd ? first[k] : second[k], 1);
         const struct plait_line mine = { { odd ? got[0] : first[0], odd ? got[1] : first[1], odd ? got[2] : first[2],
                                            odd ? got[3] : first[3] } };
         const struct plait_line other = { { odd ? second[0] : got[0], odd ? second[1] : got[1],
@@ -197,6 +196,7 @@ BODY void plait_some_put(char *p, const uint32_t *word, uint32_t size, const str
  */
 BODY void plait_row_get(uint32_t *word, const char *p, uint32_t size, const struct plait_row *r, uint32_t n)
 {
+    GLOBAL(p);
     if (size == 4 || r->least == 4)
         plait_some_get(word, p, 4, r, n);
     else if (size == 2 || r->least == 2)
@@ -207,6 +207,7 @@ BODY void plait_row_get(uint32_t *word, const char *p, uint32_t size, const stru
 
 BODY void plait_row_put(char *p, const uint32_t *word, uint32_t size, const struct plait_row *r, uint32_t n)
 {
+    GLOBAL(p);
     if (size == 4 || r->least == 4)
         plait_some_put(p, word, 4, r, n);
     else if (size == 2 || r->least == 2)
