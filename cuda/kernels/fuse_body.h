@@ -112,7 +112,7 @@ BODY double plait_span_rows(const struct plait_span *s, uint32_t lane, uint32_t 
     double sum = 0;
 
     for (uint32_t i = 0; i < s->count; i += PLAIT_ROW * PLAIT_CUDA_WARP) {
-        const struct plait_row r = { lane, plait_shift_of(least), least, s->count - i };
+        const struct plait_row r = { lane, plait_shift_of(least), least, s->count - i, false };
         sum = plait_span_row(s, i, &r, sum);
     }
     return sum;

@@ -51,7 +51,7 @@ BODY double plait_squares_by(uint32_t type, const char *from, uint32_t count, ui
     double sum = 0;
 
     for (uint32_t i = 0; i < count; i += PLAIT_ROW * PLAIT_CUDA_WARP) {
-        const struct plait_row r = { lane, plait_shift_of(least), least, count - i };
+        const struct plait_row r = { lane, plait_shift_of(least), least, count - i, false };
         uint32_t word[PLAIT_ROW] = { 0 };
         float v[PLAIT_ROW];
         plait_row_get(word, from + (uint64_t)i * size, size, &r, PLAIT_ROW);
@@ -370,12 +370,26 @@ BODY void plait_update_row(const struct plait_cuda_part *p, const struct plait_r
     plait_row_put((char *)p->copy + i * copy_size, gs, copy_size, r, PLAIT_UPDATED);
 }
 
+/* Are all arrays of the row accessed by lines? */
+BODY bool plait_update_is_wide(const struct plait_cuda_part *p, uint64_t i, const struct plait_row *r)
+{
+    return plait_row_is_wide(r, (const char *)p->gradient + i * plait_size_of(p->type), PLAIT_UPDATED) &&
+           plait_row_is_wide(r, p->master + i, PLAIT_UPDATED) && plait_row_is_wide(r, p->momentum + i, PLAIT_UPDATED) &&
+           (p->copy == NULL || plait_row_is_wide(r, (char *)p->copy + i * plait_size_of(p->copy_type), PLAIT_UPDATED));
+}
+
+/* Where all is by lines, no branch lies between the loads. */
 BODY void plait_update_rows(const struct plait_cuda_part *p, const struct plait_rates *rates,
                             const struct plait_cuda_piece *piece, uint32_t lane, uint32_t least)
 {
     for (uint32_t i = 0; i < piece->count; i += PLAIT_UPDATED * PLAIT_CUDA_WARP) {
-        const struct plait_row r = { lane, least == 4 ? 2U : 3U, least, piece->count - i };
-        plait_update_row(p, rates, piece->start + i, &r);
+        struct plait_row r = { lane, least == 4 ? 2U : 3U, least, piece->count - i, false };
+        if (plait_update_is_wide(p, piece->start + i, &r)) {
+            r.wide = true;
+            plait_update_row(p, rates, piece->start + i, &r);
+        } else {
+            plait_update_row(p, rates, piece->start + i, &r);
+        }
     }
 }
 

@@ -39,6 +39,7 @@ struct plait_row {
     uint32_t shift; /* a unit has 1 << shift elements: 4, 8 or 16 */
     uint32_t least; /* size of the narrowest type there may be */
     uint32_t left;  /* elements from the row's first on */
+    bool wide;      /* all arrays are known to be accessed by lines */
 };
 
 /* The shift, if the narrowest type has `size` bytes. */
@@ -56,7 +57,7 @@ BODY uint32_t plait_row_at(const struct plait_row *r, uint32_t j)
 /* May the array be accessed by lines? There is no part of a unit then. */
 BODY bool plait_row_is_wide(const struct plait_row *r, const void *p, uint32_t n)
 {
-    return plait_is_line(p) && (r->left >= n * PLAIT_CUDA_WARP || (r->left & ((1U << r->shift) - 1)) == 0);
+    return r->wide || (plait_is_line(p) && (r->left >= n * PLAIT_CUDA_WARP || (r->left & ((1U << r->shift) - 1)) == 0));
 }
 
 /* A lane's elements as bits, one after the other: word[] of n * size bytes. Those that are not there are 0. */
