@@ -5,8 +5,8 @@
  *     BODY void NAME(const struct ARGS *a, uint32_t phase, const struct plait_where *at, double *shared)
  *
  * is the work of one thread in one phase. A block runs NAME_phases() phases. PLAIT_KERNEL: the threads of a block
- * synchronise between phases. PLAIT_WARPS: each warp works alone. `shared` has PLAIT_CUDA_SHARED elements for each thread
- * of the block; the device has them for PLAIT_KERNEL only.
+ * synchronise between phases. PLAIT_WARPS: each warp works alone. `shared` has PLAIT_CUDA_SHARED elements for each
+ * thread of the block; on the device one, and for PLAIT_KERNEL only.
  */
 #ifndef PLAIT_CUDA_BODY_H
 #define PLAIT_CUDA_BODY_H
