@@ -113,26 +113,23 @@ BODY const void *NAME(source)(const struct plait_cuda_reduce *a, uint32_t s)
     return a->sources != NULL ? a->sources[s] : a->source[s];
 }
 
-/* Sources s .. s + g - 1, at most four; all are read before the first is used. */
-BODY void NAME(four)(W *acc, const struct plait_cuda_reduce *a, uint32_t s, uint32_t g, uint64_t at)
+/* Sources s .. s + g - 1, at most four, of which lines[] are a line each. */
+BODY void NAME(four)(W *acc, const struct plait_line *lines, uint32_t g, uint32_t op)
 {
-    struct plait_line lines[4] = { { { 0 } } };
     W b[NAME(N)], c[NAME(N)];
 
-    UNROLL for (uint32_t k = 0; k < 4; k++) if (k < g) lines[k] =
-        plait_line_get((const T *)NAME(source)(a, s + k) + at);
     NAME(open)(acc, lines[0]);
     if (g > 1) {
         NAME(open)(b, lines[1]);
-        NAME(apply)(acc, b, NAME(N), a->op);
+        NAME(apply)(acc, b, NAME(N), op);
     }
     if (g > 2) {
         NAME(open)(b, lines[2]);
         if (g > 3) {
             NAME(open)(c, lines[3]);
-            NAME(apply)(b, c, NAME(N), a->op);
+            NAME(apply)(b, c, NAME(N), op);
         }
-        NAME(apply)(acc, b, NAME(N), a->op);
+        NAME(apply)(acc, b, NAME(N), op);
     }
 }
 
@@ -178,15 +175,34 @@ BODY uint64_t NAME(head)(const struct plait_cuda_reduce *a)
     return plait_is_line((const char *)a->dst + head * (a->wide_dst != 0 ? sizeof(W) : sizeof(T))) ? head : a->count;
 }
 
-/* The fast path: a whole unit of at most eight sources, all of type T. */
-BODY void NAME(eight)(W *acc, const struct plait_cuda_reduce *a, uint64_t at)
+/*
+ * The fast path: m units of at most n sources, 8 at most, all of type T. All lines are read before the first is used.
+ * m and n are constants.
+ */
+BODY void NAME(lines)(const struct plait_cuda_reduce *a, const struct plait_where *at, uint64_t head, uint64_t nunit,
+                      uint32_t m, uint32_t n)
 {
-    W right[NAME(N)];
-
-    NAME(four)(acc, a, 0, a->nsrc < 4 ? a->nsrc : 4, at);
-    if (a->nsrc > 4) {
-        NAME(four)(right, a, 4, a->nsrc - 4, at);
-        NAME(apply)(acc, right, NAME(N), a->op);
+    for (uint64_t u = plait_thread(at); u < nunit; u += m * plait_nthread(at)) {
+        struct plait_line lines[4][8];
+        UNROLL for (uint32_t k = 0; k < m; k++) UNROLL for (uint32_t s = 0; s < n; s++)
+        {
+            const uint64_t i = u + k * plait_nthread(at);
+            if (i < nunit && s < a->nsrc)
+                lines[k][s] = plait_line_get((const T *)NAME(source)(a, s) + head + i * NAME(N));
+        }
+        UNROLL for (uint32_t k = 0; k < m; k++)
+        {
+            const uint64_t i = u + k * plait_nthread(at);
+            W acc[NAME(N)], right[NAME(N)];
+            if (i >= nunit)
+                break;
+            NAME(four)(acc, lines[k], n == 2 || a->nsrc < 4 ? a->nsrc : 4, a->op);
+            if (n > 4 && a->nsrc > 4) {
+                NAME(four)(right, lines[k] + 4, a->nsrc - 4, a->op);
+                NAME(apply)(acc, right, NAME(N), a->op);
+            }
+            NAME(finish)(a, acc, head + i * NAME(N), NAME(N));
+        }
     }
 }
 
@@ -194,12 +210,15 @@ BODY void NAME(units)(const struct plait_cuda_reduce *a, const struct plait_wher
 {
     const bool fast = a->nsrc <= 8 && a->wide == 0 && a->wide_dst == 0;
 
-    for (uint64_t u = plait_thread(at); u < nunit; u += plait_nthread(at)) {
+    if (fast && a->nsrc <= 2)
+        NAME(lines)(a, at, head, nunit, sizeof(T) == 1 ? 2 : 4, 2);
+    else if (fast && a->nsrc <= 4)
+        NAME(lines)(a, at, head, nunit, 2, 4);
+    else if (fast)
+        NAME(lines)(a, at, head, nunit, 1, 8);
+    for (uint64_t u = plait_thread(at); !fast && u < nunit; u += plait_nthread(at)) {
         W acc[NAME(N)];
-        if (fast)
-            NAME(eight)(acc, a, head + u * NAME(N));
-        else
-            NAME(many)(acc, a, head + u * NAME(N), NAME(N));
+        NAME(many)(acc, a, head + u * NAME(N), NAME(N));
         NAME(finish)(a, acc, head + u * NAME(N), NAME(N));
     }
 }

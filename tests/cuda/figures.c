@@ -157,8 +157,7 @@ static void measure_pack(void)
                                        .factor = 0.5,
                                        .npiece = (uint32_t)npiece,
                                        .type = PLAIT_BFLOAT16 };
-    struct launch l = { PLAIT_CUDA_KERNEL_plait_pack,
-                        (unsigned)(npiece < gpu_most_blocks() ? npiece : gpu_most_blocks()), &a };
+    struct launch l = { PLAIT_CUDA_KERNEL_plait_pack, plait_cuda_piece_blocks((uint32_t)npiece), &a };
     char what[96];
     if (!room_copy_in(&r, table, tables))
         exit(1);
@@ -173,7 +172,7 @@ static void measure_pack(void)
 static bool put_step(void *context)
 {
     struct plait_cuda_optim *a = context;
-    const unsigned blocks = a->npiece < gpu_most_blocks() ? a->npiece : gpu_most_blocks();
+    const unsigned blocks = plait_cuda_piece_blocks(a->npiece);
 
     return gpu_launch(PLAIT_CUDA_KERNEL_plait_optim_squares, blocks, a) &&
            gpu_launch(PLAIT_CUDA_KERNEL_plait_optim_trust, 1, a) &&
