@@ -46,8 +46,8 @@ def is_wide(op, kind):
 
 def look(name, runs):
     loads, stores, local = WANTED[name]
-    wide = [(sum(is_wide(op, 'LD') for op in r), sum(is_wide(op, 'ST') for op in r), any(op[:3] in ('LDL', 'STL') for op in r))
-            for r in runs]
+    wide = [(sum(is_wide(op, 'LD') for op in r), sum(is_wide(op, 'ST') for op in r),
+             any(op[:3] in ('LDL', 'STL') for op in r)) for r in runs]
     seen = (max(w[0] for w in wide), max(w[1] for w in wide))
     wrong = []
     if seen[0] < loads or seen[1] < stores:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Floats of a type known at run time, as float32. A warp converts a row of elements: n of each lane, all of which are
- * loaded before the first is used. Lanes take turns by units, which are 16 bytes of the narrowest type in play: element j
- * of a lane is element j % unit of unit j / unit * 32 + lane. Which elements are a lane's, and their order, depends on
- * types alone, so sums over them do not depend on addresses.
+ * loaded before the first is used. Lanes take turns by units, which are 16 bytes of the narrowest type in play: element
+ * j of a lane is element j % unit of unit j / unit * 32 + lane. Which elements are a lane's, and their order, depends
+ * on types alone, so sums over them do not depend on addresses.
  */
 #ifndef PLAIT_CUDA_WIDTHS_H
 #define PLAIT_CUDA_WIDTHS_H
@@ -192,8 +192,8 @@ BODY void plait_some_put(char *p, const uint32_t *word, uint32_t size, const str
 }
 
 /*
- * Kernels choose a constant shift (PLAIT_BY_SIZE), so that offsets are constants and word[] is in registers. Each branch
- * below has a constant size; those that `least` excludes are not compiled.
+ * Kernels choose a constant shift (PLAIT_BY_SIZE), so that offsets are constants and word[] is in registers. Each
+ * branch below has a constant size; those that `least` excludes are not compiled.
  */
 BODY void plait_row_get(uint32_t *word, const char *p, uint32_t size, const struct plait_row *r, uint32_t n)
 {
