@@ -11,20 +11,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Exactly this text. */
-static inline bool take(const char **text, const char *what)
+static inline char lower(char c)
 {
-    const size_t n = strlen(what);
-    const bool found = strncmp(*text, what, n) == 0;
-    *text += found ? n : 0;
-    return found;
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* This word, and the ':' after it if more follows. */
+/* Exactly this text, in any case of letters. */
+static inline bool take(const char **text, const char *what)
+{
+    const char *rest = *text;
+
+    for (; *what != '\0'; what++, rest++)
+        if (lower(*rest) != lower(*what))
+            return false;
+    *text = rest;
+    return true;
+}
+
+/* This word, and the ':' after it if more follows. As in an algorithm's name, case, '_' and '-' have no meaning. */
 static inline bool take_word(const char **text, const char *word)
 {
     const char *rest = *text;
-    if (!take(&rest, word) || (*rest != '\0' && *rest != ':'))
+
+    for (;; rest++, word++) {
+        rest += strspn(rest, "_-");
+        word += strspn(word, "_-");
+        if (*word == '\0' || lower(*rest) != lower(*word))
+            break;
+    }
+    if (*word != '\0' || (*rest != '\0' && *rest != ':'))
         return false;
     *text = rest + (*rest == ':');
     return true;

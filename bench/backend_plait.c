@@ -251,6 +251,8 @@ static bool is_chosen(const char *name)
  */
 static void limit_stalls(struct plait_comm_options *comm, double timeout)
 {
+    if (!is_chosen("PLAIT_TIMEOUT"))
+        comm->timeout = timeout / 2;
     if (!is_chosen("PLAIT_WARN"))
         comm->warn = timeout / 4;
     if (!is_chosen("PLAIT_DEADLINE"))
@@ -329,6 +331,6 @@ bool plait_worker_launched(const char *where, const struct options *o)
     if (stage == NULL)
         return complain("rank %u: rank 0 cannot be reached at any of its addresses (%s): %s", self.rank,
                         told + (strlen(told) > 4 + GREET_TOKEN ? 4 + GREET_TOKEN : 0), strerror(errno));
-    worker_watch(fd);
+    worker_watch(fd, stage, self.rank);
     return serve(&self, fd, stage);
 }

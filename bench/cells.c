@@ -101,7 +101,7 @@ static void add_tensors(struct bench *b, const struct tensors *t, const struct s
         c->bytes = elements * plait_dtype_size(s->type);
         c->min_count = classes[i].min;
         c->max_count = classes[i].max;
-        snprintf(c->label, sizeof c->label, "%u tensors, %s", n, classes[i].name);
+        snprintf(c->label, sizeof c->label, "%u tensor%s, %s", n, plural(n), classes[i].name);
     }
 }
 
@@ -126,7 +126,7 @@ static bool add_steps(struct bench *b, const struct tensors *t)
         c->bytes = elements * plait_dtype_size(c->payload);
         c->min_count = o->min_elements;
         c->max_count = beyond;
-        snprintf(c->label, sizeof c->label, "%u tensors", n);
+        snprintf(c->label, sizeof c->label, "%u tensor%s", n, plural(n));
     }
     return true;
 }

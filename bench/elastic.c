@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "elastic.h"
 
+#include "base/clock.h"
 #include "child.h"
 #include "message.h"
 #include "stats.h"
@@ -9,13 +10,13 @@
 #include <plait/elastic.h>
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 struct line { /* of the table */
@@ -37,10 +38,11 @@ static void end_all(const pid_t *child, uint32_t n)
             kill(child[r], SIGKILL);
 }
 
-/* Wait for all processes; after --timeout seconds kill them. Returns whether all ended well. */
-static bool await_all(pid_t *child, uint32_t n, double timeout)
+/* Wait for all processes; after -T seconds without a round kill them. Returns whether all ended well. */
+static bool await_all(pid_t *child, uint32_t n, double timeout, const struct elastic_figures *f)
 {
-    const time_t end = time(NULL) + (time_t)timeout;
+    double end = plait_clock() + timeout;
+    uint64_t before = 0;
     bool good = true;
 
     for (uint32_t left = n; left > 0;) {
@@ -57,10 +59,13 @@ static bool await_all(pid_t *child, uint32_t n, double timeout)
                 }
         if (pid <= 0)
             usleep(2000);
-        if (time(NULL) > end) {
-            good = complain("elastic: not finished after %g seconds; raise --timeout", timeout);
+        if (f->done != before)
+            end = plait_clock() + timeout;
+        before = f->done;
+        if (plait_clock() > end) {
+            good = complain("elastic: no round has ended for %g s; if no rank hangs, raise -T", timeout);
             end_all(child, n);
-            timeout = 1e6;
+            end = INFINITY;
         }
     }
     return good;
@@ -81,11 +86,11 @@ static bool run_ranks(const struct options *o, enum plait_elastic_mode mode, str
         if (child[r] < 0) {
             complain("elastic: cannot start rank %u of %u: %s", r, n, strerror(errno));
             end_all(child, r);
-            await_all(child, r, o->timeout);
+            await_all(child, r, o->timeout, f);
             return false;
         }
     }
-    const bool good = await_all(child, n, o->timeout);
+    const bool good = await_all(child, n, o->timeout, f);
     for (uint32_t r = 0; r < n && !good; r++)
         if (f->error[r][0] != '\0')
             return complain("%s: rank %u: %s", plait_elastic_name(mode), r, f->error[r]);
@@ -102,6 +107,7 @@ static struct plait_comm *meet_all(const struct options *o)
     c.nrank = o->launch.nrank;
     c.rank = o->launch.rank;
     c.id = &o->launch.id;
+    c.timeout = o->timeout / 2;
     if (plait_comm_create(&c, &all) != PLAIT_OK)
         fprintf(stderr, "plait-perf: rank %u: %s\n", c.rank, plait_last_error());
     return all;

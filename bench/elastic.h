@@ -22,6 +22,7 @@ struct elastic_figures {
     uint64_t behind_max[MAX_RANKS];
     size_t slots[MAX_RANKS];    /* bytes, of each server */
     double lost[MAX_RANKS];     /* hogwild, of each server: forces minus the centre's movement */
+    _Atomic uint64_t done;      /* rounds of all workers, so far */
     char error[MAX_RANKS][256]; /* "" for none */
 };
 

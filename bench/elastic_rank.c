@@ -9,6 +9,7 @@
 #include <plait/memory.h>
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -39,6 +40,7 @@ static enum plait_status meet(struct work *w)
     c.nrank = w->f->nworker + w->f->nserver;
     c.rank = w->rank;
     c.id = &w->f->id;
+    c.timeout = w->o->timeout / 2;
     return w->all == NULL ? plait_comm_create(&c, &w->comm)
                           : plait_comm_split(w->all, w->rank < c.nrank ? 0 : PLAIT_NO_COLOR, 0, "elastic", &w->comm);
 }
@@ -96,8 +98,10 @@ static enum plait_status run_turn(struct work *w, uint32_t n, double *seconds)
     enum plait_status status = plait_barrier(w->workers, NULL);
     const double start = plait_clock();
 
-    for (uint32_t i = 0; i < n && status == PLAIT_OK; i++)
+    for (uint32_t i = 0; i < n && status == PLAIT_OK; i++) {
         status = one_round(w);
+        atomic_fetch_add(&w->f->done, 1);
+    }
     if (status == PLAIT_OK)
         status = plait_barrier(w->workers, NULL);
     *seconds = (plait_clock() - start) / n;

@@ -266,8 +266,8 @@ void fusion_report_head(const struct bench *b)
 {
     const struct options *o = b->options;
 
-    printf("# %-20s : the slowest rank's time, the median over %llu rounds; ranks begin a step together\n", "step",
-           (unsigned long long)o->rounds);
+    printf("# %-20s : the slowest rank's time, the median over %llu round%s; ranks begin a step together\n", "step",
+           (unsigned long long)o->rounds, plural(o->rounds));
     if (o->compute > 0)
         printf("# %-20s : a sleep of %g ms, which uses no processor; the progress thread drives fused exchanges\n",
                "computing", 1e3 * o->compute);

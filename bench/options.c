@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NO_TIMEOUT 1e6 /* seconds: eleven days */
+
 /* ---- the table --------------------------------------------------------------------------------- */
 
 static const struct choice kinds_of_rank[] = { { "processes", false }, { "threads", true }, { 0 } };
@@ -50,8 +52,8 @@ static const struct option rows[] = {
     OPTION_IN(NUMBER, "unalign", "N", unalign, "move the buffers N elements off their alignment (0)", .letter = 'u',
               .least = 0, .most = 4096),
     OPTION_IN(REAL, "timeout", "SECONDS", timeout,
-              "limit for a rank's answer (120); a stalled operation fails after half of it", .letter = 'T',
-              .least = 0.001, .most = 1e6),
+              "end when ranks do not start, or no operation ends, for so long; 0: never (120)", .letter = 'T',
+              .least = 0, .most = NO_TIMEOUT),
     OPTION_TO(PARSED, "nthreads", "N", NULL, "same as --ranks N --as threads", .letter = 't', .parse = parse_threads),
     OPTION_TO(PARSED, "root", "N", NULL, "root of broadcast, reduce, gather, scatter, or all (0)", .letter = 'r',
               .parse = parse_root),
@@ -221,6 +223,8 @@ static void settle(struct options *o)
 {
     if (o->guard < 0)
         o->guard = o->verbose && !o->launched;
+    if (o->timeout == 0)
+        o->timeout = NO_TIMEOUT;
     if (o->step_factor == 0)
         o->step_factor = o->step_bytes > 0 ? 1 : 4;
     if (o->iterations > 0 && o->iterations < o->rounds)

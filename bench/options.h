@@ -40,7 +40,7 @@ struct options {
     uint64_t starts;     /* how often the ranks of all backends are started */
     uint64_t average;    /* -a */
     uint64_t per_iter, per_iter_skip, cputime, timestamps, unalign, parallel_init, blocking;
-    double timeout; /* seconds that the coordinator waits for a rank's reply */
+    double timeout; /* -T, seconds */
     bool place[NPLACE];
     bool overlap, computation[NCOMPUTATION]; /* --overlap: with which computations */
     uint64_t overlap_tests;

@@ -21,9 +21,9 @@ static bool expand_nodes(struct options *o)
     uint32_t node[MAX_RANKS], n;
 
     if (!nodes_parse(o->nodes, node, MAX_RANKS, &n))
-        return complain("--nodes %s: expected NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
+        return complain("--nodes %s: must be NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
     if (n != o->nrank)
-        return complain("--nodes %s describes %u ranks, --ranks is %llu; make them equal", o->nodes, n,
+        return complain("--nodes %s describes %u rank%s, --ranks is %llu; make them equal", o->nodes, n, plural(n),
                         (unsigned long long)o->nrank);
     o->node = allocate(n, sizeof *o->node);
     memcpy(o->node, node, n * sizeof *node);

@@ -199,7 +199,7 @@ bool parse_compute(struct options *o, const char *flag, const char *value)
 
     o->compute = 1e-3 * plait_real(value, &end);
     return (end != value && *end == '\0' && o->compute >= 0 && o->compute <= 60) ||
-           complain("%s %s: expected milliseconds from 0 to 60000", flag, value);
+           complain("%s %s: must be milliseconds from 0 to 60000", flag, value);
 }
 
 static bool parse_one_mode(struct options *o, const char *flag, const char *name)

@@ -399,7 +399,7 @@ int main(int argc, char **argv)
     if (!option_parse(&table, NULL, NULL, argc, argv, &nrest))
         return 2;
     if (nrest > 0)
-        option_misuse("unexpected argument '%s'", argv[1]);
+        option_misuse("unexpected argument '%s'; see --help", argv[1]);
     const struct plait_kernels *k = plait_kernels_find(isa);
     if (k == NULL)
         option_misuse("--isa %s: this processor or build has no such kernels; leave --isa out", isa);

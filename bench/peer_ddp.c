@@ -121,7 +121,7 @@ bool plait_perf_ddp(const char *where, uint32_t rank, const char *about, struct 
 
     if (stage == NULL)
         return false;
-    worker_watch(fd);
+    worker_watch(fd, stage, rank);
     const bool ok = worker_serve(fd, stage, rank, &ddp, calls);
     stage_unmap(stage);
     return ok;

@@ -332,7 +332,7 @@ int main(int argc, char **argv)
         perror("plait-perf-openmpi: no coordinator");
         _exit(1);
     }
-    worker_watch(fd); /* mpirun is slow to notice that its own parent has gone */
+    worker_watch(fd, stage, (uint32_t)self.rank); /* mpirun is slow to notice that its own parent has gone */
     if (!worker_serve(fd, stage, (uint32_t)self.rank, &openmpi, &self))
         _exit(1); /* the coordinator has gone, or knows; MPI_Finalize() could wait for lost ranks */
     MPI_Finalize();

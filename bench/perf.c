@@ -26,14 +26,11 @@
 #include "tensors.h"
 
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define START_SECONDS 60 /* for ranks to connect, unless */
 
 enum { EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
@@ -87,11 +84,11 @@ static bool fits_memory(const struct options *o, uint64_t count, uint64_t width)
     if (__builtin_mul_overflow(buffers, bytes, &needed))
         needed = UINT64_MAX;
     return needed < available / 10 * 9 ||
-           complain("%llu ranks of %u libraries with two buffers of %llu MiB each need %s%llu MiB, but %llu MiB are "
+           complain("%llu rank%s of %u librar%s, with two buffers of %llu MiB each, need %s%llu MiB, but %llu MiB are "
                     "free; use a smaller -e, fewer --ranks or fewer peers",
-                    (unsigned long long)ranks_here(o), 1 + o->npeer, (unsigned long long)bytes >> 20,
-                    needed == UINT64_MAX ? "more than " : "", (unsigned long long)needed >> 20,
-                    (unsigned long long)available >> 20);
+                    (unsigned long long)ranks_here(o), plural(ranks_here(o)), 1 + o->npeer, o->npeer == 0 ? "y" : "ies",
+                    (unsigned long long)bytes >> 20, needed == UINT64_MAX ? "more than " : "",
+                    (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
 }
 
 static bool steps_fit_memory(const struct options *o, uint64_t elements)
@@ -100,10 +97,10 @@ static bool steps_fit_memory(const struct options *o, uint64_t elements)
 
     return needed < available / 10 * 9 ||
            complain(
-               "%llu ranks with %u layouts and %u peers need %llu MiB, but %llu MiB are free; use fewer --layouts, "
+               "%llu rank%s with %u layout%s and %u peer%s need %llu MiB, but %llu MiB are free; use fewer --layouts, "
                "--ranks or peers, or a smaller --max-elements",
-               (unsigned long long)o->nrank, o->nlayout, o->npeer, (unsigned long long)needed >> 20,
-               (unsigned long long)available >> 20);
+               (unsigned long long)o->nrank, plural(o->nrank), o->nlayout, plural(o->nlayout), o->npeer,
+               plural(o->npeer), (unsigned long long)needed >> 20, (unsigned long long)available >> 20);
 }
 
 static uint32_t widest(const struct options *o)
@@ -117,18 +114,12 @@ static uint32_t widest(const struct options *o)
     return width;
 }
 
-/* After a boot, PyTorch's first import reads gigabytes: -T gives it longer, as the error says. */
-static bool greet(struct ranks *r, const struct options *o)
-{
-    return ranks_greet(r, fmax(START_SECONDS, o->timeout));
-}
-
 static bool start_ddp(struct bench *b, uint32_t ntensor, const uint64_t *counts, uint32_t width)
 {
     const struct options *o = b->options;
     struct ranks *r = &b->ranks[b->nbackend++];
 
-    return ranks_init(r, "gloo", o, ntensor, counts, width) && ddp_launch(r) && greet(r, o);
+    return ranks_init(r, "gloo", o, ntensor, counts, width) && ddp_launch(r) && ranks_greet(r, o->timeout);
 }
 
 /* Plait's ranks first: they are forked, and must not hold what later backends open. */
@@ -139,7 +130,7 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
     if (!buffers_choose(o->same_memory, (uint32_t)o->nrank))
         return complain("--memory same: cannot make a file in memory: %s; use --memory malloc", strerror(errno));
     if (!ranks_init(&b->ranks[b->nbackend++], "plait", o, ntensor, counts, width) || !plait_launch(&b->ranks[0], o) ||
-        !greet(&b->ranks[0], o))
+        !ranks_greet(&b->ranks[0], o->timeout))
         return false;
     for (uint32_t i = 0; i < o->npeer; i++) {
         const struct openmpi_config *config = &openmpi_configs[o->peer[i]];
@@ -147,7 +138,7 @@ static bool start_backends(struct bench *b, uint32_t ntensor, const uint64_t *co
         char name[32];
         snprintf(name, sizeof name, "openmpi:%s", config->name);
         if (!ranks_init(r, name, o, ntensor, counts, width) || !openmpi_launch(r, config, o, &b->ranks[0]) ||
-            !greet(r, o))
+            !ranks_greet(r, o->timeout))
             return false;
     }
     return !o->ddp || start_ddp(b, ntensor, counts, width);

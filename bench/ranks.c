@@ -6,6 +6,7 @@
 #include "message.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TAIL 1500 /* characters of a launcher's output in an error message */
+#define TAIL     1500 /* characters of a launcher's output in an error message */
+#define VERDICTS 10   /* seconds that the others have to find out that a rank was lost */
 
 volatile sig_atomic_t interrupted;
 
@@ -59,19 +61,32 @@ static void pause_for(double seconds)
     nanosleep(&t, NULL);
 }
 
-/* Reap one child that has ended; how: in which way, may be NULL. false: none has ended. */
+/* Reap the i-th child if it has ended; how: in which way, may be NULL. */
+static bool reap(struct ranks *r, uint32_t i, char *how, size_t room)
+{
+    int status;
+
+    if (r->child[i] == 0 || waitpid(r->child[i], &status, WNOHANG) != r->child[i])
+        return false;
+    r->child[i] = 0;
+    if (how != NULL)
+        child_end(status, how, room);
+    return true;
+}
+
+/* Reap one child that has ended. false: none has ended. */
 static bool reap_one(struct ranks *r, char *how, size_t room)
 {
-    for (uint32_t i = 0; i < r->nchild; i++) {
-        int status;
-        if (r->child[i] == 0 || waitpid(r->child[i], &status, WNOHANG) != r->child[i])
-            continue;
-        r->child[i] = 0;
-        if (how != NULL)
-            child_end(status, how, room);
-        return true;
-    }
+    for (uint32_t i = 0; i < r->nchild; i++)
+        if (reap(r, i, how, room))
+            return true;
     return false;
+}
+
+/* Is one child of the coordinator all of the ranks, or their launcher? */
+static bool all_in_one(const struct ranks *r)
+{
+    return r->nchild == 1 && !r->apart;
 }
 
 /* The end of the launcher's output; "" when there is none. */
@@ -87,16 +102,19 @@ static void read_tail(const struct ranks *r, char *tail)
 
 static bool explain_death(struct ranks *r, uint32_t rank)
 {
-    char how[128] = "closed its socket", tail[TAIL + 1];
+    char how[128] = "closed its connection", tail[TAIL + 1], who[32];
+    const uint32_t child = all_in_one(r) || r->launcher ? 0 : rank; /* not ours: a child of the launcher */
 
-    const bool ours = !r->apart || r->launcher || rank == 0; /* the others are children of the launcher */
-
-    for (int tries = 0; ours && tries < 20 && !reap_one(r, how, sizeof how); tries++)
+    for (int tries = 0; child < r->nchild && tries < 20 && !reap(r, child, how, sizeof how); tries++)
         pause_for(0.01);
     if (interrupted) /* the signal went to the whole process group */
         return false;
     read_tail(r, tail);
-    return complain("%s: rank %u ended unexpectedly: %s%s%s", r->name, rank, how, *tail != '\0' ? "\n" : "", tail);
+    if (all_in_one(r) && r->nrank > 1)
+        snprintf(who, sizeof who, "the process of all ranks");
+    else
+        snprintf(who, sizeof who, "rank %u", rank);
+    return complain("%s: %s ended unexpectedly: %s%s%s", r->name, who, how, *tail != '\0' ? "\n" : "", tail);
 }
 
 static bool explain_lateness(struct ranks *r, uint32_t rank, const char *what, double seconds)
@@ -218,7 +236,7 @@ static bool accept_all(struct ranks *r, double deadline, double seconds)
             ok = false;
         } else if (reap_one(r, how, sizeof how)) {
             read_tail(r, tail);
-            ok = complain("%s did not start: %s\n%s", r->name, how, tail);
+            ok = complain("%s did not start: %s%s%s", r->name, how, *tail != '\0' ? "\n" : "", tail);
         } else if (plait_clock() > deadline) {
             ok = explain_absence(r, seconds);
         }
@@ -259,7 +277,7 @@ static bool receive_reply(struct ranks *r, uint32_t rank, const struct command *
 
     if (!greet_receive(fd, reply, sizeof *reply))
         return false;
-    const size_t bytes = worker_times(r->stage, c, reply);
+    const size_t bytes = reply->answer == ANSWER_BUSY ? 0 : worker_times(r->stage, c, reply);
     return bytes == 0 || greet_receive(fd, stage_times(r->stage, rank), bytes);
 }
 
@@ -302,43 +320,124 @@ static bool explain_silence(struct ranks *r, const struct pollfd *p, double seco
             n += (size_t)snprintf(late + n, sizeof late - n, "%s%u", n > 0 ? ", " : "", i);
     list_stopped(r, stopped, sizeof stopped);
     read_tail(r, tail);
-    return complain("%s: rank %s did not answer within %g s%s%s; raise -T if no rank hangs%s%s", r->name, late, seconds,
-                    stopped,
+    return complain("%s: rank %s did not answer, and no operation ended, for %g s%s%s; raise -T if no rank hangs%s%s",
+                    r->name, late, seconds, stopped,
                     *stopped != '\0' ? ", for which the others wait"
                                      : "; plait-info --dump PID shows the rank that a process waits for",
                     *tail != '\0' ? "\n" : "", tail);
 }
 
+/* A command's way through the ranks. */
+struct conversation {
+    struct ranks *ranks;
+    const struct command *command;
+    struct reply *replies;
+    struct pollfd *open; /* [nrank] fd -1: this rank has replied, or was lost */
+    bool *lost;          /* [nrank] */
+    uint32_t nopen, nlost;
+    bool failed;
+    double deadline; /* moves while rank 0 makes progress, until a rank is lost or fails */
+    uint64_t passes;
+};
+
+/* The others tell what they were doing: by the library's log, and in their replies. */
+static void hear_verdicts(struct conversation *t, double seconds)
+{
+    const double end = plait_clock() + fmin(VERDICTS, seconds);
+
+    atomic_store(&t->ranks->stage->cut, true);
+    if (!t->failed)
+        t->deadline = end;
+    t->failed = true;
+}
+
+static void lose(struct conversation *t, uint32_t rank, double seconds)
+{
+    t->open[rank].fd = -1;
+    t->lost[rank] = true;
+    t->nopen--;
+    t->nlost++;
+    hear_verdicts(t, seconds);
+}
+
+static void take_reply(struct conversation *t, uint32_t rank, double seconds)
+{
+    struct reply *reply = &t->replies[rank];
+
+    if (!receive_reply(t->ranks, rank, t->command, reply)) {
+        lose(t, rank, seconds);
+    } else if (reply->answer == ANSWER_BUSY) {
+        if (!t->failed)
+            t->deadline = plait_clock() + seconds;
+    } else {
+        t->open[rank].fd = -1;
+        t->nopen--;
+        if (reply->answer == ANSWER_FAILED)
+            hear_verdicts(t, seconds);
+    }
+}
+
+/* A rank that fails leaves the others waiting for it: watch all of them, and take replies in any order. */
+static void converse(struct conversation *t, double seconds)
+{
+    struct ranks *r = t->ranks;
+
+    for (uint32_t i = 0; i < r->nrank; i++) {
+        t->open[i] = (struct pollfd){ .fd = r->fd[i], .events = POLLIN };
+        t->replies[i].answer = ANSWER_BUSY;
+    }
+    for (uint32_t i = 0; i < r->nrank; i++)
+        if (send(r->fd[i], t->command, sizeof *t->command, MSG_NOSIGNAL) != sizeof *t->command)
+            lose(t, i, seconds);
+    while (t->nopen > 0 && !interrupted) {
+        const int ready = poll(t->open, r->nrank, 100);
+        const uint64_t passes = atomic_load_explicit(&r->stage->passes, memory_order_relaxed);
+
+        if (passes != t->passes && !t->failed)
+            t->deadline = plait_clock() + seconds;
+        t->passes = passes;
+        if (ready <= 0 && plait_clock() > t->deadline)
+            return;
+        for (uint32_t i = 0; ready > 0 && i < r->nrank; i++)
+            if (t->open[i].fd >= 0 && t->open[i].revents != 0)
+                take_reply(t, i, seconds);
+    }
+}
+
+/* One line for each lost rank, or for the first that failed: the library's log has a line of each rank. */
+static bool explain(struct conversation *t, double seconds)
+{
+    struct ranks *r = t->ranks;
+
+    if (interrupted)
+        return false;
+    if (!t->failed)
+        return t->nopen == 0 || explain_silence(r, t->open, seconds);
+    for (uint32_t i = 0; i < r->nrank; i++) {
+        if (t->lost[i])
+            explain_death(r, i);
+        else if (t->nlost == 0 && t->replies[i].answer == ANSWER_FAILED)
+            return complain("%s: rank %u: %s", r->name, i, t->replies[i].text);
+        if (t->lost[i] && (r->launcher || all_in_one(r)))
+            break;
+    }
+    return false;
+}
+
 bool ranks_command(struct ranks *r, const struct command *c, struct reply *replies, double seconds)
 {
-    const double deadline = plait_clock() + seconds;
+    struct conversation t = { .ranks = r, .command = c, .replies = replies, .nopen = r->nrank };
+    bool ok;
 
-    for (uint32_t i = 0; i < r->nrank; i++)
-        if (send(r->fd[i], c, sizeof *c, MSG_NOSIGNAL) != sizeof *c)
-            return explain_death(r, i);
-    /* A rank that fails leaves the others waiting for it: watch all of them, and take replies in any order. */
-    struct pollfd *p = calloc(r->nrank, sizeof *p);
-    bool ok = p != NULL;
-    for (uint32_t i = 0; ok && i < r->nrank; i++)
-        p[i] = (struct pollfd){ .fd = r->fd[i], .events = POLLIN };
-    for (uint32_t left = r->nrank; ok && left > 0;) {
-        if (interrupted) {
-            ok = false;
-        } else if (poll(p, r->nrank, 100) <= 0 && plait_clock() > deadline) {
-            ok = explain_silence(r, p, seconds);
-        }
-        for (uint32_t i = 0; ok && i < r->nrank; i++) {
-            if (p[i].fd < 0 || p[i].revents == 0)
-                continue;
-            if (!receive_reply(r, i, c, &replies[i]))
-                ok = explain_death(r, i);
-            else if (replies[i].answer == ANSWER_FAILED)
-                ok = complain("%s: rank %u: %s", r->name, i, replies[i].text);
-            p[i].fd = -1;
-            left--;
-        }
-    }
-    free(p);
+    t.open = calloc(r->nrank, sizeof *t.open);
+    t.lost = calloc(r->nrank, sizeof *t.lost);
+    t.deadline = plait_clock() + seconds;
+    ok = (t.open != NULL && t.lost != NULL) || complain("%s: out of memory", r->name);
+    if (ok)
+        converse(&t, seconds);
+    ok = ok && explain(&t, seconds);
+    free(t.open);
+    free(t.lost);
     return ok;
 }
 
@@ -388,8 +487,9 @@ static void hear_goodbye(struct ranks *r)
     struct reply reply;
 
     for (uint32_t i = 0; r->fd != NULL && i < r->nrank; i++)
-        if (r->fd[i] >= 0 && wait_for(r->fd[i], deadline) == READABLE)
-            greet_receive(r->fd[i], &reply, sizeof reply);
+        while (r->fd[i] >= 0 && wait_for(r->fd[i], deadline) == READABLE &&
+               greet_receive(r->fd[i], &reply, sizeof reply) && reply.answer == ANSWER_BUSY)
+            ;
 }
 
 void ranks_stop(struct ranks *r, bool politely)

@@ -4,6 +4,7 @@
 #include "base/ascii.h"
 #include "fusion.h"
 #include "machine.h"
+#include "message.h"
 #include "overlap.h"
 
 #include <stdarg.h>
@@ -78,9 +79,9 @@ static void print_backends(const struct bench *b)
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf("# %-20s : %s\n", b->ranks[k].name, b->ranks[k].about);
     if (b->nbackend > 1)
-        printf("# %-20s : plait's time over the peer's, the median over %llu rounds; below 1 plait is "
+        printf("# %-20s : plait's time over the peer's, the median over %llu round%s; below 1 plait is "
                "faster\n",
-               "ratio", (unsigned long long)o->rounds);
+               "ratio", (unsigned long long)o->rounds, plural(o->rounds));
     if (b->pieces > 0)
         printf("# %-20s : %zu of %zu MiB of free fragments below 2 MiB are held, so that no backend gets them\n",
                "memory", b->taken >> 20, b->pieces >> 20);
@@ -167,7 +168,8 @@ void report_begin(const struct bench *b)
     if (collective_parts(b->coll->coll, b->ranks[0].nrank) > 1)
         printf("# %-20s : of the larger buffer, rounded down to whole 16 bytes of each rank; count is of one rank\n",
                "size");
-    printf("# %-20s : %s, %u processors used", "processor", b->limits.processor, b->limits.cpus);
+    printf("# %-20s : %s, %u processor%s used", "processor", b->limits.processor, b->limits.cpus,
+           plural(b->limits.cpus));
     if (!o->launched && b->limits.cpus > 1)
         printf("; a cache line takes %.0f ns from one to another", 1e9 * machine_latency());
     printf("\n");
@@ -324,7 +326,7 @@ static void print_modes(const struct bench *b)
                 series_add(&ratios, h->outcome[h->best].ratio);
         }
         if (halves > 0 && mode != MODE_UNKNOWN)
-            printf("# Mode %-5s           : %zu measurements", mode_name((enum mode)mode), halves);
+            printf("# Mode %-5s           : %zu measurement%s", mode_name((enum mode)mode), halves, plural(halves));
         if (ratios.n > 0 && mode != MODE_UNKNOWN) {
             const struct stats s = stats_of(ratios.x, ratios.n);
             printf("; ratio to the best peer: median %.2f, least %.2f, most %.2f", s.median, s.min, s.max);
@@ -341,7 +343,7 @@ static void print_modes(const struct bench *b)
 bool report_end(const struct bench *b, bool complete)
 {
     const char *wanted = getenv("NCCL_TESTS_MIN_BW");
-    char *end;
+    char *end, value[32] = "N/A";
     const double average = average_bandwidth(b);
     const bool timed = !b->options->overlap && !b->options->fusion, sized = b->coll->coll != PLAIT_BARRIER,
                enough = wanted == NULL || !timed || !sized || average >= 0.9 * plait_real(wanted, &end);
@@ -350,11 +352,14 @@ bool report_end(const struct bench *b, bool complete)
            b->wrong   ? "FAILED"
            : complete ? "OK"
                       : "(cut short)");
+    if (complete || average > 0)
+        snprintf(value, sizeof value, "%g", average);
     if (timed)
-        printf("# %-20s : %g %s\n", "Avg bus bandwidth", average,
-               wanted == NULL || !sized ? ""
-               : enough                 ? "OK"
-                                        : "FAILED");
+        printf("# %-20s : %s %s\n", "Avg bus bandwidth", value,
+               !complete                  ? "(cut short)"
+               : wanted == NULL || !sized ? ""
+               : enough                   ? "OK"
+                                          : "FAILED");
     if (timed && b->nbackend > 1 && b->ncell > 0)
         print_peers(b);
     printf("#\n");

@@ -83,7 +83,8 @@ void stage_barrier(struct stage *s)
         atomic_store_explicit(&s->generation, generation + 1, memory_order_release);
         return;
     }
-    while (atomic_load_explicit(&s->generation, memory_order_acquire) == generation)
+    while (atomic_load_explicit(&s->generation, memory_order_acquire) == generation &&
+           !atomic_load_explicit(&s->cut, memory_order_relaxed))
         if (s->yield)
             sched_yield();
 }

@@ -24,8 +24,10 @@ struct stage {
     bool yield;       /* more ranks than processors: yield while waiting */
     _Alignas(64) _Atomic uint32_t arrived;
     _Alignas(64) _Atomic uint32_t generation;
-    _Alignas(64) double begin;    /* of stage_begin() */
-    _Alignas(64) uint64_t data[]; /* elements of each tensor, then seconds of each rank and iteration */
+    _Alignas(64) _Atomic bool cut;        /* a rank has ended: no rank waits at the barrier any more */
+    _Alignas(64) _Atomic uint64_t passes; /* of rank 0, so far */
+    _Alignas(64) double begin;            /* of stage_begin() */
+    _Alignas(64) uint64_t data[];         /* elements of each tensor, then seconds of each rank and iteration */
 };
 
 /* Create a stage for `ntensor` buffers. NULL with errno; *fd is the memfd. */
@@ -46,7 +48,7 @@ double *stage_times(struct stage *s, uint32_t rank);
 void stage_mark(struct stage *s, uint32_t rank, bool done);
 bool stage_marked(struct stage *s, uint32_t rank);
 
-/* Return when all ranks have called it. */
+/* Return when all ranks have called it, or a rank has ended: its next operation tells which. */
 void stage_barrier(struct stage *s);
 
 /*

@@ -90,11 +90,11 @@ static bool write_script(FILE *f, const void *bench, const char *path)
     write_data(f, b);
     plot_terminal(f, path, "1500,720", "");
     fprintf(f,
-            "set multiplot layout 1,2 title \"{/:Bold %c%s of %s%s, %u ranks (%s), %s}\\n{/*0.8 %s; midmean of "
+            "set multiplot layout 1,2 title \"{/:Bold %c%s of %s%s, %u rank%s (%s), %s}\\n{/*0.8 %s; midmean of "
             "single operations; buffers from %s}\"\n",
             plait_upper(b->coll->title[0]), b->coll->title + 1, dtype_label(first->type), what, b->ranks[0].nrank,
-            o->threads ? "threads" : "processes", drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place",
-            b->limits.processor,
+            plural(b->ranks[0].nrank), o->threads ? "threads" : "processes",
+            drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place", b->limits.processor,
             o->library_memory ? "plait\\\\_mem\\\\_alloc"
             : o->same_memory  ? "shared pages"
                               : "malloc");

@@ -20,6 +20,8 @@
 
 #define LATE 1000 /* microseconds by which one rank is late in a verified barrier */
 
+static _Atomic uint64_t passes; /* of rank 0, so far; where there is a shared stage, that has them */
+
 static bool fail(struct reply *r, const char *text)
 {
     r->answer = ANSWER_FAILED;
@@ -65,6 +67,8 @@ static bool one_operation(struct worker *w, const struct work *k, const struct o
 
 static bool one_pass(struct worker *w, const struct work *k, struct reply *r)
 {
+    if (w->rank == 0)
+        atomic_fetch_add_explicit(w->stage->apart ? &passes : &w->stage->passes, 1, memory_order_relaxed);
     if (w->training.step.scheme != SCHEME_OFF)
         return training_step(&w->training, w->operation, w->noperation) || fail(r, w->backend->error(w->self));
     for (uint32_t i = 0; i < w->noperation; i++)
@@ -338,13 +342,18 @@ size_t worker_times(const struct stage *stage, const struct command *c, const st
     return stage->apart && c->verb == VERB_TIME && r->answer == ANSWER_OK ? n * sizeof(double) : 0;
 }
 
+static pthread_mutex_t talking = PTHREAD_MUTEX_INITIALIZER; /* one message at a time */
+
 /* Times that the coordinator cannot see in a shared stage follow the reply. */
 static bool answer(struct worker *w, const struct command *c, const struct reply *r)
 {
     const size_t bytes = worker_times(w->stage, c, r);
 
-    return send(w->fd, r, sizeof *r, MSG_NOSIGNAL) == sizeof *r &&
-           (bytes == 0 || send(w->fd, stage_times(w->stage, w->rank), bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
+    pthread_mutex_lock(&talking);
+    const bool ok = send(w->fd, r, sizeof *r, MSG_NOSIGNAL) == sizeof *r &&
+                    (bytes == 0 || send(w->fd, stage_times(w->stage, w->rank), bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
+    pthread_mutex_unlock(&talking);
+    return ok;
 }
 
 static atomic_bool finished; /* the coordinator may close the socket */
@@ -419,21 +428,34 @@ void worker_pin(uint32_t rank)
         }
 }
 
+static int watched;
+static bool says_busy;
+
 static void *watch(void *argument)
 {
-    struct pollfd p = { .fd = (int)(intptr_t)argument, .events = POLLRDHUP };
+    const struct reply working = { .answer = ANSWER_BUSY };
+    struct pollfd p = { .fd = watched, .events = POLLRDHUP };
+    uint64_t before = 0, now;
 
-    while (poll(&p, 1, -1) <= 0)
-        ;
+    (void)argument;
+    for (; poll(&p, 1, says_busy ? 1000 : -1) <= 0; before = now) {
+        now = atomic_load_explicit(&passes, memory_order_relaxed);
+        pthread_mutex_lock(&talking);
+        if (now != before && !atomic_load(&finished))
+            send(watched, &working, sizeof working, MSG_NOSIGNAL);
+        pthread_mutex_unlock(&talking);
+    }
     if (!atomic_load(&finished))
         _exit(EXIT_RANKS);
     return NULL;
 }
 
-void worker_watch(int fd)
+void worker_watch(int fd, const struct stage *stage, uint32_t rank)
 {
     pthread_t thread;
 
-    if (pthread_create(&thread, NULL, watch, (void *)(intptr_t)fd) == 0)
+    watched = fd;
+    says_busy = stage->apart && rank == 0;
+    if (pthread_create(&thread, NULL, watch, NULL) == 0)
         pthread_detach(thread);
 }

@@ -132,6 +132,7 @@ enum answer {
     ANSWER_UNSUPPORTED, /* of type, operator or kind of work; or an algorithm that does not work here */
     ANSWER_NONE,        /* there are fewer algorithms */
     ANSWER_FAILED,
+    ANSWER_BUSY, /* no reply yet: from rank 0 of ranks that share no stage, each second in which a pass has ended */
 };
 
 struct reply {
@@ -166,8 +167,8 @@ enum { EXIT_RANKS = 3 }; /* exit status: a rank or peer failed */
 
 /*
  * End this process with EXIT_RANKS when the coordinator closes its end of `fd`, even within an operation, but not after
- * VERB_QUIT. For processes of one rank.
+ * VERB_QUIT; send ANSWER_BUSY. For processes of one rank.
  */
-void worker_watch(int fd);
+void worker_watch(int fd, const struct stage *stage, uint32_t rank);
 
 #endif

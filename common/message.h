@@ -5,12 +5,19 @@
 
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /** Print "PROGRAM: ..."; false, for `return complain(...)`. */
 bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /** Print "PROGRAM: note: ...": of what is as the user may not expect, and no error. */
 void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/** What follows the word for n things: "%u rank%s". */
+static inline const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
 
 /** As complain(), even while messages are hidden: of what this process alone has found. */
 void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));

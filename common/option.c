@@ -23,7 +23,6 @@ void option_misuse(const char *format, ...)
     va_start(arguments, format);
     tell_list(format, arguments);
     va_end(arguments);
-    tell("--help shows the options");
     exit(2);
 }
 
@@ -54,14 +53,12 @@ static void print_also(const char *list)
 void option_help(const struct option_table *table)
 {
     const bool letters = has_letters(table);
-    bool has_version = false;
 
     fputs(table->head, stdout);
     for (size_t k = 0; k < table->n; k++) {
         const struct option *o = option_at(table, k);
         char flag[64], letter[8] = "";
 
-        has_version |= o->name != NULL && strcmp(o->name, "version") == 0;
         if (o->kind == OPTION_TITLE)
             printf("\n%s:\n", o->text);
         if (o->kind == OPTION_TITLE || o->kind == OPTION_IGNORED)
@@ -72,9 +69,9 @@ void option_help(const struct option_table *table)
                  o->argument != NULL ? o->argument : "");
         printf("  %-*s %s", letters ? 32 : 24, flag, o->text);
         print_also(o->also);
+        if (o->kind == OPTION_HELP)
+            printf("  %-*s the version\n", letters ? 32 : 24, letters ? "    --version" : "--version");
     }
-    if (!has_version)
-        printf("  %-*s the version\n", letters ? 32 : 24, letters ? "    --version" : "--version");
     if (table->tail != NULL)
         fputs(table->tail, stdout);
 }
@@ -125,20 +122,6 @@ bool option_set(const struct option *o, struct options *base, const char *flag, 
     return false;
 }
 
-/* Is the name one of the list's words? */
-static bool is_in(const char *list, const char *name)
-{
-    const size_t n = strlen(name);
-
-    for (; list != NULL && *list != '\0'; list += strspn(list, " ")) {
-        const size_t word = strcspn(list, " ");
-        if (word == n && strncmp(list, name, n) == 0)
-            return true;
-        list += word;
-    }
-    return false;
-}
-
 /* name: without dashes. *on: false for "no-name". */
 static const struct option *find(const struct option_table *table, const char *name, bool *on)
 {
@@ -147,7 +130,7 @@ static const struct option *find(const struct option_table *table, const char *n
     for (size_t k = 0; k < table->n; k++) {
         const struct option *o = option_at(table, k);
 
-        *on = (o->name != NULL && strcmp(o->name, name) == 0) || is_in(o->also, name);
+        *on = (o->name != NULL && strcmp(o->name, name) == 0) || list_has(o->also, name);
         if (*on || (negated && o->kind == OPTION_SWITCH && strcmp(o->name, name + 3) == 0))
             return o;
     }
@@ -214,7 +197,16 @@ static bool parse_one(const struct option_table *table, struct options *base, in
     return option_set(o, base, flag, value != NULL ? value : argv[++*k]);
 }
 
-bool option_parse(const struct option_table *table, struct options *o, bool *given, int argc, char **argv, int *nrest)
+static void note(struct option_given *given, const char *argument)
+{
+    const size_t n = argument[1] == '-' ? strcspn(argument, "=") : 2;
+
+    given->yes = true;
+    snprintf(given->flag, sizeof given->flag, "%.*s", (int)n, argument);
+}
+
+bool option_parse(const struct option_table *table, struct options *o, struct option_given *given, int argc,
+                  char **argv, int *nrest)
 {
     const struct option *one;
     bool only_rest = false; /* behind -- */
@@ -226,10 +218,11 @@ bool option_parse(const struct option_table *table, struct options *o, bool *giv
         } else if (strcmp(argv[k], "--") == 0) {
             only_rest = true;
         } else {
+            const char *flag = argv[k];
             if (!parse_one(table, o, argc, argv, &k, &one))
                 return false;
             if (given != NULL)
-                given[((const char *)one - (const char *)table->options) / (ptrdiff_t)table->stride] = true;
+                note(&given[((const char *)one - (const char *)table->options) / (ptrdiff_t)table->stride], flag);
         }
     }
     return true;

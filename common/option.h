@@ -55,6 +55,11 @@ struct option_table {
         .text = text_, __VA_ARGS__                                                                                 \
     }
 
+struct option_given {
+    bool yes;
+    char flag[31]; /* as it was written */
+};
+
 /** The k-th option. */
 const struct option *option_at(const struct option_table *table, size_t k);
 
@@ -62,20 +67,21 @@ const struct option *option_at(const struct option_table *table, size_t k);
  * Parse a command line: "-x VALUE", "-xVALUE", "--name VALUE" and "--name=VALUE".
  *
  * o      where offsets count from; may be NULL
- * given  [n] set to true for each option that was given; NULL: not wanted
+ * given  [n] set for each option that was given; NULL: not wanted
  * argv   arguments that are no options are moved to its front, behind argv[0]
  * nrest  gets their number
  *
  * --help and --version print, unless messages are hidden, and end the program. Returns false after a message.
  */
-bool option_parse(const struct option_table *table, struct options *o, bool *given, int argc, char **argv, int *nrest);
+bool option_parse(const struct option_table *table, struct options *o, struct option_given *given, int argc,
+                  char **argv, int *nrest);
 
 /** Set an option's value. flag: its name in messages. Returns false after a message. */
 bool option_set(const struct option *option, struct options *o, const char *flag, const char *value);
 
 void option_help(const struct option_table *table);
 
-/** complain(), name --help, and exit with status 2: the command line is wrong. */
+/** tell(), and exit with status 2: the command line is wrong. One line: argument, value, remedy. */
 _Noreturn void option_misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -18,7 +18,7 @@ bool value_number(const char *flag, const char *text, double least, double most,
     errno = 0;
     const unsigned long long value = strtoull(text, &end, 10);
     if (!isdigit((unsigned char)*text) || *end != '\0' || errno != 0 || (double)value < least || (double)value > most)
-        return complain("%s %s: expected a whole number from %.0f to %.0f", flag, text, least, most);
+        return complain("%s %s: must be a whole number from %.0f to %.0f", flag, text, least, most);
     *out = value;
     return true;
 }
@@ -29,14 +29,27 @@ bool value_real(const char *flag, const char *text, double least, double most, d
     const double value = plait_real(text, &end);
 
     if (end == text || *end != '\0' || !(value >= least && value <= most))
-        return complain("%s %s: expected a number from %g to %g", flag, text, least, most);
+        return complain("%s %s: must be a number from %g to %g", flag, text, least, most);
     *out = value;
     return true;
 }
 
 bool value_bytes(const char *flag, const char *text, size_t *out)
 {
-    return plait_parse_bytes(text, out) || complain("%s %s: expected bytes, as 65536, 64K, 1M or 2G", flag, text);
+    return plait_parse_bytes(text, out) || complain("%s %s: must be bytes, as 65536, 64K, 1M or 2G", flag, text);
+}
+
+bool list_has(const char *list, const char *name)
+{
+    const size_t n = strlen(name);
+
+    for (; list != NULL && *list != '\0'; list += strspn(list, " ")) {
+        const size_t word = strcspn(list, " ");
+        if (word == n && strncmp(list, name, n) == 0)
+            return true;
+        list += word;
+    }
+    return false;
 }
 
 void list_add(char *text, size_t room, const char *name)
@@ -48,16 +61,21 @@ void list_add(char *text, size_t room, const char *name)
 
 bool value_choice(const char *flag, const char *text, const struct choice *choices, void *out)
 {
-    char names[256] = "";
+    char names[256] = "", small[64];
+    size_t n = 0;
+
+    for (; text[n] != '\0' && n + 1 < sizeof small; n++)
+        small[n] = plait_lower(text[n]);
+    small[n] = '\0';
 
     for (const struct choice *c = choices; c->name != NULL; c++) {
-        if (strcmp(c->name, text) == 0) {
+        if (plait_same_name(c->name, text) || list_has(c->also, small)) {
             memcpy(out, &c->value, sizeof c->value);
             return true;
         }
         list_add(names, sizeof names, c->name);
     }
-    return complain("%s %s: expected one of %s", flag, text, names);
+    return complain("%s %s: must be one of %s", flag, text, names);
 }
 
 bool value_picture(const char *flag, const char *text)
@@ -65,7 +83,7 @@ bool value_picture(const char *flag, const char *text)
     const char *dot = strrchr(text, '.');
 
     return (dot != NULL && (strcmp(dot, ".png") == 0 || strcmp(dot, ".svg") == 0)) ||
-           complain("%s %s: expected a name that ends in .png or .svg", flag, text);
+           complain("%s %s: must be a name that ends in .png or .svg", flag, text);
 }
 
 bool number_begins(const char *text, uint32_t least, uint32_t most, const char **end, uint32_t *out)

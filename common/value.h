@@ -10,7 +10,11 @@
 struct choice {
     const char *name; /* NULL ends a list */
     int value;
+    const char *also; /* further names, as other programs have them, with spaces between; NULL: none */
 };
+
+/** Is the name one of the list's words, with spaces between? NULL is an empty list. */
+bool list_has(const char *list, const char *name);
 
 /** Decimal digits, with a value from `least` to `most`. */
 bool value_number(const char *flag, const char *text, double least, double most, uint64_t *out);
@@ -21,7 +25,7 @@ bool value_real(const char *flag, const char *text, double least, double most, d
 /** Bytes, as 65536, 64K, 1M or 2G. */
 bool value_bytes(const char *flag, const char *text, size_t *out);
 
-/** out: an int, or an enum of that size */
+/** Names in any case of letters. out: an int, or an enum of that size */
 bool value_choice(const char *flag, const char *text, const struct choice *choices, void *out);
 
 /** A file name that ends in .png or .svg. */

@@ -164,11 +164,11 @@ void plait_cuda_free_stepper(struct plait_stepper *p)
 
 /* ---- A step ----------------------------------------------------------------------------------------------------- */
 
-/* One block per piece, or fewer; none for a rank without pieces. */
+/* None for a rank without pieces. */
 static const char *over_pieces(const struct plait_queue *q, enum plait_cuda_kernel kernel,
                                const struct plait_cuda_optim *a)
 {
-    const unsigned blocks = a->npiece < q->gpu->most_blocks ? a->npiece : q->gpu->most_blocks;
+    const unsigned blocks = plait_cuda_piece_blocks(a->npiece);
 
     return blocks > 0 ? plait_cuda_launch(q->gpu, q->stream, kernel, blocks, a) : NULL;
 }

@@ -117,14 +117,13 @@ void plait_cuda_free_packing(struct plait_packing *p)
 static const char *launch(const struct plait_queue *q, const struct plait_packing *p, enum plait_cuda_kernel kernel,
                           uint32_t first, uint32_t npiece, struct plait_cuda_pack a)
 {
-    const unsigned blocks = npiece < q->gpu->most_blocks ? npiece : q->gpu->most_blocks;
     const char *why;
 
     a.tensors = (const void *)p->memory;
     a.pieces = (const struct plait_cuda_piece *)(const void *)(p->memory + p->pieces) + first;
     a.npiece = npiece;
     a.type = (uint32_t)p->type;
-    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, kernel, blocks, &a));
+    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, kernel, plait_cuda_piece_blocks(npiece), &a));
     return why;
 }
 

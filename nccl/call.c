@@ -120,9 +120,6 @@ static ncclResult_t submit(struct nccl_call c, int type, int root, ncclRedOp_t o
     if (result != ncclSuccess)
         return nccl_group_refuse(result);
     result = check(&c, type, root, op);
-    const bool alone = result == ncclSuccess && !nccl_group_is_open() && nccl_fuse_stages(&c);
-    if (alone)
-        result = ncclGroupStart();
     if (result == ncclSuccess)
         result = read_config(&c, config);
     if (result == ncclSuccess)
@@ -136,8 +133,7 @@ static ncclResult_t submit(struct nccl_call c, int type, int root, ncclRedOp_t o
     if (result != ncclSuccess)
         nccl_stream_close(&c);
     nccl_leave(c.comm);
-    result = nccl_group_refuse(result);
-    return alone && nccl_group_is_open() ? ncclGroupEnd() : result;
+    return nccl_group_refuse(result);
 }
 
 #define CALL(which) .kind = &which, .comm = comm

@@ -81,7 +81,7 @@ static bool is_untold(enum plait_status status)
     return status == PLAIT_ERR_ARG || status == PLAIT_ERR_UNSUPPORTED || status == PLAIT_ERR_CONFIG;
 }
 
-/* Replace the library's names of buffers by NCCL's, and its advice by what libnccl can do in place. */
+/* Replace the library's names of buffers by NCCL's. */
 static void translate(const char *from, char *out, size_t room)
 {
     static const char *const words[][2] = {
@@ -89,7 +89,6 @@ static void translate(const char *from, char *out, size_t room)
         { ": out is NULL", ": recvbuff is NULL" },
         { ": in 0x", ": sendbuff 0x" },
         { " bytes and out 0x", " bytes and recvbuff 0x" },
-        { "; there is no form in place", ", or be the same (in place)" },
     };
     size_t n = 0;
 

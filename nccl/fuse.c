@@ -30,18 +30,6 @@ static size_t place_after(size_t bytes, const struct nccl_call *c)
     return nccl_call_streams(c) ? (bytes + LINE - 1) / LINE * LINE : bytes;
 }
 
-bool nccl_fuse_stages(const struct nccl_call *c)
-{
-    return c->kind->coll == PLAIT_ALLTOALL && c->count > 0 && c->in != NULL && c->in == c->out &&
-           c->count <= PLAIT_MOST_BYTES / plait_dtype_size(c->type) / (size_t)c->comm->nrank;
-}
-
-/* Bytes that a call needs for packing. */
-static size_t packed_bytes(const struct nccl_call *c)
-{
-    return nccl_fuse_stages(c) ? (size_t)c->comm->nrank * bytes_of(c) : bytes_of(c);
-}
-
 static bool can_be_fused(const struct nccl_call *c)
 {
     return c->kind->coll == PLAIT_ALLREDUCE && c->count > 0 && c->in != NULL && c->out != NULL &&
@@ -103,10 +91,6 @@ static size_t sort(struct nccl_call *calls, struct nccl_bucket *buckets)
         if (!can_be_fused(c)) {
             if (c->kind->coll >= 0 && c->kind->coll != PLAIT_ALLREDUCE)
                 close_all(buckets, n, c->comm);
-            if (nccl_fuse_stages(c)) {
-                buckets[n] = (struct nccl_bucket){ .first = c, .last = c, .nmember = 1, .bytes = packed_bytes(c) };
-                c->bucket = &buckets[n++];
-            }
             continue;
         }
         struct nccl_bucket *b = find(buckets, n, c);
@@ -122,7 +106,7 @@ static size_t sort(struct nccl_call *calls, struct nccl_bucket *buckets)
 
 static bool is_packed(const struct nccl_bucket *b)
 {
-    return b != NULL && (b->nmember > 1 || nccl_fuse_stages(b->first));
+    return b != NULL && b->nmember > 1;
 }
 
 static bool lie_together(const struct nccl_bucket *a, const struct nccl_bucket *b)
@@ -153,18 +137,10 @@ static bool place(struct nccl_bucket *buckets, size_t n, size_t i)
             buckets[k].whole.mark = buckets[k].mark;
             buckets[k].memory = memory != NULL ? memory + buckets[k].at : NULL;
             buckets[k].whole.in = buckets[k].memory;
-            if (nccl_fuse_stages(buckets[k].first))
-                continue;
             buckets[k].whole.out = buckets[k].memory;
             buckets[k].whole.count = buckets[k].bytes / plait_dtype_size(buckets[k].whole.type);
         }
     return bytes == 0 || memory != NULL;
-}
-
-static const char *purpose_of(const struct nccl_bucket *b)
-{
-    return nccl_fuse_stages(b->first) ? "to copy the input of ncclAlltoAll in place"
-                                      : "to fuse a group's operations in";
 }
 
 /* Abort, so that the other ranks do not wait for this one. */
@@ -172,7 +148,7 @@ static void fail(const struct nccl_bucket *b, const char *what)
 {
     char why[512];
 
-    snprintf(why, sizeof why, "%s %s: %s", what, purpose_of(b), plait_last_error());
+    snprintf(why, sizeof why, "%s to fuse a group's operations in: %s", what, plait_last_error());
     plait_comm_abort(atomic_load(&b->first->comm->plait), why);
 }
 
@@ -187,7 +163,8 @@ ncclResult_t nccl_fuse(struct nccl_call *calls, struct nccl_bucket *buckets)
             char why[512];
             snprintf(why, sizeof why, "%s", plait_last_error());
             fail(&buckets[i], "no memory");
-            return nccl_fail(ncclSystemError, buckets[i].first->comm, "no memory %s: %s", purpose_of(&buckets[i]), why);
+            return nccl_fail(ncclSystemError, buckets[i].first->comm, "no memory to fuse a group's operations in: %s",
+                             why);
         }
     return ncclSuccess;
 }
@@ -206,8 +183,8 @@ static void copy_on_host(const struct nccl_bucket *b, bool pack)
     char *here = b->memory;
 
     for (const struct nccl_call *c = b->first; c != NULL; c = c->fellow) {
-        memcpy(pack ? here : c->out, pack ? c->in : here, packed_bytes(c));
-        here += packed_bytes(c);
+        memcpy(pack ? here : c->out, pack ? c->in : here, bytes_of(c));
+        here += bytes_of(c);
     }
 }
 
@@ -233,8 +210,8 @@ static enum plait_status copy_on_stream(const struct nccl_bucket *b, bool pack)
     for (const struct nccl_call *c = b->first; c != NULL; c = c->fellow) {
         at = place_after(at, c);
         char *here = b->memory + at;
-        copies[n++] = (struct plait_copy){ pack ? here : c->out, pack ? c->in : here, packed_bytes(c) };
-        at += packed_bytes(c);
+        copies[n++] = (struct plait_copy){ pack ? here : c->out, pack ? c->in : here, bytes_of(c) };
+        at += bytes_of(c);
     }
     const enum plait_status status =
         plait_comm_copy(atomic_load(&b->first->comm->plait), copies, b->nmember, b->first->on);
@@ -266,7 +243,7 @@ static enum plait_status copy_all(const struct nccl_call *calls, bool pack)
     enum plait_status status = PLAIT_OK;
 
     for (const struct nccl_call *c = calls; c != NULL && status == PLAIT_OK; c = c->next)
-        if (is_packed(c->bucket) && c == c->bucket->first && (pack || !nccl_fuse_stages(c)))
+        if (is_packed(c->bucket) && c == c->bucket->first)
             status = copy(c->bucket, pack);
     return status;
 }

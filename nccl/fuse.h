@@ -9,9 +9,6 @@
  * collective of the comm closes open buckets, since the order of a comm's collectives is kept. An all-reduce that is
  * too large runs from its own buffers, in order. Ranks whose buckets have other members get an error, as for single
  * calls. As in NCCL, calls of one group must not depend on each other.
- *
- * An all-to-all in place, which the library lacks, is a bucket of its own: its input is packed, and its output is the
- * caller's. The library refuses an invalid count.
  */
 #ifndef PLAIT_NCCL_FUSE_H
 #define PLAIT_NCCL_FUSE_H
@@ -29,9 +26,6 @@ struct nccl_bucket {
     size_t at;    /* offset in the comm's memory of this kind */
     char *memory; /* and its address */
 };
-
-/* Is it an all-to-all in place, whose input must be copied first? Alone it needs a group. */
-bool nccl_fuse_stages(const struct nccl_call *c);
 
 /*
  * Sort the calls of a group, whose comms are entered, into buckets: [number of calls], zeroed. After an error the comm

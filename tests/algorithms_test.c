@@ -219,6 +219,29 @@ static void wrong_shapes_are_refused_with_a_reason(void **state)
     }
 }
 
+static void case_and_hyphens_of_names_have_no_meaning(void **state)
+{
+    static const char *const same[][2] = {
+        { "Ring", "ring" },
+        { "Halving_Doubling", "halving-doubling" },
+        { "TORUS:2Dx3", "torus:2dx3" },
+        { "Trees:2:Wide", "trees:2:wide" },
+        { "oneshot", "one-shot" },
+        { "Hierarchy:JIA:halvingDoubling", "hierarchy:jia:halving-doubling" },
+    };
+    static const uint32_t node[] = { 0, 0, 0, 1, 1, 1 };
+
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        struct plait_shape a = { .coll = PLAIT_ALLREDUCE, .nrank = 6, .node = node }, b = a;
+        const struct plait_alg *found, *expected;
+        assert_int_equal(plait_alg_find(plait_algs, same[i][1], &b, &expected), PLAIT_OK);
+        if (plait_alg_find(plait_algs, same[i][0], &a, &found) != PLAIT_OK)
+            fail_msg("%s: %s", same[i][0], plait_last_error());
+        assert_ptr_equal(found, expected);
+        assert_memory_equal(a.param, b.param, sizeof a.param);
+    }
+}
+
 static void wrong_specs_are_refused_with_a_reason(void **state)
 {
     static const struct {
@@ -286,6 +309,7 @@ int main(void)
         cmocka_unit_test(bruck_sends_logarithmically_many_messages),
         cmocka_unit_test(a_binomial_reduction_sends_one_message_per_rank),
         cmocka_unit_test(wrong_shapes_are_refused_with_a_reason),
+        cmocka_unit_test(case_and_hyphens_of_names_have_no_meaning),
         cmocka_unit_test(wrong_specs_are_refused_with_a_reason),
         cmocka_unit_test(nodes_may_be_numbered_in_any_way),
     };

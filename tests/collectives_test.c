@@ -5,6 +5,7 @@
 #include "unit_ranks.h"
 
 #include <plait/memory.h>
+#include <plait/request.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -144,8 +145,6 @@ static void add_algorithm(struct trials *all, enum plait_coll coll, const char *
                                         .inplace = variant & 1,
                                         .mixed = i % 2,
                                         .library = variant & 2 };
-                if (t.inplace && g.kind == PLAIT_KIND_PAIR)
-                    continue;
                 if (!full() && (c + variant) % 2 != root % 2)
                     continue; /* the other half falls to the neighbours */
                 if (!full() && root > 1 && root + 1 < all->nrank && c % 3 != root % 3)
@@ -204,7 +203,7 @@ static void long_blocks_go_in_slices(void **state)
             snprintf(t.spec, sizeof t.spec, "%s", (*a)->name);
             for (unsigned variant = 0; variant < 4; variant++) {
                 t.library = variant & 1;
-                t.inplace = (variant & 2) && collectives[k] != PLAIT_ALLTOALL;
+                t.inplace = (variant & 2);
                 t.mixed = k % 2;
                 add(&all, &t);
             }
@@ -578,6 +577,65 @@ static void operators_of_the_caller_work_everywhere(void **state)
         assert_int_equal(ranks_run(&r), 0);
 }
 
+/* ---- All-to-all in place ----------------------------------------------------------------------------------- */
+
+static uint32_t in_turn(uint32_t from, uint32_t to, size_t i, uint32_t turn)
+{
+    return turn * 7919 + from * 10007 + to * 101 + (uint32_t)i;
+}
+
+static void put_parts(uint32_t *x, uint32_t nrank, uint32_t rank, size_t n, uint32_t turn)
+{
+    for (size_t i = 0; i < nrank * n; i++)
+        x[i] = in_turn(rank, (uint32_t)(i / n), i % n, turn);
+}
+
+static bool has_parts(const uint32_t *x, uint32_t nrank, uint32_t rank, size_t n, uint32_t turn)
+{
+    for (size_t i = 0; i < nrank * n; i++)
+        if (x[i] != in_turn((uint32_t)(i / n), rank, i % n, turn))
+            return false;
+    return true;
+}
+
+/* The copy is of the input at each start, whatever form the call has; ranks in place and others mix. */
+static int exchange_in_place(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const size_t counts[] = { 1, 500, 40000 };
+    const uint32_t nrank = plait_comm_nrank(*comm);
+
+    for (unsigned c = 0; c < 3; c++) {
+        const size_t n = counts[c];
+        uint32_t *x = calloc(nrank * n, sizeof *x), *y = calloc(nrank * n, sizeof *y);
+        uint32_t *out = c % 2 == rank % 2 ? y : x;
+        struct plait_request *request = NULL;
+        struct plait_call call = PLAIT_CALL_DEFAULT;
+        CHECK(x != NULL && y != NULL);
+        call.request = &request;
+        call.persistent = 1;
+        CHECK(plait_alltoall(*comm, x, x, n, PLAIT_UINT32, &call) == PLAIT_OK);
+        for (uint32_t turn = 0; turn < 3; turn++) {
+            put_parts(x, nrank, rank, n, turn);
+            CHECK(plait_run_again(request) == PLAIT_OK && has_parts(x, nrank, rank, n, turn));
+            put_parts(x, nrank, rank, n, turn + 10);
+            CHECK(plait_alltoall(*comm, x, out, n, PLAIT_UINT32, NULL) == PLAIT_OK);
+            CHECK(has_parts(out, nrank, rank, n, turn + 10));
+        }
+        CHECK(plait_request_free(&request) == PLAIT_OK);
+        free(x);
+        free(y);
+    }
+    return 0;
+}
+
+static void all_to_all_works_in_place_in_every_form(void **state)
+{
+    struct ranks r = { .nthread = 1, .body = exchange_in_place };
+
+    for (r.nprocess = 1; r.nprocess <= 4; r.nprocess++)
+        assert_int_equal(ranks_run(&r), 0);
+}
+
 /* ---- Wrong arguments ------------------------------------------------------------------------------------- */
 
 static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -588,8 +646,8 @@ static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm
     CHECK(strstr(plait_last_error(), "broadcast: root is 2, but the comm has 2 ranks") != NULL);
     CHECK(plait_allgather(*comm, in, NULL, 4, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "allgather: out is NULL") != NULL);
-    CHECK(plait_alltoall(*comm, in, in, 4, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
-    CHECK(strstr(plait_last_error(), "there is no form in place") != NULL);
+    CHECK(plait_alltoall(*comm, in, in + 4, 4, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
+    CHECK(strstr(plait_last_error(), "overlap; they must be apart or equal") != NULL);
     CHECK(plait_allgather(*comm, out + 1, out, 4, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "overlap") != NULL);
     CHECK(plait_reduce_scatter(*comm, in, out, 4, PLAIT_INT32, (enum plait_op)99, NULL) == PLAIT_ERR_ARG);
@@ -611,6 +669,7 @@ int main(void)
         cmocka_unit_test(long_blocks_of_pairs_go_in_slices),
         test_of_ranks(wrong_sizes_are_named_and_change_nothing, 5, 1),
         cmocka_unit_test(operators_of_the_caller_work_everywhere),
+        cmocka_unit_test(all_to_all_works_in_place_in_every_form),
         test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1),
     };
     return cmocka_run_group_tests_name("collectives", tests, NULL, NULL);

@@ -487,6 +487,16 @@ static void live_with(bool tcp, enum moment moment, enum how how, uint32_t victi
     assert_int_equal(ranks_run(&r), 0);
 }
 
+/* In the short tier: of all at once a third; of one alone each second, in one way. Over TCP there is one way. */
+static bool is_drawn(bool tcp, enum moment m, uint32_t victim, enum how how, int which)
+{
+    const uint32_t turn = (uint32_t)which + m + victim;
+
+    if (tcp)
+        return which < 0 || turn % NHOW == how;
+    return which < 0 ? (m + 2 * victim + how) % 3 == 0 : turn % 2 == 0 && turn / 2 % NHOW == how;
+}
+
 /*
  * One at a time, and then all at once, as daemons do. Only the slow tier closes each at every moment in every way. At least: the arena
  * twice, and a line or a process.
@@ -498,7 +508,7 @@ static void close_each(bool tcp)
             for (enum how how = tcp ? A_FILE : 0; how < (tcp ? A_FILE + 1 : NHOW); how++) {
                 int which = -1, most = 0;
                 do {
-                    if (full() || (which < 0 && (tcp || how <= A_SOCKET)) || (which + m + victim) % NHOW == how)
+                    if (full() || is_drawn(tcp, m, victim, how, which))
                         live_with(tcp, m, how, victim, which, 0);
                     if (most < scene->n)
                         most = scene->n;

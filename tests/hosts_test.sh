@@ -313,12 +313,22 @@ END
     eventually grep -q '^plait-hosts: host0, rank 1: exit status 7$' "$room/err" || return
     touch "$ROOM/enough"
     ends 7 && has err '^plait-hosts: host1, rank 3: ended by signal 11 ' &&
-        has err '2 of 4 ranks failed; the first was host0, rank 1: exit status 7$' &&
+        has err '2 of 4 ranks failed; the exit status is that of rank 1, the first$' &&
         ran 139 1 -- sh -c 'kill -SEGV $$'
 }
 a_command_that_is_not_there_is_named() {
     ran 127 1 -- nonesuch && has err '^\[host0 0\] plait-hosts: host0 cannot run nonesuch: No such file' &&
-        ran 127 1 -- /tmp/nonesuch && has err 'each host has its own /tmp: share a folder' && ran 126 1 -- /etc/passwd
+        ran 127 1 -- /tmp/nonesuch && has err 'host0 cannot run /tmp/nonesuch' && ran 126 1 -- /etc/passwd
+}
+an_installation_in_tmp_is_seen_or_the_remedy_named() {
+    local there="$room/prefix/bin"
+    mkdir -p "$there" "$room/libraries" && cp "$hosts" "$there/plait-hosts" && printf '#!/bin/sh\necho here\n' >"$room/tool" &&
+        cp "$room/tool" "$there/tool" && chmod +x "$room/tool" "$there/tool" || return
+    ran 125 2 -- "$room/tool" && has err "the hosts do not see $room/tool: .*add --share DIR" && [ "$(wc -l <"$room/err")" = 2 ] || return
+    PATH=$room:$PATH ran 125 2 -- tool && has err "the hosts do not see $room/tool: " || return
+    LD_LIBRARY_PATH=$room/libraries ran 125 1 -- true && has err "do not see $room/libraries: " || return
+    LD_LIBRARY_PATH=$room/none ran 0 1 -- true && PATH=$room:$PATH ran 0 1 --share "$room" -- tool || return
+    (hosts=$there/plait-hosts && PATH=$there:$PATH && ran 0 1 -- tool && has out 'here') # its own installation needs no --share
 }
 lines_are_whole_and_have_a_prefix() {
     program <<'END'
@@ -393,7 +403,7 @@ as_many_commands_as_one_likes_run_one_after_the_other() {
 says() {
     local pattern=$1
     shift
-    ran 2 "$@" && has err "$pattern"
+    ran 2 "$@" && has err "$pattern" && [ "$(wc -l <"$room/err")" = 1 ]
 }
 wrong_command_lines_are_named() {
     says 'nothing to do: the first argument must be the number of hosts' && says '0: the first argument must be' 0 -- true &&
@@ -401,14 +411,14 @@ wrong_command_lines_are_named() {
         says 'the command is missing: 2 -- COMMAND' 2 && says 'the command is missing' 2 -- &&
         says "unexpected argument 'true'; the command comes after --" 2 true &&
         says "unknown option --rank; did you mean --ranks?" 2 --rank 2 -- true &&
-        says "--link '1g': must be a rate" 2 --link 1g -- true && says "--link '1bit': must be" 2 --link 1bit -- true &&
-        says '--uplink needs --racks' 2 --uplink 1gbit -- true && says '--racks 3: there are only 2' 2 --racks 3 -- true &&
-        says "--ranks '1+2+3': must have one number for each of the 2 hosts" 2 --ranks 1+2+3 -- true &&
-        says "--ranks '1+': must be" 2 --ranks 1+ -- true && says "--ranks '0': must be" 2 --ranks 0 -- true &&
-        says "--ranks '0+0': must have at least one rank" 2 --ranks 0+0 -- true &&
-        says "--cut '1:2': must be .* from 0 to 1" 2 --cut 1:2 -- true && says "--cut '1': must" 2 --cut 1 -- true &&
-        says "--cut '1:1,': must" 2 --cut 1:1, -- true && says "--latency '20': must be a time" 2 --latency 20 -- true &&
-        says "--share 'x': must be the absolute path" 2 --share x -- true &&
+        says "--link 1g: must be a rate" 2 --link 1g -- true && says "--link 1bit: must be" 2 --link 1bit -- true &&
+        says '--uplink needs --racks' 2 --uplink 1gbit -- true && says '--racks 3: must be a number from 1 to that of the hosts, 2' 2 --racks 3 -- true &&
+        says "--ranks 1+2+3: must have one number for each of the 2 hosts" 2 --ranks 1+2+3 -- true &&
+        says "--ranks 1+: must be" 2 --ranks 1+ -- true && says "--ranks 0: must be" 2 --ranks 0 -- true &&
+        says "--ranks 0+0: must have at least one rank" 2 --ranks 0+0 -- true &&
+        says "--cut 1:2: must be .* from 0 to 1" 2 --cut 1:2 -- true && says "--cut 1: must" 2 --cut 1 -- true &&
+        says "--cut 1:1,: must" 2 --cut 1:1, -- true && says "--latency 20: must be a time" 2 --latency 20 -- true &&
+        says "--share x: must be the absolute path" 2 --share x -- true &&
         says '--of has an effect only with link' 2 --of 3 -- true &&
         says "link needs 'down' or 'up'" link cut 1 && says 'link needs --of PID' link down 1 &&
         ran 125 link down 1 --of $$ && has err 'not a running plait-hosts'

@@ -14,7 +14,8 @@ says() {
     shift 2
     "$info" "$@" >"$room/out" 2>&1
     local got=$?
-    if [ $got -ne "$status" ] || ! grep -q -e "$pattern" "$room/out"; then
+    if [ $got -ne "$status" ] || ! grep -q -e "$pattern" "$room/out" ||
+        { [ $got -eq 2 ] && [ "$(wc -l <"$room/out")" -ne 1 ]; }; then # a mistake is one line
         echo "plait-info $*: exit status $got (expected $status), no line like '$pattern' in:"
         cat "$room/out"
         return 1
@@ -94,34 +95,46 @@ explain_refuses_what_the_call_would_refuse() {
 }
 ranks_are_as_many_as_a_comm_may_have() {
     says 0 ' 4096 ranks' --explain allreduce 1M --ranks 4096 &&
-        says 2 "--ranks 4097: expected a whole number from 1 to 4096" --explain allreduce 1M --ranks 4097 &&
-        says 2 "--ranks 9999999: expected a whole number from 1 to 4096" --explain allreduce 1M --ranks 9999999
+        says 2 "--ranks 4097: must be a whole number from 1 to 4096" --explain allreduce 1M --ranks 4097 &&
+        says 2 "--ranks 9999999: must be a whole number from 1 to 4096" --explain allreduce 1M --ranks 9999999
+}
+a_process_that_only_starts_ranks_names_its_children() {
+    sh -c 'sleep 60 & echo $! >"$0"; wait' "$room/child" &
+    local parent=$! tries=0
+    while [ ! -s "$room/child" ] && [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    says 1 "process $parent: it has no arena of Plait.*among its children: $(cat "$room/child")" --dump $parent
+    local status=$?
+    kill "$(cat "$room/child")" $parent
+    return $status
 }
 wrong_command_lines_are_named() {
     says 2 "unknown option --rank; did you mean --ranks?" --rank 3 &&
         says 2 "unknown option --bogus; see --help$" --bogus &&
         says 2 '--ranks needs a value' --explain allreduce 1M --ranks &&
-        says 2 "--ranks 0: expected a whole number from 1" --algorithms --ranks 0 &&
-        says 2 "--ranks 4x: expected" --algorithms --ranks 4x &&
+        says 2 "--ranks 0: must be a whole number from 1" --algorithms --ranks 0 &&
+        says 2 "--ranks 4x: must be" --algorithms --ranks 4x &&
         says 2 '--inplace takes no value' --explain allreduce 1M --inplace=1 &&
         says 2 "unexpected argument 'allreduce'" allreduce 1M &&
         says 2 '--explain needs a collective and a size' --explain allreduce &&
-        says 2 "--explain 'barrier'" --explain barrier 4 &&
-        says 2 "size '1X'" --explain allreduce 1X &&
+        says 2 "--explain barrier" --explain barrier 4 &&
+        says 2 "size 1X" --explain allreduce 1X &&
         says 2 'size 1001: not a whole number of float32 (4 bytes each)' --explain allreduce 1001 &&
-        says 2 "--type 'float31'" --explain allreduce 4 --type float31 &&
-        says 2 "--op 'xor'" --explain allreduce 4 --op xor &&
-        says 2 "--round 'never'" --explain allreduce 4 --round never &&
-        says 2 "--nodes '4x': must be" --algorithms --nodes 4x &&
+        says 2 "--type float31" --explain allreduce 4 --type float31 &&
+        says 2 "--op xor" --explain allreduce 4 --op xor &&
+        says 2 "--round never" --explain allreduce 4 --round never &&
+        says 2 "--nodes 4x: must be" --algorithms --nodes 4x &&
         says 2 "has 6 ranks, but --ranks says 5" --algorithms --nodes 3+1+2 --ranks 5 &&
         says 2 'need --explain' --inplace &&
-        says 2 "--dump 'self': must be a process ID" --dump self &&
+        says 2 "--dump self: must be a process ID" --dump self &&
         says 2 '--last needs --dump' --last 3 &&
         says 2 '--last 1025: must be at most 1024' --dump 1 --last 1025 &&
         says 2 "give it alone" --json --features
 }
 help_lists_every_option() {
-    says 0 '^Usage: plait-info ' --help && says 0 '^  --explain ' --help && says 0 '^  --help ' -h
+    says 0 '^Usage: plait-info ' --help && says 0 '^  --explain ' --help && says 0 '^  --help ' -h && [ "$(grep -c -- --version "$room/out")" = 1 ]
 }
 
 run() {

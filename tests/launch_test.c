@@ -171,7 +171,8 @@ static void nonsense_is_refused_by_name(void **state)
     assert_refused("RANK=0 WORLD_SIZE=4097", "WORLD_SIZE is '4097'; 1 to 4096");
     assert_refused("RANK=0 WORLD_SIZE=2 LOCAL_RANK=2", "LOCAL_RANK is '2'");
     assert_refused("RANK=0 WORLD_SIZE=2 MASTER_ADDR=x MASTER_PORT=65536", "MASTER_PORT is '65536'");
-    assert_refused("RANK=1 WORLD_SIZE=2", "set MASTER_ADDR");
+    assert_refused("RANK=1 WORLD_SIZE=2", "start the ranks with torchrun, or set MASTER_ADDR");
+    assert_null(strstr(plait_last_error(), "mpirun"));
     assert_refused("PLAIT_TIMEOUT=0.5 RANK=1 WORLD_SIZE=2 MASTER_ADDR=no.such.host.invalid",
                    "'no.such.host.invalid' has no address here");
     assert_refused("PLAIT_LAUNCHER=slurm", "SLURM_NTASKS is not set");
@@ -192,6 +193,10 @@ static void launchers_that_are_not_followed_are_named(void **state)
     assert_refused("FLUX_TASK_RANK=0 FLUX_JOB_SIZE=4", "Flux");
     assert_refused("JSM_NAMESPACE_RANK=0 JSM_NAMESPACE_SIZE=4", "jsrun");
     assert_refused("PMIX_RANK=0 PMIX_NAMESPACE=x", "PMIx");
+    assert_refused("PMIX_RANK=0 PLAIT_PLUGINS=/nowhere", "there is no /nowhere/plait-pmix.so");
+    assert_refused("PMIX_RANK=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 "
+                   "PLAIT_PLUGINS=/nowhere",
+                   "there is no /nowhere/plait-pmix.so");
     assert_refused("RANK=0 WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=2", "PLAIT_LAUNCHER=none");
     set("PMI_RANK=0 PMI_SIZE=1");
     assert_int_equal(plait_launch_find(&launch), PLAIT_OK);

@@ -14,7 +14,8 @@ says() {
     shift 2
     "$plan" "$@" >"$room/out" 2>&1
     local got=$?
-    if [ $got -ne "$status" ] || ! grep -q -e "$pattern" "$room/out"; then
+    if [ $got -ne "$status" ] || ! grep -q -e "$pattern" "$room/out" ||
+        { [ $got -eq 2 ] && [ "$(wc -l <"$room/out")" -ne 1 ]; }; then # a mistake is one line
         echo "plait-plan $*: exit status $got (expected $status), no line like '$pattern' in:"
         cat "$room/out"
         return 1
@@ -50,17 +51,17 @@ mistakes_are_named() {
         says 2 "'torus:3x3' does not fit 20 ranks" show torus:3x3 --ranks 20 &&
         says 2 "'hierarchy' does not fit 8 ranks; the ranks must lie on two nodes or more" check hierarchy &&
         says 2 "'torus:3y3': parameters '3y3' are not of the form torus" check torus:3y3 &&
-        says 2 "ranks '9-3': must be a number" check ring --ranks 9-3 &&
-        says 2 "ranks '0': must be a number" check ring --ranks 0 &&
-        says 2 "ranks '1-8': must be a number from 1 to [0-9]*$" show ring --ranks 1-8 &&
-        says 2 "rank '8': must be a rank from 0 to 7" show ring --rank 8 &&
+        says 2 "ranks 9-3: must be a number" check ring --ranks 9-3 &&
+        says 2 "ranks 0: must be a number" check ring --ranks 0 &&
+        says 2 "ranks 1-8: must be a number from 1 to [0-9]*$" show ring --ranks 1-8 &&
+        says 2 "rank 8: must be a rank from 0 to 7" show ring --rank 8 &&
         says 2 'rank has an effect only with show' check ring --rank 1 && says 2 'show needs a spec' show &&
-        says 2 "nodes '3+': must be like" check ring --nodes 3+ &&
-        says 2 "nodes '2x2' has 4 ranks, but --ranks says 5" check ring --nodes 2x2 --ranks 5 &&
-        says 2 "coll 'alltosome': must be all, or allreduce, barrier, " list --coll alltosome &&
-        says 2 "coll 'all': must be one of allreduce" show ring --coll all &&
-        says 2 "root '8': must be a rank from 0 to 7, or all" check gather:direct --root 8 &&
-        says 2 "root 'all': must be a rank from 0 to 7$" show gather:direct --root all &&
+        says 2 "nodes 3+: must be like" check ring --nodes 3+ &&
+        says 2 "nodes 2x2 has 4 ranks, but --ranks says 5" check ring --nodes 2x2 --ranks 5 &&
+        says 2 "coll alltosome: must be all, or allreduce, barrier, " list --coll alltosome &&
+        says 2 "coll all: must be one of allreduce" show ring --coll all &&
+        says 2 "root 8: must be a rank from 0 to 7, or all" check gather:direct --root 8 &&
+        says 2 "root all: must be a rank from 0 to 7$" show gather:direct --root all &&
         says 2 'alltoall has no form in place' check alltoall:direct --inplace && says 2 "unexpected argument 'ring'" list ring
 }
 help_shows_commands_and_examples() {

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The Python package: every collective against NumPy, between processes and between threads; errors."""
 import gc
+import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -491,6 +493,25 @@ def a_library_that_is_missing_is_named_with_the_remedy():
     said = python('import plait')
     assert said == '' or 'set PLAIT_LIBRARY to its path' in said, said  # '': it is installed here
     assert said.count('Traceback') <= 1, said
+    assert '_library.py' not in said and said.count('plait/__init__.py') <= 1, said  # no frames of ours but where it ends
+
+
+def help_documents_every_option():
+    calls = {name for name, call in vars(plait.Comm).items()
+             if callable(call) and 'options' in inspect.signature(call).parameters}
+    assert {'allreduce', 'alltoallv', 'barrier', 'send'} <= calls, calls
+    for name in calls:
+        text, parameters = inspect.getdoc(getattr(plait.Comm, name)), inspect.signature(getattr(plait.Comm, name)).parameters
+        wanted = set(parameters) - {'self', 'x', 'options'} | {'deadline', 'wait', 'persistent'}
+        wanted -= {'out'} if name in ('recv', 'alltoall', 'alltoallv') else set()
+        missing = {w for w in wanted if not re.search(rf'^{w} ', text, re.M)}
+        assert not missing, (name, missing)
+    for call in plait.Comm.create, plait.Comm.fusion, plait.Comm.elastic:
+        text = inspect.getdoc(call)
+        missing = {w for w in set(inspect.signature(call).parameters) - {'self', 'tensors'}
+                   if not re.search(rf'^(rho, )?{w}\b', text, re.M)}
+        assert not missing, (call, missing)
+    assert re.search(r'^algorithm +such as "ring".*default', inspect.getdoc(plait.Comm.allreduce), re.M)
 
 
 sentences.run([
@@ -505,5 +526,5 @@ sentences.run([
     an_error_that_a_call_has_raised_is_not_raised_again_at_the_end_of_the_block,
     an_error_that_no_call_has_raised_is_raised_at_the_end_of_the_block, no_text_shows_an_id, arrays_live_until_a_failed_comm_is_destroyed,
     a_comm_that_is_forgotten_warns, library_memory_is_not_staged, library_memory_is_freed_with_its_last_array,
-    a_library_that_is_missing_is_named_with_the_remedy,
+    a_library_that_is_missing_is_named_with_the_remedy, help_documents_every_option,
 ])

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ranks.h"
 #include "child.h"
+#include "kept.h"
 
 #include "base/clock.h"
 
@@ -113,7 +114,18 @@ static void end_all(const struct ranks *r, const pid_t *pids)
             kill(pids[p], SIGKILL);
 }
 
-static unsigned run_all(const struct ranks *r)
+static bool begin_kept(void *arg)
+{
+    *arrived = 0;
+    return plait_unique_id_create(&the_id) == PLAIT_OK;
+}
+
+static unsigned run_kept(const void *r, unsigned process)
+{
+    return (unsigned)run_process(r, process);
+}
+
+static unsigned run_all(struct ranks *r)
 {
     const double until = plait_clock() + SLOWER * (r->limit > 0 ? r->limit : 120);
     pid_t *pids = calloc(r->nprocess, sizeof *pids);
@@ -121,10 +133,15 @@ static unsigned run_all(const struct ranks *r)
 
     if (arrived == NULL)
         arrived = shared_memory(sizeof *arrived);
+    latest = *r;
+    if (kept()) {
+        free(pids);
+        return kept_run(&(struct kept_run){ r->nprocess, SLOWER * (r->limit > 0 ? r->limit : 120), r->tied, begin_kept,
+                                            run_kept, r, &the_id, sizeof the_id });
+    }
     if (pids == NULL || plait_unique_id_create(&the_id) != PLAIT_OK)
         return 1;
     *arrived = 0;
-    latest = *r;
     for (uint32_t p = 0; p < r->nprocess; p++)
         if ((pids[p] = child_fork()) == 0) {
             const int bad = run_process(r, p);

@@ -128,7 +128,7 @@ static void add_jobs(struct jobs *j, const struct specs *specs, const uint32_t *
                                .inplace = (i + k) % 3 == 0,
                                .library = (i + k) % 2 == 0,
                                .slice = (i + k / NNARROW) % 4 == 3 ? 40 : 0 };
-            if (!full() && (i + k + k / NNARROW) % 5 != 0)
+            if (!full() && (i + k + k / NNARROW + j->nrank) % 7 != 0)
                 continue; /* the others fall to the neighbours */
             snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
             fill(jobs_add(j, &job), j->nrank, i * 100 + k + j->nrank * 7919);
@@ -203,6 +203,8 @@ static void add_large_jobs(struct jobs *j, const struct specs *specs, const uint
                                .library = (i + k) % 3 == 0 };
             if (job.type == PLAIT_BFLOAT16)
                 continue; /* has float32's range */
+            if (!full() && (i + 2 * k + j->nrank) % 5 > 1)
+                continue;
             snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
             struct job *made = jobs_add(j, &job);
             for (size_t e = 0; e < j->nrank * job.count; e++)

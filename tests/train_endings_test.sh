@@ -124,9 +124,9 @@ complains 1 '--trace .*/nowhere/x: No such file or directory; name another file'
 complains 1 '--plot .*: is a folder' "$data/images" --ranks 2 --run "$data/refused" --plot "$(mkdir "$data/d.png" && echo "$data/d.png")"
 
 # What cannot be is said before anything is computed.
-complains 2 '--plot x.gif: expected a name that ends in .png or .svg' "$data/images" --plot x.gif
-complains 2 '--warmup 14: there are only 13 epochs' "$data/images" --epochs 13 --warmup 14
-complains 2 '--tail 100: there are only 13 epochs' "$data/images" --epochs 13 --tail 100
+complains 2 '--plot x.gif: must be a name that ends in .png or .svg' "$data/images" --plot x.gif
+complains 2 '--warmup 14: more than --epochs 13' "$data/images" --epochs 13 --warmup 14
+complains 2 '--tail 100: more than --epochs 13' "$data/images" --epochs 13 --tail 100
 complains 2 '--threads 1024: at most [0-9]*, four for each processor' "$data/images" --threads 1024
 complains 2 '--algo nonsense: .*nonsense' "$data/images" --ranks 2 --algo nonsense
 complains 2 '--algo nonsense: .*nonsense' "$data/images" --ranks 2 --algorithm nonsense

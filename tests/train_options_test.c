@@ -18,6 +18,7 @@ static const struct {
     { "data-threads", "the same bits for any number" },
     { "queue", "how far ahead" },
     { "overlap", "when buckets travel; the bits are the same" },
+    { "device", "cpu alone" },
     { "ranks", "those that wrote a checkpoint are in it; another number is told" },
     { "run", "a place" },
     { "resume", "this one itself" },
@@ -177,6 +178,28 @@ static void flags_of_torchvision_and_timm_are_known(void **state)
     char *argv[] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "--data-path", (char *)(uintptr_t) "here" };
     assert_true(options_parse(3, argv, &o));
     assert_string_equal(o.data, "here");
+    parse(&o, (const char *const[]){ "--opt", "LARS", "--sched", "poly", "--label-smoothing", "0.3", "--output-dir",
+                                     "there", "--sync-bn", "--warmup-epochs=3", "--device", "cpu", NULL });
+    assert_true(o.method == PLAIT_OPTIM_LARS && o.decay == PLAIT_DECAY_POLYNOMIAL && o.smoothing == 0.3);
+    assert_true(o.sync_norm && o.warmup == 3 && strcmp(o.run, "there") == 0);
+    parse(&o, (const char *const[]){ "--lr-scheduler=steplr", "--decay-epochs", "4", "--decay-rate", "0.5",
+                                     "--lr-warmup-epochs", "2", "--smoothing", "0", "--output", "out", NULL });
+    assert_true(o.decay == PLAIT_DECAY_STEPS && o.step_epochs == 4 && o.gamma == 0.5 && o.warmup == 2);
+    assert_true(o.smoothing == 0 && strcmp(o.run, "out") == 0);
+    parse(&o, (const char *const[]){ "--lr-scheduler", "CosineAnnealingLR", NULL });
+    assert_true(o.decay == PLAIT_DECAY_COSINE);
+}
+
+static void an_option_keeps_the_name_that_the_user_wrote(void **state)
+{
+    struct options o;
+
+    parse(&o, (const char *const[]){ "-b96", "--lr=0.1", "--no-overlap", "--amp", NULL });
+    assert_string_equal(options_flag(&o, "batch"), "-b");
+    assert_string_equal(options_flag(&o, "rate"), "--lr");
+    assert_string_equal(options_flag(&o, "overlap"), "--no-overlap");
+    assert_string_equal(options_flag(&o, "precision"), "--amp");
+    assert_string_equal(options_flag(&o, "warmup"), "--warmup");
 }
 
 static void a_run_that_goes_on_has_every_option_that_was_kept(void **state)
@@ -210,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_is_kept_by_a_checkpoint_or_listed_as_free),
         cmocka_unit_test(flags_of_torchvision_and_timm_are_known),
+        cmocka_unit_test(an_option_keeps_the_name_that_the_user_wrote),
         cmocka_unit_test(a_run_that_goes_on_has_every_option_that_was_kept),
     };
     return cmocka_run_group_tests_name("train_options", tests, NULL, NULL);

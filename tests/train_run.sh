@@ -23,6 +23,7 @@ complains() { # STATUS WORDS OPTIONS
     shift 2
     "$train" "$@" >"$data/out" 2>&1
     [ $? -eq "$status" ] || fail "exit status of: $*"
+    [ "$status" -ne 2 ] || [ "$(wc -l <"$data/out")" -eq 1 ] || fail "a mistake is not one line: $(cat "$data/out")"
     grep -q -e "$words" "$data/out" || fail "'$words' is not what it says to: $* ($(head -1 "$data/out"))"
 }
 

@@ -49,10 +49,16 @@ run wild --ranks 2 --steps 40 --rate 1000 --warmup 0 --weight-decay 1 --run "$da
 [ $? -eq 3 ] || fail "not finite: $(tail -3 "$data/wild.out")"
 
 complains 2 'no folder of images'
-complains 2 '--batch 7x: expected a whole number' "$data/images" --batch 7x
+complains 2 '--batch 7x: must be a whole number' "$data/images" --batch 7x
 complains 2 'did you mean --epochs' "$data/images" --epoch 3
 complains 2 'needs a value' "$data/images" --batch
-complains 2 '--optimizer adam: expected one of sgd, lars' "$data/images" --optimizer adam
+complains 2 '--opt adam: must be one of sgd, lars' "$data/images" --opt adam
+complains 2 '--sched plateau: must be one of none, polynomial, cosine, steps' "$data/images" --sched plateau
+complains 2 '--device cuda: plait-train trains on processors only; leave --device out' "$data/images" --device cuda
+complains 2 '--lr-step-size x: must be a number' "$data/images" --lr-step-size x
+complains 2 '--lr-step-size has an effect only with --decay steps' "$data/images" --lr-step-size 3
+complains 2 '--batch-size 7: 2 ranks need a multiple of 2' "$data/images" --batch-size 7 --ranks 2
+complains 2 '--optimizer adam: must be one of sgd, lars' "$data/images" --optimizer adam
 complains 2 'leave one out' "$data/images" --reproducible --elastic sync3
 complains 2 '--groups has an effect only with --in-memory; leave it out' "$data/images" --groups 2
 complains 2 '--bucket has an effect only without --elastic' "$data/images" --bucket 1M --elastic sync3

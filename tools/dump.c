@@ -90,6 +90,21 @@ static bool show_arena(struct process *p, int fd, uint32_t last)
     return ok;
 }
 
+static bool no_arena(const struct process *p)
+{
+    char path[80], children[256] = "", text[512];
+
+    snprintf(path, sizeof path, "/proc/%.20s/task/%.20s/children", p->pid, p->pid);
+    FILE *f = fopen(path, "re"); /* absent where the kernel lacks CONFIG_PROC_CHILDREN */
+    if (f != NULL && fgets(children, sizeof children, f) != NULL)
+        children[strcspn(children, "\n")] = '\0';
+    if (f != NULL)
+        fclose(f);
+    snprintf(text, sizeof text, "it has no arena of Plait: it does not use the library, or has made no comm yet%s%s",
+             children[0] != '\0' ? "; ranks that it has started are among its children: " : "", children);
+    return fail(p, text);
+}
+
 static bool refused(const struct process *p)
 {
     char text[160];
@@ -125,6 +140,6 @@ bool dump_process(const char *pid, uint32_t last)
     }
     closedir(d);
     if (ok && p.nshown == 0)
-        return fail(&p, "it has no arena of Plait: it does not use the library, or has made no comm yet");
+        return no_arena(&p);
     return ok;
 }

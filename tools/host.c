@@ -74,15 +74,79 @@ struct kept {
     int fd;
 };
 
-/* Returns false for a folder outside of /tmp and /dev/shm, which nothing hides. */
+/* Is it where each host has a file system of its own? */
+static bool is_private(const char *path)
+{
+    return strncmp(path, "/tmp/", 5) == 0 || strncmp(path, "/dev/shm/", 9) == 0;
+}
+
+/* Returns false for a folder that nothing hides. */
 static bool keep(const char *path, struct kept *out)
 {
-    if (strncmp(path, "/tmp/", 5) != 0 && strncmp(path, "/dev/shm/", 9) != 0)
+    if (!is_private(path))
         return false;
     out->path = strdup(path);
     out->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     return out->path != NULL && out->fd >= 0;
 }
+
+/* The folder of this program, and the folder above, which has its libraries. */
+static uint32_t keep_own(struct kept out[2])
+{
+    uint32_t n = 0;
+    char own[4096];
+
+    find_self(own);
+    for (int i = 0; i < 2; i++) {
+        *strrchr(own, '/') = '\0';
+        n += keep(own, &out[n]);
+    }
+    return n;
+}
+
+/* ---- What the ranks need ------------------------------------------------------------------------- */
+
+#define MOST_NEEDED 32
+
+static char *needed[MOST_NEEDED]; /* files and folders that are there before mount_all() */
+static uint32_t nneeded;
+
+static void need(const char *path)
+{
+    char *real = realpath(path, NULL);
+
+    if (real != NULL && is_private(real) && nneeded < MOST_NEEDED)
+        needed[nneeded++] = real;
+}
+
+/* The command, which is looked for as by execvp(), and the folders of LD_LIBRARY_PATH. */
+static void list_needed(const char *command)
+{
+    const char *path = getenv("PATH"), *libraries = getenv("LD_LIBRARY_PATH");
+    char *folders = strdup(path != NULL && strchr(command, '/') == NULL ? path : ""), *rest = folders, file[4096] = "";
+
+    while (access(file, X_OK) != 0 && (path = strsep(&rest, ":")) != NULL)
+        snprintf(file, sizeof file, "%s/%s", path, command);
+    need(strchr(command, '/') != NULL ? command : file);
+    free(folders);
+    folders = rest = strdup(libraries != NULL ? libraries : "");
+    while ((path = strsep(&rest, ":")) != NULL)
+        need(path);
+    free(folders);
+}
+
+static void must_see_needed(void)
+{
+    for (uint32_t i = 0; i < nneeded; i++)
+        if (access(needed[i], F_OK) != 0)
+            give_up(
+                HOSTS_FAILED,
+                "the hosts do not see %s: each has a /tmp and /dev/shm of its own; add --share DIR, the folder of the "
+                "whole installation",
+                needed[i]);
+}
+
+/* ---- More file systems --------------------------------------------------------------------------- */
 
 /* Make the host's /etc/hosts, with the names of all hosts. */
 static void name_hosts(const struct hosts_plan *plan)
@@ -143,15 +207,14 @@ static void mount_sys(void)
 static void mount_all(const struct hosts_plan *plan, uint32_t h)
 {
     static struct kept kept[64];
-    char *shares = strdup(plan->share != NULL ? plan->share : ""), *rest = shares, here[4096], own[4096];
+    char *shares = strdup(plan->share != NULL ? plan->share : ""), *rest = shares, here[4096];
     uint32_t nkept = 0;
 
     if (getcwd(here, sizeof here) == NULL)
         give_up(HOSTS_FAILED, "the working directory: %s", strerror(errno));
     nkept += keep(here, &kept[nkept]);
-    find_self(own);
-    *strrchr(own, '/') = '\0';
-    nkept += keep(own, &kept[nkept]); /* for HOST_RSH */
+    nkept += keep_own(&kept[nkept]);
+    list_needed(plan->command[0]);
     for (char *folder = strsep(&rest, ":"); folder != NULL && nkept < 64; folder = strsep(&rest, ":"))
         nkept += keep(folder, &kept[nkept]);
     free(shares);
@@ -172,6 +235,8 @@ static void mount_all(const struct hosts_plan *plan, uint32_t h)
     }
     if (chdir(here) != 0) /* the same folder, in the new mounts */
         give_up(HOSTS_FAILED, "the working directory %s: %s", here, strerror(errno));
+    if (h == 0) /* one error is enough */
+        must_see_needed();
 }
 
 /* ---- Ranks ------------------------------------------------------------------------------------- */
@@ -219,7 +284,6 @@ static void set_rank(const struct hosts_plan *plan, uint32_t h, uint32_t rank)
 static _Noreturn void run_rank(const struct hosts_plan *plan, uint32_t h, uint32_t rank, const int *output)
 {
     sigset_t none;
-    const char *remedy = "";
 
     setpgid(0, 0);
     if (output != NULL) {
@@ -233,9 +297,7 @@ static _Noreturn void run_rank(const struct hosts_plan *plan, uint32_t h, uint32
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execvp(plan->command[0], plan->command);
-    if (errno == ENOENT && strncmp(plan->command[0], "/tmp/", 5) == 0)
-        remedy = "; each host has its own /tmp: share a folder of the machine's with --share DIR";
-    fprintf(stderr, "plait-hosts: host%u cannot run %s: %s%s\n", h, plan->command[0], strerror(errno), remedy);
+    fprintf(stderr, "plait-hosts: host%u cannot run %s: %s\n", h, plan->command[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
 }
 

@@ -103,7 +103,7 @@ static uint64_t rate(const char *option, const char *text)
     for (size_t i = 0; decimal(text, 1e12, &end, &value) && i < sizeof units / sizeof *units; i++)
         if (strcmp(end, units[i].unit) == 0 && value * units[i].factor >= 8e3 && value * units[i].factor <= 1e12)
             return (uint64_t)(value * units[i].factor);
-    option_misuse("%s '%s': must be a rate from 8kbit to 1000gbit, such as 250mbit", option, text);
+    option_misuse("%s %s: must be a rate from 8kbit to 1000gbit, such as 250mbit", option, text);
 }
 
 static void parse_ranks(void)
@@ -113,18 +113,18 @@ static void parse_ranks(void)
 
     for (uint32_t h = 0; h < plan.nhost; h++) {
         if (!number_begins(at, strchr(ranks, '+') == NULL, HOSTS_MAX, &at, &n) || (*at != '\0' && *at != '+'))
-            option_misuse("--ranks '%s': must be a number from 1 to %u, or one for each of the %u hosts with + between",
+            option_misuse("--ranks %s: must be a number from 1 to %u, or one for each of the %u hosts with + between",
                           ranks, HOSTS_MAX, plan.nhost);
         plan.first[h + 1] = plan.first[h] + n;
         if (strchr(ranks, '+') == NULL)
             at = ranks;
         else if ((*at == '+') != (h + 1 < plan.nhost))
-            option_misuse("--ranks '%s': must have one number for each of the %u hosts", ranks, plan.nhost);
+            option_misuse("--ranks %s: must have one number for each of the %u hosts", ranks, plan.nhost);
         else
             at += *at == '+';
     }
     if (plan.first[plan.nhost] == 0)
-        option_misuse("--ranks '%s': must have at least one rank in all", ranks);
+        option_misuse("--ranks %s: must have at least one rank in all", ranks);
 }
 
 static int by_time(const void *a, const void *b)
@@ -159,7 +159,7 @@ static uint32_t parse_cuts(struct hosts_cut *cuts)
             break;
     }
     if (*at != '\0' || (cuts_text != NULL && n == 0))
-        option_misuse("--cut '%s': must be SECONDS:HOST or SECONDS:HOST:SECONDS, with HOST from 0 to %u", cuts_text,
+        option_misuse("--cut %s: must be SECONDS:HOST or SECONDS:HOST:SECONDS, with HOST from 0 to %u", cuts_text,
                       plan.nhost - 1);
     qsort(cuts, n, sizeof *cuts, by_time);
     return n;
@@ -173,7 +173,7 @@ static void check_latency(void)
     if (plan.latency == NULL)
         return;
     if (!decimal(plan.latency, 1e10, &end, &value) || value <= 0 || (strcmp(end, "us") != 0 && strcmp(end, "ms") != 0))
-        option_misuse("--latency '%s': must be a time such as 20us or 1.5ms", plan.latency);
+        option_misuse("--latency %s: must be a time such as 20us or 1.5ms", plan.latency);
 }
 
 static void check_share(void)
@@ -183,7 +183,7 @@ static void check_share(void)
 
     for (char *folder = strsep(&rest, ":"); plan.share != NULL && folder != NULL; folder = strsep(&rest, ":"))
         if (*folder != '/' || stat(folder, &info) != 0 || !S_ISDIR(info.st_mode))
-            option_misuse("--share '%s': must be the absolute path of a folder", folder);
+            option_misuse("--share %s: must be the absolute path of a folder", folder);
     free(all);
 }
 
@@ -227,7 +227,7 @@ static int run(void)
     uint32_t ncut;
 
     if (plan.nrack > plan.nhost)
-        option_misuse("--racks %u: there are only %u hosts", plan.nrack, plan.nhost);
+        option_misuse("--racks %u: must be a number from 1 to that of the hosts, %u", plan.nrack, plan.nhost);
     if (uplink_rate != NULL && plan.nrack == 0)
         option_misuse("--uplink needs --racks");
     if (of != 0)

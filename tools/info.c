@@ -24,15 +24,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool show_version, show_features, show_json, show_config, show_topology, show_algorithms, explain, inplace,
-    reproducible, make_secret, peers, show_nccl;
+static bool show_features, show_json, show_config, show_topology, show_algorithms, explain, inplace, reproducible,
+    make_secret, peers, show_nccl;
 static uint32_t nrank;
 static size_t slice;
 static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding, *dump;
 static uint32_t dump_last;
 
 static const struct option options[] = {
-    OPTION_TO(FLAG, "version", NULL, &show_version, "the version"),
     OPTION_TO(FLAG, "features", NULL, &show_features,
               "features of this build, packages for those it lacks, paths of its plug-ins, compiler, commit"),
     OPTION_TO(FLAG, "json", NULL, &show_json, "build, plug-ins, machine and settings as JSON"),
@@ -125,10 +124,11 @@ static struct plait_shape make_shape(enum plait_coll coll)
     uint32_t mapped = 0;
 
     if (nodes != NULL && !nodes_parse(nodes, node_map, PLAIT_MAX_RANKS, &mapped))
-        option_misuse("--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
+        option_misuse("--nodes %s: must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
                       PLAIT_MAX_RANKS);
     if (nodes != NULL && nrank != 0 && nrank != mapped)
-        option_misuse("--nodes '%s' has %" PRIu32 " ranks, but --ranks says %" PRIu32, nodes, mapped, nrank);
+        option_misuse("--nodes %s has %" PRIu32 " rank%s, but --ranks says %" PRIu32, nodes, mapped, plural(mapped),
+                      nrank);
     plait_topology_get(&t);
     shape.nrank = nodes != NULL ? mapped : nrank != 0 ? nrank : t.ncpu > 2 ? t.ncpu : 2;
     shape.node = nodes != NULL ? node_map : NULL;
@@ -170,9 +170,9 @@ static void print_algorithms(void)
         width = n > width ? n : width;
     }
     printf("At %" PRIu32
-           " ranks. depth: messages on the longest path; rounds: one message per rank at a time (~ at most);\n"
+           " rank%s. depth: messages on the longest path; rounds: one message per rank at a time (~ at most);\n"
            "sent, received: most by any rank, in vectors; c: canonical order; s: no partial sums travel.\n\n",
-           shape.nrank);
+           shape.nrank, plural(shape.nrank));
     printf("%-*s %6s %8s %8s %8s  %-2s  %s\n", width, "algorithm", "depth", "rounds", "sent", "received", "",
            "what it is");
     for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
@@ -192,7 +192,7 @@ static enum plait_round round_option(void)
         return PLAIT_ROUND_ONCE;
     if (strcmp(rounding, "hop") == 0)
         return PLAIT_ROUND_HOP;
-    option_misuse("--round '%s': must be once or hop", rounding);
+    option_misuse("--round %s: must be once or hop", rounding);
 }
 
 /* Find a collective; *vform: a v-form such as allgatherv. -1: none. */
@@ -221,13 +221,13 @@ static int print_choice(const char *coll_name, const char *size_text)
     char size[32], slice_size[32];
 
     if (coll < 0)
-        option_misuse("--explain '%s': must be a collective with data, such as allreduce or allgatherv", coll_name);
+        option_misuse("--explain %s: must be a collective with data, such as allreduce or allgatherv", coll_name);
     if (type < 0)
-        option_misuse("--type '%s': must be an element type, such as float32 or bfloat16", type_name);
+        option_misuse("--type %s: must be an element type, such as float32 or bfloat16", type_name);
     if (op < 0 || op == PLAIT_USER)
-        option_misuse("--op '%s': must be sum, prod, min, max, avg or premulsum", op_name);
+        option_misuse("--op %s: must be sum, prod, min, max, avg or premulsum", op_name);
     if (!plait_parse_bytes(size_text, &bytes))
-        option_misuse("size '%s': must be a number of bytes such as 65536, 64K or 1M", size_text);
+        option_misuse("size %s: must be a number of bytes such as 65536, 64K or 1M", size_text);
     element = plait_dtype_size((enum plait_dtype)type);
     if (bytes % element != 0)
         option_misuse("size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
@@ -245,9 +245,10 @@ static int print_choice(const char *coll_name, const char *size_text)
     show_bytes(size, bytes);
     show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
     const bool part = !vform && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
-    printf("%s%s of %s%zu %s (%s)%s, %s, %" PRIu32 " ranks%s\n", plait_coll_name((enum plait_coll)coll),
+    printf("%s%s of %s%zu %s (%s)%s, %s, %" PRIu32 " rank%s%s\n", plait_coll_name((enum plait_coll)coll),
            vform ? "v" : "", vform ? "at most " : "", bytes / element, plait_dtype_name((enum plait_dtype)type), size,
-           part ? " of one rank" : "", plait_op_name((enum plait_op)op), shape.nrank, inplace ? ", in place" : "");
+           part ? " of one rank" : "", plait_op_name((enum plait_op)op), shape.nrank, plural(shape.nrank),
+           inplace ? ", in place" : "");
     printf("algorithm   %s\n", choice.algorithm);
     printf("why         %s\n", choice.why);
     printf("path        %s\n", choice.path);
@@ -282,7 +283,7 @@ static void check_dump(void)
     if (dump == NULL && dump_last != 0)
         option_misuse("--last needs --dump");
     if (dump != NULL && (strspn(dump, "0123456789") != strlen(dump) || strlen(dump) - 1 >= 10))
-        option_misuse("--dump '%s': must be a process ID", dump);
+        option_misuse("--dump %s: must be a process ID", dump);
 }
 
 /* Print the file's name; the secret itself is not printed. */
@@ -308,19 +309,17 @@ static int command(int argc, char **argv)
     if (explain && nrest != 2)
         option_misuse("--explain needs a collective and a size, e.g. --explain allreduce 1M");
     if (!explain && nrest > 0)
-        option_misuse("unexpected argument '%s'", argv[1]);
+        option_misuse("unexpected argument '%s'; see --help", argv[1]);
     if (!explain && (algorithm != NULL || slice != 0 || rounding != NULL || reproducible || inplace))
         option_misuse("--algo, --slice, --round, --reproducible and --inplace need --explain");
     if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL))
         option_misuse("--ranks and --nodes need --explain or --algorithms");
-    if (show_json && (show_version || show_features || show_config || show_topology || make_secret || show_algorithms ||
-                      show_nccl || peers || explain || dump != NULL))
+    if (show_json && (show_features || show_config || show_topology || make_secret || show_algorithms || show_nccl ||
+                      peers || explain || dump != NULL))
         option_misuse("--json shows build, plug-ins, machine and settings; give it alone");
     check_dump();
     if (argc == 1)
         return overview() ? 0 : 1;
-    if (show_version)
-        printf("%s\n", plait_version());
     if (show_features)
         build_print();
     if (show_json)

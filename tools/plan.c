@@ -70,7 +70,7 @@ static void read_colls(bool all, unsigned *first, unsigned *end)
     }
     for (unsigned c = 0; c < PLAIT_NCOLL; c++)
         list_add(names, sizeof names, plait_coll_name((enum plait_coll)c));
-    option_misuse("--coll '%s': must be %s%s", coll_name, all ? "all, or " : "one of ", names);
+    option_misuse("--coll %s: must be %s%s", coll_name, all ? "all, or " : "one of ", names);
 }
 
 static bool is_rooted(unsigned coll)
@@ -88,7 +88,7 @@ static void read_roots(unsigned coll, uint32_t nrank, bool all, uint32_t *first,
     if (*end == 1 || (all && strcmp(root, "all") == 0))
         return;
     if (!number_begins(root, 0, nrank - 1, &rest, first) || *rest != '\0')
-        option_misuse("--root '%s': must be a rank from 0 to %" PRIu32 "%s", root, nrank - 1, all ? ", or all" : "");
+        option_misuse("--root %s: must be a rank from 0 to %" PRIu32 "%s", root, nrank - 1, all ? ", or all" : "");
     *end = *first + 1;
 }
 
@@ -97,7 +97,7 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
     const char *end = "";
 
     if (nodes != NULL && !nodes_parse(nodes, node_map, MAX_RANKS, &mapped))
-        option_misuse("--nodes '%s': must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
+        option_misuse("--nodes %s: must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
                       MAX_RANKS);
     *first = *last = nodes != NULL ? mapped : 8;
     if (ranks == NULL)
@@ -107,10 +107,10 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
     if (ok && *end == '-' && range)
         ok = number_begins(end + 1, *first, MAX_RANKS, &end, last);
     if (!ok || *end != '\0')
-        option_misuse("--ranks '%s': must be a number from 1 to %d%s", ranks, MAX_RANKS,
+        option_misuse("--ranks %s: must be a number from 1 to %d%s", ranks, MAX_RANKS,
                       range ? ", or a range such as 1-64" : "");
     if (nodes != NULL && (*first != mapped || *last != mapped))
-        option_misuse("--nodes '%s' has %" PRIu32 " ranks, but --ranks says %s", nodes, mapped, ranks);
+        option_misuse("--nodes %s has %" PRIu32 " rank%s, but --ranks says %s", nodes, mapped, plural(mapped), ranks);
 }
 
 static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
@@ -146,15 +146,15 @@ static void list_coll(unsigned coll, uint32_t nrank)
             printf("    %s%s%s\n", (*a)->canonical ? "canonical order" : "",
                    (*a)->canonical && (*a)->no_partials ? "; " : "", (*a)->no_partials ? "no partial sums travel" : "");
         if (plait_alg_find(plait_algs, (*a)->name, &s, &alg) != PLAIT_OK) {
-            printf("    does not apply to %" PRIu32 " ranks%s\n\n", nrank,
+            printf("    does not apply to %" PRIu32 " rank%s%s\n\n", nrank, plural(nrank),
                    nodes == NULL ? " of one node (try --nodes)" : "");
             continue;
         }
         const struct plait_claim c = alg->claim(alg, &s);
-        printf("    %" PRIu32 " ranks: depth %" PRIu64 ", rounds %s%" PRIu64 ", sends %" PRIu64 " and receives %" PRIu64
-               " of %" PRIu64 " block%s\n\n",
-               nrank, c.depth, c.rounds_exact ? "" : "at most ", c.rounds, c.sent, c.received, c.nblk,
-               c.nblk == 1 ? "" : "s");
+        printf("    %" PRIu32 " rank%s: depth %" PRIu64 ", rounds %s%" PRIu64 ", sends %" PRIu64
+               " and receives %" PRIu64 " of %" PRIu64 " block%s\n\n",
+               nrank, plural(nrank), c.depth, c.rounds_exact ? "" : "at most ", c.rounds, c.sent, c.received, c.nblk,
+               plural(c.nblk));
     }
 }
 
@@ -184,7 +184,7 @@ static int show(const char *spec)
     read_roots(coll, nrank, false, &at, &last);
     struct plait_shape s = shape_of(coll, nrank, at);
     if (rank != NULL && (!number_begins(rank, 0, nrank - 1, &end, &one_rank) || *end != '\0'))
-        option_misuse("--rank '%s': must be a rank from 0 to %" PRIu32, rank, nrank - 1);
+        option_misuse("--rank %s: must be a rank from 0 to %" PRIu32, rank, nrank - 1);
     if (plait_alg_find(plait_algs, spec, &s, &alg) != PLAIT_OK)
         refuse_spec(&s);
     for (uint32_t r = 0; r < nrank; r++) {
@@ -220,16 +220,16 @@ static void check_one(const struct plait_alg *alg, const char *spec, const struc
              s->coll == PLAIT_ALLREDUCE ? "" : ":", PLAIT_MAX_SPEC, spec);
     if (ok) {
         t->passed++;
-        printf("ok    %-28s %5" PRIu32 " ranks%s%s: depth %" PRIu64 ", rounds %" PRIu64 ", sends %" PRIu64
+        printf("ok    %-28s %5" PRIu32 " rank%-1s%s%s: depth %" PRIu64 ", rounds %" PRIu64 ", sends %" PRIu64
                " and receives %" PRIu64 " of %" PRIu64 " block%s%s%s%s; %.2f s\n",
-               name, s->nrank, where, s->inplace ? " in place" : "", r.seen.depth, r.seen.rounds, r.seen.sent,
-               r.seen.received, r.seen.nblk, r.seen.nblk == 1 ? "" : "s", r.canonical ? ", canonical" : "",
+               name, s->nrank, plural(s->nrank), where, s->inplace ? " in place" : "", r.seen.depth, r.seen.rounds,
+               r.seen.sent, r.seen.received, r.seen.nblk, plural(r.seen.nblk), r.canonical ? ", canonical" : "",
                r.no_partials ? ", no partial sums" : "", r.probabilistic ? ", probabilistic" : "",
                plait_clock() - start);
     } else {
         t->failed++;
-        printf("FAIL  %-28s %5" PRIu32 " ranks%s%s: %s\n", name, s->nrank, where, s->inplace ? " in place" : "",
-               r.text[0] != '\0' ? r.text : plait_last_error());
+        printf("FAIL  %-28s %5" PRIu32 " rank%-1s%s%s: %s\n", name, s->nrank, plural(s->nrank), where,
+               s->inplace ? " in place" : "", r.text[0] != '\0' ? r.text : plait_last_error());
     }
     fflush(stdout);
 }
@@ -309,7 +309,7 @@ static int command(int argc, char **argv)
     if (strcmp(name, "show") != 0 && rank != NULL)
         option_misuse("--rank has an effect only with show; leave it out");
     if (nrest > 2 || (nrest > 1 && strcmp(name, "list") == 0))
-        option_misuse("unexpected argument '%s'", argv[nrest]);
+        option_misuse("unexpected argument '%s'; see --help", argv[nrest]);
     if (strcmp(name, "list") == 0) {
         list();
         return 0;
@@ -317,7 +317,7 @@ static int command(int argc, char **argv)
     if (strcmp(name, "check") == 0)
         return check(spec != NULL ? spec : "all");
     if (strcmp(name, "show") != 0)
-        option_misuse(nrest == 0 ? "needs list, show or check"
+        option_misuse(nrest == 0 ? "needs list, show or check; see --help"
                                  : "there is no command '%s'; it must be list, show or check",
                       name);
     if (spec == NULL)

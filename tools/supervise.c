@@ -35,9 +35,8 @@ static const struct hosts_plan *plan;
 static struct host hosts[HOSTS_MAX];
 static struct stream *streams; /* two for each rank */
 static bool *ended;            /* of each rank */
-static uint32_t running, nfailed;
+static uint32_t running, nfailed, first_failed;
 static int first_status; /* the exit status */
-static char first_text[128];
 
 /* ---- Namespaces -------------------------------------------------------------------------------- */
 
@@ -213,18 +212,17 @@ static bool show(struct stream *s)
 
 static void end_rank(uint32_t h, uint32_t rank, int status)
 {
-    char how[64], text[128];
+    char how[64];
 
     ended[rank] = true;
     running--;
     if (status == 0)
         return;
     child_end(status, how, sizeof how);
-    snprintf(text, sizeof text, "host%u, rank %u: %s", h, rank, how);
-    tell("%s", text);
+    tell("host%u, rank %u: %s", h, rank, how);
     if (nfailed++ == 0) {
         first_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-        memcpy(first_text, text, sizeof first_text);
+        first_failed = rank;
     }
 }
 
@@ -337,8 +335,9 @@ static void greet(void)
 
     wires_address(plan->nhost - 1, last);
     if (!plan->raw)
-        tell("process %d: %u ranks, %u hosts at 10.77.0.1 to %s", getpid(), plan->first[plan->nhost], plan->nhost,
-             last);
+        tell("process %d: %u rank%s, %u host%s at 10.77.0.1%s%s", getpid(), plan->first[plan->nhost],
+             plural(plan->first[plan->nhost]), plan->nhost, plural(plan->nhost), plan->nhost > 1 ? " to " : "",
+             plan->nhost > 1 ? last : "");
 }
 
 /* A descriptor for signals that end this process. Ignored signals stay ignored, as for nohup. */
@@ -387,6 +386,6 @@ int supervise(const struct hosts_plan *what, const struct hosts_cut *cuts, uint3
     if (number != 0)
         end_by(number);
     if (nfailed > 1)
-        tell("%u of %u ranks failed; the first was %s", nfailed, nrank, first_text);
+        tell("%u of %u ranks failed; the exit status is that of rank %u, the first", nfailed, nrank, first_failed);
     return first_status;
 }

@@ -210,10 +210,10 @@ struct dataset *dataset_open(const char *folder, const char *half, const char **
         return NULL;
     }
     if (d->nother > 0)
-        complain("%llu files are not named .jpg, .jpeg or .png and are left out; the first is %s",
+        complain("files left out, as they are not named .jpg, .jpeg or .png: %llu; the first is %s",
                  (unsigned long long)d->nother, d->text + d->other);
     if (d->nloop > 0)
-        complain("%llu symbolic links lead to a folder above themselves and are left out; the first is %s",
+        complain("symbolic links left out, as they lead to a folder above themselves: %llu; the first is %s",
                  (unsigned long long)d->nloop, d->text + d->loop);
     return d;
 }

@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "ending.h"
+#include "message.h"
 #include "run.h"
 
 #include <math.h>
@@ -134,11 +135,12 @@ static void print_elastic(struct calibration *c)
     const double takes = time_bucket(r, &all, 20, memory);
 
     if (r->rank == 0)
-        printf("\nA step of %llu images: computing %.1f ms; every %llu steps an exchange of %.1f MiB, about %.1f ms: "
+        printf("\nA step of %llu image%s: computing %.1f ms; every %llu step%s an exchange of %.1f MiB, about %.1f ms: "
                "at most\n"
                "%.1f %% of the time; about %.0f images/s, without reading images and the optimiser's step.\n",
-               (unsigned long long)r->o->batch, 1e3 * compute, (unsigned long long)r->o->period, mebibytes(all.bytes),
-               1e3 * takes, 100 * takes / (takes + (double)r->o->period * compute),
+               (unsigned long long)r->o->batch, plural(r->o->batch), 1e3 * compute, (unsigned long long)r->o->period,
+               plural(r->o->period), mebibytes(all.bytes), 1e3 * takes,
+               100 * takes / (takes + (double)r->o->period * compute),
                (double)r->o->batch / (compute + takes / (double)r->o->period));
     free(memory);
 }
@@ -173,11 +175,11 @@ static void print_buckets(struct calibration *c)
     }
     const double compute = before + c->backward, step = fmax(end, compute);
     if (r->rank == 0)
-        printf(
-            "\nA step of %llu images: computing %.1f ms, communicating %.1f ms, of which %.2f ms are exposed: %.1f %%\n"
-            "of the step; about %.0f images/s, without reading images and the optimiser's step.\n",
-            (unsigned long long)r->o->batch, 1e3 * compute, 1e3 * communicating, 1e3 * (step - compute),
-            100 * (step - compute) / step, (double)r->o->batch / step);
+        printf("\nA step of %llu image%s: computing %.1f ms, communicating %.1f ms, of which %.2f ms are exposed: %.1f "
+               "%%\n"
+               "of the step; about %.0f images/s, without reading images and the optimiser's step.\n",
+               (unsigned long long)r->o->batch, plural(r->o->batch), 1e3 * compute, 1e3 * communicating,
+               1e3 * (step - compute), 100 * (step - compute) / step, (double)r->o->batch / step);
     free(memory);
 }
 
@@ -189,10 +191,11 @@ void dry_run(struct run *r)
     c.ready = allocate(r->ntensor, sizeof *c.ready);
     c.this_ready = allocate(r->ntensor, sizeof *c.this_ready);
     if (r->rank == 0) {
-        printf(
-            "%s, %zu weights in %u tensors; batch %llu on %u ranks, %u passes of %llu images; %llu steps of an epoch\n",
-            r->o->model, r->count, r->ntensor, (unsigned long long)r->o->batch, r->nrank, r->npass,
-            (unsigned long long)r->o->micro, (unsigned long long)r->epoch_steps);
+        printf("%s, %zu weights in %u tensors; batch %llu on %u rank%s, %u pass%s of %llu image%s; %llu step%s of an "
+               "epoch\n",
+               r->o->model, r->count, r->ntensor, (unsigned long long)r->o->batch, r->nrank, plural(r->nrank), r->npass,
+               r->npass == 1 ? "" : "es", (unsigned long long)r->o->micro, plural(r->o->micro),
+               (unsigned long long)r->epoch_steps, plural(r->epoch_steps));
         memory_text(r, memory, sizeof memory);
         printf("%s\n", memory);
     }

@@ -35,11 +35,11 @@ static const char *take_folder(struct run *r)
     if (named == NULL)
         why = next_folder(r->folder, sizeof r->folder);
     else if (snprintf(r->folder, sizeof r->folder, "%s", named) >= (int)sizeof r->folder)
-        why = because("--run %.80s...: the name is too long; choose a shorter one", named);
+        why = because("%s %.80s...: the name is too long; choose a shorter one",
+                      options_flag(o, o->resume != NULL ? "resume" : "run"), named);
     else if (o->resume == NULL && checkpoint_any(named))
-        return because(
-            "--run %s: it holds the checkpoints of another run; go on with --resume %s, or name another folder", named,
-            named);
+        return because("%s %s: it holds the checkpoints of another run; go on with --resume %s, or name another folder",
+                       options_flag(o, "run"), named, named);
     if (why == NULL)
         r->keeper = keeper_create(r->folder, (uint32_t)o->keep, &why);
     return why == NULL || named == NULL ? why : because("%s; choose another folder with --run", why);

@@ -131,7 +131,7 @@ struct store *store_create(struct plait_comm *comm, const struct dataset *datase
     s->nrank = comm == NULL ? 1 : plait_comm_nrank(comm);
     s->rank = plait_comm_rank(comm);
     if (ngroup < 1 || ngroup > s->nrank)
-        give_up(ENDING_ERROR, "--groups %u: %u ranks can have 1 to %u groups", ngroup, s->nrank, s->nrank);
+        give_up(ENDING_ERROR, "--groups %u: must be a number from 1 to that of the ranks, %u", ngroup, s->nrank);
     s->group = group_of(s->rank, s->nrank, ngroup);
     s->sizes = allocate(dataset_count(dataset), sizeof *s->sizes);
     read_part(s, part_start(s, s->group.me), part_start(s, s->group.me + 1));

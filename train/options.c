@@ -25,7 +25,7 @@ static bool parse_model(struct options *o, const char *flag, const char *value)
         }
         list_add(names, sizeof names, *name);
     }
-    return complain("%s %s: expected one of %s", flag, value, names);
+    return complain("%s %s: must be one of %s", flag, value, names);
 }
 
 static bool print_model(const struct options *o, char *out, size_t room)
@@ -41,7 +41,7 @@ static bool parse_bucket(struct options *o, const char *flag, const char *value)
         return true;
     }
     return (plait_parse_bytes(value, &o->bucket) && o->bucket < BUCKET_CHOSEN) ||
-           complain("%s %s: expected bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag, value);
+           complain("%s %s: must be bytes, as 1M or 512K; 0 sends each tensor alone, 'all' all in one", flag, value);
 }
 
 static bool print_bucket(const struct options *o, char *out, size_t room)
@@ -63,7 +63,7 @@ static bool parse_elastic(struct options *o, const char *flag, const char *value
         return true;
     for (int m = 0; m < PLAIT_NELASTIC; m++)
         list_add(names, sizeof names, plait_elastic_name((enum plait_elastic_mode)m));
-    return complain("%s %s: expected one of %s", flag, value, names);
+    return complain("%s %s: must be one of %s", flag, value, names);
 }
 
 static bool print_elastic(const struct options *o, char *out, size_t room)
@@ -87,6 +87,13 @@ static bool print_loss_scale(const struct options *o, char *out, size_t room)
     if (o->loss_scale == 0)
         snprintf(out, room, "dynamic");
     return o->loss_scale >= 0;
+}
+
+static bool parse_device(struct options *o, const char *flag, const char *value)
+{
+    (void)o;
+    return strcmp(value, "cpu") == 0 ||
+           complain("%s %s: plait-train trains on processors only; leave %s out, or say cpu", flag, value, flag);
 }
 
 /* ---- where they have an effect ------------------------------------------------------------------ */
@@ -122,9 +129,9 @@ static const struct choice precisions[] = { { "fp32", PRECISION_FP32 }, { "bf16"
 static const struct choice ends[] = { { "off", 0 }, { "on", 1 }, { 0 } };
 static const struct choice methods[] = { { "sgd", PLAIT_OPTIM_SGD }, { "lars", PLAIT_OPTIM_LARS }, { 0 } };
 static const struct choice decays[] = { { "none", PLAIT_DECAY_NONE },
-                                        { "polynomial", PLAIT_DECAY_POLYNOMIAL },
-                                        { "cosine", PLAIT_DECAY_COSINE },
-                                        { "steps", PLAIT_DECAY_STEPS },
+                                        { "polynomial", PLAIT_DECAY_POLYNOMIAL, "poly" },
+                                        { "cosine", PLAIT_DECAY_COSINE, "cosineannealinglr" },
+                                        { "steps", PLAIT_DECAY_STEPS, "step steplr" },
                                         { 0 } };
 static const struct choice payloads[] = {
     { "fp32", PLAIT_FLOAT32 }, { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { 0 }
@@ -173,10 +180,13 @@ static const struct row rows[] = {
     CHOSEN("precision", precision, precisions, "type of activations and weights in a pass: fp32 or bf16 (fp32)",
            .kept = KEPT),
     SWITCHED("amp", amp, "the same as --precision bf16"),
-    SWITCHED("sync-batch-norm", sync_norm, "batch norm over the images of all ranks (off: of each rank)", .kept = KEPT),
+    ROW(OPTION_IN(SWITCH, "sync-batch-norm", NULL, sync_norm,
+                  "batch norm over the images of all ranks (off: of each rank)", .also = "sync-bn"),
+        .kept = KEPT),
     CHOSEN("zero-last", zero_last, ends,
            "initialise the last batch norm's scale of each block as 0: on or off (on; resnet20 off)", .kept = FIXED),
     NUMBERED("micro", micro, 1, 65536, "images in one pass of a rank (chosen: at most 64)", .kept = PLACED),
+    OWN("device", "cpu", parse_device, "accepted: the passes run on processors"),
     NUMBERED("threads", threads, 1, 1024, "computing threads of each rank (chosen: all processors)", .kept = PLACED,
              .need = &many_threads),
 
@@ -186,19 +196,24 @@ static const struct row rows[] = {
     ROW(OPTION_IN(NUMBER, "batch", "N", batch, "images of all ranks in a step (chosen: 256; few images: 64)",
                   .letter = 'b', .also = "batch-size", .least = 1, .most = 1 << 24),
         .kept = FIXED),
-    CHOSEN("optimizer", method, methods, "sgd or lars (sgd)", .kept = FIXED),
+    ROW(OPTION_IN(CHOICE, "optimizer", "WHICH", method, "sgd or lars (sgd)", .also = "opt", .choices = methods),
+        .kept = FIXED),
     ROW(OPTION_IN(REAL, "rate", "X", rate, "learning rate after the warm-up (chosen: by optimiser and batch)",
                   .also = "lr", .least = 0, .most = 1000),
         .kept = KEPT),
-    REALS("warmup", warmup, 0, 1000, "epochs in which the rate rises from 0 (chosen)", .kept = KEPT),
-    CHOSEN("decay", decay, decays, "decay of the rate: polynomial, cosine, steps or none (cosine)", .kept = KEPT),
+    ROW(OPTION_IN(REAL, "warmup", "X", warmup, "epochs in which the rate rises from 0 (chosen)",
+                  .also = "lr-warmup-epochs warmup-epochs", .least = 0, .most = 1000),
+        .kept = KEPT),
+    ROW(OPTION_IN(CHOICE, "decay", "WHICH", decay, "decay of the rate: polynomial, cosine, steps or none (cosine)",
+                  .also = "lr-scheduler sched", .choices = decays),
+        .kept = KEPT),
     REALS("power", power, 0.1, 10, "exponent of the polynomial (2)", .kept = KEPT, .need = &polynomial),
     REALS("rate-end", rate_end, 0, 1, "final rate, as a fraction of --rate (0.001)", .kept = KEPT, .need = &decaying),
     ROW(OPTION_IN(REAL, "step-epochs", "X", step_epochs, "--decay steps: epochs from one step to the next (30)",
-                  .also = "lr-step-size", .least = 0.001, .most = 100000),
+                  .also = "lr-step-size decay-epochs", .least = 0.001, .most = 100000),
         .kept = KEPT, .need = &stepped),
-    ROW(OPTION_IN(REAL, "gamma", "X", gamma, "--decay steps: factor of the rate at each step (0.1)", .also = "lr-gamma",
-                  .least = 1e-6, .most = 1),
+    ROW(OPTION_IN(REAL, "gamma", "X", gamma, "--decay steps: factor of the rate at each step (0.1)",
+                  .also = "lr-gamma decay-rate", .least = 1e-6, .most = 1),
         .kept = KEPT, .need = &stepped),
     REALS("tail", tail, 0, 1000, "final epochs at the final rate (chosen: those of --polish)", .kept = KEPT),
     REALS("momentum", momentum, 0, 0.9999, "momentum of the optimiser (0.9)", .kept = KEPT),
@@ -208,7 +223,9 @@ static const struct row rows[] = {
     SWITCHED("decay-all", decay_all, "apply weight decay, and LARS's trust ratio, to biases and batch norm too (off)",
              .kept = KEPT),
     REALS("eta", eta, 1e-6, 1, "trust coefficient of LARS (0.001)", .kept = KEPT, .need = &lars),
-    REALS("smoothing", smoothing, 0, 0.99, "label smoothing (0.1)", .kept = KEPT),
+    ROW(OPTION_IN(REAL, "smoothing", "X", smoothing, "label smoothing (0.1)", .also = "label-smoothing", .least = 0,
+                  .most = 0.99),
+        .kept = KEPT),
     OWN("loss-scale", "X", parse_loss_scale, "loss scale: a number, or dynamic (1; --payload fp16: dynamic)",
         .print = print_loss_scale, .kept = KEPT),
     NUMBERED("polish", polish, 0, 1000, "final epochs with images as in evaluation: Final Polishing (0)", .kept = KEPT),
@@ -240,7 +257,8 @@ static const struct row rows[] = {
              "start them"),
 
     GROUP("The run"),
-    TEXTS("run", "FOLDER", run, "folder for checkpoints and log.jsonl (chosen: run-1, run-2, ...)"),
+    ROW(OPTION_IN(TEXT, "run", "FOLDER", run, "folder for checkpoints and log.jsonl (chosen: run-1, run-2, ...)",
+                  .also = "output-dir output")),
     TEXTS("resume", "FOLDER", resume, "resume the run in this folder"),
     TEXTS("weights", "FILE", weights, "start from the weights of a safetensors file, of plait-train or torchvision"),
     SWITCHED("new-classifier", new_classifier,
@@ -251,7 +269,7 @@ static const struct row rows[] = {
     NUMBERED("log-every", log_every, 1, 1e9, "log every N steps to log.jsonl (10)"),
     ROW(OPTION_IN(NUMBER, "print-every", "N", print_every,
                   "print progress every N steps (chosen: on a terminal ten times a second, else every 10 s)",
-                  .also = "print-freq", .least = 1, .most = 1e9)),
+                  .also = "print-freq log-interval", .least = 1, .most = 1e9)),
     TEXTS("plot", "FILE", plot, "plot the run at the end; .png or .svg"),
     TEXTS("trace", "FILE", trace, "trace the first steps, for ui.perfetto.dev", .need = &synchronous),
     ROW(OPTION_IN(SWITCH, "evaluate-only", NULL, evaluate_only,
@@ -329,6 +347,8 @@ static void set_defaults(struct options *o)
         .train_images = 2000,
         .val_images = 500,
     };
+    for (size_t i = 0; i < NROW; i++)
+        snprintf(o->given[i].flag, sizeof o->given[i].flag, "--%s", rows[i].option.name);
 }
 
 static bool take_paths(struct options *o)
@@ -346,11 +366,25 @@ static bool take_paths(struct options *o)
     return true;
 }
 
+static size_t row_of(const char *name)
+{
+    size_t i = 0;
+
+    while (rows[i].option.name == NULL || strcmp(rows[i].option.name, name) != 0)
+        i++;
+    return i;
+}
+
+const char *options_flag(const struct options *o, const char *name)
+{
+    return o->given[row_of(name)].flag;
+}
+
 bool options_needed(const struct options *o)
 {
     for (size_t i = 0; i < NROW; i++)
-        if (o->given[i] && rows[i].need != NULL && !rows[i].need->met(o))
-            return complain("--%s has an effect only %s; leave it out", rows[i].option.name, rows[i].need->text);
+        if (o->given[i].yes && rows[i].need != NULL && !rows[i].need->met(o))
+            return complain("%s has an effect only %s; leave it out", o->given[i].flag, rows[i].need->text);
     return true;
 }
 
@@ -372,11 +406,10 @@ bool options_parse(int argc, char **argv, struct options *out)
         return false;
     out->paths = argv + 1;
     out->npath = (uint32_t)npath;
-    for (size_t i = 0; i < NROW && out->amp; i++)
-        if (rows[i].option.name != NULL && strcmp(rows[i].option.name, "precision") == 0) {
-            out->precision = PRECISION_BF16;
-            out->given[i] = true;
-        }
+    if (out->amp) {
+        out->precision = PRECISION_BF16;
+        out->given[row_of("precision")] = (struct option_given){ true, "--amp" };
+    }
     return take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out);
 }
 
@@ -406,16 +439,15 @@ bool options_kept(const struct options *o, uint32_t k, struct note *out)
 /* An option that is given and differs from the checkpoint's: allowed only if the state still fits. */
 static bool differs(const struct options *o, const struct row *r, const char *is, const char *was)
 {
-    const char *none = "none";
+    const char *none = "none", *flag = o->given[r - rows].flag;
 
     if (strcmp(is, was) == 0 || r->kept == HELD)
         return true;
     was = *was != '\0' ? was : none;
     if (r->kept == FIXED)
-        return complain("--%s %s: the run in %s has %s; leave --%s out, or begin anew with --run and --weights",
-                        r->option.name, is, o->resume, was, r->option.name);
-    complain("--%s is %s, but was %s: the results will differ from those of an uninterrupted run", r->option.name, is,
-             was);
+        return complain("%s %s: the run in %s has %s; leave %s out, or begin anew with --run and --weights", flag, is,
+                        o->resume, was, flag);
+    complain("%s is %s, but was %s: the results will differ from those of an uninterrupted run", flag, is, was);
     return true;
 }
 
@@ -424,7 +456,7 @@ static bool recall(struct options *o, const struct row *r, const char *was, bool
     struct note now = { 0 };
     char flag[64];
 
-    if (o->given[r - rows]) {
+    if (o->given[r - rows].yes) {
         row_print(r, o, now.value, sizeof now.value);
         return differs(o, r, now.value, was);
     }

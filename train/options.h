@@ -7,6 +7,7 @@
 #define PLAIT_TRAIN_OPTIONS_H
 
 #include "model.h"
+#include "option.h"
 #include "safetensors.h"
 
 #include <plait/coll.h>
@@ -25,8 +26,8 @@ enum polish { POLISH_WEIGHTS, POLISH_STATISTICS };
 
 struct options {
     enum command command;
-    bool given[OPTIONS_MOST]; /* for each row of the table */
-    char **paths;             /* [npath] arguments that are no options */
+    struct option_given given[OPTIONS_MOST]; /* for each row of the table */
+    char **paths;                            /* [npath] arguments that are no options */
     uint32_t npath;
     const char *data; /* an argument, or --data-path */
 
@@ -71,6 +72,9 @@ struct options {
 /** Returns false after a message. */
 bool options_parse(int argc, char **argv, struct options *out);
 void options_help(void);
+
+/** The option of this name, as the user wrote it: "-b" or "--batch-size" of "batch"; else "--batch". */
+const char *options_flag(const struct options *o, const char *name);
 
 /**
  * Check that each given option has an effect; for a resumed run, once its options are known. Returns false after a

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "ending.h"
+#include "message.h"
 
 #include <jansson.h>
 
@@ -341,7 +342,7 @@ void progress_end(struct progress *p, const struct run *r, bool saved)
         progress_say(p, "asked to stop: step %llu is saved; go on with plait-train %s --resume %s",
                      (unsigned long long)r->step, r->o->data, r->folder);
     else if (saved)
-        progress_say(p, "trained %llu steps: %s", (unsigned long long)r->step, r->folder);
+        progress_say(p, "trained %llu step%s: %s", (unsigned long long)r->step, plural(r->step), r->folder);
     clear(p);
     fflush(stdout);
 }

@@ -3,6 +3,7 @@
 
 #include "checkpoint.h"
 #include "ending.h"
+#include "message.h"
 #include "share.h"
 #include "why.h"
 
@@ -66,7 +67,8 @@ void recall(struct options *o, struct plait_comm *comm, struct recalled *out)
     if (!options_recall(o, out->notes, out->nrank == nrank))
         leave(ENDING_USAGE);
     if (out->nrank != nrank && !o->reproducible && !o->evaluate_only)
-        complain("--resume %s: %u ranks wrote it, but %u go on: the results will differ in rounding from those of an "
-                 "uninterrupted run",
-                 o->resume, out->nrank, nrank);
+        complain(
+            "--resume %s: %u rank%s wrote it, and %u go%s on: the results will differ in rounding from those of an "
+            "uninterrupted run",
+            o->resume, out->nrank, plural(out->nrank), nrank, nrank == 1 ? "es" : "");
 }

@@ -16,20 +16,22 @@ bool options_check(const struct options *o)
         return complain("--reproducible --elastic %s: each rank has its own weights there; leave one out",
                         plait_elastic_name((enum plait_elastic_mode)o->elastic));
     if (o->reproducible && o->sync_norm)
-        return complain("--reproducible --sync-batch-norm: its sums depend on the number of ranks; leave one out");
+        return complain("--reproducible %s: its sums depend on the number of ranks; leave one out",
+                        options_flag(o, "sync-batch-norm"));
     if (o->reproducible && o->payload != PLAIT_NDTYPE && o->payload != PLAIT_FLOAT32)
         return complain(
             "--reproducible --payload %s: only fp32 gives the same bits for any number of ranks; use --payload fp32",
             o->payload == PLAIT_FLOAT16 ? "fp16" : "bf16");
     if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
-        return complain("--sync-batch-norm --elastic %s: its workers do not step together; leave one out",
-                        plait_elastic_name((enum plait_elastic_mode)o->elastic));
+        return complain("%s --elastic %s: its workers do not step together; leave one out",
+                        options_flag(o, "sync-batch-norm"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
     if (o->plot != NULL && !value_picture("--plot", o->plot))
         return false;
     if (o->resume != NULL && o->run != NULL)
-        return complain("--resume %s --run %s: a run goes on in its own folder; leave --run out", o->resume, o->run);
+        return complain("--resume %s %s %s: a run goes on in its own folder; leave %s out", o->resume,
+                        options_flag(o, "run"), o->run, options_flag(o, "run"));
     if (o->evaluate_only && o->dry_run)
-        return complain("--evaluate-only --dry-run: leave one out");
+        return complain("%s --dry-run: leave one out", options_flag(o, "evaluate-only"));
     if (o->resume != NULL && o->weights != NULL)
         return complain("--resume %s --weights %s: both load weights; leave one out", o->resume, o->weights);
     return true;
@@ -65,16 +67,18 @@ static bool settle_batch(struct options *o, uint64_t images, uint32_t nworker)
         o->batch = o->batch < nworker ? nworker : o->batch - o->batch % nworker;
     }
     if (o->batch > images)
-        return complain("--batch %llu: there are only %llu images for training; use fewer",
+        return complain("%s %llu: more than the images for training, %llu; use fewer", options_flag(o, "batch"),
                         (unsigned long long)o->batch, (unsigned long long)images);
     if (o->batch % nworker != 0)
-        return complain("--batch %llu: %u ranks need a multiple of %u", (unsigned long long)o->batch, nworker, nworker);
+        return complain("%s %llu: %u ranks need a multiple of %u", options_flag(o, "batch"),
+                        (unsigned long long)o->batch, nworker, nworker);
     if (o->micro == 0) /* reproducible: from the batch alone, whatever the ranks */
         o->micro = o->reproducible ? o->batch / at_most(o->batch & -o->batch, 4) : usual_micro(o->batch / nworker);
     const uint64_t own = o->batch / nworker, passes = own / o->micro;
     if (own % o->micro != 0)
-        return complain("--micro %llu: must divide the %llu images of a rank in a step (--batch %llu, %u ranks)",
-                        (unsigned long long)o->micro, (unsigned long long)own, (unsigned long long)o->batch, nworker);
+        return complain("--micro %llu: must divide the %llu images of a rank in a step (%s %llu, --ranks %u)",
+                        (unsigned long long)o->micro, (unsigned long long)own, options_flag(o, "batch"),
+                        (unsigned long long)o->batch, nworker);
     return !o->reproducible || nworker == 1 || (passes & (passes - 1)) == 0 ||
            complain("--reproducible: %llu passes of a rank in a step must be a power of two, or the sums depend on the "
                     "number of ranks; change --micro %llu",
@@ -111,11 +115,11 @@ bool options_settle(struct options *o, uint64_t images, uint32_t nworker, uint32
     if (!settle_batch(o, images, nworker))
         return false;
     if (o->polish > o->epochs)
-        return complain("--polish %llu: there are only %llu epochs; use fewer", (unsigned long long)o->polish,
+        return complain("--polish %llu: more than --epochs %llu; use fewer", (unsigned long long)o->polish,
                         (unsigned long long)o->epochs);
     if (o->warmup > (double)o->epochs || o->tail > (double)o->epochs)
-        return complain("--%s %g: there are only %llu epochs; use fewer",
-                        o->warmup > (double)o->epochs ? "warmup" : "tail",
+        return complain("%s %g: more than --epochs %llu; use fewer",
+                        options_flag(o, o->warmup > (double)o->epochs ? "warmup" : "tail"),
                         o->warmup > (double)o->epochs ? o->warmup : o->tail, (unsigned long long)o->epochs);
     if (o->threads > most_threads())
         return complain("--threads %llu: at most %llu, four for each processor of this machine",

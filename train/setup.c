@@ -2,6 +2,7 @@
 #include "agree.h"
 #include "base/clock.h"
 #include "ending.h"
+#include "message.h"
 #include "processors.h"
 #include "progress.h"
 #include "run.h"
@@ -111,7 +112,7 @@ static void make_buckets(struct run *r)
     const enum plait_status status = plait_fusion_create(r->comm, &f, &r->fusion);
     if (o->algorithm != NULL &&
         (status == PLAIT_ERR_CONFIG || status == PLAIT_ERR_UNSUPPORTED)) { /* the same on all ranks */
-        complain("--algo %s: %s", o->algorithm, plait_last_error());
+        complain("%s %s: %s", options_flag(o, "algo"), o->algorithm, plait_last_error());
         leave(ENDING_USAGE);
     }
     must(status, "buckets of gradients");
@@ -296,8 +297,8 @@ static bool part(struct run *r, const struct options *o, struct plait_comm *all)
     const uint32_t nserver = server_count(o), nrank = plait_comm_nrank(all), rank = plait_comm_rank(all);
 
     if (nserver >= nrank)
-        give_up(ENDING_USAGE, "--elastic %s: %u servers and at least one more rank; start more with --ranks",
-                plait_elastic_name((enum plait_elastic_mode)o->elastic), nserver);
+        give_up(ENDING_USAGE, "--elastic %s: %u server%s and at least one more rank; start more with --ranks",
+                plait_elastic_name((enum plait_elastic_mode)o->elastic), nserver, plural(nserver));
     const bool worker = rank < nrank - nserver;
     must(plait_comm_split(all, worker ? 0 : PLAIT_NO_COLOR, 0, "workers", &r->comm), "meeting");
     r->together = nserver == 0 || o->elastic == PLAIT_ELASTIC_ORIGINAL; /* where workers take turns */

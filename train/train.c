@@ -9,6 +9,7 @@
 #include "ending.h"
 #include "failure.h"
 #include "launch.h"
+#include "message.h"
 #include "progress.h"
 #include "run.h"
 
@@ -318,9 +319,9 @@ static void count_broken(const struct run *r)
     const uint64_t training = loader_broken(r->loader, r->comm), tested = loader_broken(r->val_loader, r->comm);
 
     if (training > 0)
-        complain("%llu files were broken; other images were used in their places", (unsigned long long)training);
+        complain("broken files: %llu; other images were used in their places", (unsigned long long)training);
     if (tested > 0)
-        complain("%llu files of the test were broken and left out of its results", (unsigned long long)tested);
+        complain("broken files of the test: %llu; its results leave them out", (unsigned long long)tested);
 }
 
 static bool write_trace(const struct run *r)
@@ -353,15 +354,15 @@ static void describe(const struct run *r)
     char memory[400];
 
     memory_text(r, memory, sizeof memory);
-    progress_say(r->progress, "%s, %llu x %llu pixels, %llu images, %u classes; %u %s of %llu %s", o->model,
+    progress_say(r->progress, "%s, %llu x %llu pixels, %llu image%s, %u class%s; %u rank%s of %llu thread%s", o->model,
                  (unsigned long long)o->pixels, (unsigned long long)o->pixels,
-                 (unsigned long long)dataset_count(r->train), dataset_nclass(r->train), r->nrank,
-                 r->nrank > 1 ? "ranks" : "rank", (unsigned long long)o->threads,
-                 o->threads > 1 ? "threads" : "thread");
-    progress_say(r->progress, "batch %llu (%u %s of %llu on each rank), %s at rate %g, %llu epochs of %llu steps; %s",
+                 (unsigned long long)dataset_count(r->train), plural(dataset_count(r->train)), dataset_nclass(r->train),
+                 dataset_nclass(r->train) == 1 ? "" : "es", r->nrank, plural(r->nrank), (unsigned long long)o->threads,
+                 plural(o->threads));
+    progress_say(r->progress, "batch %llu (%u %s of %llu on each rank), %s at rate %g, %llu epoch%s of %llu step%s; %s",
                  (unsigned long long)o->batch, r->npass, r->npass > 1 ? "passes" : "pass", (unsigned long long)o->micro,
                  o->method == PLAIT_OPTIM_LARS ? "LARS" : "SGD", o->rate, (unsigned long long)o->epochs,
-                 (unsigned long long)r->epoch_steps, r->folder);
+                 plural(o->epochs), (unsigned long long)r->epoch_steps, plural(r->epoch_steps), r->folder);
     progress_say(r->progress, "%s", memory);
     if (o->resume != NULL)
         progress_say(r->progress, "goes on from step %llu, %s", (unsigned long long)r->step, r->recalled.path);

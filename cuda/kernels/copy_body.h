@@ -2,11 +2,7 @@
 #ifndef PLAIT_CUDA_COPY_BODY_H
 #define PLAIT_CUDA_COPY_BODY_H
 
-#include "body.h"
-
-typedef uint64_t __attribute__((may_alias)) plait_bits64;
-typedef uint32_t __attribute__((may_alias)) plait_bits32;
-typedef uint16_t __attribute__((may_alias)) plait_bits16;
+#include "widths.h"
 
 /* The widest access that is aligned in both buffers: 1 << this many bytes, up to a cache line. */
 BODY uint32_t plait_copy_shift(const void *dst, const void *src)
@@ -22,9 +18,6 @@ BODY uint32_t plait_copy_shift(const void *dst, const void *src)
 BODY void plait_copy_unit(void *dst, const void *src, uint32_t shift)
 {
     switch (shift) {
-    case 4:
-        plait_line_put(dst, plait_line_get(src));
-        return;
     case 3:
         *(plait_bits64 *)dst = *(const plait_bits64 *)src;
         return;
@@ -52,6 +45,25 @@ BODY void plait_copy_by(char *d, const char *s, uint64_t bytes, uint32_t shift, 
     }
 }
 
+enum { PLAIT_COPY_LINES = 4 }; /* of a thread in flight */
+
+BODY void plait_copy_lines(char *d, const char *s, uint64_t bytes, uint64_t thread, uint64_t nthread)
+{
+    const uint64_t head = plait_head(d, 1, bytes), nline = (bytes - head) / 16, whole = nline * 16;
+
+    for (uint64_t i = thread; i < nline; i += PLAIT_COPY_LINES * nthread) {
+        struct plait_line line[PLAIT_COPY_LINES];
+        UNROLL for (uint32_t k = 0; k < PLAIT_COPY_LINES; k++) if (i + k * nthread < nline) line[k] =
+            plait_line_get(s + head + (i + k * nthread) * 16);
+        UNROLL for (uint32_t k = 0; k < PLAIT_COPY_LINES; k++) if (i + k * nthread < nline)
+            plait_line_put(d + head + (i + k * nthread) * 16, line[k]);
+    }
+    for (uint64_t i = thread; i < bytes - whole; i += nthread) {
+        const uint64_t at = i < head ? i : i + whole;
+        d[at] = s[at];
+    }
+}
+
 /* The part of thread `thread` of nthread. */
 BODY void plait_copy_bytes(void *dst, const void *src, uint64_t bytes, uint64_t thread, uint64_t nthread)
 {
@@ -59,8 +71,8 @@ BODY void plait_copy_bytes(void *dst, const void *src, uint64_t bytes, uint64_t 
     const char *s = (const char *)src;
     const uint32_t shift = plait_copy_shift(d, s);
 
-    if (shift == 4) /* constant, so that the loop has no branch */
-        plait_copy_by(d, s, bytes, 4, thread, nthread);
+    if (shift == 4)
+        plait_copy_lines(d, s, bytes, thread, nthread);
     else
         plait_copy_by(d, s, bytes, shift, thread, nthread);
 }

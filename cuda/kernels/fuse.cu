@@ -4,5 +4,5 @@
 #include "kernel.cuh"
 
 PLAIT_KERNEL(plait_copies, plait_cuda_copies, PLAIT_CUDA_THREADS, plait_copies_phases, plait_copies_body)
-PLAIT_KERNEL(plait_pack, plait_cuda_pack, PLAIT_CUDA_THREADS, plait_pack_phases, plait_pack_body)
-PLAIT_KERNEL(plait_unpack, plait_cuda_pack, PLAIT_CUDA_THREADS, plait_unpack_phases, plait_unpack_body)
+PLAIT_WARPS(plait_pack, plait_cuda_pack, PLAIT_CUDA_THREADS, plait_pack_phases, plait_pack_body)
+PLAIT_WARPS(plait_unpack, plait_cuda_pack, PLAIT_CUDA_THREADS, plait_unpack_phases, plait_unpack_body)

@@ -7,12 +7,14 @@
 _Static_assert(sizeof(struct plait_cuda_copies) <= 4096 && sizeof(struct plait_cuda_list) <= 4096,
                "what a kernel's argument may have");
 
+_Thread_local uint64_t plait_cuda_nline;
+
 /* Run all phases of all blocks. */
 #define HOST(name, args, threads, phases, body)                       \
     static void run_##name(const void *argument, uint32_t nblock)     \
     {                                                                 \
         const struct args *a = argument;                              \
-        double shared[threads];                                       \
+        double shared[threads * PLAIT_CUDA_SHARED];                   \
                                                                       \
         for (uint32_t block = 0; block < nblock; block++) {           \
             struct plait_where at = { 0, threads, block, nblock };    \

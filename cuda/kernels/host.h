@@ -12,6 +12,9 @@ struct plait_cuda_host {
     void (*run)(const void *argument, uint32_t nblock);
 };
 
+/* Number of 16-byte accesses by this thread's runs. */
+extern _Thread_local uint64_t plait_cuda_nline;
+
 /* NULL: no such kernel. */
 const struct plait_cuda_host *plait_cuda_host_find(const char *name);
 

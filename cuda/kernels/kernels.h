@@ -53,12 +53,14 @@ enum plait_cuda_kernel {
 };
 
 enum {
-    PLAIT_CUDA_THREADS = 256,       /* of a block */
-    PLAIT_CUDA_THREADS_TRUST = 512, /* of the only block of plait_optim_trust */
-    PLAIT_CUDA_PER_THREAD = 64,     /* bytes of one operand per block, if there is enough for all blocks */
-    PLAIT_CUDA_SLOTS = 506,         /* words of a list in the argument itself */
-    PLAIT_CUDA_COPIES = 160,        /* in the argument itself */
-    PLAIT_CUDA_PIECE = 4096         /* most elements of a piece; a block works on one piece at a time */
+    PLAIT_CUDA_THREADS = 256,        /* of a block */
+    PLAIT_CUDA_THREADS_TRUST = 1024, /* of the only block of plait_optim_trust */
+    PLAIT_CUDA_WARP = 32,
+    PLAIT_CUDA_SHARED = 3,      /* shared elements of a thread, on the host */
+    PLAIT_CUDA_PER_THREAD = 64, /* bytes of one operand per block, if there is enough for all blocks */
+    PLAIT_CUDA_SLOTS = 506,     /* words of a list in the argument itself */
+    PLAIT_CUDA_COPIES = 160,    /* in the argument itself */
+    PLAIT_CUDA_PIECE = 2048     /* most elements of a piece; a warp works on one piece at a time */
 };
 
 /*
@@ -138,7 +140,7 @@ struct plait_cuda_copies {
 
 /* ---- Many tensors in one launch: tables in memory that the device can read, made once --------------------------- */
 
-/* One block's work: elements start .. start + count of the tables' entry `of`. Made by plait_cuda_cut(). */
+/* One warp's work: elements start .. start + count of the tables' entry `of`. Made by plait_cuda_cut(). */
 struct plait_cuda_piece {
     uint64_t start;
     uint32_t of;
@@ -162,7 +164,7 @@ struct plait_cuda_tensor {
  *           nothing is looked at. Other bits than plait_pass()'s: another order
  * infinite  plait_unpack with squares: 1 is written where something is not finite, else nothing; or NULL
  *
- * Grid: npiece blocks, or fewer.
+ * Grid: plait_cuda_piece_blocks(npiece), or fewer.
  */
 struct plait_cuda_pack {
     const struct plait_cuda_tensor *tensors;
@@ -228,7 +230,8 @@ enum {
 /*
  * One argument for all three:
  *
- *   plait_optim_squares  squares of each piece, as `bounds` and `look` say. Grid: npiece blocks, or fewer
+ *   plait_optim_squares  squares of each piece, as `bounds` and `look` say. Grid: plait_cuda_piece_blocks(npiece),
+ *                        or fewer
  *   plait_optim_trust    `what` says. Grid: one block of PLAIT_CUDA_THREADS_TRUST. Sharded: with ADD; the all-reduce of
  *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST
  *   plait_optim_update   masters, momenta and copies; nothing where result->finite is 0. Grid as the first
@@ -373,6 +376,14 @@ static inline uint64_t plait_cuda_chunks(uint64_t bytes)
 static inline uint64_t plait_cuda_npiece(uint64_t count)
 {
     return count / PLAIT_CUDA_PIECE + (count % PLAIT_CUDA_PIECE != 0);
+}
+
+/* Number of blocks for a kernel over pieces: one warp for each. Small pieces share a block. */
+static inline uint32_t plait_cuda_piece_blocks(uint32_t npiece)
+{
+    const uint32_t each = PLAIT_CUDA_THREADS / PLAIT_CUDA_WARP;
+
+    return npiece / each + (npiece % each != 0);
 }
 
 /* Make the pieces of entry `of`. Returns where the next entry's begin. */

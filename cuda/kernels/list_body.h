@@ -67,20 +67,18 @@ BODY struct plait_part plait_part_of(const struct plait_cuda_list *a, const stru
         }                                                                                                  \
     } while (0)
 
-enum { PLAIT_AT_ONCE = 4 }; /* lines that a thread reads before it writes the first */
-
 /* Lines u, u + nthread and so on of a part, of nline, from `head` bytes on. */
 BODY void plait_part_lines(const struct plait_cuda_list *a, const struct plait_part *p, uint32_t head, uint32_t u,
                            uint32_t nline, uint32_t nthread)
 {
     const char *s = plait_list_at(a, p->src) + p->in + head;
-    struct plait_line lines[PLAIT_AT_ONCE];
+    struct plait_line lines[PLAIT_COPY_LINES];
 
-    UNROLL for (uint32_t k = 0; k < PLAIT_AT_ONCE; k++) if (u + k * nthread < nline) lines[k] =
+    UNROLL for (uint32_t k = 0; k < PLAIT_COPY_LINES; k++) if (u + k * nthread < nline) lines[k] =
         plait_line_get(s + (u + k * nthread) * 16);
     for (uint32_t d = 0; d < p->ndst; d++) {
         char *t = plait_list_to(a, p->dst + d) + p->out + head;
-        UNROLL for (uint32_t k = 0; k < PLAIT_AT_ONCE; k++) if (t != s && u + k * nthread < nline)
+        UNROLL for (uint32_t k = 0; k < PLAIT_COPY_LINES; k++) if (t != s && u + k * nthread < nline)
             plait_line_put(t + (u + k * nthread) * 16, lines[k]);
     }
 }
@@ -93,7 +91,7 @@ BODY void plait_part_copy(const struct plait_cuda_list *a, const struct plait_pa
     const uint32_t bytes = p->count * size, head = p->lines ? (uint32_t)plait_head(s, 1, bytes) : bytes;
     const uint32_t nline = (bytes - head) / 16, tail = head + nline * 16;
 
-    for (uint32_t u = at->thread; u < nline; u += PLAIT_AT_ONCE * at->nthread)
+    for (uint32_t u = at->thread; u < nline; u += PLAIT_COPY_LINES * at->nthread)
         plait_part_lines(a, p, head, u, nline, at->nthread);
     for (uint32_t d = 0; d < p->ndst && nline * 16 < bytes; d++) {
         char *t = plait_list_to(a, p->dst + d) + p->out;

@@ -39,66 +39,70 @@ BODY bool plait_looks(const struct plait_cuda_optim *a)
 
 /* ---- The first pass --------------------------------------------------------------------------------------- */
 
-enum { PLAIT_GRADIENTS, PLAIT_WEIGHTS, PLAIT_MOMENTA };
-
 BODY uint32_t plait_optim_squares_phases(const struct plait_cuda_optim *a, const struct plait_where *at)
 {
-    return (plait_looks(a) ? 3 : 2) * plait_piece_phases(a->npiece, at);
+    return plait_piece_phases(a->npiece, at);
 }
 
-/* Squares of one thread's share of a piece. */
-BODY double plait_squares_of(uint32_t type, const void *array, const struct plait_cuda_piece *p,
-                             const struct plait_where *at)
+/* Squares of one lane's share of a piece. */
+BODY double plait_squares_by(uint32_t type, const char *from, uint32_t count, uint32_t lane, uint32_t least)
 {
+    const uint32_t size = plait_size_of(type);
     double sum = 0;
 
-    for (uint32_t i = at->thread * PLAIT_EIGHT; i < p->count; i += at->nthread * PLAIT_EIGHT) {
-        const uint32_t n = p->count - i < PLAIT_EIGHT ? p->count - i : (uint32_t)PLAIT_EIGHT;
-        float v[PLAIT_EIGHT] = { 0 };
-
-        plait_eight_get(v, type, array, p->start + i, n);
-        for (uint32_t k = 0; k < PLAIT_EIGHT; k++)
-            sum += plait_square((double)v[k]);
+    for (uint32_t i = 0; i < count; i += PLAIT_ROW * PLAIT_CUDA_WARP) {
+        const struct plait_row r = { lane, plait_shift_of(least), least, count - i, false };
+        uint32_t word[PLAIT_ROW] = { 0 };
+        float v[PLAIT_ROW];
+        plait_row_get(word, from + (uint64_t)i * size, size, &r, PLAIT_ROW);
+        plait_widen(v, type, word, &r, PLAIT_ROW);
+        sum = plait_row_squares(sum, v);
     }
     return sum;
 }
 
-BODY double plait_part_squares(const struct plait_cuda_optim *a, uint32_t which, const struct plait_cuda_piece *p,
-                               const struct plait_where *at)
+BODY double plait_squares_of(uint32_t type, const void *array, const struct plait_cuda_piece *p, uint32_t lane)
 {
-    const struct plait_cuda_part *part = &a->parts[p->of];
+    const char *from = (const char *)array + p->start * plait_size_of(type);
 
-    if (!plait_has_trust(a, part) && !(which == PLAIT_GRADIENTS ? a->check != 0 : plait_looks(a)))
-        return 0;
-    return which == PLAIT_GRADIENTS
-               ? plait_squares_of(part->type, part->gradient, p, at)
-               : plait_squares_of(PLAIT_FLOAT32, which == PLAIT_WEIGHTS ? part->master : part->momentum, p, at);
+#define SQUARES(least) plait_squares_by(type, from, p->count, lane, least)
+    return PLAIT_BY_SIZE(plait_size_of(type), SQUARES);
+#undef SQUARES
 }
 
-/* First the gradients of all pieces of a block, then the weights, then the momenta. */
+/* Gradients of any type, then masters and momenta. */
 BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
                                    double *shared)
 {
-    const uint32_t each = plait_piece_phases(a->npiece, at), which = phase / each;
-    const uint32_t piece = plait_piece_of(phase % each, at), step = phase % PLAIT_PIECE_PHASES;
-    double *const sums[] = { a->gradient_squares, a->weight_squares, a->momentum_squares };
+    const uint32_t piece = plait_piece_of(phase, at);
 
-    if (piece >= a->npiece || (which == PLAIT_GRADIENTS && a->known != 0))
+    if (piece >= a->npiece)
         return;
-    if (step == 0) {
-        const struct plait_cuda_piece p = a->pieces[piece];
-        shared[at->thread] = plait_part_squares(a, which, &p, at);
-    } else if (step <= PLAIT_HALVES) {
-        plait_halve(shared, step, at);
-    } else if (at->thread == 0) {
-        sums[which][piece] = shared[0];
+    const bool looks = plait_looks(a);
+    const struct plait_cuda_piece p = a->pieces[piece];
+    const struct plait_cuda_part *part = &a->parts[p.of];
+    const bool trust = plait_has_trust(a, part);
+
+    if (a->known == 0) {
+        double sum = trust || a->check != 0 ? plait_squares_of(part->type, part->gradient, &p, plait_lane(at)) : 0;
+        if (plait_warp_sum(&sum, at, shared))
+            a->gradient_squares[piece] = sum;
+    }
+    for (uint32_t i = 0; i < (looks ? 2 : 1); i++) {
+        const float *array = i == 0 ? part->master : part->momentum;
+        double *squares = i == 0 ? a->weight_squares : a->momentum_squares;
+        double sum = trust || looks ? plait_squares_of(PLAIT_FLOAT32, array, &p, plait_lane(at)) : 0;
+        if (plait_warp_sum(&sum, at, shared + (i + 1) * PLAIT_CUDA_THREADS))
+            squares[piece] = sum;
     }
 }
 
 /* ---- The second pass -------------------------------------------------------------------------------------- */
 
-/* One block. LANES threads sum a tensor's pieces, and the first of them adds up; gradients, then weights. */
-enum { PLAIT_LANES = 16, PLAIT_TENSORS = PLAIT_CUDA_THREADS_TRUST / PLAIT_LANES, PLAIT_ROUND_PHASES = 4 };
+enum { PLAIT_GRADIENTS, PLAIT_WEIGHTS, PLAIT_MOMENTA };
+
+/* One block. A warp sums a tensor's pieces: gradients' and weights'. */
+enum { PLAIT_LANES = PLAIT_CUDA_WARP, PLAIT_TENSORS = PLAIT_CUDA_THREADS_TRUST / PLAIT_LANES };
 /*
  * Then for each sum: every thread sums its share, every LANES-th thread those of LANES threads, the first thread all.
  */
@@ -106,6 +110,7 @@ enum { PLAIT_OWN, PLAIT_LANES_OWN, PLAIT_ALL, PLAIT_ADD_PHASES };
 /* VERDICT, WEIGHTS and MOMENTA. */
 enum { PLAIT_VERDICT_PHASES = 3 * PLAIT_ADD_PHASES };
 
+/* Phases, one for each row of tensors. */
 BODY uint32_t plait_trust_rounds(const struct plait_cuda_optim *a)
 {
     return (a->what & PLAIT_CUDA_ADD) != 0 ? (a->ntensor + PLAIT_TENSORS - 1) / PLAIT_TENSORS : 0;
@@ -114,39 +119,34 @@ BODY uint32_t plait_trust_rounds(const struct plait_cuda_optim *a)
 BODY uint32_t plait_optim_trust_phases(const struct plait_cuda_optim *a, const struct plait_where *at)
 {
     (void)at;
-    return plait_trust_rounds(a) * PLAIT_ROUND_PHASES + PLAIT_VERDICT_PHASES + PLAIT_ADD_PHASES;
+    return plait_trust_rounds(a) + PLAIT_VERDICT_PHASES + PLAIT_ADD_PHASES;
 }
 
-/* Are the squares of the tensor's gradients (or weights) needed? */
-BODY bool plait_is_wanted(const struct plait_cuda_optim *a, struct plait_cuda_range range, bool weights)
+BODY double plait_lane_sum(const double *squares, uint32_t n, uint32_t lane)
 {
-    return range.count > 0 && (plait_has_trust(a, &a->parts[a->pieces[range.first].of]) || (!weights && a->check != 0));
+    double sum = 0;
+
+    UNROLL_BY for (uint32_t i = lane; i < n; i += PLAIT_LANES) sum += squares[i];
+    return sum;
 }
 
-BODY void plait_trust_round(const struct plait_cuda_optim *a, uint32_t round, uint32_t step, uint32_t thread,
+BODY void plait_trust_round(const struct plait_cuda_optim *a, uint32_t round, const struct plait_where *at,
                             double *shared)
 {
-    const uint32_t tensor = round * PLAIT_TENSORS + thread / PLAIT_LANES, lane = thread % PLAIT_LANES;
-    const bool weights = step >= 2;
-    const double *squares = weights ? a->weight_squares : a->gradient_squares;
-    double sum = 0;
+    const uint32_t tensor = round * PLAIT_TENSORS + at->thread / PLAIT_LANES, lane = plait_lane(at);
 
     if (tensor >= a->ntensor)
         return;
-    if (step % 2 == 0) {
-        const struct plait_cuda_range range = a->ranges[tensor];
-        const bool wanted = plait_is_wanted(a, range, weights);
-        for (uint32_t i = lane; wanted && i < range.count; i += PLAIT_LANES)
-            sum += squares[range.first + i];
-        shared[thread] = sum;
-    } else if (lane == 0) {
-        const struct plait_cuda_range range = a->ranges[tensor];
-        for (uint32_t i = 0; i < PLAIT_LANES; i++)
-            sum += shared[thread + i];
-        if (weights && range.count > 0 && (a->parts[a->pieces[range.first].of].flags & PLAIT_OPTIM_NO_DECAY) != 0)
-            sum = -sum;
-        a->sums[PLAIT_CUDA_NORMS + (weights ? 0 : a->ntensor) + tensor] = sum;
-    }
+    const struct plait_cuda_range range = a->ranges[tensor];
+    const uint32_t flags = range.count > 0 ? a->parts[a->pieces[range.first].of].flags : 0;
+    const bool trust = a->lars != 0 && (flags & PLAIT_OPTIM_NO_TRUST) == 0;
+    double g = plait_lane_sum(a->gradient_squares + range.first, trust || a->check != 0 ? range.count : 0, lane);
+    double w = plait_lane_sum(a->weight_squares + range.first, trust ? range.count : 0, lane);
+
+    if (plait_warp_sum(&g, at, shared))
+        a->sums[PLAIT_CUDA_NORMS + a->ntensor + tensor] = g;
+    if (plait_warp_sum(&w, at, shared + PLAIT_CUDA_THREADS_TRUST))
+        a->sums[PLAIT_CUDA_NORMS + tensor] = (flags & PLAIT_OPTIM_NO_DECAY) != 0 ? -w : w;
 }
 
 /* shared[0] = the sum of every thread's `own`, in three phases. */
@@ -234,8 +234,7 @@ BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t phase, ui
                                                   : a->momentum_squares;
     double own = 0;
 
-    for (uint32_t i = thread; step == PLAIT_OWN && i < n; i += PLAIT_CUDA_THREADS_TRUST)
-        own += from[i];
+    UNROLL_BY for (uint32_t i = step == PLAIT_OWN ? thread : n; i < n; i += PLAIT_CUDA_THREADS_TRUST) own += from[i];
     plait_add_all(step, thread, own, shared);
     if (step != PLAIT_ALL || thread != 0)
         return;
@@ -303,10 +302,10 @@ BODY void plait_judge(const struct plait_cuda_optim *a, uint32_t step, uint32_t 
 BODY void plait_optim_trust_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
                                  double *shared)
 {
-    const uint32_t rounds = plait_trust_rounds(a) * PLAIT_ROUND_PHASES;
+    const uint32_t rounds = plait_trust_rounds(a);
 
     if (phase < rounds)
-        plait_trust_round(a, phase / PLAIT_ROUND_PHASES, phase % PLAIT_ROUND_PHASES, at->thread, shared);
+        plait_trust_round(a, phase, at, shared);
     else if (phase < rounds + PLAIT_VERDICT_PHASES && (a->what & PLAIT_CUDA_ADD) != 0)
         plait_add_verdict(a, phase - rounds, at->thread, shared);
     else if (phase >= rounds + PLAIT_VERDICT_PHASES && (a->what & PLAIT_CUDA_TRUST) != 0)
@@ -315,52 +314,107 @@ BODY void plait_optim_trust_body(const struct plait_cuda_optim *a, uint32_t phas
 
 /* ---- The third pass --------------------------------------------------------------------------------------- */
 
+enum { PLAIT_UPDATED = 8 }; /* elements of a lane in flight, of three arrays */
+
 BODY uint32_t plait_optim_update_phases(const struct plait_cuda_optim *a, const struct plait_where *at)
 {
-    (void)a, (void)at;
-    return 1;
+    return a->result->finite != 0 ? plait_piece_phases(a->npiece, at) : 0;
+}
+
+struct plait_rates { /* of a part */
+    struct plait_cuda_update u;
+    float momentum, rate;
+    bool nesterov;
+};
+
+BODY struct plait_rates plait_rates_of(const struct plait_cuda_optim *a, uint32_t part)
+{
+    const struct plait_rates r = { a->updates[part], (float)a->momentum,
+                                   a->lr_in_momentum != 0 ? 1 : (float)plait_step_of(a).lr, a->nesterov != 0 };
+
+    return r;
 }
 
 /* Like update() of lib/reduce/set.h. */
-BODY void plait_update_one(float *w, float *v, float g, const struct plait_cuda_optim *a, struct plait_cuda_update u)
+BODY void plait_update_one(float *w, float *v, float g, const struct plait_rates *r)
 {
-    const float momentum = (float)a->momentum, rate = a->lr_in_momentum != 0 ? 1 : (float)plait_step_of(a).lr;
-    const float d = u.gradient * g + u.decay * *w;
+    const float d = r->u.gradient * g + r->u.decay * *w;
 
-    *v = momentum * *v + d;
-    *w -= rate * (a->nesterov != 0 ? momentum * *v + d : *v);
+    *v = r->momentum * *v + d;
+    *w -= r->rate * (r->nesterov ? r->momentum * *v + d : *v);
 }
 
-BODY void plait_update_eight(const struct plait_cuda_optim *a, const struct plait_cuda_part *p, uint32_t part,
-                             uint64_t i, uint32_t n)
+BODY void plait_update_row(const struct plait_cuda_part *p, const struct plait_rates *rates, uint64_t i,
+                           const struct plait_row *r)
 {
-    const struct plait_cuda_update u = a->updates[part];
-    float g[PLAIT_EIGHT] = { 0 }, w[PLAIT_EIGHT] = { 0 }, v[PLAIT_EIGHT] = { 0 };
+    const uint32_t size = plait_size_of(p->type), copy_size = plait_size_of(p->copy_type);
+    char *master = (char *)(p->master + i), *momentum = (char *)(p->momentum + i);
+    uint32_t gs[PLAIT_UPDATED] = { 0 }, ws[PLAIT_UPDATED] = { 0 }, vs[PLAIT_UPDATED] = { 0 };
+    float g[PLAIT_UPDATED], w[PLAIT_UPDATED], v[PLAIT_UPDATED];
 
-    plait_eight_get(g, p->type, p->gradient, i, n);
-    plait_eight_get(w, PLAIT_FLOAT32, p->master, i, n);
-    plait_eight_get(v, PLAIT_FLOAT32, p->momentum, i, n);
-    UNROLL for (uint32_t k = 0; k < PLAIT_EIGHT; k++) if (k < n) plait_update_one(&w[k], &v[k], g[k], a, u);
-    plait_eight_put(PLAIT_FLOAT32, p->master, i, n, w);
-    plait_eight_put(PLAIT_FLOAT32, p->momentum, i, n, v);
+    plait_row_get(gs, (const char *)p->gradient + i * size, size, r, PLAIT_UPDATED);
+    plait_row_get(ws, master, 4, r, PLAIT_UPDATED);
+    plait_row_get(vs, momentum, 4, r, PLAIT_UPDATED);
+    plait_widen(g, p->type, gs, r, PLAIT_UPDATED);
+    plait_widen(w, PLAIT_FLOAT32, ws, r, PLAIT_UPDATED);
+    plait_widen(v, PLAIT_FLOAT32, vs, r, PLAIT_UPDATED);
+    UNROLL for (uint32_t k = 0; k < PLAIT_UPDATED; k++) plait_update_one(&w[k], &v[k], g[k], rates);
+    plait_narrow(ws, PLAIT_FLOAT32, w, r, PLAIT_UPDATED);
+    plait_narrow(vs, PLAIT_FLOAT32, v, r, PLAIT_UPDATED);
+    plait_row_put(master, ws, 4, r, PLAIT_UPDATED);
+    plait_row_put(momentum, vs, 4, r, PLAIT_UPDATED);
     if (p->copy == NULL)
         return;
-    UNROLL for (uint32_t k = 0; k < PLAIT_EIGHT; k++) if (k < n && p->copy_type != PLAIT_FLOAT32) w[k] =
-        clean_f32(w[k]);
-    plait_eight_put(p->copy_type, p->copy, i, n, w);
+    UNROLL for (uint32_t k = 0; k < PLAIT_UPDATED; k++) w[k] = p->copy_type != PLAIT_FLOAT32 ? clean_f32(w[k]) : w[k];
+    plait_narrow(gs, p->copy_type, w, r, PLAIT_UPDATED);
+    plait_row_put((char *)p->copy + i * copy_size, gs, copy_size, r, PLAIT_UPDATED);
+}
+
+/* Are all arrays of the row accessed by lines? */
+BODY bool plait_update_is_wide(const struct plait_cuda_part *p, uint64_t i, const struct plait_row *r)
+{
+    return plait_row_is_wide(r, (const char *)p->gradient + i * plait_size_of(p->type), PLAIT_UPDATED) &&
+           plait_row_is_wide(r, p->master + i, PLAIT_UPDATED) && plait_row_is_wide(r, p->momentum + i, PLAIT_UPDATED) &&
+           (p->copy == NULL || plait_row_is_wide(r, (char *)p->copy + i * plait_size_of(p->copy_type), PLAIT_UPDATED));
+}
+
+/* Where all is by lines, no branch lies between the loads. */
+BODY void plait_update_rows(const struct plait_cuda_part *p, const struct plait_rates *rates,
+                            const struct plait_cuda_piece *piece, uint32_t lane, uint32_t least)
+{
+    for (uint32_t i = 0; i < piece->count; i += PLAIT_UPDATED * PLAIT_CUDA_WARP) {
+        struct plait_row r = { lane, least == 4 ? 2U : 3U, least, piece->count - i, false };
+        if (plait_update_is_wide(p, piece->start + i, &r)) {
+            r.wide = true;
+            plait_update_row(p, rates, piece->start + i, &r);
+        } else {
+            plait_update_row(p, rates, piece->start + i, &r);
+        }
+    }
+}
+
+/* Is all of a part float32? */
+BODY bool plait_is_single(const struct plait_cuda_part *p)
+{
+    return p->type == PLAIT_FLOAT32 && (p->copy == NULL || p->copy_type == PLAIT_FLOAT32);
 }
 
 BODY void plait_optim_update_body(const struct plait_cuda_optim *a, uint32_t phase, const struct plait_where *at,
                                   double *shared)
 {
-    (void)phase, (void)shared;
-    for (uint32_t k = at->block; k < a->npiece && a->result->finite != 0; k += at->nblock) {
-        const struct plait_cuda_piece piece = a->pieces[k];
-        const struct plait_cuda_part p = a->parts[piece.of];
-        for (uint32_t i = at->thread * PLAIT_EIGHT; i < piece.count; i += at->nthread * PLAIT_EIGHT)
-            plait_update_eight(a, &p, piece.of, piece.start + i,
-                               piece.count - i < PLAIT_EIGHT ? piece.count - i : (uint32_t)PLAIT_EIGHT);
-    }
+    const uint32_t k = plait_piece_of(phase, at);
+
+    (void)shared;
+    if (k >= a->npiece)
+        return;
+    const struct plait_cuda_piece piece = a->pieces[k];
+    const struct plait_cuda_part p = a->parts[piece.of];
+    const struct plait_rates rates = plait_rates_of(a, piece.of);
+
+    if (plait_is_single(&p))
+        plait_update_rows(&p, &rates, &piece, plait_lane(at), 4);
+    else
+        plait_update_rows(&p, &rates, &piece, plait_lane(at), 1);
 }
 
 #endif

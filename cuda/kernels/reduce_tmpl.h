@@ -108,25 +108,23 @@ BODY void NAME(apply)(W *a, const W *b, uint32_t n, uint32_t op)
             a[i] = ARITH(sum)(a[i], b[i]);
 }
 
-/* Operands s .. s + g - 1, at most four; all are read before the first is used. at: bytes from an operand's address. */
-BODY void NAME(four)(W *acc, const struct plait_cuda_list *a, uint32_t s, uint32_t g, uint64_t at)
+/* Four operands at most, of which lines[] are a line each. */
+BODY void NAME(four)(W *acc, const struct plait_line *lines, uint32_t g, uint32_t op)
 {
-    struct plait_line lines[4] = { { { 0 } } };
     W b[NAME(N)], c[NAME(N)];
 
-    UNROLL for (uint32_t k = 0; k < 4; k++) if (k < g) lines[k] = plait_line_get(plait_list_at(a, s + k) + at);
     NAME(open)(acc, lines[0]);
     if (g > 1) {
         NAME(open)(b, lines[1]);
-        NAME(apply)(acc, b, NAME(N), a->op);
+        NAME(apply)(acc, b, NAME(N), op);
     }
     if (g > 2) {
         NAME(open)(b, lines[2]);
         if (g > 3) {
             NAME(open)(c, lines[3]);
-            NAME(apply)(b, c, NAME(N), a->op);
+            NAME(apply)(b, c, NAME(N), op);
         }
-        NAME(apply)(acc, b, NAME(N), a->op);
+        NAME(apply)(acc, b, NAME(N), op);
     }
 }
 
@@ -167,45 +165,35 @@ BODY void NAME(many)(const struct plait_cuda_list *a, struct plait_part p, uint3
 
 /* ---- Loops ------------------------------------------------------------------------------------------------ */
 
-/* The fast path: a whole unit of at most eight operands, all of type T. */
-BODY void NAME(eight)(const struct plait_cuda_list *a, const struct plait_part *p, uint32_t i)
-{
-    const uint64_t at = p->in + i * (uint32_t)sizeof(T);
-    W acc[NAME(N)], right[NAME(N)];
-
-    NAME(four)(acc, a, p->src, p->nsrc < 4 ? p->nsrc : 4, at);
-    if (p->nsrc > 4) {
-        NAME(four)(right, a, p->src + 4, p->nsrc - 4, at);
-        NAME(apply)(acc, right, NAME(N), a->op);
-    }
-    NAME(finish)(a, p, acc, i, NAME(N));
-}
-
 /*
- * Units of one or two operands: as many bytes on the way as with many operands. i: element of the first unit; each next
- * one is `step` elements on, and none is at `end`.
+ * The fast path: m units of at most n operands, 8 at most, all of type T. All lines are read before the first is used.
+ * m and n are constants.
  */
-BODY void NAME(few)(const struct plait_cuda_list *a, const struct plait_part *p, uint32_t i, uint32_t step,
-                    uint32_t end)
+BODY void NAME(lines)(const struct plait_cuda_list *a, const struct plait_part *p, const struct plait_where *at,
+                      uint32_t head, uint32_t nunit, uint32_t m, uint32_t n)
 {
-    struct plait_line x[PLAIT_AT_ONCE] = { { { 0 } } }, y[PLAIT_AT_ONCE] = { { { 0 } } };
-
-    UNROLL for (uint32_t k = 0; k < PLAIT_AT_ONCE; k++) if (i + k * step < end)
-    {
-        const uint64_t at = p->in + (i + k * step) * (uint32_t)sizeof(T);
-        x[k] = plait_line_get(plait_list_at(a, p->src) + at);
-        if (p->nsrc > 1)
-            y[k] = plait_line_get(plait_list_at(a, p->src + 1) + at);
-    }
-    UNROLL for (uint32_t k = 0; k < PLAIT_AT_ONCE; k++) if (i + k * step < end)
-    {
-        W acc[NAME(N)], b[NAME(N)];
-        NAME(open)(acc, x[k]);
-        if (p->nsrc > 1) {
-            NAME(open)(b, y[k]);
-            NAME(apply)(acc, b, NAME(N), a->op);
+    for (uint32_t u = at->thread; u < nunit; u += m * at->nthread) {
+        struct plait_line lines[4][8];
+        UNROLL for (uint32_t k = 0; k < m; k++) UNROLL for (uint32_t s = 0; s < n; s++)
+        {
+            const uint32_t i = u + k * at->nthread;
+            if (i < nunit && s < p->nsrc)
+                lines[k][s] =
+                    plait_line_get(plait_list_at(a, p->src + s) + p->in + (head + i * NAME(N)) * (uint32_t)sizeof(T));
         }
-        NAME(finish)(a, p, acc, i + k * step, NAME(N));
+        UNROLL for (uint32_t k = 0; k < m; k++)
+        {
+            const uint32_t i = u + k * at->nthread;
+            W acc[NAME(N)], right[NAME(N)];
+            if (i >= nunit)
+                break;
+            NAME(four)(acc, lines[k], n == 2 || p->nsrc < 4 ? p->nsrc : 4, a->op);
+            if (n > 4 && p->nsrc > 4) {
+                NAME(four)(right, lines[k] + 4, p->nsrc - 4, a->op);
+                NAME(apply)(acc, right, NAME(N), a->op);
+            }
+            NAME(finish)(a, p, acc, head + i * NAME(N), NAME(N));
+        }
     }
 }
 
@@ -253,13 +241,14 @@ BODY void NAME(part)(const struct plait_cuda_list *a, const struct plait_part *p
     }
     const uint32_t head = NAME(head)(a, p), nunit = (p->count - head) / NAME(N);
 
-    for (uint32_t u = at->thread; fast && p->nsrc <= 2 && u < nunit; u += PLAIT_AT_ONCE * at->nthread)
-        NAME(few)(a, p, head + u * NAME(N), at->nthread * NAME(N), head + nunit * NAME(N));
-    for (uint32_t u = at->thread; !(fast && p->nsrc <= 2) && u < nunit; u += at->nthread)
-        if (fast)
-            NAME(eight)(a, p, head + u * NAME(N));
-        else
-            NAME(many)(a, *p, head + u * NAME(N), NAME(N));
+    if (fast && p->nsrc <= 2)
+        NAME(lines)(a, p, at, head, nunit, sizeof(T) == 1 ? 2 : 4, 2);
+    else if (fast && p->nsrc <= 4)
+        NAME(lines)(a, p, at, head, nunit, 2, 4);
+    else if (fast)
+        NAME(lines)(a, p, at, head, nunit, 1, 8);
+    for (uint32_t u = at->thread; !fast && u < nunit; u += at->nthread)
+        NAME(many)(a, *p, head + u * NAME(N), NAME(N));
     for (uint32_t e = at->thread; e < p->count - nunit * NAME(N); e += at->nthread)
         NAME(many)(a, *p, e < head ? e : e + nunit * NAME(N), 1);
 }

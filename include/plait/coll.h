@@ -231,8 +231,8 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
  * In place: as in NCCL. On a rank with both buffers, the part of IN that stays with the rank may lie at its place in
  *           OUT; in reduce-scatter the result may lie where this rank's part of IN is. Then `in` and `out` are in one
  *           buffer; otherwise they must not overlap. Each rank decides for itself; in a rooted collective only the
- *           root's buffers count. A program's own algorithm needs it on all ranks or on none. All-to-all has no form in
- *           place.
+ *           root's buffers count. A program's own algorithm needs it on all ranks or on none. An
+ *           all-to-all in place (`in` equals `out`) first copies `in` to memory that the comm keeps.
  *
  * In a rooted collective a rank does not hear of every other rank. So a rank that differs may be named only in a later
  * call that waits, or by plait_comm_destroy(). No message of one call is taken for that of another.
@@ -298,7 +298,7 @@ PLAIT_API enum plait_status plait_scatter(struct plait_comm *comm, const void *i
  * Every rank sends a different part to each rank.
  *
  * in   [nrank][count]: part r goes to rank r
- * out  [nrank][count]: part r comes from rank r; there is no form in place
+ * out  [nrank][count]: part r comes from rank r; may equal `in` (in place)
  */
 PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *in, void *out, size_t count,
                                            enum plait_dtype type, const struct plait_call *call);
@@ -309,7 +309,7 @@ PLAIT_API enum plait_status plait_alltoall(struct plait_comm *comm, const void *
  * counts  [nrank] elements of each rank's part; if only one rank has an array, the others pass their own `count`
  * starts  [nrank] start of each part, in elements from the start of the buffer; NULL: parts are contiguous. Parts of
  *         OUT must not overlap (PLAIT_ERR_ARG names two that do)
- * In place: a rank with an empty part may pass any pointer.
+ * In place: a rank with an empty part may pass any pointer. In an all-to-all `in` may equal `out`, whatever the parts.
  * Two ranks must agree on the size of a part; else its receiver fails the comm with both sizes (PLAIT_ERR_MISMATCH).
  * Cost:   one message for each slice of a part that is not a rank's own; between hosts one for each part.
  */

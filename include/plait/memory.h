@@ -68,9 +68,10 @@ PLAIT_API enum plait_status plait_mem_alloc_on(int device, size_t bytes, void **
 /**
  * The calling thread's current GPU, or the first GPU if the thread has none.
  *
- * out    its number; -1: this process has not loaded a driver or cannot use it, and all memory is host memory
+ * out    its number; -1: this process has not loaded a driver or has no GPU, and all memory is host memory
  * Thread: any
- * Errors: PLAIT_ERR_ARG (out is NULL)
+ * Errors: PLAIT_ERR_ARG (out is NULL); PLAIT_ERR_UNSUPPORTED (the process uses GPUs, but the plug-in cannot be loaded;
+ *         the text names its file, and what to do)
  */
 PLAIT_API enum plait_status plait_device_now(int *out);
 

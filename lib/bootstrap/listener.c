@@ -106,7 +106,7 @@ void plait_listener_explain(const struct plait_listener *l, char *text, size_t s
     for (const struct plait_source *s = l->sources; s < l->sources + l->nsource; s++)
         worst = s->worst > worst->worst ? s : worst;
     if (worst->worst > PLAIT_REFUSED_NOTHING)
-        snprintf(text, size, "; refused %u connections from %s, one of which %s", worst->refused, worst->from,
+        snprintf(text, size, "; refused connections: %u from %s, one of which %s", worst->refused, worst->from,
                  refusals[worst->worst]);
 }
 
@@ -226,7 +226,7 @@ void plait_listener_close(struct plait_listener *l)
     /* A rank tries several addresses and leaves all but one, so a client that only leaves may be a rank. */
     for (const struct plait_source *s = l->sources; s < l->sources + l->nsource; s++)
         plait_log(s->worst <= PLAIT_REFUSED_LEFT ? PLAIT_LOG_INFO : PLAIT_LOG_WARN,
-                  "comm creation: refused %u connections from %s, one of which %s", s->refused, s->from,
+                  "comm creation: refused connections: %u from %s, one of which %s", s->refused, s->from,
                   refusals[s->worst]);
     plait_listener_remove_all(l);
 }

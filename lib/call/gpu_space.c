@@ -70,8 +70,6 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
     struct plait_location a, b;
     enum plait_status status;
 
-    if (plait_device_used() == NULL)
-        return PLAIT_OK;
     status = plait_device_find(name, ": in", in, &a);
     if (status == PLAIT_OK)
         status = plait_device_find(name, ": out", out, &b);

@@ -72,7 +72,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
     const uint32_t number = out_number(run, f, in);
     const char *data = plait_step_address(run, f, run->prog->sources[in->source].span, in->wide);
     const size_t bytes = plait_step_bytes(run, f, in);
-    const uint64_t header_word = plait_sized_header(run, in);
+    const uint64_t header_word = plait_vform_header(run, in);
     enum plait_copy_mode mode;
     bool free_at_once = true;
 
@@ -114,13 +114,13 @@ static void start(struct plait_run *run, struct plait_slice *f, uint32_t i)
 
     switch ((enum plait_verb)in->verb) {
     case PLAIT_STEP_SEND:
-        if (plait_sized_over(run, f, in))
+        if (plait_vform_over(run, f, in))
             complete(run, f, i);
         else if (!start_send(run, f, i))
             f->blocked[f->nblocked++] = i;
         break;
     case PLAIT_STEP_RECV:
-        if (plait_sized_over(run, f, in))
+        if (plait_vform_over(run, f, in))
             complete(run, f, i);
         else
             f->receiving[f->nreceiving++] = i;
@@ -155,7 +155,7 @@ static bool poll_receives(struct plait_run *run, struct plait_slice *f)
         const void *data =
             link->transport->arrived(link, plait_step_number_in(run, f, in), run->fingerprint, to, &sent);
         const bool wrong = PLAIT_GUARDS && data != NULL &&
-                           plait_sized_wrong(run, f, in, plait_step_number_in(run, f, in), sent, bytes);
+                           plait_vform_wrong(run, f, in, plait_step_number_in(run, f, in), sent, bytes);
         if (data == NULL || wrong) {
             f->receiving[kept++] = i;
             continue;
@@ -368,9 +368,9 @@ static bool turn_slices(struct plait_run *run)
 /* Advance the links' message numbers: the next operation's messages follow this one's. */
 static void pass_numbers(struct plait_run *run)
 {
-    if (plait_sized_by_pairs(run))
-        plait_sized_pass(run);
-    for (uint32_t r = 0; !plait_sized_by_pairs(run) && r < run->comm->nrank; r++) {
+    if (plait_vform_by_pairs(run))
+        plait_vform_pass(run);
+    for (uint32_t r = 0; !plait_vform_by_pairs(run) && r < run->comm->nrank; r++) {
         struct plait_link *link = plait_step_link(run, (int32_t)r);
         if (link != NULL) {
             link->next_out += (uint32_t)run->nslice * run->prog->nsend[r];

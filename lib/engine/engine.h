@@ -21,7 +21,7 @@
 
 #include "operation/run.h"
 
-/* Begin comm->run: connect to the peers of the plan. `in`: the job's input, or its scaled copy. */
+/* Begin comm->run: connect to the peers of the plan. `in`: the job's input, or what replaces it. */
 enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in);
 
 /* Poll, then start ready steps. The first turns make room, which can take until peers have read the old memory. */

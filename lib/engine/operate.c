@@ -38,17 +38,18 @@ static enum plait_status cannot_run(struct plait_comm *comm, enum plait_status s
     return plait_cannot_begin(comm, status, &a);
 }
 
-static bool scales(const struct plait_job *job)
+static bool replaces_input(const struct plait_job *job)
 {
-    return job->scale != NULL || job->o->selection.divides;
+    return job->scale != NULL || job->o->selection.divides || (job->o->coll == PLAIT_ALLTOALL && job->in == job->out);
 }
 
 /*
  * A pre-multiplied sum is the sum of scaled inputs; some averages are the sum of divided inputs. An all-reduce puts
- * them in OUT and goes on in place. The others put them in library memory, which the comm keeps for the next operation.
+ * them in OUT and goes on in place. The others, and an all-to-all in place, put them in library memory, which the comm
+ * keeps for the next operation.
  */
-static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm *comm, const struct plait_job *job,
-                                                               const void **in)
+static __attribute__((noinline)) enum plait_status replace_input(struct plait_comm *comm, const struct plait_job *job,
+                                                                 const void **in)
 {
     const struct plait_op_plan *o = job->o;
     const struct plait_run *run = comm->run;
@@ -80,8 +81,10 @@ static __attribute__((noinline)) enum plait_status scale_input(struct plait_comm
                                                      .divisor = comm->nrank,
                                                      .count = n },
                             &(struct plait_how){ .divisor = comm->nrank });
-    else
+    else if (job->scale != NULL)
         run->space->scale(run, to, job->in, n, job->scale, job->late);
+    else
+        run->space->copy(comm, to, job->in, n * o->size);
     *in = to;
     return PLAIT_OK;
 }
@@ -144,21 +147,21 @@ static void begin_eager(struct plait_comm *comm, const struct plait_job *job, co
 }
 
 /* Small blocks take the eager path; large blocks, if any, go through the engine at the same time. */
-static enum plait_status begin_split(struct plait_comm *comm, const struct plait_job *job)
+static enum plait_status begin_split(struct plait_comm *comm, const struct plait_job *job, const void *in)
 {
     struct plait_run *run = comm->run;
 
     run->slots = true;
     run->rest = !plait_eager_has_all(job->o, &job->sizes, comm->nrank);
     if (!run->rest) {
-        begin_eager(comm, job, job->in);
+        begin_eager(comm, job, in);
         return PLAIT_OK;
     }
     run->word = plait_word(job->o, ++comm->sequence);
     run->published = run->single_copy = run->by_single_copy = run->finished = false;
     run->taken = 0;
     enter_engine(comm, job, run->word);
-    return plait_engine_begin(comm, job, job->in);
+    return plait_engine_begin(comm, job, in);
 }
 
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job)
@@ -175,8 +178,8 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
         comm->sequence++; /* blame this operation, not the last one */
         return plait_comm_fail(comm, status, "%s", plait_last_error());
     }
-    if (__builtin_expect(scales(job), 0)) {
-        status = scale_input(comm, job, &in);
+    if (__builtin_expect(replaces_input(job), 0)) {
+        status = replace_input(comm, job, &in);
         if (status != PLAIT_OK)
             return status;
     }
@@ -189,7 +192,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
         return PLAIT_OK;
     }
     if (o->selection.split > 0)
-        return begin_split(comm, job);
+        return begin_split(comm, job, in);
     enter_engine(comm, job, plait_word(o, ++comm->sequence));
     return plait_engine_begin(comm, job, in);
 }
@@ -259,7 +262,7 @@ static inline __attribute__((always_inline)) enum plait_status run_eager(struct 
 
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job)
 {
-    if (job->o->selection.eager && !scales(job) && job->work.arg == NULL)
+    if (job->o->selection.eager && !replaces_input(job) && job->work.arg == NULL)
         return run_eager(comm, job->o, &job->sizes, job->in, job->out, job->deadline);
     const uint32_t environment = plait_fpenv_enter();
     enum plait_status status = plait_run_begin(comm, job);
@@ -292,7 +295,7 @@ enum plait_status plait_run(struct plait_comm *comm, const struct plait_args *a,
     const struct plait_op_plan *o = comm->last;
     const bool eager = o->selection.eager || (o->selection.split > 0 && plait_eager_has_all(o, a->sizes, comm->nrank));
 
-    if (!eager || (call != NULL && call->scale != NULL))
+    if (!eager || (call != NULL && call->scale != NULL) || (o->coll == PLAIT_ALLTOALL && a->in == a->out))
         return run_as_job(comm, a, call);
     return run_eager(comm, o, a->sizes, a->in, a->out, call != NULL ? call->deadline : 0);
 }

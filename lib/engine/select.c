@@ -350,7 +350,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
             w->ordered ? "call->user is not commutative, so it needs the order of the ranks"
                        : "reproducible results are asked for",
             shape->coll == PLAIT_ALLREDUCE ? "one-shot, two-shot, binomial or halving-doubling" : "direct");
-    snprintf(s.spec, sizeof s.spec, "%s", spec);
+    snprintf(s.spec, sizeof s.spec, "%s%s", s.alg->name, spec + strcspn(spec, ":")); /* "Ring" is "ring" */
     s.round = choose_round(s.alg, type, geometry.combines, w);
     s.divides = divides(type, s.round, shape->nrank, w);
     s.whole = w->device && !w->remote && w->spec[0] == '\0' &&

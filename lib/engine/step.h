@@ -17,7 +17,7 @@ static inline size_t plait_step_elements(const struct plait_run *run, const stru
                                          const struct plait_instr *in)
 {
     if (run->o->vform)
-        return plait_sized_elements(run, f, in->blk);
+        return plait_vform_elements(run, f, in->blk);
     return f->n > 0 ? in->nblk * f->n : plait_step_slot(f, in->blk + in->nblk) - plait_step_slot(f, in->blk);
 }
 
@@ -68,7 +68,7 @@ static inline size_t plait_step_block_bytes(const struct plait_run *run, const s
 {
     const size_t nblk = run->o->geometry.kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1;
 
-    return run->o->size * (run->o->vform ? plait_sized_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk);
+    return run->o->size * (run->o->vform ? plait_vform_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk);
 }
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "step.h"
 
-bool plait_sized_wrong(struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
+bool plait_vform_wrong(struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
                        uint32_t number, size_t sent, size_t expected)
 {
     const struct plait_link *link = plait_step_link(run, in->peer);
@@ -11,11 +11,11 @@ bool plait_sized_wrong(struct plait_run *run, const struct plait_slice *f, const
     uint32_t print;
     uint64_t whole;
 
-    if (plait_sized_by_pairs(run) && link->transport->peek(link, number, &print, &whole) &&
-        whole != plait_sized_header(run, in)) {
+    if (plait_vform_by_pairs(run) && link->transport->peek(link, number, &print, &whole) &&
+        whole != plait_vform_header(run, in)) {
         before = 0;
         sent = whole;
-        expected = plait_sized_header(run, in);
+        expected = plait_vform_header(run, in);
     }
     if (sent == expected)
         return false;
@@ -25,13 +25,13 @@ bool plait_sized_wrong(struct plait_run *run, const struct plait_slice *f, const
     return true;
 }
 
-void plait_sized_pass(const struct plait_run *run)
+void plait_vform_pass(const struct plait_run *run)
 {
     for (uint32_t i = 0; i < run->prog->ninstr; i++) {
         const struct plait_instr *in = &run->prog->instrs[i];
         if (in->verb == PLAIT_STEP_SEND)
-            plait_step_link(run, in->peer)->next_out += plait_sized_slices(run, in);
+            plait_step_link(run, in->peer)->next_out += plait_vform_slices(run, in);
         else if (in->verb == PLAIT_STEP_RECV)
-            plait_step_link(run, in->peer)->next_in += plait_sized_slices(run, in);
+            plait_step_link(run, in->peer)->next_in += plait_vform_slices(run, in);
     }
 }

@@ -11,13 +11,13 @@
 #include "slice.h"
 
 /* Does each pair of ranks cut its block by itself? */
-static inline bool plait_sized_by_pairs(const struct plait_run *run)
+static inline bool plait_vform_by_pairs(const struct plait_run *run)
 {
     return run->o->vform && !plait_agrees_on_sizes(run->o);
 }
 
 /* Elements of a block that this rank sends or receives. */
-static inline size_t plait_sized_block(const struct plait_run *run, uint32_t blk)
+static inline size_t plait_vform_block(const struct plait_run *run, uint32_t blk)
 {
     const struct plait_geometry *g = &run->o->geometry;
     const struct plait_sizes *v = &run->sizes;
@@ -27,39 +27,39 @@ static inline size_t plait_sized_block(const struct plait_run *run, uint32_t blk
 }
 
 /* Elements of this slice of the block. */
-static inline size_t plait_sized_elements(const struct plait_run *run, const struct plait_slice *f, uint32_t blk)
+static inline size_t plait_vform_elements(const struct plait_run *run, const struct plait_slice *f, uint32_t blk)
 {
-    const size_t all = plait_sized_block(run, blk), left = all > f->start ? all - f->start : 0;
+    const size_t all = plait_vform_block(run, blk), left = all > f->start ? all - f->start : 0;
 
     return left < f->n ? left : f->n;
 }
 
 /* Does the block take the eager path? */
-static inline bool plait_sized_small(const struct plait_run *run, uint32_t blk)
+static inline bool plait_vform_small(const struct plait_run *run, uint32_t blk)
 {
-    return run->o->selection.split > 0 && plait_sized_block(run, blk) * run->o->size <= run->o->selection.split;
+    return run->o->selection.split > 0 && plait_vform_block(run, blk) * run->o->size <= run->o->selection.split;
 }
 
 /* Is there no message, because the block is eager or ends before this slice? */
-static inline bool plait_sized_over(const struct plait_run *run, const struct plait_slice *f,
+static inline bool plait_vform_over(const struct plait_run *run, const struct plait_slice *f,
                                     const struct plait_instr *in)
 {
-    return plait_sized_by_pairs(run) &&
-           (plait_sized_small(run, in->blk) || (f->slice > 0 && plait_sized_block(run, in->blk) <= f->start));
+    return plait_vform_by_pairs(run) &&
+           (plait_vform_small(run, in->blk) || (f->slice > 0 && plait_vform_block(run, in->blk) <= f->start));
 }
 
 /* The header word of the block's slices: the block's bytes. */
-static inline uint64_t plait_sized_header(const struct plait_run *run, const struct plait_instr *in)
+static inline uint64_t plait_vform_header(const struct plait_run *run, const struct plait_instr *in)
 {
-    return plait_sized_by_pairs(run) ? plait_sized_block(run, in->blk) * run->o->size : 0;
+    return plait_vform_by_pairs(run) ? plait_vform_block(run, in->blk) * run->o->size : 0;
 }
 
 /* Messages of the block that a step moves: its slices. */
-static inline uint32_t plait_sized_slices(const struct plait_run *run, const struct plait_instr *in)
+static inline uint32_t plait_vform_slices(const struct plait_run *run, const struct plait_instr *in)
 {
-    const size_t n = plait_sized_block(run, in->blk);
+    const size_t n = plait_vform_block(run, in->blk);
 
-    if (plait_sized_small(run, in->blk))
+    if (plait_vform_small(run, in->blk))
         return 0;
     return n == 0 ? 1 : (uint32_t)((n - 1) / run->o->selection.slice + 1);
 }
@@ -68,10 +68,10 @@ static inline uint32_t plait_sized_slices(const struct plait_run *run, const str
  * Has this message, or the block that it is a slice of, another size than expected? Then run->wrong tells. For any
  * operation, v-form or not.
  */
-bool plait_sized_wrong(struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
+bool plait_vform_wrong(struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
                        uint32_t number, size_t sent, size_t expected);
 
-/* If plait_sized_by_pairs(): advance the message numbers, so that the next operation's follow this one's. */
-void plait_sized_pass(const struct plait_run *run);
+/* If plait_vform_by_pairs(): advance the message numbers, so that the next operation's follow this one's. */
+void plait_vform_pass(const struct plait_run *run);
 
 #endif

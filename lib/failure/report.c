@@ -108,7 +108,7 @@ void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t
         return;
     comm->told = true;
     /* The text names comm, operation and the rank that detected the failure, perhaps another one. */
-    plait_log(comm->alarm, "comm '%s': rank %u of %u fails: %s", comm->name, comm->rank, comm->nrank, text);
+    plait_log(comm->alarm, "rank %u of %u fails: %s", comm->rank, comm->nrank, text);
     if (comm->alarm != PLAIT_LOG_ERROR || !plait_log_wants(PLAIT_LOG_INFO))
         return;
     list(comm, comm->rank);

@@ -79,7 +79,7 @@ static enum plait_status check_device(const struct plait_fusion_options *o)
     enum plait_status status = plait_work_queue("plait_fusion_create", o->stream, &queue);
     char what[256];
 
-    for (uint32_t t = 0; plait_device_used() != NULL && t < o->ntensor && status == PLAIT_OK; t++) {
+    for (uint32_t t = 0; atomic_load(&plait_other_spaces) && t < o->ntensor && status == PLAIT_OK; t++) {
         snprintf(what, sizeof what, "plait_fusion_create: tensor %u '%s': data", t, o->tensors[t].name);
         status = plait_device_fits(what, o->tensors[t].data, plait_dtype_size(o->tensors[t].type), queue);
     }

@@ -78,7 +78,7 @@ struct job {
     struct plait_vector to, from;
     double factor;
     bool streaming; /* whole pieces are whole cache lines */
-    bool look;
+    bool squares;
 };
 
 /* Each stretch but the last has whole pieces, so the order of summation depends on n alone. */
@@ -94,12 +94,12 @@ static void cut(size_t n, struct stretch stretches[NWAY])
 }
 
 /* Convert and check the next n elements in one loop; false: no such kernel, nothing is done. */
-static bool look_at(const struct job *j, void *to, struct plait_vector in, size_t n, double *square)
+static bool move_and_square(const struct job *j, void *to, struct plait_vector in, size_t n, double *square)
 {
-    if (!j->look || j->to.type != PLAIT_FLOAT32 || j->k->look[in.type] == NULL || (to == in.data && j->factor == 1) ||
-        (j->streaming && n * sizeof(float) % 64 > 0))
+    if (!j->squares || j->to.type != PLAIT_FLOAT32 || j->k->scale_and_square[in.type] == NULL ||
+        (to == in.data && j->factor == 1) || (j->streaming && n * sizeof(float) % 64 > 0))
         return false;
-    *square = j->k->look[in.type](to, in.data, n, (float)j->factor, j->streaming);
+    *square = j->k->scale_and_square[in.type](to, in.data, n, (float)j->factor, j->streaming);
     return true;
 }
 
@@ -117,12 +117,12 @@ static bool advance(const struct job *j, struct stretch *w)
 
     plait_pass_fetch(in.data, PIECE * from_size, AHEAD);
     w->at += n;
-    if (look_at(j, to, in, n, &square)) {
+    if (move_and_square(j, to, in, n, &square)) {
         w->square += square;
         return isfinite(square) != 0;
     }
     convert(j->k, made, in, n, j->factor);
-    if (j->look) {
+    if (j->squares) {
         square = squares_of(j->k, made, n);
         finite = all_finite(made, n, square);
         w->square += square;

@@ -52,10 +52,14 @@ static int resolve(const char *host, double seconds, struct plait_hosts *out)
 /* why: what kept PMIx from saying it; NULL: there is none. */
 static enum plait_status ask_for_host(const struct plait_launcher_says *says, const char *why)
 {
+    const bool torchrun = strcmp(says->launcher, "torchrun") == 0;
+
     return plait_fail(PLAIT_ERR_CONFIG,
-                      "%s does not say on which host rank 0 is: set MASTER_ADDR to its name or address, 127.0.0.1 on "
-                      "one machine (mpirun -x MASTER_ADDR=...), or pass an id around (plait_unique_id_exchange)%s%s",
-                      says->launcher, why != NULL ? ", or fix this: " : "", why != NULL ? why : "");
+                      "%s does not say on which host rank 0 is: %sset MASTER_ADDR to its name or address, 127.0.0.1 on "
+                      "one machine%s, or pass an id around (plait_unique_id_exchange)%s%s",
+                      says->launcher, torchrun ? "start the ranks with torchrun, or " : "",
+                      torchrun ? ", and MASTER_PORT to a free port there" : " (mpirun -x MASTER_ADDR=...)",
+                      why != NULL ? ", or fix this: " : "", why != NULL ? why : "");
 }
 
 /* Rank 0 listens on the addresses of its host's name and of its interfaces. The others know the name only. */
@@ -186,10 +190,9 @@ static enum plait_status receive_id(const struct plait_launcher_says *says, cons
         offer.error = plait_error_of(says->local_nrank == says->nrank ? plait_unique_id_create(&offer.id)
                                                                       : plait_unique_id_create_tcp(NULL, &offer.id));
     if (!plugin->pass(key, says->rank, &offer, sizeof offer, config->timeout, why, sizeof why))
-        return plait_fail(
-            PLAIT_ERR_SYSTEM,
-            "cannot learn rank 0's address from %s: %s; or set RANK, WORLD_SIZE and MASTER_ADDR as torchrun does",
-            says->launcher, why);
+        return plait_fail(PLAIT_ERR_SYSTEM,
+                          "cannot learn rank 0's address from %s: %s; or set RANK, WORLD_SIZE and MASTER_ADDR",
+                          says->launcher, why);
     return take_offer(&offer, out);
 }
 
@@ -220,6 +223,17 @@ static enum plait_status find_id_by_pmi(const struct plait_launcher_says *says, 
     return status == PLAIT_OK ? receive_id(says, config, plugin, out) : status;
 }
 
+/* Add to the error what keeps PMIx, which the launcher has, from being used. */
+static enum plait_status add_pmix(enum plait_status failed, const struct plait_config *config)
+{
+    const struct plait_error e = plait_error_of(failed);
+    const void *plugin;
+
+    if (plait_plugin_load(&plait_plugin_pmix, config->plugins, &plugin) == PLAIT_OK)
+        return plait_fail(failed, "%s", e.text);
+    return plait_fail(failed, "%s; the plug-in for PMIx: %s", e.text, plait_error_of(failed).text);
+}
+
 enum plait_status plait_launch_find(struct plait_launch *out)
 {
     struct plait_launcher_says says;
@@ -232,13 +246,11 @@ enum plait_status plait_launch_find(struct plait_launch *out)
     if (status == PLAIT_OK)
         status = plait_launcher_read(config.launcher, &says);
     if (status != PLAIT_OK)
-        return status;
-    memset(&launch, 0, sizeof launch);
+        return getenv("PMIX_RANK") != NULL ? add_pmix(status, &config) : status;
+    launch = (struct plait_launch){
+        .rank = says.rank, .nrank = says.nrank, .local_rank = says.local_rank, .local_nrank = says.local_nrank
+    };
     snprintf(launch.launcher, sizeof launch.launcher, "%s", says.launcher);
-    launch.rank = says.rank;
-    launch.nrank = says.nrank;
-    launch.local_rank = says.local_rank;
-    launch.local_nrank = says.local_nrank;
     if (says.nrank > 1 && strcmp(says.launcher, "mpich") == 0)
         status = find_id_by_pmi(&says, &config, &launch.id);
     else if (says.local_nrank == says.nrank)

@@ -206,9 +206,7 @@ static enum plait_status read_job(const struct launcher *l, struct plait_launche
     if (status != PLAIT_OK)
         return status;
     if (n >= sizeof out->job)
-        return plait_fail(PLAIT_ERR_CONFIG,
-                          "the variables from %s name this job in %zu characters; at most %zu are "
-                          "allowed",
+        return plait_fail(PLAIT_ERR_CONFIG, "the variables from %s name this job in %zu characters; %zu are allowed",
                           l->job[0], n, sizeof out->job - 1);
     return PLAIT_OK;
 }
@@ -227,9 +225,8 @@ static enum plait_status refuse_foreign(bool found)
             PLAIT_ERR_CONFIG,
             "%s=%.20s%s%s%s%.20s: %s started this process, and Plait does not follow its variables: set "
             "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT from them, start it with torchrun, "
-            "srun, Open MPI's mpirun or MPICH's mpiexec, or pass an id around (plait_unique_id_exchange); for a "
-            "process "
-            "alone set PLAIT_LAUNCHER=none",
+            "srun, Open MPI's mpirun or MPICH's mpiexec, or pass an id around (plait_unique_id_exchange); for one "
+            "process alone set PLAIT_LAUNCHER=none",
             f->rank, rank, nrank != NULL ? " " : "", nrank != NULL ? f->nrank : "", nrank != NULL ? "=" : "",
             nrank != NULL ? nrank : "", f->name);
     }

@@ -260,7 +260,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     }
     if (status != PLAIT_OK)
         plait_fail(status, "%s", comm->own->failure);
-    plait_comm_log(comm, PLAIT_LOG_INFO, "left after %llu operations",
+    plait_comm_log(comm, PLAIT_LOG_INFO, "left after operation #%llu",
                    (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
     plait_comm_free_private(comm);
     plait_remote_depart(comm->remote);

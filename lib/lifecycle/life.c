@@ -243,7 +243,7 @@ enum plait_status plait_comm_meet(struct plait_comm *comm, const struct plait_co
     if (status == PLAIT_OK) {
         atomic_store_explicit(&comm->there, true, memory_order_release);
         comm->open = plait_generation;
-        plait_comm_log(comm, PLAIT_LOG_INFO, "created, %u ranks on %u hosts, Plait %s, shared memory%s, algorithms %s",
+        plait_comm_log(comm, PLAIT_LOG_INFO, "created, ranks: %u, hosts: %u, Plait %s, shared memory%s, algorithms %s",
                        comm->nrank, comm->nodes.n > 1 ? comm->nodes.n : 1, plait_version(),
                        comm->remote != NULL ? " and UCX between hosts" : "",
                        comm->config.algo[0] != '\0' ? comm->config.algo : "chosen by size");

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "devices.h"
 
-#include "build.h"
-
 #include "base/fork.h"
-#include "base/log.h"
 #include "base/status.h"
 #include "plugin/plugin.h"
 
@@ -19,6 +16,11 @@ _Atomic(const struct plait_device_plugin *) plait_device;
 atomic_bool plait_other_spaces;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The program uses GPUs and the plug-in cannot: why; and the driver's function that knows memory. */
+static char unusable[1024];
+static _Atomic(int (*)(void *out, int attribute, unsigned long long memory)) ask_driver;
+enum { MEMORY_TYPE = 2, IS_MANAGED = 8, TYPE_DEVICE = 2 }; /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_DEVICE */
 
 void plait_devices_fork(enum plait_fork when)
 {
@@ -50,46 +52,57 @@ static enum plait_status load(const struct plait_config *config)
     return PLAIT_OK;
 }
 
-static enum plait_status load_once(const struct plait_config *config)
-{
-    enum plait_status status = PLAIT_OK;
-
-    pthread_mutex_lock(&lock);
-    if (plait_device_used() == NULL)
-        status = load(config);
-    pthread_mutex_unlock(&lock);
-    return status;
-}
-
 enum plait_status plait_device_get(const struct plait_device_plugin **out)
 {
-    enum plait_status status = PLAIT_OK;
     struct plait_config config;
+    enum plait_status status = plait_device_used() == NULL ? plait_config_load(&config) : PLAIT_OK;
 
-    if (plait_device_used() == NULL && (status = plait_config_load(&config)) == PLAIT_OK)
-        status = load_once(&config);
+    if (plait_device_used() == NULL && status == PLAIT_OK) {
+        pthread_mutex_lock(&lock);
+        status = plait_device_used() == NULL ? load(&config) : PLAIT_OK;
+        pthread_mutex_unlock(&lock);
+    }
     *out = plait_device_used();
     return status;
 }
 
+/* Else the program has no memory there, whatever it has loaded. */
+static bool has_gpus(void *driver)
+{
+    int (*init)(unsigned), (*count)(int *), n = 0;
+
+    *(void **)(void *)&init = dlsym(driver, "cuInit");
+    *(void **)(void *)&count = dlsym(driver, "cuDeviceGetCount");
+    return init != NULL && count != NULL && init(0) == 0 && count(&n) == 0 && n > 0;
+}
+
+/* The lock keeps fork() out of dlopen(): a child forked inside it would crash in its own dynamic loader. */
 void plait_device_notice(const struct plait_config *config)
 {
     const char *name = config->cuda_driver[0] != '\0' ? config->cuda_driver : DRIVER;
-    void *driver;
+    int (*ask)(void *, int, unsigned long long);
 
-    if (!PLAIT_HAVE_CUDA || plait_device_used() != NULL)
-        return;
-    /* The lock keeps fork() out of dlopen(): a child forked inside it would crash in its own dynamic loader. */
     pthread_mutex_lock(&lock);
-    driver = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    if (driver != NULL)
+    const bool known = plait_device_used() != NULL || atomic_load(&ask_driver) != NULL;
+    void *driver = known ? NULL : dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (driver != NULL && load(config) != PLAIT_OK && has_gpus(driver)) {
+        *(void **)(void *)&ask = dlsym(driver, "cuPointerGetAttribute");
+        snprintf(unusable, sizeof unusable, "this program uses GPUs, which Plait cannot: %s", plait_last_error());
+        atomic_store(&ask_driver, ask);
+        atomic_store_explicit(&plait_other_spaces, true, memory_order_release);
+    } else if (driver != NULL) {
         dlclose(driver);
+    }
     pthread_mutex_unlock(&lock);
-    if (driver == NULL)
-        return;
-    if (load_once(config) != PLAIT_OK)
-        plait_log(PLAIT_LOG_INFO, "this program has loaded %s, but its memory on GPUs cannot be used here: %s", name,
-                  plait_last_error());
+}
+
+static bool is_of_a_gpu(const void *memory)
+{
+    int (*const ask)(void *, int, unsigned long long) = atomic_load(&ask_driver);
+    unsigned type = 0, managed = 0;
+
+    return ask != NULL && memory != NULL && ask(&type, MEMORY_TYPE, (uintptr_t)memory) == 0 && type == TYPE_DEVICE &&
+           (ask(&managed, IS_MANAGED, (uintptr_t)memory) != 0 || managed == 0);
 }
 
 /* ---- Memory --------------------------------------------------------------------------------------- */
@@ -141,6 +154,8 @@ enum plait_status plait_device_now(int *out)
     }
     const struct plait_device_plugin *plugin = plait_device_used();
     *out = -1;
+    if (plugin == NULL && atomic_load(&ask_driver) != NULL)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", unusable);
     const char *why = plugin != NULL ? plugin->current(out) : NULL;
     return plait_device_result("plait_device_now", why);
 }
@@ -150,6 +165,8 @@ enum plait_status plait_device_find(const char *call, const char *which, const v
     const struct plait_device_plugin *plugin = plait_device_used();
 
     *out = (struct plait_location){ .kind = PLAIT_MEMORY_HOST, .device = -1 };
+    if (plugin == NULL && is_of_a_gpu(memory))
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s%s is %p, memory of a GPU: %s", call, which, memory, unusable);
     const char *why = plugin != NULL && memory != NULL ? plugin->locate(memory, out) : NULL;
     return why == NULL ? PLAIT_OK : plait_fail(PLAIT_ERR_SYSTEM, "%s%s is %p: %s", call, which, memory, why);
 }

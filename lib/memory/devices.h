@@ -24,7 +24,10 @@ static inline const struct plait_device_plugin *plait_device_used(void)
 /* Load the plug-in if needed. PLAIT_ERR_UNSUPPORTED names the missing part. */
 enum plait_status plait_device_get(const struct plait_device_plugin **out);
 
-/* Load the plug-in if the program has loaded the driver: buffers may then be a device's. Errors are only logged. */
+/*
+ * Load the plug-in if the program has loaded the driver: buffers may then be a device's. If that fails, memory of a
+ * device is an error from then on (plait_device_find()), and so is asking for the current one (plait_device_now()).
+ */
 void plait_device_notice(const struct plait_config *config);
 
 /* Where does memory lie? In the host's if it is NULL or no device is used. The error begins with `call` and `which`. */

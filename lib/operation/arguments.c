@@ -42,9 +42,9 @@ size_t plait_side_bytes(const struct plait_geometry *g, const struct plait_side 
 
 ptrdiff_t plait_place_of_in(const struct plait_geometry *g, uint32_t rank, size_t bytes)
 {
-    if (g->kind == PLAIT_KIND_PAIR || g->in.nslot == 0 || g->out.nslot == 0)
+    if (g->in.nslot == 0 || g->out.nslot == 0)
         return PTRDIFF_MIN;
-    if (g->kind == PLAIT_KIND_VECTOR)
+    if (g->kind != PLAIT_KIND_PART)
         return 0;
     const uintptr_t slots = (uintptr_t)plait_side_slot(&g->out, rank) - plait_side_slot(&g->in, rank);
     return (ptrdiff_t)(slots * bytes); /* unsigned: may overflow for an unchecked count */
@@ -60,9 +60,8 @@ enum plait_status plait_wrong_buffers(const struct plait_args *a, const struct p
                           no_in ? "in" : "out");
     return plait_fail(PLAIT_ERR_ARG, "%s%s: in %p of %zu bytes and out %p of %zu bytes overlap; they must be apart%s",
                       plait_coll_name(a->coll), form, a->in, in_bytes, a->out, out_bytes,
-                      g->kind == PLAIT_KIND_PAIR     ? "; there is no form in place"
-                      : g->kind == PLAIT_KIND_VECTOR ? " or equal"
-                                                     : ", or this rank's part of one be the other (in place)");
+                      g->kind != PLAIT_KIND_PART ? " or equal"
+                                                 : ", or this rank's part of one be the other (in place)");
 }
 
 enum plait_status plait_check_flag(const char *call, const char *what, int value)

@@ -37,9 +37,11 @@ static inline bool plait_scales_inplace(enum plait_coll coll)
     return coll == PLAIT_ALLREDUCE;
 }
 
-/* Does the reduction run in place? */
+/* Does the plan run in place? That of an all-to-all does not: the input is copied first. */
 static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const struct plait_call *call)
 {
+    if (coll == PLAIT_ALLTOALL)
+        return false;
     return call == NULL || call->scale == NULL ? alias : plait_scales_inplace(coll);
 }
 

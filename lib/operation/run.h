@@ -116,7 +116,7 @@ struct plait_run {
     enum plait_channel channel;      /* of the messages */
     const struct plait_space *space; /* of the buffers; the next four are its working state */
     struct plait_slice *slices;      /* [PLAIT_NSLICE] slices in flight */
-    struct plait_scaled *scaled;     /* for inputs that are scaled elsewhere than in OUT */
+    struct plait_scaled *scaled;     /* for inputs that are scaled or copied elsewhere than in OUT */
     struct plait_queue *queue;       /* on which the work is put; NULL: it is done at once */
     uint64_t capture;                /* id of the graph capture that records work on the queue; 0: none */
     uint32_t fingerprint;            /* of the messages */

@@ -89,11 +89,9 @@ static enum plait_status look(struct plait_optim *o, struct plait_optim_result *
     o->ndiffer = plugin()->stepped(o->stepper, result);
     if (o->ndiffer == before)
         return PLAIT_OK;
-    return plait_fail(
-        PLAIT_ERR_MISMATCH,
-        "plait_optim_step: lr, factor or decay differed between ranks in %u steps that are over now, which "
-        "changed nothing",
-        o->ndiffer - before);
+    return plait_fail(PLAIT_ERR_MISMATCH,
+                      "plait_optim_step: lr, factor or decay differed between ranks; past steps without effect: %u",
+                      o->ndiffer - before);
 }
 
 /* A failure releases waiting streams without valid sums. This rank's failure detector may not have seen it yet. */

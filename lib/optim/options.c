@@ -56,7 +56,7 @@ static enum plait_status check_part(const struct plait_optim_options *o, const s
             k, is_float(p->type) ? "copy_type" : "type", plait_dtype_name(is_float(p->type) ? p->copy_type : p->type));
     if ((p->flags & ~PLAIT_OPTIM_PLAIN) != 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: parts[%u].flags is %#x; there are 1 and 2", k, p->flags);
-    return plait_device_used() != NULL ? check_memory(queue, p, k) : PLAIT_OK;
+    return atomic_load(&plait_other_spaces) ? check_memory(queue, p, k) : PLAIT_OK;
 }
 
 /* All parts of a tensor must have the same flags. */

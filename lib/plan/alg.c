@@ -2,6 +2,7 @@
 /* Finds an algorithm by its spec, such as "torus:4x8", and checks algorithms, claims and shapes. */
 #include <plait/plan.h>
 
+#include "base/ascii.h"
 #include "base/nearest.h"
 #include "base/status.h"
 #include "plan_check.h"
@@ -88,7 +89,7 @@ enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char
     for (const struct plait_alg *const *a = algs; *a != NULL; a++) {
         const struct plait_alg *alg = *a;
         const char *params = colon != NULL ? colon + 1 : "";
-        if (alg->coll != shape->coll || strcmp(alg->name, name) != 0)
+        if (alg->coll != shape->coll || !plait_same_name(alg->name, name))
             continue;
         if (alg->parse != NULL ? !alg->parse(alg, params, shape) : colon != NULL)
             return plait_fail(PLAIT_ERR_CONFIG, "algorithm '%s': parameters '%s' are not of the form %s%s", spec,

@@ -20,14 +20,14 @@ void plait_plugins_fork(enum plait_fork when)
     plait_fork_lock(when, &lock);
 }
 
-const struct plait_plugin plait_plugin_ucx = { "ucx", "plait_net_plugin", PLAIT_NET_ABI, "install libucx-dev",
-                                               "UCX_HANDLE_ERRORS" };
-const struct plait_plugin plait_plugin_pmix = { "pmix", "plait_pass_plugin", PLAIT_PASS_ABI, "install libpmix-dev",
-                                                NULL };
-const struct plait_plugin plait_plugin_pmi = { "pmi", "plait_pass_plugin", PLAIT_PASS_ABI, "install all of Plait",
-                                               NULL };
-const struct plait_plugin plait_plugin_cuda = { "cuda", "plait_device_plugin", PLAIT_DEVICE_ABI,
-                                                "configure with -Dcuda=enabled", NULL };
+const struct plait_plugin plait_plugin_ucx = { "ucx",         "plait_net_plugin",   "transports/ucx",
+                                               PLAIT_NET_ABI, "install libucx-dev", "UCX_HANDLE_ERRORS" };
+const struct plait_plugin plait_plugin_pmix = { "pmix",         "plait_pass_plugin",   "launchers/pmix",
+                                                PLAIT_PASS_ABI, "install libpmix-dev", NULL };
+const struct plait_plugin plait_plugin_pmi = { "pmi",          "plait_pass_plugin",    "launchers/pmi",
+                                               PLAIT_PASS_ABI, "install all of Plait", NULL };
+const struct plait_plugin plait_plugin_cuda = { "cuda",           "plait_device_plugin",           "cuda",
+                                                PLAIT_DEVICE_ABI, "configure with -Dcuda=enabled", NULL };
 
 /* The folder of libplait, or of the program that it is linked into. */
 static bool find_own_folder(char *out, size_t room)
@@ -41,13 +41,16 @@ static bool find_own_folder(char *out, size_t room)
     return (size_t)snprintf(out, room, "%.*s", (int)(end - info.dli_fname), info.dli_fname) < room;
 }
 
-static bool find_file(const char *name, const char *folder, char *out, size_t room)
+static bool find_file(const struct plait_plugin *p, const char *folder, char *out, size_t room)
 {
     char own[3072];
 
     if (*folder != '\0')
-        return (size_t)snprintf(out, room, "%s/plait-%s.so", folder, name) < room;
-    return find_own_folder(own, sizeof own) && (size_t)snprintf(out, room, "%s/plait/plait-%s.so", own, name) < room;
+        return (size_t)snprintf(out, room, "%s/plait-%s.so", folder, p->name) < room;
+    if (!find_own_folder(own, sizeof own))
+        return false;
+    snprintf(out, room, "%s/%s/plait-%s.so", own, p->built, p->name);
+    return access(out, F_OK) == 0 || (size_t)snprintf(out, room, "%s/plait/plait-%s.so", own, p->name) < room;
 }
 
 /* Every exported table begins with the ABI number. */
@@ -57,10 +60,9 @@ static enum plait_status load(const struct plait_plugin *plugin, const char *fol
     const uint32_t *p;
     void *handle;
 
-    if (!find_file(plugin->name, folder, path, sizeof path))
+    if (!find_file(plugin, folder, path, sizeof path))
         return plait_fail(PLAIT_ERR_SYSTEM,
-                          "cannot tell where libplait lies, to find plait-%s.so beside it; set "
-                          "PLAIT_PLUGINS to the folder that has it",
+                          "cannot tell where libplait and its plait-%s.so lie; set PLAIT_PLUGINS to that folder",
                           plugin->name);
     if (access(path, F_OK) != 0)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,

@@ -21,6 +21,7 @@
 
 struct plait_plugin {
     const char *name, *symbol; /* plait-NAME.so exports the table under this symbol */
+    const char *built;         /* its folder in a build folder */
     uint32_t abi;
     const char *remedy; /* for a build that lacks it */
     const char *keep;   /* variable by which the user asks for the signal handlers of its libraries; NULL: none */
@@ -28,9 +29,9 @@ struct plait_plugin {
 extern const struct plait_plugin plait_plugin_ucx, plait_plugin_pmix, plait_plugin_pmi, plait_plugin_cuda;
 
 /*
- * Load plait-NAME.so from `folder`, or, if that is "", from plait/ beside libplait; it is never unloaded. *out is its
- * table. Signal handlers that its libraries install while loading are undone. PLAIT_ERR_UNSUPPORTED if there is none;
- * the text says what to install or set.
+ * Load plait-NAME.so from `folder`, or, if that is "", from `built` or plait/ beside libplait; it is never unloaded.
+ * *out is its table. Signal handlers that its libraries install while loading are undone. PLAIT_ERR_UNSUPPORTED if
+ * there is none; the text says what to install or set.
  */
 enum plait_status plait_plugin_load(const struct plait_plugin *plugin, const char *folder, const void **out);
 

@@ -154,7 +154,7 @@ static inline double sum_of_lanes(__m512d low, __m512d high)
 }
 
 /* FMA gives the same bits as multiply and add, since the square of a float is exact in double. */
-#define LOOK(name, T, get)                                                                         \
+#define SCALED_SQUARES(name, T, get)                                                               \
     static double name(float *dst, const void *from, size_t count, float factor, bool past)        \
     {                                                                                              \
         const __m512 by = _mm512_set1_ps(factor);                                                  \
@@ -175,13 +175,14 @@ static inline double sum_of_lanes(__m512d low, __m512d high)
         }                                                                                          \
         return sum_of_lanes(low, high);                                                            \
     }
-LOOK(look_f32, float, get_f32x16)
-LOOK(look_f16, uint16_t, get_f16)
-LOOK(look_bf16, uint16_t, get_bf16)
+SCALED_SQUARES(scaled_squares_f32, float, get_f32x16)
+SCALED_SQUARES(scaled_squares_f16, uint16_t, get_f16)
+SCALED_SQUARES(scaled_squares_bf16, uint16_t, get_bf16)
 
-#define LOOKS                                                                                \
-    {                                                                                        \
-        [PLAIT_FLOAT32] = look_f32, [PLAIT_FLOAT16] = look_f16, [PLAIT_BFLOAT16] = look_bf16 \
+#define SCALED_SQUARES_KERNELS                                                      \
+    {                                                                               \
+        [PLAIT_FLOAT32] = scaled_squares_f32, [PLAIT_FLOAT16] = scaled_squares_f16, \
+        [PLAIT_BFLOAT16] = scaled_squares_bf16                                      \
     }
 #define HALF_V            __m512
 #define HALF_LANES        16

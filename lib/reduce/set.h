@@ -2,8 +2,8 @@
 /*
  * One set of kernels. Each instruction set has a file that defines macros and then includes this header:
  * HALF_V and so on, the template's parameters for 16- and 8-bit floats; optionally STREAM_LINE(d, s), which stores a
- * cache line of 64 bytes with streaming stores, and STREAM_FENCE(); optionally its own kernels (LOOKS).
- * The scalar file is the reference.
+ * cache line of 64 bytes with streaming stores, and STREAM_FENCE(); optionally kernels of its own
+ * (SCALED_SQUARES_KERNELS). The scalar file is the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
 #define PLAIT_LIB_REDUCE_SET_H
@@ -150,10 +150,10 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
         update_as(false, w, v, g, count, u);
 }
 
-#ifndef LOOKS
-#define LOOKS \
-    {         \
-        NULL  \
+#ifndef SCALED_SQUARES_KERNELS
+#define SCALED_SQUARES_KERNELS \
+    {                          \
+        NULL                   \
     }
 #endif
 #define ROW(type)                                                                                            \
@@ -176,7 +176,7 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
                    [PLAIT_BFLOAT16] = widen_bf16,                                                                     \
                    [PLAIT_FLOAT8E4M3] = widen_e4m3,                                                                   \
                    [PLAIT_FLOAT8E5M2] = widen_e5m2 },                                                                 \
-        .look = LOOKS,                                                                                                \
+        .scale_and_square = SCALED_SQUARES_KERNELS,                                                                   \
         .narrow = { [PLAIT_FLOAT16] = narrow_f16,                                                                     \
                     [PLAIT_BFLOAT16] = narrow_bf16,                                                                   \
                     [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \

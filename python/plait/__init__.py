@@ -8,6 +8,10 @@
 Calls release the interpreter's lock, so threads can be ranks as well as processes. Set PLAIT_LIBRARY to the path of
 libplait.so where the loader does not find it.
 """
+try:
+    from ._library import lib as _lib
+except ImportError as _error:
+    raise ImportError(str(_error)) from None  # one line, without the frames in which it was found out
 from ._arrays import zeros
 from ._comm import Comm, Launch, launch, unique_id
 from ._elastic import Elastic
@@ -16,7 +20,6 @@ from ._errors import Error
 from ._fusion import Fusion
 from ._group import group
 from ._interrupt import watch as _watch
-from ._library import lib as _lib
 from ._optim import LossScale, Optim, Part, Schedule
 from ._request import Persistent, Request, wait_all, wait_any
 

@@ -8,6 +8,7 @@ import warnings
 
 from . import _arrays, _elastic, _fusion, _interrupt
 from ._call import FORMS, Caller, pointers, rounding
+from ._documented import document
 from ._errors import ArgError, Error
 from ._group import join
 from ._library import NO_COLOR, CommCount, CommHandle, CommMemory, CommOptions, CommStats, LaunchStruct, PeerInfo, \
@@ -60,6 +61,7 @@ def launch():
     return Launch(out.launcher.decode(), out.rank, out.nrank, out.local_rank, out.local_nrank, Id(out.id.bytes))
 
 
+@document
 class Comm(Caller):
     """A numbered group of ranks (processes or threads) that call collectives together.
 
@@ -67,19 +69,9 @@ class Comm(Caller):
     and floats, or with dtype="bfloat16", "float8e4m3" or "float8e5m2" arrays of uint16 and uint8 with their bits.
     Results go into the array that is given, or into `out`; each collective returns the array with its result.
 
-    op       "sum", "prod", "max", "min", "avg", "premulsum" (with scale=), or a function f(a, b) of two arrays that
-             returns a third. It must be associative; with commutative=True the library may choose the order. It runs
-             inside the call, may not keep its arguments, nor call this package.
-    counts   of the forms that end in v: elements of each rank's part
-    starts   where the parts begin, in elements; None: one behind the other
-
-    Options of each call, by keyword: algorithm, slice (bytes), round ("once" or "hop"), reproducible, deadline
-    (seconds), scale, scale_when, commutative, mark. <plait/coll.h> explains them. The scale is read at the call, or,
-    with scale_when="late" and an array of one element, each time the operation runs. Further options:
-
-    wait=False        return a plait.Request at once; its wait() returns the result
-    persistent=True   do not start; return a plait.Persistent, which can be started repeatedly
-    In plait.group() calls return at once, and have ended when the group has.
+    help(Comm.allreduce) and so on lists the options of a call. A function as op must be associative; it runs inside
+    the call, may not keep its arguments, nor call this package. In plait.group() calls return at once, and have ended
+    when the group has.
 
     Errors are plait.Error and its classes. ArgError, UnsupportedError and ConfigError change nothing; after any other
     the comm has failed: leave it and make a new one.
@@ -96,7 +88,24 @@ class Comm(Caller):
     def create(cls, nrank, rank, id=None, *, name=None, timeout=0, deadline=0, warn=0, reproducible=False,
                round='default', node=None, progress=False,
                background=False):  # pylint: disable=redefined-builtin
-        """Meet the other ranks that have the same id. The keywords are those of `struct plait_comm_options`."""
+        """Meet the other ranks that have the same id. All but rank, progress and background must be equal on all.
+
+        nrank         number of ranks
+        rank          this one's number, from 0
+        id            of unique_id() or launch(); None (default) for a single rank
+
+        Options, by keyword:
+        name          for messages and logs; None (default): "comm"
+        timeout       seconds to wait for all ranks; 0 (default): PLAIT_TIMEOUT (60)
+        deadline      seconds until a stalled operation fails; 0 (default): PLAIT_DEADLINE (600)
+        warn          seconds until a warning names a stall; 0 (default): PLAIT_WARN (30)
+        reproducible  True: bits that do not depend on algorithm or placement; False (default): PLAIT_REPRODUCIBLE
+        round         rounding of 16- and 8-bit types: "once" at the end, or "hop", at every step; "default": once where
+                      it costs no bytes
+        node          number of the node of each rank, as algorithms see it; None (default): as found
+        progress      True: a thread drives pending operations; False (default)
+        background    True: return at once, and see ready(); False (default)
+        """
         if id is not None and (not isinstance(id, bytes) or len(id) != ctypes.sizeof(UniqueId)):
             # Not its text, which is a secret.
             what = f'{len(id)} bytes' if isinstance(id, bytes) else f'of type {type(id).__name__}'
@@ -155,9 +164,15 @@ class Comm(Caller):
                check=False, progress=True, trace=False, name=None):  # pylint: disable=redefined-builtin
         """A plait.Fusion of these gradients, {name: array, or (shape, dtype)} in the order in which they become ready.
 
-        layout   bytes of a bucket, a list of the numbers of tensors at which buckets begin, or "cubic"
-        payload  "float16" or "bfloat16": what float32 gradients travel as; None: as they are
-        check    wait_all() tells whether everything was finite
+        op            "sum" (default) or "avg"
+        layout        bytes of a bucket (4 MiB), a list of the numbers of tensors at which buckets begin, or "cubic"
+        payload       "float16" or "bfloat16": what float32 gradients travel as; None (default): as they are
+        round         "once", "hop" or "default", as in Comm.create()
+        reproducible  True: bits that do not depend on algorithm or placement; False (default): as the comm says
+        check         True: wait_all() tells whether everything was finite; False (default)
+        progress      True (default): a thread drives the buckets meanwhile
+        trace         True: record times for trace(); False (default)
+        name          for messages; None (default): "fusion"
         """
         options, _kept = _fusion.options_of(op, layout, payload, round, reproducible, check, progress, trace, name)
         return _fusion.Fusion(self._open('fusion'), tensors, options)
@@ -167,9 +182,19 @@ class Comm(Caller):
                 name=None):
         """A plait.Elastic of these float32 weights; the centre starts as rank 0's.
 
-        weights  None on a server, which gives count
-        beta     workers times the pull; None: 0.9, or with rho, when the pull is lr rho, nothing
-        servers  of the modes that have them, the last ranks of the comm; they call serve()
+        weights       None on a server, which gives count
+        mode          "original", "async", "async-momentum", "hogwild", "sync1", "sync2" or "sync3" (default)
+        count         number of weights; None (default): as weights has
+        period        steps between exchanges (1)
+        beta          workers times the pull; None (default): 0.9, or with rho, when the pull is lr rho, nothing
+        rho, lr       the pull is lr rho; 0.0 (default): beta says it
+        momentum      of "async-momentum" (0.0)
+        payload       what weights travel as: "float32" (default), "float16" or "bfloat16"
+        servers       of the modes that have them, the last ranks of the comm; they call serve(); 0 (default): one
+        threads       of a server of "hogwild"; 0 (default): 2
+        reproducible  True: bits that do not depend on algorithm or placement; False (default)
+        algorithm     of the sync modes' collectives; None (default): chosen by size
+        name          for messages; None (default): "elastic"
         """
         options = _elastic.options_of(mode, weights, count, period, beta, rho, lr, momentum, payload, servers, threads,
                                       reproducible, algorithm, name)
@@ -393,12 +418,12 @@ class Comm(Caller):
 
     def send(self, x, to, dtype=None, **options):
         """Send x to a rank. The k-th message to it matches its k-th receive from this rank, of the same size and dtype.
-        It may return before that. Options: deadline, wait, persistent."""
+        It may return before that."""
         self._input('send', x)
         return self._run('send', {'x': x}, [x, x.size], dtype, rank=('to', to), options=options, allowed=FORMS)
 
     def recv(self, out, source, dtype=None, **options):
-        """Receive `out` from a rank. Options as in send()."""
+        """Receive `out` from a rank."""
         self._output('recv', 'out', out)
         return self._run('recv', {'out': out}, [out, out.size], dtype, rank=('source', source), result=out,
                          options=options, allowed=FORMS)

@@ -276,7 +276,8 @@ def _load():
         library = ctypes.CDLL(path or SONAME)
     except OSError as error:
         if path:
-            raise ImportError(f'PLAIT_LIBRARY={path!r} cannot be loaded: {error}') from None
+            raise ImportError(f'PLAIT_LIBRARY={path!r} cannot be loaded: {error}; '
+                              f'set it to the path of {SONAME}') from None
         raise ImportError(f'{SONAME} cannot be loaded: {error}; set PLAIT_LIBRARY to its path or LD_LIBRARY_PATH to '
                           'its folder, or install it where the loader looks and run ldconfig') from None
     for name, (result, parameters) in FUNCTIONS.items():

@@ -50,7 +50,7 @@ static int every_kind(struct plait_comm **comm, uint32_t rank, void *arg)
                                     .mixed = i % 2 == 1 };
             const struct plait_geometry g = plait_geometry_of(c.coll, nrank, 0, rank, 1);
             c.root = g.rooted ? k % nrank : 0;
-            c.inplace = c.inplace && g.kind != PLAIT_KIND_PAIR && c.coll != PLAIT_BARRIER;
+            c.inplace = c.inplace && c.coll != PLAIT_BARRIER;
             if (c.coll == PLAIT_BARRIER)
                 c.count = 0;
             if (device_operate(*comm, rank, &d, &c, k % 5 == 4) != 0)

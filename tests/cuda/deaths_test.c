@@ -5,6 +5,7 @@
  * make a comm of those that are left.
  */
 #include "../child.h"
+#include "../kept.h"
 #include "../places.h"
 #include "../random.h"
 #include "../ranks.h"
@@ -24,7 +25,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define COUNT  1000
@@ -458,7 +458,7 @@ static void a_rank_that_dies_holds_no_graph(void **state)
 
 static void a_rank_may_die_at_any_time(void **state)
 {
-    const uint64_t first = (uint64_t)time(NULL) * 1000;
+    const uint64_t first = kept_time() * 1000;
 
     printf("seeds from %llu\n", (unsigned long long)first);
     for (unsigned i = 0; i < (full() ? 500 : light() ? 3 : 15); i++) {

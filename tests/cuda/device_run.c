@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "device_run.h"
 
+#include "../kept.h"
 #include "../unit.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 _Atomic int gate;
 
 unsigned device_ranks_run(const struct ranks *r)
 {
-    char world[] = "/tmp/plait-device-test-XXXXXX"; /* where the processes' stand-ins meet */
-    const int fd = mkstemp(world);
-
-    assert_true(fd >= 0);
-    close(fd);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
+    assert_true(kept_world_begin());
     const unsigned failed = ranks_run(r);
-    unsetenv("PLAIT_STANDIN_WORLD");
-    unlink(world);
+    kept_world_end();
     return failed;
 }
 

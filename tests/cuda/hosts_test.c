@@ -72,7 +72,7 @@ static int every_collective(struct plait_comm **comm, uint32_t rank, void *arg)
                                     .mixed = i % 2 };
             const struct plait_geometry g = plait_geometry_of(c.coll, plait_comm_nrank(*comm), 0, rank, 1);
             c.root = g.rooted ? i % 2 : 0;
-            c.inplace = inplace && g.kind != PLAIT_KIND_PAIR;
+            c.inplace = inplace;
             if (device_operate(*comm, rank, &d, &c, false) != 0)
                 return 1;
         }

@@ -536,6 +536,45 @@ static void what_lies_in_the_payload_is_looked_at_there(void **state)
         assert_true(squares[p] == squares_of(&f, p));
 }
 
+/* ---- Accesses --------------------------------------------------------------------------------------------- */
+
+/* Number of 16-byte accesses of a run. */
+static uint64_t lines_of(const char *name, const void *argument, uint32_t nblock)
+{
+    plait_cuda_nline = 0;
+    run(name, argument, nblock);
+    return plait_cuda_nline;
+}
+
+/* On lines, every byte read and every byte written is in one access of 16. */
+static void what_lies_on_lines_moves_by_lines_alone(void **state)
+{
+    static const enum plait_dtype types[][2] = {
+        { PLAIT_FLOAT32, PLAIT_BFLOAT16 },  { PLAIT_FLOAT32, PLAIT_FLOAT16 },  { PLAIT_FLOAT32, PLAIT_FLOAT8E4M3 },
+        { PLAIT_FLOAT32, PLAIT_FLOAT32 },   { PLAIT_BFLOAT16, PLAIT_FLOAT32 }, { PLAIT_BFLOAT16, PLAIT_BFLOAT16 },
+        { PLAIT_FLOAT8E5M2, PLAIT_FLOAT32 }
+    };
+    static const uint64_t counts[] = { 64, 4096, 432, 8192 };
+    for (uint32_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (uint32_t c = 0; c < 4; c++)
+            for (uint32_t factor = 1; factor <= 2; factor++) {
+                struct plait_cuda_tensor t = { tensor[1][0], 64, types[i][0] };
+                struct plait_cuda_piece pieces[PIECES];
+                const struct plait_cuda_pack a = { .tensors = &t,
+                                                   .pieces = pieces,
+                                                   .payload = payload[1],
+                                                   .factor = factor,
+                                                   .type = types[i][1],
+                                                   .npiece =
+                                                       (uint32_t)(plait_cuda_cut(pieces, 0, counts[c]) - pieces) };
+                const uint64_t bytes = counts[c] * (plait_dtype_size(types[i][0]) + plait_dtype_size(types[i][1]));
+                memset(tensor, 0, sizeof tensor);
+                memset(payload, 0, sizeof payload);
+                assert_int_equal(lines_of("plait_pack", &a, 2) * 16, bytes);
+                assert_int_equal(lines_of("plait_unpack", &a, 2) * 16, bytes);
+            }
+}
+
 static void a_kernel_that_is_not_there_is_not_found(void **state)
 {
     assert_null(plait_cuda_host_find("plait_reduce"));
@@ -557,6 +596,7 @@ int main(void)
         cmocka_unit_test(tensors_are_unpacked_as_the_cpu_does),
         cmocka_unit_test(squares_and_what_is_not_finite_are_seen),
         cmocka_unit_test(what_lies_in_the_payload_is_looked_at_there),
+        cmocka_unit_test(what_lies_on_lines_moves_by_lines_alone),
         cmocka_unit_test(a_kernel_that_is_not_there_is_not_found),
     };
     plait_fpenv_enter();

@@ -402,6 +402,7 @@ static int fail_on_the_way(struct plait_comm **comm, uint32_t rank, void *arg)
 
     if (begin(&m, &kinds[0], rank, *comm) != 0)
         return 1;
+    ask.standin_careless(1); /* the streams of a failed comm pass in any order */
     CHECK(fill(&m, rank, 0, false) == 0);
     CHECK(plait_optim_step(m.gpu.optim, &s, &result) == PLAIT_OK);
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);

@@ -5,6 +5,7 @@
  * same stream, so that only the order of streams keeps the data right. A seed says all but how threads are scheduled;
  * PLAIT_SEED=n runs that one alone. PLAIT_TEST_DEVICES=n: the driver is a GPU's, with n of them.
  */
+#include "../kept.h"
 #include "../places.h"
 #include "../random.h"
 #include "../ranks.h"
@@ -24,7 +25,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 enum { MOST_OPERATIONS = 24, BLOCK = 1 << 15 };
 
@@ -84,7 +84,7 @@ static struct collective draw_collective(uint64_t *random, uint32_t nrank)
                             .count = counts[below(random, 5)] };
     const struct plait_geometry g = plait_geometry_of(c.coll, nrank, 0, 0, 1);
 
-    c.inplace = below(random, 2) == 1 && g.kind != PLAIT_KIND_PAIR;
+    c.inplace = below(random, 2) == 1;
     c.mixed = below(random, 2) == 1;
     c.root = g.rooted ? below(random, nrank) : 0;
     c.slice = below(random, 4) == 0 ? 256 : 0;
@@ -520,7 +520,7 @@ static void run_seed(uint64_t seed, bool fails)
 static void run_seeds(unsigned few, unsigned many, bool fails)
 {
     const char *given = getenv("PLAIT_SEED");
-    const uint64_t first = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) * 10000;
+    const uint64_t first = given != NULL ? strtoull(given, NULL, 10) : kept_time() * 10000;
     const unsigned n = given != NULL ? 1 : full() ? many : light() ? few / 6 : few;
 
     printf("%u seeds from %llu\n", n, (unsigned long long)first);

@@ -158,6 +158,7 @@ enum what { DO_COPY, DO_SET, DO_KERNEL, DO_CALL, DO_WRITE, DO_WAIT, DO_RECORD, D
 struct record { /* a point in a stream's work */
     uint32_t held;
     bool done;
+    pthread_cond_t is_done;
     struct clock clock;
     uint64_t hands; /* as in hands_of() */
 };

@@ -10,8 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* of all streams' queues and all records */
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* a record is done, a stream idle */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all streams' queues and all records */
 static struct stream *streams;
 
 /* The handle that was given back last is the next stream's, though the old one may still have work. */
@@ -50,6 +49,7 @@ struct record *record_make(void)
     if (r == NULL)
         die("out of memory");
     r->held = 1;
+    pthread_cond_init(&r->is_done, NULL);
     return r;
 }
 
@@ -92,12 +92,17 @@ bool record_is_done(struct record *record)
     return done;
 }
 
-void record_wait(struct record *record)
+static void await_done(struct record *record)
 {
     process_lock();
     while (!record->done)
-        pthread_cond_wait(&changed, &lock);
+        pthread_cond_wait(&record->is_done, &lock);
     process_unlock();
+}
+
+void record_wait(struct record *record)
+{
+    await_done(record);
     learn(&record->clock);
 }
 
@@ -156,7 +161,7 @@ static bool is_reached(const void *context, uint64_t now)
 
 static void do_wait(const struct stream *s, const struct op *op)
 {
-    const struct timespec moment = { 0, 20000 };
+    struct timespec moment = { 0, 20000 };
     struct mapping m;
 
     for (uint32_t turn = 0;; turn++) {
@@ -174,6 +179,8 @@ static void do_wait(const struct stream *s, const struct op *op)
             sched_yield();
         else
             nanosleep(&moment, NULL);
+        if (turn >= 20 && moment.tv_nsec < 200000)
+            moment.tv_nsec += moment.tv_nsec / 4;
     }
 }
 
@@ -185,16 +192,13 @@ static void do_record(const struct stream *s, const struct op *op)
     world_unlock();
     process_lock();
     op->record->done = true;
-    pthread_cond_broadcast(&changed);
     process_unlock();
+    pthread_cond_broadcast(&op->record->is_done);
 }
 
 static void do_await(const struct stream *s, const struct op *op)
 {
-    process_lock();
-    while (!op->record->done)
-        pthread_cond_wait(&changed, &lock);
-    process_unlock();
+    await_done(op->record);
     world_lock();
     clock_join(actor_clock(s->actor), &op->record->clock);
     hands_join(s->actor, op->record->hands);
@@ -328,7 +332,6 @@ static void *stream_run(void *argument)
         op_free(op);
         process_lock();
         s->done++;
-        pthread_cond_broadcast(&changed);
         process_unlock();
     }
     actor_drop(s->actor);

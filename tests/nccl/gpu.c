@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu.h"
 
+#include "../kept.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -146,17 +148,11 @@ bool gpu_follow(cudaStream_t stream, cudaStream_t other)
 
 int gpu_ranks_run(struct ranks r)
 {
-    char world[] = "/tmp/plait-nccl-gpu-XXXXXX"; /* where the processes' stand-ins meet */
-    const int fd = mkstemp(world);
-
-    if (fd < 0)
-        return 1;
-    close(fd);
-    setenv("PLAIT_STANDIN_WORLD", world, 1);
     r.no_comm = 1;
+    if (!kept_world_begin())
+        return 1;
     const int failed = ranks_run(&r);
-    unsetenv("PLAIT_STANDIN_WORLD");
-    unlink(world);
+    kept_world_end();
     return failed;
 }
 

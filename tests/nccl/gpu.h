@@ -21,6 +21,7 @@
     X(set_current, "cuCtxSetCurrent", (void *))                                               \
     X(alloc, "cuMemAlloc_v2", (unsigned long long *, size_t))                                 \
     X(free, "cuMemFree_v2", (unsigned long long))                                             \
+    X(alloc_managed, "cuMemAllocManaged", (unsigned long long *, size_t, unsigned))           \
     X(alloc_pinned, "cuMemHostAlloc", (void **, size_t, unsigned))                            \
     X(free_pinned, "cuMemFreeHost", (void *))                                                 \
     X(copy, "cuMemcpyAsync", (unsigned long long, unsigned long long, size_t, void *))        \

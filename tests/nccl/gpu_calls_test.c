@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each call of the driver (in the short tier every third) that a rank makes in a scene of NCCL's calls fails once: the rank gets an
+ * Each call of the driver (in the short tier some) that a rank makes in a scene of NCCL's calls fails once: the rank gets an
  * error that names it, or none if the library can do without. Then it aborts its comm, and the others hear of it. No
  * stream hangs, nothing of the GPU's is left, and the same ranks go on in a new comm.
  */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#define LEAST 0.2 /* seconds of a measurement */
+#define LEAST 0.1 /* seconds of a measurement */
 
 static bool small;
 static struct tensors tensors;

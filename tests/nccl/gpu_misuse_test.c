@@ -3,6 +3,7 @@
 #include "../places.h"
 #include "unit_gpu.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -133,6 +134,125 @@ static void what_does_not_go_together_is_refused_by_name(void **state)
         skip();
     assert_int_equal(run_on_two_gpus(1, 2, go_on), 0);
     assert_int_equal(run_on_two_gpus(2, 1, go_on), 0);
+}
+
+/* What NCCL takes (docs/nccl.md): memory of the host that a GPU can use, with a stream; a stream of each thread. */
+static int use_what_nccl_takes(ncclComm_t *comm, int rank, int nrank)
+{
+    void *pinned, *stream_of_thread = (void *)2;
+    unsigned long long managed;
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT) && gpu.alloc_pinned(&pinned, COUNT * sizeof(float), 0) == 0);
+    CHECK(gpu.alloc_managed(&managed, COUNT * sizeof(float), 1) == 0);
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(sum(*comm, pinned, g.out, g.stream) == ncclInvalidArgument);
+    SAYS("which is pinned memory; the call needs device memory");
+    CHECK(sum(*comm, g.in, (void *)(uintptr_t)managed, g.stream) == ncclInvalidArgument);
+    SAYS("which is managed memory of GPU 0; the call needs device memory");
+    CHECK(ncclRecv(pinned, COUNT, ncclFloat, !rank, *comm, g.stream) == ncclInvalidArgument);
+    SAYS("which is pinned memory");
+    CHECK(sum(*comm, g.in, g.out, stream_of_thread) == ncclInvalidArgument);
+    SAYS("cudaStreamPerThread is another stream in each thread");
+    CHECK(sum(*comm, g.in, g.in + 1, g.stream) == ncclInvalidArgument);
+    SAYS("overlap");
+    CHECK(ncclAlltoAll(g.in, g.in + 1, 1, ncclFloat, *comm, g.stream) == ncclInvalidArgument);
+    SAYS("overlap");
+    CHECK(put(&g, 1, g.stream) == 0);
+    OK(sum(*comm, g.in, g.out, g.stream)); /* the comm is as it was */
+    CHECK(is(&g, rank, g.out, (float)nrank, g.stream) == 0);
+    CHECK(gpu.free_pinned(pinned) == 0 && gpu.free(managed) == 0 && gpu_end(&g));
+    return 0;
+}
+
+static void what_nccl_takes_and_this_library_does_not_is_refused_by_name(void **state)
+{
+    assert_int_equal(gpu_run(1, 2, use_what_nccl_takes), 0);
+    assert_int_equal(gpu_run(2, 1, use_what_nccl_takes), 0);
+}
+
+/* A call of no elements, which NCCL drops, is one of all ranks. */
+static int skip_an_empty_call(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    gpu_careless();
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    const ncclResult_t result = ncclAllReduce(g.in, g.out, rank == 0 ? 0 : COUNT, ncclFloat, ncclSum, *comm, g.stream);
+    CHECK(result == ncclInvalidUsage || result == ncclRemoteError);
+    SAYS("count");
+    OK(ncclCommAbort(*comm));
+    *comm = NULL;
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void an_empty_call_of_some_ranks_is_an_error_of_all(void **state)
+{
+    assert_int_equal(gpu_run(1, 2, skip_an_empty_call), 0);
+}
+
+static _Atomic int returned, over;
+
+/* Rank 1 calls only when rank 0's call has returned: with NCCL it does, here it waits for rank 1. */
+static int call_when_another_has_returned(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    gpu_careless();
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    if (rank == 0) {
+        const ncclResult_t result = sum(*comm, g.in, g.out, g.stream);
+        CHECK(result == ncclTimeout && strstr(ncclGetLastError(*comm), "rank 1") != NULL);
+        atomic_store(&returned, 1);
+    }
+    while (!atomic_load(&returned))
+        usleep(100);
+    CHECK(sum(*comm, g.in, g.out, g.stream) != ncclSuccess);
+    atomic_fetch_add(&over, 1);
+    while (atomic_load(&over) < nrank)
+        usleep(100);
+    OK(ncclCommAbort(*comm));
+    *comm = NULL;
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void a_call_that_waits_for_a_rank_that_waits_for_its_return_ends_at_the_deadline(void **state)
+{
+    static const char *const environment[] = { "PLAIT_DEADLINE=1", NULL };
+
+    atomic_store(&returned, 0);
+    atomic_store(&over, 0);
+    assert_int_equal(gpu_ranks_run((struct ranks){ .nprocess = 1,
+                                                   .nthread = 2,
+                                                   .body = call_when_another_has_returned,
+                                                   .fresh = 1,
+                                                   .environment = environment }),
+                     0);
+}
+
+/* Over hosts: what goes to another host goes when it is called. */
+static int capture_over_hosts(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+    void *graph;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(gpu.capture_begin(g.stream, CAPTURE_ALONE) == 0);
+    CHECK(sum(*comm, g.in, g.out, g.stream) == ncclInvalidUsage);
+    SAYS("on several hosts, and the stream is captured");
+    CHECK(gpu.capture_end(g.stream, &graph) == 0 && gpu.graph_destroy(graph) == 0);
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void a_captured_stream_of_a_comm_over_hosts_is_refused(void **state)
+{
+    assert_int_equal(gpu_run(2, 1, capture_over_hosts), 0);
 }
 
 /* ---- What is not --------------------------------------------------------------------------------------------------- */
@@ -380,7 +500,7 @@ static void a_group_that_is_captured_in_part_is_refused(void **state)
 }
 
 /* Who has loaded no driver has no GPU, be there one or not. */
-static int a_process_without_a_driver_has_the_host_s_memory(ncclComm_t *comm, int rank, int nrank)
+static int have_the_host_s_memory(ncclComm_t *comm, int rank, int nrank)
 {
     void *memory;
     float x[COUNT];
@@ -401,6 +521,12 @@ static int a_process_without_a_driver_has_the_host_s_memory(ncclComm_t *comm, in
     return 0;
 }
 
+static void a_process_without_a_driver_has_the_host_s_memory(void **state)
+{
+    assert_int_equal(
+        gpu_ranks_run((struct ranks){ .nprocess = 2, .nthread = 1, .body = have_the_host_s_memory, .fresh = 1 }), 0);
+}
+
 /* ---- Errors of a group -------------------------------------------------------------------------------------------- */
 
 static void a_group_with_a_wrong_buffer_does_nothing(void **state)
@@ -414,13 +540,17 @@ int main(void)
 {
     struct CMUnitTest tests[] = {
         cmocka_unit_test(what_does_not_go_together_is_refused_by_name),
+        cmocka_unit_test(what_nccl_takes_and_this_library_does_not_is_refused_by_name),
+        cmocka_unit_test(an_empty_call_of_some_ranks_is_an_error_of_all),
+        cmocka_unit_test(a_call_that_waits_for_a_rank_that_waits_for_its_return_ends_at_the_deadline),
+        test_over_hosts(a_captured_stream_of_a_comm_over_hosts_is_refused),
         cmocka_unit_test(no_stream_is_the_default_one_of_the_comm_s_gpu),
         test_on_gpu_both(pinned_memory_waits_for_the_default_stream, 2),
         cmocka_unit_test(streams_may_take_the_place_of_others),
         cmocka_unit_test(memory_may_lie_where_what_was_freed_lay),
         test_on_one_host(graphs_and_calls_may_use_more_than_64_allocations),
         test_on_one_host(a_group_that_is_captured_in_part_is_refused),
-        test_on_gpu(a_process_without_a_driver_has_the_host_s_memory, 2, 1),
+        cmocka_unit_test(a_process_without_a_driver_has_the_host_s_memory),
         cmocka_unit_test(a_group_with_a_wrong_buffer_does_nothing),
     };
 

@@ -34,7 +34,7 @@ static int wrong_arguments_are_named_and_change_nothing(ncclComm_t *comm, int ra
     SAYS("recvbuff is NULL");
     CHECK(ncclAlltoAll(in, in + 1, 1, ncclFloat, *comm, NULL) == ncclInvalidArgument);
     SAYS(" bytes and recvbuff 0x");
-    SAYS("they must be apart, or be the same (in place)");
+    SAYS("they must be apart or equal");
     CHECK(ncclAllReduce(in, in + 1, 3, ncclFloat, ncclSum, *comm, NULL) == ncclInvalidArgument); /* they overlap */
     CHECK(ncclRedOpCreatePreMulSum(&op, in, ncclFloat, (ncclScalarResidence_t)2, *comm) == ncclInvalidArgument);
     CHECK(ncclCommCount(*comm, NULL) == ncclInvalidArgument);
@@ -49,6 +49,8 @@ static int wrong_arguments_are_named_and_change_nothing(ncclComm_t *comm, int ra
     SAYS("ncclCommInitRank: comm is NULL");
     CHECK(ncclCommInitRank(&none, 0, ranks_id[1], 0) == ncclInvalidArgument && none == NULL);
     SAYS("nranks is 0; it is 1 to");
+    CHECK(ncclCommInitRank(&none, 4097, ranks_id[1], 0) == ncclInvalidArgument && none == NULL);
+    SAYS("nranks is 4097; it is 1 to 4096");
     CHECK(ncclCommInitRankScalable(&none, 2, 0, 0, ranks_id, NULL) == ncclInvalidArgument);
     SAYS("nId is 0");
     CHECK(ncclCommInitRankScalable(&none, 2, 0, 1, NULL, NULL) == ncclInvalidArgument);

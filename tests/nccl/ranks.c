@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ranks.h"
 
+#include "../kept.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -68,14 +70,31 @@ static int run_process(const struct ranks *r, int process)
     return failed;
 }
 
-int ranks_run(const struct ranks *r)
+static bool make_ids(void *arg)
 {
-    pid_t pids[MOST];
-    int failed = 0, how;
-
     for (int i = 0; i < MOST_IDS; i++)
         if (ncclGetUniqueId(&ranks_id[i]) != ncclSuccess)
-            return 1;
+            return false;
+    return true;
+}
+
+static unsigned run_kept(const void *r, unsigned process)
+{
+    const int failed = run_process(r, (int)process);
+
+    alarm(0);
+    return (unsigned)failed;
+}
+
+static unsigned run_new(const void *arg, unsigned unused)
+{
+    const struct ranks *r = arg;
+    pid_t pids[MOST];
+    unsigned failed = 0;
+    int how;
+
+    if (!make_ids(NULL))
+        return 1;
     fflush(NULL);
     for (int p = 0; p < r->nprocess; p++)
         if ((pids[p] = fork()) == 0) {
@@ -89,9 +108,23 @@ int ranks_run(const struct ranks *r)
             return 1;
         if (WIFSIGNALED(how))
             fprintf(stderr, "process %d: signal %d\n", p, WTERMSIG(how));
-        failed += WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+        failed += WIFEXITED(how) ? (unsigned)WEXITSTATUS(how) : 1;
     }
     return failed;
+}
+
+int ranks_run(const struct ranks *r)
+{
+    struct ranks all = *r;
+    struct kept_run k = { (unsigned)r->nprocess, LIMIT, false, make_ids, run_kept, &all, ranks_id, sizeof ranks_id };
+
+    if (!kept())
+        return (int)run_new(r, 0);
+    if (r->fresh) {
+        k.nprocess = 0;
+        k.body = run_new;
+    }
+    return (int)kept_run(&k);
 }
 
 ncclResult_t settle(ncclComm_t comm)

@@ -21,6 +21,7 @@ struct ranks {
     int (*body)(ncclComm_t *comm, int rank, int nrank);
     int no_comm;                    /* 1: body makes it */
     int careless;                   /* 1: what ncclCommDestroy() answers is no matter */
+    int fresh;                      /* 1: in new processes always (tests/kept.h) */
     const char *const *environment; /* "NAME=value", ..., NULL: of these ranks; or NULL */
 };
 

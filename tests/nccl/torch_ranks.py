@@ -111,17 +111,17 @@ def run_rank(kill):
     dist.destroy_process_group()
 
 
-def run_all(n, rest):
-    """As many processes; the exit status."""
+def run_all(program, n, rest):
+    """As many processes of it; the exit status."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    ranks = [subprocess.Popen([sys.executable, __file__, *rest],
+    ranks = [subprocess.Popen([sys.executable, program, *rest],
                               env={**os.environ, "RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(n),
                                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for r in range(n)]
     ends = [r.wait() for r in ranks]
     wanted = [0] * (n - 1) + [-signal.SIGKILL if rest else 0]
-    print(f"{n} ranks ended with {ends}" + ("" if ends == wanted else f", not {wanted}"))
+    print(f"{n} ranks ended with {ends}" + ("" if ends == wanted else f", not {wanted}"), file=sys.stderr)
     return 0 if ends == wanted else 1
 
 
@@ -132,7 +132,7 @@ def main():
     if rest not in ([], ["kill"]):
         sys.exit(__doc__)
     if n > 0:
-        sys.exit(run_all(n, rest))
+        sys.exit(run_all(__file__, n, rest))
     run_rank(rest == ["kill"])
 
 

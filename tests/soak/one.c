@@ -82,7 +82,7 @@ bool move(struct soak *s, struct place *place)
     c.count = draw_count(s, size) / place->nrank;
     if (c.coll == PLAIT_BARRIER)
         c.count = 0;
-    c.inplace = c.coll != PLAIT_ALLTOALL && below(s, 2);
+    c.inplace = below(s, 2);
     c.mixed = below(s, 2);
     if (below(s, 3) == 0 && plait_geometry_of(c.coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR) {
         c.sizes = 1 + below(s, 1000);
