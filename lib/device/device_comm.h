@@ -5,11 +5,11 @@
  * has failed, device_whole.c runs collectives of ranks that share one GPU. The room does not know CUDA, which is a
  * plug-in (plugin/device.h).
  *
- * Otherwise the engine (engine.h) runs the plan of such a call as it runs any other plan. But the steps that it starts go onto
- * the call's queue, and ranks exchange addresses (transports/device.c). So a rank's plan becomes operations of its
- * stream: wait for a flag, copy, reduce, set a flag. A queue waits for a flag only after another queue was told to set
- * it: the message that carries the data's address is offered after that. So streams cannot wait for each other in a
- * circle, whatever the plan, even if several ranks share one stream.
+ * The engine (engine.h) runs the plan of any other call as it runs any plan. But the steps that it starts go onto the
+ * call's queue, and ranks exchange addresses (transports/device.c). So a rank's plan becomes operations of its stream:
+ * wait for a flag, copy, reduce, set a flag. A queue waits for a flag only after another queue was told to set it: the
+ * message that carries the data's address is offered after that. So streams cannot wait for each other in a circle,
+ * whatever the plan, even if several ranks share one stream.
  *
  * A rank's flags are in its own memory. It has two for each message that may be on the way from or to each other rank:
  * "the data has arrived", and "the data that this rank sent was read". The other rank sets the flag, this rank waits

@@ -27,9 +27,10 @@ uint32_t plait_device_whole_awaited(const struct plait_run *run, uint32_t *ranks
 void plait_device_whole_destroy(struct plait_device_comm *d);
 
 /*
- * The messages, of transports/device.c. shows(): the leader can reach IN (operand 0) or OUT (1). offer() then sends
- * both, in place of the transport's offer(). take(): the operands have arrived, and *out is set. await(): put the wait for the rank's flag on the aimed
- * queue. answer(): put the rank's flag there. The leader may release the message when both are on its stream.
+ * The messages, of transports/device.c. shows(): can the leader reach this memory, IN (operand 0) or OUT (1)?
+ * offer_operands() then sends both, in place of the transport's offer(). take_operands(): they have arrived, and *out
+ * is set. await(): put the wait for the rank's flag on the aimed queue. answer(): put the rank's flag there. let_go():
+ * release the message, when both are on the leader's stream.
  */
 bool plait_device_shows(struct plait_link *link, uint32_t operand, const void *memory);
 void plait_device_offer_operands(struct plait_link *link, uint32_t number, uint32_t fingerprint,
