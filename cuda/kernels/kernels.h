@@ -293,7 +293,7 @@ static inline uint32_t plait_cuda_blocks(uint64_t bytes, uint32_t most)
     return blocks == 0 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 
-/* The slots of these addresses: those of the latest item `same`, if it has the same, or new ones. 0: there is no room. */
+/* Slots of these addresses: the latest item's `same`, if these are alike, or new ones. 0: there is no room. */
 static inline uint32_t plait_cuda_list_slots(struct plait_cuda_list *a, const void *const *addresses, uint32_t n,
                                              uint32_t same, uint32_t nsame)
 {
