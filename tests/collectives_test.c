@@ -606,11 +606,12 @@ static int exchange_in_place(struct plait_comm **comm, uint32_t rank, void *arg)
 
     for (unsigned c = 0; c < 3; c++) {
         const size_t n = counts[c];
-        uint32_t *x = calloc(nrank * n, sizeof *x), *y = calloc(nrank * n, sizeof *y);
-        uint32_t *out = c % 2 == rank % 2 ? y : x;
+        uint32_t *x, *y = calloc(nrank * n, sizeof *y);
+        CHECK(plait_mem_alloc(nrank * n * sizeof *x, (void **)&x) == PLAIT_OK); /* which others read where it is */
+        uint32_t *const out = c % 2 == rank % 2 ? y : x;
         struct plait_request *request = NULL;
         struct plait_call call = PLAIT_CALL_DEFAULT;
-        CHECK(x != NULL && y != NULL);
+        CHECK(y != NULL);
         call.request = &request;
         call.persistent = 1;
         CHECK(plait_alltoall(*comm, x, x, n, PLAIT_UINT32, &call) == PLAIT_OK);
@@ -621,8 +622,7 @@ static int exchange_in_place(struct plait_comm **comm, uint32_t rank, void *arg)
             CHECK(plait_alltoall(*comm, x, out, n, PLAIT_UINT32, NULL) == PLAIT_OK);
             CHECK(has_parts(out, nrank, rank, n, turn + 10));
         }
-        CHECK(plait_request_free(&request) == PLAIT_OK);
-        free(x);
+        CHECK(plait_request_free(&request) == PLAIT_OK && plait_mem_free(x) == PLAIT_OK);
         free(y);
     }
     return 0;

@@ -129,7 +129,7 @@ complains 2 '--warmup 14: more than --epochs 13' "$data/images" --epochs 13 --wa
 complains 2 '--tail 100: more than --epochs 13' "$data/images" --epochs 13 --tail 100
 complains 2 '--threads 1024: at most [0-9]*, four for each processor' "$data/images" --threads 1024
 complains 2 '--algo nonsense: .*nonsense' "$data/images" --ranks 2 --algo nonsense
-complains 2 '--algo nonsense: .*nonsense' "$data/images" --ranks 2 --algorithm nonsense
+complains 2 '--algorithm nonsense: .*nonsense' "$data/images" --ranks 2 --algorithm nonsense
 [ "$(grep -c nonsense "$data/out")" = 1 ] || fail "all ranks say the same: $(cat "$data/out")"
 
 # Ranks that a launcher has started, here torchrun's variables: what one of them lacks, or sees otherwise, all know.

@@ -20,7 +20,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* The program uses GPUs and the plug-in cannot: why; and the driver's function that knows memory. */
 static char unusable[1024];
 static _Atomic(int (*)(void *out, int attribute, unsigned long long memory)) ask_driver;
-enum { MEMORY_TYPE = 2, IS_MANAGED = 8, TYPE_DEVICE = 2 }; /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_DEVICE */
+enum { MEMORY_TYPE = 2, IS_MANAGED = 8, TYPE_DEVICE = 2, NOT_INITIALIZED = 3 }; /* as in cuda.h */
 
 void plait_devices_fork(enum plait_fork when)
 {
@@ -66,27 +66,17 @@ enum plait_status plait_device_get(const struct plait_device_plugin **out)
     return status;
 }
 
-/* Else the program has no memory there, whatever it has loaded. */
-static bool has_gpus(void *driver)
-{
-    int (*init)(unsigned), (*count)(int *), n = 0;
-
-    *(void **)(void *)&init = dlsym(driver, "cuInit");
-    *(void **)(void *)&count = dlsym(driver, "cuDeviceGetCount");
-    return init != NULL && count != NULL && init(0) == 0 && count(&n) == 0 && n > 0;
-}
-
 /* The lock keeps fork() out of dlopen(): a child forked inside it would crash in its own dynamic loader. */
 void plait_device_notice(const struct plait_config *config)
 {
     const char *name = config->cuda_driver[0] != '\0' ? config->cuda_driver : DRIVER;
-    int (*ask)(void *, int, unsigned long long);
+    int (*ask)(void *, int, unsigned long long), type;
 
     pthread_mutex_lock(&lock);
     const bool known = plait_device_used() != NULL || atomic_load(&ask_driver) != NULL;
     void *driver = known ? NULL : dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    if (driver != NULL && load(config) != PLAIT_OK && has_gpus(driver)) {
-        *(void **)(void *)&ask = dlsym(driver, "cuPointerGetAttribute");
+    *(void **)(void *)&ask = driver != NULL ? dlsym(driver, "cuPointerGetAttribute") : NULL;
+    if (ask != NULL && load(config) != PLAIT_OK && ask(&type, MEMORY_TYPE, 0) != NOT_INITIALIZED) {
         snprintf(unusable, sizeof unusable, "this program uses GPUs, which Plait cannot: %s", plait_last_error());
         atomic_store(&ask_driver, ask);
         atomic_store_explicit(&plait_other_spaces, true, memory_order_release);

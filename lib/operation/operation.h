@@ -40,9 +40,7 @@ static inline bool plait_scales_inplace(enum plait_coll coll)
 /* Does the plan run in place? That of an all-to-all does not: the input is copied first. */
 static inline bool plait_works_inplace(enum plait_coll coll, bool alias, const struct plait_call *call)
 {
-    if (coll == PLAIT_ALLTOALL)
-        return false;
-    return call == NULL || call->scale == NULL ? alias : plait_scales_inplace(coll);
+    return coll != PLAIT_ALLTOALL && (call == NULL || call->scale == NULL ? alias : plait_scales_inplace(coll));
 }
 
 /* The part of one rank in an eager operation. */
