@@ -140,7 +140,7 @@ static void calls_that_others_have_to_compare_are_told_from_the_first_on(void **
     for (uint32_t r = 0; r < NRANK; r++) {
         for (uint64_t s = 1; s <= 40; s++)
             call(w, r, s, 100 * r + s);
-        atomic_store(&w->comm[r].own->unheard, r == 2 ? 1 : 0);
+        atomic_store(&w->comm[r].own->uncompared, r == 2 ? 1 : 0);
         atomic_store(&w->comm[r].own->done, 40);
     }
     EVENTUALLY(plait_ring_read(&m->control.ring, 40, 40, false, &o));
@@ -148,9 +148,9 @@ static void calls_that_others_have_to_compare_are_told_from_the_first_on(void **
         EVENTUALLY(plait_ring_read(&m->control.ring, s, 40, false, &o));
         assert_int_equal(o.what.count, 100 + s);
         assert_true(m->from <= s); /* what is not there will come */
-        atomic_store(&w->comm[2].own->unheard, s + 1);
+        atomic_store(&w->comm[2].own->uncompared, s + 1);
     }
-    atomic_store(&w->comm[2].own->unheard, 0);
+    atomic_store(&w->comm[2].own->uncompared, 0);
     EVENTUALLY(m->from == 41);
 }
 

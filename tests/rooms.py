@@ -74,9 +74,10 @@ def read(*path):
 
 
 def table():
-    """Rows of the table: (room, headers that others may include), from the ground up."""
-    rows = re.findall(r'^\| `(\w+)/` \| (.*?) \| (.*?) \|$', read('docs', 'ARCHITECTURE.md'), re.M)
-    return [(room, re.findall(r'`([\w/.]+\.h)`', headers)) for room, _, headers in rows]
+    """Rows of the table: (room, rooms that it may include, headers that others may include), from the ground up."""
+    rows = re.findall(r'^\| `(\w+)/` \| (.*?) \| ([\w, ]*) \| (.*?) \|$', read('docs', 'ARCHITECTURE.md'), re.M)
+    return [(room, re.findall(r'\w+', rooms), re.findall(r'`([\w/.]+\.h)`', headers))
+            for room, _, rooms, headers in rows]
 
 
 def sources(*folders):
@@ -106,7 +107,7 @@ def includes(path, known):
 class Rooms(unittest.TestCase):
     def setUp(self):
         self.rows = table()
-        self.order = [room for room, _ in self.rows]
+        self.order = [room for room, _, _ in self.rows]
         self.files = sorted(sources('lib'))
         self.outside = sorted(sources(*OUTSIDE))
         self.known = set(self.files) | set(self.outside)
@@ -115,11 +116,11 @@ class Rooms(unittest.TestCase):
         self.assertEqual(len(self.order), len(set(self.order)))
         self.assertEqual(sorted(set(self.order)), sorted({room_of(f) for f in self.files}))
 
-    def test_no_room_includes_one_above_it(self):
-        for f in self.files:
-            for header in includes(f, self.known):
-                below, at = self.order.index(room_of(header)), self.order.index(room_of(f))
-                self.assertLessEqual(below, at, f'{f} includes {header}, which is of a room above it')
+    def test_a_room_includes_the_rooms_of_its_row_which_are_below_it(self):
+        for at, (room, rooms, _) in enumerate(self.rows):
+            self.assertEqual([r for r in rooms if r not in self.order[:at]], [], f'{room}/ includes rooms above it')
+            used = {room_of(h) for f in self.files if room_of(f) == room for h in includes(f, self.known)} - {room}
+            self.assertEqual(sorted(used), sorted(rooms), f'rooms that {room}/ includes, and its row')
 
     def test_objects_above_call_see_no_room_below_it(self):
         """Not even by a header that a header includes."""
@@ -145,7 +146,7 @@ class Rooms(unittest.TestCase):
                     self.fail(f'{f} includes {name}, which is outside lib/')
 
     def test_others_include_what_a_room_shows_and_nothing_else(self):
-        shown = {f'lib/{room}/{h}' for room, headers in self.rows for h in headers}
+        shown = {f'lib/{room}/{h}' for room, _, headers in self.rows for h in headers}
         used = {h for f in self.files + self.outside for h in includes(f, self.known) if room_of(h) != room_of(f)}
         self.assertEqual(sorted(used - shown), [], 'included from another room, but not in the table')
         self.assertEqual(sorted(shown - used), [], 'in the table, but nobody else includes it')
@@ -162,6 +163,8 @@ class Rooms(unittest.TestCase):
             heads = [re.match(r'/\* SPDX.*\n(/\*\n(?: \*.*\n)+)', text) for text in heads]
             heads = [m.group(1) for m in heads if m and f'The room {room}' in m.group(1)]
             self.assertEqual(len(heads), 1, f'lib/{room}: one file begins with "The room {room}: ..."')
+            for part in 'promises', 'know':
+                self.assertIn(part, heads[0], f'lib/{room}: what the room promises, and what it does not know')
             self.assertTrue(HEAD[0] <= heads[0].count('\n') <= HEAD[1], f'lib/{room}: {heads[0].count(chr(10))} lines')
 
     def test_pages_and_comments_name_files_that_are_there(self):

@@ -6,10 +6,10 @@
  * one host. In rendezvous.h ranks meet: rank 0 is the server, the others are its clients. unix.c tells the jobs on one
  * host apart; handshake.c and secret.c authenticate ranks.
  *
- * Every call is collective and ends within the time limit. It succeeds, or every rank that is still there gets an error
- * that names the missing ranks. A rank with an error of its own still takes part in the next call and passes the error
- * as `own`. The others get that error as their result, with the rank named, and the bootstrap is over. Only the first
- * call allocates memory, so a rank without memory can still report this.
+ * The room promises: every call is collective and ends within the time limit. It succeeds, or every rank that is still
+ * there gets an error that names the missing ranks. A rank with an error of its own still takes part in the next call
+ * and passes the error as `own`. The others get that error as their result, with the rank named, and the bootstrap is
+ * over. Only the first call allocates memory, so a rank without memory can still report this.
  *
  * Bootstrap does not know communicators or collectives.
  */

@@ -16,7 +16,7 @@
  * The room promises: an error names the call, the argument, its value and the remedy. This header has the first checks
  * of every call: is the communicator usable, and is another thread inside it?
  *
- * The rooms above it use it; no room below may.
+ * It does not know how plans run or messages travel, nor fusion, optim and elastic, which are above it.
  */
 #ifndef PLAIT_LIB_CALL_CALL_H
 #define PLAIT_LIB_CALL_CALL_H

@@ -228,7 +228,7 @@ static __attribute__((noinline)) enum plait_status check(const struct plait_comm
 }
 
 /* Inlined into each caller: the compiler then knows the collective. */
-static inline __attribute__((always_inline)) enum plait_status sized_inside(struct plait_comm *comm, const char *name,
+static inline __attribute__((always_inline)) enum plait_status vform_inside(struct plait_comm *comm, const char *name,
                                                                             struct plait_args a, struct given in,
                                                                             struct given out,
                                                                             const struct plait_call *call)
@@ -281,7 +281,7 @@ static inline __attribute__((always_inline)) enum plait_status vform(struct plai
 {
     const enum plait_status status = plait_enter_alone(comm, name, a.op, call);
 
-    return status == PLAIT_OK ? plait_leave(comm, sized_inside(comm, name, a, in, out, call)) : plait_refuse(status);
+    return status == PLAIT_OK ? plait_leave(comm, vform_inside(comm, name, a, in, out, call)) : plait_refuse(status);
 }
 
 enum plait_status plait_reduce_scatterv(struct plait_comm *comm, const void *in, void *out, const size_t *counts,

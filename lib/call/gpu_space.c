@@ -249,7 +249,6 @@ static enum plait_status end_message(const struct plait_message *m, struct plait
 }
 
 const struct plait_space plait_gpu_space = {
-    .name = "gpu",
     .id = 1,
     .queued = true,
     .channel = PLAIT_CHANNEL_DEVICE,

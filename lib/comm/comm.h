@@ -95,13 +95,13 @@ struct plait_control {
     char name[64];
     _Atomic uint32_t quiet;  /* this rank leaves and has no work in progress on a device */
     _Atomic uint64_t device; /* offset in the arena of its device's flags (device_comm.h); 0: no device used */
-    _Atomic uint32_t reads;  /* this rank uses single copy (CMA) from all other processes */
+    _Atomic uint32_t reads;  /* this rank can use single copy (CMA) from all other processes */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */
     /* The first operation not yet compared with all ranks' calls; 0: all are compared. Written before done */
-    _Atomic uint64_t unheard;
+    _Atomic uint64_t uncompared;
     _Atomic double seen;   /* clock of this rank's last probe of the others; it probes while it waits */
-    _Atomic uint64_t took; /* last eager operation with single-copy blocks of which this rank has read all */
+    _Atomic uint64_t took; /* last eager operation whose single-copy data this rank has finished reading */
 
     _Alignas(PLAIT_LINE) _Atomic uint32_t asleep;   /* this rank sleeps on the others' doorbells */
     _Alignas(PLAIT_LINE) _Atomic uint32_t doorbell; /* futex; counts wakes by this rank */

@@ -63,12 +63,12 @@ void plait_doorbells_announce(struct plait_doorbells *doorbells, struct plait_co
         add_network(doorbells, comm->port);
 }
 
-static atomic_bool hears_one; /* futex_waitv() is missing (Linux before 5.16) or forbidden: one futex only */
+static atomic_bool one_futex_only; /* futex_waitv() is missing (Linux before 5.16) or forbidden: one futex only */
 
 bool plait_doorbells_hear(const struct plait_doorbells *doorbells)
 {
     return doorbells->n > 0 && doorbells->n < PLAIT_DOORBELLS && doorbells->nnetwork == 0 && !doorbells->awake &&
-           (doorbells->n == 1 || !atomic_load_explicit(&hears_one, memory_order_relaxed));
+           (doorbells->n == 1 || !atomic_load_explicit(&one_futex_only, memory_order_relaxed));
 }
 
 /* Sleep with the signal mask unchanged. */
@@ -105,7 +105,7 @@ void plait_doorbells_sleep(const struct plait_doorbells *doorbells, long ns)
     }
     if (syscall(SYS_futex_waitv, doorbells->at, doorbells->n, 0, &until, CLOCK_MONOTONIC) < 0 &&
         (errno == ENOSYS || errno == EPERM)) {
-        atomic_store_explicit(&hears_one, true, memory_order_relaxed);
+        atomic_store_explicit(&one_futex_only, true, memory_order_relaxed);
         syscall(SYS_futex, doorbells->at[0].address, FUTEX_WAIT, (uint32_t)doorbells->at[0].value, &most, NULL, 0);
     }
     errno = saved;

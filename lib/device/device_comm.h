@@ -2,7 +2,9 @@
 /*
  * The room device: the state of a communicator on a GPU, made at the first call with memory of that GPU. device_maps.c
  * maps other processes' memory, device_memory.c allocates, device_watch.c releases the streams of a communicator that
- * has failed, device_whole.c runs collectives of ranks that share one GPU. The room does not know CUDA, which is a
+ * has failed, device_whole.c runs collectives of ranks that share one GPU.
+ *
+ * The room promises: no stream waits for ever for a rank that has failed or died. It does not know CUDA, which is a
  * plug-in (plugin/device.h).
  *
  * The engine (engine.h) runs the plan of any other call as it runs any plan. But the steps that it starts go onto the

@@ -8,7 +8,7 @@
  * The room promises: a worker that dies or stops does not disturb the others. The centre is the one that the papers
  * define (docs/elastic.md), bit for bit in the synchronous modes.
  *
- * It uses communicators, messages and requests as a program would.
+ * It uses communicators, messages and requests as a program would, and does not know how they travel.
  */
 #ifndef PLAIT_LIB_ELASTIC_ELASTIC_H
 #define PLAIT_LIB_ELASTIC_ELASTIC_H

@@ -253,7 +253,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
         fold(*place);
     }
     **place = fresh;
-    (*place)->call.algorithm = NULL; /* these five belong to the caller */
+    (*place)->call.algorithm = NULL; /* these belong to the caller */
     (*place)->call.scale = NULL;
     (*place)->call.user = NULL;
     (*place)->call.request = NULL;

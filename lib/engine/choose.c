@@ -39,7 +39,7 @@ static enum plait_status check_single(const struct plait_selection *s, const str
 }
 
 /* Select for a v-form with blocks of at most `most` elements, as collv.c does. */
-static enum plait_status select_sized(struct plait_shape *shape, size_t most, enum plait_dtype type,
+static enum plait_status select_vform(struct plait_shape *shape, size_t most, enum plait_dtype type,
                                       const struct plait_wish *w, struct plait_selection *s)
 {
     const struct plait_geometry g = plait_geometry_of(shape->coll, 1, 0, 0, 1);
@@ -93,7 +93,7 @@ enum plait_status plait_choose(const struct plait_shape *shape, size_t count, en
     copy.coll = shape->coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : shape->coll;
     copy.inplace = plait_works_inplace(shape->coll, shape->inplace, call) &&
                    (!w.vform || plait_geometry_of(shape->coll, 1, 0, 0, 1).rooted);
-    status = (w.vform ? select_sized : plait_select)(&copy, count, type, &w, &s);
+    status = (w.vform ? select_vform : plait_select)(&copy, count, type, &w, &s);
     if (status == PLAIT_OK)
         plait_explain(&s, copy.coll, plait_dtype_size(type), out);
     return status;

@@ -231,7 +231,7 @@ static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
 
     if (run->whole)
         return run->space->whole_awaited(run, ranks, most);
-    if (run->slots && run->fits && most > 0)
+    if (run->eager_pending && run->fits && most > 0)
         n = plait_eager_awaited(run, ranks, 1);
     if (most > 0 && run->space->is_behind(run->comm)) /* this rank's own work, before any peer */
         ranks[n++] = run->comm->rank;
@@ -324,7 +324,7 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->in = (char *)(uintptr_t)in;
     run->out = job->out;
     run->nslice = plait_job_slices(job);
-    run->next_slice = run->done_slices = run->wrong = 0;
+    run->next_slice = run->done_slices = run->wrong_sender = 0;
     run->fits = false;
     run->channel = run->space->channel;
     run->whole = run->space->whole != NULL && job->o->selection.whole && job->work.prologue == NULL &&
@@ -421,10 +421,10 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     const enum plait_status status = run->space->poll(comm);
     if (status != PLAIT_OK)
         return status;
-    if (run->wrong > 0) /* only now: peers that see this rank fail assume that it reads no more */
-        return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong - 1,
-                                "rank %u sends %zu bytes where rank %u expects %zu", run->wrong - 1, run->wrong_bytes,
-                                comm->rank, run->expected_bytes);
+    if (run->wrong_sender > 0) /* only now: peers that see this rank fail assume that it reads no more */
+        return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, run->wrong_sender - 1,
+                                "rank %u sends %zu bytes where rank %u expects %zu", run->wrong_sender - 1,
+                                run->wrong_bytes, comm->rank, run->expected_bytes);
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);

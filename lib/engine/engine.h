@@ -11,8 +11,8 @@
  * dependencies are done. A SEND is done when the peer has released the memory (at once if the data was staged). A
  * RECV is done when the message has arrived and was copied or borrowed; a COPY or REDUCE, when it has run.
  *
- * The room promises: the plan that runs is the plan that was proved. A running operation allocates nothing, and no
- * call waits.
+ * The room promises: the plan that runs is the plan that was proved. An operation
+ * allocates only before its first step, and no call waits.
  *
  * The room does not know requests, groups or point-to-point messages.
  */
@@ -24,7 +24,10 @@
 /* Begin comm->run: connect to the peers of the plan. `in`: the job's input, or what replaces it. */
 enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in);
 
-/* Poll, then start ready steps. The first turns make room, which can take until peers have read the old memory. */
+/*
+ * Poll, then start ready steps. The first turns allocate memory for the slices; growing it waits until peers have read
+ * the old memory.
+ */
 enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
 #endif

@@ -134,7 +134,8 @@ static uint32_t canonical_leaves(const struct fuser *f, uint32_t step)
 }
 
 /*
- * Set the node of the tree below `step`, and of the RECVs at its leaves, to `root`; or (own) undo that: each its own.
+ * Set the node of the tree below `step`, and of the RECVs at its leaves, to `root`; with `own`, undo this: each step is
+ * its own node.
  * Returns the tree's first REDUCE in program order.
  */
 static uint32_t mark_tree(struct fuser *f, uint32_t step, bool own, uint32_t root)

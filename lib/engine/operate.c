@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-#define LOOK_EVERY PLAIT_EAGER_SMALL /* rooted operations between two checks of past calls */
+#define COMPARE_EVERY PLAIT_EAGER_SMALL /* rooted operations between two checks of past calls */
 
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
 {
@@ -91,13 +91,13 @@ static __attribute__((noinline)) enum plait_status replace_input(struct plait_co
 
 /*
  * In a rooted collective some ranks exchange no messages, so their calls were not compared; a sender may also run
- * ahead. Such ranks may never wait for each other, so every LOOK_EVERY operations they check past calls.
+ * ahead. Such ranks may never wait for each other, so every COMPARE_EVERY operations they check past calls.
  */
 static inline enum plait_status end_rooted(struct plait_comm *comm, const struct plait_op_plan *o)
 {
     if (o->selection.eager || o->selection.split > 0)
         plait_eager_tell(comm, o);
-    if (comm->sequence - comm->compared < LOOK_EVERY)
+    if (comm->sequence - comm->compared < COMPARE_EVERY)
         return PLAIT_OK;
     comm->compared = comm->sequence;
     return plait_probe_past_calls(comm);
@@ -109,13 +109,13 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
 
     comm->stats.operations++;
     ((struct plait_op_plan *)(uintptr_t)o)->runs++;
-    const uint64_t unheard = atomic_load_explicit(&comm->own->unheard, memory_order_relaxed);
-    if (o->geometry.rooted && unheard == 0)
-        atomic_store_explicit(&comm->own->unheard, comm->sequence, memory_order_relaxed);
+    const uint64_t uncompared = atomic_load_explicit(&comm->own->uncompared, memory_order_relaxed);
+    if (o->geometry.rooted && uncompared == 0)
+        atomic_store_explicit(&comm->own->uncompared, comm->sequence, memory_order_relaxed);
     atomic_store_explicit(&comm->own->done, comm->sequence, memory_order_release);
     if (o->geometry.rooted)
         status = end_rooted(comm, o);
-    else if (PLAIT_GUARDS && __builtin_expect(unheard != 0, 0)) /* all have called the operations not yet compared */
+    else if (PLAIT_GUARDS && __builtin_expect(uncompared != 0, 0)) /* all have called the operations not yet compared */
         status = plait_probe_past_calls(comm);
     if (PLAIT_GUARDS)
         plait_ring_expect(&comm->own->ring, comm->sequence + 1);
@@ -151,9 +151,9 @@ static enum plait_status begin_split(struct plait_comm *comm, const struct plait
 {
     struct plait_run *run = comm->run;
 
-    run->slots = true;
-    run->rest = !plait_eager_has_all(job->o, &job->sizes, comm->nrank);
-    if (!run->rest) {
+    run->eager_pending = true;
+    run->engine_pending = !plait_eager_has_all(job->o, &job->sizes, comm->nrank);
+    if (!run->engine_pending) {
         begin_eager(comm, job, in);
         return PLAIT_OK;
     }
@@ -184,7 +184,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
             return status;
     }
     comm->run->work = job->work;
-    comm->run->slots = comm->run->rest = false;
+    comm->run->eager_pending = comm->run->engine_pending = false;
     if (o->selection.eager) {
         if (job->work.prologue != NULL)
             job->work.prologue(job->work.arg, 0, o->count);
@@ -215,16 +215,16 @@ static enum plait_status turn_split(struct plait_comm *comm, bool *moved, bool *
     enum plait_status status = PLAIT_OK;
     bool more = false, all = false;
 
-    if (run->rest)
+    if (run->engine_pending)
         status = plait_engine_turn(comm, moved, &all);
-    run->rest &= !all;
-    if (status == PLAIT_OK && run->slots && (!run->rest || run->fits)) {
+    run->engine_pending &= !all;
+    if (status == PLAIT_OK && run->eager_pending && (!run->engine_pending || run->fits)) {
         all = false;
         status = plait_eager_turn(comm, &more, &all);
-        run->slots = !all;
+        run->eager_pending = !all;
     }
     *moved |= more;
-    *ended = !run->slots && !run->rest;
+    *ended = !run->eager_pending && !run->engine_pending;
     return status;
 }
 

@@ -5,7 +5,10 @@
 
 #include "operation/run.h"
 
-/* Run to the end; plait_run(): comm->last. `call` may be NULL. After an error the comm has failed. */
+/*
+ * Run one operation to its end: plait_run() that of comm->last, plait_run_job() the given one. `call` may be NULL.
+ * After an error the comm has failed.
+ */
 enum plait_status plait_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call);
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job);
 

@@ -54,7 +54,7 @@ static uint32_t writer_of(const struct binder *b, struct plait_span span, uint32
     return *written_at(b, span, k) - 1; /* 0 wraps around to NONE */
 }
 
-/* A wide value that is read by its name in IN has replaced the input there, in place. It lies at the slot of OUT. */
+/* In place, a wide value that is read from IN has replaced the input; it is stored in the fp32 slot of OUT. */
 static void add_source(struct binder *b, struct plait_instr *in, struct plait_span span, uint32_t borrowed, bool wide)
 {
     if (wide && span.buf == PLAIT_IN)

@@ -315,7 +315,7 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_c
  * Are the blocks of a v-form cut into slices? Yes if all ranks know all sizes. Else sender and receiver cut their block
  * alike, but only on one host and in host memory.
  */
-static bool cuts_sized(const struct plait_geometry *g, const struct plait_wish *w)
+static bool cuts_vform(const struct plait_geometry *g, const struct plait_wish *w)
 {
     return plait_all_know_sizes(g) || (!w->remote && !w->device);
 }
@@ -365,7 +365,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     const struct plait_claim claim = s.alg->claim(s.alg, &common);
     if (plait_claim_fault(&claim) != NULL)
         return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s': the claim's %s", spec, plait_claim_fault(&claim));
-    s.slice = w->vform && !cuts_sized(&geometry, w) ? SIZE_MAX : choose_slice(shape, &claim, size, w);
+    s.slice = w->vform && !cuts_vform(&geometry, w) ? SIZE_MAX : choose_slice(shape, &claim, size, w);
     s.nslice = count == 0 ? 1 : (count - 1) / s.slice + 1;
     s.plan_hash = hash_of(shape, &s);
     *out = s;

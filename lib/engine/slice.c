@@ -159,7 +159,7 @@ static enum plait_status grow_memory(struct plait_run *run, struct plait_slice *
 
 enum plait_status plait_slices_fit(struct plait_run *run)
 {
-    /* An operation on a GPU is one slice, except across hosts. */
+    /* Outside host memory an operation is one slice, except across hosts (bind.c). */
     const uint32_t n = !run->space->host && run->nslice < PLAIT_NSLICE ? (uint32_t)run->nslice : PLAIT_NSLICE;
     enum plait_status status = PLAIT_OK;
 

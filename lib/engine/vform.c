@@ -19,7 +19,7 @@ bool plait_vform_wrong(struct plait_run *run, const struct plait_slice *f, const
     }
     if (sent == expected)
         return false;
-    run->wrong = (uint32_t)in->peer + 1;
+    run->wrong_sender = (uint32_t)in->peer + 1;
     run->wrong_bytes = before + sent;
     run->expected_bytes = before + expected;
     return true;

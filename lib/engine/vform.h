@@ -65,8 +65,8 @@ static inline uint32_t plait_vform_slices(const struct plait_run *run, const str
 }
 
 /*
- * Has this message, or the block that it is a slice of, another size than expected? Then run->wrong tells. For any
- * operation, v-form or not.
+ * Does the size of this message, or of its whole block, differ from the expected one? Then sets run->wrong_sender.
+ * Every operation calls it.
  */
 bool plait_vform_wrong(struct plait_run *run, const struct plait_slice *f, const struct plait_instr *in,
                        uint32_t number, size_t sent, size_t expected);

@@ -11,7 +11,7 @@
  * active ones (`pending`) until the bucket's round has ended.
  *
  * The room promises: a step looks up, checks and allocates nothing. Results do not depend on the order in which
- * tensors become ready.
+ * tensors become ready. It does not know how its all-reduces are made.
  */
 #ifndef PLAIT_LIB_FUSION_FUSION_H
 #define PLAIT_LIB_FUSION_FUSION_H

@@ -75,7 +75,6 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
 }
 
 const struct plait_space plait_host_space = {
-    .name = "host",
     .host = true,
     .channel = PLAIT_CHANNEL_COLLECTIVES,
     .messages = PLAIT_CHANNEL_MESSAGES,

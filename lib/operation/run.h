@@ -106,8 +106,8 @@ struct plait_run {
     bool finished;       /* this rank has read the data of all writers */
     uint32_t reader;     /* a rank that still reads the slot's previous data, or the single-copy data */
     uint32_t taken;      /* writers whose data has arrived */
-    bool slots;          /* split: the eager part is not done */
-    bool rest;           /* split: there are large blocks too, and the engine is not done */
+    bool eager_pending;  /* split: the eager part is not done */
+    bool engine_pending; /* split: there are large blocks too, and the engine is not done */
 
     bool whole; /* made by the space, not by the plan's steps */
 
@@ -121,10 +121,10 @@ struct plait_run {
     uint64_t capture;                /* id of the graph capture that records work on the queue; 0: none */
     uint32_t fingerprint;            /* of the messages */
     uint64_t nslice, next_slice, done_slices;
-    size_t need;    /* bytes of library memory for the largest slice */
-    bool fits;      /* `need` bytes are available */
-    bool streams;   /* copies to OUT use streaming stores */
-    uint32_t wrong; /* rank + 1 whose message has an unexpected size; 0: none */
+    size_t need;           /* bytes of library memory for the largest slice */
+    bool fits;             /* `need` bytes are available */
+    bool streams;          /* copies to OUT use streaming stores */
+    uint32_t wrong_sender; /* rank + 1 whose message has an unexpected size; 0: none */
     size_t wrong_bytes, expected_bytes;
 };
 

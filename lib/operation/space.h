@@ -18,7 +18,6 @@ struct plait_message;
 struct plait_run;
 
 struct plait_space {
-    const char *name;
     uint32_t id; /* part of an operation's key and fingerprint: the ranks' spaces must be the same */
 
     /* The CPU may access the memory: the eager path, streaming stores and single copies by the kernel are allowed. */

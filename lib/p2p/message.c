@@ -29,7 +29,10 @@ static uint64_t count_slices(const struct plait_comm *comm, const struct plait_m
     return (m->bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
-/* May the receiver read memory that is gone once the sender fails? Reads from other processes cannot fault. */
+/*
+ * Does the receiver read memory that goes when the sender fails: a GPU's, or a thread's of this process? Reads of other
+ * processes' memory cannot fault.
+ */
 static bool borrows(const struct plait_comm *comm, const struct plait_message *m)
 {
     const struct plait_process *process = comm->peers[m->peer].process;
@@ -147,7 +150,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
     if (!link->transport->ready(link, link->next_out))
         return false;
     if (!small && !exposed) {
-        const bool reads = link->transport->reaches(link, data, bytes, true);
+        const bool reads = m->space->host && link->transport->reaches(link, data, bytes, true);
         const enum plait_copy_mode mode = plait_copy_mode_of(&comm->copies, m->bytes, reads);
         exposed = mode == PLAIT_COPY_SINGLE;
         if (exposed)
@@ -291,8 +294,10 @@ static bool pass_to_itself(struct plait_comm *comm, struct plait_pair *pair, enu
         }
         if (r->space->message_to_itself != NULL)
             r->space->message_to_itself(comm, s, r);
-        else if (r->bytes > 0)
+        else if (r->space->host)
             memmove(r->data, s->data, r->bytes);
+        else
+            r->space->copy(comm, r->data, s->data, r->bytes);
         comm->stats.bytes_copied += r->bytes;
         end_first(&pair->sends, PLAIT_OK);
         end_recv(pair, PLAIT_OK);

@@ -43,7 +43,7 @@ struct plait_pair { /* this rank and another, or itself */
     struct plait_message_queue sends, recvs;
     struct plait_message_queue unread; /* sends that are offered, but still read in place */
     struct plait_pair *next_busy;
-    bool busy;                            /* on that list: a queue holds, or held, a message */
+    bool busy;                            /* in that list: a queue holds a message, or did before the last turn */
     bool in, out;                         /* progress in its last turn: of receives, of sends */
     struct plait_wait sending, receiving; /* one each: progress of one must not hide a stall of the other */
     char *small;                          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL */

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum { TURNS_A_LOOK = 16 }; /* without progress, between two probes for a mismatch */
+enum { TURNS_A_PROBE = 16 }; /* without progress, between two probes for a mismatch */
 
 /* ---- The ring -------------------------------------------------------------------------------------------- */
 
@@ -213,7 +213,7 @@ static uint32_t blame_receiver(const void *context, char *text, size_t room)
 
     if (!out->space->is_behind(pair->comm))
         return blame(pair, &pair->sending, out, "receive", "from", text, room);
-    snprintf(text, room, "rank %u waits for its own stream: what was put there before has not happened",
+    snprintf(text, room, "rank %u waits for its own CUDA stream: earlier work on it has not finished",
              pair->comm->rank);
     return pair->comm->rank + 1;
 }
@@ -245,8 +245,8 @@ void plait_message_wait_init(struct plait_pair *pair)
 }
 
 /* head: the awaited message, or NULL. */
-static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
-                                bool moved, bool rarely)
+static enum plait_status probe_wait(struct plait_comm *comm, struct plait_wait *w, const struct plait_request *head,
+                                    bool moved, bool rarely)
 {
     if (moved || head == NULL) {
         plait_wait_progress(comm, w);
@@ -259,10 +259,10 @@ static enum plait_status glance(struct plait_comm *comm, struct plait_wait *w, c
 /* Not at each turn: a probe delays the moment when this rank sees the message. */
 static bool is_due(const struct plait_wait *w)
 {
-    return w->spinner.turns % TURNS_A_LOOK == TURNS_A_LOOK - 1;
+    return w->spinner.turns % TURNS_A_PROBE == TURNS_A_PROBE - 1;
 }
 
-static enum plait_status look_for_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
+static enum plait_status probe_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
 {
     const struct plait_request *r = pair->recvs.first, *s = pair->out ? NULL : pair->sends.first;
     enum plait_status status = r != NULL ? check_incoming(comm, &r->message) : PLAIT_OK;
@@ -276,10 +276,10 @@ enum plait_status plait_message_wait_turn(struct plait_comm *comm, struct plait_
     enum plait_status status = PLAIT_OK;
 
     if (PLAIT_GUARDS && !pair->in && pair->peer != comm->rank && looks)
-        status = look_for_mismatch(comm, pair);
+        status = probe_mismatch(comm, pair);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->receiving, pair->recvs.first, pair->in, rarely);
+        status = probe_wait(comm, &pair->receiving, pair->recvs.first, pair->in, rarely);
     if (status == PLAIT_OK)
-        status = glance(comm, &pair->sending, plait_message_first_out(pair), pair->out, rarely);
+        status = probe_wait(comm, &pair->sending, plait_message_first_out(pair), pair->out, rarely);
     return status;
 }

@@ -62,7 +62,7 @@ char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair,
             return NULL;
         *places = memory;
     }
-    if (small) /* it is free: the link accepts this number only when the one a window behind is received */
+    if (small) /* free: the link accepts a number only after the message one window before was received */
         return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
     /* Numbers wrap around. */
     if (pair->ever[k] && number - pair->used[k] < PLAIT_WINDOW && !link->transport->sent(link, pair->used[k]))
@@ -72,7 +72,7 @@ char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair,
     return pair->stage + k * PLAIT_MESSAGE_SLICE + part_of(number, bytes);
 }
 
-/* Over a network they end in any order. */
+/* Check all n: over a network slices end in any order. */
 bool plait_message_all_read(const struct plait_link *link, uint32_t last, uint64_t n)
 {
     for (uint32_t i = 0; i < n && i < PLAIT_WINDOW; i++) /* a slice a window behind is received */

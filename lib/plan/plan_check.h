@@ -10,7 +10,7 @@
  * The room promises: emitting is a pure function of shape and rank. Nothing here is random, reads a clock or
  * communicates.
  *
- * Plans contain no addresses, bytes, types, tags or transports, so the same plan is proved, printed, simulated and run.
+ * Plans know no addresses, bytes, types, tags or transports, so the same plan is proved, printed, simulated and run.
  */
 #ifndef PLAIT_LIB_PLAN_PLAN_CHECK_H
 #define PLAIT_LIB_PLAN_PLAN_CHECK_H

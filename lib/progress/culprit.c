@@ -139,7 +139,10 @@ static void name_unheard(const struct plait_comm *comm, const struct plait_detec
         say_unheard(comm, ranks, n, d->last, c);
 }
 
-/* What a rank does that is heard: in the operation, how far it is; else what it does instead, or lacks, if it says. */
+/*
+ * Describe a rank whose updates arrive: its progress in the operation or, if it has not called it, what it waits for
+ * or lacks.
+ */
 static void say_what(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank, char text[WHAT])
 {
     struct plait_operation o;
@@ -158,7 +161,7 @@ static void say_what(const struct plait_comm *comm, const struct plait_detector 
     snprintf(text, WHAT, " has not called it%s", how);
 }
 
-/* Name the silent ranks that have called the operation, or have not; consecutive ones of which the same is said. */
+/* Name the silent ranks inside the operation, or those outside it. Consecutive ranks with the same text share it. */
 static void name_silent(const struct plait_comm *comm, const struct plait_detector *d, bool inside,
                         struct plait_culprit *c)
 {
@@ -185,8 +188,8 @@ static void name_walled_off(const struct plait_comm *comm, uint32_t rank, struct
 
     plait_port_describe(comm->port, rank, way, sizeof way);
     add(c,
-        "rank %u is in it, but nothing has ever come from it over the network (%s): a firewall, or an interface of "
-        "which the other host is not reached: set PLAIT_IFNAME, or UCX_NET_DEVICES, to one that leads there",
+        "rank %u is in it, but nothing has ever come from it over the network (%s): a firewall blocks it, or this "
+        "interface does not lead to that host; set PLAIT_IFNAME or UCX_NET_DEVICES to one that does",
         rank, way);
     set_rank(c, rank);
 }
@@ -219,7 +222,7 @@ static void follow_waits(const struct plait_comm *comm, const struct plait_detec
     if (next == 0) {
         name_last(comm, d, unheard(comm, d, 0) ? 0 : at, first, c); /* rank 0 relays the updates of all others */
     } else if (next == at + 1) {                                    /* see the engine's awaited() */
-        add(c, "rank %u waits for its own stream: what was put there before has not happened", at);
+        add(c, "rank %u waits for its own CUDA stream: earlier work on it has not finished", at);
         set_rank(c, at);
     } else if (is_walled_off(comm, first)) {
         name_walled_off(comm, first, c);

@@ -16,8 +16,8 @@
 
 #define CHECK_EVERY 0.05 /* seconds between probes for ranks that are gone, which take system calls */
 #define MOST_DYING  1.0  /* seconds, at most, from the loss of a process's memory or link until its death shows */
-#define STOPPED \
-    2.0 /* seconds between probes above which this process, perhaps the job, was stopped: not all counts as wait */
+/* Seconds: a longer gap between probes means that this process was stopped, and counts only in part. */
+#define STOPPED 2.0
 
 bool plait_peer_finished(const struct plait_comm *comm, uint32_t rank)
 {
@@ -188,7 +188,7 @@ static enum plait_status probe_calls(struct plait_comm *comm)
 
 enum plait_status plait_probe_past_calls(struct plait_comm *comm)
 {
-    uint64_t s = atomic_load_explicit(&comm->own->unheard, memory_order_relaxed);
+    uint64_t s = atomic_load_explicit(&comm->own->uncompared, memory_order_relaxed);
     bool all = true;
 
     while (PLAIT_GUARDS && s > 0 && all) {
@@ -200,7 +200,7 @@ enum plait_status plait_probe_past_calls(struct plait_comm *comm)
         if (all)
             s = s < comm->sequence ? s + 1 : 0;
     }
-    atomic_store_explicit(&comm->own->unheard, s, memory_order_relaxed);
+    atomic_store_explicit(&comm->own->uncompared, s, memory_order_relaxed);
     return PLAIT_OK;
 }
 
@@ -323,8 +323,8 @@ static enum plait_status probe_clock(struct plait_comm *comm, struct plait_detec
 }
 
 /*
- * Keep the times of the wait. Few seconds count of a stop of this process, or of a long time between two tests: so a
- * stopped job can go on, and rare polling still reaches the deadline.
+ * Keep the times of the wait. Of a gap longer than STOPPED, at most STOPPED seconds count. So a suspended job can go
+ * on, and a caller that tests rarely still reaches its deadline.
  */
 static void keep_time(const struct plait_comm *comm, struct plait_detector *d, double now)
 {
@@ -345,7 +345,7 @@ static void keep_time(const struct plait_comm *comm, struct plait_detector *d, d
     d->last = now;
 }
 
-/* What takes system calls, or time. */
+/* Probes that make system calls or scan many records. */
 static enum plait_status probe_rarely(struct plait_comm *comm, struct plait_detector *d, double now)
 {
     enum plait_status status = plait_probe_past_calls(comm);

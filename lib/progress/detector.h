@@ -31,10 +31,10 @@ struct plait_detector { /* of one wait */
     const struct plait_wait_kind *kind; /* NULL: a collective is awaited, and every rank is needed */
     double limit;                       /* deadline if kind is not NULL; 0: the comm's */
 
-    bool timed;            /* the fields below are set: there was a probe */
-    bool warned;           /* the slow report was written */
-    double start, last;    /* clock of the first probe, after stops of this process moved forward; of the last */
-    double check;          /* clock of the next probe for ranks that are gone */
+    bool timed;         /* the fields below are set: there was a probe */
+    bool warned;        /* the slow report was written */
+    double start, last; /* clock of the first probe, moved forward by stops of this process; clock of the last probe */
+    double check;       /* clock of the next probe for ranks that are gone */
     uint32_t last_awaited; /* rank + 1, at the last probe; 0: none */
     uint32_t suspect;      /* rank + 1 that will not end this wait; its data may still arrive. 0: none */
     enum plait_suspicion suspicion;
@@ -54,8 +54,8 @@ enum plait_status plait_detector_probe(struct plait_comm *comm, struct plait_det
 void plait_detector_end(struct plait_comm *comm, struct plait_detector *d);
 
 /*
- * Did a rank call one of the operations since own->unheard with other arguments? All ranks may have returned from such
- * an operation: in rooted collectives with small messages not every rank waits for every other.
+ * Did a rank call one of the operations since own->uncompared with other arguments? All ranks may have returned from
+ * such an operation: in rooted collectives with small messages not every rank waits for every other.
  */
 enum plait_status plait_probe_past_calls(struct plait_comm *comm);
 

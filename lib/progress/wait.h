@@ -6,7 +6,10 @@
 #include "detector.h"
 #include "progress.h"
 
-/* With more ranks than processors the awaited rank may need this one. Over a network a turn is a system call. */
+/*
+ * Spins where ranks share processors, as the awaited rank may need this one's; or over a network, where a turn costs a
+ * system call.
+ */
 #define PLAIT_SPINS_SHARED 4
 
 struct plait_wait {

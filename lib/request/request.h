@@ -71,13 +71,13 @@ struct plait_request {
     enum plait_request_kind kind;
     _Atomic(enum plait_request_state) state;
     enum plait_status status;
-    bool held;           /* who has call->request waits for its end and takes it; else the call or the group */
+    bool held;           /* the caller has it (call->request) and takes its result; else the call or the group */
     bool persistent;     /* its holder starts it again and again: taking it does not free it */
     bool on_stream;      /* its queue is the caller's stream: the call returns when all of it is there */
     bool until_executed; /* of a queued space: it ends when its queue has executed it, else when it is issued */
     const struct plait_space *space;
-    struct plait_event *event;             /* behind it on its queue; NULL: it never had one, */
-    const struct plait_space *event_space; /* of this space */
+    struct plait_event *event;             /* recorded behind its work; NULL before the first */
+    const struct plait_space *event_space; /* the space that made it */
 
     struct plait_job job;
     char scalar[8]; /* target of job.scale, if the scalar was read at the call */

@@ -32,7 +32,7 @@ static bool needs(const void *context, uint32_t rank)
 static uint32_t blame(const void *context, char *text, size_t room)
 {
     (void)context;
-    snprintf(text, room, "what was put on a stream has not happened there: it, or what comes before it");
+    snprintf(text, room, "work on a CUDA stream has not finished: this operation, or earlier work on that stream");
     return 0;
 }
 
@@ -55,7 +55,7 @@ enum plait_status plait_event_wait_turn(struct plait_comm *comm, struct plait_wa
 
 /* ---- Events --------------------------------------------------------------------------------------------------- */
 
-/* A request that was of another space has no event of this one. */
+/* Requests are reused: free an event of another space. */
 static void drop_other_event(struct plait_request *r)
 {
     if (r->event != NULL && r->event_space != r->space) {

@@ -9,7 +9,9 @@
  * the caller's slow path finds out why.
  *
  * Life of a message: the sender offers memory; the receiver sees the message arrive and may read it in place; the
- * receiver releases it; the sender sees that it may use the memory again. No call blocks.
+ * receiver releases it; the sender sees that it may use the memory again.
+ *
+ * The room promises: no call blocks, and no data is lost or changes its order. It does not know plans or collectives.
  *
  * transports/shm.c lets the receiver read the sender's memory in place; memory that the receiver cannot map is copied
  * once, into `landing` (single copy). transports/net.c sends over a network and lands large messages; it progresses in

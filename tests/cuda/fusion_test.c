@@ -376,7 +376,7 @@ static int run_out(struct plait_comm **comm, uint32_t rank, void *arg)
         if (give(&g, rank, t, 5) != 0)
             return 1;
     CHECK(plait_fusion_wait_all(g.fusion, NULL) == PLAIT_ERR_TIMEOUT);
-    CHECK(strstr(plait_last_error(), "has not happened there") != NULL);
+    CHECK(strstr(plait_last_error(), "has not finished") != NULL);
     atomic_store(&gate, 1);
     CHECK(plait_fusion_destroy(g.fusion) == PLAIT_ERR_TIMEOUT);
     CHECK(device_end(&g.d));

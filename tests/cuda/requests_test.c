@@ -328,7 +328,7 @@ static int break_off(struct plait_comm **comm, uint32_t rank, double deadline)
     const enum plait_status want = deadline == 0 ? PLAIT_ERR_FAILED : PLAIT_ERR_TIMEOUT;
     for (uint32_t i = 0; i < 2; i++) {
         CHECK(plait_wait(&r[i]) == want && r[i] == NULL);
-        CHECK(strstr(plait_last_error(), deadline == 0 ? "enough" : "has not happened there") != NULL);
+        CHECK(strstr(plait_last_error(), deadline == 0 ? "enough" : "has not finished") != NULL);
     }
     if (rank == 0)
         atomic_store(&gate, 1);

@@ -86,7 +86,7 @@ void plait_control_update_write(const struct plait_control *own, uint64_t wanted
     u->noticed = (uint8_t)atomic_load_explicit(&own->noticed, memory_order_acquire);
     u->receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
     u->done = atomic_load_explicit(&own->done, memory_order_acquire);
-    u->wanted = atomic_load_explicit(&own->unheard, memory_order_acquire); /* read after done: written before it */
+    u->wanted = atomic_load_explicit(&own->uncompared, memory_order_acquire); /* read after done: written before it */
     if (u->wanted == 0)
         u->wanted = u->done + 1;
     u->from = u->done > KEPT && wanted <= u->done - KEPT ? u->done - KEPT + 1 : wanted;
