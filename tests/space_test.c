@@ -27,6 +27,7 @@
 
 #define NRANK 4
 #define ROOM  ((size_t)4 << 20) /* bytes of a rank's buffers */
+#define APART 25                /* elements, so that IN and OUT have different codes */
 
 /* Of each rank in this process; a thread that waits drives the others' operations, too. */
 static struct state {
@@ -370,7 +371,7 @@ static int check_coll(struct plait_comm *comm, uint32_t rank, float *buffers, en
 {
     const bool has_out = (coll != PLAIT_REDUCE && coll != PLAIT_GATHER) || rank == 1;
     const uint32_t nblock = coll == PLAIT_ALLGATHER || coll == PLAIT_GATHER || coll == PLAIT_ALLTOALL ? NRANK : 1;
-    float *in = buffers, *out = buffers + ROOM / sizeof *buffers;
+    float *in = buffers, *out = buffers + ROOM / sizeof *buffers + APART;
     const float factor = 2;
     struct plait_request *request = NULL;
     struct plait_call call = PLAIT_CALL_DEFAULT;
@@ -394,7 +395,7 @@ static int check_coll(struct plait_comm *comm, uint32_t rank, float *buffers, en
 static int pass_around(struct plait_comm *comm, uint32_t rank, float *buffers, size_t n)
 {
     const uint32_t next = (rank + 1) % NRANK, last = (rank + NRANK - 1) % NRANK;
-    float *in = buffers, *out = buffers + ROOM / sizeof *buffers;
+    float *in = buffers, *out = buffers + ROOM / sizeof *buffers + APART;
     const size_t before = copies;
 
     for (size_t i = 0; i < n; i++)
@@ -414,7 +415,7 @@ static int pass_around(struct plait_comm *comm, uint32_t rank, float *buffers, s
 /* A persistent request, started again as soon as it has ended. */
 static int start_again(struct plait_comm *comm, uint32_t rank, float *buffers, size_t n)
 {
-    float *in = buffers, *out = buffers + ROOM / sizeof *buffers;
+    float *in = buffers, *out = buffers + ROOM / sizeof *buffers + APART;
     struct plait_request *request = NULL;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     const size_t before = passed_events;
