@@ -136,6 +136,18 @@ static bool is_behind(const struct plait_comm *comm)
     return false;
 }
 
+static void close_state(struct plait_comm *comm)
+{
+    plait_slices_destroy(state_of(comm)->slices);
+    plait_arena_free(state_of(comm)->scaled.memory);
+    state_of(comm)->slices = NULL;
+}
+
+static size_t bytes_of_state(const struct plait_comm *comm)
+{
+    return state_of(comm)->memory != NULL ? 2 * ROOM : 0;
+}
+
 static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
 {
     unordered += !state_of(comm)->ordered;
@@ -188,7 +200,7 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
 #define FUNCTIONS                                                                                                 \
     .channel = PLAIT_CHANNEL_COLLECTIVES, .messages = PLAIT_CHANNEL_MESSAGES, .find = find, .allocate = allocate, \
     .free = give_back, .begin = begin, .order = order, .end = end, .poll = poll_work, .is_behind = is_behind,     \
-    .copy = copy, .combine = combine, .scale = scale
+    .copy = copy, .combine = combine, .scale = scale, .close = close_state, .bytes = bytes_of_state
 
 static const struct plait_space coded = { .id = 2, FUNCTIONS };
 
@@ -284,8 +296,6 @@ static bool make(struct plait_comm *comm, void **out)
 /* The comm may have gone. */
 static void finish(uint32_t rank, void *p)
 {
-    plait_slices_destroy(states[rank].slices);
-    plait_arena_free(states[rank].scaled.memory);
     states[rank] = (struct state){ 0 };
     if (foreign)
         free(p);
@@ -463,8 +473,12 @@ static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(queued == (passed_events > 0));
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     CHECK(unordered == 0 && begins > 0 && ends >= begins);
+    struct plait_comm_memory held;
+    plait_comm_memory(*comm, &held);
+    CHECK(held.device == 2 * ROOM);
     plait_comm_destroy(*comm);
     *comm = NULL;
+    CHECK(states[rank].slices == NULL);
     CHECK(arg == NULL || events == 0); /* of this process's only rank */
     finish(rank, buffers);
     return 0;

@@ -28,6 +28,38 @@ enum plait_status plait_space_find(struct plait_comm *comm, const char *name, si
     return status;
 }
 
+void plait_spaces_settle(struct plait_comm *comm)
+{
+    for (unsigned i = 0; i < nspace; i++)
+        if (spaces[i]->settle != NULL)
+            spaces[i]->settle(comm);
+}
+
+bool plait_spaces_leave_some(struct plait_comm *comm)
+{
+    bool some = false;
+
+    for (unsigned i = 0; i < nspace; i++)
+        some |= spaces[i]->leaves_some != NULL && spaces[i]->leaves_some(comm);
+    return some;
+}
+
+void plait_spaces_close(struct plait_comm *comm)
+{
+    for (unsigned i = 0; i < nspace; i++)
+        if (spaces[i]->close != NULL)
+            spaces[i]->close(comm);
+}
+
+size_t plait_spaces_bytes(const struct plait_comm *comm)
+{
+    size_t bytes = 0;
+
+    for (unsigned i = 0; i < nspace; i++)
+        bytes += spaces[i]->bytes != NULL ? spaces[i]->bytes(comm) : 0;
+    return bytes;
+}
+
 enum plait_status plait_space_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a)
 {
     pthread_mutex_lock(&comm->lock); /* its other operations may be in progress */

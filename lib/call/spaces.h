@@ -21,6 +21,12 @@ static inline bool plait_has_spaces(void)
 enum plait_status plait_space_find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes,
                                    size_t size, const struct plait_call *call, struct plait_args *a);
 
+/* The same functions of all these spaces, at a comm's end. */
+void plait_spaces_settle(struct plait_comm *comm);
+bool plait_spaces_leave_some(struct plait_comm *comm);
+void plait_spaces_close(struct plait_comm *comm);
+size_t plait_spaces_bytes(const struct plait_comm *comm);
+
 /* The call failed. If the driver is at fault, fail the comm, so that no rank waits. Returns the call's status. */
 enum plait_status plait_space_cannot(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
 

@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/status.h"
+#include "call/spaces.h"
 #include "comm/doorbells.h"
 #include "comm/port.h"
-#include "device/device_comm.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
 #include "failure/report.h"
@@ -197,7 +197,7 @@ static enum plait_status wait_for_readers(struct plait_comm *comm)
 enum plait_status plait_comm_settle(struct plait_comm *comm)
 {
     plait_requests_finish(comm);
-    plait_device_settle(comm);
+    plait_spaces_settle(comm);
     plait_remote_tell(comm->remote); /* send `done` to other hosts, whose ranks wait for it too */
     const enum plait_status status = (enum plait_status)atomic_load(&comm->own->failed);
     return status == PLAIT_OK ? wait_for_readers(comm) : status;
@@ -254,8 +254,8 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     status = plait_comm_settle(comm);
     if (status != PLAIT_OK)
         plait_comm_tell_failure(comm, comm->own->failure, comm->own->culprit);
-    if (status != PLAIT_OK || plait_device_leaves_some(comm)) {
-        plait_device_settle(comm); /* again: the comm may have failed since plait_comm_settle() */
+    if (status != PLAIT_OK || plait_spaces_leave_some(comm)) {
+        plait_spaces_settle(comm); /* again: the comm may have failed since plait_comm_settle() */
         wait_for_insiders(comm);
     }
     if (status != PLAIT_OK)

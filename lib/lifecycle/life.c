@@ -6,8 +6,8 @@
 #include "bootstrap/frame.h"
 #include "call/call.h"
 #include "call/object.h"
+#include "call/spaces.h"
 #include "comm/port.h"
-#include "device/device_comm.h"
 #include "engine/prog.h"
 #include "failure/failure.h"
 #include "failure/report.h"
@@ -170,7 +170,7 @@ void plait_comm_free_private(struct plait_comm *comm)
     }
     if (comm->port != NULL && !plait_port_is_quiet(comm->port))
         plait_port_close(comm->port);
-    plait_device_comm_destroy(comm);
+    plait_spaces_close(comm);
     plait_requests_forget(comm);
     for (uint32_t i = 0; i < PLAIT_NOP_PLAN; i++)
         free(comm->op_plans[i]);

@@ -2,8 +2,8 @@
 /* Calls on a living comm: finalize, revoke, suspend, resume, and queries. */
 #include "base/status.h"
 #include "call/call.h"
+#include "call/spaces.h"
 #include "comm/port.h"
-#include "device/device_comm.h"
 #include "life.h"
 #include "operation/slices.h"
 #include "p2p/message.h"
@@ -140,6 +140,6 @@ void plait_comm_memory(const struct plait_comm *comm, struct plait_comm_memory *
     const bool locked = plait_comm_lock_counters(comm);
     out->control = plait_control_bytes(comm->nrank);
     out->staging = plait_slices_bytes(comm->slices) + plait_messages_bytes(comm) + comm->scaled.bytes;
-    out->device = plait_device_bytes(comm);
+    out->device = plait_spaces_bytes(comm);
     plait_comm_unlock_counters(comm, locked);
 }

@@ -63,6 +63,15 @@ struct plait_space {
     /* to = from * scalar. late: the scalar is read in the order of the queue. */
     void (*scale)(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late);
 
+    /*
+     * What the space keeps of a comm; NULL: nothing. settle: wait until its work has ended. leaves_some: this rank
+     * leaves a comm that has not failed; do other ranks still wait for its work? Then the comm fails. close: free it.
+     */
+    void (*settle)(struct plait_comm *comm);
+    bool (*leaves_some)(struct plait_comm *comm);
+    void (*close)(struct plait_comm *comm);
+    size_t (*bytes)(const struct plait_comm *comm);
+
     /* The functions below are those of a queued space; NULL for others. */
 
     /* May an operation begin on this queue now? Else an error; nothing has happened then. */
