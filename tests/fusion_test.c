@@ -351,7 +351,7 @@ static void reproducible_bits_depend_on_neither_layout_nor_algorithm(void **stat
 {
     enum plait_dtype payloads[] = { PLAIT_NDTYPE, PLAIT_FLOAT16, PLAIT_BFLOAT16 };
 
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < 3; i += light() || (RANKS_ON_HOSTS && !full()) ? 2 : 1)
         run(5, 1, same_bits, &payloads[i]);
 }
 
