@@ -129,12 +129,20 @@ static int follow_the_model(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static const enum plait_dtype payloads[] = { PLAIT_FLOAT32, PLAIT_FLOAT16, PLAIT_BFLOAT16 };
 
+/* The bits do not depend on whether links carry messages: all are computed where they do not. */
+static bool is_short(void)
+{
+    return light() || (!full() && getenv("PLAIT_PACE") != NULL);
+}
+
 /* Every mode whose bits are promised: sync with every number of workers, servers with one, original with all. */
 static void the_bits_are_those_of_the_equations(void **state)
 {
     for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
         for (uint32_t i = 0; i < 6; i++) {
             const bool sync = mode >= PLAIT_ELASTIC_SYNC1, several = sync || mode == PLAIT_ELASTIC_ORIGINAL;
+            if (is_short() && (i + (uint32_t)mode) % 2 == 1)
+                continue;
             struct kind k = { .mode = (enum plait_elastic_mode)mode,
                               .payload = payloads[i % 3],
                               .nworker = several ? 1 + i % 5 : 1,
@@ -315,7 +323,7 @@ static struct totals *shared_totals(void)
 static void what_workers_give_up_the_centre_gains(void **state)
 {
     for (int mode = 0; mode < PLAIT_NELASTIC; mode++)
-        for (uint32_t i = full() ? 0 : (uint32_t)mode % 2; i < 6; i += full() ? 1 : 2) {
+        for (uint32_t i = full() ? 0 : (uint32_t)mode % 3; i < 6; i += full() ? 1 : 3) {
             const bool sync = mode >= PLAIT_ELASTIC_SYNC1;
             struct conserved c = { { .mode = (enum plait_elastic_mode)mode,
                                      .payload = sync ? PLAIT_FLOAT32 : payloads[i % 3],

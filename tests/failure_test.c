@@ -570,7 +570,7 @@ static void buffers_may_be_freed_after_a_failed_comm_is_destroyed(void **state)
 {
     const struct ranks r = ranks_of(1, 4, free_after_failure, NULL);
 
-    for (unsigned k = 0; k < (light() ? 2 : 5); k++)
+    for (unsigned k = 0; k < (light() ? 1 : 5); k++)
         assert_int_equal(ranks_run(&r), 0);
 }
 

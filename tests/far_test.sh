@@ -15,7 +15,7 @@ export PLAIT_SECRET=0123456789abcdef0123456789abcdef0123456789abcdef0123456789ab
 
 # on N RANKS MODE [OPTIONS]: with what UCX likes best and over TCP.
 check() {
-    "$hosts" "$1" --ranks "$2" ${4-} -- "$ranks" "$3" || { echo "FAILED: $3 on $2 ranks"; failed=1; }
+    "$hosts" "$1" --ranks "$2" ${4-} -- "$ranks" "$3" || { echo "FAILED: $3 on $2 ranks"; failed=1; return 1; }
 }
 check 3 3+1+2 right
 UCX_TLS=tcp check 3 1+3+2 right
@@ -23,10 +23,19 @@ check 4 2 bytes
 check 2 1 reuse
 UCX_TLS=tcp check 2 2 reuse
 PLAIT_FOR_TESTS=1 PLAIT_HOSTS=2 check 1 2 reuse # UCX reads the other process's memory
-PLAIT_DEADLINE=4 check 3 1+2+1 cut "--cut 5:1"
-PLAIT_DEADLINE=3 check 3 1 served "--cut 5:0"
-PLAIT_DEADLINE=4 check 2 1 busy
-PLAIT_DEADLINE=3 check 2 1 late "--cut 5:1"
+# These mostly wait: together.
+waits=
+PLAIT_DEADLINE=4 check 3 1+2+1 cut "--cut 5:1" &
+waits="$waits $!"
+PLAIT_DEADLINE=3 check 3 1 served "--cut 5:0" &
+waits="$waits $!"
+PLAIT_DEADLINE=4 check 2 1 busy &
+waits="$waits $!"
+PLAIT_DEADLINE=3 check 2 1 late "--cut 5:1" &
+waits="$waits $!"
+for one in $waits; do
+    wait "$one" || failed=1
+done
 
 # behind N COMMANDS MODE: the same after commands of the shell on each host.
 behind() {

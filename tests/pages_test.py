@@ -63,7 +63,7 @@ def commands_of(page):
 def shorter(command):
     """The same with little to do."""
     if re.search(r'plait-perf (fusion|elastic)', command):
-        return command + ' -n 1 --rounds 1'
+        return command + ' -n 1 --rounds 1' + (' --bytes 64K --compute-ms 1' if 'elastic' in command else '')
     if 'plait-perf' in command and '--cut' not in command:
         return command + ' -n 1 -w 0 --rounds 1' + ('' if '--tensors' in command else ' -b 1K -e 16K -f 16')
     if 'plait-train make-data' in command:

@@ -30,7 +30,7 @@ static const size_t counts[NTENSOR] = { 5, MOST, 64 };
 
 static unsigned every(void)
 {
-    return full() ? 1 : RANKS_ON_HOSTS ? 49 : 17;
+    return full() ? 1 : RANKS_ON_HOSTS ? 97 : 31;
 }
 
 struct scene { /* shared by the test and its ranks */

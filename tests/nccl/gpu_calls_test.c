@@ -21,7 +21,7 @@
 #define TENSORS 4
 #define FAULT   999 /* CUDA_ERROR_UNKNOWN */
 #define LATE    30  /* seconds: far above a loaded machine's delays */
-#define EVERY   3   /* of the calls fails in the short tier */
+#define EVERY   7   /* of the calls fails in the short tier */
 
 struct seat { /* of a rank, for a round */
     struct gpu_rank g, other;
