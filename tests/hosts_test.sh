@@ -157,6 +157,12 @@ ranks_know_who_they_are() {
 [host1 1] 1/2 1/3 0/2 1 10.77.0.1 29500
 [host1 2] 1/2 2/3 1/2 1 10.77.0.1 29500')
 }
+ranks_of_one_run_share_a_secret_of_its_own() {
+    (unset PLAIT_SECRET && ran 0 2 --ranks 1 -- sh -c 'echo $PLAIT_SECRET' &&
+        [ "$(grep -oE '[0-9a-f]{32}$' "$room/out" | sort | uniq -c | awk '{print $1}')" = 2 ]) || return
+    PLAIT_SECRET=one_of_the_user ran 0 2 --ranks 1 -- sh -c 'echo $PLAIT_SECRET' &&
+        [ "$(grep -c 'one_of_the_user$' "$room/out")" = 2 ]
+}
 latency_is_that_of_the_paced_transport() {
     ran 0 1 --latency 20us -- sh -c 'echo $PLAIT_FOR_TESTS $PLAIT_PACE' && has out '^\[host0 0\] 1 20us$'
 }

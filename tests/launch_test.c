@@ -186,7 +186,7 @@ static void launchers_that_are_not_followed_are_named(void **state)
 {
     struct plait_launch launch;
 
-    assert_refused("PMI_RANK=1 PMI_SIZE=2", "PMI_RANK=1 PMI_SIZE=2: another MPICH, or PALS,");
+    assert_refused("PMI_RANK=1 PMI_SIZE=2", "PMI_RANK=1 PMI_SIZE=2: a launcher with PMI");
     assert_refused("PMI_RANK=0 PMI_SIZE=2", "set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT");
     assert_refused("PMI_ID=1", "PMI 2");
     assert_refused("PALS_RANKID=3", "PALS");

@@ -199,8 +199,8 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check),
       parse_flag },
     { "PLAIT_CMA", "auto",
-      "memory not the library's, in operations on one host that only move data: 1: read through the kernel; 0: staged; "
-      "auto: what takes less time, see PLAIT_CALIBRATE",
+      "how operations of one host that only move data read memory that is not the library's; 1: through the kernel; "
+      "0: from staging buffers; auto: what takes less time (PLAIT_CALIBRATE)",
       FIELD(cma), parse_cma },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
     { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),

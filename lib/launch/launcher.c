@@ -61,7 +61,7 @@ static const struct foreign {
     { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE" },
     { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
     { "Horovod", "HOROVOD_RANK", "HOROVOD_SIZE" },
-    { "another MPICH, or PALS,", "PMI_RANK", "PMI_SIZE" },
+    { "a launcher with PMI", "PMI_RANK", "PMI_SIZE" },
     { "PALS", "PALS_RANKID", NULL },
     { "PMI 2", "PMI_ID", NULL },
     { "aprun", "ALPS_APP_PE", NULL },

@@ -335,7 +335,7 @@ static void take_copies(struct plait_comm *comm, const struct connecting *m)
     plait_copies_keep(&comm->copies);
     if (!comm->copies.calibrated && comm->config.calibrate && comm->nprocess > 0 && comm->rank == m->first)
         plait_comm_log(comm, PLAIT_LOG_INFO,
-                       "copies were not timed: no time, or no other process; built-in copy modes");
+                       "copies were not timed, as the processors were busy; built-in copy modes are used");
     for (unsigned k = 0; k < PLAIT_COPY_CLASSES; k++) {
         if (comm->config.cma == PLAIT_CMA_ALWAYS)
             comm->copies.fast[k] |= PLAIT_FAST_SINGLE;
