@@ -136,11 +136,12 @@ static bool is_program(const char *program, const char *name)
 const struct collective *collective_find(const char *name)
 {
     const char *of_mpi = plait_after_prefix(name, "MPI_"), *of_nccl = plait_after_prefix(name, "nccl");
+    const char *own = plait_after_prefix(name, "plait_");
 
     for (int i = 0; i < NCOLLECTIVE && of_mpi != NULL; i++)
         if (plait_same_name(collectives[i].mpi, of_mpi))
             return &collectives[i];
-    name = of_nccl != NULL ? of_nccl : name;
+    name = of_nccl != NULL ? of_nccl : own != NULL ? own : name;
     for (int i = 0; i < NCOLLECTIVE; i++) {
         const struct collective *c = &collectives[i];
         if (plait_same_name(collective_name(c->coll), name) || is_program(c->program, name) ||

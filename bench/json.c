@@ -20,6 +20,12 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_string("nan");
 }
 
+/* 0: not measured. */
+static json_t *measured(double x)
+{
+    return x == 0 ? json_null() : number(x);
+}
+
 static json_t *integer(uint64_t x)
 {
     return json_integer((json_int_t)x);
@@ -73,8 +79,8 @@ static json_t *config(const struct bench *b)
         json_object_set_new(c, "step_factor", integer(o->step_factor));
     else
         json_object_set_new(c, "step_bytes", integer(o->step_bytes));
-    json_object_set_new(c, "warmup_iters", json_integer((json_int_t)o->warmup)); /* -1: by time */
-    json_object_set_new(c, "iterations", integer(o->iterations));                /* 0: by time */
+    json_object_set_new(c, "warmup_iters", o->warmup != UINT64_MAX ? integer(o->warmup) : json_null());
+    json_object_set_new(c, "iterations", o->iterations > 0 ? integer(o->iterations) : json_null());
     json_object_set_new(c, "aggregated_iterations", integer(o->aggregate));
     json_object_set_new(c, "validation", integer(o->check));
     json_object_set_new(c, "graph", integer(0));
@@ -92,15 +98,15 @@ static json_t *limits(const struct limits *l)
 
     json_object_set_new(o, "processor", json_string(l->processor));
     json_object_set_new(o, "processors", integer(l->cpus));
-    json_object_set_new(o, "latency_ns", number(1e9 * l->latency));
-    json_object_set_new(o, "clock_ns", number(1e9 * l->clock));
-    for (int i = 0; i < NLEVEL; i++) {
+    json_object_set_new(o, "latency_ns", measured(1e9 * l->latency));
+    json_object_set_new(o, "clock_ns", measured(1e9 * l->clock));
+    for (int i = 0; i < NLEVEL && l->level[i].bytes > 0; i++) {
         json_t *v = json_object();
         json_object_set_new(v, "bytes", integer(l->level[i].bytes));
-        json_object_set_new(v, "copy_gbs", number(1e-9 * l->level[i].copy));
-        json_object_set_new(v, "reduce_gbs", number(1e-9 * l->level[i].reduce));
-        json_object_set_new(v, "read_gbs", number(1e-9 * l->level[i].read));
-        json_object_set_new(v, "read_others_gbs", number(1e-9 * l->level[i].others));
+        json_object_set_new(v, "copy_gbs", measured(1e-9 * l->level[i].copy));
+        json_object_set_new(v, "reduce_gbs", measured(1e-9 * l->level[i].reduce));
+        json_object_set_new(v, "read_gbs", measured(1e-9 * l->level[i].read));
+        json_object_set_new(v, "read_others_gbs", measured(1e-9 * l->level[i].others));
         json_array_append_new(levels, v);
     }
     json_object_set_new(o, "levels", levels);
@@ -175,10 +181,10 @@ static json_t *compared(const struct bench *b, const struct half *h)
 
     json_object_set_new(o, "mode", json_string(mode_name(h->guarded.mode)));
     json_object_set_new(o, "attempts", integer(h->guarded.attempts));
-    json_object_set_new(o, "latency_before_ns", number(1e9 * h->guarded.before.latency));
-    json_object_set_new(o, "latency_after_ns", number(1e9 * h->guarded.after.latency));
-    json_object_set_new(o, "copy_before_gbs", number(1e-9 * h->guarded.before.copy));
-    json_object_set_new(o, "copy_after_gbs", number(1e-9 * h->guarded.after.copy));
+    json_object_set_new(o, "latency_before_ns", measured(1e9 * h->guarded.before.latency));
+    json_object_set_new(o, "latency_after_ns", measured(1e9 * h->guarded.after.latency));
+    json_object_set_new(o, "copy_before_gbs", measured(1e-9 * h->guarded.before.copy));
+    json_object_set_new(o, "copy_after_gbs", measured(1e-9 * h->guarded.after.copy));
     json_object_set_new(o, "best", h->best > 0 ? json_string(b->ranks[h->best].name) : json_null());
     for (uint32_t k = 0; k < b->nbackend; k++) {
         const struct outcome *from = &h->outcome[k];
@@ -292,7 +298,8 @@ static json_t *result(const struct bench *b, const struct cell *c)
         json_object_set_new(more, "fusion", fusion_rows(b, c));
     if (b->options->overlap)
         json_object_set_new(more, "overlap", overlaps(b, c));
-    json_object_set_new(more, "bound_us", number(1e6 * limits_bound(&b->limits, b->coll, c->bytes, b->ranks[0].nrank)));
+    json_object_set_new(more, "bound_us",
+                        measured(1e6 * limits_bound(&b->limits, b->coll, c->bytes, b->ranks[0].nrank)));
     json_object_set_new(r, "actual_iterations", integer(iterations));
     json_object_set_new(r, "experiment_name", json_string(*c->label != '\0' ? c->label : b->coll->program));
     json_object_set_new(r, "plait", more);

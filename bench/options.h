@@ -39,7 +39,7 @@ struct options {
     uint64_t rounds;     /* rounds of a cell; each backend takes a turn in each */
     uint64_t starts;     /* how often the ranks of all backends are started */
     uint64_t average;    /* -a */
-    uint64_t per_iter, per_iter_skip, cputime, timestamps, unalign, parallel_init, blocking;
+    uint64_t per_iter, per_iter_skip, cputime, timestamps, unalign;
     double timeout; /* -T, seconds */
     bool place[NPLACE];
     bool overlap, computation[NCOMPUTATION]; /* --overlap: with which computations */

@@ -156,7 +156,7 @@ void report_begin(const struct bench *b)
 
     printf("# plait-perf, %s; columns as nccl-tests 2.19.6\n", b->coll->title);
     printf("# Collective test starting: %s\n", b->coll->program);
-    printf("# nThread %llu nGpus 0 minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %s iters: %s agg iters: "
+    printf("# nThread %llu minBytes %llu maxBytes %llu step: %llu(%s) warmup iters: %s iters: %s agg iters: "
            "%llu validation: %llu graph: 0 unalign: %llu\n",
            o->threads ? (unsigned long long)o->nrank : 1, (unsigned long long)o->min_bytes,
            (unsigned long long)o->max_bytes, (unsigned long long)(factor ? o->step_factor : o->step_bytes),

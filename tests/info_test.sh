@@ -29,7 +29,9 @@ version_is_a_bare_number() {
     says 0 '^[0-9]*\.[0-9]*\.[0-9]*$' --version
 }
 features_name_the_package_of_what_is_missing() {
-    says 0 '^hwloc  *\(yes\|no .*install libhwloc-dev\)' --features
+    says 0 '^hwloc  *\(yes\|no .*install libhwloc-dev\)' --features &&
+        says 0 '^nccl  *\(yes\|no\) .*libnccl.so.2' --features && says 0 '^simd  *\(yes\|no\) .*AVX2' --features &&
+        says 0 '^python  *\(yes .*Python\|no .*install python3-numpy\)' --features
 }
 features_name_plug_ins_compiler_and_commit() {
     says 0 '^plug-in  *\(yes\|no\) .*/plait-ucx.so$' --features && says 0 '^plug-in  *yes .*/plait-pmi.so$' --features && says 0 '^compiler  *[a-z]* [0-9]' --features &&
@@ -73,6 +75,8 @@ explain_says_what_and_why() {
         PLAIT_ALGO=allreduce:ring says 0 '^algorithm  *ring$' --explain allreduce 1M --ranks=4 &&
         says 0 '^plan hash  *[0-9a-f]\{16\}$' --explain allreduce 0 &&
         says 0 '^allgatherv of at most 256 float32 (1 KiB), sum, 3 ranks$' --explain allgatherv 1K --ranks 3 &&
+        says 0 '^allgatherv of at most ' --explain ALLGATHERV 1K && says 0 '^allgatherv of at most ' --explain AllGatherV 1K &&
+        says 0 '^allgatherv of at most ' --explain MPI_ALLGATHERV 1K && says 0 '^allreduce of ' --explain plait_allreduce 1K &&
         says 1 'moves several blocks in one message' --explain allgatherv 1K --ranks 4 --algo bruck &&
         says 2 'must be a collective with data' --explain broadcastv 1K
 }

@@ -197,7 +197,16 @@ static void launchers_that_are_not_followed_are_named(void **state)
     assert_refused("PMIX_RANK=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 "
                    "PLAIT_PLUGINS=/nowhere",
                    "there is no /nowhere/plait-pmix.so");
+    assert_refused("SLURM_PROCID=1 SLURM_NTASKS=2", "SLURM_PROCID=1 SLURM_NTASKS=2: Slurm without SLURM_STEP_ID");
+    assert_refused("SLURM_PROCID=1", "start it with torchrun, srun");
+    assert_refused("MPIRUN_RANK=0 MPIRUN_NPROCS=2", "MPIRUN_RANK=0 MPIRUN_NPROCS=2: mpirun_rsh");
+    assert_refused("LSF_PM_TASKID=2", "LSF_PM_TASKID=2: LSF");
+    assert_refused("PMI_RANK=1", "PMI_RANK=1: a launcher with PMI");
+    assert_refused("FLUX_TASK_RANK=1", "FLUX_TASK_RANK=1: Flux");
+    assert_refused("JSM_NAMESPACE_RANK=1", "JSM_NAMESPACE_RANK=1: jsrun");
     assert_refused("RANK=0 WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=2", "PLAIT_LAUNCHER=none");
+    set("RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 LSF_PM_TASKID=2");
+    assert_int_equal(plait_launch_find(&launch), PLAIT_OK);
     set("PMI_RANK=0 PMI_SIZE=1");
     assert_int_equal(plait_launch_find(&launch), PLAIT_OK);
     set("PMI_RANK=1 PMI_SIZE=2 PLAIT_LAUNCHER=none");

@@ -500,6 +500,7 @@ static void names_of_nccl_and_mpi_are_known_in_any_spelling(void **state)
                   { "ncclAllReduce", PLAIT_ALLREDUCE },
                   { "all_reduce_perf", PLAIT_ALLREDUCE },
                   { "MPI_Allreduce", PLAIT_ALLREDUCE },
+                  { "plait_allreduce", PLAIT_ALLREDUCE },
                   { "MPI_Bcast", PLAIT_BROADCAST },
                   { "MPI_Reduce_scatter_block", PLAIT_REDUCE_SCATTER },
                   { "ncclReduceScatter", PLAIT_REDUCE_SCATTER },
@@ -509,6 +510,7 @@ static void names_of_nccl_and_mpi_are_known_in_any_spelling(void **state)
                   { "_perf", -1 },
                   { "nccl", -1 },
                   { "MPI_", -1 },
+                  { "plait_", -1 },
                   { "allreduce2", -1 },
                   { "a-name-that-is-longer-than-any-collective-has", -1 } };
 

@@ -48,7 +48,7 @@ grep -q '^# Out of bounds values : 0 OK' "$work/out" || fail "no summary"
 # By default there are the columns of nccl-tests, and a line on the machine; nothing that is automatic is a number.
 "$perf" -b 4 -e 4 --csv "$work/x.csv" >"$work/out" 2>&1 || fail "--csv: $(cat "$work/out")"
 rows | awk 'NF != 13 { exit 1 }' || fail "more columns than nccl-tests has: $(rows)"
-grep -q 'warmup iters: auto iters: auto' "$work/out" || fail "what is automatic is not said: $(cat "$work/out")"
+grep -q 'warmup iters: auto iters: auto' "$work/out" && ! grep -q nGpus "$work/out" || fail "what is automatic is not said: $(cat "$work/out")"
 grep -q 'GB/s, reduce' "$work/out" && fail "the machine's limits are shown without -v"
 [ "$(sed 's/[^,]//g' "$work/x.csv" | sort -u)" = ,,,,,,,,,,,,,,, ] && [ "$(wc -l <"$work/x.csv")" -eq 3 ] ||
     fail "CSV: $(cat "$work/x.csv")"
@@ -60,6 +60,10 @@ grep -q 'GB/s, reduce' "$work/out" || [ "$(nproc)" -eq 1 ] || fail "-v shows no 
 [ "$(cat "$work/err")" = "plait-perf: note: -g 1 has no meaning here: ranks are processes or threads, not GPUs; --ranks says how many" ] ||
     fail "-g 1: $(cat "$work/err")"
 [ "$(rows | wc -l)" -eq 5 ] || fail "-b 8 -e 128 -f 2: $(cat "$work/out")"
+for flag in "-z 1:every operation here blocks" "-p 1:ranks always start together"; do
+    "$perf" -b 8 -e 8 ${flag%%:*} -n 10 --coll plait_allreduce --guard off >"$work/out" 2>"$work/err" || fail "$flag: $(cat "$work/err")"
+    [ "$(cat "$work/err")" = "plait-perf: note: ${flag%%:*} has no meaning here: ${flag#*:}" ] || fail "$flag: $(cat "$work/err")"
+done
 ln -s "$(realpath "$perf")" "$work/all_gather_perf"
 "$work/all_gather_perf" --place out --guard off >"$work/out" 2>&1 || fail "all_gather_perf: $(cat "$work/out")"
 rows | awk '$1 != 33554432 { exit 1 } END { exit NR != 1 }' && grep -q 'concluded: all_gather_perf' "$work/out" ||
@@ -129,7 +133,10 @@ config = ("nthreads ngpus minimum_bytes maximum_bytes warmup_iters iterations ag
           "blocking_collectives per_iter_timing per_iter_skip parallel_init devices")
 assert not set(config.split()) - set(d["config"]), d["config"].keys()
 assert "PLAIT_WARN=31" in d["env"] and not any("nobody-may-read" in e for e in d["env"]), d["env"]
+assert d["config"]["warmup_iters"] is None and d["config"]["iterations"] == 20, d["config"]
 result, = d["results"]
+more = result["plait"]["in_place"]
+assert all(more[k] is None for k in "latency_before_ns latency_after_ns copy_before_gbs copy_after_gbs".split()), more
 keys = ("size count type redop root out_of_place in_place out_of_place_per_iter in_place_per_iter actual_iterations "
         "experiment_name")
 assert not set(keys.split()) - set(result), result.keys()

@@ -48,6 +48,11 @@ grep '"event":"epoch"\|"event":"step"' "$data/norms/log.jsonl" | grep -q '"expos
 run wild --ranks 2 --steps 40 --rate 1000 --warmup 0 --weight-decay 1 --run "$data/wild"
 [ $? -eq 3 ] || fail "not finite: $(tail -3 "$data/wild.out")"
 
+run of_each -b 16 --ranks 2 --steps 1 --run "$data/of_each" || fail "$(tail -3 "$data/of_each.out")"
+[ "$(grep -c 'note: -b: 16 images in all, 8 of each rank$' "$data/of_each.out")" = 1 ] || fail "-b: $(cat "$data/of_each.out")"
+run in_all --batch 16 --ranks 2 --steps 1 --run "$data/in_all" || fail "$(tail -3 "$data/in_all.out")"
+grep -q 'of each rank' "$data/in_all.out" && fail "--batch: $(cat "$data/in_all.out")"
+
 complains 2 'no folder of images'
 complains 2 '--batch 7x: must be a whole number' "$data/images" --batch 7x
 complains 2 'did you mean --epochs' "$data/images" --epoch 3
@@ -56,7 +61,7 @@ complains 2 '--opt adam: must be one of sgd, lars' "$data/images" --opt adam
 complains 2 '--sched plateau: must be one of none, polynomial, cosine, steps' "$data/images" --sched plateau
 complains 2 '--device cuda: plait-train trains on processors only; leave --device out' "$data/images" --device cuda
 complains 2 '--lr-step-size x: must be a number' "$data/images" --lr-step-size x
-complains 2 '--lr-step-size has an effect only with --decay steps' "$data/images" --lr-step-size 3
+complains 2 '--lr-step-size has an effect only with --decay steps' "$data/images" --lr-step-size 3 --decay cosine
 complains 2 '--batch-size 7: 2 ranks need a multiple of 2' "$data/images" --batch-size 7 --ranks 2
 complains 2 '--optimizer adam: must be one of sgd, lars' "$data/images" --optimizer adam
 complains 2 'leave one out' "$data/images" --reproducible --elastic sync3

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-info: what this build can do, its configuration, what it sees of the machine, and what it would run. */
+#include "base/ascii.h"
 #include "base/bytes.h"
 #include "build.h"
 #include "dump.h"
@@ -201,7 +202,7 @@ static int find_coll(const char *name, bool *vform)
     const size_t n = strlen(name);
     char plain[64] = "";
 
-    *vform = n > 1 && n < sizeof plain && name[n - 1] == 'v';
+    *vform = n > 1 && n < sizeof plain && plait_lower(name[n - 1]) == 'v';
     const int coll = plait_coll_find(*vform ? memcpy(plain, name, n - 1) : name);
     if (coll == PLAIT_BARRIER)
         return -1;

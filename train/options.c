@@ -204,7 +204,9 @@ static const struct row rows[] = {
     ROW(OPTION_IN(REAL, "warmup", "X", warmup, "epochs in which the rate rises from 0 (chosen)",
                   .also = "lr-warmup-epochs warmup-epochs", .least = 0, .most = 1000),
         .kept = KEPT),
-    ROW(OPTION_IN(CHOICE, "decay", "WHICH", decay, "decay of the rate: polynomial, cosine, steps or none (cosine)",
+    ROW(OPTION_IN(CHOICE, "decay", "WHICH", decay,
+                  "decay of the rate: polynomial, cosine, steps or none "
+                  "(cosine; with --step-epochs or --gamma: steps)",
                   .also = "lr-scheduler sched", .choices = decays),
         .kept = KEPT),
     REALS("power", power, 0.1, 10, "exponent of the polynomial (2)", .kept = KEPT, .need = &polynomial),
@@ -410,6 +412,9 @@ bool options_parse(int argc, char **argv, struct options *out)
         out->precision = PRECISION_BF16;
         out->given[row_of("precision")] = (struct option_given){ true, "--amp" };
     }
+    if (out->resume == NULL && !out->given[row_of("decay")].yes &&
+        (out->given[row_of("step-epochs")].yes || out->given[row_of("gamma")].yes))
+        out->decay = PLAIT_DECAY_STEPS;
     return take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out);
 }
 

@@ -13,6 +13,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the network's memory ---------------------------------------------------------------------- */
 
@@ -310,6 +311,10 @@ static void check_options(struct run *r, struct options *o, uint32_t cpus)
 {
     if (!options_settle(o, dataset_count(r->train), r->nrank, cpus))
         leave(ENDING_USAGE);
+    const bool theirs = r->rank == 0 && r->nrank > 1 && strcmp(options_flag(o, "batch"), "--batch") != 0;
+    if (theirs) /* torchvision's scripts count the images of one rank */
+        remark("%s: %llu images in all, %llu of each rank", options_flag(o, "batch"), (unsigned long long)o->batch,
+               (unsigned long long)(o->batch / r->nrank));
     r->npass = (uint32_t)(o->batch / r->nrank / o->micro);
 }
 

@@ -56,10 +56,14 @@ static const struct launcher {
 /* Launchers that are not followed, but recognised: a process of theirs must not run as the only one. */
 static const struct foreign {
     const char *name, *rank, *nrank; /* nrank NULL: not said */
+    bool others;                     /* rank 0 says nothing: a batch script has it, too */
 } foreigners[] = {
+    { "Slurm without SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", .others = true },
     { "Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE" },
     { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE" },
     { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
+    { "mpirun_rsh", "MPIRUN_RANK", "MPIRUN_NPROCS" },
+    { "LSF", "LSF_PM_TASKID", NULL },
     { "Horovod", "HOROVOD_RANK", "HOROVOD_SIZE" },
     { "a launcher with PMI", "PMI_RANK", "PMI_SIZE" },
     { "PALS", "PALS_RANKID", NULL },
@@ -219,7 +223,7 @@ static enum plait_status refuse_foreign(bool found)
 {
     for (const struct foreign *f = foreigners; f < foreigners + sizeof foreigners / sizeof *foreigners; f++) {
         const char *rank = get(f->rank), *nrank = get(f->nrank);
-        if (rank == NULL || (nrank != NULL ? strcmp(nrank, "1") == 0 : found || f->nrank != NULL))
+        if (rank == NULL || (f->others && strcmp(rank, "0") == 0) || (nrank != NULL ? strcmp(nrank, "1") == 0 : found))
             continue;
         return plait_fail(
             PLAIT_ERR_CONFIG,

@@ -42,7 +42,7 @@ enum plait_status plait_shape_check(const char *function, const struct plait_sha
 
 static const char *nearest_alg(const struct plait_alg *const *algs, enum plait_coll coll, const char *name)
 {
-    const char *best = "";
+    const char *best = NULL;
     unsigned least = UINT32_MAX;
 
     for (; *algs != NULL; algs++) {
@@ -100,6 +100,8 @@ enum plait_status plait_alg_find(const struct plait_alg *const *algs, const char
         *out = alg;
         return PLAIT_OK;
     }
-    return plait_fail(PLAIT_ERR_CONFIG, "no algorithm '%s' for %s; did you mean '%s'? (plait-plan list shows all)",
-                      name, plait_coll_name(shape->coll), nearest_alg(algs, shape->coll, name));
+    const char *best = nearest_alg(algs, shape->coll, name);
+    return plait_fail(PLAIT_ERR_CONFIG, "no algorithm '%s' for %s%s%s%s (plait-plan list shows all)", name,
+                      plait_coll_name(shape->coll), best != NULL ? "; did you mean '" : "",
+                      best != NULL ? best : ", which has none", best != NULL ? "'?" : "");
 }

@@ -54,14 +54,15 @@ const char *plait_op_name(enum plait_op op)
     return "?";
 }
 
-/* ncclFloat32 and MPI_SUM are float32 and sum. NULL is no name. */
+/* ncclFloat32, MPI_SUM and plait_allreduce are float32, sum and allreduce. NULL is no name. */
 static const char *without_prefix(const char *name)
 {
-    if (name == NULL)
-        return "";
-    const char *after_nccl = plait_after_prefix(name, "nccl"), *after_mpi = plait_after_prefix(name, "MPI_");
+    static const char *const prefixes[] = { "nccl", "MPI_", "plait_" };
 
-    return after_nccl != NULL ? after_nccl : after_mpi != NULL ? after_mpi : name;
+    for (size_t i = 0; name != NULL && i < sizeof prefixes / sizeof *prefixes; i++)
+        if (plait_after_prefix(name, prefixes[i]) != NULL)
+            return plait_after_prefix(name, prefixes[i]);
+    return name != NULL ? name : "";
 }
 
 int plait_coll_find(const char *name)
