@@ -125,6 +125,12 @@ an_algorithm_from_outside_is_proved_and_runs() {
     compile "$source/tests/outside/star.c" "$room/star"
     "$room/star"
 }
+# The last one: nothing is left.
+what_was_installed_is_removed() {
+    # What `ninja uninstall` runs, but ninja may configure first.
+    (cd "$build" && meson --internal uninstall) >"$room/log" 2>&1 || { cat "$room/log"; return 1; }
+    [ ! -d "$dest" ] || find "$dest" ! -type d | no_lines
+}
 
 run() {
     echo "[ RUN      ] $1"
@@ -151,4 +157,5 @@ run man_pages_are_installed
 run libnccl_is_in_a_folder_of_its_own
 run a_small_program_runs_against_the_copy
 run an_algorithm_from_outside_is_proved_and_runs
+run what_was_installed_is_removed
 exit $failed
