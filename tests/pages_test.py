@@ -36,7 +36,8 @@ LAUNCHERS = re.compile(r'^(LAUNCHER|mpirun( -H \S+)?( --bind-to none)?( -n \d+)?
                        r' (?=plait-|\./sum$)')
 NOT_HERE = [  # pattern, reason, and the file that runs it with the words by which it does
     (r'^(\./)?tools/(demo|check|memcheck|analyze|fuzz|nvcc|setup|figures)\b', 'installs packages, or runs for minutes'),
-    (r'^meson setup build/|^ninja -C build/release$', 'builds the whole library', 'tools/check', 'meson setup', 'ninja -C'),
+    (r'^meson setup build/|^ninja -C build/release$', 'builds the whole library',
+     'tools/check', 'meson setup', 'ninja -C'),
     (r'^(sudo )?meson install\b', 'may change the machine', 'tests/install_test.sh', 'meson install'),
     (r'^sudo ldconfig$', 'changes the machine'),
     (r'uninstall$', 'may change the machine', 'tests/install_test.sh', 'uninstall'),
@@ -112,7 +113,7 @@ def the_named_tests_run_them():
         missing = [words for words in witness[1:] if words not in text]
         assert not missing, f'{pattern}: {witness[0]} has no {missing}'
         assert not witness or len(witness) > 1, f'{pattern}: by which words?'
-    assert not [reason for _, reason, *_ in NOT_HERE if re.search(r'_test|tools/', reason)], 'a test is named in a reason'
+    assert not [r for _, r, *_ in NOT_HERE if re.search(r'_test|tools/', r)], 'a test is named in a reason'
 
 
 def main():
