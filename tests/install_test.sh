@@ -30,6 +30,14 @@ install_copy || { echo "the installation lacks libplait.so, include/plait or pla
 export LD_LIBRARY_PATH=$lib
 export PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR=$dest
 
+# `set -e` does not end a test at a command that begins with `!`; it does at these.
+refuse() { # COMMAND: fails where it does not
+    if "$@"; then return 1; fi
+}
+no_lines() { # what comes in is printed
+    refuse grep .
+}
+
 the_library_has_a_soname() {
     # Who opens it late has next to no room for thread-local memory of the static kind.
     test -z "$(readelf -d "$lib/libplait.so" | grep STATIC_TLS)"
@@ -40,7 +48,7 @@ the_library_has_a_soname() {
 the_library_exports_only_its_own_names() {
     nm -D --defined-only "$lib/libplait.so" | awk '{ print $3 }' | grep -v "$runtime" >"$room/names"
     grep -q '^plait_version$' "$room/names"
-    ! grep -v '^plait_' "$room/names"
+    refuse grep -v '^plait_' "$room/names"
 }
 # Each name that a public header declares is there, and no other.
 the_library_exports_what_the_headers_declare() {
@@ -51,8 +59,9 @@ the_library_exports_what_the_headers_declare() {
     diff "$room/declared" "$room/exported"
 }
 the_library_needs_only_libc_and_libsodium() {
-    ! readelf -d "$lib/libplait.so" | grep NEEDED | grep -v -e 'libc\.so' -e libpthread -e ld-linux -e 'libm\.so' -e libgcc_s -e libsodium |
-        grep -v "$runtime"
+    readelf -d "$lib/libplait.so" >"$room/dynamic"
+    grep NEEDED "$room/dynamic" | grep -v -e 'libc\.so' -e libpthread -e ld-linux -e 'libm\.so' -e libgcc_s -e libsodium |
+        grep -v "$runtime" | no_lines
 }
 each_header_compiles_alone_as_c() {
     for h in plait.h $(cd "$include" && echo plait/*.h); do
@@ -85,7 +94,11 @@ installed_programs_find_the_library() {
     done
 }
 nothing_installed_names_a_folder_of_who_built_it() {
-    ! grep -rlaF -e "$source/" -e "$build/" -e "$HOME/" "$dest"
+    local folders=(-e "$source/" -e "$build/")
+    [ "${HOME:-/}" = / ] || folders+=(-e "$HOME/")
+    cp -a "$dest" "$room/stripped"
+    find "$room/stripped" -type f -exec strip --strip-debug {} + 2>/dev/null || true # not all are programs
+    refuse grep -rlaF "${folders[@]}" "$room/stripped"
     train=$(find "$dest" -path '*/bin/plait-train')
     [ -z "$train" ] || env -u LD_LIBRARY_PATH HOME=/nowhere "$train" --help >/dev/null
 }
@@ -100,7 +113,7 @@ compile() {
 # Never where a loader would take it for NVIDIA's; and it finds libplait from there.
 libnccl_is_in_a_folder_of_its_own() {
     [ -e "$build/nccl/libnccl.so.2" ] || return 0
-    ! find "$dest" -name 'libnccl*' ! -path '*/plait/nccl/*' | grep .
+    find "$dest" -name 'libnccl*' ! -path '*/plait/nccl/*' | no_lines
     env -u LD_LIBRARY_PATH ldd "$lib/plait/nccl/libnccl.so.2" | grep "libplait.so.0 => $lib/plait/nccl/../../libplait.so.0"
     [ -f "$lib/plait/nccl/include/nccl.h" ]
 }
@@ -111,6 +124,12 @@ a_small_program_runs_against_the_copy() {
 an_algorithm_from_outside_is_proved_and_runs() {
     compile "$source/tests/outside/star.c" "$room/star"
     "$room/star"
+}
+# The last one: nothing is left.
+what_was_installed_is_removed() {
+    # What `ninja uninstall` runs, but ninja may configure first.
+    (cd "$build" && meson --internal uninstall) >"$room/log" 2>&1 || { cat "$room/log"; return 1; }
+    [ ! -d "$dest" ] || find "$dest" ! -type d | no_lines
 }
 
 run() {
@@ -138,4 +157,5 @@ run man_pages_are_installed
 run libnccl_is_in_a_folder_of_its_own
 run a_small_program_runs_against_the_copy
 run an_algorithm_from_outside_is_proved_and_runs
+run what_was_installed_is_removed
 exit $failed

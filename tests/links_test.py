@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Links of the pages lead to files, and to titles, that are there. Usage: links_test.py SOURCE_FOLDER"""
+"""Links of the pages lead to files, and to titles, that are there. Usage: links_test.py SOURCE_FOLDER
+
+It works without a network: http links are not followed.
+"""
 import pathlib
 import re
 import sys

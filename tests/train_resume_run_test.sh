@@ -14,9 +14,11 @@ shape=(--ranks 2 --optimizer lars --rate 0.7 --warmup 0.5 --decay polynomial --p
     --bucket 4K --seed 9)
 run whole "${shape[@]}" --epochs 4 --run "$data/whole" || fail "$(tail -3 "$data/whole.out")"
 run part "${shape[@]}" --epochs 4 --steps 5 --run "$data/part" || fail "$(tail -3 "$data/part.out")"
-go_on part --ranks 2 || fail "$(tail -3 "$data/part.out")"
+go_on part || fail "$(tail -3 "$data/part.out")"
 grep -q -e 'it has reached --steps 5, and nothing is left to do; give a higher --steps' "$data/part.out" || fail "--steps was forgotten: $(cat "$data/part.out")"
-go_on part --ranks 2 --steps 16 || fail "$(tail -3 "$data/part.out")"
+go_on part --steps 16 || fail "$(tail -3 "$data/part.out")"
+[ "$(grep '"event":"start"' "$data/part/log.jsonl" | tail -1 | grep -o '"ranks":[0-9]*,\|"step":[0-9]*' | tr -d '\n')" = '"step":5"ranks":2,' ] ||
+    fail "nobody starts ranks, and it is not the 2 of before: $(cat "$data/part/log.jsonl")"
 grep -q 'the results will differ' "$data/part.out" && fail "more steps are no other bits: $(cat "$data/part.out")"
 [ -n "$(weights part)" ] && [ "$(weights part)" = "$(weights whole)" ] || fail "a run that is only named goes on with other bits"
 
@@ -29,7 +31,7 @@ go_on same2 --steps 16 || fail "$(tail -3 "$data/same2.out")"
 # Another value is told, or refused where the state makes no sense with it.
 go_on part --ranks 1 --steps 1 --rate 0.5 || fail "$(tail -3 "$data/part.out")"
 grep -q -e '--rate is 0.5, but was 0.7: the results will differ' "$data/part.out" || fail "another rate is not told: $(cat "$data/part.out")"
-grep -q '2 ranks wrote it, but 1 go on: the results will differ' "$data/part.out" || fail "other ranks are not told: $(cat "$data/part.out")"
+grep -q '2 ranks wrote it, and 1 goes on: the results will differ' "$data/part.out" || fail "other ranks are not told: $(cat "$data/part.out")"
 go_on part --ranks 2 --batch 16 --rate 0.7 --decay-all || fail "$(tail -3 "$data/part.out")"
 grep -q 'the results will differ' "$data/part.out" && fail "the same value is told: $(cat "$data/part.out")"
 complains 2 '--batch 32: the run in .*part has 16; leave --batch out' "$data/images" --resume "$data/part" --batch 32

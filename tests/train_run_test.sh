@@ -16,6 +16,11 @@ run part --ranks 2 --steps 7 --run "$data/part" || fail "$(tail -3 "$data/part.o
 run part --ranks 2 --steps 12 --resume "$data/part" || fail "$(tail -3 "$data/part.out")"
 [ "$(weights part)" = "$(weights whole)" ] || fail "a run that goes on has other bits"
 
+# Progress within an epoch comes where output is a file, too.
+run lines --ranks 2 --epochs 2 --print-every 2 --run "$data/lines" || fail "$(tail -3 "$data/lines.out")"
+[ "$(grep -o '^epoch 1/2  step [24]/4 \|^epoch   1/2 |' "$data/lines.out" | tr '\n' ,)" = 'epoch 1/2  step 2/4 ,epoch 1/2  step 4/4 ,epoch   1/2 |,' ] ||
+    fail "progress in a file: $(cat "$data/lines.out")"
+
 # SIGTERM: a checkpoint, and status 128 + 15.
 "$train" "$data/images" --pixels 16 --batch 16 --threads 1 --epochs 10000 --ranks 2 --run "$data/term" >"$data/term.out" 2>&1 &
 child=$!
