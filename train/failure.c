@@ -10,31 +10,29 @@
 #include <limits.h>
 #include <stdio.h>
 
-/* Another rank is lost: print the library's verdict, and save the weights after the last step that is complete here. */
+/* Another rank is lost, as the library's log says. Save the weights after the last step that is complete here. */
 static _Noreturn void lost(struct run *r)
 {
-    char verdict[1024], newest[PATH_MAX];
+    char newest[PATH_MAX];
     const char *why = NULL;
 
-    snprintf(verdict, sizeof verdict, "%s", plait_last_error());
     if (r->elastic != NULL && r->keeper != NULL)
         keeper_wait(r->keeper);
     if (r->elastic != NULL && !checkpoint_newest(r->folder, newest, sizeof newest))
-        give_up(ENDING_LOST, "%s. No checkpoint was complete yet", verdict);
+        give_up(ENDING_LOST, "cannot go on: no checkpoint was complete yet");
     if (r->elastic != NULL)
-        give_up(ENDING_LOST,
-                "%s. The centre is lost with the rank, and %s is the last checkpoint; go on with --resume %s", verdict,
+        give_up(ENDING_LOST, "the centre is lost with the rank, and %s is the last checkpoint; go on with --resume %s",
                 newest, r->folder);
     if (r->keeper == NULL) /* one rank at a time writes a folder: rank 0, or, when it is lost, the first to come here */
         r->keeper = keeper_create(r->folder, (uint32_t)r->o->keep, &why);
     if (r->keeper == NULL)
-        give_up(ENDING_LOST, "%s", verdict);
+        leave(ENDING_LOST);
     keeper_wait(r->keeper);
     why = state_save_alone(r);
     if (why != NULL)
-        give_up(ENDING_LOST, "%s. The last step could not be saved: %s", verdict, why);
-    give_up(ENDING_LOST, "%s. The last complete step, %llu, is saved; go on with --resume %s", verdict,
-            (unsigned long long)r->step, r->folder);
+        give_up(ENDING_LOST, "the last step could not be saved: %s", why);
+    give_up(ENDING_LOST, "the last complete step, %llu, is saved; go on with --resume %s", (unsigned long long)r->step,
+            r->folder);
 }
 
 void check(struct run *r, enum plait_status status)

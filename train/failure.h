@@ -6,8 +6,8 @@
 #include "run.h"
 
 /**
- * End this process unless the library's call succeeded. When another rank is lost: print its verdict, and save the last
- * step that is complete here; with elastic averaging, name the last checkpoint.
+ * End this process unless the library's call succeeded. When another rank is lost: save the last step that is complete
+ * here; with elastic averaging, name the last checkpoint.
  */
 void check(struct run *r, enum plait_status status);
 
