@@ -187,7 +187,7 @@ static const char *slot_address(const struct making *m, uint32_t rank, uint32_t 
 {
     const char *base = side == 0 ? m->w->in[rank] : m->w->out[rank];
 
-    return base + slot_size(m, rank, side + 1, slot) * m->run->o->size;
+    return base + plait_op_bytes(m->run->o, slot_size(m, rank, side + 1, slot), false);
 }
 
 static enum plait_status check_size(const struct making *m, const struct plait_block *block, uint64_t wanted)
@@ -199,7 +199,8 @@ static enum plait_status check_size(const struct making *m, const struct plait_b
         const uint64_t sent = slot_size(m, r, 0, block->from.slot);
         if (sent != wanted)
             return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, r, "rank %u sends %zu bytes where rank %u expects %zu", r,
-                                    (size_t)sent * m->run->o->size, block->to.first, (size_t)wanted * m->run->o->size);
+                                    plait_op_bytes(m->run->o, sent, false), block->to.first,
+                                    plait_op_bytes(m->run->o, wanted, false));
     }
     return PLAIT_OK;
 }
@@ -217,7 +218,7 @@ static enum plait_status list_sized(struct making *m)
                                    .dst = (void *const *)(uintptr_t)(address + block.from.n),
                                    .nsrc = block.from.n,
                                    .ndst = block.to.n,
-                                   .count = count * o->size / m->size,
+                                   .count = plait_op_bytes(o, count, false) / m->size,
                                    .times = 1 };
         status = check_size(m, &block, count);
         for (uint32_t i = 0; i < block.from.n; i++)
@@ -335,7 +336,7 @@ static size_t out_bytes(const struct plait_run *run)
     for (uint32_t i = 0; run->o->vform && i < run->o->geometry.out.nslot; i++)
         if (run->sizes.out[i] > 0 && run->sizes.out_at[i] + run->sizes.out[i] > end)
             end = run->sizes.out_at[i] + run->sizes.out[i];
-    return run->o->vform ? end * run->o->size : run->o->out_bytes;
+    return run->o->vform ? plait_op_bytes(run->o, end, false) : run->o->out_bytes;
 }
 
 /* A copy of memory that the driver does not show to the leader's process. *at: the memory, or the copy. */
@@ -364,7 +365,7 @@ static enum plait_status show(struct plait_run *run, struct plait_link *link, ui
 
 static enum plait_status offer(struct plait_run *run, struct plait_whole *w, struct plait_link *link)
 {
-    const size_t in_bytes = run->o->vform ? run->sizes.in_end * run->o->size : run->o->in_bytes;
+    const size_t in_bytes = run->o->vform ? plait_op_bytes(run->o, run->sizes.in_end, false) : run->o->in_bytes;
     const char *in = in_bytes > 0 ? run->in : NULL, *out = out_bytes(run) > 0 ? run->out : NULL;
     enum plait_status status = show(run, link, 0, &in, in_bytes);
 

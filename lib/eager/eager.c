@@ -219,7 +219,7 @@ static inline __attribute__((always_inline)) void combine(const struct plait_run
         plait_eager_part_in(run, comm->rank, &own);
     from[comm->rank] = own;
     o->reduce(run->out, from, comm->nrank, count, &o->last);
-    comm->stats.bytes_reduced += count * o->size;
+    comm->stats.bytes_reduced += plait_op_bytes(o, count, false);
 }
 
 void plait_eager_tell(struct plait_comm *comm, const struct plait_op_plan *o)

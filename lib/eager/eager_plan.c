@@ -78,9 +78,11 @@ bool plait_eager_has_all(const struct plait_op_plan *o, const struct plait_sizes
     bool all = true;
 
     for (uint32_t i = 0; i < t->to.n; i++)
-        all &= v->in[plait_eager_side_slot(&o->geometry.in, (t->to.first + i) % nrank)] * o->size <= t->room;
+        all &= plait_op_bytes(o, v->in[plait_eager_side_slot(&o->geometry.in, (t->to.first + i) % nrank)], false) <=
+               t->room;
     for (uint32_t i = 0; i < t->from.n; i++)
-        all &= v->out[plait_eager_side_slot(&o->geometry.out, (t->from.first + i) % nrank)] * o->size <= t->room;
+        all &= plait_op_bytes(o, v->out[plait_eager_side_slot(&o->geometry.out, (t->from.first + i) % nrank)], false) <=
+               t->room;
     return all;
 }
 

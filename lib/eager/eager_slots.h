@@ -53,16 +53,16 @@ static inline size_t plait_eager_part_in(const struct plait_run *run, uint32_t r
 {
     const uint32_t slot = plait_eager_side_slot(&run->o->geometry.in, rank);
 
-    *at = run->in + run->sizes.in_at[slot] * run->o->size;
-    return run->sizes.in[slot] * run->o->size;
+    *at = run->in + plait_op_bytes(run->o, run->sizes.in_at[slot], false);
+    return plait_op_bytes(run->o, run->sizes.in[slot], false);
 }
 
 static inline size_t plait_eager_part_out(const struct plait_run *run, uint32_t rank, char **at)
 {
     const uint32_t slot = plait_eager_side_slot(&run->o->geometry.out, rank);
 
-    *at = run->out + run->sizes.out_at[slot] * run->o->size;
-    return run->sizes.out[slot] * run->o->size;
+    *at = run->out + plait_op_bytes(run->o, run->sizes.out_at[slot], false);
+    return plait_op_bytes(run->o, run->sizes.out[slot], false);
 }
 
 static inline void plait_eager_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)

@@ -192,7 +192,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_p
         o->selection.nslice = 1;
     }
     o->size = plait_dtype_size(o->type);
-    o->bytes = o->count * o->size;
+    o->bytes = plait_op_bytes(o, o->count, false);
     o->place = plait_place_of_in(&o->geometry, comm->rank, o->bytes);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->bytes);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->bytes);

@@ -306,7 +306,7 @@ static enum plait_status fail_all(struct plait_comm *comm, enum plait_status sta
 static bool streams(const struct plait_run *run)
 {
     const struct plait_op_plan *o = run->o;
-    const size_t bytes = plait_run_count(run) * o->size; /* of the vector or of a block */
+    const size_t bytes = plait_op_bytes(o, plait_run_count(run), false); /* of the vector or of a block */
 
     return run->space->host && run->comm->remote == NULL && !(o->geometry.combines && o->inplace) &&
            !run->work.scratch &&

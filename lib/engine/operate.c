@@ -54,19 +54,19 @@ static __attribute__((noinline)) enum plait_status replace_input(struct plait_co
     const struct plait_op_plan *o = job->o;
     const struct plait_run *run = comm->run;
     struct plait_scaled *s = run->scaled;
-    const size_t n = o->vform ? job->sizes.in_end : o->in_bytes / o->size;
+    const size_t n = o->vform ? job->sizes.in_end : o->in_bytes / o->size, bytes = plait_op_bytes(o, n, false);
     void *to = job->out;
 
     if (n == 0)
         return PLAIT_OK;
     if (!plait_scales_inplace(o->coll)) {
-        if (s->bytes < n * o->size) {
+        if (s->bytes < bytes) {
             comm->stats.allocations++;
-            const enum plait_status status = run->space->allocate(comm, n * o->size, &to);
+            const enum plait_status status = run->space->allocate(comm, bytes, &to);
             if (status != PLAIT_OK)
                 return cannot_run(comm, status, o);
             run->space->free(comm, s->memory);
-            *s = (struct plait_scaled){ to, n * o->size };
+            *s = (struct plait_scaled){ to, bytes };
         }
         to = s->memory;
     }
@@ -84,7 +84,7 @@ static __attribute__((noinline)) enum plait_status replace_input(struct plait_co
     else if (job->scale != NULL)
         run->space->scale(run, to, job->in, n, job->scale, job->late);
     else
-        run->space->copy(comm, to, job->in, n * o->size);
+        run->space->copy(comm, to, job->in, bytes);
     *in = to;
     return PLAIT_OK;
 }

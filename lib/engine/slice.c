@@ -7,32 +7,33 @@
 #include <string.h>
 
 /* Bytes from slot to slot. Equal blocks have no padding, so adjacent slots are one piece, as in IN and OUT. */
-static size_t stride_of(const struct plait_op_plan *o, size_t n, size_t each)
+static size_t stride_of(const struct plait_op_plan *o, size_t n, bool wide)
 {
-    return o->geometry.kind == PLAIT_KIND_VECTOR ? PLAIT_ROUND_UP((n + o->prog->nblk - 1) / o->prog->nblk * each)
-                                                 : n * each;
+    if (o->geometry.kind != PLAIT_KIND_VECTOR)
+        return plait_op_bytes(o, n, wide);
+    return PLAIT_ROUND_UP(plait_op_bytes(o, (n + o->prog->nblk - 1) / o->prog->nblk, wide));
 }
 
 /* Stride of slots that can hold either width. */
 static size_t most_stride(const struct plait_op_plan *o, size_t n)
 {
-    return stride_of(o, n, o->prog->wide ? sizeof(float) : o->size);
+    return stride_of(o, n, o->prog->wide);
 }
 
 static size_t wide_tmp_bytes(const struct plait_op_plan *o, size_t n)
 {
-    return o->prog->wide ? PLAIT_ROUND_UP(stride_of(o, n, sizeof(float)) * o->prog->ntmp) : 0;
+    return o->prog->wide ? PLAIT_ROUND_UP(stride_of(o, n, true) * o->prog->ntmp) : 0;
 }
 
 static size_t wide_out_bytes(const struct plait_op_plan *o, size_t n)
 {
     const size_t nslot = o->geometry.kind == PLAIT_KIND_VECTOR ? 1 : o->geometry.out.nslot;
-    return o->prog->wide ? PLAIT_ROUND_UP(nslot * n * sizeof(float)) : 0;
+    return o->prog->wide ? PLAIT_ROUND_UP(plait_op_bytes(o, nslot * n, true)) : 0;
 }
 
 static size_t tmp_bytes(const struct plait_op_plan *o, size_t n)
 {
-    return PLAIT_ROUND_UP(stride_of(o, n, o->size) * o->prog->ntmp);
+    return PLAIT_ROUND_UP(stride_of(o, n, false) * o->prog->ntmp);
 }
 
 /* Bytes of library memory for the largest slice of this operation. */
@@ -85,7 +86,7 @@ void plait_slice_launch(struct plait_run *run, struct plait_slice *f)
     f->slice = run->next_slice++;
     f->start = start_at;
     f->stride = most_stride(run->o, n);
-    f->tmp_stride = stride_of(run->o, n, run->o->size);
+    f->tmp_stride = stride_of(run->o, n, false);
     if (f->used + run->need > turn_of(run, f))
         f->used = 0;
     f->tmp = f->memory + f->used;
@@ -96,8 +97,8 @@ void plait_slice_launch(struct plait_run *run, struct plait_slice *f)
     f->n = vector ? 0 : n;
     f->q = vector ? n / p->nblk : run->o->count;
     f->r = vector ? n % p->nblk : 0;
-    f->in = run->in + start_at * run->o->size;
-    f->out = run->out + plait_slice_place(run->o, &run->work, start_at) * run->o->size;
+    f->in = run->in + plait_op_bytes(run->o, start_at, false);
+    f->out = run->out + plait_op_bytes(run->o, plait_slice_place(run->o, &run->work, start_at), false);
     f->done = f->first_ready = f->end_ready = 0;
     f->nreceiving = f->nsending = f->nblocked = 0;
     memcpy(f->pending, p->ndeps, p->ninstr * sizeof *f->pending);

@@ -25,7 +25,7 @@ static inline size_t plait_step_elements(const struct plait_run *run, const stru
 static inline size_t plait_step_bytes(const struct plait_run *run, const struct plait_slice *f,
                                       const struct plait_instr *in)
 {
-    return plait_step_elements(run, f, in) * (in->wide ? sizeof(float) : run->o->size);
+    return plait_op_bytes(run->o, plait_step_elements(run, f, in), in->wide);
 }
 
 /*
@@ -38,11 +38,11 @@ static inline char *plait_step_address(const struct plait_run *run, const struct
     if (s.buf == PLAIT_TMP)
         return wide ? f->wide_tmp + s.slot * f->stride : f->tmp + s.slot * f->tmp_stride;
     if (wide)
-        return f->wide_out + (f->n > 0 ? s.slot * f->n : plait_step_slot(f, s.slot)) * sizeof(float);
+        return f->wide_out + plait_op_bytes(run->o, f->n > 0 ? s.slot * f->n : plait_step_slot(f, s.slot), true);
     if (run->o->vform)
-        return s.buf == PLAIT_IN ? f->in + run->sizes.in_at[s.slot] * run->o->size
-                                 : f->out + run->sizes.out_at[s.slot] * run->o->size;
-    return (s.buf == PLAIT_IN ? f->in : f->out) + plait_step_slot(f, s.slot) * run->o->size;
+        return s.buf == PLAIT_IN ? f->in + plait_op_bytes(run->o, run->sizes.in_at[s.slot], false)
+                                 : f->out + plait_op_bytes(run->o, run->sizes.out_at[s.slot], false);
+    return (s.buf == PLAIT_IN ? f->in : f->out) + plait_op_bytes(run->o, plait_step_slot(f, s.slot), false);
 }
 
 static inline struct plait_link *plait_step_link(const struct plait_run *run, int32_t peer)
@@ -68,7 +68,8 @@ static inline size_t plait_step_block_bytes(const struct plait_run *run, const s
 {
     const size_t nblk = run->o->geometry.kind == PLAIT_KIND_VECTOR ? run->prog->nblk : 1;
 
-    return run->o->size * (run->o->vform ? plait_vform_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk);
+    return plait_op_bytes(
+        run->o, run->o->vform ? plait_vform_block(run, in->blk) : in->nblk * plait_run_count(run) / nblk, false);
 }
 
 #endif

@@ -7,7 +7,7 @@ bool plait_vform_wrong(struct plait_run *run, const struct plait_slice *f, const
                        uint32_t number, size_t sent, size_t expected)
 {
     const struct plait_link *link = plait_step_link(run, in->peer);
-    size_t before = f->start * (in->wide ? sizeof(float) : run->o->size);
+    size_t before = plait_op_bytes(run->o, f->start, in->wide);
     uint32_t print;
     uint64_t whole;
 

@@ -37,7 +37,8 @@ static inline size_t plait_vform_elements(const struct plait_run *run, const str
 /* Does the block take the eager path? */
 static inline bool plait_vform_small(const struct plait_run *run, uint32_t blk)
 {
-    return run->o->selection.split > 0 && plait_vform_block(run, blk) * run->o->size <= run->o->selection.split;
+    return run->o->selection.split > 0 &&
+           plait_op_bytes(run->o, plait_vform_block(run, blk), false) <= run->o->selection.split;
 }
 
 /* Is there no message, because the block is eager or ends before this slice? */
@@ -51,7 +52,7 @@ static inline bool plait_vform_over(const struct plait_run *run, const struct pl
 /* The header word of the block's slices: the block's bytes. */
 static inline uint64_t plait_vform_header(const struct plait_run *run, const struct plait_instr *in)
 {
-    return plait_vform_by_pairs(run) ? plait_vform_block(run, in->blk) * run->o->size : 0;
+    return plait_vform_by_pairs(run) ? plait_op_bytes(run->o, plait_vform_block(run, in->blk), false) : 0;
 }
 
 /* Messages of the block that a step moves: its slices. */

@@ -96,6 +96,12 @@ struct plait_op_plan {
     bool forgotten; /* evicted from the cache: the last user frees it */
 };
 
+/* Elements as bytes, for all rooms. wide: partial results of a narrower type, kept in fp32. */
+static inline size_t plait_op_bytes(const struct plait_op_plan *o, size_t elements, bool wide)
+{
+    return elements * (wide ? sizeof(float) : o->size);
+}
+
 /* The word that identifies an operation within its comm. */
 static inline uint64_t plait_word(const struct plait_op_plan *o, uint64_t sequence)
 {
