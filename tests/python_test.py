@@ -186,6 +186,14 @@ def sixteen_and_eight_bit_floats_are_given_by_name():
     both(body)
 
 
+def all_to_all_works_in_place():
+    def body(rank, uid):
+        with plait.Comm.create(2, rank, uid) as comm:
+            own = numpy.array([rank, rank + 10.0])  # element r is for rank r
+            equal(comm.alltoall(own, own), numpy.array([rank * 10.0, rank * 10.0 + 1]))
+    both(body, nrank=2)
+
+
 def shapes_and_no_elements_are_welcome():
     def body(rank, uid):
         with plait.Comm.create(2, rank, uid) as comm:
@@ -253,7 +261,7 @@ def an_operator_that_raises_fails_the_comm():
 
 
 def wrong_arguments_are_named_and_change_nothing():
-    x, y = numpy.zeros(6), numpy.zeros(5)
+    x, y, room = numpy.zeros(6), numpy.zeros(5), numpy.zeros(8)
     fixed = numpy.zeros(6)
     fixed.flags.writeable = False
     arg = plait.ArgError
@@ -300,7 +308,7 @@ def wrong_arguments_are_named_and_change_nothing():
             wrong(arg, 'the part of rank 1 ends at element 7, but x has 6', lambda: comm.reduce_scatterv(x, [3, 4]))
             wrong(arg, r'x has 6 elements, but counts\[.\], of this rank, is 2',
                   lambda: comm.allgatherv(x, [2, 2], out=numpy.zeros(6)))
-            wrong(arg, 'overlap', lambda: comm.alltoall(x, x))
+            wrong(arg, 'overlap', lambda: comm.alltoall(room[:6], room[2:]))
             wrong(arg, 'create: id is .*; it must be 128 bytes', lambda: plait.Comm.create(2, 0, b'short'))
             wrong(arg, 'create: node has 1 numbers', lambda: plait.Comm.create(2, rank, uid, node=[0]))
             wrong(arg, 'create: rank is -1', lambda: plait.Comm.create(2, -1, uid))
