@@ -13,7 +13,7 @@ bool complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Print "PROGRAM: note: ...": of what is as the user may not expect, and no error. */
 void remark(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/** What follows the word for n things: "%u rank%s". */
+/** The ending of a plural, for n things: "%u rank%s". */
 static inline const char *plural(uint64_t n)
 {
     return n == 1 ? "" : "s";

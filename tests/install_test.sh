@@ -127,7 +127,7 @@ an_algorithm_from_outside_is_proved_and_runs() {
 }
 # The last one: nothing is left.
 what_was_installed_is_removed() {
-    # What `ninja uninstall` runs, but ninja may configure first.
+    # As `ninja uninstall`, which may configure first.
     (cd "$build" && meson --internal uninstall) >"$room/log" 2>&1 || { cat "$room/log"; return 1; }
     [ ! -d "$dest" ] || find "$dest" ! -type d | no_lines
 }

@@ -71,7 +71,7 @@ static void *play(void *argument)
     return NULL;
 }
 
-/* What the coordinator makes of two ranks that play these parts. */
+/* The coordinator commands two ranks that play these parts. Returns its result. */
 static bool command(void (*first)(struct player *), void (*second)(struct player *), struct reply replies[2], bool *cut)
 {
     const struct command c = { .verb = VERB_STREAM };

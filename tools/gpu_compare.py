@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What changed between two reports of tools/gpu-check; it calls this file.
+"""Compares two reports of tools/gpu-check, which calls this file.
 
     tools/gpu-check --compare OLD NEW
 

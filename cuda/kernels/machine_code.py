@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Looks at the machine code of kernels: machine_code.py PTXAS NVDISASM PTX...
 
-What moves bulk does it by loads and stores of 16 bytes, several of them before the first use, without local memory. A
-*run* is instructions between two labels or branches.
+Kernels move bulk data by loads and stores of 16 bytes, issue several loads before the first use, and use no local
+memory there. A *run* is the instructions between two labels or branches.
 """
 import os
 import re
@@ -44,7 +44,7 @@ def is_wide(op, kind):
     return re.match(kind + r'G?\.E\b.*\.128\b', op) is not None
 
 
-def look(name, runs):
+def check(name, runs):
     loads, stores, local = WANTED[name]
     wide = [(sum(is_wide(op, 'LD') for op in r), sum(is_wide(op, 'ST') for op in r),
              any(op[:3] in ('LDL', 'STL') for op in r)) for r in runs]
@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
         cubin = os.path.join(folder, 'cubin')
         subprocess.run([ptxas, '-arch=sm_90', '-o', cubin, path], check=True)
         sass = subprocess.run([nvdisasm, '-c', cubin], check=True, stdout=subprocess.PIPE, text=True).stdout
-        found.update({name: look(name, runs) for name, runs in functions(sass) if name in WANTED})
+        found.update({name: check(name, runs) for name, runs in functions(sass) if name in WANTED})
 missing = sorted(set(WANTED) - set(found))
 if missing:
     print('not found:', *missing)

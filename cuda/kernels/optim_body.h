@@ -378,7 +378,7 @@ BODY bool plait_update_is_wide(const struct plait_cuda_part *p, uint64_t i, cons
            (p->copy == NULL || plait_row_is_wide(r, (char *)p->copy + i * plait_size_of(p->copy_type), PLAIT_UPDATED));
 }
 
-/* Where all is by lines, no branch lies between the loads. */
+/* The loads have no branch between them if all accesses are lines. */
 BODY void plait_update_rows(const struct plait_cuda_part *p, const struct plait_rates *rates,
                             const struct plait_cuda_piece *piece, uint32_t lane, uint32_t least)
 {

@@ -48,7 +48,7 @@ BODY uint32_t plait_shift_of(uint32_t size)
     return size == 4 ? 2 : size == 2 ? 3 : 4;
 }
 
-/* Where element j of the lane is. */
+/* The index in the row of element j of the lane. */
 BODY uint32_t plait_row_at(const struct plait_row *r, uint32_t j)
 {
     return (((j >> r->shift) * PLAIT_CUDA_WARP + r->lane) << r->shift) + (j & ((1U << r->shift) - 1));

@@ -27,22 +27,19 @@ struct plait_whole {
 
 /* ---- Memory ---------------------------------------------------------------------------------------- */
 
-static struct plait_whole *make(uint32_t nrank)
+static enum plait_status make(struct plait_device_comm *d, uint32_t nrank)
 {
-    struct plait_whole *w = calloc(1, sizeof *w);
+    struct plait_whole *w = d->whole = calloc(1, sizeof *w);
 
-    if (w == NULL)
-        return NULL;
-    w->taken = calloc(nrank, sizeof *w->taken);
-    w->in = calloc(nrank, sizeof *w->in);
-    w->out = calloc(nrank, sizeof *w->out);
-    if (w->taken != NULL && w->in != NULL && w->out != NULL)
-        return w;
-    free(w->taken);
-    free(w->in);
-    free(w->out);
-    free(w);
-    return NULL;
+    if (w != NULL) {
+        w->taken = calloc(nrank, sizeof *w->taken);
+        w->in = calloc(nrank, sizeof *w->in);
+        w->out = calloc(nrank, sizeof *w->out);
+    }
+    if (w != NULL && w->taken != NULL && w->in != NULL && w->out != NULL)
+        return PLAIT_OK;
+    plait_device_whole_destroy(d);
+    return plait_fail_memory("out of memory for an operation");
 }
 
 void plait_device_whole_destroy(struct plait_device_comm *d)
@@ -159,7 +156,7 @@ static void list_blocks(struct making *m)
 
 /* ---- Blocks of different sizes ----------------------------------------------------------------------- */
 
-/* Where a rank has written the sizes and starts of its slots: IN's sizes, IN's starts, OUT's sizes, OUT's starts. */
+/* The sizes and starts of a rank's slots, which the rank has written: IN's sizes, IN's starts, OUT's sizes, OUT's. */
 static uint64_t *sizes_of(const struct plait_comm *comm, uint32_t rank)
 {
     return plait_device_sizes(plait_device_shown_by(comm, rank), comm->nrank);
@@ -205,7 +202,7 @@ static enum plait_status check_size(const struct making *m, const struct plait_b
     return PLAIT_OK;
 }
 
-static enum plait_status list_sized(struct making *m)
+static enum plait_status list_vform(struct making *m)
 {
     const struct plait_op_plan *o = m->run->o;
     const void **address = m->w->addresses;
@@ -240,14 +237,14 @@ static enum plait_status make_list(struct making *m)
     m->nblk = nblk > 0 ? nblk : 1;
     m->size = o->geometry.combines ? o->size : 1;
     m->bytes = o->bytes;
-    if (o->vform ? false : m->bytes == 0)
+    if (!o->vform && m->bytes == 0)
         return PLAIT_OK;
     if (!has_room((void **)&w->items, &w->nitem, m->nblk, sizeof *w->items) ||
         (o->vform && !has_room((void **)(uintptr_t)&w->addresses, &w->naddress, m->nblk * ((size_t)nrank + 1),
                                sizeof *w->addresses)))
         return plait_fail_memory("out of memory for an operation");
     if (o->vform)
-        return list_sized(m);
+        return list_vform(m);
     list_blocks(m);
     return PLAIT_OK;
 }
@@ -414,8 +411,8 @@ enum plait_status plait_device_whole_turn(struct plait_run *run, bool *moved, bo
     run->whole = d->together != PLAIT_APART;
     if (d->together != PLAIT_TOGETHER)
         return PLAIT_OK;
-    if (d->whole == NULL && (d->whole = make(comm->nrank)) == NULL)
-        return plait_fail_memory("out of memory for an operation");
+    if (d->whole == NULL && make(d, comm->nrank) != PLAIT_OK)
+        return PLAIT_ERR_NOMEM;
     struct plait_whole *w = d->whole;
     if (w->sequence != comm->sequence) {
         w->sequence = comm->sequence;

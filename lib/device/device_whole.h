@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An operation as a whole, where all ranks of a comm are on one GPU. Each rank offers the lowest one, the *leader*, its
+ * An operation as a whole, if all ranks of a comm are on one GPU. Each rank offers the lowest one, the *leader*, its
  * operands: a flag on its stream says that they are complete, a message has their addresses. When the leader has all,
  * it puts on its own stream the waits for all flags, one kernel that makes the results of all ranks, and the flags that
  * say so. Then it releases the messages, and each rank puts the wait for its flag on its stream. So an operation is
  * three calls of the driver for the leader and two for each other rank, whatever their number.
  *
- * What the kernel makes follows from the collective's geometry (plait_block_of()). It combines in the canonical order
- * and rounds once, so the results are those of any canonical plan.
+ * The collective's geometry (plait_block_of()) says which blocks the kernel combines. It combines in the canonical
+ * order and rounds once, so the results are those of any canonical plan.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_WHOLE_H
 #define PLAIT_LIB_DEVICE_DEVICE_WHOLE_H

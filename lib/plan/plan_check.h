@@ -29,7 +29,7 @@ struct plait_block {
     struct plait_holders to;   /* with its result in OUT */
 };
 
-/* What a collective makes of a block, of plait_block_count(), or of as many as a vector was cut into. */
+/* The ranks that give block blk and get its result; of plait_block_count() blocks, or the parts of a vector. */
 struct plait_block plait_block_of(enum plait_coll coll, uint32_t nrank, uint32_t root, uint32_t blk);
 
 static inline struct plait_geometry plait_plan_geometry(const struct plait_plan *p)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What help() says of the parameters that many calls share."""
+"""The text of help() on parameters that many calls share."""
 import inspect
 import textwrap
 

@@ -161,7 +161,7 @@ static void operands_and_results_of_more_width_too(void **state)
 
 enum { BLOCK = 100, NADDRESS = 6 }; /* most elements of a block; operands or results of an item, at most */
 
-/* What the item makes of `sources`, in the bytes of `to`, block after block. */
+/* Write the item's expected results, made of `sources`, into the bytes of `to`, block after block. */
 static void list_expect(const struct plait_cuda_list *a, enum plait_dtype type, const struct plait_cuda_item *item,
                         const size_t *in, const size_t *out)
 {

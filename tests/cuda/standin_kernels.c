@@ -168,7 +168,7 @@ static void item_uses(struct at *at, const struct plait_cuda_list *a, const stru
     }
 }
 
-/* What a copy would write onto itself is left alone, but that is no matter. */
+/* A copy onto itself counts as a write, which changes no verdict. */
 static void list_uses(struct at *at, const struct plait_cuda_list *a, enum plait_dtype type)
 {
     for (uint32_t i = 0; i < 2 * a->nitem; i++)

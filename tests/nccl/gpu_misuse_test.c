@@ -136,7 +136,7 @@ static void what_does_not_go_together_is_refused_by_name(void **state)
     assert_int_equal(run_on_two_gpus(2, 1, go_on), 0);
 }
 
-/* What NCCL takes (docs/nccl.md): memory of the host that a GPU can use, with a stream; a stream of each thread. */
+/* NCCL takes these (docs/nccl.md): memory of the host that a GPU can use, with a stream; a stream of each thread. */
 static int use_what_nccl_takes(ncclComm_t *comm, int rank, int nrank)
 {
     void *pinned, *stream_of_thread = (void *)2;
@@ -234,7 +234,7 @@ static void a_call_that_waits_for_a_rank_that_waits_for_its_return_ends_at_the_d
                      0);
 }
 
-/* Over hosts: what goes to another host goes when it is called. */
+/* Over hosts: data for another host leaves at the call, so it cannot be captured. */
 static int capture_over_hosts(ncclComm_t *comm, int rank, int nrank)
 {
     struct gpu_rank g;
