@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #ifdef __x86_64__
@@ -136,32 +137,80 @@ static uint64_t input(enum plait_dtype type, unsigned kind)
     }
 }
 
-/* Arrays of `count` elements at a random element of a cache line, with guards on both sides. */
+/*
+ * Arrays of `count` elements. Each lies in a slot between two pages that may not be accessed: it ends at the one, begins
+ * at the other, or is at a random element of a cache line. So a read beyond it ends the test too.
+ */
+
+enum { PAGE = 4096, SLOT = 16 * PAGE, NSLOT = MAXSRC + 8 };
 
 struct array {
-    unsigned char *memory, *data;
+    unsigned char *memory, *data; /* memory: the slot */
     size_t bytes;
 };
+
+static struct {
+    unsigned char *memory[NSLOT];
+    unsigned free;
+} slots;
+
+static void map_slots(void)
+{
+    unsigned char *all = mmap(NULL, NSLOT * (SLOT + PAGE) + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (all == MAP_FAILED)
+        abort();
+    for (; slots.free < NSLOT; slots.free++) {
+        slots.memory[slots.free] = all + PAGE + slots.free * (SLOT + PAGE);
+        if (mprotect(slots.memory[slots.free], SLOT, PROT_READ | PROT_WRITE) != 0)
+            abort();
+    }
+}
+
+/* From GUARD bytes before an array to GUARD bytes after it, as far as its slot goes. */
+static unsigned char *guards_begin(const struct array *a)
+{
+    return a->data == a->memory ? a->data : a->data - GUARD;
+}
+
+static unsigned char *guards_end(const struct array *a)
+{
+    unsigned char *end = a->data + a->bytes, *slot_end = a->memory + SLOT;
+
+    return slot_end - end < GUARD ? slot_end : end + GUARD;
+}
 
 static struct array array_make(enum plait_dtype type, size_t count)
 {
     const size_t size = plait_dtype_size(type);
     struct array a = { .bytes = count * size };
 
-    a.memory = malloc(a.bytes + 4 * GUARD);
-    assert_non_null(a.memory);
-    a.data = a.memory + GUARD + (-(uintptr_t)a.memory % GUARD) + draw() % (GUARD / size) * size;
-    memset(a.memory, 0xa5, a.bytes + 4 * GUARD);
+    assert_true(slots.free > 0 && a.bytes + 2 * GUARD <= SLOT);
+    a.memory = slots.memory[--slots.free];
+    switch (draw() % 3) {
+    case 0:
+        a.data = a.memory;
+        break;
+    case 1:
+        a.data = a.memory + SLOT - a.bytes;
+        break;
+    default:
+        a.data = a.memory + GUARD + draw() % (GUARD / size) * size;
+    }
+    for (unsigned char *p = guards_begin(&a); p < guards_end(&a); p++)
+        *p = 0xa5;
     return a;
+}
+
+static void array_free(const struct array *a)
+{
+    slots.memory[slots.free++] = a->memory;
 }
 
 static bool guards_hold(const struct array *a)
 {
-    for (const unsigned char *p = a->memory; p < a->data; p++)
-        if (*p != 0xa5)
-            return false;
-    for (const unsigned char *p = a->data + a->bytes; p < a->memory + a->bytes + 4 * GUARD; p++)
-        if (*p != 0xa5)
+    for (const unsigned char *p = guards_begin(a); p < guards_end(a); p++)
+        if (*p != 0xa5 && (p < a->data || p >= a->data + a->bytes))
             return false;
     return true;
 }
@@ -185,7 +234,7 @@ static void inputs_make(struct inputs *in, const struct call *c, unsigned kind)
 static void inputs_free(struct inputs *in, const struct call *c)
 {
     for (uint32_t s = 0; s < c->nsrc; s++)
-        free(in->array[s].memory);
+        array_free(&in->array[s]);
 }
 
 static void run(const struct plait_kernels *k, const struct call *c, void *dst, const void *const *src)
@@ -240,8 +289,8 @@ static void check(const struct call *c, unsigned kind, bool in_place)
         }
     }
     inputs_free(&in, c);
-    free(dst.memory);
-    free(want.memory);
+    array_free(&dst);
+    array_free(&want);
 }
 
 static size_t some_count(void)
@@ -450,8 +499,8 @@ static void scaling_multiplies_and_rounds_to_the_type(void **unused)
                 k->scale[types[t]](in.data, in.data, c.count, scalar + 1);
                 assert_memory_equal(in.data, out.data, out.bytes);
                 assert_true(guards_hold(&in) && guards_hold(&out));
-                free(in.memory);
-                free(out.memory);
+                array_free(&in);
+                array_free(&out);
             }
 }
 
@@ -495,8 +544,8 @@ static void user_functions_combine_in_the_order_of_the_sources(void **unused)
         assert_memory_equal(dst->data, want.data, want.bytes);
         assert_true(guards_hold(dst) && (calls > 0) == (c.nsrc > 1 && c.count > 0));
         inputs_free(&in, &c);
-        free(want.memory);
-        free(apart.memory);
+        array_free(&want);
+        array_free(&apart);
     }
 }
 
@@ -550,8 +599,8 @@ static void conversions_stay_within_their_arrays(void **unused)
                     assert_bits(k, &c, i, element(full.data, PLAIT_FLOAT32, i),
                                 of_f32((float)narrow_value(narrows[t], element(half.data, narrows[t], i))));
                 assert_true(guards_hold(&half) && guards_hold(&full));
-                free(half.memory);
-                free(full.memory);
+                array_free(&half);
+                array_free(&full);
             }
         }
     }
@@ -650,8 +699,8 @@ static void sets_agree_bit_for_bit_on_long_vectors(void **unused)
                 assert_bits(k, &c, i, element(got.data, c.type, i), element(want.data, c.type, i));
         }
         inputs_free(&in, &c);
-        free(want.memory);
-        free(got.memory);
+        array_free(&want);
+        array_free(&got);
     }
 }
 
@@ -719,8 +768,8 @@ static void the_callers_environment_does_not_show(void **unused)
                     assert_bits(k, &c, i, element(got.data, c.type, i), element(want.data, c.type, i));
             }
             inputs_free(&in, &c);
-            free(want.memory);
-            free(got.memory);
+            array_free(&want);
+            array_free(&got);
         }
     }
 }
@@ -741,20 +790,16 @@ static void stream_copies_any_alignment(void **unused)
 
         for (unsigned trial = 0; k != NULL && trial < 3000; trial++) {
             const size_t bytes = trial < 1000 ? trial : draw() % 20000;
-            struct array from = array_make(PLAIT_INT32, bytes / 4 + 32), to = array_make(PLAIT_INT32, bytes / 4 + 32);
-            unsigned char *d = to.data + draw() % 64;
-            const unsigned char *p = from.data + draw() % 64;
+            struct array from = array_make(PLAIT_UINT8, bytes), to = array_make(PLAIT_UINT8, bytes);
 
-            for (size_t i = 0; i < from.bytes; i++)
+            for (size_t i = 0; i < bytes; i++)
                 from.data[i] = (unsigned char)(draw() >> 13);
-            k->stream(d, p, bytes);
-            assert_memory_equal(d, p, bytes);
-            for (const unsigned char *q = to.memory; q < to.memory + to.bytes + 4 * GUARD; q++)
-                if ((q < d || q >= d + bytes) && *q != 0xa5)
-                    fail_msg("seed %llu: %s: %zu bytes, but also writes outside", (unsigned long long)seed, k->isa,
-                             bytes);
-            free(from.memory);
-            free(to.memory);
+            k->stream(to.data, from.data, bytes);
+            assert_memory_equal(to.data, from.data, bytes);
+            if (!guards_hold(&to))
+                fail_msg("seed %llu: %s: %zu bytes, but also writes outside", (unsigned long long)seed, k->isa, bytes);
+            array_free(&from);
+            array_free(&to);
         }
     }
 }
@@ -788,12 +833,12 @@ static void scaled_conversions_are_a_conversion_and_a_multiplication(void **unus
             k->narrow[type](narrow_got.data, (const float *)(void *)wide.data, n, by);
             for (size_t i = 0; i < n; i++)
                 assert_bits(k, &c, i, element(narrow_got.data, type, i), element(narrow_want.data, type, i));
-            free(half.memory);
-            free(wide.memory);
-            free(want.memory);
-            free(got.memory);
-            free(narrow_want.memory);
-            free(narrow_got.memory);
+            array_free(&half);
+            array_free(&wide);
+            array_free(&want);
+            array_free(&got);
+            array_free(&narrow_want);
+            array_free(&narrow_got);
         }
 }
 
@@ -862,6 +907,7 @@ int main(int argc, char **argv)
 
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
     state = seed;
+    map_slots();
     print_message("seed %llu\n", (unsigned long long)seed);
     return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);
 }
