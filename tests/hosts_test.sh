@@ -56,7 +56,7 @@ program() {
 # background ARGUMENT ...: $pid is plait-hosts. Signals are as on a terminal.
 background() {
     set -m
-    "$hosts" --share "$ROOM" "$@" >"$room/out" 2>"$room/err" </dev/null &
+    env --default-signal=INT,HUP "$hosts" --share "$ROOM" "$@" >"$room/out" 2>"$room/err" </dev/null &
     pid=$!
     set +m
 }
