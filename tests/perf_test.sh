@@ -19,9 +19,8 @@ fail() {
 
 # Processes that this script started; each has the mark in its environment.
 living() {
-    for p in /proc/[0-9]*; do
-        [ "$p" != "/proc/$$" ] && grep -qsF "PERF_TEST_MARK=$work" "$p/environ" &&
-            grep -qs plait-perf "$p/cmdline" && echo "$p"
+    for p in $(pgrep -f plait-perf); do
+        [ "$p" != $$ ] && grep -qsF "PERF_TEST_MARK=$work" "/proc/$p/environ" && echo "/proc/$p"
     done
 }
 
