@@ -95,6 +95,7 @@ struct plait_control {
     char name[64];
     _Atomic uint32_t quiet;  /* this rank leaves and has no work in progress on a device */
     _Atomic uint64_t device; /* offset in the arena of its device's flags (device_comm.h); 0: no device used */
+    _Atomic uint64_t gpu;    /* equal on ranks that share a GPU; written after `device`; 0: no device used yet */
     _Atomic uint32_t reads;  /* this rank can use single copy (CMA) from all other processes */
 
     _Alignas(PLAIT_LINE) _Atomic uint64_t done; /* operations completed */

@@ -6,6 +6,7 @@
 #include "device_memory.h"
 #include "device_whole.h"
 #include "failure/failure.h"
+#include "failure/remote/remote.h"
 #include "failure/report.h"
 #include "memory/devices.h"
 #include "operation/slices.h"
@@ -65,6 +66,10 @@ static enum plait_status show(struct plait_comm *comm)
     struct plait_device_comm *d = comm->device;
     const struct plait_arena *arena;
     const size_t lines = (size_t)PLAIT_NFLAGGED * comm->nrank * PLAIT_WINDOW;
+    struct {
+        uint32_t first; /* the lowest rank of this host */
+        unsigned char uuid[16];
+    } gpu = { 0 };
     const char *why = NULL;
     void *memory;
     enum plait_status status = plait_arena_get(0, &arena);
@@ -78,12 +83,16 @@ static enum plait_status show(struct plait_comm *comm)
     d->shown = memory;
     d->shown->device = (uint32_t)d->device;
     d->shown->flags = (uintptr_t)d->flags;
-    why = d->plugin->identify(d->device, d->shown->uuid);
+    why = d->plugin->identify(d->device, gpu.uuid);
     if (why == NULL && has_other_processes(comm))
         why = d->plugin->export_memory(d->flags, &d->shown->flags_exported);
     if (why != NULL)
         return plait_device_result("memory of a GPU cannot be shown to other processes", why);
+    while (comm->peers[gpu.first].process == NULL)
+        gpu.first++;
     atomic_store(&comm->own->device, (uint64_t)((char *)memory - arena->base)); /* before another's `quiet` is read */
+    atomic_store(&comm->own->gpu, plait_hash(PLAIT_HASH_START, &gpu, sizeof gpu) | 1);
+    plait_remote_tell(comm->remote);
     return PLAIT_OK;
 }
 

@@ -31,7 +31,6 @@
 /* In the rank's arena; others read it. */
 struct plait_device_shown {
     uint32_t device;
-    unsigned char uuid[16];               /* of the GPU, as other processes know it, too */
     uint64_t flags;                       /* address of the flags: [2][PLAIT_NFLAGGED][nrank][2][PLAIT_WINDOW] words */
     struct plait_exported flags_exported; /* the allocation that has the flags, if other processes need it */
     /*
@@ -92,7 +91,7 @@ struct plait_trail {
 
 enum { PLAIT_NBATCH = 120 }; /* signals that are put on a queue at once */
 
-/* Not all ranks have shown their GPU; all are on one; they are on several, or hosts. */
+/* Not all ranks have shown their GPU; some share one; each has its own. */
 enum plait_together { PLAIT_NOT_SHOWN, PLAIT_TOGETHER, PLAIT_APART };
 
 struct plait_device_comm {

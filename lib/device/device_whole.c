@@ -9,20 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEADER     0
-#define MOST_RANKS 200 /* whose addresses fit into the argument of a kernel */
+#define MOST_MEMBERS 200 /* ranks of a group, whose addresses fit into the argument of a kernel */
+
+enum phase { WHOLE, GATHER, SPREAD }; /* what a kernel makes: all; the leaders' IN; results, from their OUT */
 
 struct plait_whole {
+    /* Groups of ranks that share a GPU, in the order of their lowest ranks, the leaders. */
+    struct plait_team leaders;
+    uint32_t *group, *place; /* [nrank] a rank's group, and its place in that */
+    uint32_t *size;          /* [leaders.n] ranks of each group */
+    uint32_t largest;
+    uint32_t nmember, *members; /* this rank's group */
+    bool ordered;               /* the canonical order is that of the groups, and in each that of its ranks */
+
     uint64_t sequence;        /* of the operation that the rest is about */
     bool offered;             /* this rank's operands */
-    uint32_t ntaken;          /* ranks whose operands have arrived, */
-    bool *taken;              /* [nrank] these */
-    const char **in;          /* [nrank] */
-    char **out;               /* [nrank] */
+    uint32_t ntaken;          /* members whose operands have arrived, */
+    bool *taken;              /* [nmember] these */
+    const char **in;          /* [nmember] */
+    char **out;               /* [nmember] */
+    bool wide;                /* the leaders' plan is in fp32 */
+    const void *from, *to;    /* IN and OUT of the leaders' plan */
     struct plait_item *items; /* [nitem] of room */
     const void **addresses;   /* [naddress] of room, for blocks whose size or place differs between ranks */
     size_t nitem, naddress;
-    struct plait_scaled copies[2][2]; /* [captured] of IN and OUT that the driver does not show to other processes */
+    /* [captured] of IN and OUT: of the leaders' plan; of another rank that the driver does not show to processes */
+    struct plait_scaled rooms[2][2];
 };
 
 /* ---- Memory ---------------------------------------------------------------------------------------- */
@@ -30,14 +42,24 @@ struct plait_whole {
 static enum plait_status make(struct plait_device_comm *d, uint32_t nrank)
 {
     struct plait_whole *w = d->whole = calloc(1, sizeof *w);
+    uint32_t *numbers = calloc(6 * (size_t)nrank, sizeof *numbers);
 
     if (w != NULL) {
+        w->group = numbers;
         w->taken = calloc(nrank, sizeof *w->taken);
         w->in = calloc(nrank, sizeof *w->in);
         w->out = calloc(nrank, sizeof *w->out);
     }
-    if (w != NULL && w->taken != NULL && w->in != NULL && w->out != NULL)
+    if (w != NULL && numbers != NULL && w->taken != NULL && w->in != NULL && w->out != NULL) {
+        w->place = numbers + nrank;
+        w->size = numbers + 2 * nrank;
+        w->members = numbers + 3 * nrank;
+        w->leaders.ranks = numbers + 4 * nrank;
+        w->leaders.node = numbers + 5 * nrank;
         return PLAIT_OK;
+    }
+    if (w == NULL)
+        free(numbers);
     plait_device_whole_destroy(d);
     return plait_fail_memory("out of memory for an operation");
 }
@@ -48,6 +70,7 @@ void plait_device_whole_destroy(struct plait_device_comm *d)
 
     if (w == NULL)
         return;
+    free(w->group);
     free(w->taken);
     free(w->in);
     free(w->out);
@@ -68,46 +91,106 @@ static bool has_room(void **array, size_t *have, size_t n, size_t size)
     return true;
 }
 
+/* This rank's own memory for operand 0, IN, or 1, OUT. */
+static enum plait_status find_room(struct plait_run *run, uint32_t operand, size_t bytes, const void **out)
+{
+    struct plait_scaled *room = &run->comm->device->whole->rooms[run->capture != 0][operand];
+    void *memory;
+
+    if (room->bytes < bytes) {
+        const enum plait_status status = plait_device_room(run->comm, bytes, &memory);
+        if (status != PLAIT_OK)
+            return status;
+        *room = (struct plait_scaled){ memory, bytes }; /* a smaller one may be in use, and stays until the end */
+    }
+    *out = room->memory;
+    return PLAIT_OK;
+}
+
 /* ---- Who takes part -------------------------------------------------------------------------------- */
 
-/* Are all ranks on this rank's GPU? It is known when each has shown its own. */
-static enum plait_together find_together(const struct plait_comm *comm)
+static uint64_t gpu_of(const struct plait_comm *comm, uint32_t rank)
 {
-    if (comm->remote != NULL || comm->nrank > MOST_RANKS)
-        return PLAIT_APART;
-    for (uint32_t r = 0; r < comm->nrank; r++) {
-        const struct plait_device_shown *shown = plait_device_shown_by(comm, r);
-        if (shown == NULL)
-            return PLAIT_NOT_SHOWN;
-        if (memcmp(shown->uuid, comm->device->shown->uuid, sizeof shown->uuid) != 0)
-            return PLAIT_APART;
+    return atomic_load(&comm->peers[rank].control->gpu);
+}
+
+static void enter(struct plait_whole *w, const struct plait_comm *comm, uint32_t rank)
+{
+    uint32_t *leaders = (uint32_t *)(uintptr_t)w->leaders.ranks, *node = (uint32_t *)(uintptr_t)w->leaders.node, g = 0;
+
+    while (g < w->leaders.n && gpu_of(comm, leaders[g]) != gpu_of(comm, rank))
+        g++;
+    if (g == w->leaders.n) {
+        leaders[g] = rank;
+        node[g] = comm->node != NULL ? comm->node[rank] : 0;
+        w->leaders.n++;
     }
-    return PLAIT_TOGETHER;
+    w->group[rank] = g;
+    w->place[rank] = w->size[g]++;
+    w->largest = w->size[g] > w->largest ? w->size[g] : w->largest;
+}
+
+/* Which ranks share a GPU? It is known, on all ranks alike, when each has shown its own. */
+static enum plait_status find_groups(struct plait_comm *comm, enum plait_together *out)
+{
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        if (gpu_of(comm, r) == 0)
+            return PLAIT_OK;
+    const enum plait_status status = make(comm->device, comm->nrank);
+    if (status != PLAIT_OK)
+        return status;
+    struct plait_whole *w = comm->device->whole;
+    for (uint32_t r = 0; r < comm->nrank; r++)
+        enter(w, comm, r);
+    w->leaders.me = w->group[comm->rank];
+    w->leaders.node = comm->node != NULL ? w->leaders.node : NULL;
+    w->ordered = (w->size[0] & (w->size[0] - 1)) == 0;
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        w->ordered &= w->group[r] == r / w->size[0];
+        if (w->group[r] == w->leaders.me)
+            w->members[w->nmember++] = r;
+    }
+    const bool apart = (w->leaders.n > 1 && w->largest == 1) || w->largest > MOST_MEMBERS;
+    *out = apart ? PLAIT_APART : PLAIT_TOGETHER;
+    return PLAIT_OK;
+}
+
+/* Blocks of different sizes, and sums in the canonical order if the groups do not have it, run step by step. */
+static bool is_served(const struct plait_run *run, const struct plait_whole *w)
+{
+    const struct plait_op_plan *o = run->o;
+    const bool canonical = o->geometry.combines && (run->comm->reproducible || o->call.reproducible);
+
+    return w->leaders.n == 1 || (!o->vform && (w->ordered || !canonical));
 }
 
 uint32_t plait_device_whole_awaited(const struct plait_run *run, uint32_t *ranks, uint32_t most)
 {
     const struct plait_comm *comm = run->comm;
-    const struct plait_device_comm *d = comm->device;
-    const struct plait_whole *w = d->whole;
+    const struct plait_whole *w = comm->device->whole;
     uint32_t n = 0;
 
-    for (uint32_t r = 0; r < comm->nrank && n < most; r++)
-        if (d->together == PLAIT_NOT_SHOWN ? plait_device_shown_by(comm, r) == NULL
-            : comm->rank == LEADER         ? w == NULL || w->sequence != comm->sequence || !w->taken[r]
-                                           : r == LEADER)
+    for (uint32_t r = 0; w == NULL && r < comm->nrank && n < most; r++)
+        if (gpu_of(comm, r) == 0)
             ranks[n++] = r;
+    if (w != NULL && w->members[0] != comm->rank && n < most)
+        ranks[n++] = w->members[0];
+    for (uint32_t i = 0; w != NULL && w->members[0] == comm->rank && i < w->nmember && n < most; i++)
+        if (w->sequence != comm->sequence || !w->taken[i])
+            ranks[n++] = w->members[i];
     return n;
 }
 
 /* ---- What is made ----------------------------------------------------------------------------------- */
 
-struct making { /* the list of an operation, in the making */
+struct making { /* the list of a kernel, in the making */
     struct plait_run *run;
     struct plait_whole *w;
+    enum phase phase;
     uint32_t nblk, n; /* n: items so far */
-    size_t size;      /* bytes of what is counted: an element; without reduction a byte */
-    size_t bytes;     /* of a block */
+    bool combines;
+    size_t size;  /* bytes of what is counted: an element; without reduction a byte */
+    size_t bytes; /* of a block */
 };
 
 /* Is `next` the block that follows those of `item`, as struct plait_item says? */
@@ -123,34 +206,101 @@ static bool goes_on(const struct plait_item *item, const struct plait_item *next
            next->nsrc == 1 && next->in == item->in && next->out == item->out + n * bytes;
 }
 
+/* Does it lie behind `item`, in the same operands and results? */
+static bool lengthens(const struct plait_item *item, const struct plait_item *next, size_t size)
+{
+    return item->times == 1 && next->src == item->src && next->nsrc == item->nsrc && next->dst == item->dst &&
+           next->ndst == item->ndst && next->in == item->in + item->count * size &&
+           next->out == item->out + item->count * size;
+}
+
 static void add(struct making *m, const struct plait_item *next)
 {
     struct plait_item *item = m->n > 0 ? &m->w->items[m->n - 1] : NULL;
 
-    if (item == NULL || !goes_on(item, next, m->bytes)) {
+    if (item != NULL && lengthens(item, next, m->size)) {
+        item->count += next->count;
+    } else if (item != NULL && goes_on(item, next, m->bytes)) {
+        item->gathers = next->src != item->src;
+        item->times++;
+    } else {
         m->w->items[m->n++] = *next;
-        return;
     }
-    item->gathers = next->src != item->src;
-    item->times++;
+}
+
+/* The holders of a block that are in this rank's group: n of them, from this member on. */
+static uint32_t find_members(const struct plait_whole *w, const struct plait_holders *h, uint32_t *first)
+{
+    *first = h->n == 1 ? w->place[h->first] : 0;
+    return h->n > 1 ? w->nmember : w->group[h->first] == w->leaders.me;
+}
+
+/* Blocks of the operation in one block of the leaders' plan; groups of fewer ranks leave some unused. */
+static uint32_t blocks_in_one(const struct plait_run *run, const struct plait_whole *w)
+{
+    const enum plait_kind kind = run->o->geometry.kind;
+
+    return kind == PLAIT_KIND_VECTOR ? 1 : kind == PLAIT_KIND_PART ? w->largest : w->largest * w->largest;
+}
+
+static struct plait_geometry geometry_of_leaders(const struct plait_run *run, const struct plait_whole *w)
+{
+    return plait_geometry_of(run->o->coll, w->leaders.n, w->group[run->o->root], w->leaders.me, 1);
+}
+
+/* Where a block lies in IN or OUT of the leaders' plan, in blocks. */
+static size_t place_of(const struct making *m, const struct plait_side *side, uint32_t blk)
+{
+    const struct plait_whole *w = m->w;
+    const enum plait_kind kind = m->run->o->geometry.kind;
+    const uint32_t nrank = m->run->comm->nrank, s = kind == PLAIT_KIND_PAIR ? blk / nrank : 0, d = blk % nrank;
+
+    if (kind == PLAIT_KIND_VECTOR)
+        return 0;
+    if (kind == PLAIT_KIND_PART)
+        return (size_t)plait_side_slot(side, w->group[blk]) * w->largest + w->place[blk];
+    return ((size_t)plait_side_slot(side, w->group[s] * w->leaders.n + w->group[d]) * w->largest + w->place[s]) *
+               w->largest +
+           w->place[d];
 }
 
 static void list_blocks(struct making *m)
 {
     const struct plait_op_plan *o = m->run->o;
     const struct plait_whole *w = m->w;
+    const struct plait_geometry g = geometry_of_leaders(m->run, w);
 
     for (uint32_t b = 0; b < m->nblk; b++) {
         const struct plait_block block = plait_block_of(o->coll, m->run->comm->nrank, o->root, b);
-        const struct plait_item item = { .src = (const void *const *)(w->in + block.from.first),
-                                         .dst = (void *const *)(w->out + block.to.first),
-                                         .nsrc = block.from.n,
-                                         .ndst = block.to.n,
-                                         .in = block.from.slot * m->bytes,
-                                         .out = block.to.slot * m->bytes,
-                                         .count = m->bytes / m->size,
-                                         .times = 1 };
-        add(m, &item);
+        uint32_t from, to;
+        struct plait_item item = { .src = &w->from,
+                                   .dst = (void *const *)(uintptr_t)&w->to,
+                                   .nsrc = 1,
+                                   .ndst = 1,
+                                   .count = m->bytes / m->size,
+                                   .times = 1 };
+        if (m->phase == SPREAD) {
+            item.src = &w->to;
+            item.in = place_of(m, &g.out, b) * m->bytes;
+        } else {
+            item.nsrc = find_members(w, &block.from, &from);
+            item.src = (const void *const *)(w->in + from);
+            item.in = block.from.slot * m->bytes;
+        }
+        if (m->phase == GATHER) {
+            item.dst = (void *const *)(uintptr_t)&w->from;
+            item.out = place_of(m, &g.in, b) * m->bytes;
+        } else {
+            item.ndst = find_members(w, &block.to, &to);
+            item.dst = (void *const *)(w->out + to);
+            item.out = block.to.slot * m->bytes;
+        }
+        if (m->phase == SPREAD && item.ndst > 0 && to == 0 && w->out[0] == w->to) { /* it is there already */
+            item.dst++;
+            item.ndst--;
+        }
+        if (item.nsrc > 0 && item.ndst > 0)
+            add(m, &item);
     }
 }
 
@@ -235,9 +385,10 @@ static enum plait_status make_list(struct making *m)
     const uint32_t nrank = m->run->comm->nrank, nblk = plait_block_count(o->coll, nrank);
 
     m->nblk = nblk > 0 ? nblk : 1;
-    m->size = o->geometry.combines ? o->size : 1;
+    m->combines = o->geometry.combines && (m->phase != SPREAD || w->wide);
+    m->size = m->combines ? o->size : 1;
     m->bytes = o->bytes;
-    if (!o->vform && m->bytes == 0)
+    if ((!o->vform && m->bytes == 0) || (m->phase == GATHER && w->from == w->in[0]))
         return PLAIT_OK;
     if (!has_room((void **)&w->items, &w->nitem, m->nblk, sizeof *w->items) ||
         (o->vform && !has_room((void **)(uintptr_t)&w->addresses, &w->naddress, m->nblk * ((size_t)nrank + 1),
@@ -260,68 +411,128 @@ static void launch(const struct making *m)
 {
     struct plait_comm *comm = m->run->comm;
     const struct plait_op_plan *o = m->run->o;
-    const struct plait_list list = { .type = o->geometry.combines ? o->type : PLAIT_UINT8,
-                                     .op = o->geometry.combines ? o->op : PLAIT_SUM,
-                                     .divisor = o->last.divisor,
+    const struct plait_list list = { .type = m->combines ? o->type : PLAIT_UINT8,
+                                     .op = m->combines ? o->op : PLAIT_SUM,
+                                     .divisor = m->phase == WHOLE ? o->last.divisor : 0,
+                                     .wide = m->phase == SPREAD && m->w->wide,
+                                     .wide_dst = m->phase == GATHER && m->w->wide,
                                      .items = m->w->items,
                                      .n = m->n };
     struct plait_queue *queue = m->n > 0 ? plait_device_here(comm) : NULL;
 
     for (uint32_t i = 0; i < m->n; i++)
-        *(o->geometry.combines ? &comm->stats.bytes_reduced : &comm->stats.bytes_copied) +=
+        *(m->combines ? &comm->stats.bytes_reduced : &comm->stats.bytes_copied) +=
             m->w->items[i].times * m->w->items[i].count * m->size;
     if (queue != NULL)
         plait_device_note(comm, comm->device->plugin->make(queue, &list));
 }
 
-/* All operands are known. The other ranks hear of it when all is on the stream. */
+/*
+ * The leaders' plan: its collective, its operands. 16- and 8-bit floats go in fp32, so that they are rounded once: that
+ * takes no more bytes between GPUs than two ranks' own operands. Memory of the caller's is used where it is as good.
+ */
+static enum plait_status plan_leaders(struct plait_run *run, struct plait_whole *w)
+{
+    const struct plait_op_plan *o = run->o;
+    const struct plait_geometry g = geometry_of_leaders(run, w);
+    const uint32_t each = blocks_in_one(run, w);
+    const bool vector = o->geometry.kind == PLAIT_KIND_VECTOR;
+    struct plait_inner *inner = &run->inner;
+    enum plait_status status = PLAIT_OK;
+
+    w->wide = o->geometry.combines && plait_rounds(o->type);
+    inner->state = PLAIT_INNER_ASKED;
+    inner->team = &w->leaders;
+    inner->type = w->wide ? PLAIT_FLOAT32 : o->type;
+    inner->count = o->count * each;
+    inner->root = o->geometry.rooted ? w->group[o->root] : 0;
+    const size_t bytes = inner->count * plait_dtype_size(inner->type);
+    w->from = w->to = NULL;
+    const bool alone = o->geometry.rooted && !o->geometry.combines ? o->root == run->comm->rank : w->nmember == 1;
+    if (vector && alone && !w->wide && !(o->geometry.combines && run->in == run->out))
+        w->from = run->in;
+    else
+        status = find_room(run, 0, g.in.nslot * bytes, &w->from);
+    if (vector && o->geometry.out.nslot > 0 && !w->wide)
+        w->to = run->out;
+    else if (status == PLAIT_OK)
+        status = find_room(run, 1, g.out.nslot * bytes, &w->to);
+    inner->in = w->from;
+    inner->out = (void *)(uintptr_t)w->to;
+    return status;
+}
+
+/* All operands are known. */
 static enum plait_status lead(struct plait_run *run, struct plait_whole *w)
 {
     struct plait_comm *comm = run->comm;
-    struct making m = { .run = run, .w = w };
+    struct making m = { .run = run, .w = w, .phase = w->leaders.n == 1 ? WHOLE : GATHER };
+    enum plait_status status = m.phase == GATHER ? plan_leaders(run, w) : PLAIT_OK;
 
     if (run->o->vform)
         show_sizes(run);
-    enum plait_status status = make_list(&m);
+    if (status == PLAIT_OK)
+        status = make_list(&m);
     if (status == PLAIT_OK)
         status = plait_probe_failures(comm);
     if (status != PLAIT_OK)
         return status;
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        if (r != LEADER)
-            plait_device_await(link_to(run, r), link_to(run, r)->next_in);
+    for (uint32_t i = 1; i < w->nmember; i++)
+        plait_device_await(link_to(run, w->members[i]), link_to(run, w->members[i])->next_in);
     launch(&m);
-    for (uint32_t r = 0; r < comm->nrank; r++)
-        if (r != LEADER)
-            plait_device_answer(link_to(run, r), link_to(run, r)->next_in);
-    plait_device_rest(comm);
-    comm->stats.messages += comm->nrank - 1;
-    for (uint32_t r = 0; r < comm->nrank && plait_device_works(comm); r++)
-        if (r != LEADER)
-            plait_device_let_go(link_to(run, r), link_to(run, r)->next_in++);
     return PLAIT_OK;
+}
+
+/* The leaders' plan has run. */
+static enum plait_status spread(struct plait_run *run, struct plait_whole *w)
+{
+    struct making m = { .run = run, .w = w, .phase = SPREAD };
+    const enum plait_status status = make_list(&m);
+
+    if (status == PLAIT_OK)
+        launch(&m);
+    return status;
+}
+
+/* The other ranks hear of it when all is on the stream. */
+static void answer(struct plait_run *run, const struct plait_whole *w)
+{
+    struct plait_comm *comm = run->comm;
+
+    for (uint32_t i = 1; i < w->nmember; i++)
+        plait_device_answer(link_to(run, w->members[i]), link_to(run, w->members[i])->next_in);
+    plait_device_rest(comm);
+    comm->stats.messages += w->nmember - 1;
+    for (uint32_t i = 1; i < w->nmember && plait_device_works(comm); i++)
+        plait_device_let_go(link_to(run, w->members[i]), link_to(run, w->members[i])->next_in++);
 }
 
 static enum plait_status turn_leader(struct plait_run *run, struct plait_whole *w, bool *moved, bool *ended)
 {
-    struct plait_comm *comm = run->comm;
+    const struct plait_comm *comm = run->comm;
+    enum plait_status status;
 
-    for (uint32_t r = 0; r < comm->nrank; r++) {
+    for (uint32_t i = 0; i < w->nmember; i++) {
         struct plait_operands o = { run->in, run->out };
-        struct plait_link *link = r != LEADER ? link_to(run, r) : NULL;
-        if (w->taken[r])
+        struct plait_link *link = i > 0 ? link_to(run, w->members[i]) : NULL;
+        if (w->taken[i])
             continue;
-        if (r != LEADER && link == NULL)
-            return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", r);
-        if (r != LEADER && !plait_device_take_operands(link, link->next_in, run->fingerprint, &o))
+        if (i > 0 && link == NULL)
+            return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", w->members[i]);
+        if (i > 0 && !plait_device_take_operands(link, link->next_in, run->fingerprint, &o))
             continue;
-        w->in[r] = o.in;
-        w->out[r] = o.out;
-        w->taken[r] = *moved = true;
+        w->in[i] = o.in;
+        w->out[i] = o.out;
+        w->taken[i] = *moved = true;
         w->ntaken++;
     }
-    *ended = w->ntaken == comm->nrank && plait_device_works(comm);
-    return *ended ? lead(run, w) : PLAIT_OK;
+    if (w->ntaken < w->nmember || !plait_device_works(comm))
+        return PLAIT_OK;
+    status = run->inner.state == PLAIT_INNER_DONE ? spread(run, w) : lead(run, w);
+    *ended = status == PLAIT_OK && run->inner.state != PLAIT_INNER_ASKED;
+    if (*ended)
+        answer(run, w);
+    return status;
 }
 
 /* ---- The other ranks --------------------------------------------------------------------------------- */
@@ -341,20 +552,16 @@ static enum plait_status show(struct plait_run *run, struct plait_link *link, ui
                               size_t bytes)
 {
     struct plait_comm *comm = run->comm;
-    struct plait_scaled *copy = &comm->device->whole->copies[run->capture != 0][operand];
-    void *memory;
+    const void *copy;
 
     if (bytes == 0 || plait_device_shows(link, operand, *at))
         return PLAIT_OK;
-    if (copy->bytes < bytes) {
-        const enum plait_status status = plait_device_room(comm, bytes, &memory);
-        if (status != PLAIT_OK)
-            return status;
-        *copy = (struct plait_scaled){ memory, bytes }; /* a smaller one may be in use, and stays until the end */
-    }
-    plait_device_copy(comm, copy->memory, *at, bytes);
+    const enum plait_status status = find_room(run, operand, bytes, &copy);
+    if (status != PLAIT_OK)
+        return status;
+    plait_device_copy(comm, (void *)(uintptr_t)copy, *at, bytes);
     comm->stats.bytes_staged += bytes;
-    *at = copy->memory;
+    *at = copy;
     if (!plait_device_shows(link, operand, *at))
         plait_device_note(comm, "memory of the library's own cannot be shown to other processes");
     return PLAIT_OK;
@@ -382,10 +589,10 @@ static enum plait_status offer(struct plait_run *run, struct plait_whole *w, str
 
 static enum plait_status turn_other(struct plait_run *run, struct plait_whole *w, bool *moved, bool *ended)
 {
-    struct plait_link *link = link_to(run, LEADER);
+    struct plait_link *link = link_to(run, w->members[0]);
 
     if (link == NULL)
-        return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", LEADER);
+        return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", w->members[0]);
     if (!w->offered) {
         if (!link->transport->ready(link, link->next_out))
             return PLAIT_OK;
@@ -405,14 +612,13 @@ enum plait_status plait_device_whole_turn(struct plait_run *run, bool *moved, bo
 {
     struct plait_comm *comm = run->comm;
     struct plait_device_comm *d = comm->device;
+    enum plait_status status = PLAIT_OK;
 
     if (d->together == PLAIT_NOT_SHOWN)
-        d->together = find_together(comm);
-    run->whole = d->together != PLAIT_APART;
-    if (d->together != PLAIT_TOGETHER)
-        return PLAIT_OK;
-    if (d->whole == NULL && make(d, comm->nrank) != PLAIT_OK)
-        return PLAIT_ERR_NOMEM;
+        status = find_groups(comm, &d->together);
+    run->whole = d->together == PLAIT_NOT_SHOWN || (d->together == PLAIT_TOGETHER && is_served(run, d->whole));
+    if (status != PLAIT_OK || !run->whole || d->together == PLAIT_NOT_SHOWN)
+        return status;
     struct plait_whole *w = d->whole;
     if (w->sequence != comm->sequence) {
         w->sequence = comm->sequence;
@@ -420,5 +626,5 @@ enum plait_status plait_device_whole_turn(struct plait_run *run, bool *moved, bo
         w->ntaken = 0;
         memset(w->taken, 0, comm->nrank * sizeof *w->taken);
     }
-    return comm->rank == LEADER ? turn_leader(run, w, moved, ended) : turn_other(run, w, moved, ended);
+    return comm->rank == w->members[0] ? turn_leader(run, w, moved, ended) : turn_other(run, w, moved, ended);
 }

@@ -47,22 +47,29 @@ size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll)
     return comm->most_eager[coll] - 1;
 }
 
-/* A barrier runs as an all-reduce of zero elements. */
-static struct plait_shape shape_of(const struct plait_comm *comm, enum plait_coll coll, uint32_t root, bool inplace)
+static struct plait_team all_of(const struct plait_comm *comm)
 {
-    return (struct plait_shape){ .coll = coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : coll,
-                                 .nrank = comm->nrank,
-                                 .root = root,
-                                 .inplace = inplace,
-                                 .node = comm->node };
+    return (struct plait_team){ .n = comm->nrank, .me = comm->rank, .node = comm->node };
 }
 
-static enum plait_status find_prog(struct plait_comm *comm, const struct plait_shape *shape,
-                                   const struct plait_selection *s, bool average, struct plait_prog **out)
+/* A barrier runs as an all-reduce of zero elements. */
+static struct plait_shape shape_of(const struct plait_team *team, enum plait_coll coll, uint32_t root, bool inplace)
+{
+    return (struct plait_shape){ .coll = coll == PLAIT_BARRIER ? PLAIT_ALLREDUCE : coll,
+                                 .nrank = team->n,
+                                 .root = root,
+                                 .inplace = inplace,
+                                 .node = team->node };
+}
+
+/* A comm has one team beside that of all ranks (device_whole.c), so a number of ranks stands for one team. */
+static enum plait_status find_prog(struct plait_comm *comm, const struct plait_team *team,
+                                   const struct plait_shape *shape, const struct plait_selection *s, bool average,
+                                   struct plait_prog **out)
 {
     for (struct plait_prog *p = comm->progs; p != NULL; p = p->next)
-        if (p->alg == s->alg && p->root == shape->root && p->inplace == shape->inplace && p->round == s->round &&
-            p->average == average && strcmp(p->spec, s->spec) == 0) {
+        if (p->alg == s->alg && p->nrank == team->n && p->root == shape->root && p->inplace == shape->inplace &&
+            p->round == s->round && p->average == average && strcmp(p->spec, s->spec) == 0) {
             *out = p;
             return PLAIT_OK;
         }
@@ -71,12 +78,14 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_s
     enum plait_status status = PLAIT_OK;
     if (comm->config.check)
         status = plait_alg_check(s->alg, shape, NULL);
-    else if (!plait_is_of_library(s->alg) && comm->nrank <= PLAIT_MOST_PROVED)
+    else if (!plait_is_of_library(s->alg) && team->n <= PLAIT_MOST_PROVED)
         status = plait_alg_prove(s->alg, &common);
     if (status == PLAIT_OK && comm->config.check)
         status = plait_prog_check(s->alg, s->spec, shape, s->round, average);
     if (status == PLAIT_OK)
-        status = plait_prog_create(s->alg, s->spec, shape, comm->rank, s->round, average, out);
+        status = plait_prog_create(s->alg, s->spec, shape, team->me, s->round, average, out);
+    if (status == PLAIT_OK && team->ranks != NULL)
+        status = plait_prog_place(*out, team->ranks, comm->nrank);
     if (status == PLAIT_OK) {
         (*out)->next = comm->progs;
         comm->progs = *out;
@@ -110,9 +119,9 @@ static uint32_t fingerprint_of(const struct plait_op_plan *o)
     return plait_fingerprint(fields, sizeof fields);
 }
 
-static void describe(const struct plait_comm *comm, const struct plait_op_plan *o, struct plait_what *out)
+static void describe(const struct plait_team *team, const struct plait_op_plan *o, struct plait_what *out)
 {
-    const struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
+    const struct plait_shape shape = shape_of(team, o->coll, o->root, o->inplace);
 
     *out = (struct plait_what){
         .count = o->count,
@@ -174,38 +183,39 @@ static void fold(struct plait_op_plan *o)
     o->runs = 0;
 }
 
-static enum plait_status make_op_plan(struct plait_comm *comm, struct plait_op_plan *o)
+static enum plait_status make_op_plan(struct plait_comm *comm, const struct plait_team *team, struct plait_op_plan *o)
 {
-    struct plait_shape shape = shape_of(comm, o->coll, o->root, o->inplace);
+    struct plait_shape shape = shape_of(team, o->coll, o->root, o->inplace);
     const struct plait_wish wish = wish_of(comm, o->coll, o->op, o->vform, o->space, &o->call);
     enum plait_status status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
 
     if (status == PLAIT_OK && !o->selection.eager)
-        status = find_prog(comm, &shape, &o->selection, o->op == PLAIT_AVG && !o->selection.divides, &o->prog);
+        status = find_prog(comm, team, &shape, &o->selection, o->op == PLAIT_AVG && !o->selection.divides, &o->prog);
     if (status != PLAIT_OK)
         return status;
     if (o->vform && o->prog != NULL && !o->prog->single)
         return plait_cannot_differ(o->selection.spec);
-    o->geometry = plait_geometry_of(shape.coll, comm->nrank, o->root, comm->rank, o->prog != NULL ? o->prog->nblk : 1);
+    o->geometry = plait_geometry_of(shape.coll, team->n, o->root, team->me, o->prog != NULL ? o->prog->nblk : 1);
     if (o->prog != NULL && ((!o->space->host && comm->remote == NULL) || !o->prog->sliceable)) {
         o->selection.slice = o->vform ? SIZE_MAX : o->count;
         o->selection.nslice = 1;
     }
     o->size = plait_dtype_size(o->type);
     o->bytes = plait_op_bytes(o, o->count, false);
-    o->place = plait_place_of_in(&o->geometry, comm->rank, o->bytes);
+    o->place = plait_place_of_in(&o->geometry, team->me, o->bytes);
     o->in_bytes = plait_side_bytes(&o->geometry, &o->geometry.in, o->bytes);
     o->out_bytes = plait_side_bytes(&o->geometry, &o->geometry.out, o->bytes);
     if (o->selection.eager)
         o->eager = plait_eager_plan(o, o->bytes, comm->nrank, comm->rank, !comm->oversubscribed);
     if (!o->selection.eager && o->selection.split > 0)
         o->eager = plait_eager_plan(o, o->selection.split, comm->nrank, comm->rank, false);
-    o->tally = find_tally(comm, o);
+    if (o->tally == NULL)
+        o->tally = find_tally(comm, o);
     if (o->tally == NULL)
         return plait_fail_memory("out of memory for an operation");
     describe_how(o, comm->nrank);
     o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;
-    describe(comm, o, &o->what);
+    describe(team, o, &o->what);
     o->fingerprint = fingerprint_of(o);
     plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
                    plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);
@@ -219,6 +229,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
                          (uint64_t)a->op << 1 ^ a->inplace ^ (uint64_t)a->vform << 15 ^ (uint64_t)a->space->id << 14 ^
                          (uint64_t)call->mark << 24;
     struct plait_op_plan **place = &comm->op_plans[(key * 0x9e3779b97f4a7c15u) >> 56];
+    const struct plait_team all = all_of(comm);
     enum plait_status status;
 
     if (*place != NULL && plait_fits(*place, a, options)) {
@@ -238,7 +249,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
                                    .call = *call };
     if (call->algorithm != NULL)
         memcpy(fresh.asked, call->algorithm, strlen(call->algorithm) + 1);
-    status = make_op_plan(comm, &fresh);
+    status = make_op_plan(comm, &all, &fresh);
     if (status != PLAIT_OK)
         return status;
     if (*place == NULL || (*place)->users > 0) {
@@ -251,6 +262,7 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
         *place = o;
     } else {
         fold(*place);
+        free((*place)->of_team);
     }
     **place = fresh;
     (*place)->call.algorithm = NULL; /* these belong to the caller */
@@ -259,6 +271,36 @@ enum plait_status plait_bind(struct plait_comm *comm, const struct plait_args *a
     (*place)->call.request = NULL;
     (*place)->call.stream = NULL;
     comm->last = *place;
+    return PLAIT_OK;
+}
+
+enum plait_status plait_bind_inner(struct plait_comm *comm, const struct plait_op_plan *outer,
+                                   const struct plait_inner *inner, const struct plait_op_plan **out)
+{
+    struct plait_op_plan *o = outer->of_team;
+    enum plait_status status;
+
+    if (o == NULL) {
+        o = malloc(sizeof *o);
+        comm->stats.allocations++;
+        if (o == NULL)
+            return plait_fail_memory("out of memory for an operation");
+        *o = (struct plait_op_plan){ .coll = outer->coll,
+                                     .type = inner->type,
+                                     .op = outer->op == PLAIT_PREMULSUM ? PLAIT_SUM : outer->op,
+                                     .root = inner->root,
+                                     .space = outer->space,
+                                     .count = inner->count,
+                                     .call = outer->call,
+                                     .tally = outer->tally };
+        status = make_op_plan(comm, inner->team, o);
+        if (status != PLAIT_OK) {
+            free(o);
+            return status;
+        }
+        ((struct plait_op_plan *)(uintptr_t)outer)->of_team = o;
+    }
+    *out = o;
     return PLAIT_OK;
 }
 
@@ -286,7 +328,8 @@ enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_co
     status = plait_check_operation(comm->kernels, "plait_comm_choose", coll, comm->nrank, count, type, op, call);
     if (status != PLAIT_OK)
         return status;
-    shape = shape_of(comm, coll, 0, plait_works_inplace(coll, inplace != 0, call));
+    const struct plait_team all = all_of(comm);
+    shape = shape_of(&all, coll, 0, plait_works_inplace(coll, inplace != 0, call));
     const struct plait_wish wish =
         wish_of(comm, coll, op, false, &plait_host_space, call != NULL ? call : &plait_no_wishes);
     status = plait_select(&shape, count, type, &wish, &s);
@@ -300,7 +343,7 @@ void plait_unbind(struct plait_op_plan *o)
     if (--o->users > 0 || !o->forgotten)
         return;
     fold(o);
-    free(o);
+    plait_op_plan_free(o);
 }
 
 enum plait_status plait_comm_count(struct plait_comm *comm, size_t i, struct plait_comm_count *out)

@@ -3,7 +3,7 @@
 #ifndef PLAIT_LIB_ENGINE_BIND_H
 #define PLAIT_LIB_ENGINE_BIND_H
 
-#include "operation/operation.h"
+#include "operation/run.h"
 
 #include <string.h>
 
@@ -47,6 +47,10 @@ size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll);
 
 /* Multiply the sums of `o` by `factor` from now on. All ranks must pass the same factor. No operation may run `o`. */
 void plait_bind_factor(struct plait_op_plan *o, double factor);
+
+/* Find or make the op plan of a team's part of `outer`. It lives as long as that. */
+enum plait_status plait_bind_inner(struct plait_comm *comm, const struct plait_op_plan *outer,
+                                   const struct plait_inner *inner, const struct plait_op_plan **out);
 
 /* A request no longer uses `o`. */
 void plait_unbind(struct plait_op_plan *o);

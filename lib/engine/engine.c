@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "engine.h"
 
+#include "base/clock.h"
 #include "base/status.h"
+#include "bind.h"
 #include "combine.h"
 #include "eager/eager.h"
 #include "failure/failure.h"
@@ -313,31 +315,59 @@ static bool streams(const struct plait_run *run)
            (o->geometry.combines ? bytes : bytes * o->geometry.out.nslot) >= run->comm->streams_from;
 }
 
-enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in)
+/* `in`: the job's input, or what replaces it. */
+static enum plait_status begin_plan(struct plait_run *run, const struct plait_job *job, const void *in)
 {
-    struct plait_run *run = comm->run;
+    struct plait_comm *comm = run->comm;
 
     run->o = job->o;
     run->prog = job->o->prog;
-    run->fingerprint = plait_message_fingerprint(job->o, comm->sequence) + plait_job_salt(job);
-    run->sizes = job->sizes;
     run->in = (char *)(uintptr_t)in;
     run->out = job->out;
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong_sender = 0;
     run->fits = false;
-    run->channel = run->space->channel;
-    run->whole = run->space->whole != NULL && job->o->selection.whole && job->work.prologue == NULL &&
-                 job->work.epilogue == NULL;
     run->streams = streams(run);
-    plait_wait_init(&run->wait, NULL, awaited, run);
-    run->wait.detector.steps = steps_done;
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
         struct plait_slice *f = &run->slices[d];
         f->done = run->prog->ninstr;
         f->nreceiving = f->nsending = f->nblocked = 0;
     }
     return fail_all(comm, connect_links(run));
+}
+
+enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in)
+{
+    struct plait_run *run = comm->run;
+
+    run->fingerprint = plait_message_fingerprint(job->o, comm->sequence) + plait_job_salt(job);
+    run->sizes = job->sizes;
+    run->channel = run->space->channel;
+    run->inner.state = PLAIT_INNER_NONE;
+    run->whole = run->space->whole != NULL && job->o->selection.whole && job->work.prologue == NULL &&
+                 job->work.epilogue == NULL;
+    plait_wait_init(&run->wait, NULL, awaited, run);
+    run->wait.detector.steps = steps_done;
+    return begin_plan(run, job, in);
+}
+
+/* The team's plan runs now. Its messages carry what the operation's carry, and more. */
+static enum plait_status begin_inner(struct plait_run *run)
+{
+    struct plait_comm *comm = run->comm;
+    struct plait_job job = { .out = run->inner.out };
+    const enum plait_status status = fail_all(comm, plait_bind_inner(comm, run->o, &run->inner, &job.o));
+
+    if (status != PLAIT_OK)
+        return status;
+    run->outer = run->o;
+    run->whole = false;
+    run->inner.state = PLAIT_INNER_RUNS;
+    run->fingerprint += plait_message_fingerprint(job.o, 0);
+    if (PLAIT_GUARDS)
+        plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), job.o->selection.nslice,
+                             job.o->selection.nslice * job.o->prog->ninstr);
+    return begin_plan(run, &job, run->inner.in);
 }
 
 /* One turn of each slice in flight. Idle slices take the next slices in round-robin order. */
@@ -389,6 +419,8 @@ static enum plait_status turn_whole(struct plait_run *run, bool *moved, bool *en
     enum plait_status status = fail_all(comm, run->space->whole(run, moved, ended));
     if (status == PLAIT_OK)
         status = run->space->poll(comm);
+    if (status == PLAIT_OK && run->inner.state == PLAIT_INNER_ASKED)
+        status = begin_inner(run);
     if (status != PLAIT_OK || !*ended)
         return status;
     note_slices(run, run->nslice);
@@ -406,7 +438,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
 
     if (run->whole) {
         const enum plait_status status = turn_whole(run, moved, ended);
-        if (run->whole || status != PLAIT_OK)
+        if (run->whole || status != PLAIT_OK || run->inner.state == PLAIT_INNER_RUNS)
             return status;
     }
     if (!run->fits) {
@@ -428,6 +460,12 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     if (run->done_slices < run->nslice)
         return PLAIT_OK;
     pass_numbers(run);
+    if (run->inner.state == PLAIT_INNER_RUNS) {
+        run->o = run->outer;
+        run->inner.state = PLAIT_INNER_DONE;
+        run->whole = *moved = true;
+        return PLAIT_OK;
+    }
     *ended = true;
     return plait_probe_failures(comm);
 }

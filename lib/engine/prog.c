@@ -368,6 +368,29 @@ out:
     return status;
 }
 
+static bool place(uint32_t **messages, uint32_t n, const uint32_t *ranks, uint32_t nrank)
+{
+    uint32_t *placed = calloc(nrank, sizeof *placed);
+
+    for (uint32_t i = 0; placed != NULL && i < n; i++)
+        placed[ranks[i]] = (*messages)[i];
+    free(*messages);
+    *messages = placed;
+    return placed != NULL;
+}
+
+enum plait_status plait_prog_place(struct plait_prog *p, const uint32_t *ranks, uint32_t nrank)
+{
+    if (!place(&p->nsend, p->nrank, ranks, nrank) || !place(&p->nrecv, p->nrank, ranks, nrank)) {
+        plait_prog_destroy(p);
+        return plait_fail_memory("out of memory to bind a plan");
+    }
+    for (uint32_t i = 0; i < p->ninstr; i++)
+        if (p->instrs[i].peer >= 0)
+            p->instrs[i].peer = (int32_t)ranks[p->instrs[i].peer];
+    return PLAIT_OK;
+}
+
 void plait_prog_destroy(struct plait_prog *p)
 {
     if (p == NULL)

@@ -67,7 +67,7 @@ struct plait_prog {
     struct plait_source *sources;
     uint32_t *successors;
     uint16_t *ndeps;         /* [ninstr], to copy at every start */
-    uint32_t *nsend, *nrecv; /* [nrank] messages per slice and peer */
+    uint32_t *nsend, *nrecv; /* [nrank], or ranks of the comm: messages per slice and peer */
 };
 
 /* Does the plan move single blocks, and only blocks of this rank's IN or OUT? It does not know other blocks' sizes. */
@@ -94,6 +94,9 @@ enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec
 enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                     uint32_t rank, enum plait_round round, bool average, struct plait_prog **out);
 void plait_prog_destroy(struct plait_prog *prog);
+
+/* Its peers become ranks[peer] of a comm of `nrank` ranks. PLAIT_ERR_NOMEM: *prog is destroyed. */
+enum plait_status plait_prog_place(struct plait_prog *prog, const uint32_t *ranks, uint32_t nrank);
 
 /*
  * Bind every rank's plan, turn the bound plans back into steps, and check these as plans are checked: once with all

@@ -263,15 +263,10 @@ static const char *by_size(const struct plait_shape *shape, size_t bytes, const 
     }
 }
 
-static bool rounds(enum plait_dtype type)
-{
-    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16 || type == PLAIT_FLOAT8E4M3 || type == PLAIT_FLOAT8E5M2;
-}
-
 static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dtype type, bool combines,
                                      const struct plait_wish *w)
 {
-    if (!combines || !rounds(type) || w->user)
+    if (!combines || !plait_rounds(type) || w->user)
         return PLAIT_ROUND_DEFAULT;
     if (w->round != PLAIT_ROUND_DEFAULT)
         return w->round;
@@ -353,8 +348,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     snprintf(s.spec, sizeof s.spec, "%s%s", s.alg->name, spec + strcspn(spec, ":")); /* "Ring" is "ring" */
     s.round = choose_round(s.alg, type, geometry.combines, w);
     s.divides = divides(type, s.round, shape->nrank, w);
-    s.whole = w->device && !w->remote && w->spec[0] == '\0' &&
-              (!geometry.combines || (s.alg->canonical && s.round != PLAIT_ROUND_HOP));
+    s.whole = w->device && w->spec[0] == '\0' && w->round != PLAIT_ROUND_HOP && !s.divides;
     if (s.divides)
         shape->inplace = plait_scales_inplace(shape->coll);
     s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&

@@ -173,7 +173,7 @@ void plait_comm_free_private(struct plait_comm *comm)
     plait_spaces_close(comm);
     plait_requests_forget(comm);
     for (uint32_t i = 0; i < PLAIT_NOP_PLAN; i++)
-        free(comm->op_plans[i]);
+        plait_op_plan_free(comm->op_plans[i]);
     while (comm->progs != NULL) {
         struct plait_prog *next = comm->progs->next;
         plait_prog_destroy(comm->progs);

@@ -17,6 +17,8 @@
 #include "arguments.h"
 #include "comm/comm.h"
 
+#include <stdlib.h>
+
 struct plait_selection {
     const struct plait_alg *alg;
     char spec[PLAIT_MAX_SPEC];
@@ -26,7 +28,7 @@ struct plait_selection {
     uint64_t nslice;
     enum plait_round round;
     bool divides; /* average: every rank divides its input before the sum */
-    bool whole; /* its result is the canonical one, rounded once: ranks that can may make it without the plan's steps */
+    bool whole;   /* ranks that share a GPU may make their part of it without the plan's steps */
     uint64_t plan_hash;
     const char *why;
 };
@@ -61,6 +63,12 @@ struct plait_eager_plan {
     size_t stride;               /* the block from rank r goes to OUT at r * stride */
 };
 
+struct plait_team { /* ranks of a comm that run a plan, as the ranks 0 .. n-1 of the plan */
+    uint32_t n, me;
+    const uint32_t *ranks; /* [n]; NULL: all of the comm */
+    const uint32_t *node;  /* [n] or NULL, as in struct plait_shape */
+};
+
 /* The arguments of an operation and all choices for it; cached for the next equal call. */
 struct plait_op_plan {
     struct plait_key key;
@@ -91,10 +99,24 @@ struct plait_op_plan {
     uint64_t runs;                   /* runs not yet added to the tally */
     struct plait_what what;          /* record for the ring of recent operations */
     const struct plait_space *space; /* of the buffers */
+    struct plait_op_plan *of_team;   /* the part of it that a team runs (struct plait_inner); NULL: not needed yet */
 
     uint32_t users; /* requests that use this plan; it is freed only at 0 */
     bool forgotten; /* evicted from the cache: the last user frees it */
 };
+
+static inline void plait_op_plan_free(struct plait_op_plan *o) /* NULL is allowed */
+{
+    if (o != NULL)
+        free(o->of_team);
+    free(o);
+}
+
+/* Is this a 16- or 8-bit float, whose results are rounded? */
+static inline bool plait_rounds(enum plait_dtype type)
+{
+    return type == PLAIT_FLOAT16 || type == PLAIT_BFLOAT16 || type == PLAIT_FLOAT8E4M3 || type == PLAIT_FLOAT8E5M2;
+}
 
 /* Elements as bytes, for all rooms. wide: partial results of a narrower type, kept in fp32. */
 static inline size_t plait_op_bytes(const struct plait_op_plan *o, size_t elements, bool wide)

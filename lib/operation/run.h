@@ -88,9 +88,22 @@ static inline uint32_t plait_job_salt(const struct plait_job *job)
     return PLAIT_GUARDS && plait_agrees_on_sizes(job->o) ? (uint32_t)(plait_job_slices(job) - 1) * 0x85ebca6bu : 0;
 }
 
+/* A part of an operation made as a whole: a team runs a plan of the same collective. IN and OUT do not overlap. */
+struct plait_inner {
+    enum { PLAIT_INNER_NONE, PLAIT_INNER_ASKED, PLAIT_INNER_RUNS, PLAIT_INNER_DONE } state;
+    const struct plait_team *team;
+    enum plait_dtype type;
+    size_t count;
+    uint32_t root;
+    const void *in;
+    void *out;
+};
+
 struct plait_run {
     struct plait_comm *comm;
-    const struct plait_op_plan *o;
+    const struct plait_op_plan *o; /* while a team's part of `outer` runs, that part */
+    const struct plait_op_plan *outer;
+    struct plait_inner inner;
     char *in, *out;
     struct plait_slice_work work;
     struct plait_wait wait;

@@ -16,7 +16,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { ROOM = 1 << 18, LEADER_PUTS = 3, OTHERS_PUT = 2 };
+/* Calls for an operation: of the leader of all, of others, of leaders of groups between which a plan runs. */
+enum { ROOM = 1 << 18, LEADER_PUTS = 3, OTHERS_PUT = 2, LEADERS_PUT = 10 };
 
 /* ---- Results ---------------------------------------------------------------------------------------------- */
 
@@ -42,15 +43,26 @@ static struct collective draw(uint64_t *seed, uint32_t nrank)
     return c;
 }
 
+struct place {              /* of the ranks */
+    uint32_t ndevice, each; /* devices; neighbours on one */
+    bool hidden;            /* memory of all ranks but 0 has no handle */
+};
+
+static int device_of(const struct place *p, uint32_t rank)
+{
+    return (int)(rank / p->each % p->ndevice);
+}
+
 static int draw_many(struct plait_comm **comm, uint32_t rank, void *arg)
 {
+    const struct place *p = arg;
     const uint32_t nrank = plait_comm_nrank(*comm), n = full() ? 400 : 60;
-    uint64_t seed = 100 + nrank;
+    uint64_t seed = 100 + nrank + p->ndevice;
     struct device_rank d;
 
     CHECK(device_load());
-    ask.standin_hide(arg != NULL && rank > 0);
-    CHECK(device_begin(&d, (size_t)nrank * nrank * 4099 * 8 + ROOM));
+    ask.standin_hide(p->hidden && rank > 0);
+    CHECK(device_begin_on(&d, (size_t)nrank * nrank * 4099 * 8 + ROOM, device_of(p, rank)));
     ask.standin_hide(0);
     for (uint32_t i = 0; i < n; i++) {
         const struct collective c = draw(&seed, nrank);
@@ -63,16 +75,82 @@ static int draw_many(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void any_collective_of_any_number_of_ranks_gives_what_its_plan_says(void **state)
 {
+    struct place one = { 1, 1 };
+
     for (uint32_t n = 1; n <= 9; n += n == 1 || full() ? 1 : 3)
-        device_run(1, n, draw_many, NULL);
-    device_run(3, 1, draw_many, NULL);
-    device_run(2, 2, draw_many, NULL);
+        device_run(1, n, draw_many, &one);
+    device_run(3, 1, draw_many, &one);
+    device_run(2, 2, draw_many, &one);
+}
+
+/* Groups of equal and of different numbers of ranks, of neighbours and of others. */
+static void so_it_does_where_groups_of_ranks_share_devices(void **state)
+{
+    struct place places[] = { { 2, 1 }, { 2, 2 }, { 3, 1 }, { 3, 2 } };
+
+    setenv("PLAIT_STANDIN_DEVICES", "3", 1);
+    for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
+        device_run(1, 3 + i, draw_many, &places[i]);
+        device_run(2, 2, draw_many, &places[i]);
+        if (full())
+            device_run(6, 1, draw_many, &places[i]);
+    }
+    unsetenv("PLAIT_STANDIN_DEVICES");
 }
 
 /* Its rank copies it. */
 static void memory_that_has_no_handle_is_copied(void **state)
 {
-    device_run(3, 1, draw_many, state);
+    struct place one = { 1, 1, true }, two = { 2, 1, true };
+
+    device_run(3, 1, draw_many, &one);
+    setenv("PLAIT_STANDIN_DEVICES", "2", 1);
+    device_run(4, 1, draw_many, &two);
+    unsetenv("PLAIT_STANDIN_DEVICES");
+}
+
+/* The same bits as by the steps of a plan in the canonical order, of numbers whose sums depend on it. */
+static int compare_bits(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { N = 1000, BYTES = N * 4 };
+    static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_FLOAT16 };
+    const struct place *p = arg;
+    uint64_t seed = 7 + rank;
+    struct device_rank d;
+    unsigned char want[BYTES], got[BYTES];
+
+    CHECK(device_begin_on(&d, ROOM, device_of(p, rank)));
+    for (unsigned k = 0; k < 6; k++) {
+        struct plait_call call = PLAIT_CALL_DEFAULT;
+        const enum plait_op op = k < 3 ? PLAIT_SUM : PLAIT_AVG;
+        for (size_t i = 0; i < BYTES / 2; i++) { /* no NaN or infinity of any of the types */
+            const uint16_t bits = (uint16_t)(random_next(&seed) >> 20 & 0x9fff) | 0x2000;
+            memcpy(d.host + 2 * i, &bits, 2);
+        }
+        CHECK(device_write(&d, d.in, d.host, BYTES));
+        call.stream = d.stream;
+        call.reproducible = 1;
+        CHECK(plait_allreduce(*comm, d.in, d.out, N, types[k % 3], op, &call) == PLAIT_OK);
+        CHECK(device_read(&d, got, d.out, N * plait_dtype_size(types[k % 3])));
+        call.algorithm = "two-shot";
+        CHECK(plait_allreduce(*comm, d.in, d.out, N, types[k % 3], op, &call) == PLAIT_OK);
+        CHECK(device_read(&d, want, d.out, N * plait_dtype_size(types[k % 3])));
+        CHECK(memcmp(want, got, N * plait_dtype_size(types[k % 3])) == 0);
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void reproducible_sums_have_the_bits_of_the_canonical_order(void **state)
+{
+    struct place places[] = { { 1, 1 }, { 2, 1 }, { 3, 2 }, { 2, 4 }, { 2, 3 } };
+
+    setenv("PLAIT_STANDIN_DEVICES", "3", 1);
+    for (unsigned i = 0; i < sizeof places / sizeof *places; i++) {
+        device_run(1, 5, compare_bits, &places[i]);
+        device_run(1, 6, compare_bits, &places[i]);
+    }
+    unsetenv("PLAIT_STANDIN_DEVICES");
 }
 
 /* ---- Calls of the driver ----------------------------------------------------------------------------------- */
@@ -93,6 +171,15 @@ static const struct collective counted[] = {
 };
 enum { NCOUNTED = sizeof counted / sizeof *counted };
 
+static bool leads(const struct place *p, uint32_t rank)
+{
+    bool first = true;
+
+    for (uint32_t r = 0; r < rank; r++)
+        first &= device_of(p, r) != device_of(p, rank);
+    return first;
+}
+
 /* The same operation some times: no more is put on this rank's stream than it may be. */
 static int put_some(struct plait_comm *comm, uint32_t rank, const struct device_rank *d, const struct collective *c,
                     unsigned times)
@@ -108,17 +195,22 @@ static int put_some(struct plait_comm *comm, uint32_t rank, const struct device_
 
 static int count_calls(struct plait_comm **comm, uint32_t rank, void *arg)
 {
+    const struct place *p = arg;
     struct device_rank d;
 
-    CHECK(device_begin(&d, ROOM));
+    CHECK(device_begin_on(&d, ROOM, device_of(p, rank)));
     for (unsigned k = 0; k < NCOUNTED; k++) {
+        if (p->ndevice > 1 && counted[k].sizes != 0)
+            continue;
         if (put_some(*comm, rank, &d, &counted[k], 1) != 0) /* the first makes what the others need */
             return 1;
         const unsigned long long before = ask.standin_puts(d.cuda);
         if (put_some(*comm, rank, &d, &counted[k], 5) != 0)
             return 1;
-        const unsigned long long puts = ask.standin_puts(d.cuda) - before, most = rank == 0 ? LEADER_PUTS : OTHERS_PUT;
-        if (puts > 5 * most)
+        const unsigned long long puts = ask.standin_puts(d.cuda) - before, most = !leads(p, rank)  ? OTHERS_PUT
+                                                                                  : p->ndevice > 1 ? LEADERS_PUT
+                                                                                                   : LEADER_PUTS;
+        if (puts > 5 * most || getenv("SHOW"))
             fprintf(stderr, "rank %u: %s: %llu calls for 5 operations\n", rank, plait_coll_name(counted[k].coll), puts);
         CHECK(puts <= 5 * most);
     }
@@ -128,9 +220,17 @@ static int count_calls(struct plait_comm **comm, uint32_t rank, void *arg)
 
 static void a_rank_puts_little_on_its_stream_whatever_their_number(void **state)
 {
-    device_run(1, 2, count_calls, NULL);
-    device_run(1, 8, count_calls, NULL);
-    device_run(3, 1, count_calls, NULL);
+    struct place one = { 1, 1 }, two = { 2, 2 };
+
+    device_run(1, 2, count_calls, &one);
+    device_run(1, 8, count_calls, &one);
+    device_run(3, 1, count_calls, &one);
+    setenv("PLAIT_STANDIN_DEVICES", "2", 1);
+    device_run(1, 4, count_calls, &two);
+    device_run(4, 1, count_calls, &two);
+    two.each = 4;
+    device_run(1, 8, count_calls, &two);
+    unsetenv("PLAIT_STANDIN_DEVICES");
 }
 
 static int count_nodes(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -187,6 +287,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_collective_of_any_number_of_ranks_gives_what_its_plan_says),
+        cmocka_unit_test(so_it_does_where_groups_of_ranks_share_devices),
+        cmocka_unit_test(reproducible_sums_have_the_bits_of_the_canonical_order),
         cmocka_unit_test(memory_that_has_no_handle_is_copied),
         cmocka_unit_test(a_rank_puts_little_on_its_stream_whatever_their_number),
         cmocka_unit_test(a_graph_has_few_nodes),

@@ -85,6 +85,7 @@ void plait_control_update_write(const struct plait_control *own, uint64_t wanted
     u->failed = atomic_load_explicit(&own->failed, memory_order_acquire);
     u->noticed = (uint8_t)atomic_load_explicit(&own->noticed, memory_order_acquire);
     u->receiving = (uint8_t)atomic_load_explicit(&own->receiving, memory_order_acquire);
+    u->gpu = atomic_load_explicit(&own->gpu, memory_order_acquire);
     u->done = atomic_load_explicit(&own->done, memory_order_acquire);
     u->wanted = atomic_load_explicit(&own->uncompared, memory_order_acquire); /* read after done: written before it */
     if (u->wanted == 0)
@@ -153,6 +154,7 @@ void plait_control_update_apply(const struct plait_control_update *u, struct pla
     atomic_store_explicit(&replica->silent, u->silence > 0 ? 1e-9 * (double)now - 1e-3 * u->silence : 0,
                           memory_order_relaxed);
     atomic_store_explicit(&c->receiving, u->receiving, memory_order_relaxed);
+    atomic_store_explicit(&c->gpu, u->gpu, memory_order_relaxed);
     atomic_store_explicit(&c->noticed, u->noticed, memory_order_relaxed);
     if (u->done > atomic_load_explicit(&c->done, memory_order_relaxed))
         atomic_store_explicit(&c->done, u->done, memory_order_release);

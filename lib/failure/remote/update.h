@@ -24,6 +24,7 @@ struct plait_control_update { /* only the first `bytes` are sent: the text after
     uint8_t departed, noticed, receiving;
     uint8_t dead;                   /* set by rank 0, not by the rank itself */
     uint32_t silence;               /* set by rank 0: ms without an update from the rank; 0: not silent */
+    uint64_t gpu;                   /* as in the control block */
     uint64_t wanted;                /* the first operation that the rank has not compared with everyone's */
     uint64_t from;                  /* records of operations before this one are left out, except the last ones */
     struct plait_progress progress; /* of the newest record */
