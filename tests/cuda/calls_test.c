@@ -359,7 +359,7 @@ static int run_rank(struct plait_comm **comm, uint32_t rank, void *scene)
     const unsigned step = every();
     unsigned nth = full() ? 0 : (unsigned)(s->kind - kinds) % step;
 
-    if (!device_begin(&d, ROOM))
+    if (!device_begin_among(&d, ROOM, rank))
         _exit(1); /* with the threads that wait for it */
     if (round_of(s, rank, 0, &d, true) != 0 || round_of(s, rank, 0, &d, false) != 0)
         _exit(1);

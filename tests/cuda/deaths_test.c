@@ -166,7 +166,7 @@ static int survive(struct plait_comm **comm, uint32_t rank, const struct device_
 /* What the process has before its comms use the device. */
 static int begin(struct device_rank *d, uint32_t rank, struct standin_left *before)
 {
-    CHECK(device_begin(d, ROOM));
+    CHECK(device_begin_among(d, ROOM, rank));
     ask.standin_careless(1); /* the streams of a failed comm pass in any order */
     pthread_barrier_wait(&in_process);
     ask.standin_left(before);
@@ -248,7 +248,7 @@ static int left_with_a_graph(struct plait_comm **comm, uint32_t rank, void *arg)
     struct device_rank d;
     void *graph, *exec;
 
-    CHECK(device_begin(&d, ROOM));
+    CHECK(device_begin_among(&d, ROOM, rank));
     ask.standin_careless(1);
     CHECK(device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
     CHECK(sum(*comm, &d, false) == PLAIT_OK);

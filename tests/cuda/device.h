@@ -50,6 +50,8 @@ struct device_rank {
 
 bool device_begin(struct device_rank *d, size_t bytes);
 bool device_begin_on(struct device_rank *d, size_t bytes, int number);
+/* On one of the PLAIT_STANDIN_DEVICES (1): two neighbours share one. */
+bool device_begin_among(struct device_rank *d, size_t bytes, uint32_t rank);
 bool device_load(void); /* the driver; device_begin() does */
 bool device_end(struct device_rank *d);
 
