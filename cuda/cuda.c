@@ -350,6 +350,12 @@ static const char *scale(struct plait_queue *q, enum plait_dtype type, void *to,
     return why;
 }
 
+static void seen(const void *word, uint32_t value)
+{
+    if (plait_cuda_seen != NULL)
+        plait_cuda_seen(word, value);
+}
+
 /* ---- Events ------------------------------------------------------------------------------------------ */
 
 static const char *create_event(int device, struct plait_event **out)
@@ -423,6 +429,7 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .capturing = capturing,
     .call = call_host,
     .signal = signals,
+    .seen = seen,
     .copy = copy,
     .copies = copies,
     .make = make,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 struct plait_cuda_driver plait_cuda;
+void (*plait_cuda_seen)(const void *word, uint32_t value);
 
 static _Thread_local char text[256];
 
@@ -56,5 +57,6 @@ const char *plait_cuda_find(const char *path)
                                   path[0] != '\0' ? path : "libcuda.so.1", entries[i].symbol);
         *(void **)((char *)&plait_cuda + entries[i].offset) = function;
     }
+    *(void **)&plait_cuda_seen = dlsym(handle, "standin_seen");
     return plait_cuda_why(plait_cuda.init(0), "cuInit");
 }

@@ -121,7 +121,8 @@ struct plait_cuda_driver {
 #undef PLAIT_X
 };
 
-extern struct plait_cuda_driver plait_cuda; /* valid after plait_cuda_find() */
+extern struct plait_cuda_driver plait_cuda;                       /* valid after plait_cuda_find() */
+extern void (*plait_cuda_seen)(const void *word, uint32_t value); /* of a stand-in for tests; a driver has none: NULL */
 
 /* Load the driver from `path`, or libcuda.so.1 if that is "", and fill the table. Returns NULL, or the error. */
 const char *plait_cuda_find(const char *path);

@@ -2,7 +2,7 @@
 /*
  * Two memory spaces beside the host's and that of GPUs: a byte in them is stored in a code of its address. Nothing else
  * in the library knows of them. If the engine or a call touches such memory other than by the space's functions, results
- * are wrong. The second one is queued: its events pass some polls after its work was started.
+ * are wrong. The second one is queued: its marks are passed some polls after its work was started.
  */
 #include "call/spaces.h"
 #include "memory/arena.h"
@@ -35,9 +35,10 @@ static struct state {
     struct plait_scaled scaled;
     const char *memory; /* [2 * ROOM], in and out */
     bool ordered;       /* order() was called since the last end() */
+    uint32_t marks, passed, polls;
 } states[NRANK];
 
-static atomic_size_t copies, combinations, allocations, begins, ends, unordered, events, passed_events;
+static atomic_size_t copies, combinations, allocations, begins, ends, unordered, passed_marks;
 static bool queued;  /* the space that finds the buffers */
 static bool foreign; /* memory of malloc, which other processes cannot map */
 
@@ -208,10 +209,6 @@ static const struct plait_space coded = { .id = 2, FUNCTIONS };
 
 enum { POLLS = 5 };
 
-struct plait_event {
-    int left; /* polls until it has passed */
-};
-
 static enum plait_status check_queue(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
 {
     (void)comm, (void)name;
@@ -224,29 +221,24 @@ static enum plait_status check_send(struct plait_comm *comm, const void *data, u
     return is_coded(comm, data) ? PLAIT_OK : PLAIT_ERR_ARG;
 }
 
-static bool record(struct plait_comm *comm, struct plait_queue *queue, struct plait_event **event)
+static bool mark(struct plait_comm *comm, struct plait_queue *queue, uint32_t *out)
 {
-    (void)comm;
     assert_ptr_equal(queue, &the_queue);
-    if (*event == NULL && (*event = calloc(1, sizeof **event)) != NULL)
-        events++;
-    (*event)->left = POLLS;
+    *out = ++state_of(comm)->marks;
     return true;
 }
 
-static bool has_passed(struct plait_comm *comm, struct plait_event *event)
+static bool has_passed(struct plait_comm *comm, uint32_t mark)
 {
-    (void)comm;
-    if (--event->left > 0)
+    struct state *own = state_of(comm);
+
+    assert_true(mark > own->passed && mark <= own->marks);
+    if (++own->polls < POLLS)
         return false;
-    passed_events++;
+    own->polls = 0;
+    own->passed = mark;
+    passed_marks++;
     return true;
-}
-
-static void free_event(struct plait_event *event)
-{
-    free(event);
-    events--;
 }
 
 static void message_begin(struct plait_message *m, struct plait_comm *comm)
@@ -270,9 +262,8 @@ static const struct plait_space later = {
     .queued = true,
     .check_queue = check_queue,
     .check_send = check_send,
-    .record = record,
+    .mark = mark,
     .has_passed = has_passed,
-    .free_event = free_event,
     .message_begin = message_begin,
     .message_end = message_end,
     .message_to_itself = message_to_itself,
@@ -428,7 +419,7 @@ static int start_again(struct plait_comm *comm, uint32_t rank, float *buffers, s
     float *in = buffers, *out = buffers + ROOM / sizeof *buffers + APART;
     struct plait_request *request = NULL;
     struct plait_call call = PLAIT_CALL_DEFAULT;
-    const size_t before = passed_events;
+    const size_t before = passed_marks;
 
     call.persistent = true;
     call.request = &request;
@@ -447,7 +438,7 @@ static int start_again(struct plait_comm *comm, uint32_t rank, float *buffers, s
     }
     CHECK(plait_run_again(request) == PLAIT_OK);
     CHECK(plait_request_free(&request) == PLAIT_OK);
-    CHECK(!queued || passed_events >= before + 4);
+    CHECK(!queued || passed_marks >= before + 4);
     return 0;
 }
 
@@ -470,7 +461,7 @@ static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
         CHECK(pass_around(*comm, rank, buffers, counts[k]) == 0);
     CHECK(start_again(*comm, rank, buffers, 1000) == 0);
-    CHECK(queued == (passed_events > 0));
+    CHECK(queued == (passed_marks > 0));
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
     CHECK(unordered == 0 && begins > 0 && ends >= begins);
     struct plait_comm_memory held;
@@ -479,7 +470,6 @@ static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
     plait_comm_destroy(*comm);
     *comm = NULL;
     CHECK(states[rank].slices == NULL);
-    CHECK(arg == NULL || events == 0); /* of this process's only rank */
     finish(rank, buffers);
     return 0;
 }
@@ -498,7 +488,7 @@ static void a_third_space_needs_no_change_elsewhere(void **state)
     foreign = false;
 }
 
-/* Each blocking call waits for its event, too. A comm that is destroyed leaves no event. */
+/* Each blocking call waits for its mark, too. */
 static void nor_does_a_queued_one(void **state)
 {
     struct ranks processes = { .nprocess = NRANK, .nthread = 1, .body = use_space, .arg = states };

@@ -148,36 +148,13 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
                           run->comm->device->plugin->scale(queue, run->o->type, to, from, count, scalar, late));
 }
 
-/* ---- Events ---------------------------------------------------------------------------------------- */
-
-static bool record(struct plait_comm *comm, struct plait_queue *queue, struct plait_event **event)
+static bool mark(struct plait_comm *comm, struct plait_queue *queue, uint32_t *out)
 {
-    const struct plait_device_plugin *plugin = comm->device->plugin;
     uint64_t capture = 0;
-    const char *why = plugin->capturing(queue, &capture);
 
-    if (why == NULL && capture != 0)
-        return false;
-    if (why == NULL && *event == NULL)
-        why = plugin->create_event(comm->device->device, event);
-    if (why == NULL)
-        why = plugin->record_event(queue, *event);
-    plait_device_note(comm, why);
-    return true;
-}
-
-static bool has_passed(struct plait_comm *comm, struct plait_event *event)
-{
-    bool passed = false;
-
-    if (plait_device_works(comm))
-        plait_device_note(comm, comm->device->plugin->event_done(event, &passed));
-    return passed;
-}
-
-static void free_event(struct plait_event *event)
-{
-    plait_device_used()->destroy_event(event);
+    plait_device_note(comm, comm->device->plugin->capturing(queue, &capture));
+    *out = atomic_load(&comm->device->put);
+    return capture == 0;
 }
 
 /* ---- Messages -------------------------------------------------------------------------------------- */
@@ -272,9 +249,8 @@ const struct plait_space plait_gpu_space = {
     .bytes = plait_device_bytes,
     .check_queue = check_queue,
     .check_send = check_send,
-    .record = record,
-    .has_passed = has_passed,
-    .free_event = free_event,
+    .mark = mark,
+    .has_passed = plait_device_has_passed,
     .message_begin = begin_message,
     .message_end = end_message,
     .message_to_itself = pass_to_itself,

@@ -3,7 +3,7 @@
 
 #include "base/interrupt.h"
 #include "call.h"
-#include "device/device_comm.h"
+#include "spaces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ struct plait_ownership {
     void *object;
     struct plait_comm *comm;
     struct plait_wait wait;       /* for this rank's own part */
-    struct plait_wait event_wait; /* for its work on a device */
+    struct plait_wait queue_wait; /* for its work on a queue */
 };
 
 /* ---- A turn ------------------------------------------------------------------------------------------------ */
@@ -27,9 +27,9 @@ static bool turn(struct plait_owner *self, bool rarely)
 
     if (plait_has_failed(o->comm))
         return moved;
-    enum plait_status status = plait_device_status(o->comm);
+    enum plait_status status = plait_spaces_poll(o->comm);
     if (status == PLAIT_OK && awaits == PLAIT_AWAITS_DEVICE)
-        status = plait_event_wait_turn(o->comm, &o->event_wait, 0, moved, rarely);
+        status = plait_queue_wait_turn(o->comm, &o->queue_wait, 0, moved, rarely);
     if (moved || awaits != PLAIT_AWAITS_SELF)
         plait_wait_progress(o->comm, &o->wait);
     else if (status == PLAIT_OK)
@@ -80,7 +80,7 @@ void plait_ownership_begin(struct plait_ownership *o, struct plait_comm *comm)
 {
     o->comm = comm;
     plait_wait_init(&o->wait, &for_own_part, plait_await_no_rank, o);
-    plait_event_wait_init(comm, &o->event_wait);
+    plait_queue_wait_init(comm, &o->queue_wait);
     plait_object_lock(comm);
     comm->owner = &o->owner;
     plait_object_unlock(comm);

@@ -28,6 +28,15 @@ enum plait_status plait_space_find(struct plait_comm *comm, const char *name, si
     return status;
 }
 
+enum plait_status plait_spaces_poll(struct plait_comm *comm)
+{
+    enum plait_status status = PLAIT_OK;
+
+    for (unsigned i = 0; i < nspace && status == PLAIT_OK; i++)
+        status = spaces[i]->poll(comm);
+    return status;
+}
+
 void plait_spaces_settle(struct plait_comm *comm)
 {
     for (unsigned i = 0; i < nspace; i++)

@@ -21,7 +21,8 @@ static inline bool plait_has_spaces(void)
 enum plait_status plait_space_find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes,
                                    size_t size, const struct plait_call *call, struct plait_args *a);
 
-/* The same functions of all these spaces, at a comm's end. */
+/* The same functions of all these spaces; all but poll at a comm's end. */
+enum plait_status plait_spaces_poll(struct plait_comm *comm);
 void plait_spaces_settle(struct plait_comm *comm);
 bool plait_spaces_leave_some(struct plait_comm *comm);
 void plait_spaces_close(struct plait_comm *comm);

@@ -19,6 +19,7 @@
 
 #define MOST_PATIENCE     2.0 /* seconds, as in plait_comm_destroy() */
 #define MOST_ERRORS       3   /* failed queries of progress until the device counts as broken */
+#define POLLS             64  /* polls of progress between two queries of the driver */
 #define MOST_DYING        0.5 /* seconds that a process may take to die after its memory is gone */
 #define QUEUES_BY_DEFAULT 8   /* hardware queues per GPU and process, unless CUDA_DEVICE_MAX_CONNECTIONS is set */
 
@@ -277,6 +278,19 @@ static void rest(struct plait_comm *comm, struct plait_trail *t)
     plait_device_note(comm, why);
 }
 
+bool plait_device_has_passed(struct plait_comm *comm, uint32_t put)
+{
+    struct plait_device_comm *d = comm->device;
+    const bool passed = (int32_t)(atomic_load(d->passed) - put) >= 0;
+    bool done;
+
+    if (passed)
+        d->plugin->seen(d->passed, put);
+    else if (plait_device_works(comm) && d->npoll++ % POLLS == 0) /* has the device failed? */
+        plait_device_note(comm, d->plugin->query(d->rescue, &done));
+    return passed;
+}
+
 void plait_device_rest(struct plait_comm *comm)
 {
     for (int i = 0; i < 2 && comm->device != NULL; i++)
@@ -396,9 +410,9 @@ static bool agrees(const struct plait_device_comm *d)
 void plait_device_settle(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
-    bool passed = d == NULL || plait_device_has_passed(d), done;
+    bool passed = d == NULL || plait_device_has_passed_all(d), done;
 
-    for (unsigned errors = 0; !passed && errors < MOST_ERRORS; passed = plait_device_has_passed(d)) {
+    for (unsigned errors = 0; !passed && errors < MOST_ERRORS; passed = plait_device_has_passed_all(d)) {
         errors += d->plugin->query(d->rescue, &done) != NULL;
         usleep(50);
     }

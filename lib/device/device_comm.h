@@ -108,6 +108,7 @@ struct plait_device_comm {
     struct plait_trail trails[2];            /* [1]: of operations in graphs */
     _Atomic uint32_t *passed;                /* pinned: operations that the queues have done, */
     _Atomic uint32_t put;                    /* of so many, not counting graphs' */
+    uint32_t npoll;                          /* polls of `passed` */
     struct plait_signal batch[PLAIT_NBATCH]; /* [nbatch] signals to be put on `batch_queue`, before other work is */
     uint32_t nbatch;
     struct plait_queue *batch_queue;
@@ -153,11 +154,12 @@ static inline void plait_device_aim(const struct plait_comm *comm, struct plait_
 void plait_device_signal(struct plait_comm *comm, enum plait_signalling what, uint64_t address, uint32_t value);
 void plait_device_flush(struct plait_comm *comm);
 
-/* Have the queues done all of this rank's operations, but for those in graphs? */
-static inline bool plait_device_has_passed(const struct plait_device_comm *d)
+/* Have the queues done all of this rank's operations, or the first `put` of them, but for those in graphs? */
+static inline bool plait_device_has_passed_all(const struct plait_device_comm *d)
 {
     return atomic_load(d->passed) == atomic_load(&d->put);
 }
+bool plait_device_has_passed(struct plait_comm *comm, uint32_t put);
 
 /* Copy on the aimed queue. */
 void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes);

@@ -37,7 +37,7 @@ void plait_device_watch_fork(enum plait_fork when)
 /* May an operation of the comm still be on a stream? */
 static bool is_under_way(const struct plait_device_comm *d)
 {
-    return d->captured || !plait_device_has_passed(d);
+    return d->captured || !plait_device_has_passed_all(d);
 }
 
 /* Find a rank that will never set the flags that this rank's streams wait for. */

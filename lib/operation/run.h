@@ -107,7 +107,7 @@ struct plait_run {
     char *in, *out;
     struct plait_slice_work work;
     struct plait_wait wait;
-    struct plait_wait event_wait; /* for the first of comm->issued */
+    struct plait_wait queue_wait; /* for the first of comm->issued */
 
     struct plait_sizes sizes; /* if o->vform */
 

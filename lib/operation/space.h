@@ -81,12 +81,11 @@ struct plait_space {
     enum plait_status (*check_send)(struct plait_comm *comm, const void *data, uint32_t peer);
 
     /*
-     * Record an event behind all work on the queue; *event: NULL before the first time. False: the queue is captured
-     * and nothing runs yet. has_passed: is that work done? An error of either is seen by poll().
+     * Mark the end of the comm's work so far, the last of which is on this queue. False: the queue is captured and
+     * nothing runs yet. has_passed: is that work done? Asked in the order of the marks. poll() sees an error of either.
      */
-    bool (*record)(struct plait_comm *comm, struct plait_queue *queue, struct plait_event **event);
-    bool (*has_passed)(struct plait_comm *comm, struct plait_event *event);
-    void (*free_event)(struct plait_event *event);
+    bool (*mark)(struct plait_comm *comm, struct plait_queue *queue, uint32_t *mark);
+    bool (*has_passed)(struct plait_comm *comm, uint32_t mark);
 
     /*
      * A message begins, which may fail the comm; it ends: all of it was started, or the comm has failed. The message is

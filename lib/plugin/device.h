@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    9 /* changes with the declarations below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    10 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_location { /* of memory */
@@ -173,6 +173,8 @@ struct plait_device_plugin {
 
     /* In their order, by one call of the driver or few. */
     const char *(*signal)(struct plait_queue *queue, const struct plait_signal *signals, size_t n);
+    /* The host has read this value, which a signal wrote to pinned memory: for a driver that looks for races. */
+    void (*seen)(const void *word, uint32_t value);
     const char *(*copy)(struct plait_queue *queue, void *to, const void *from, size_t bytes);
     const char *(*make)(struct plait_queue *queue, const struct plait_list *list);
     /* As few launches as possible: no copy overlaps another. */

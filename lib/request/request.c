@@ -20,8 +20,6 @@ static pthread_mutex_t detach_lock = PTHREAD_MUTEX_INITIALIZER; /* see struct pl
 
 static void destroy(struct plait_request *r)
 {
-    if (r->event != NULL)
-        r->event_space->free_event(r->event);
     free(r->sizes);
     free(r);
 }
@@ -241,7 +239,7 @@ void plait_request_end(struct plait_request *r, enum plait_status status)
 
     if (plait_request_state(r) != PLAIT_REQUEST_ISSUED) {
         unbind(r);
-        if (r->until_executed && status == PLAIT_OK && plait_request_record(r))
+        if (r->until_executed && status == PLAIT_OK && plait_request_mark(r))
             return;
     }
     r->status = status;

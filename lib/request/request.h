@@ -55,7 +55,7 @@ enum plait_request_state {
     PLAIT_REQUEST_GROUPED, /* called in a group that has not ended */
     PLAIT_REQUEST_QUEUED,  /* in its queue; it may run */
     PLAIT_REQUEST_RUNNING, /* a collective: the comm's operation in progress */
-    PLAIT_REQUEST_ISSUED,  /* all of it is on its queue, with an event behind it that is not done */
+    PLAIT_REQUEST_ISSUED,  /* all of it is on its queue, and its mark is not passed */
     PLAIT_REQUEST_ENDED,   /* `status` is the result, for its taker */
 };
 
@@ -76,8 +76,7 @@ struct plait_request {
     bool on_stream;      /* its queue is the caller's stream: the call returns when all of it is there */
     bool until_executed; /* of a queued space: it ends when its queue has executed it, else when it is issued */
     const struct plait_space *space;
-    struct plait_event *event;             /* recorded behind its work; NULL before the first */
-    const struct plait_space *event_space; /* the space that made it */
+    uint32_t mark; /* ISSUED: behind its work */
 
     struct plait_job job;
     char scalar[8]; /* target of job.scale, if the scalar was read at the call */
@@ -202,25 +201,25 @@ enum plait_status plait_stream_check(const char *name, const struct plait_stream
 
 struct plait_queue *plait_stream_queue(const struct plait_stream *s);
 
-/* ---- Events (request_turn.c) ------------------------------------------------------------------------------- */
+/* ---- Work on queues (request_turn.c) ----------------------------------------------------------------------- */
 
 /*
- * When all of an operation is on its queue, an event is recorded behind it, and the request ends when that is done.
- * Meanwhile it is in the comm's list of issued requests, and later operations begin. Under graph capture nothing runs
- * yet: a request ends when its operation is in the graph.
+ * When all of an operation is on its queue, a request keeps its mark, and ends when that is passed. Meanwhile it is in
+ * the comm's list of issued requests, and later operations begin. Under graph capture nothing runs yet: a request ends
+ * when its operation is in the graph.
  *
- * record: all of it is on its queue. False: no event, in a capture. withdraw: stop its wait for an event, if any; it
- * is no longer pending then. Both need the comm's lock.
+ * mark: all of it is on its queue. False: in a capture. withdraw: stop its wait for its mark, if any; it is no longer
+ * pending then. Both need the comm's lock.
  */
-bool plait_request_record(struct plait_request *r);
+bool plait_request_mark(struct plait_request *r);
 void plait_request_withdraw(struct plait_request *r);
 
 /*
- * A wait for an event; it awaits no rank. turn: plait_wait_poll(), unless there was progress (moved). limit: its
+ * A wait for work on a queue; it awaits no rank. turn: plait_wait_poll(), unless there was progress (moved). limit: its
  * deadline, in seconds; 0: the comm's.
  */
-void plait_event_wait_init(struct plait_comm *comm, struct plait_wait *w);
-enum plait_status plait_event_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
+void plait_queue_wait_init(struct plait_comm *comm, struct plait_wait *w);
+enum plait_status plait_queue_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
                                         bool rarely);
 
 /* Wait until all of the request is on its queue, or it has ended without. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Turns of a comm's pending collectives, and of requests that wait for their events on a queue. */
+/* Turns of a comm's pending collectives, and of requests that wait for their work on a queue. */
 #include "request.h"
 
 #include "engine/operate.h"
@@ -36,14 +36,14 @@ static uint32_t blame(const void *context, char *text, size_t room)
     return 0;
 }
 
-static const struct plait_wait_kind for_event = { needs, blame, plait_note_nothing };
+static const struct plait_wait_kind for_queue = { needs, blame, plait_note_nothing };
 
-void plait_event_wait_init(struct plait_comm *comm, struct plait_wait *w)
+void plait_queue_wait_init(struct plait_comm *comm, struct plait_wait *w)
 {
-    plait_wait_init(w, &for_event, plait_await_no_rank, comm);
+    plait_wait_init(w, &for_queue, plait_await_no_rank, comm);
 }
 
-enum plait_status plait_event_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
+enum plait_status plait_queue_wait_turn(struct plait_comm *comm, struct plait_wait *w, double limit, bool moved,
                                         bool rarely)
 {
     w->detector.limit = limit;
@@ -53,28 +53,17 @@ enum plait_status plait_event_wait_turn(struct plait_comm *comm, struct plait_wa
     return PLAIT_OK;
 }
 
-/* ---- Events --------------------------------------------------------------------------------------------------- */
+/* ---- Marks ---------------------------------------------------------------------------------------------------- */
 
-/* Requests are reused: free an event of another space. */
-static void drop_other_event(struct plait_request *r)
-{
-    if (r->event != NULL && r->event_space != r->space) {
-        r->event_space->free_event(r->event);
-        r->event = NULL;
-    }
-    r->event_space = r->space;
-}
-
-bool plait_request_record(struct plait_request *r)
+bool plait_request_mark(struct plait_request *r)
 {
     struct plait_comm *comm = r->comm;
 
-    drop_other_event(r);
-    if (!r->space->record(comm, plait_request_queue(r), &r->event))
+    if (!r->space->mark(comm, plait_request_queue(r), &r->mark))
         return false;
     if (comm->issued == NULL) {
-        plait_event_wait_init(comm, &comm->run->event_wait);
-        plait_wait_progress(comm, &comm->run->event_wait);
+        plait_queue_wait_init(comm, &comm->run->queue_wait);
+        plait_wait_progress(comm, &comm->run->queue_wait);
     }
     plait_request_append(&comm->issued, &comm->issued_end, r);
     plait_request_set_state(r, PLAIT_REQUEST_ISSUED);
@@ -120,7 +109,7 @@ static void end_issued(struct plait_comm *comm, enum plait_status status)
     plait_request_end(r, status);
 }
 
-/* Operations of a comm are ordered across its queues: events are done in the order of the list. */
+/* Operations of a comm are ordered across its queues: marks are passed in the order of the list. */
 static enum plait_status turn_issued(struct plait_comm *comm, bool rarely, bool *moved)
 {
     bool some = false;
@@ -128,7 +117,7 @@ static enum plait_status turn_issued(struct plait_comm *comm, bool rarely, bool 
     if (comm->issued == NULL)
         return PLAIT_OK;
     for (struct plait_request *r; (r = comm->issued) != NULL; some = true) {
-        const bool passed = r->space->has_passed(comm, r->event);
+        const bool passed = r->space->has_passed(comm, r->mark);
         enum plait_status status = r->space->poll(comm);
         if (status == PLAIT_OK && !passed)
             break;
@@ -142,8 +131,8 @@ static enum plait_status turn_issued(struct plait_comm *comm, bool rarely, bool 
     const struct plait_request *first = comm->issued;
     if (first == NULL)
         return PLAIT_OK;
-    return plait_event_wait_turn(
-        comm, &comm->run->event_wait,
+    return plait_queue_wait_turn(
+        comm, &comm->run->queue_wait,
         first->kind == PLAIT_REQUEST_COLLECTIVE ? first->job.deadline : first->message.deadline, some, rarely);
 }
 

@@ -88,7 +88,10 @@ uint64_t allocation_last(void); /* its id */
 void allocation_free(uint32_t allocation);
 void accessed(uint32_t allocation, uint64_t start, uint64_t bytes, int actor, enum access access, const char *what);
 void value_written(uint32_t allocation, uint64_t at, uint64_t value, int actor);
-/* Of the writes whose values were enough, one after the other up to the latest, the first is what was waited for. */
+/*
+ * Of the writes whose values were enough, one after the other up to the latest, the first is what was waited for. actor
+ * -1: by the host.
+ */
 void value_seen(uint32_t allocation, uint64_t at, uint64_t value, int actor, bool (*enough)(const void *, uint64_t),
                 const void *context);
 

@@ -73,6 +73,24 @@ unsigned long long standin_hands(void *stream)
     return hands;
 }
 
+static bool has_reached(const void *value, uint64_t now)
+{
+    return (int32_t)((uint32_t)now - *(const uint32_t *)value) >= 0;
+}
+
+EXPORT void standin_seen(const void *word, uint32_t value);
+void standin_seen(const void *word, uint32_t value) /* cuda/driver.h */
+{
+    struct mapping m;
+
+    if (!mapping_find((uintptr_t)word, &m))
+        die("a value is read in memory that was freed");
+    world_lock();
+    value_seen(m.allocation, (uintptr_t)word - m.start, __atomic_load_n((const uint32_t *)word, __ATOMIC_SEQ_CST), -1,
+               has_reached, &value);
+    world_unlock();
+}
+
 void standin_hide(int hide)
 {
     memory_hide(hide != 0);

@@ -402,6 +402,7 @@ void value_seen(uint32_t allocation, uint64_t at, uint64_t value, int actor, boo
             clock = &write->clock;
             hands = write->hands + (write->pid != getpid());
         }
-    clock_join(&world->actors[actor], clock);
-    hands_join(actor, hands);
+    clock_join(actor < 0 ? &world->host : &world->actors[actor], clock);
+    if (actor >= 0)
+        hands_join(actor, hands);
 }
