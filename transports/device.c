@@ -35,21 +35,25 @@ struct device_link {
     bool one_process;
     uint64_t flags; /* the peer's, at their address in this process */
     struct plait_mapped *flags_mapped;
-    bool unread[PLAIT_WINDOW];         /* offered; the queue does not wait yet for the receiver's read */
+    bool unread[PLAIT_WINDOW]; /* offered; the queue does not wait yet for the receiver's read */
+    struct offer {
+        uint32_t fingerprint;
+        uint64_t header_word;
+        struct letter { /* the content of the message */
+            uint64_t bytes;
+            uint64_t captured; /* 1: the sender's operation is part of a graph */
+            struct place {
+                uint64_t address;
+                struct plait_exported memory; /* the allocation; id 0: the address is valid here */
+            } places[2]; /* of the data; of an operation made as a whole (device_whole.h): IN, OUT */
+        } letter;
+    } offers[PLAIT_WINDOW];            /* that no one has heard of yet */
     bool captured[2][PLAIT_WINDOW];    /* [OFFERED, COME]: the message goes into a graph */
     struct plait_exported exported[2]; /* the allocations of the latest message */
     struct plait_mapped **held;        /* [nheld], of `room`: allocations of the peer's process */
     uint32_t nheld, room;
 };
 
-struct letter { /* the content of the message */
-    uint64_t bytes;
-    uint64_t captured; /* 1: the sender's operation is part of a graph */
-    struct place {
-        uint64_t address;
-        struct plait_exported memory; /* the allocation; id 0: the address is valid here */
-    } places[2];                      /* of the data; of an operation made as a whole (device_whole.h): IN, OUT */
-};
 _Static_assert(sizeof(struct letter) <= PLAIT_MAILBOX_DATA, "travels in a line");
 
 static struct device_link *device(const struct plait_link *link)
@@ -284,19 +288,25 @@ static void wait_flag(struct device_link *l, enum plait_flag which, uint32_t num
     plait_device_signal(l->comm, PLAIT_SIGNAL_AWAIT, flag, 1);
 }
 
+static void say_offer(struct plait_link *link, uint32_t number)
+{
+    struct device_link *l = device(link);
+    const struct offer *o = &l->offers[number % PLAIT_WINDOW];
+
+    l->inner->transport->offer(l->inner, number, o->fingerprint, o->header_word, &o->letter, sizeof o->letter, true);
+}
+
 static void send_letter(struct device_link *l, uint32_t number, uint32_t fingerprint, uint64_t header_word,
                         struct letter *letter)
 {
     const bool captures = l->comm->device->capture != 0;
 
     letter->captured = captures;
+    l->offers[number % PLAIT_WINDOW] = (struct offer){ fingerprint, header_word, *letter };
     l->captured[OFFERED][number % PLAIT_WINDOW] = captures;
-    set_flag(l, PLAIT_FLAG_ARRIVED, number);
-    plait_device_flush(l->comm);
-    if (!plait_device_works(l->comm)) /* the peer must not wait for a flag that was not set */
-        return;
-    l->inner->transport->offer(l->inner, number, fingerprint, header_word, letter, sizeof *letter, true);
     l->unread[number % PLAIT_WINDOW] = true;
+    set_flag(l, PLAIT_FLAG_ARRIVED, number);
+    plait_device_word(l->comm, &(struct plait_word){ &l->link, number, say_offer });
 }
 
 static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
@@ -417,24 +427,17 @@ void plait_device_await(struct plait_link *link, uint32_t number)
     wait_flag(device(link), PLAIT_FLAG_ARRIVED, number);
 }
 
-void plait_device_answer(struct plait_link *link, uint32_t number)
+static void say_release(struct plait_link *link, uint32_t number)
 {
-    set_flag(device(link), PLAIT_FLAG_READ, number);
-}
+    struct plait_link *inner = device(link)->inner;
 
-void plait_device_let_go(struct plait_link *link, uint32_t number)
-{
-    struct device_link *l = device(link);
-
-    l->inner->transport->release(l->inner, number);
+    inner->transport->release(inner, number);
 }
 
 static void device_release(struct plait_link *link, uint32_t number)
 {
-    plait_device_answer(link, number);
-    plait_device_flush(device(link)->comm);
-    if (plait_device_works(device(link)->comm))
-        plait_device_let_go(link, number);
+    set_flag(device(link), PLAIT_FLAG_READ, number);
+    plait_device_word(device(link)->comm, &(struct plait_word){ link, number, say_release });
 }
 
 static bool device_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *header_word)

@@ -153,7 +153,7 @@ static bool mark(struct plait_comm *comm, struct plait_queue *queue, uint32_t *o
     uint64_t capture = 0;
 
     plait_device_note(comm, comm->device->plugin->capturing(queue, &capture));
-    *out = atomic_load(&comm->device->put);
+    *out = plait_device_mark(comm->device);
     return capture == 0;
 }
 
@@ -209,20 +209,23 @@ static enum plait_status check_send(struct plait_comm *comm, const void *data, u
 /* The two queues wait for each other before and after the copy. */
 static void pass_to_itself(struct plait_comm *comm, const struct plait_message *from, const struct plait_message *to)
 {
+    const struct plait_device_plugin *plugin = comm->device->plugin;
+    const bool apart = plugin->id_of(from->queue) != plugin->id_of(to->queue) || from->capture != to->capture;
+
     plait_device_aim(comm, from->queue, from->capture);
-    plait_device_here(comm);
+    if (apart)
+        plait_device_here(comm);
     plait_device_aim(comm, to->queue, to->capture);
     if (from->data != to->data)
         plait_device_copy(comm, to->data, from->data, to->bytes);
     plait_device_aim(comm, from->queue, from->capture);
-    plait_device_here(comm);
+    if (apart)
+        plait_device_here(comm);
 }
 
-static enum plait_status end_message(const struct plait_message *m, struct plait_comm *comm, enum plait_status status)
+static void end_message(const struct plait_message *m, struct plait_comm *comm)
 {
     comm->device->ncapture -= m->capture != 0;
-    plait_device_rest(comm);
-    return status == PLAIT_OK ? plait_device_status(comm) : status;
 }
 
 const struct plait_space plait_gpu_space = {

@@ -221,23 +221,52 @@ enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_qu
     return check_queues(comm);
 }
 
-void plait_device_flush(struct plait_comm *comm)
+static void put_signals(struct plait_comm *comm, unsigned which)
 {
     struct plait_device_comm *d = comm->device;
 
-    if (d->nbatch > 0 && plait_device_works(comm))
-        plait_device_note(comm, d->plugin->signal(d->batch_queue, d->batch, d->nbatch));
-    d->nbatch = 0;
+    if (d->nbatch[which] > 0 && plait_device_works(comm))
+        plait_device_note(comm, d->plugin->signal(d->batch_queue, d->batch[which], d->nbatch[which]));
+    d->nbatch[which] = 0;
+}
+
+static void flush(struct plait_comm *comm)
+{
+    struct plait_device_comm *d = comm->device;
+    const struct plait_copy *one = &d->copies[0];
+
+    put_signals(comm, 0);
+    if (d->ncopy > 0 && plait_device_works(comm))
+        plait_device_note(comm, d->ncopy == 1 ? d->plugin->copy(d->batch_queue, one->to, one->from, one->bytes)
+                                              : d->plugin->copies(d->batch_queue, d->copies, d->ncopy));
+    d->ncopy = 0;
+    put_signals(comm, 1);
+    for (uint32_t i = 0; i < d->nword && plait_device_works(comm); i++)
+        d->words[i].say(d->words[i].link, d->words[i].number);
+    d->nword = 0;
+}
+
+/* The next work is for this queue. */
+static void batch_for(struct plait_comm *comm, struct plait_queue *queue)
+{
+    struct plait_device_comm *d = comm->device;
+
+    if (d->batch_queue != queue && d->nbatch[0] + d->ncopy > 0)
+        flush(comm);
+    d->batch_queue = queue;
 }
 
 static void add_signal(struct plait_comm *comm, struct plait_queue *queue, struct plait_signal signal)
 {
     struct plait_device_comm *d = comm->device;
 
-    if (d->nbatch == PLAIT_NBATCH || (d->nbatch > 0 && d->batch_queue != queue))
-        plait_device_flush(comm);
-    d->batch_queue = queue;
-    d->batch[d->nbatch++] = signal;
+    batch_for(comm, queue);
+    uint32_t which = d->ncopy > 0 && signal.what == PLAIT_SIGNAL_SET;
+    if (d->nbatch[which] == PLAIT_NBATCH) {
+        flush(comm);
+        which = 0;
+    }
+    d->batch[which][d->nbatch[which]++] = signal;
 }
 
 /* Put the next count on the queue, after an error, too: that is how the host knows when all of it has completed. */
@@ -251,7 +280,7 @@ static void count_operation(struct plait_comm *comm, const struct plait_trail *t
     atomic_store(&d->put, next);
     if (plait_device_works(comm)) {
         add_signal(comm, t->last, signal);
-        plait_device_flush(comm);
+        flush(comm);
     }
     if (!plait_device_works(comm))
         why = d->plugin->signal(t->last, &signal, 1);
@@ -272,7 +301,7 @@ static void rest(struct plait_comm *comm, struct plait_trail *t)
         count_operation(comm, t);
         return;
     }
-    plait_device_flush(comm);
+    flush(comm);
     const char *why = d->plugin->record_event(t->last, t->end);
     t->called |= why == NULL;
     plait_device_note(comm, why);
@@ -342,22 +371,53 @@ struct plait_queue *plait_device_here(struct plait_comm *comm)
 {
     if (!turn_to_queue(comm))
         return NULL;
-    plait_device_flush(comm);
+    flush(comm);
     return plait_device_works(comm) ? comm->device->queue : NULL;
+}
+
+static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+    return (uintptr_t)a < (uintptr_t)b + b_bytes && (uintptr_t)b < (uintptr_t)a + a_bytes;
 }
 
 void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
 {
-    struct plait_queue *queue = plait_device_here(comm);
+    struct plait_device_comm *d = comm->device;
+    bool follows = d->ncopy == PLAIT_NCOPIES; /* must it come behind another copy? */
 
-    if (queue != NULL)
-        plait_device_note(comm, comm->device->plugin->copy(queue, to, from, bytes));
+    if (!turn_to_queue(comm))
+        return;
+    batch_for(comm, d->queue);
+    for (uint32_t i = 0; i < d->ncopy && !follows; i++) {
+        const struct plait_copy *c = &d->copies[i];
+        follows = overlap(to, bytes, c->to, c->bytes) || overlap(to, bytes, c->from, c->bytes) ||
+                  overlap(from, bytes, c->to, c->bytes);
+    }
+    if (follows)
+        flush(comm);
+    d->copies[d->ncopy++] = (struct plait_copy){ to, from, bytes };
+}
+
+void plait_device_word(struct plait_comm *comm, const struct plait_word *word)
+{
+    struct plait_device_comm *d = comm->device;
+
+    if (d->nword == PLAIT_NWORD)
+        flush(comm);
+    d->words[d->nword++] = *word;
+}
+
+uint32_t plait_device_mark(const struct plait_device_comm *d)
+{
+    return atomic_load(&d->put) + d->trails[0].ahead;
 }
 
 enum plait_status plait_device_status(struct plait_comm *comm)
 {
     const struct plait_device_comm *d = comm->device;
 
+    if (d != NULL)
+        flush(comm);
     if (d == NULL || plait_device_works(comm))
         return PLAIT_OK;
     if (comm->failed != PLAIT_OK)

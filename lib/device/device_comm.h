@@ -89,7 +89,13 @@ struct plait_trail {
     bool called;
 };
 
-enum { PLAIT_NBATCH = 120 }; /* signals that are put on a queue at once */
+enum { PLAIT_NBATCH = 120, PLAIT_NCOPIES = 64, PLAIT_NWORD = 64 }; /* put on a queue at once; said at once */
+
+struct plait_word { /* a message to another rank: say(link, number) */
+    struct plait_link *link;
+    uint32_t number;
+    void (*say)(struct plait_link *link, uint32_t number);
+};
 
 /* Not all ranks have shown their GPU; some share one; each has its own. */
 enum plait_together { PLAIT_NOT_SHOWN, PLAIT_TOGETHER, PLAIT_APART };
@@ -100,18 +106,26 @@ struct plait_device_comm {
     struct plait_device_shown *shown;
     void *flags;
     uint64_t *flags_awaited; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
-    struct plait_slice *slices[2];           /* [1]: for operations in graphs */
-    struct plait_scaled scaled[2];           /* [1]: likewise */
-    struct plait_queue *rescue;              /* sets flags when the comm has failed */
-    struct plait_queue *queue;               /* gets the next operations, see plait_device_aim(); */
-    uint64_t capture;                        /* the graph that they go into; 0: none */
-    struct plait_trail trails[2];            /* [1]: of operations in graphs */
-    _Atomic uint32_t *passed;                /* pinned: operations that the queues have done, */
-    _Atomic uint32_t put;                    /* of so many, not counting graphs' */
-    uint32_t npoll;                          /* polls of `passed` */
-    struct plait_signal batch[PLAIT_NBATCH]; /* [nbatch] signals to be put on `batch_queue`, before other work is */
-    uint32_t nbatch;
+    struct plait_slice *slices[2]; /* [1]: for operations in graphs */
+    struct plait_scaled scaled[2]; /* [1]: likewise */
+    struct plait_queue *rescue;    /* sets flags when the comm has failed */
+    struct plait_queue *queue;     /* gets the next operations, see plait_device_aim(); */
+    uint64_t capture;              /* the graph that they go into; 0: none */
+    struct plait_trail trails[2];  /* [1]: of operations in graphs */
+    _Atomic uint32_t *passed;      /* pinned: operations that the queues have done, */
+    _Atomic uint32_t put;          /* of so many, not counting graphs' */
+    uint32_t npoll;                /* polls of `passed` */
+
+    /*
+     * Work to be put on `batch_queue` before other work is: signals, copies, more signals; and the words that may be
+     * said then. A wait goes before earlier copies, and their signals: nobody has heard of those yet.
+     */
     struct plait_queue *batch_queue;
+    struct plait_signal batch[2][PLAIT_NBATCH];
+    struct plait_copy copies[PLAIT_NCOPIES];
+    struct plait_word words[PLAIT_NWORD];
+    uint32_t nbatch[2], ncopy, nword;
+
     _Atomic bool captured;              /* an operation is in a graph: nobody knows when it runs */
     uint32_t ncapture;                  /* messages that are being captured, by */
     uint64_t capturing;                 /* this capture */
@@ -148,11 +162,12 @@ static inline void plait_device_aim(const struct plait_comm *comm, struct plait_
 }
 
 /*
- * Put a signal on the aimed queue, with others soon: before other work and at the end of an operation, or by flush(),
- * which must be called before another rank hears that a flag will be set.
+ * Put a signal or a copy on the aimed queue, with others soon: before other work, at the end of a turn (status()) and
+ * of an operation. word: what another rank may hear when the signals so far are there; dropped after an error.
  */
 void plait_device_signal(struct plait_comm *comm, enum plait_signalling what, uint64_t address, uint32_t value);
-void plait_device_flush(struct plait_comm *comm);
+void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes);
+void plait_device_word(struct plait_comm *comm, const struct plait_word *word);
 
 /* Have the queues done all of this rank's operations, or the first `put` of them, but for those in graphs? */
 static inline bool plait_device_has_passed_all(const struct plait_device_comm *d)
@@ -160,9 +175,6 @@ static inline bool plait_device_has_passed_all(const struct plait_device_comm *d
     return atomic_load(d->passed) == atomic_load(&d->put);
 }
 bool plait_device_has_passed(struct plait_comm *comm, uint32_t put);
-
-/* Copy on the aimed queue. */
-void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes);
 
 /*
  * The aimed queue, after it was made to wait for all operations on other queues (of the same capture): they share the
@@ -203,10 +215,13 @@ static inline bool plait_device_works(const struct plait_comm *comm)
 }
 
 /*
- * Has the device reported an error? It fails the comm, with the error of plait_device_note() or with the death of the
+ * The end of a turn. Has the device reported an error? It fails the comm, with the error of plait_device_note() or with the death of the
  * rank whose memory could not be mapped.
  */
 enum plait_status plait_device_status(struct plait_comm *comm);
+
+/* The count at the end of the operations so far. */
+uint32_t plait_device_mark(const struct plait_device_comm *d);
 
 /* Let the watch (device_watch.c) look after a comm's streams. */
 enum plait_status plait_device_watch(struct plait_device_comm *d);

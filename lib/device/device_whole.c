@@ -499,12 +499,11 @@ static void answer(struct plait_run *run, const struct plait_whole *w)
 {
     struct plait_comm *comm = run->comm;
 
-    for (uint32_t i = 1; i < w->nmember; i++)
-        plait_device_answer(link_to(run, w->members[i]), link_to(run, w->members[i])->next_in);
-    plait_device_rest(comm);
+    for (uint32_t i = 1; i < w->nmember; i++) {
+        struct plait_link *link = link_to(run, w->members[i]);
+        link->transport->release(link, link->next_in++);
+    }
     comm->stats.messages += w->nmember - 1;
-    for (uint32_t i = 1; i < w->nmember && plait_device_works(comm); i++)
-        plait_device_let_go(link_to(run, w->members[i]), link_to(run, w->members[i])->next_in++);
 }
 
 static enum plait_status turn_leader(struct plait_run *run, struct plait_whole *w, bool *moved, bool *ended)

@@ -29,8 +29,7 @@ void plait_device_whole_destroy(struct plait_device_comm *d);
 /*
  * The messages, of transports/device.c. shows(): can the leader reach this memory, IN (operand 0) or OUT (1)?
  * offer_operands() then sends both, in place of the transport's offer(). take_operands(): they have arrived, and *out
- * is set. await(): put the wait for the rank's flag on the aimed queue. answer(): put the rank's flag there. let_go():
- * release the message, when both are on the leader's stream.
+ * is set. await(): put the wait for the rank's flag on the aimed queue. release() then answers as for any message.
  */
 bool plait_device_shows(struct plait_link *link, uint32_t operand, const void *memory);
 void plait_device_offer_operands(struct plait_link *link, uint32_t number, uint32_t fingerprint,
@@ -38,7 +37,5 @@ void plait_device_offer_operands(struct plait_link *link, uint32_t number, uint3
 bool plait_device_take_operands(struct plait_link *link, uint32_t number, uint32_t fingerprint,
                                 struct plait_operands *out);
 void plait_device_await(struct plait_link *link, uint32_t number);
-void plait_device_answer(struct plait_link *link, uint32_t number);
-void plait_device_let_go(struct plait_link *link, uint32_t number);
 
 #endif

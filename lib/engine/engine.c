@@ -411,6 +411,14 @@ static void pass_numbers(struct plait_run *run)
         run->comm->next_slice_in_flight = (run->comm->next_slice_in_flight + run->nslice) % PLAIT_NSLICE;
 }
 
+/* After a turn. ended: it was the last use of the caller's queue. */
+static enum plait_status poll_space(const struct plait_run *run, bool ended)
+{
+    if (ended)
+        run->space->end(run->comm);
+    return run->space->poll(run->comm);
+}
+
 static enum plait_status turn_whole(struct plait_run *run, bool *moved, bool *ended)
 {
     struct plait_comm *comm = run->comm;
@@ -418,7 +426,7 @@ static enum plait_status turn_whole(struct plait_run *run, bool *moved, bool *en
     run->space->order(comm, run->queue, run->capture);
     enum plait_status status = fail_all(comm, run->space->whole(run, moved, ended));
     if (status == PLAIT_OK)
-        status = run->space->poll(comm);
+        status = poll_space(run, *ended);
     if (status == PLAIT_OK && run->inner.state == PLAIT_INNER_ASKED)
         status = begin_inner(run);
     if (status != PLAIT_OK || !*ended)
@@ -450,7 +458,8 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
     }
     run->space->order(comm, run->queue, run->capture);
     *moved = turn_slices(run);
-    const enum plait_status status = run->space->poll(comm);
+    const enum plait_status status =
+        poll_space(run, run->done_slices == run->nslice && run->inner.state != PLAIT_INNER_RUNS);
     if (status != PLAIT_OK)
         return status;
     if (run->wrong_sender > 0) /* only now: peers that see this rank fail assume that it reads no more */

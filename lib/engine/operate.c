@@ -231,14 +231,10 @@ static enum plait_status turn_split(struct plait_comm *comm, bool *moved, bool *
 enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
     const struct plait_selection *s = &comm->run->o->selection;
-    enum plait_status status = s->eager       ? turn_eager(comm, moved, ended)
-                               : s->split > 0 ? turn_split(comm, moved, ended)
-                                              : plait_engine_turn(comm, moved, ended);
+    const enum plait_status status = s->eager       ? turn_eager(comm, moved, ended)
+                                     : s->split > 0 ? turn_split(comm, moved, ended)
+                                                    : plait_engine_turn(comm, moved, ended);
 
-    if (status == PLAIT_OK && *ended) {
-        comm->run->space->end(comm); /* that was the last use of the caller's queue */
-        status = comm->run->space->poll(comm);
-    }
     return status == PLAIT_OK && *ended ? end(comm, comm->run->o) : status;
 }
 

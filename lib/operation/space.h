@@ -88,11 +88,11 @@ struct plait_space {
     bool (*has_passed)(struct plait_comm *comm, uint32_t mark);
 
     /*
-     * A message begins, which may fail the comm; it ends: all of it was started, or the comm has failed. The message is
-     * from this rank to itself: one copy, ordered after both queues.
+     * A message begins, which may fail the comm; it ends: all of it was started, or the comm has failed. end() and
+     * poll() follow in the same turn. The message is from this rank to itself: one copy, ordered after both queues.
      */
     void (*message_begin)(struct plait_message *m, struct plait_comm *comm);
-    enum plait_status (*message_end)(const struct plait_message *m, struct plait_comm *comm, enum plait_status status);
+    void (*message_end)(const struct plait_message *m, struct plait_comm *comm);
     void (*message_to_itself)(struct plait_comm *comm, const struct plait_message *from,
                               const struct plait_message *to);
 };

@@ -64,6 +64,8 @@ void plait_message_begin(struct plait_request *r)
     make_busy(all, pair);
     if (r->message.space->message_begin != NULL)
         r->message.space->message_begin(&r->message, r->comm);
+    if (r->message.space->queued)
+        all->queued = r->message.space;
     if (r->kind == PLAIT_REQUEST_SEND)
         return;
     all->nrecv++;
@@ -96,7 +98,7 @@ static void end_first(struct plait_message_queue *q, enum plait_status status)
     struct plait_request *r = pop(q);
 
     if (r->message.space->message_end != NULL)
-        status = r->message.space->message_end(&r->message, r->comm, status);
+        r->message.space->message_end(&r->message, r->comm);
     struct plait_message_record *record = plait_message_record(r->comm, &r->message);
     if (status == PLAIT_OK && record != NULL)
         atomic_store_explicit(&record->done, 1, memory_order_relaxed);
@@ -393,6 +395,17 @@ static enum plait_status wait_turn(struct plait_comm *comm, struct plait_pair *p
     return status;
 }
 
+/* The end of the turn's work on queues. If it is not there, no message of the turn has ended well. */
+static enum plait_status end_queued(struct plait_comm *comm, const struct plait_space *space, enum plait_status status)
+{
+    space->end(comm);
+    const enum plait_status put = space->poll(comm);
+    for (struct plait_request *r = comm->completed; r != NULL && put != PLAIT_OK; r = r->next)
+        if (r->kind != PLAIT_REQUEST_COLLECTIVE && r->space == space && r->status == PLAIT_OK)
+            r->status = put;
+    return status == PLAIT_OK ? put : status;
+}
+
 bool plait_messages_turn(struct plait_comm *comm, bool rarely)
 {
     struct plait_messages *all = comm->messages;
@@ -401,6 +414,8 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     if (all == NULL || all->busy == NULL)
         return false;
     enum plait_status status = turn_pairs(comm, &moved);
+    if (all->queued != NULL)
+        status = end_queued(comm, all->queued, status);
     for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
         status = wait_turn(comm, pair, rarely);
     drop_idle(all);

@@ -52,12 +52,13 @@ struct plait_pair { /* this rank and another, or itself */
     bool ever[PLAIT_MESSAGE_STAGE];       /* the slot was used */
 };
 
-struct plait_messages {         /* of a comm */
-    uint32_t nrecv;             /* pending receives */
-    uint32_t nborrow;           /* receives that may read the sender's memory in place; if any, own->receiving is 1 */
-    uint64_t nshown;            /* records written into the ring */
-    struct plait_pair *busy;    /* those that have turns */
-    struct plait_pair *pairs[]; /* [nrank]; NULL before the first message */
+struct plait_messages { /* of a comm */
+    uint32_t nrecv;     /* pending receives */
+    uint32_t nborrow;   /* receives that may read the sender's memory in place; if any, own->receiving is 1 */
+    const struct plait_space *queued; /* of the latest message of a queued space, or NULL */
+    uint64_t nshown;                  /* records written into the ring */
+    struct plait_pair *busy;          /* those that have turns */
+    struct plait_pair *pairs[];       /* [nrank]; NULL before the first message */
 };
 
 /* Make queues for, and links to, `peer`, for data in `space`; the first call allocates. */

@@ -73,6 +73,48 @@ static void run_both(uint32_t nrank, int (*body)(struct plait_comm **, uint32_t,
     device_run(2, nrank > 2 ? 2 : 1, body, NULL);
 }
 
+/* ---- Calls of the driver ----------------------------------------------------------------------------------- */
+
+/*
+ * Many messages to each rank in one group: what is there at one time is put on the stream together. How much that is
+ * depends on the other ranks, so the best of some rounds counts.
+ */
+static int count_calls(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { EACH = 10, ROUNDS = 20, EACH_PEER = 4, OTHERS = 3 };
+    const uint32_t nrank = plait_comm_nrank(*comm), n = EACH * nrank;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    unsigned long long least = UINT64_MAX;
+    struct device_rank d;
+
+    CHECK(device_begin(&d, ROOM) && n <= PARTS);
+    call.stream = d.stream;
+    for (int32_t k = 0; k < ROUNDS; k++) {
+        CHECK(fill(&d, rank, k, true) == 0);
+        const unsigned long long before = ask.standin_puts(d.cuda);
+        CHECK(plait_group_start() == PLAIT_OK);
+        for (uint32_t i = 0; i < n; i++) {
+            CHECK(send(*comm, &d, i, 50, i % nrank, &call) == PLAIT_OK);
+            CHECK(recv(*comm, &d, i, 50, i % nrank, &call) == PLAIT_OK);
+        }
+        CHECK(plait_group_end() == PLAIT_OK);
+        const unsigned long long puts = ask.standin_puts(d.cuda) - before;
+        least = puts < least ? puts : least;
+        for (uint32_t i = 0; i < n; i++)
+            CHECK(check(&d, rank, i, 50, value(i % nrank, i / nrank * nrank + rank, k)) == 0);
+    }
+    CHECK(least <= EACH_PEER * (nrank - 1) + OTHERS);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void messages_of_a_group_are_put_on_the_stream_together(void **state)
+{
+    device_run(1, 2, count_calls, NULL);
+    device_run(1, 4, count_calls, NULL);
+    device_run(2, 1, count_calls, NULL);
+}
+
 /* ---- Patterns --------------------------------------------------------------------------------------------- */
 
 /* More than a window of messages to the next rank; then a sum of what came, behind them on the stream. */
@@ -529,6 +571,7 @@ static void messages_end_with_a_comm_that_fails(void **state)
 int main(void)
 {
     struct CMUnitTest tests[] = {
+        test_on_one_host(messages_of_a_group_are_put_on_the_stream_together),
         cmocka_unit_test(a_ring_of_many_messages_before_collectives),
         cmocka_unit_test(all_send_to_all_and_to_themselves),
         cmocka_unit_test(any_pattern_on_any_streams),
