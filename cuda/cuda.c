@@ -78,7 +78,7 @@ static const char *number_of(void *stream, uint64_t *out)
 }
 
 /* The same for a stream, with its number. */
-static const char *look_at_stream(struct plait_queue *q, void **context, int *device)
+static const char *check_stream(struct plait_queue *q, void **context, int *device)
 {
     const char *why = plait_cuda_why(plait_cuda.stream_context(q->stream, context), "cuStreamGetCtx");
 
@@ -100,7 +100,7 @@ static const char *take_stream(struct plait_queue *q, int wanted)
     if (wanted >= 0)
         why = plait_cuda_gpu(wanted, &q->gpu);
     if (why == NULL)
-        INSIDE(q->gpu, why = look_at_stream(q, &context, &device));
+        INSIDE(q->gpu, why = check_stream(q, &context, &device));
     if (why == NULL && wanted >= 0 && device != wanted)
         why = plait_cuda_say("it is a stream of GPU %d, not of GPU %d", device, wanted);
     if (why == NULL && q->gpu == NULL)

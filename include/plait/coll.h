@@ -110,7 +110,7 @@ enum plait_op {
  * For premulsum x are the products, each first rounded to the type. The bounds do not hold where 8-bit floats saturate.
  */
 enum plait_round {
-    PLAIT_ROUND_DEFAULT, /* once where that costs no bytes on the wire, else hop */
+    PLAIT_ROUND_DEFAULT, /* once where ranks share a GPU, or it costs no bytes on the wire; else hop */
     PLAIT_ROUND_ONCE,    /* partial results travel and stay in fp32; one rounding at the end */
     PLAIT_ROUND_HOP      /* every reduction rounds to the element type */
 };

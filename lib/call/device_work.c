@@ -19,12 +19,12 @@ enum plait_status plait_work_alloc(const struct plait_queue *queue, const char *
                        : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for %s: %s", bytes, device, whose, why);
 }
 
-bool plait_work_retire(struct plait_comm *comm, void *memory)
+bool plait_work_free_later(struct plait_comm *comm, void *memory)
 {
     plait_object_lock(comm);
     const bool used = comm->device != NULL;
     if (used)
-        plait_device_retire(comm, memory);
+        plait_device_free_later(comm, memory);
     plait_object_unlock(comm);
     return used;
 }

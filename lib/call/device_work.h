@@ -16,7 +16,7 @@ enum plait_status plait_work_queue(const char *call, const struct plait_stream *
 enum plait_status plait_work_alloc(const struct plait_queue *queue, const char *whose, size_t bytes, void **out);
 
 /* The comm frees GPU memory when other ranks read it no longer. False: this rank has used no GPU with it. */
-bool plait_work_retire(struct plait_comm *comm, void *memory);
+bool plait_work_free_later(struct plait_comm *comm, void *memory);
 
 /* The GPU that this rank has used with the comm; -1: none. */
 int plait_work_device(const struct plait_comm *comm);

@@ -2,15 +2,16 @@
 /*
  * The room device: the state of a communicator on a GPU, made at the first call with memory of that GPU. device_maps.c
  * maps other processes' memory, device_memory.c allocates, device_watch.c releases the streams of a communicator that
- * has failed, device_whole.c runs collectives of ranks that share one GPU.
+ * has failed, device_whole.c runs the part of collectives that ranks on one GPU share.
  *
  * The room promises: no stream waits for ever for a rank that has failed or died. It does not know CUDA, which is a
  * plug-in (plugin/device.h).
  *
  * The engine (engine.h) runs the plan of any other call as it runs any plan. But the steps that it starts go onto the
  * call's queue, and ranks exchange addresses (transports/device.c). So a rank's plan becomes operations of its stream:
- * wait for a flag, copy, reduce, set a flag. A queue waits for a flag only after another queue was told to set it: the
- * message that carries the data's address is offered after that. So streams cannot wait for each other in a circle,
+ * wait for a flag, copy, reduce, set a flag. What a turn puts on a queue goes there together: waits, copies, flags, by
+ * few calls of the driver. A queue waits for a flag only after another queue was told to set it: the message that
+ * carries the data's address is offered after that. So streams cannot wait for each other in a circle,
  * whatever the plan, even if several ranks share one stream.
  *
  * A rank's flags are in its own memory. It has two for each message that may be on the way from or to each other rank:
@@ -199,11 +200,11 @@ void plait_device_comm_destroy(struct plait_comm *comm);
 size_t plait_device_bytes(const struct plait_comm *comm);
 
 /*
- * Device memory; freed when the rank leaves the comm. retire: also memory that others allocated and that operations on
+ * Device memory; freed when the rank leaves the comm. free_later: also memory that others allocated and that operations on
  * a queue or in a graph may still use.
  */
 enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out);
-void plait_device_retire(struct plait_comm *comm, void *memory);
+void plait_device_free_later(struct plait_comm *comm, void *memory);
 
 /* Record why an operation cannot be put on the queue (NULL: it was put there). The first error stays. */
 void plait_device_note(struct plait_comm *comm, const char *why);
@@ -215,15 +216,15 @@ static inline bool plait_device_works(const struct plait_comm *comm)
 }
 
 /*
- * The end of a turn. Has the device reported an error? It fails the comm, with the error of plait_device_note() or with the death of the
- * rank whose memory could not be mapped.
+ * The end of a turn. Has the device reported an error? It fails the comm, with the error of plait_device_note() or with
+ * the death of the rank whose memory could not be mapped.
  */
 enum plait_status plait_device_status(struct plait_comm *comm);
 
 /* The count at the end of the operations so far. */
 uint32_t plait_device_mark(const struct plait_device_comm *d);
 
-/* Let the watch (device_watch.c) look after a comm's streams. */
+/* Let the watch (device_watch.c) check a comm's streams. */
 enum plait_status plait_device_watch(struct plait_device_comm *d);
 void plait_device_unwatch(struct plait_device_comm *d);
 

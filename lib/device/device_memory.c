@@ -39,7 +39,7 @@ enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void 
     return PLAIT_OK;
 }
 
-void plait_device_retire(struct plait_comm *comm, void *memory)
+void plait_device_free_later(struct plait_comm *comm, void *memory)
 {
     const struct plait_device_memory *m = comm->device->memory;
     const char *why;

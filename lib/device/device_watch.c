@@ -41,7 +41,7 @@ static bool is_under_way(const struct plait_device_comm *d)
 }
 
 /* Find a rank that will never set the flags that this rank's streams wait for. */
-static void look_at_others(struct plait_comm *comm)
+static void check_others(struct plait_comm *comm)
 {
     char text[256];
 
@@ -77,7 +77,7 @@ static void set_flags(const struct plait_device_comm *d)
     }
 }
 
-static void look(struct plait_device_comm *d)
+static void check(struct plait_device_comm *d)
 {
     struct plait_comm *comm = d->comm;
     bool done; /* the last round's flags are set: more rounds at once would keep the device busy for ever */
@@ -85,7 +85,7 @@ static void look(struct plait_device_comm *d)
     if (!is_under_way(d) && atomic_load(&comm->own->failed) == PLAIT_OK)
         return;
     if (atomic_load(&comm->own->failed) == PLAIT_OK)
-        look_at_others(comm);
+        check_others(comm);
     if (atomic_load(&comm->own->failed) != PLAIT_OK && d->plugin->query(d->rescue, &done) == NULL && done)
         set_flags(d);
 }
@@ -95,7 +95,7 @@ static void *work(void *arg)
     for (bool more = true; more; usleep(EVERY)) {
         pthread_mutex_lock(&lock);
         for (struct plait_device_comm *d = watched; d != NULL; d = d->next)
-            look(d);
+            check(d);
         more = watched != NULL;
         pthread_mutex_unlock(&lock);
     }

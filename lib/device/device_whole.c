@@ -24,15 +24,12 @@ struct plait_whole {
 
     uint64_t sequence;        /* of the operation that the rest is about */
     bool offered;             /* this rank's operands */
-    uint32_t ntaken;          /* members whose operands have arrived, */
-    bool *taken;              /* [nmember] these */
-    const char **in;          /* [nmember] */
-    char **out;               /* [nmember] */
+    uint32_t ntaken, *taken;  /* members whose operands have arrived: [nmember] 1 */
+    const char **at[2];       /* [nmember] addresses of IN and OUT */
     bool wide;                /* the leaders' plan is in fp32 */
     const void *from, *to;    /* IN and OUT of the leaders' plan */
-    struct plait_item *items; /* [nitem] of room */
-    const void **addresses;   /* [naddress] of room, for blocks whose size or place differs between ranks */
-    size_t nitem, naddress;
+    struct plait_item *items; /* [bytes] of room for a list */
+    size_t bytes;
     /* [captured] of IN and OUT: of the leaders' plan; of another rank that the driver does not show to processes */
     struct plait_scaled rooms[2][2];
 };
@@ -42,26 +39,20 @@ struct plait_whole {
 static enum plait_status make(struct plait_device_comm *d, uint32_t nrank)
 {
     struct plait_whole *w = d->whole = calloc(1, sizeof *w);
-    uint32_t *numbers = calloc(6 * (size_t)nrank, sizeof *numbers);
 
-    if (w != NULL) {
-        w->group = numbers;
-        w->taken = calloc(nrank, sizeof *w->taken);
-        w->in = calloc(nrank, sizeof *w->in);
-        w->out = calloc(nrank, sizeof *w->out);
+    if (w == NULL || (w->group = calloc(7 * (size_t)nrank, sizeof *w->group)) == NULL ||
+        (w->at[0] = calloc(2 * (size_t)nrank, sizeof *w->at[0])) == NULL) {
+        plait_device_whole_destroy(d);
+        return plait_fail_memory("out of memory for an operation");
     }
-    if (w != NULL && numbers != NULL && w->taken != NULL && w->in != NULL && w->out != NULL) {
-        w->place = numbers + nrank;
-        w->size = numbers + 2 * nrank;
-        w->members = numbers + 3 * nrank;
-        w->leaders.ranks = numbers + 4 * nrank;
-        w->leaders.node = numbers + 5 * nrank;
-        return PLAIT_OK;
-    }
-    if (w == NULL)
-        free(numbers);
-    plait_device_whole_destroy(d);
-    return plait_fail_memory("out of memory for an operation");
+    w->place = w->group + nrank;
+    w->size = w->place + nrank;
+    w->members = w->size + nrank;
+    w->taken = w->members + nrank;
+    w->leaders.ranks = w->taken + nrank;
+    w->leaders.node = w->leaders.ranks + nrank;
+    w->at[1] = w->at[0] + nrank;
+    return PLAIT_OK;
 }
 
 void plait_device_whole_destroy(struct plait_device_comm *d)
@@ -71,24 +62,10 @@ void plait_device_whole_destroy(struct plait_device_comm *d)
     if (w == NULL)
         return;
     free(w->group);
-    free(w->taken);
-    free(w->in);
-    free(w->out);
+    free(w->at[0]);
     free(w->items);
-    free(w->addresses);
     free(w);
     d->whole = NULL;
-}
-
-static bool has_room(void **array, size_t *have, size_t n, size_t size)
-{
-    void *more = n > *have ? realloc(*array, n * size) : *array;
-
-    if (more == NULL && n > *have)
-        return false;
-    *array = more;
-    *have = n > *have ? n : *have;
-    return true;
 }
 
 /* This rank's own memory for operand 0, IN, or 1, OUT. */
@@ -187,52 +164,40 @@ struct making { /* the list of a kernel, in the making */
     struct plait_run *run;
     struct plait_whole *w;
     enum phase phase;
-    uint32_t nblk, n; /* n: items so far */
     bool combines;
-    size_t size;  /* bytes of what is counted: an element; without reduction a byte */
-    size_t bytes; /* of a block */
+    size_t size;                /* bytes of what is counted: an element; without reduction a byte */
+    struct plait_geometry g;    /* of the leaders' plan */
+    struct plait_item *end;     /* behind the items so far */
+    const void **end_addresses; /* behind the addresses so far: of blocks whose place differs between ranks */
 };
 
-/* Is `next` the block that follows those of `item`, as struct plait_item says? */
+/* May `next` be part of the item before, behind its blocks in the same memory, or as struct plait_item says? */
 static bool goes_on(const struct plait_item *item, const struct plait_item *next, size_t bytes)
 {
-    const bool alike = item->nsrc == next->nsrc && item->ndst == next->ndst;
+    const bool alike = item->nsrc == next->nsrc && item->ndst == next->ndst && item->count == next->count;
     const uint32_t n = item->times;
+    const size_t in = next->in - item->in, out = next->out - item->out;
 
-    if (!item->gathers && next->src == item->src && next->nsrc == item->nsrc && next->dst == item->dst + n &&
-        next->ndst == 1 && next->in == item->in + n * bytes && next->out == item->out)
-        return n > 1 || alike;
-    return (item->gathers || (n == 1 && alike)) && next->dst == item->dst && next->src == item->src + n &&
-           next->nsrc == 1 && next->in == item->in && next->out == item->out + n * bytes;
-}
-
-/* Does it lie behind `item`, in the same operands and results? */
-static bool lengthens(const struct plait_item *item, const struct plait_item *next, size_t size)
-{
-    return item->times == 1 && next->src == item->src && next->nsrc == item->nsrc && next->dst == item->dst &&
-           next->ndst == item->ndst && next->in == item->in + item->count * size &&
-           next->out == item->out + item->count * size;
+    if (next->src == item->src && next->dst == item->dst + n && !item->gathers)
+        return next->nsrc == item->nsrc && next->ndst == 1 && in == n * bytes && out == 0 && (n > 1 || alike);
+    return next->dst == item->dst && next->src == item->src + n && (item->gathers || (n == 1 && alike)) &&
+           next->nsrc == 1 && in == 0 && out == n * bytes;
 }
 
 static void add(struct making *m, const struct plait_item *next)
 {
-    struct plait_item *item = m->n > 0 ? &m->w->items[m->n - 1] : NULL;
+    struct plait_item *item = m->end > m->w->items ? m->end - 1 : NULL;
+    const size_t bytes = item != NULL ? item->count * m->size : 0;
 
-    if (item != NULL && lengthens(item, next, m->size)) {
+    if (item != NULL && item->times == 1 && next->src == item->src && next->nsrc == item->nsrc && next->dst == item->dst &&
+        next->ndst == item->ndst && next->in == item->in + bytes && next->out == item->out + bytes) {
         item->count += next->count;
-    } else if (item != NULL && goes_on(item, next, m->bytes)) {
+    } else if (item != NULL && goes_on(item, next, bytes)) {
         item->gathers = next->src != item->src;
         item->times++;
     } else {
-        m->w->items[m->n++] = *next;
+        *m->end++ = *next;
     }
-}
-
-/* The holders of a block that are in this rank's group: n of them, from this member on. */
-static uint32_t find_members(const struct plait_whole *w, const struct plait_holders *h, uint32_t *first)
-{
-    *first = h->n == 1 ? w->place[h->first] : 0;
-    return h->n > 1 ? w->nmember : w->group[h->first] == w->leaders.me;
 }
 
 /* Blocks of the operation in one block of the leaders' plan; groups of fewer ranks leave some unused. */
@@ -248,68 +213,32 @@ static struct plait_geometry geometry_of_leaders(const struct plait_run *run, co
     return plait_geometry_of(run->o->coll, w->leaders.n, w->group[run->o->root], w->leaders.me, 1);
 }
 
-/* Where a block lies in IN or OUT of the leaders' plan, in blocks. */
+/* Where a block lies in IN or OUT of the leaders' plan, in bytes of the operation's type. */
 static size_t place_of(const struct making *m, const struct plait_side *side, uint32_t blk)
 {
     const struct plait_whole *w = m->w;
     const enum plait_kind kind = m->run->o->geometry.kind;
     const uint32_t nrank = m->run->comm->nrank, s = kind == PLAIT_KIND_PAIR ? blk / nrank : 0, d = blk % nrank;
+    const uint32_t slot = plait_side_slot(side, w->group[s] * w->leaders.n + w->group[d]);
+    const size_t at = (size_t)slot * blocks_in_one(m->run, w) + w->place[s] * w->largest + w->place[d];
 
-    if (kind == PLAIT_KIND_VECTOR)
-        return 0;
-    if (kind == PLAIT_KIND_PART)
-        return (size_t)plait_side_slot(side, w->group[blk]) * w->largest + w->place[blk];
-    return ((size_t)plait_side_slot(side, w->group[s] * w->leaders.n + w->group[d]) * w->largest + w->place[s]) *
-               w->largest +
-           w->place[d];
+    return kind == PLAIT_KIND_VECTOR ? 0 : at * m->run->o->bytes;
 }
 
-static void list_blocks(struct making *m)
-{
-    const struct plait_op_plan *o = m->run->o;
-    const struct plait_whole *w = m->w;
-    const struct plait_geometry g = geometry_of_leaders(m->run, w);
-
-    for (uint32_t b = 0; b < m->nblk; b++) {
-        const struct plait_block block = plait_block_of(o->coll, m->run->comm->nrank, o->root, b);
-        uint32_t from, to;
-        struct plait_item item = { .src = &w->from,
-                                   .dst = (void *const *)(uintptr_t)&w->to,
-                                   .nsrc = 1,
-                                   .ndst = 1,
-                                   .count = m->bytes / m->size,
-                                   .times = 1 };
-        if (m->phase == SPREAD) {
-            item.src = &w->to;
-            item.in = place_of(m, &g.out, b) * m->bytes;
-        } else {
-            item.nsrc = find_members(w, &block.from, &from);
-            item.src = (const void *const *)(w->in + from);
-            item.in = block.from.slot * m->bytes;
-        }
-        if (m->phase == GATHER) {
-            item.dst = (void *const *)(uintptr_t)&w->from;
-            item.out = place_of(m, &g.in, b) * m->bytes;
-        } else {
-            item.ndst = find_members(w, &block.to, &to);
-            item.dst = (void *const *)(w->out + to);
-            item.out = block.to.slot * m->bytes;
-        }
-        if (m->phase == SPREAD && item.ndst > 0 && to == 0 && w->out[0] == w->to) { /* it is there already */
-            item.dst++;
-            item.ndst--;
-        }
-        if (item.nsrc > 0 && item.ndst > 0)
-            add(m, &item);
-    }
-}
-
-/* ---- Blocks of different sizes ----------------------------------------------------------------------- */
-
-/* The sizes and starts of a rank's slots, which the rank has written: IN's sizes, IN's starts, OUT's sizes, OUT's. */
+/*
+ * The sizes and starts of a rank's slots, which the rank has written in the order of struct plait_sizes, for blocks of
+ * different sizes; here in bytes. side: 0 IN, 1 OUT.
+ */
 static uint64_t *sizes_of(const struct plait_comm *comm, uint32_t rank)
 {
     return plait_device_sizes(plait_device_shown_by(comm, rank), comm->nrank);
+}
+
+static size_t slot_bytes(const struct making *m, uint32_t rank, unsigned side, uint32_t slot, bool start)
+{
+    const uint32_t nrank = m->run->comm->nrank;
+
+    return plait_op_bytes(m->run->o, sizes_of(m->run->comm, rank)[(2 * side + start) * nrank + slot], false);
 }
 
 static void show_sizes(const struct plait_run *run)
@@ -324,57 +253,58 @@ static void show_sizes(const struct plait_run *run)
             to[k * run->comm->nrank + i] = from[k][i];
 }
 
-/* The slot of IN (side 0) or OUT (2) of a rank: its elements, its address. */
-static uint64_t slot_size(const struct making *m, uint32_t rank, uint32_t side, uint32_t slot)
+/* The operands (side 0) or results of a block in this rank's group. Returns their number. */
+static uint32_t find_members(struct making *m, const struct plait_holders *h, unsigned side, const void *const **table,
+                             size_t *offset)
 {
-    return sizes_of(m->run->comm, rank)[side * m->run->comm->nrank + slot];
+    const struct plait_whole *w = m->w;
+    const uint32_t first = h->n == 1 ? w->place[h->first] : 0;
+    const uint32_t n = h->n > 1 ? w->nmember : w->group[h->first] == w->leaders.me;
+
+    *offset = m->run->o->vform ? 0 : h->slot * m->run->o->bytes;
+    *table = m->run->o->vform ? m->end_addresses : (const void *const *)(w->at[side] + first);
+    for (uint32_t i = first; m->run->o->vform && i < first + n; i++)
+        *m->end_addresses++ = w->at[side][i] + slot_bytes(m, w->members[i], side, h->slot, true);
+    return n;
 }
 
-static const char *slot_address(const struct making *m, uint32_t rank, uint32_t side, uint32_t slot)
+static enum plait_status check_sizes(const struct making *m, const struct plait_block *block, size_t wanted)
 {
-    const char *base = side == 0 ? m->w->in[rank] : m->w->out[rank];
-
-    return base + plait_op_bytes(m->run->o, slot_size(m, rank, side + 1, slot), false);
-}
-
-static enum plait_status check_size(const struct making *m, const struct plait_block *block, uint64_t wanted)
-{
-    struct plait_comm *comm = m->run->comm;
-
-    for (uint32_t i = 0; i < block->from.n; i++) {
-        const uint32_t r = block->from.first + i;
-        const uint64_t sent = slot_size(m, r, 0, block->from.slot);
+    for (uint32_t r = block->from.first; r < block->from.first + block->from.n; r++) {
+        const size_t sent = slot_bytes(m, r, 0, block->from.slot, false);
         if (sent != wanted)
-            return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, r, "rank %u sends %zu bytes where rank %u expects %zu", r,
-                                    plait_op_bytes(m->run->o, sent, false), block->to.first,
-                                    plait_op_bytes(m->run->o, wanted, false));
+            return plait_comm_blame(m->run->comm, PLAIT_ERR_MISMATCH, r,
+                                    "rank %u sends %zu bytes where rank %u expects %zu", r, sent, block->to.first,
+                                    wanted);
     }
     return PLAIT_OK;
 }
 
-static enum plait_status list_vform(struct making *m)
+static enum plait_status list_block(struct making *m, uint32_t b)
 {
     const struct plait_op_plan *o = m->run->o;
-    const void **address = m->w->addresses;
-    enum plait_status status = PLAIT_OK;
+    const struct plait_whole *w = m->w;
+    const struct plait_block block = plait_block_of(o->coll, m->run->comm->nrank, o->root, b);
+    const size_t bytes = o->vform ? slot_bytes(m, block.to.first, 1, block.to.slot, false) : o->bytes;
+    const void *const *to = &w->from;
+    struct plait_item item = { .src = &w->to, .nsrc = 1, .ndst = 1, .count = bytes / m->size, .times = 1 };
+    const enum plait_status status = o->vform ? check_sizes(m, &block, bytes) : PLAIT_OK;
 
-    for (uint32_t b = 0; b < m->nblk && status == PLAIT_OK; b++) {
-        const struct plait_block block = plait_block_of(o->coll, m->run->comm->nrank, o->root, b);
-        const uint64_t count = slot_size(m, block.to.first, 2, block.to.slot);
-        struct plait_item item = { .src = address,
-                                   .dst = (void *const *)(uintptr_t)(address + block.from.n),
-                                   .nsrc = block.from.n,
-                                   .ndst = block.to.n,
-                                   .count = plait_op_bytes(o, count, false) / m->size,
-                                   .times = 1 };
-        status = check_size(m, &block, count);
-        for (uint32_t i = 0; i < block.from.n; i++)
-            *address++ = slot_address(m, block.from.first + i, 0, block.from.slot);
-        for (uint32_t i = 0; i < block.to.n; i++)
-            *address++ = slot_address(m, block.to.first + i, 2, block.to.slot);
-        if (count > 0)
-            m->w->items[m->n++] = item;
+    if (m->phase == SPREAD)
+        item.in = place_of(m, &m->g.out, b);
+    else
+        item.nsrc = find_members(m, &block.from, 0, &item.src, &item.in);
+    if (m->phase == GATHER)
+        item.out = place_of(m, &m->g.in, b);
+    else
+        item.ndst = find_members(m, &block.to, 1, &to, &item.out);
+    if (m->phase == SPREAD && item.ndst > 0 && to[0] == w->to) { /* it is there already */
+        to++;
+        item.ndst--;
     }
+    item.dst = (void *const *)(uintptr_t)to;
+    if (status == PLAIT_OK && bytes > 0 && item.nsrc > 0 && item.ndst > 0)
+        add(m, &item);
     return status;
 }
 
@@ -382,22 +312,28 @@ static enum plait_status make_list(struct making *m)
 {
     const struct plait_op_plan *o = m->run->o;
     struct plait_whole *w = m->w;
-    const uint32_t nrank = m->run->comm->nrank, nblk = plait_block_count(o->coll, nrank);
+    const uint32_t nrank = m->run->comm->nrank, n = plait_block_count(o->coll, nrank), nblk = n > 0 ? n : 1;
+    const size_t naddress = o->vform ? nblk * ((size_t)nrank + 1) : 0;
+    const size_t bytes = nblk * sizeof *w->items + naddress * sizeof *m->end_addresses;
+    enum plait_status status = PLAIT_OK;
 
-    m->nblk = nblk > 0 ? nblk : 1;
+    if (w->bytes < bytes) {
+        free(w->items);
+        w->items = malloc(bytes);
+        w->bytes = w->items != NULL ? bytes : 0;
+    }
+    if (w->items == NULL)
+        return plait_fail_memory("out of memory for an operation");
+    m->g = geometry_of_leaders(m->run, w);
     m->combines = o->geometry.combines && (m->phase != SPREAD || w->wide);
     m->size = m->combines ? o->size : 1;
-    m->bytes = o->bytes;
-    if ((!o->vform && m->bytes == 0) || (m->phase == GATHER && w->from == w->in[0]))
-        return PLAIT_OK;
-    if (!has_room((void **)&w->items, &w->nitem, m->nblk, sizeof *w->items) ||
-        (o->vform && !has_room((void **)(uintptr_t)&w->addresses, &w->naddress, m->nblk * ((size_t)nrank + 1),
-                               sizeof *w->addresses)))
-        return plait_fail_memory("out of memory for an operation");
+    m->end = w->items;
+    m->end_addresses = (const void **)(uintptr_t)(w->items + nblk);
     if (o->vform)
-        return list_vform(m);
-    list_blocks(m);
-    return PLAIT_OK;
+        show_sizes(m->run);
+    for (uint32_t b = 0; b < nblk && status == PLAIT_OK && !(m->phase == GATHER && w->from == w->at[0][0]); b++)
+        status = list_block(m, b);
+    return status;
 }
 
 /* ---- The leader -------------------------------------------------------------------------------------- */
@@ -417,12 +353,11 @@ static void launch(const struct making *m)
                                      .wide = m->phase == SPREAD && m->w->wide,
                                      .wide_dst = m->phase == GATHER && m->w->wide,
                                      .items = m->w->items,
-                                     .n = m->n };
-    struct plait_queue *queue = m->n > 0 ? plait_device_here(comm) : NULL;
+                                     .n = (uint32_t)(m->end - m->w->items) };
+    struct plait_queue *queue = list.n > 0 ? plait_device_here(comm) : NULL;
 
-    for (uint32_t i = 0; i < m->n; i++)
-        *(m->combines ? &comm->stats.bytes_reduced : &comm->stats.bytes_copied) +=
-            m->w->items[i].times * m->w->items[i].count * m->size;
+    for (const struct plait_item *i = m->w->items; i < m->end; i++)
+        *(m->combines ? &comm->stats.bytes_reduced : &comm->stats.bytes_copied) += i->times * i->count * m->size;
     if (queue != NULL)
         plait_device_note(comm, comm->device->plugin->make(queue, &list));
 }
@@ -469,8 +404,6 @@ static enum plait_status lead(struct plait_run *run, struct plait_whole *w)
     struct making m = { .run = run, .w = w, .phase = w->leaders.n == 1 ? WHOLE : GATHER };
     enum plait_status status = m.phase == GATHER ? plan_leaders(run, w) : PLAIT_OK;
 
-    if (run->o->vform)
-        show_sizes(run);
     if (status == PLAIT_OK)
         status = make_list(&m);
     if (status == PLAIT_OK)
@@ -520,8 +453,8 @@ static enum plait_status turn_leader(struct plait_run *run, struct plait_whole *
             return plait_fail(PLAIT_ERR_NOMEM, "no transport leads to rank %u, or memory is short", w->members[i]);
         if (i > 0 && !plait_device_take_operands(link, link->next_in, run->fingerprint, &o))
             continue;
-        w->in[i] = o.in;
-        w->out[i] = o.out;
+        w->at[0][i] = o.in;
+        w->at[1][i] = o.out;
         w->taken[i] = *moved = true;
         w->ntaken++;
     }
@@ -580,7 +513,7 @@ static enum plait_status offer(struct plait_run *run, struct plait_whole *w, str
         show_sizes(run);
     const struct plait_operands own = { in, (char *)(uintptr_t)out };
     plait_device_offer_operands(link, link->next_out, run->fingerprint, &own);
-    w->out[0] = own.out;
+    w->at[1][0] = own.out;
     run->comm->stats.messages++;
     run->comm->stats.bytes_sent += in_bytes;
     return PLAIT_OK;
@@ -601,8 +534,8 @@ static enum plait_status turn_other(struct plait_run *run, struct plait_whole *w
     if (!link->transport->sent(link, link->next_out))
         return PLAIT_OK;
     link->next_out++;
-    if (out_bytes(run) > 0 && w->out[0] != run->out) /* back from the copy */
-        plait_device_copy(run->comm, run->out, w->out[0], out_bytes(run));
+    if (out_bytes(run) > 0 && w->at[1][0] != run->out) /* back from the copy */
+        plait_device_copy(run->comm, run->out, w->at[1][0], out_bytes(run));
     *moved = *ended = true;
     return PLAIT_OK;
 }

@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An operation as a whole, if all ranks of a comm are on one GPU. Each rank offers the lowest one, the *leader*, its
- * operands: a flag on its stream says that they are complete, a message has their addresses. When the leader has all,
- * it puts on its own stream the waits for all flags, one kernel that makes the results of all ranks, and the flags that
- * say so. Then it releases the messages, and each rank puts the wait for its flag on its stream. So an operation is
- * three calls of the driver for the leader and two for each other rank, whatever their number.
+ * An operation as a whole, for ranks that share a GPU. Each rank offers the lowest of them, the *leader*, its operands:
+ * a flag on its stream says that they are complete, a message has their addresses. When the leader has all, it puts on
+ * its own stream the waits for all flags, one kernel that makes the results of all ranks, and the flags that say so.
+ * Then it releases the messages, and each rank puts the wait for its flag on its stream. So an operation is three calls
+ * of the driver for the leader and two for each other rank, whatever their number.
  *
- * The collective's geometry (plait_block_of()) says which blocks the kernel combines. It combines in the canonical
- * order and rounds once, so the results are those of any canonical plan.
+ * If the comm has several GPUs or hosts, the kernel makes IN of a plan that only the leaders run: of the same
+ * collective, with a rank for each GPU and, where blocks belong to ranks, the blocks of a GPU's ranks as one block. A
+ * second kernel makes the results from OUT of that plan. The leaders' plan is an ordinary one, chosen and checked as
+ * any other (struct plait_inner). A GPU's ranks need not be neighbours; if GPUs have different numbers of ranks, all
+ * blocks are as long as the longest. All equal-block collectives run so: each value crosses to another GPU once, not
+ * once for each rank. Those with blocks of different sizes run step by step, as their leaders' blocks would differ, too.
+ *
+ * The collective's geometry (plait_block_of()) says which blocks a kernel combines. It combines in the canonical order.
+ * 16- and 8-bit floats stay in fp32 until the last kernel, so the result is rounded once. If groups are of equally many
+ * neighbours, a power of two, their order is the canonical one, too: of E(n), the groups are subtrees. Else reproducible
+ * sums run step by step.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_WHOLE_H
 #define PLAIT_LIB_DEVICE_DEVICE_WHOLE_H

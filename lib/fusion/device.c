@@ -132,7 +132,7 @@ void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
 }
 
 /* Results of the check: squares of this rank's pieces of the bucket, and whether all are finite. */
-static void look(struct plait_fusion *f, uint32_t bucket)
+static void read_sums(struct plait_fusion *f, uint32_t bucket)
 {
     const struct plait_slab *s = &f->flat.buckets[bucket];
     uint32_t k = 0;
@@ -152,7 +152,7 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
     if (!plait_work_note(f->comm, plugin()->event_done(f->buckets[bucket].done, &passed)) || !passed ||
         plait_object_probe(f->comm) != PLAIT_OK)
         return false;
-    look(f, bucket);
+    read_sums(f, bucket);
     return true;
 }
 

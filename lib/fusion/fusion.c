@@ -74,7 +74,7 @@ static enum plait_status discard(struct plait_fusion *f)
     struct plait_saved_error left;
 
     if (f->stream != NULL && f->comm != NULL)
-        f->memory = plait_work_retire(f->comm, f->memory) ? NULL : f->memory;
+        f->memory = plait_work_free_later(f->comm, f->memory) ? NULL : f->memory;
     plait_save_error(&left, f->comm != NULL ? plait_comm_destroy(f->comm) : PLAIT_OK);
     plait_fusion_drop_layout(f);
     plait_arena_free((void *)(uintptr_t)f->marks);

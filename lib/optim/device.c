@@ -43,7 +43,7 @@ void plait_optim_device_drop(struct plait_optim *o)
 
     plugin()->drain(o->queue);
     plugin()->free_stepper(o->stepper);
-    if (comm == NULL || !plait_object_failing(comm) || !plait_work_retire(comm, o->sums))
+    if (comm == NULL || !plait_object_failing(comm) || !plait_work_free_later(comm, o->sums))
         free_memory(o->sums);
     free_memory(o->momentum);
 }
