@@ -200,8 +200,8 @@ void plait_device_comm_destroy(struct plait_comm *comm);
 size_t plait_device_bytes(const struct plait_comm *comm);
 
 /*
- * Device memory; freed when the rank leaves the comm. free_later: also memory that others allocated and that operations on
- * a queue or in a graph may still use.
+ * Device memory; freed when the rank leaves the comm. free_later: also memory that others allocated and that operations
+ * on a queue or in a graph may still use.
  */
 enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out);
 void plait_device_free_later(struct plait_comm *comm, void *memory);

@@ -189,8 +189,9 @@ static void add(struct making *m, const struct plait_item *next)
     struct plait_item *item = m->end > m->w->items ? m->end - 1 : NULL;
     const size_t bytes = item != NULL ? item->count * m->size : 0;
 
-    if (item != NULL && item->times == 1 && next->src == item->src && next->nsrc == item->nsrc && next->dst == item->dst &&
-        next->ndst == item->ndst && next->in == item->in + bytes && next->out == item->out + bytes) {
+    if (item != NULL && item->times == 1 && next->src == item->src && next->nsrc == item->nsrc &&
+        next->dst == item->dst && next->ndst == item->ndst && next->in == item->in + bytes &&
+        next->out == item->out + bytes) {
         item->count += next->count;
     } else if (item != NULL && goes_on(item, next, bytes)) {
         item->gathers = next->src != item->src;

@@ -115,6 +115,35 @@ static void messages_of_a_group_are_put_on_the_stream_together(void **state)
     device_run(2, 1, count_calls, NULL);
 }
 
+/* All are there at once; the last one that was called comes last. */
+static int into_one_place(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { N = 5 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r[N];
+    struct device_rank d;
+
+    CHECK(device_begin(&d, ROOM));
+    for (int32_t k = 0; k < 10; k++) {
+        CHECK(fill(&d, rank, k, true) == 0);
+        CHECK(plait_group_start() == PLAIT_OK);
+        for (uint32_t i = 0; i < N; i++) {
+            call.request = &r[i];
+            CHECK((rank == 0 ? send(*comm, &d, i, 50, 1, &call) : recv(*comm, &d, 7, 50, 0, &call)) == PLAIT_OK);
+        }
+        CHECK(plait_group_end() == PLAIT_OK);
+        CHECK(plait_wait_all(r, N) == PLAIT_OK);
+        CHECK(rank == 0 || check(&d, rank, 7, 50, value(0, N - 1, k)) == 0);
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void messages_into_one_place_follow_each_other(void **state)
+{
+    run_both(2, into_one_place);
+}
+
 /* ---- Patterns --------------------------------------------------------------------------------------------- */
 
 /* More than a window of messages to the next rank; then a sum of what came, behind them on the stream. */
@@ -572,6 +601,7 @@ int main(void)
 {
     struct CMUnitTest tests[] = {
         test_on_one_host(messages_of_a_group_are_put_on_the_stream_together),
+        cmocka_unit_test(messages_into_one_place_follow_each_other),
         cmocka_unit_test(a_ring_of_many_messages_before_collectives),
         cmocka_unit_test(all_send_to_all_and_to_themselves),
         cmocka_unit_test(any_pattern_on_any_streams),

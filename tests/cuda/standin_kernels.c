@@ -188,10 +188,22 @@ static void copy_uses(struct at *at, const struct plait_cuda_copy *a)
     writes(at, a->dst, a->bytes);
 }
 
+static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes)
+{
+    return (uintptr_t)a < (uintptr_t)b + b_bytes && (uintptr_t)b < (uintptr_t)a + a_bytes;
+}
+
+/* They run in any order. */
 static void copies_use(struct at *at, const struct plait_cuda_copies *a)
 {
-    for (uint32_t i = 0; i < a->n; i++)
-        copy_uses(at, &a->copy[i]);
+    for (uint32_t i = 0; i < a->n; i++) {
+        const struct plait_cuda_copy *c = &a->copy[i];
+        for (uint32_t k = 0; k < a->n; k++)
+            if (overlap(c->dst, c->bytes, a->copy[k].src, a->copy[k].bytes) ||
+                (k != i && overlap(c->dst, c->bytes, a->copy[k].dst, a->copy[k].bytes)))
+                die("copies %u and %u of one kernel overlap", i, k);
+        copy_uses(at, c);
+    }
 }
 
 /* The elements of a piece in the tensor, and in the payload. */
