@@ -4,9 +4,10 @@
  * there.
  *
  * Both ranks put operations on a queue. The sender sets the receiver's flag "arrived", then offers a message with the
- * address: when the flag is on the queue (plait_device_word()). The receiver gets that message and waits for the flag on its own queue; later operations of that queue may
- * read. release() sets the sender's flag "read" and releases the message; the sender sees the release and waits for
- * that flag. So "sent" and "arrived" mean here: from this place of the queue on.
+ * address: when the flag is on the queue (plait_device_word()). The receiver gets that message and waits for the flag
+ * on its own queue; later operations of that queue may read. release() sets the sender's flag "read" and releases the
+ * message; the sender sees the release and waits for that flag. So "sent" and "arrived" mean here: from this place of
+ * the queue on.
  *
  * Addresses of another process are mapped through a handle of their allocation, which the message carries.
  * The mappings are kept (lib/device/device_maps.h).

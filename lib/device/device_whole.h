@@ -11,7 +11,8 @@
  * second kernel makes the results from OUT of that plan. The leaders' plan is an ordinary one, chosen and checked as
  * any other (struct plait_inner). A GPU's ranks need not be neighbours; if GPUs have different numbers of ranks, all
  * blocks are as long as the longest. All equal-block collectives run so: each value crosses to another GPU once, not
- * once for each rank. Those with blocks of different sizes run step by step, as their leaders' blocks would differ, too.
+ * once for each rank. Those with blocks of different sizes run step by step, as their leaders' blocks would differ,
+ * too.
  *
  * The collective's geometry (plait_block_of()) says which blocks a kernel combines. It combines in the canonical order.
  * 16- and 8-bit floats stay in fp32 until the last kernel, so the result is rounded once. If groups are of equally many
