@@ -16,8 +16,8 @@
  *
  * The collective's geometry (plait_block_of()) says which blocks a kernel combines. It combines in the canonical order.
  * 16- and 8-bit floats stay in fp32 until the last kernel, so the result is rounded once. If groups are of equally many
- * neighbours, a power of two, their order is the canonical one, too: of E(n), the groups are subtrees. Else reproducible
- * sums run step by step.
+ * neighbours, a power of two, their order is the canonical one, too: of E(n), the groups are subtrees. Else
+ * reproducible sums run step by step.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_WHOLE_H
 #define PLAIT_LIB_DEVICE_DEVICE_WHOLE_H
