@@ -340,7 +340,7 @@ static int replay(ncclComm_t *comm, int rank, int nrank)
     void *graph, *exec;
     int failed = 0;
 
-    CHECK(gpu_use(0) && gpu_begin(&g, 4 * COUNT));
+    CHECK(gpu_use(0) && gpu_begin(&g, 7 * COUNT));
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     CHECK(gpu.capture_begin(g.stream, CAPTURE_ALONE) == 0);
     OK(ncclAllReduce(g.in, g.out, COUNT, ncclFloat, ncclSum, *comm, g.stream));
@@ -359,7 +359,8 @@ static int replay(ncclComm_t *comm, int rank, int nrank)
         if (k % 3 == 2) {
             OK(ncclGroupStart());
             for (int t = 0; t < 30; t++) /* more than what was captured has room for */
-                OK(ncclAllReduce(g.in + t * 100, g.out + 3 * COUNT, 100, ncclFloat, ncclSum, *comm, g.stream));
+                OK(ncclAllReduce(g.in + t * 100, g.out + 4 * COUNT + t * 100, 100, ncclFloat, ncclSum, *comm,
+                                 g.stream));
             OK(ncclGroupEnd());
             OK(ncclAllReduce(g.in, g.out + 3 * COUNT, COUNT, ncclFloat, ncclSum, *comm, g.stream));
             failed |= expect(&g, rank, nrank, 3 * COUNT, COUNT, -1, 0, k);
