@@ -153,7 +153,7 @@ static bool mark(struct plait_comm *comm, struct plait_queue *queue, uint32_t *o
     uint64_t capture = 0;
 
     plait_device_note(comm, comm->device->plugin->capturing(queue, &capture));
-    *out = plait_device_mark(comm->device);
+    *out = atomic_load(&comm->device->put);
     return capture == 0;
 }
 

@@ -407,11 +407,6 @@ void plait_device_word(struct plait_comm *comm, const struct plait_word *word)
     d->words[d->nword++] = *word;
 }
 
-uint32_t plait_device_mark(const struct plait_device_comm *d)
-{
-    return atomic_load(&d->put) + d->trails[0].ahead;
-}
-
 enum plait_status plait_device_status(struct plait_comm *comm)
 {
     const struct plait_device_comm *d = comm->device;

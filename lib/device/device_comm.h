@@ -221,9 +221,6 @@ static inline bool plait_device_works(const struct plait_comm *comm)
  */
 enum plait_status plait_device_status(struct plait_comm *comm);
 
-/* The count at the end of the operations so far. */
-uint32_t plait_device_mark(const struct plait_device_comm *d);
-
 /* Let the watch (device_watch.c) check a comm's streams. */
 enum plait_status plait_device_watch(struct plait_device_comm *d);
 void plait_device_unwatch(struct plait_device_comm *d);

@@ -102,7 +102,22 @@ static void end_first(struct plait_message_queue *q, enum plait_status status)
     struct plait_message_record *record = plait_message_record(r->comm, &r->message);
     if (status == PLAIT_OK && record != NULL)
         atomic_store_explicit(&record->done, 1, memory_order_relaxed);
-    plait_request_end(r, status);
+    if (!r->message.space->queued) {
+        plait_request_end(r, status);
+        return;
+    }
+    r->status = status; /* its caller may go on only when all is on the queue */
+    r->next = r->comm->messages->done;
+    r->comm->messages->done = r;
+}
+
+/* put: is the turn's work on its queues? */
+static void end_done(struct plait_messages *all, enum plait_status put)
+{
+    for (struct plait_request *r; (r = all->done) != NULL;) {
+        all->done = r->next;
+        plait_request_end(r, r->status == PLAIT_OK ? put : r->status);
+    }
 }
 
 static void end_recv(struct plait_pair *pair, enum plait_status status)
@@ -400,9 +415,7 @@ static enum plait_status end_queued(struct plait_comm *comm, const struct plait_
 {
     space->end(comm);
     const enum plait_status put = space->poll(comm);
-    for (struct plait_request *r = comm->completed; r != NULL && put != PLAIT_OK; r = r->next)
-        if (r->kind != PLAIT_REQUEST_COLLECTIVE && r->space == space && r->status == PLAIT_OK)
-            r->status = put;
+    end_done(comm->messages, put);
     return status == PLAIT_OK ? put : status;
 }
 
@@ -414,7 +427,7 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     if (all == NULL || all->busy == NULL)
         return false;
     enum plait_status status = turn_pairs(comm, &moved);
-    if (all->queued != NULL)
+    if (all->queued != NULL && (moved || status != PLAIT_OK))
         status = end_queued(comm, all->queued, status);
     for (struct plait_pair *pair = all->busy; pair != NULL && status == PLAIT_OK; pair = pair->next_busy)
         status = wait_turn(comm, pair, rarely);
@@ -437,4 +450,6 @@ void plait_messages_fail(struct plait_comm *comm, enum plait_status status)
         while (pair != NULL && pair->recvs.first != NULL)
             end_recv(pair, status);
     }
+    if (comm->messages != NULL)
+        end_done(comm->messages, status);
 }

@@ -56,6 +56,7 @@ struct plait_messages { /* of a comm */
     uint32_t nrecv;     /* pending receives */
     uint32_t nborrow;   /* receives that may read the sender's memory in place; if any, own->receiving is 1 */
     const struct plait_space *queued; /* of the latest message of a queued space, or NULL */
+    struct plait_request *done;       /* messages of it that end with this turn */
     uint64_t nshown;                  /* records written into the ring */
     struct plait_pair *busy;          /* those that have turns */
     struct plait_pair *pairs[];       /* [nrank]; NULL before the first message */
