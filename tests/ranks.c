@@ -2,6 +2,7 @@
 #include "ranks.h"
 #include "child.h"
 #include "kept.h"
+#include "tier.h"
 
 #include "base/clock.h"
 
@@ -176,6 +177,8 @@ unsigned ranks_run(const struct ranks *r)
     const char *threads = getenv("PLAIT_TEST_THREADS");
     struct ranks all = *r;
 
+    if (!full()) /* else every run begins with a calibration of tens of ms; those of cma_test.c remain */
+        setenv("PLAIT_CALIBRATE", "0", 0);
     if (threads != NULL && strcmp(threads, "1") == 0 && !r->processes) {
         all.nthread *= r->nprocess;
         all.nprocess = 1;
