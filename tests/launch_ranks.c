@@ -23,7 +23,7 @@ static void train(struct plait_comm *comm, unsigned rank, const char *end)
     int64_t go = end != NULL;
 
     while (go) { /* as long as all want to */
-        usleep(1000 + 5000 * rank);
+        usleep(20000 + 1000 * rank);
         go = *end == '/' ? access(end, F_OK) != 0 : time(NULL) < until;
         check(plait_allreduce(comm, &go, &go, 1, PLAIT_INT64, PLAIT_MIN, NULL));
     }
