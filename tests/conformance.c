@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "engine/prog.h"
 #include "plans.h"
+#include "proved.h"
 #include "ranks.h"
 #include "reduce_reference.h"
 
@@ -267,7 +268,6 @@ static bool accepted(struct suite *s, const char *spec, bool inplace)
     struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = s->jobs.nrank, .inplace = inplace };
     const struct plait_alg *alg;
     struct plait_report report;
-    bool fits = false;
 
     if (plait_alg_find(conformance_algs, spec, &shape, &alg) != PLAIT_OK)
         return false;
@@ -278,7 +278,7 @@ static bool accepted(struct suite *s, const char *spec, bool inplace)
         fprintf(stderr, "%s: %s\n", spec, report.text);
         s->wrong++;
     }
-    return right && plait_prog_prove(alg, spec, &shape, PLAIT_FUSE_NONE, &fits) == PLAIT_OK && fits;
+    return right && is_proved(alg, spec, &shape, PLAIT_FUSE_NONE);
 }
 
 static void fill(const struct job *job, uint32_t nrank, uint64_t seed)

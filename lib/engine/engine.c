@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "engine.h"
+#include "operate.h"
 
 #include "base/status.h"
-#include "combine.h"
 #include "eager/eager.h"
 #include "failure/failure.h"
 #include "progress/wait.h"
