@@ -107,7 +107,8 @@ bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const 
            given <= most && given <= PLAIT_EAGER_MAX && bytes * (nrank - 1) <= MOST_READ;
 }
 
-size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
+/* The largest power of two of bytes that fits the eager path; 0: none. */
+static size_t most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
 {
     size_t bytes = MOST_READ;
 
@@ -343,7 +344,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&
               s.round != PLAIT_ROUND_HOP;
     if (w->vform && !s.eager && is_one_step(s.alg) && !plait_all_know_sizes(&geometry) && shape->nrank > 2)
-        s.split = plait_most_eager(shape->coll, shape->nrank, w);
+        s.split = most_eager(shape->coll, shape->nrank, w);
     const struct plait_shape common = plait_common_shape(s.alg, shape);
     const struct plait_claim claim = s.alg->claim(s.alg, &common);
     if (plait_claim_fault(&claim) != NULL)

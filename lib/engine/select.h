@@ -36,9 +36,6 @@ struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_co
  */
 bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);
 
-/* The largest power of two of bytes that fits the eager path; 0: none. */
-size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *wish);
-
 /* Are the ranks on several nodes? node NULL: on one. */
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank);
 

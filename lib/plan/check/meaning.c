@@ -112,7 +112,7 @@ static enum plait_status check_read(struct meaning *m, uint32_t n, struct plait_
 
 static unsigned kind_of(const struct meaning *m, struct value v)
 {
-    const uint32_t size = m->sets.size[v.set];
+    const uint32_t size = m->sets.set[v.set].size;
 
     return size == m->c->nrank ? PLAIT_VALUE_FINAL : size == 1 ? PLAIT_VALUE_SINGLE : PLAIT_VALUE_PARTIAL;
 }
@@ -296,7 +296,7 @@ static enum plait_status check_result(struct meaning *m, uint32_t rank, uint32_t
         return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
                                 "rank %u ends with %u of %u contributions in out[%u] (block %u, written by step %u): "
                                 "that of rank %u is missing",
-                                rank, m->sets.size[v->set], m->c->nrank, slot, v->blk, v->step, missing);
+                                rank, m->sets.set[v->set].size, m->c->nrank, slot, v->blk, v->step, missing);
     return plait_check_fail(
         m->c, PLAIT_CHECK_MEANING,
         "rank %u ends with other contributions in out[%u] (block %u, written by step %u) than each rank's once", rank,
