@@ -4,6 +4,7 @@
 #define PLAIT_LIB_PLAN_SCRATCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 struct plait_scratch { /* starts zeroed */
