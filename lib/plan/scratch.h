@@ -7,10 +7,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+struct plait_scratch_array { /* before the elements */
+    _Alignas(max_align_t) struct plait_scratch_array *next;
+};
+
 struct plait_scratch { /* starts zeroed */
-    struct plait_scratch_array {
-        _Alignas(max_align_t) struct plait_scratch_array *next;
-    } * first;
+    struct plait_scratch_array *first;
     bool failed; /* sticky: an array is missing, for lack of memory */
 };
 

@@ -15,6 +15,11 @@
 
 #define PLAIT_EXACT_RANKS 1024
 
+struct plait_set {
+    uint32_t ref;  /* values that refer to the set */
+    uint32_t size; /* contributions, with repetitions */
+};
+
 struct plait_sets {
     bool exact;
     uint32_t nrank, nword; /* words of a set */
@@ -22,10 +27,7 @@ struct plait_sets {
     uint32_t free;         /* first of the list of free sets, linked through ref */
     uint64_t *word;        /* [cset][nword] */
     uint64_t all[2];       /* the sums of all ranks */
-    struct plait_set {
-        uint32_t ref;  /* values that refer to the set */
-        uint32_t size; /* contributions, with repetitions */
-    } * set;           /* [cset] */
+    struct plait_set *set; /* [cset] */
 };
 
 bool plait_sets_init(struct plait_sets *s, uint32_t nrank);
