@@ -61,12 +61,6 @@ static bool idle(const struct plait_comm *comm, const struct plait_detector *d, 
            atomic_load_explicit(&p->control->seen, memory_order_relaxed) < plait_detector_middle(d);
 }
 
-/* Idle, but heard: the rank's published state is current. */
-static bool silent(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank)
-{
-    return idle(comm, d, rank) && !unheard(comm, d, rank);
-}
-
 static bool called(const struct plait_comm *comm, uint32_t rank)
 {
     return (uint32_t)atomic_load_explicit(&plait_ring_record(&comm->peers[rank].control->ring, comm->sequence)->word,
@@ -161,15 +155,18 @@ static void say_what(const struct plait_comm *comm, const struct plait_detector 
     snprintf(text, WHAT, " has not called it%s", how);
 }
 
-/* Name the silent ranks inside the operation, or those outside it. Consecutive ranks with the same text share it. */
-static void name_silent(const struct plait_comm *comm, const struct plait_detector *d, bool inside,
-                        struct plait_culprit *c)
+/*
+ * Name the idle ranks inside the operation, or those outside it, that are heard: their published state is current.
+ * Consecutive ranks with the same text share it.
+ */
+static void name_idle(const struct plait_comm *comm, const struct plait_detector *d, bool inside,
+                      struct plait_culprit *c)
 {
     char said[WHAT] = "", what[WHAT];
     unsigned found = 0;
 
     for (uint32_t r = 0; r < comm->nrank && found < MOST_NAMED; r++) {
-        if (!silent(comm, d, r) || called(comm, r) != inside)
+        if (!idle(comm, d, r) || unheard(comm, d, r) || called(comm, r) != inside)
             continue;
         say_what(comm, d, r, what);
         if (found++ > 0 && strcmp(what, said) == 0)
@@ -252,8 +249,8 @@ void plait_culprit_find(const struct plait_comm *comm, const struct plait_detect
         return;
     }
     name_unheard(comm, d, out);
-    name_silent(comm, d, false, out);
-    name_silent(comm, d, true, out);
+    name_idle(comm, d, false, out);
+    name_idle(comm, d, true, out);
     if (out->rank == PLAIT_NOBODY)
         follow_waits(comm, d, out);
 }
