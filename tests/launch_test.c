@@ -116,7 +116,7 @@ static void launchers_are_found_by_their_variables(void **state)
     assert_int_equal(look("", &s), PLAIT_OK);
     assert_string_equal(s.launcher, "none");
     /* WORLD_SIZE without RANK: of one; of a launcher that says which rank this is; of nobody, by choice. */
-    set("WORLD_SIZE=1");
+    set("WORLD_SIZE=1 PMI_SIZE=1 OMPI_COMM_WORLD_SIZE=1");
     assert_int_equal(look("", &s), PLAIT_OK);
     assert_true(s.nrank == 1);
     set(SLURM " WORLD_SIZE=6");
@@ -125,6 +125,26 @@ static void launchers_are_found_by_their_variables(void **state)
     set("WORLD_SIZE=2");
     assert_int_equal(look("none", &s), PLAIT_OK);
     assert_true(s.nrank == 1);
+}
+
+static void ranks_at_a_loopback_address_share_this_host(void **state)
+{
+    static const char *const here[] = { "127.0.0.1", "127.1.2.3", "::1", "localhost" };
+    struct plait_launcher_says s;
+
+    for (size_t i = 0; i < 4; i++) {
+        set("RANK=1 WORLD_SIZE=2 MASTER_PORT=29500");
+        setenv("MASTER_ADDR", here[i], 1);
+        assert_int_equal(look("", &s), PLAIT_OK);
+        assert_true(s.local_nrank == 2 && s.local_rank == 1);
+    }
+    setenv("LOCAL_WORLD_SIZE", "1", 1);
+    setenv("LOCAL_RANK", "0", 1);
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_true(s.local_nrank == 1 && s.local_rank == 0);
+    set("RANK=1 WORLD_SIZE=2 MASTER_ADDR=1127.0.0.1");
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_int_equal(s.local_nrank, 0);
 }
 
 static void a_launcher_of_one_process_gives_way_to_the_one_it_started(void **state)
@@ -179,6 +199,37 @@ static void nonsense_is_refused_by_name(void **state)
     assert_refused("SLURM_STEP_ID=0 SLURM_NTASKS=2 SLURM_PROCID=1 SLURM_STEP_NODELIST=node[x]", "SLURM_STEP_NODELIST");
     assert_refused("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1",
                    "mpirun -x MASTER_ADDR");
+}
+
+static char lines[4096];
+
+static void keep(void *context, enum plait_log_level level, const char *line)
+{
+    strncat(lines, line, sizeof lines - strlen(lines) - 1);
+}
+
+/* Only a launcher sets these. A batch script has Slurm's. */
+static void a_number_of_ranks_without_a_rank_is_an_error(void **state)
+{
+    static const char *const sizes[] = { "PMI_SIZE",       "OMPI_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE",
+                                         "MPIRUN_NPROCS", "MV2_COMM_WORLD_SIZE",  "HOROVOD_SIZE" };
+    struct plait_launcher_says s;
+    char variable[64], says[96];
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(variable, sizeof variable, "%s=2", sizes[i]);
+        snprintf(says, sizeof says, "is not set, but %s is 2: set RANK, WORLD_SIZE", sizes[i]);
+        assert_refused(variable, says);
+    }
+    set("SLURM_NTASKS=6 SLURM_JOB_ID=4711");
+    plait_log_callback(keep, NULL);
+    plait_log_setup(PLAIT_LOG_INFO, "");
+    lines[0] = '\0';
+    assert_int_equal(look("", &s), PLAIT_OK);
+    plait_log_callback(NULL, NULL);
+    plait_log_setup(PLAIT_LOG_WARN, "");
+    assert_true(s.nrank == 1);
+    assert_non_null(strstr(lines, "SLURM_NTASKS=6, but no step: this process is alone; srun starts ranks"));
 }
 
 /* Each of their processes worked alone, as rank 0 of 1. */
@@ -262,13 +313,6 @@ static struct plait_tcp_id find_id(void)
     return id;
 }
 
-static char warnings[4096];
-
-static void keep(void *context, enum plait_log_level level, const char *line)
-{
-    strncat(warnings, line, sizeof warnings - strlen(warnings) - 1);
-}
-
 /* First: the warning comes once in a process. */
 static void without_a_secret_one_warning_names_the_remedy(void **state)
 {
@@ -277,7 +321,7 @@ static void without_a_secret_one_warning_names_the_remedy(void **state)
     const struct plait_tcp_id a = find_id(), b = find_id();
     plait_log_callback(NULL, NULL);
     assert_memory_equal(a.secret, b.secret, sizeof a.secret);
-    const char *line = strstr(warnings, "no secret");
+    const char *line = strstr(lines, "no secret");
     assert_non_null(line);
     assert_non_null(strstr(line, "plait-info --make-secret"));
     assert_null(strstr(line + 1, "no secret"));
@@ -473,6 +517,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(without_a_secret_one_warning_names_the_remedy, clear),
         cmocka_unit_test_setup(launchers_are_found_by_their_variables, clear),
+        cmocka_unit_test_setup(ranks_at_a_loopback_address_share_this_host, clear),
         cmocka_unit_test_setup(the_port_of_another_launcher_is_nothing_to_mpirun, clear),
         cmocka_unit_test_setup(a_launcher_of_one_process_gives_way_to_the_one_it_started, clear),
         cmocka_unit_test_setup(a_restart_is_another_job, clear),
@@ -481,6 +526,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(the_secret_comes_from_the_variable_or_the_file, clear),
         cmocka_unit_test_setup(ranks_meet_beside_torchruns_store, clear),
         cmocka_unit_test_setup(ranks_with_different_secrets_do_not_meet, clear),
+        cmocka_unit_test_setup(a_number_of_ranks_without_a_rank_is_an_error, clear),
         cmocka_unit_test_setup(launchers_that_are_not_followed_are_named, clear),
         cmocka_unit_test_setup(ranks_of_mpirun_meet, clear),
         cmocka_unit_test_setup(an_id_travels_by_the_callers_means, clear),

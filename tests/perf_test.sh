@@ -360,15 +360,26 @@ mistake 'describes 8 ranks' --nodes 4x2
 mistake 'unknown peer' --peer mpi
 mistake 'plait-perf fusion --tensors FILE --peer ddp' --peer gloo
 mistake 'plait-perf fusion --tensors FILE --peer ddp' --tensors "$tensors" --peer ddp
-mistake 'only for a power of two; use --ranks 2, 4 or 8' $fusion --peer ddp --ranks 3
+mistake 'only for a power of two; use 2, 4 or 8 ranks' $fusion --peer ddp --ranks 3
 mistake 'the nearest is allgather' --coll all_gater
 mistake '-r 2: the last of 2 ranks is 1' --coll broadcast -r 2
 mistake 'all-to-all has no form in place; use --place out' --coll all --place in
 mistake 'send-receive has no form in place' --coll sendrecv --place in
-mistake 'a send-receive has no algorithms; leave out --algo' --coll sendrecv --algo ring
+mistake 'a send-receive has no algorithms; leave it out' --coll sendrecv --algo ring
 mistake 'gather works on a part of each rank' --coll gather --tensors "$tensors"
-mistake 'no size from -b 4 to -e 31 holds 16 bytes for each of 2 ranks' --coll alltoall -b 4 -e 31
-mistake 'change --algo or --ranks, or give one --coll' --coll all --algo halving-doubling
+mistake 'no size from 4 to 31 bytes holds 16 bytes for each of 2 ranks' --coll alltoall -b 4 -e 31
+mistake 'change --algo or the ranks, or give one collective' --coll all --algo halving-doubling
+mistake '--algorithm all_gather:ring: no allgather is measured' --algorithm all_gather:ring
+mistake '--algo .allreduce:.: names no algorithm' --algo allreduce:
+# Errors name the option as it was written.
+mistake '--minbytes 8 is more than -e 4' --minbytes 8 -e 4
+mistake '--MAX-BYTES 4' -b 8 --MAX-BYTES 4
+mistake '--iters 1000000: at most' --iters 1000000
+mistake '--per-iter-skip 3 has no effect' --per-iter-skip 3
+mistake '--trace is an option of plait-perf fusion' --trace x
+mistake '--elastic is an option of plait-perf elastic' --elastic sync3
+mistake '--json /nowhere/x: its folder is missing' --json /nowhere/x
+mistake '--agg-iters does not go with --overlap' --overlap busy --agg-iters 2
 mistake "--coll '' names no collective" --coll ''
 mistake 'the nearest is scatter' --coll gather,scater
 mistake '--starts 0: must be a whole number from 1 to 100' --starts 0
@@ -417,13 +428,13 @@ mistake '--timeline is an option of plait-perf fusion' --tensors "$tensors" --ti
 mistake 'a name that ends in .png or .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch
-mistake 'torus:2x9.*does not fit 2 ranks; the product of its factors.*; change --algo or --ranks' --algo torus:2x9
+mistake 'torus:2x9.*does not fit 2 ranks; the product of its factors.*; change --algo or the ranks' --algo torus:2x9
 mistake 'does not fit 3 ranks' --algo torus:2x2 --nodes 1+2 --ranks 3
 mistake '--reproducible --algo ring.*; use ' --reproducible --algo ring
 mistake "--peer '' names no peer" --peer ''
 mistake "--peer ',' names no peer" --peer ,
-mistake 'no size from -b 0 to -e 0' -b 0 -e 0
-mistake 'no size from -b 0 to -e 0' -b 0 -e 0 -i 0
+mistake 'no size from 0 to 0 bytes' -b 0 -e 0
+mistake 'no size from 0 to 0 bytes' -b 0 -e 0 -i 0
 mistake '-i 4 makes more than 10000 rows' -b 4 -e 64M -i 4
 mistake 'more than' -b 4 -e 18446744073709551615
 mistake 'more than' -b 18446744073709551612 -e 18446744073709551615 -i 16
@@ -466,7 +477,7 @@ wait $coordinator
 status=$?
 [ $status -eq 3 ] || fail "a killed rank: exit status $status"
 for rank in 0 2; do
-    [ "$(grep -c "error: rank $rank of 3 fails: comm 'plait-perf', allreduce #.*rank 1 (process $second) died" "$work/out")" -eq 1 ] &&
+    [ "$(grep -c "error: rank $rank of 3 fails: comm 'plait-perf', allreduce #[^:]*: rank 1 (process $second) died" "$work/out")" -eq 1 ] &&
         grep -q "rank $rank: last operations of rank $rank: allreduce" "$work/out" &&
         grep -q "rank $rank: last operations of rank 1: allreduce" "$work/out" || fail "a killed rank, as rank $rank says: $(cat "$work/out")"
 done

@@ -96,7 +96,7 @@ static bool was_said(const char *text)
 }
 
 /* No name of a job, and one port. */
-#define NAMELESS "MASTER_ADDR=127.0.0.1 MASTER_PORT=29763 PLAIT_IFNAME==lo"
+#define NAMELESS "MASTER_ADDR=127.0.0.1 MASTER_PORT=29763 LOCAL_WORLD_SIZE=1 PLAIT_IFNAME==lo"
 
 static void jobs_that_differ_in_any_name_do_not_meet(void **state)
 {

@@ -103,12 +103,22 @@ static const char *parse_bytes(const char *text, void *field)
                                           : "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K";
 }
 
+static const char *parse_automatic(const char *text, void *field)
+{
+    static const char *const words[] = { "automatic", "auto", NULL };
+    int i;
+
+    return plait_parse_bytes(is_word(text, words, &i) ? "0" : text, field)
+               ? NULL
+               : "automatic, or a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K";
+}
+
 static const char *parse_hosts(const char *text, void *field)
 {
     uint64_t n;
 
-    if (!plait_parse_bytes(text, &n) || n > UINT8_MAX)
-        return "a number from 0 to 255";
+    if (parse_automatic(text, &n) != NULL || n > UINT8_MAX)
+        return "automatic, or a number from 1 to 255";
     *(uint8_t *)field = (uint8_t)n;
     return NULL;
 }
@@ -189,10 +199,11 @@ static const char *parse_secret(const char *text, void *field)
 #define FIELD(name) offsetof(struct plait_config, name)
 const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_ALGO", "",
-      "algorithm of every call of one collective, as COLLECTIVE:ALGORITHM, or of all-reduces; empty: chosen by size",
+      "algorithm of every call of one collective and its v-form, as COLLECTIVE:ALGORITHM, or of all-reduces; empty: "
+      "chosen by size",
       FIELD(algo), parse_algo },
-    { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
-      parse_bytes },
+    { "PLAIT_ARENA", "automatic", "bytes of library memory that a process may use; automatic: as much as main memory",
+      FIELD(arena), parse_automatic },
     { "PLAIT_CALIBRATE", "1",
       "1: the first comm of a process times copies, 20 ms at most, to choose copy modes; 0: choices are built in",
       FIELD(calibrate), parse_flag },
@@ -208,8 +219,9 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
       parse_flag },
-    { "PLAIT_HOSTS", "0",
-      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; 0: as they are",
+    { "PLAIT_HOSTS", "automatic",
+      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; automatic: as they "
+      "are",
       FIELD(hosts), parse_hosts },
     { "PLAIT_IFNAME", "",
       "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; "
@@ -246,7 +258,8 @@ const struct plait_config_row plait_config_rows[] = {
       "under a launcher, lets in those who have it too; empty: the one in ~/.plait-secret, a file of mode 0600 "
       "(plait-info --make-secret)",
       FIELD(secret), parse_secret, .secret = true },
-    { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
+    { "PLAIT_SLICE", "automatic", "bytes of the vector in one pipeline slice; automatic: chosen by size", FIELD(slice),
+      parse_automatic },
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
 };

@@ -155,20 +155,21 @@ static struct choice allreduce_over_hosts(const struct plait_shape *shape, size_
     uint32_t each;
 
     if (is_short_far(shape, bytes) || (bytes <= MOST_FAR_PAIR && shape->nrank == 2))
-        return (struct choice){ "one-shot", "several hosts, small, few ranks: one way" };
-    if (canonical)
-        return (struct choice){ "halving-doubling", "several hosts, canonical order" };
-    if (bytes <= MOST_BINOMIAL)
-        return (struct choice){ "halving-doubling", "several hosts, small: logarithmic depth" };
+        return (struct choice){ "one-shot",
+                                "several hosts, small, few ranks: every rank sends to every other, one step" };
+    if (bytes <= MOST_BINOMIAL || canonical)
+        return (struct choice){ "halving-doubling", "several hosts, small or in canonical order: logarithmic depth" };
     if (plait_nodes_of(shape, &each) == 0)
-        return (struct choice){ "hierarchy:direct",
-                                "several hosts, their ranks not neighbours: once to each host and back" };
+        return (struct choice){
+            "hierarchy:direct",
+            "several hosts, ranks not consecutive: inside each, between one rank of each, inside each again"
+        };
     if (each <= 1)
         return (struct choice){
-            "ring", "several hosts of one rank, or of different numbers: from neighbour to neighbour, least bytes"
+            "ring", "several hosts with one rank each, or different numbers of ranks: between neighbours, fewest bytes"
         };
     return (struct choice){ "torus",
-                            "several hosts of equally many ranks: inside each, between them, inside each again" };
+                            "several hosts with equally many ranks: inside each, between them, inside each again" };
 }
 
 /* The same for the other collectives. spec NULL: as on one machine. */
@@ -190,11 +191,8 @@ static struct choice others_over_hosts(const struct plait_shape *shape, size_t b
     case PLAIT_REDUCE:
         if (is_short_far(shape, bytes))
             return as_on_one;
-        if (canonical)
-            return (struct choice){ "binomial",
-                                    "several hosts, canonical order: the root talks to the logarithm of the ranks" };
-        if (bytes <= MOST_BINOMIAL)
-            return (struct choice){ "binomial", "several hosts, small: logarithmic depth" };
+        if (bytes <= MOST_BINOMIAL || canonical)
+            return (struct choice){ "binomial", "several hosts, small or in canonical order: logarithmic depth" };
         return (struct choice){ "chain", "several hosts, large: the vector crosses each link once" };
     default:
         return as_on_one;
@@ -209,16 +207,16 @@ static struct choice allreduce_by_size(const struct plait_shape *shape, size_t b
         return allreduce_over_hosts(shape, bytes, w);
     if ((shape->nrank == 2 || w->oversubscribed) && bytes * (shape->nrank - 1) <= MOST_READ)
         return (struct choice){
-            "one-shot", "2 ranks, or more ranks than processors, and little to read: everyone combines all, one step"
+            "one-shot", "2 ranks, or more ranks than processors, and a short vector: each reduces all inputs, one step"
         };
     if (shape->nrank <= MOST_DIRECT)
         return (struct choice){
             "two-shot",
-            "at most 64 ranks on one machine: owners combine their block straight from the others' memory, two steps"
+            "at most 64 ranks: each reduces a block straight from the others' memory, then all read the blocks"
         };
     if (bytes <= MOST_BINOMIAL)
         return (struct choice){ "binomial", "more than 64 ranks, small: fewest messages" };
-    return (struct choice){ "halving-doubling", "more than 64 ranks: least volume in logarithmic depth" };
+    return (struct choice){ "halving-doubling", "more than 64 ranks: fewest bytes in logarithmic depth" };
 }
 
 /* bytes: of the block that one rank sends another, or of the vector. */
@@ -236,14 +234,15 @@ static struct choice by_size(const struct plait_shape *shape, size_t bytes, cons
     if (w->vform && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER)
         return (struct choice){ "direct", "blocks of different sizes: each has its own message" };
     if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered)))
-        return (struct choice){ "direct", "everyone reads what it needs where it lies, one step" };
+        return (struct choice){ "direct",
+                                "each rank reads its data straight from the memory of the rank that has it, one step" };
     if (few && (shape->coll == PLAIT_ALLGATHER || shape->coll == PLAIT_ALLTOALL))
         return (struct choice){ "bruck", "more than 64 ranks, small: fewest messages" };
     if (shape->coll == PLAIT_REDUCE_SCATTER || shape->coll == PLAIT_ALLGATHER)
-        return (struct choice){ "ring", "more than 64 ranks: one neighbour each" };
+        return (struct choice){ "ring", "more than 64 ranks: between neighbours only" };
     if (shape->coll == PLAIT_ALLTOALL)
-        return (struct choice){ "direct", "more than 64 ranks: every block crosses once" };
-    return (struct choice){ "binomial", "more than 64 ranks: the root talks to the logarithm of them" };
+        return (struct choice){ "direct", "more than 64 ranks: every block is sent once" };
+    return (struct choice){ "binomial", "more than 64 ranks: a tree of logarithmic depth" };
 }
 
 static bool rounds(enum plait_dtype type)

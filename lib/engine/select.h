@@ -5,7 +5,7 @@
 
 #include "operation/operation.h"
 
-#define PLAIT_WHY_EAGER "eager: everyone reads what it needs from where its owner put it, one step"
+#define PLAIT_WHY_EAGER "small (eager path): each rank writes its data to slots that the others read, one step"
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */
     const struct plait_alg *const *algorithms;

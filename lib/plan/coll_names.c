@@ -2,7 +2,7 @@
 /* Names and sizes of collectives, types and operators, from the lists in <plait/coll.h>. */
 #include "base/ascii.h"
 
-#include <plait/coll.h>
+#include <plait/plan.h>
 
 #include <string.h>
 
@@ -61,19 +61,26 @@ static const char *without_prefix(const char *name)
 int plait_coll_find(const char *name)
 {
     char own[32]; /* longer than any name */
-    const size_t n = strlen(without_prefix(name));
+    size_t n = strlen(without_prefix(name));
 
     if (n >= sizeof own)
         return -1;
     strcpy(own, without_prefix(name));
     if (n > strlen("_perf") && plait_same_word(own + n - strlen("_perf"), "_perf"))
-        own[n - strlen("_perf")] = '\0';
+        own[n -= strlen("_perf")] = '\0';
     for (int coll = 0; coll < PLAIT_NCOLL; coll++)
         if (plait_same_name(own, colls[coll]))
             return coll;
-    return plait_same_name(own, "bcast")                  ? PLAIT_BROADCAST
-           : plait_same_name(own, "reduce_scatter_block") ? PLAIT_REDUCE_SCATTER
-                                                          : -1;
+    if (plait_same_name(own, "bcast"))
+        return PLAIT_BROADCAST;
+    if (plait_same_name(own, "reduce_scatter_block"))
+        return PLAIT_REDUCE_SCATTER;
+    if (n > 0 && plait_lower(own[n - 1]) == 'v') /* a v-form */
+        own[n - 1] = '\0';
+    for (int coll = 0; coll < PLAIT_NCOLL; coll++)
+        if (plait_same_name(own, colls[coll]) && plait_geometry_of(coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR)
+            return coll;
+    return -1;
 }
 
 int plait_dtype_find(const char *name)

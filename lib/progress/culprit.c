@@ -279,15 +279,17 @@ static enum plait_status blame_cut_off(struct plait_comm *comm, uint32_t rank)
     for (uint32_t r = 0; r < comm->nrank; r++)
         if (r != comm->rank && plait_peer_died(&comm->peers[r]))
             return blame_dead(comm, r);
-    return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s", rank,
-                            why != NULL ? why : "its link is broken");
+    return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s (from rank %u)", rank,
+                            why != NULL ? why : "its link is broken", comm->rank);
 }
 
 static enum plait_status blame_unread(struct plait_comm *comm)
 {
     const struct plait_unread *u = &comm->unread;
 
-    return plait_comm_blame(comm, u->error == ESRCH ? PLAIT_ERR_PEER : PLAIT_ERR_SYSTEM, u->rank,
+    if (u->error == ESRCH)
+        return blame_dead(comm, u->rank);
+    return plait_comm_blame(comm, PLAIT_ERR_SYSTEM, u->rank,
                             "cannot copy %zu bytes at %#llx of rank %u (process %d) to %p: process_vm_readv: %s; are "
                             "both buffers as long as count says? PLAIT_CMA=0 does without the call",
                             u->bytes, (unsigned long long)u->address, u->rank, plait_peer_pid(&comm->peers[u->rank]),
