@@ -65,9 +65,8 @@ static bool add_sizes(struct bench *b, const struct sweep *s)
             break;
         if (b->ncell == MAX_CELLS)
             return complain("%s %llu makes more than %d rows from %llu to %llu bytes; raise it, or use -f",
-                            options_flag(o, "stepbytes"),
-                            (unsigned long long)o->step_bytes, MAX_CELLS, (unsigned long long)o->min_bytes,
-                            (unsigned long long)o->max_bytes);
+                            options_flag(o, "stepbytes"), (unsigned long long)o->step_bytes, MAX_CELLS,
+                            (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes);
         const uint64_t count = collective_count(coll, (uint32_t)o->nrank, bytes, width);
         if (count > 0) { /* smaller sizes hold no element of this type, or less than one for each rank */
             struct cell *c = add_cell_of(b, s);

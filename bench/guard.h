@@ -17,7 +17,7 @@
  * and 250-290 ns, Skylake 96-126 ns with one speed only. The constant lies between; on another processor it may call a
  * single latency high. report_end() says when only one was seen.
  */
-#define GUARD_HIGH      145e-9
+#define GUARD_HIGH     145e-9
 #define GUARD_ATTEMPTS 3
 
 /* The core-to-core latency. */

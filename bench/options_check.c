@@ -41,7 +41,8 @@ static bool check_folder(const char *flag, const char *path)
 
 static bool check_files(const struct options *o)
 {
-    if ((o->plot != NULL && !plot_possible(o->plot)) || (o->json != NULL && !check_folder(options_flag(o, "output_file"), o->json)) ||
+    if ((o->plot != NULL && !plot_possible(o->plot)) ||
+        (o->json != NULL && !check_folder(options_flag(o, "output_file"), o->json)) ||
         (o->csv != NULL && !check_folder("--csv", o->csv)))
         return false;
 #ifndef HAVE_JANSSON
@@ -168,8 +169,8 @@ static bool check_fusion(const struct options *o)
         return complain("--min-elements %llu is more than --max-elements %llu; raise --max-elements",
                         (unsigned long long)o->min_elements, (unsigned long long)o->max_elements);
     if (o->timeline != NULL && strlen(o->timeline) > 160)
-        return complain("%s %s: the path has more than 160 characters; choose a shorter one", options_flag(o, "timeline"),
-                        o->timeline);
+        return complain("%s %s: the path has more than 160 characters; choose a shorter one",
+                        options_flag(o, "timeline"), o->timeline);
     return check_ddp(o) && (o->timeline == NULL || check_folder(options_flag(o, "timeline"), o->timeline));
 }
 
@@ -314,20 +315,23 @@ bool options_check(struct options *o)
         return false;
     if (o->tensors == NULL && o->min_bytes > o->max_bytes)
         return complain("%s %llu is more than %s %llu; raise the latter", options_flag(o, "minbytes"),
-                        (unsigned long long)o->min_bytes, options_flag(o, "maxbytes"), (unsigned long long)o->max_bytes);
+                        (unsigned long long)o->min_bytes, options_flag(o, "maxbytes"),
+                        (unsigned long long)o->max_bytes);
     if (o->step_factor == 1 && o->step_bytes == 0 && o->min_bytes < o->max_bytes)
-        return complain("%s 0 never gets from the smallest size to the largest; use -f 2", options_flag(o, "stepbytes"));
+        return complain("%s 0 never gets from the smallest size to the largest; use -f 2",
+                        options_flag(o, "stepbytes"));
     if (o->per_iter_skip > 0 && !o->per_iter)
         return complain("%s %llu has no effect without -I 1; add -I 1", options_flag(o, "per_iter_skip"),
                         (unsigned long long)o->per_iter_skip);
     if (o->iterations > 0 && o->per_iter_skip >= o->iterations)
         return complain("%s %llu leaves no iteration of %s %llu; lower it", options_flag(o, "per_iter_skip"),
-                        (unsigned long long)o->per_iter_skip, options_flag(o, "iters"), (unsigned long long)o->iterations);
+                        (unsigned long long)o->per_iter_skip, options_flag(o, "iters"),
+                        (unsigned long long)o->iterations);
     if (o->iterations > o->rounds * STAGE_ITERATIONS)
         return complain(
             "%s %llu: at most %llu with --rounds %llu, as a round has at most %d iterations; raise --rounds",
-            options_flag(o, "iters"), (unsigned long long)o->iterations, (unsigned long long)o->rounds * STAGE_ITERATIONS,
-            (unsigned long long)o->rounds, STAGE_ITERATIONS);
+            options_flag(o, "iters"), (unsigned long long)o->iterations,
+            (unsigned long long)o->rounds * STAGE_ITERATIONS, (unsigned long long)o->rounds, STAGE_ITERATIONS);
     if (getenv("NCCL_TESTS_SPLIT") != NULL || getenv("NCCL_TESTS_SPLIT_MASK") != NULL)
         return complain("NCCL_TESTS_SPLIT is set: splitting into groups is not supported; unset it");
     if (o->root >= o->nrank)

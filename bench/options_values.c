@@ -99,8 +99,9 @@ static bool parse_one_coll(struct options *o, const char *flag, const char *name
 
     if (strcmp(name, "all") != 0)
         return c != NULL ? add_coll(o, c)
-                         : complain("%s %s: no such collective here; the nearest is %s, all is each in turn", flag,
-                                    name, collective_nearest(name));
+                         : complain("%s %s: no such collective here; %s%s", flag, name,
+                                    collective_nearest(name) != NULL ? "did you mean " : "--help lists all",
+                                    collective_nearest(name) != NULL ? collective_nearest(name) : "");
     for (uint32_t i = 0; i < NCOLLECTIVE; i++)
         add_coll(o, &collectives[i]);
     return true;
@@ -222,7 +223,8 @@ bool parse_modes(struct options *o, const char *flag, const char *value)
 bool parse_algorithm(struct options *o, const char *flag, const char *value)
 {
     o->algorithm = name_algorithm(value, &o->algorithm_coll);
-    return *o->algorithm != '\0' || complain("%s '%s': names no algorithm; plait-info --algorithms lists all", flag, value);
+    return *o->algorithm != '\0' ||
+           complain("%s '%s': names no algorithm; plait-info --algorithms lists all", flag, value);
 }
 
 bool parse_plot(struct options *o, const char *flag, const char *value)

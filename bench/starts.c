@@ -17,7 +17,7 @@ struct starts_row { /* one half of a cell, of all starts */
     int64_t root;
     uint64_t bytes;
     char label[48];
-    enum c2c c2c;                       /* C2C_MIXED: the starts differed */
+    enum c2c c2c;                      /* C2C_MIXED: the starts differed */
     uint64_t wrong;                    /* elements, plait's */
     struct series time[MAX_BACKENDS];  /* seconds: midmean of each start's iterations; empty: not measured */
     struct series ratio[MAX_BACKENDS]; /* of plait's time to the peer's */

@@ -52,7 +52,7 @@ void option_misuse(const char *format, ...)
 
 /* One thing, one name: these are taken for each other in all programs. The first is the one that --help shows. */
 static const char *const synonyms[] = {
-    "algo algorithm", "coll collective",    "datatype type dtype", "json output_file",
+    "algo algorithm", "coll collective", "datatype type dtype", "json output_file",
     "mode elastic",   "op redop",        "ranks nranks np",     "trace timeline",
 };
 

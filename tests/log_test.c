@@ -137,7 +137,7 @@ static void *differ_as(void *rank)
     o.name = "two";
     if (plait_comm_create(&o, &comm) != PLAIT_OK ||
         (rank == NULL ? plait_allreduce(comm, v, v, 2, PLAIT_FLOAT32, PLAIT_SUM, NULL)
-                     : plait_broadcast(comm, v, v, 2, PLAIT_FLOAT32, 0, NULL)) == PLAIT_OK)
+                      : plait_broadcast(comm, v, v, 2, PLAIT_FLOAT32, 0, NULL)) == PLAIT_OK)
         _exit(1);
     plait_comm_destroy(comm);
     return NULL;

@@ -361,7 +361,8 @@ mistake 'unknown peer' --peer mpi
 mistake 'plait-perf fusion --tensors FILE --peer ddp' --peer gloo
 mistake 'plait-perf fusion --tensors FILE --peer ddp' --tensors "$tensors" --peer ddp
 mistake 'only for a power of two; use 2, 4 or 8 ranks' $fusion --peer ddp --ranks 3
-mistake 'the nearest is allgather' --coll all_gater
+mistake '--help lists all' --coll foo
+mistake 'did you mean allgather' --coll all_gater
 mistake '-r 2: the last of 2 ranks is 1' --coll broadcast -r 2
 mistake 'all-to-all has no form in place; use --place out' --coll all --place in
 mistake 'send-receive has no form in place' --coll sendrecv --place in
@@ -369,7 +370,7 @@ mistake 'a send-receive has no algorithms; leave it out' --coll sendrecv --algo 
 mistake 'gather works on a part of each rank' --coll gather --tensors "$tensors"
 mistake 'no size from 4 to 31 bytes holds 16 bytes for each of 2 ranks' --coll alltoall -b 4 -e 31
 mistake 'change --algo or the ranks, or give one collective' --coll all --algo halving-doubling
-mistake '--algorithm all_gather:ring: no allgather is measured' --algorithm all_gather:ring
+mistake '--algorithm allgather:ring: no allgather is measured' --algorithm all_gather:ring
 mistake '--algo .allreduce:.: names no algorithm' --algo allreduce:
 # Errors name the option as it was written.
 mistake '--minbytes 8 is more than -e 4' --minbytes 8 -e 4
@@ -381,7 +382,7 @@ mistake '--elastic is an option of plait-perf elastic' --elastic sync3
 mistake '--json /nowhere/x: its folder is missing' --json /nowhere/x
 mistake '--agg-iters does not go with --overlap' --overlap busy --agg-iters 2
 mistake "--coll '' names no collective" --coll ''
-mistake 'the nearest is scatter' --coll gather,scater
+mistake 'did you mean scatter' --coll gather,scater
 mistake '--starts 0: must be a whole number from 1 to 100' --starts 0
 mistake '--starts 2 does not go with --overlap' --starts 2 --overlap busy
 mistake '--starts 2 does not go with --plot' --starts 2 --plot x.png

@@ -201,14 +201,15 @@ static void one_thing_has_the_names_of_the_other_programs(void **state)
 {
     struct options o;
 
-    parse(&o, (const char *const[]){ "--algo", "all_reduce:ring", "--payload", "bfloat16", "--Batch_Size=8", "--np", "2",
-                                     "--timeline", "t", NULL });
+    parse(&o, (const char *const[]){ "--algo", "all_reduce:ring", "--payload", "bfloat16", "--Batch_Size=8", "--np",
+                                     "2", "--timeline", "t", NULL });
     assert_string_equal(o.algorithm, "ring");
     assert_true(o.payload == PLAIT_BFLOAT16 && o.batch == 8 && o.ranks == 2 && strcmp(o.trace, "t") == 0);
     assert_string_equal(options_flag(&o, "trace"), "--timeline");
     parse(&o, (const char *const[]){ "--mode", "sync2", NULL });
     assert_true(o.elastic >= 0);
-    char *argv[] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "x", (char *)(uintptr_t) "--algo=gather:direct" };
+    char *argv[] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "x",
+                     (char *)(uintptr_t) "--algo=gather:direct" };
     assert_false(options_parse(3, argv, &o));
 }
 

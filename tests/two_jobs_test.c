@@ -43,7 +43,7 @@ static pid_t start_rank(unsigned job, unsigned rank, unsigned nrank, const char 
     set(variables);
     snprintf(text, sizeof text, "%u", rank);
     setenv("RANK", text, 1);
-    setenv("LOCAL_RANK", text, 1);
+    setenv("LOCAL_RANK", strcmp(getenv("LOCAL_WORLD_SIZE"), "1") == 0 ? "0" : text, 1);
     snprintf(text, sizeof text, "%u", nrank);
     setenv("WORLD_SIZE", text, 1);
     snprintf(text, sizeof text, "%u", job);

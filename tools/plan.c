@@ -25,7 +25,8 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "nodes", "MAP", &nodes,
               "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)"),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output (check: only that; default: both)"),
-    OPTION_TO(TEXT, "coll", "NAME", &coll_name, "collective or its v-form (default allreduce); all: every one, for list and check"),
+    OPTION_TO(TEXT, "coll", "NAME", &coll_name,
+              "collective or its v-form (default allreduce); all: every one, for list and check"),
     OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check",
               .letter = 'r'),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
@@ -98,7 +99,8 @@ static void read_roots(unsigned coll, uint32_t nrank, bool all, uint32_t *first,
     if (*end == 1 || (all && strcmp(root, "all") == 0))
         return;
     if (!number_begins(root, 0, nrank - 1, &rest, first) || *rest != '\0')
-        option_misuse("%s %s: must be a rank from 0 to %" PRIu32 "%s", flag_of("root"), root, nrank - 1, all ? ", or all" : "");
+        option_misuse("%s %s: must be a rank from 0 to %" PRIu32 "%s", flag_of("root"), root, nrank - 1,
+                      all ? ", or all" : "");
     *end = *first + 1;
 }
 
@@ -314,7 +316,8 @@ static int command(int argc, char **argv)
         return 2;
     const char *name = nrest > 0 ? argv[1] : "", *spec = take_coll(nrest > 1 ? argv[2] : algorithm);
     if (algorithm != NULL && (nrest > 1 || strcmp(name, "list") == 0))
-        option_misuse("%s %s: %s; leave it out", flag_of("algo"), algorithm, nrest > 1 ? "SPEC is given, too" : "list shows all");
+        option_misuse("%s %s: %s; leave it out", flag_of("algo"), algorithm,
+                      nrest > 1 ? "SPEC is given, too" : "list shows all");
     if (strcmp(name, "show") != 0 && rank != NULL)
         option_misuse("--rank has an effect only with show; leave it out");
     if (nrest > 2 || (nrest > 1 && strcmp(name, "list") == 0))

@@ -158,12 +158,10 @@ static const struct choice decays[] = { { "none", PLAIT_DECAY_NONE },
                                         { "cosine", PLAIT_DECAY_COSINE, "cosineannealinglr" },
                                         { "steps", PLAIT_DECAY_STEPS, "step steplr" },
                                         { 0 } };
-static const struct choice payloads[] = {
-    { "fp32", PLAIT_FLOAT32, "float32 float" },
-    { "bf16", PLAIT_BFLOAT16, "bfloat16" },
-    { "fp16", PLAIT_FLOAT16, "float16 half" },
-    { 0 }
-};
+static const struct choice payloads[] = { { "fp32", PLAIT_FLOAT32, "float32 float" },
+                                          { "bf16", PLAIT_BFLOAT16, "bfloat16" },
+                                          { "fp16", PLAIT_FLOAT16, "float16 half" },
+                                          { 0 } };
 static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "statistics", POLISH_STATISTICS }, { 0 } };
 #define GROUP(title)                                     \
     {                                                    \
@@ -278,8 +276,7 @@ static const struct row rows[] = {
     SWITCHED("overlap", overlap, "exchange buckets during the backward pass (on)", .need = &synchronous),
     ROW(OPTION_TO(PARSED, "algo", "SPEC", NULL, "algorithm of the buckets' all-reduce, e.g. ring (chosen by size)",
                   .parse = parse_algorithm),
-        .print = print_algorithm,
-        .kept = KEPT, .need = &synchronous),
+        .print = print_algorithm, .kept = KEPT, .need = &synchronous),
     OWN("elastic", "MODE", parse_elastic,
         "elastic averaging in place of synchronous SGD: original, async, async-momentum, hogwild, sync1, sync2, sync3",
         .print = print_elastic, .kept = KEPT),
@@ -318,8 +315,8 @@ static const struct row rows[] = {
 
     GROUP("make-data"),
     NUMBERED("classes", classes, 2, 100, "number of classes (10)", .need = &drawing),
-    NUMBERED("train-images", train_images, 1, 1e7, "(2000)", .need = &drawing),
-    NUMBERED("val-images", val_images, 1, 1e7, "(500)", .need = &drawing),
+    NUMBERED("train-images", train_images, 1, 1e7, "images for training (2000)", .need = &drawing),
+    NUMBERED("val-images", val_images, 1, 1e7, "images for the test (500)", .need = &drawing),
 };
 #define NROW (sizeof rows / sizeof *rows)
 _Static_assert(NROW <= OPTIONS_MOST, "struct options tells of each whether it was given");

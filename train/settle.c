@@ -13,8 +13,8 @@
 bool options_check(const struct options *o)
 {
     if (o->reproducible && o->elastic >= 0)
-        return complain("--reproducible %s %s: each rank has its own weights there; leave one out", options_flag(o, "elastic"),
-                        plait_elastic_name((enum plait_elastic_mode)o->elastic));
+        return complain("--reproducible %s %s: each rank has its own weights there; leave one out",
+                        options_flag(o, "elastic"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
     if (o->reproducible && o->sync_norm)
         return complain("--reproducible %s: its sums depend on the number of ranks; leave one out",
                         options_flag(o, "sync-batch-norm"));
@@ -23,8 +23,8 @@ bool options_check(const struct options *o)
             "--reproducible --payload %s: only fp32 gives the same bits for any number of ranks; use --payload fp32",
             o->payload == PLAIT_FLOAT16 ? "fp16" : "bf16");
     if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
-        return complain("%s %s %s: its workers do not step together; leave one out",
-                        options_flag(o, "sync-batch-norm"), options_flag(o, "elastic"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
+        return complain("%s %s %s: its workers do not step together; leave one out", options_flag(o, "sync-batch-norm"),
+                        options_flag(o, "elastic"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
     if (o->plot != NULL && !value_picture("--plot", o->plot))
         return false;
     if (o->resume != NULL && o->run != NULL)
@@ -33,7 +33,8 @@ bool options_check(const struct options *o)
     if (o->evaluate_only && o->dry_run)
         return complain("%s --dry-run: leave one out", options_flag(o, "evaluate-only"));
     if (o->resume != NULL && o->weights != NULL)
-        return complain("--resume %s %s %s: both load weights; leave one out", o->resume, options_flag(o, "weights"), o->weights);
+        return complain("--resume %s %s %s: both load weights; leave one out", o->resume, options_flag(o, "weights"),
+                        o->weights);
     return true;
 }
 

@@ -55,10 +55,7 @@ static const struct launcher {
       .job = { "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT" } },
 };
 
-/*
- * Variables by which launchers tell a process its rank: it must not run as the only one if they name others. Those of
- * the launchers above count if a part of them is missing.
- */
+/* Launchers that are not followed, and those above if a variable is missing: no process of theirs may run alone. */
 static const struct foreign {
     const char *name, *rank, *nrank; /* nrank NULL: not said */
     bool batch;                      /* a batch script has nrank, too, and rank 0 */
@@ -234,14 +231,9 @@ static enum plait_status read_job(const struct launcher *l, struct plait_launche
     return PLAIT_OK;
 }
 
-#define REMEDY                                                                                                       \
-    "set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, start it with torchrun, srun, Open MPI's mpirun or " \
-    "MPICH's mpiexec, or pass an id around (plait_unique_id_exchange); for one process alone set PLAIT_LAUNCHER=none"
-
 /*
- * PLAIT_ERR_CONFIG: a launcher started this process as one of several, but is not followed, or does not say which.
- * Without the error each process would run alone. `found`: a launcher that is followed has started this process as the
- * only one.
+ * PLAIT_ERR_CONFIG: this process is one of several, which would all run alone. `found`: a launcher that is followed has
+ * started it as the only one.
  */
 static enum plait_status refuse_foreign(bool found)
 {
@@ -249,20 +241,21 @@ static enum plait_status refuse_foreign(bool found)
         const char *rank = get(f->rank), *nrank = get(f->nrank);
         if (nrank != NULL ? strcmp(nrank, "1") == 0 : rank == NULL || found)
             continue;
-        if (f->batch && (rank == NULL || strcmp(rank, "0") == 0))
-            plait_log(PLAIT_LOG_INFO, "%s=%.20s, but no step: this process is alone; srun starts ranks", f->nrank,
-                      nrank != NULL ? nrank : "");
-        else if (rank == NULL)
-            return plait_fail(PLAIT_ERR_CONFIG, "%s is not set, but %s is %.20s: " REMEDY, f->rank, f->nrank, nrank);
-        else
-            return plait_fail(PLAIT_ERR_CONFIG,
-                              "%s=%.20s%s%s%s%.20s: %s started this process, and Plait does not follow its variables: " REMEDY,
-                              f->rank, rank, nrank != NULL ? " " : "", nrank != NULL ? f->nrank : "",
-                              nrank != NULL ? "=" : "", nrank != NULL ? nrank : "", f->name);
+        rank = rank != NULL ? rank : "not set";
+        if (!f->batch || (strcmp(rank, "0") != 0 && strcmp(rank, "not set") != 0))
+            return plait_fail(
+                PLAIT_ERR_CONFIG,
+                "%s is %.20s, %s is %.20s: %s started this process as one of several, and this is not enough to join "
+                "the others: set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, start it with torchrun, "
+                "srun, Open MPI's mpirun or MPICH's mpiexec, or pass an id around (plait_unique_id_exchange); for one "
+                "process alone set PLAIT_LAUNCHER=none",
+                f->rank, rank, f->nrank != NULL ? f->nrank : "the number of ranks", nrank != NULL ? nrank : "not set",
+                f->name);
+        plait_log(PLAIT_LOG_INFO, "%s is set, but this is no step of srun, which starts ranks: this process is alone",
+                  nrank != NULL ? f->nrank : f->rank);
     }
     return PLAIT_OK;
 }
-#undef REMEDY
 
 enum plait_status plait_launcher_read(const char *launcher, struct plait_launcher_says *out)
 {

@@ -19,11 +19,9 @@
 
 const char *plait_check_name(enum plait_check check)
 {
-    static const char *const names[] = {
 #define PLAIT_X(symbol, name, text) name,
-        PLAIT_CHECK_LIST(PLAIT_X)
+    static const char *const names[] = { PLAIT_CHECK_LIST(PLAIT_X) };
 #undef PLAIT_X
-    };
     return (unsigned)check < PLAIT_NCHECK ? names[check] : "?";
 }
 
