@@ -63,6 +63,13 @@ for flag in "-z 1:every operation here blocks" "-p 1:ranks always start together
     "$perf" -b 8 -e 8 ${flag%%:*} -n 10 --coll plait_allreduce --guard off >"$work/out" 2>"$work/err" || fail "$flag: $(cat "$work/err")"
     [ "$(cat "$work/err")" = "plait-perf: note: ${flag%%:*} has no meaning here: ${flag#*:}" ] || fail "$flag: $(cat "$work/err")"
 done
+# One name for one thing: options of the other tools, types and collectives in any spelling.
+"$perf" -b 48 -e 48 -n 10 --type ncclHalf --inplace --np 3 --algorithm=All_Reduce:ring --guard off >"$work/out" 2>&1 || fail "--type: $(cat "$work/out")"
+rows | awk '$3 != "half" || $6 != "N/A" || $10 == "N/A" { exit 1 } END { exit NR != 1 }' && grep -q 'Rank  2 ' "$work/out" || fail "--type: $(cat "$work/out")"
+"$perf" -b 1K -e 1K -n 10 --coll MPI_Allgatherv,sendrecv,reduce --algo ALLGATHER_V:ring --guard off >"$work/out" 2>&1 ||
+    fail "an algorithm of one collective: $(cat "$work/out")"
+PLAIT_ALGO=allgatherv:direct "$perf" -b 1K -e 1K -n 10 --coll allgatherv --guard off >"$work/out" 2>&1 || fail "PLAIT_ALGO of a v-form: $(cat "$work/out")"
+PLAIT_ALGO=allgatherv:bruck "$perf" --ranks 4 -b 1K -e 1K -n 10 --coll allgatherv --guard off >"$work/out" 2>&1 && fail "PLAIT_ALGO of a v-form has no effect"
 ln -s "$(realpath "$perf")" "$work/all_gather_perf"
 "$work/all_gather_perf" --place out --guard off >"$work/out" 2>&1 || fail "all_gather_perf: $(cat "$work/out")"
 rows | awk '$1 != 33554432 { exit 1 } END { exit NR != 1 }' && grep -q 'concluded: all_gather_perf' "$work/out" ||
@@ -506,6 +513,7 @@ run_stopped() {
     [ $status -eq 3 ] || fail "a stopped rank, $*: exit status $status"
     grep -q "plait-perf: plait: rank .*$(printf "$expected" "$second")" "$work/out" ||
         fail "rank 1 is stopped, and not named, $*: $(cat "$work/out")"
+    grep -q '^plait-perf: .*allreduce #' "$work/out" && fail "what a rank was in is in its own line: $(cat "$work/out")"
     [ -z "$(living)" ] || fail "with a rank stopped these live on: $(living)"
 }
 # By the library, or by the coordinator if more than half of -T was over.

@@ -206,6 +206,8 @@ static void one_thing_has_the_names_of_the_other_programs(void **state)
     assert_string_equal(o.algorithm, "ring");
     assert_true(o.payload == PLAIT_BFLOAT16 && o.batch == 8 && o.ranks == 2 && strcmp(o.trace, "t") == 0);
     assert_string_equal(options_flag(&o, "trace"), "--timeline");
+    parse(&o, (const char *const[]){ "--elastic", "Async_Momentum", NULL });
+    assert_true(o.elastic >= 0);
     parse(&o, (const char *const[]){ "--mode", "sync2", NULL });
     assert_true(o.elastic >= 0);
     char *argv[] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "x",
