@@ -80,7 +80,7 @@ explain_says_what_and_why() {
         says 0 '^allgatherv of at most 256 float32 (1 KiB), 3 ranks$' --explain allgatherv 1K --ranks 3 &&
         says 0 '^allgatherv of at most ' --explain ALLGATHERV 1K && says 0 '^allgatherv of at most ' --explain AllGatherV 1K &&
         says 0 '^allgatherv of at most ' --explain MPI_ALLGATHERV 1K && says 0 '^allgatherv of at most ' --explain all_gather_v_perf 1K &&
-        says 0 '^why  *each rank reads its data straight from the memory of the rank that has it, one step' --explain broadcast 1M --ranks 8 &&
+        says 0 '^why  *each rank reads its data straight from its owner.s memory, in one step' --explain broadcast 1M --ranks 8 &&
         says 0 '^algorithm  *ring$' --explain allreduce 1M --np 4 --algorithm=All_Reduce:ring -d bf16 &&
         says 0 '^allreduce of 8 float16' --explain allreduce 16 --type half && says 0 '^allreduce of 8 float16' --explain allreduce 16 --dtype half &&
         PLAIT_ALGO=ALLGATHER_V:direct says 0 '^algorithm  *direct$' --explain allgatherv 1M --ranks 4 &&

@@ -155,19 +155,14 @@ static struct choice allreduce_over_hosts(const struct plait_shape *shape, size_
     uint32_t each;
 
     if (is_short_far(shape, bytes) || (bytes <= MOST_FAR_PAIR && shape->nrank == 2))
-        return (struct choice){ "one-shot",
-                                "several hosts, small, few ranks: every rank sends to every other, one step" };
+        return (struct choice){ "one-shot", "several hosts, small, few ranks: everyone sends to everyone" };
     if (bytes <= MOST_BINOMIAL || canonical)
         return (struct choice){ "halving-doubling", "several hosts, small or in canonical order: logarithmic depth" };
     if (plait_nodes_of(shape, &each) == 0)
-        return (struct choice){
-            "hierarchy:direct",
-            "several hosts, ranks not consecutive: inside each, between one rank of each, inside each again"
-        };
+        return (struct choice){ "hierarchy:direct",
+                                "several hosts, ranks not consecutive: by way of one rank of each host" };
     if (each <= 1)
-        return (struct choice){
-            "ring", "several hosts with one rank each, or different numbers of ranks: between neighbours, fewest bytes"
-        };
+        return (struct choice){ "ring", "several hosts, one rank each or different numbers: between neighbours" };
     return (struct choice){ "torus",
                             "several hosts with equally many ranks: inside each, between them, inside each again" };
 }
@@ -210,10 +205,8 @@ static struct choice allreduce_by_size(const struct plait_shape *shape, size_t b
             "one-shot", "2 ranks, or more ranks than processors, and a short vector: each reduces all inputs, one step"
         };
     if (shape->nrank <= MOST_DIRECT)
-        return (struct choice){
-            "two-shot",
-            "at most 64 ranks: each reduces a block straight from the others' memory, then all read the blocks"
-        };
+        return (struct choice){ "two-shot",
+                                "up to 64 ranks: each reduces one block from everyone's memory, then all read them" };
     if (bytes <= MOST_BINOMIAL)
         return (struct choice){ "binomial", "more than 64 ranks, small: fewest messages" };
     return (struct choice){ "halving-doubling", "more than 64 ranks: fewest bytes in logarithmic depth" };
@@ -234,8 +227,7 @@ static struct choice by_size(const struct plait_shape *shape, size_t bytes, cons
     if (w->vform && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER)
         return (struct choice){ "direct", "blocks of different sizes: each has its own message" };
     if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered)))
-        return (struct choice){ "direct",
-                                "each rank reads its data straight from the memory of the rank that has it, one step" };
+        return (struct choice){ "direct", "each rank reads its data straight from its owner's memory, in one step" };
     if (few && (shape->coll == PLAIT_ALLGATHER || shape->coll == PLAIT_ALLTOALL))
         return (struct choice){ "bruck", "more than 64 ranks, small: fewest messages" };
     if (shape->coll == PLAIT_REDUCE_SCATTER || shape->coll == PLAIT_ALLGATHER)

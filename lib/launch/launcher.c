@@ -231,10 +231,7 @@ static enum plait_status read_job(const struct launcher *l, struct plait_launche
     return PLAIT_OK;
 }
 
-/*
- * PLAIT_ERR_CONFIG: this process is one of several, which would all run alone. `found`: a launcher that is followed has
- * started it as the only one.
- */
+/* One of several processes would run alone: refuse. found: a launcher that is followed started this one alone. */
 static enum plait_status refuse_foreign(bool found)
 {
     for (const struct foreign *f = foreigners; f < foreigners + sizeof foreigners / sizeof *foreigners; f++) {

@@ -4,28 +4,23 @@
 
 #include <plait/plan.h>
 
+#include <stdio.h>
 #include <string.h>
 
-static const char *const colls[PLAIT_NCOLL] = {
 #define PLAIT_X(symbol, name, text) [symbol] = name,
-    PLAIT_COLL_LIST(PLAIT_X)
+static const char *const colls[PLAIT_NCOLL] = { PLAIT_COLL_LIST(PLAIT_X) };
 #undef PLAIT_X
-};
 
+#define PLAIT_X(symbol, value, bytes, name) [symbol] = { name, bytes },
 static const struct {
     const char *name;
     size_t size;
-} types[PLAIT_NDTYPE] = {
-#define PLAIT_X(symbol, value, bytes, name) [symbol] = { name, bytes },
-    PLAIT_DTYPE_LIST(PLAIT_X)
+} types[PLAIT_NDTYPE] = { PLAIT_DTYPE_LIST(PLAIT_X) };
 #undef PLAIT_X
-};
 
-static const char *const ops[PLAIT_NOP] = {
 #define PLAIT_X(symbol, value, name) [symbol] = name,
-    PLAIT_OP_LIST(PLAIT_X)
+static const char *const ops[PLAIT_NOP] = { PLAIT_OP_LIST(PLAIT_X) };
 #undef PLAIT_X
-};
 
 size_t plait_dtype_size(enum plait_dtype type)
 {
@@ -60,27 +55,23 @@ static const char *without_prefix(const char *name)
 
 int plait_coll_find(const char *name)
 {
-    char own[32]; /* longer than any name */
-    size_t n = strlen(without_prefix(name));
+    char own[32], vform[32]; /* longer than any name */
+    const size_t n = strlen(without_prefix(name)), perf = strlen("_perf");
 
     if (n >= sizeof own)
         return -1;
     strcpy(own, without_prefix(name));
-    if (n > strlen("_perf") && plait_same_word(own + n - strlen("_perf"), "_perf"))
-        own[n -= strlen("_perf")] = '\0';
-    for (int coll = 0; coll < PLAIT_NCOLL; coll++)
-        if (plait_same_name(own, colls[coll]))
+    if (n > perf && plait_same_word(own + n - perf, "_perf"))
+        own[n - perf] = '\0';
+    for (int coll = 0; coll < PLAIT_NCOLL; coll++) {
+        const bool blocks = plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
+        snprintf(vform, sizeof vform, "%s%s", colls[coll], blocks ? "v" : "");
+        if (plait_same_name(own, colls[coll]) || plait_same_name(own, vform))
             return coll;
-    if (plait_same_name(own, "bcast"))
-        return PLAIT_BROADCAST;
-    if (plait_same_name(own, "reduce_scatter_block"))
-        return PLAIT_REDUCE_SCATTER;
-    if (n > 0 && plait_lower(own[n - 1]) == 'v') /* a v-form */
-        own[n - 1] = '\0';
-    for (int coll = 0; coll < PLAIT_NCOLL; coll++)
-        if (plait_same_name(own, colls[coll]) && plait_geometry_of(coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR)
-            return coll;
-    return -1;
+    }
+    return plait_same_name(own, "bcast")                  ? PLAIT_BROADCAST
+           : plait_same_name(own, "reduce_scatter_block") ? PLAIT_REDUCE_SCATTER
+                                                          : -1;
 }
 
 int plait_dtype_find(const char *name)
