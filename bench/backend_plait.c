@@ -148,6 +148,7 @@ static bool run(void *self, const struct operation *o)
 
     if (o->op == PLAIT_PREMULSUM)
         pattern_scale(o->type, r->rank, scalar);
+    r->call.algorithm = options_algorithm(r->options, o->coll);
     r->call.scale = o->op == PLAIT_PREMULSUM ? scalar : NULL;
     return calls[o->coll](r->comm, o, &r->call) == PLAIT_OK;
 }
@@ -274,7 +275,8 @@ static bool create(struct plait_rank *self, const struct options *o, const struc
     self->library_memory = o->library_memory;
     self->reproducible = o->reproducible;
     self->call = (struct plait_call)PLAIT_CALL_DEFAULT;
-    self->call.algorithm = o->algorithm;
+    self->call.algorithm = options_algorithm(o, PLAIT_ALLREDUCE);
+    self->options = o;
     self->call.slice = o->slice;
     self->call.round = o->round;
     return plait_comm_create(&comm, &self->comm) == PLAIT_OK;

@@ -15,6 +15,7 @@ struct plait_fusion;
 
 struct plait_rank { /* the backend's self */
     struct plait_comm *comm;
+    const struct options *options;
     struct plait_call call;
     struct plait_request *request[2]; /* of the operation in progress; NULL: ended */
     struct plait_comm

@@ -64,9 +64,9 @@ static bool add_sizes(struct bench *b, const struct sweep *s)
         if (bytes > o->max_bytes)
             break;
         if (b->ncell == MAX_CELLS)
-            return complain("-i %llu makes more than %d rows from -b %llu to -e %llu; raise -i, or use -f",
-                            (unsigned long long)o->step_bytes, MAX_CELLS, (unsigned long long)o->min_bytes,
-                            (unsigned long long)o->max_bytes);
+            return complain("%s %llu makes more than %d rows from %llu to %llu bytes; raise it, or use -f",
+                            options_flag(o, "stepbytes"), (unsigned long long)o->step_bytes, MAX_CELLS,
+                            (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes);
         const uint64_t count = collective_count(coll, (uint32_t)o->nrank, bytes, width);
         if (count > 0) { /* smaller sizes hold no element of this type, or less than one for each rank */
             struct cell *c = add_cell_of(b, s);
@@ -165,9 +165,9 @@ bool cells_plan(struct bench *b, const struct tensors *t)
     if (b->ncell > 0)
         return true;
     if (parts > 1)
-        return complain("%s: no size from -b %llu to -e %llu holds 16 bytes for each of %u ranks; raise -e",
+        return complain("%s: no size from %llu to %llu bytes holds 16 bytes for each of %u ranks; raise -e",
                         b->coll->title, (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes, parts);
-    return complain("no size from -b %llu to -e %llu holds an element of type %s; raise -e",
+    return complain("no size from %llu to %llu bytes holds an element of type %s; raise -e",
                     (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes, dtype_label(o->dtype[0]));
 }
 

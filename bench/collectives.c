@@ -167,7 +167,7 @@ const char *collective_nearest(const char *name)
             }
         }
     }
-    return best;
+    return least <= PLAIT_NEAR ? best : NULL;
 }
 
 uint32_t collective_parts(enum plait_coll coll, uint32_t nrank)

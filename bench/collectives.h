@@ -55,7 +55,7 @@ uint32_t collective_source(enum plait_coll coll, uint32_t nrank, uint32_t root, 
 /* Find by Plait's name, nccl-tests' (all_gather, all_gather_perf) or MPI's (bcast); NULL: none. */
 const struct collective *collective_find(const char *name);
 
-/* Plait's name of the collective with the nearest name. */
+/* Plait's name of the collective with the nearest name; NULL: none is near. */
 const char *collective_nearest(const char *name);
 
 /*

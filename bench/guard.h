@@ -13,15 +13,16 @@
 #include <stdbool.h>
 
 /*
- * A latency is "far" above this, or above twice the least of the run. Measured: Zen 4 38-45 and 167-173 ns, Zen 5 50-65
+ * A latency is high above this, or above twice the least of the run. Measured: Zen 4 38-45 and 167-173 ns, Zen 5 50-65
  * and 250-290 ns, Skylake 96-126 ns with one speed only. The constant lies between; on another processor it may call a
- * single speed far. report_end() says when only one was seen.
+ * single latency high. report_end() says when only one was seen.
  */
-#define GUARD_FAR      145e-9
+#define GUARD_HIGH     145e-9
 #define GUARD_ATTEMPTS 3
 
-enum mode { MODE_UNKNOWN, MODE_NEAR, MODE_FAR, MODE_MIXED, NMODE };
-const char *mode_name(enum mode mode);
+/* The core-to-core latency. */
+enum c2c { C2C_UNKNOWN, C2C_LOW, C2C_HIGH, C2C_MIXED, NC2C };
+const char *c2c_name(enum c2c c2c);
 
 struct calibration {
     double latency; /* seconds, one way between two processors */
@@ -37,7 +38,7 @@ struct guard {
 };
 
 struct guarded {
-    enum mode mode;
+    enum c2c c2c;
     unsigned attempts;
     struct calibration before, after; /* of the last attempt */
 };
@@ -45,14 +46,14 @@ struct guarded {
 /* Use calibrations of this machine. It is off on a single processor. */
 void guard_init(struct guard *g, bool on);
 
-/* The mode of one calibration, which extends the run's range. */
-enum mode guard_mode(struct guard *g, const struct calibration *c);
+/* The latency of one calibration, which extends the run's range. */
+enum c2c guard_c2c(struct guard *g, const struct calibration *c);
 
-/* The mode of a cell between two calibrations: MODE_MIXED when mode or copy bandwidth changed. */
-enum mode guard_judge(struct guard *g, const struct calibration *before, const struct calibration *after);
+/* That of a cell between two calibrations: C2C_MIXED when latency or copy bandwidth changed. */
+enum c2c guard_judge(struct guard *g, const struct calibration *before, const struct calibration *after);
 
 /*
- * Run `body` between calibrations until the mode is not mixed, at most GUARD_ATTEMPTS times. Returns false when body()
+ * Run `body` between calibrations until it is not mixed, at most GUARD_ATTEMPTS times. Returns false when body()
  * did.
  */
 bool guard_run(struct guard *g, bool large, bool (*body)(void *), void *context, struct guarded *out);

@@ -179,7 +179,7 @@ static json_t *compared(const struct bench *b, const struct half *h)
 {
     json_t *o = json_object(), *backends = json_object();
 
-    json_object_set_new(o, "mode", json_string(mode_name(h->guarded.mode)));
+    json_object_set_new(o, "core_to_core_latency", json_string(c2c_name(h->guarded.c2c)));
     json_object_set_new(o, "attempts", integer(h->guarded.attempts));
     json_object_set_new(o, "latency_before_ns", measured(1e9 * h->guarded.before.latency));
     json_object_set_new(o, "latency_after_ns", measured(1e9 * h->guarded.after.latency));
@@ -355,13 +355,13 @@ bool json_write(const struct bench *b, const char *path)
     FILE *file = open_new(path, chosen, sizeof chosen);
 
     if (file == NULL)
-        return complain("-J %s: %s", path, strerror(errno));
+        return complain("%s: %s", path, strerror(errno));
     json_t *d = document(b);
     bool ok = json_dumpf(d, file, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
     json_decref(d);
     ok = fclose(file) == 0 && ok;
     if (!ok)
-        return complain("-J %s: cannot write: %s", chosen, strerror(errno));
+        return complain("%s: cannot write: %s", chosen, strerror(errno));
     printf("# JSON output          : %s\n", chosen);
     return true;
 }
@@ -371,7 +371,7 @@ bool json_write(const struct bench *b, const char *path)
 bool json_write(const struct bench *b, const char *path)
 {
     (void)b;
-    return complain("-J %s: built without JSON", path);
+    return complain("%s: built without JSON", path);
 }
 
 #endif

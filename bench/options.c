@@ -24,7 +24,7 @@ static const struct option rows[] = {
     OPTION_IN(NUMBER, "stepfactor", "N", step_factor, "multiply by this to get the next size (4)", .letter = 'f',
               .least = 2, .most = 1024),
     OPTION_IN(NUMBER, "iters", "N", iterations,
-              "timed iterations per cell and backend (as many as fit into --cell-time)", .letter = 'n', .least = 1,
+              "timed iterations per cell and library (as many as fit into --cell-time)", .letter = 'n', .least = 1,
               .most = 1000000),
     OPTION_IN(NUMBER, "agg_iters", "N", aggregate, "operations per timed iteration (1)", .letter = 'm', .least = 1,
               .most = 1000000),
@@ -66,9 +66,10 @@ static const struct option rows[] = {
               .most = MAX_RANKS),
     OPTION_IN(CHOICE, "as", "KIND", threads, "ranks are processes or threads (processes)", .choices = kinds_of_rank),
     OPTION_TO(PARSED, "memory", "KIND", NULL,
-              "buffers: plait (library memory), malloc, or same (private pages shared by all backends) (malloc)",
+              "buffers: plait (library memory), malloc, or same (the same pages for all libraries) (malloc)",
               .parse = parse_memory),
     OPTION_TO(PARSED, "place", "WHICH", NULL, "out of place or in place: out, in or both (both)", .parse = parse_place),
+    OPTION_IN(FLAG, "inplace", NULL, inplace, "same as --place in"),
     OPTION_TO(PARSED, "overlap", "KIND", NULL,
               "measure overlap with a computation: busy (all processors), sleep or both", .parse = parse_overlap),
     OPTION_IN(NUMBER, "overlap-tests", "N", overlap_tests,
@@ -101,18 +102,20 @@ static const struct option rows[] = {
         PARSED, "peer", "LIST", NULL,
         "measure beside openmpi:ob1, :ucx, :sm, :nocma, :tuned or :best (all of them); fusion: ddp, PyTorch's; commas",
         .parse = parse_peer),
-    OPTION_IN(NUMBER, "rounds", "N", rounds, "turns each backend takes in a cell (5)", .least = 1, .most = 100),
+    OPTION_IN(NUMBER, "rounds", "N", rounds, "turns of each library in a cell (5)", .least = 1, .most = 100),
     OPTION_IN(NUMBER, "starts", "N", starts,
               "start all ranks N times, and report medians over the starts at the end (1)", .least = 1, .most = 100),
-    OPTION_IN(REAL, "cell-time", "SECONDS", cell_seconds, "time per cell and backend (0.1)", .least = 0.001,
+    OPTION_IN(REAL, "cell-time", "SECONDS", cell_seconds, "time per cell and library (0.1)", .least = 0.001,
               .most = 1e6),
-    OPTION_IN(FLAG, "verbose", NULL, verbose, "show the limits of the machine, and its mode (near or far) in each cell",
+    OPTION_IN(FLAG, "verbose", NULL, verbose,
+              "show the limits of the machine, and its core-to-core latency (c2c: low, high or mixed) in each cell",
               .letter = 'v'),
     OPTION_IN(CHOICE, "guard", "on|off", guard,
               "calibrate the machine around each cell, and measure its limits (-v: on)", .choices = on_off),
     OPTION_TO(PARSED, "plot", "FILE", NULL, "plot time and bandwidth against size; .png or .svg", .parse = parse_plot),
-    OPTION_IN(TEXT, "algo", "SPEC", algorithm, "algorithm, e.g. ring or torus:2x2 (chosen by size)",
-              .also = "algorithm"),
+    OPTION_TO(PARSED, "algo", "SPEC", NULL,
+              "algorithm, e.g. ring or torus:2x2, or COLLECTIVE:ALGORITHM, for that one alone (chosen by size)",
+              .parse = parse_algorithm),
     OPTION_IN(BYTES, "slice", "SIZE", slice, "bytes of a pipeline slice (chosen)"),
     OPTION_IN(TEXT, "nodes", "MAP", nodes, "node map that algorithms see: 4x2, or 3+1+2 (detected)"),
     OPTION_IN(FLAG, "reproducible", NULL, reproducible, "only algorithms that reduce in the canonical order"),
@@ -131,25 +134,26 @@ static const struct option rows[] = {
     OPTION_TO(IGNORED, NULL, "0", NULL, "there is no GPU memory to report", .letter = 'M'),
 };
 
+_Static_assert(sizeof rows / sizeof *rows <= MAX_OPTIONS, "struct options tells of each whether it was given");
+
 static const struct option_table table = {
     "Usage: plait-perf [options]\n  or:  plait-perf fusion --tensors FILE [options]\n"
     "  or:  plait-perf elastic [options]\n\n"
-    "Measures and verifies collectives between ranks that it starts on this machine. plait-perf fusion measures "
-    "training\n"
-    "steps that exchange the gradients of a list of tensors in several ways; plait-perf elastic, rounds of elastic\n"
-    "averaging (see docs/benchmark.md).\n"
-    "Flags, sizes, columns and bandwidths are those of nccl-tests; sizes accept K, M and G, also KB and KiB. Called "
-    "as\n"
-    "all_reduce_perf, all_gather_perf and so on it measures that collective, with nccl-tests' defaults of sizes (32M) "
-    "and\n"
-    "iterations (20).\n\n"
+    "Measures and verifies collectives between ranks that it starts on this machine, or that a launcher starts.\n"
+    "plait-perf fusion measures training steps that exchange the gradients of a list of tensors in several ways.\n"
+    "plait-perf elastic measures rounds of elastic averaging. docs/benchmark.md has more.\n"
+    "Flags, columns and bandwidths are those of nccl-tests. Sizes have K, M or G (also KB, KiB): 2^10, 2^20, 2^30.\n"
+    "A cell is one row, out of place or in place. Called as all_reduce_perf, all_gather_perf and so on, plait-perf\n"
+    "measures that collective, with nccl-tests' size (32M) and iterations (20).\n\n"
     "Options:\n",
     "\nThe column `time` is the mean of operations back to back, as in nccl-tests. midmean (the mean of the middle "
     "half)\n"
     "and -I are of single operations that begin together. A ratio is plait's midmean over the peer's in the same "
     "round;\n"
     "below 1 plait is faster.\n"
-    "Some virtual machines switch between two latencies from processor to processor: the modes near and far.\n",
+    "On some virtual machines the latency between two cores changes within a run: c2c is low, high or, within a "
+    "cell,\n"
+    "mixed. Compare rows with the same one.\n",
     rows, sizeof rows / sizeof *rows, sizeof *rows
 };
 
@@ -181,6 +185,7 @@ static void set_defaults(struct options *o)
         .place = { true, true },
         .overlap_tests = 10,
         .nrank = 2,
+        .algorithm_coll = -1,
         .guard = -1,
         .npayload = 2,
         .payload = { PLAIT_FLOAT32, PLAIT_BFLOAT16 },
@@ -219,6 +224,8 @@ static bool set_defaults_of_nccl_tests(struct options *o, const char *program)
 /* -f wins over -i, as in nccl-tests; with neither, sizes grow fourfold. Every round has at least one iteration. */
 static void settle(struct options *o)
 {
+    if (o->inplace)
+        o->place[OUT_OF_PLACE] = false;
     if (o->guard < 0)
         o->guard = o->verbose && !o->launched;
     if (o->timeout == 0)
@@ -256,12 +263,22 @@ bool options_parse(int argc, char **argv, struct options *out)
         argv++;
         argc--;
     }
-    if (!option_parse(&table, out, NULL, argc, argv, &nrest))
+    if (!option_parse(&table, out, out->given, argc, argv, &nrest))
         return false;
     if (nrest > 0)
         return complain("unexpected argument '%s'; options begin with -, see --help", argv[1]);
     settle(out);
     return options_check(out);
+}
+
+const char *options_flag(const struct options *o, const char *name)
+{
+    return option_flag(&table, o->given, name);
+}
+
+const char *options_algorithm(const struct options *o, enum plait_coll coll)
+{
+    return o->algorithm_coll < 0 || o->algorithm_coll == (int)collective_base(coll) ? o->algorithm : NULL;
 }
 
 void options_finish(struct options *o)

@@ -5,6 +5,7 @@
 
 #include "collectives.h"
 #include "compute.h"
+#include "option.h"
 #include "step.h"
 
 #include <plait/elastic.h>
@@ -18,12 +19,14 @@
 #define MAX_RANKS    1024
 #define MAX_LAYOUTS  16
 #define MAX_PAYLOADS 3
+#define MAX_OPTIONS  80
 
 enum place { OUT_OF_PLACE, IN_PLACE, NPLACE };
 
 #define NO_BYTES SIZE_MAX /* --bytes was not given */
 
 struct options {
+    struct option_given given[MAX_OPTIONS]; /* by their place in the table */
     /* Sizes, in bytes; step_factor 1 means step_bytes. */
     size_t min_bytes, max_bytes, step_bytes;
     uint64_t step_factor;
@@ -41,7 +44,7 @@ struct options {
     uint64_t average;    /* -a */
     uint64_t per_iter, per_iter_skip, cputime, timestamps, unalign;
     double timeout; /* -T, seconds */
-    bool place[NPLACE];
+    bool place[NPLACE], inplace;
     bool overlap, computation[NCOMPUTATION]; /* --overlap: with which computations */
     uint64_t overlap_tests;
     /* plait-perf fusion: */
@@ -67,6 +70,7 @@ struct options {
     bool verbose;
     bool library_memory, same_memory;
     const char *algorithm;
+    int algorithm_coll; /* the collective that it is for; -1: each */
     size_t slice;
     enum plait_round round;
     bool reproducible;
@@ -90,6 +94,12 @@ void options_finish(struct options *o);
 
 /* The last step of options_parse(): check that the options go together, and make `node` from `nodes`. */
 bool options_check(struct options *o);
+
+/* For messages: an option as the user wrote it. */
+const char *options_flag(const struct options *o, const char *name);
+
+/* The algorithm that is asked for in a collective, or NULL. */
+const char *options_algorithm(const struct options *o, enum plait_coll coll);
 
 /* nccl-tests' names: "float", "half", ... */
 const char *dtype_label(enum plait_dtype type);

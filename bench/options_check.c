@@ -23,8 +23,8 @@ static bool expand_nodes(struct options *o)
     if (!nodes_parse(o->nodes, node, MAX_RANKS, &n))
         return complain("--nodes %s: must be NODESxRANKS as 4x2, or the ranks of each node as 3+1+2", o->nodes);
     if (n != o->nrank)
-        return complain("--nodes %s describes %u rank%s, --ranks is %llu; make them equal", o->nodes, n, plural(n),
-                        (unsigned long long)o->nrank);
+        return complain("--nodes %s describes %u rank%s, %s is %llu; make them equal", o->nodes, n, plural(n),
+                        options_flag(o, "ranks"), (unsigned long long)o->nrank);
     o->node = allocate(n, sizeof *o->node);
     memcpy(o->node, node, n * sizeof *node);
     return true;
@@ -41,12 +41,14 @@ static bool check_folder(const char *flag, const char *path)
 
 static bool check_files(const struct options *o)
 {
-    if ((o->plot != NULL && !plot_possible(o->plot)) || (o->json != NULL && !check_folder("-J", o->json)) ||
+    if ((o->plot != NULL && !plot_possible(o->plot)) ||
+        (o->json != NULL && !check_folder(options_flag(o, "output_file"), o->json)) ||
         (o->csv != NULL && !check_folder("--csv", o->csv)))
         return false;
 #ifndef HAVE_JANSSON
     if (o->json != NULL)
-        return complain("-J %s: built without JSON; install libjansson-dev (Debian) and build again", o->json);
+        return complain("%s %s: built without JSON; install libjansson-dev (Debian) and build again",
+                        options_flag(o, "output_file"), o->json);
 #endif
     if (o->tensors != NULL && o->plot != NULL)
         return complain("--plot draws a sweep of sizes, but --tensors has none; leave one of them out");
@@ -59,10 +61,10 @@ static bool check_overlap(const struct options *o)
     const char *other = o->tensors != NULL ? "--tensors"
                         : o->plot != NULL  ? "--plot"
                         : o->csv != NULL   ? "--csv"
-                        : o->aggregate > 1 ? "-m"
-                        : o->cputime       ? "-C"
-                        : o->per_iter      ? "-I"
-                        : o->timestamps    ? "-S"
+                        : o->aggregate > 1 ? options_flag(o, "agg_iters")
+                        : o->cputime       ? options_flag(o, "report_cputime")
+                        : o->per_iter      ? options_flag(o, "per_iter_timing")
+                        : o->timestamps    ? options_flag(o, "report_timestamps")
                                            : NULL;
 
     if (other != NULL)
@@ -104,11 +106,11 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
     const uint64_t scalar = 0; /* not read */
 
     if (c->coll == COLL_SENDRECV)
-        return o->algorithm == NULL ||
-               complain("--algo %s: a %s has no algorithms; leave out --algo", o->algorithm, c->title);
+        return options_algorithm(o, c->coll) == NULL ||
+               complain("%s %s: a %s has no algorithms; leave it out", options_flag(o, "algo"), o->algorithm, c->title);
     if (o->launched && o->nodes == NULL)
         return true;
-    call.algorithm = o->algorithm;
+    call.algorithm = options_algorithm(o, c->coll);
     call.scale = op == PLAIT_PREMULSUM ? &scalar : NULL;
     call.slice = o->slice;
     call.round = o->round;
@@ -117,12 +119,12 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
         const uint64_t count = collective_count(c->coll, shape.nrank, o->max_bytes, plait_dtype_size(o->dtype[i]));
         if (plait_choose(&shape, count, o->dtype[i], op, &call, &choice) == PLAIT_OK)
             continue;
-        if (o->algorithm == NULL)
+        if (call.algorithm == NULL)
             return complain("%s", plait_last_error());
-        return complain("%s--algo %s with --ranks %llu: %s; change --algo%s%s",
-                        o->reproducible ? "--reproducible " : "", o->algorithm, (unsigned long long)o->nrank,
-                        plait_last_error(), o->reproducible ? "" : " or --ranks",
-                        o->ncoll > 1 ? ", or give one --coll" : "");
+        return complain("%s%s %s with %s %llu: %s; change %s%s%s", o->reproducible ? "--reproducible " : "",
+                        options_flag(o, "algo"), o->algorithm, options_flag(o, "ranks"), (unsigned long long)o->nrank,
+                        plait_last_error(), options_flag(o, "algo"), o->reproducible ? "" : " or the ranks",
+                        o->ncoll > 1 ? ", or give one collective" : "");
     }
     return true;
 }
@@ -135,9 +137,9 @@ static bool check_ddp(const struct options *o)
     if (o->launched)
         return complain("--peer ddp: only on one machine, with ranks that plait-perf starts; leave it out under %s",
                         o->launch.launcher);
-    return (o->nrank & (o->nrank - 1)) == 0 || complain("--peer ddp with --ranks %llu: its averages can be verified "
-                                                        "only for a power of two; use --ranks 2, 4 or 8",
-                                                        (unsigned long long)o->nrank);
+    return (o->nrank & (o->nrank - 1)) == 0 || complain("--peer ddp with %s %llu: its averages can be verified only "
+                                                        "for a power of two; use 2, 4 or 8 ranks",
+                                                        options_flag(o, "ranks"), (unsigned long long)o->nrank);
 }
 
 /* fusion has its own table, of sums of float32 gradients. */
@@ -146,11 +148,11 @@ static bool check_fusion(const struct options *o)
     const char *other = o->overlap         ? "--overlap"
                         : o->plot != NULL  ? "--plot"
                         : o->csv != NULL   ? "--csv"
-                        : o->aggregate > 1 ? "-m"
-                        : o->cputime       ? "-C"
-                        : o->per_iter      ? "-I"
-                        : o->timestamps    ? "-S"
-                        : o->unalign       ? "-u"
+                        : o->aggregate > 1 ? options_flag(o, "agg_iters")
+                        : o->cputime       ? options_flag(o, "report_cputime")
+                        : o->per_iter      ? options_flag(o, "per_iter_timing")
+                        : o->timestamps    ? options_flag(o, "report_timestamps")
+                        : o->unalign       ? options_flag(o, "unalign")
                         : o->slice         ? "--slice"
                         : o->same_memory   ? "--memory same"
                                            : NULL;
@@ -167,8 +169,9 @@ static bool check_fusion(const struct options *o)
         return complain("--min-elements %llu is more than --max-elements %llu; raise --max-elements",
                         (unsigned long long)o->min_elements, (unsigned long long)o->max_elements);
     if (o->timeline != NULL && strlen(o->timeline) > 160)
-        return complain("--timeline %s: the path has more than 160 characters; choose a shorter one", o->timeline);
-    return check_ddp(o) && (o->timeline == NULL || check_folder("--timeline", o->timeline));
+        return complain("%s %s: the path has more than 160 characters; choose a shorter one",
+                        options_flag(o, "timeline"), o->timeline);
+    return check_ddp(o) && (o->timeline == NULL || check_folder(options_flag(o, "timeline"), o->timeline));
 }
 
 /* Servers, where a mode has them, are the last ranks of the launcher; the others are workers. */
@@ -193,7 +196,7 @@ static const char *has_no_mode(const struct options *o)
     const uint32_t slices = 1u << PLAIT_ELASTIC_SYNC2 | 1u << PLAIT_ELASTIC_SYNC3;
     const uint32_t synchronous = 1u << PLAIT_ELASTIC_SYNC1 | slices;
 
-    return o->algorithm != NULL && (o->modes & slices) == 0   ? "--algo"
+    return o->algorithm != NULL && (o->modes & slices) == 0   ? options_flag(o, "algo")
            : o->reproducible && (o->modes & synchronous) == 0 ? "--reproducible"
                                                               : NULL;
 }
@@ -207,12 +210,12 @@ static bool check_elastic(struct options *o)
     const char *other = o->overlap            ? "--overlap"
                         : o->tensors != NULL  ? "--tensors"
                         : o->plot != NULL     ? "--plot"
-                        : o->json != NULL     ? "-J"
+                        : o->json != NULL     ? options_flag(o, "output_file")
                         : o->csv != NULL      ? "--csv"
                         : o->threads          ? "--as threads"
                         : o->npeer > 0        ? "--peer"
-                        : o->aggregate > 1    ? "-m"
-                        : o->timeline != NULL ? "--timeline"
+                        : o->aggregate > 1    ? options_flag(o, "agg_iters")
+                        : o->timeline != NULL ? options_flag(o, "timeline")
                         : o->same_memory      ? "--memory same"
                                               : NULL;
 
@@ -221,17 +224,17 @@ static bool check_elastic(struct options *o)
     if (o->bytes < sizeof(float) || o->bytes % sizeof(float) != 0)
         return complain("--bytes %zu: must be a multiple of 4, and at least 4, as weights are float32", o->bytes);
     if ((other = has_no_mode(o)) != NULL)
-        return complain("%s has no effect in the modes of --mode; leave it out", other);
+        return complain("%s has no effect in the modes of %s; leave it out", other, options_flag(o, "mode"));
     if (o->nrank + o->nserver > MAX_RANKS)
-        return complain("--ranks %llu and --servers %llu: at most %d together", (unsigned long long)o->nrank,
-                        (unsigned long long)o->nserver, MAX_RANKS);
+        return complain("%s %llu and --servers %llu: at most %d together", options_flag(o, "ranks"),
+                        (unsigned long long)o->nrank, (unsigned long long)o->nserver, MAX_RANKS);
     return !o->launched || split_launched(o);
 }
 
 static bool check_no_elastic(const struct options *o)
 {
     const char *other = o->bytes != NO_BYTES ? "--bytes"
-                        : o->modes > 0       ? "--mode"
+                        : o->modes > 0       ? options_flag(o, "mode")
                         : o->nserver > 0     ? "--servers"
                                              : NULL;
     return other == NULL || complain("%s is an option of plait-perf elastic: plait-perf elastic %s", other, other);
@@ -240,7 +243,7 @@ static bool check_no_elastic(const struct options *o)
 /* Without fusion: options that only fusion has. */
 static bool check_no_fusion(const struct options *o)
 {
-    const char *other = o->timeline != NULL                          ? "--timeline"
+    const char *other = o->timeline != NULL                          ? options_flag(o, "timeline")
                         : o->compute > 0                             ? "--compute-ms"
                         : o->min_elements > 0 || o->max_elements > 0 ? "--min-elements or --max-elements"
                                                                      : NULL;
@@ -257,9 +260,9 @@ static bool check_launched(const struct options *o)
     if (!o->launched)
         return true;
     if (o->nrank != o->launch.nrank)
-        return complain("--ranks %llu: %s started %u ranks, which are all measured; leave --ranks out, or set "
+        return complain("%s %llu: %s started %u ranks, which are all measured; leave it out, or set "
                         "PLAIT_LAUNCHER=none for ranks of this machine alone",
-                        (unsigned long long)o->nrank, o->launch.launcher, o->launch.nrank);
+                        options_flag(o, "ranks"), (unsigned long long)o->nrank, o->launch.launcher, o->launch.nrank);
     if (o->threads)
         return complain("--as threads: each process that %s started is one rank; leave -t and --as out",
                         o->launch.launcher);
@@ -287,9 +290,21 @@ static bool check_starts(const struct options *o)
            complain("--starts %llu does not go with %s; leave it out", (unsigned long long)o->starts, other);
 }
 
+/* COLLECTIVE:ALGORITHM is for a collective that is measured; training steps exchange by all-reduces. */
+static bool check_named(const struct options *o)
+{
+    bool measured = o->algorithm_coll < 0 || ((o->elastic || o->fusion) && o->algorithm_coll == PLAIT_ALLREDUCE);
+
+    for (uint32_t i = 0; i < o->ncoll && !o->elastic; i++)
+        measured |= (int)collective_base(o->coll[i]->coll) == o->algorithm_coll;
+    return measured || complain("%s %s:%s: no %s is measured; change it, or --coll", options_flag(o, "algo"),
+                                plait_coll_name((enum plait_coll)o->algorithm_coll), o->algorithm,
+                                plait_coll_name((enum plait_coll)o->algorithm_coll));
+}
+
 bool options_check(struct options *o)
 {
-    if (!check_launched(o) || !check_starts(o))
+    if (!check_launched(o) || !check_starts(o) || !check_named(o))
         return false;
     if (o->elastic)
         return check_elastic(o);
@@ -299,24 +314,28 @@ bool options_check(struct options *o)
     if (!(o->fusion ? check_fusion : check_no_fusion)(o))
         return false;
     if (o->tensors == NULL && o->min_bytes > o->max_bytes)
-        return complain("-b %llu is more than -e %llu; raise -e", (unsigned long long)o->min_bytes,
+        return complain("%s %llu is more than %s %llu; raise the latter", options_flag(o, "minbytes"),
+                        (unsigned long long)o->min_bytes, options_flag(o, "maxbytes"),
                         (unsigned long long)o->max_bytes);
     if (o->step_factor == 1 && o->step_bytes == 0 && o->min_bytes < o->max_bytes)
-        return complain("-i 0 never reaches -e from -b; use -f 2");
+        return complain("%s 0 never gets from the smallest size to the largest; use -f 2",
+                        options_flag(o, "stepbytes"));
     if (o->per_iter_skip > 0 && !o->per_iter)
-        return complain("-K %llu has no effect without -I 1; add -I 1", (unsigned long long)o->per_iter_skip);
+        return complain("%s %llu has no effect without -I 1; add -I 1", options_flag(o, "per_iter_skip"),
+                        (unsigned long long)o->per_iter_skip);
     if (o->iterations > 0 && o->per_iter_skip >= o->iterations)
-        return complain("-K %llu leaves no iteration of -n %llu; lower -K", (unsigned long long)o->per_iter_skip,
+        return complain("%s %llu leaves no iteration of %s %llu; lower it", options_flag(o, "per_iter_skip"),
+                        (unsigned long long)o->per_iter_skip, options_flag(o, "iters"),
                         (unsigned long long)o->iterations);
     if (o->iterations > o->rounds * STAGE_ITERATIONS)
         return complain(
-            "-n %llu: at most %llu with --rounds %llu, as a round has at most %d iterations; raise --rounds",
-            (unsigned long long)o->iterations, (unsigned long long)o->rounds * STAGE_ITERATIONS,
-            (unsigned long long)o->rounds, STAGE_ITERATIONS);
+            "%s %llu: at most %llu with --rounds %llu, as a round has at most %d iterations; raise --rounds",
+            options_flag(o, "iters"), (unsigned long long)o->iterations,
+            (unsigned long long)o->rounds * STAGE_ITERATIONS, (unsigned long long)o->rounds, STAGE_ITERATIONS);
     if (getenv("NCCL_TESTS_SPLIT") != NULL || getenv("NCCL_TESTS_SPLIT_MASK") != NULL)
         return complain("NCCL_TESTS_SPLIT is set: splitting into groups is not supported; unset it");
     if (o->root >= o->nrank)
-        return complain("-r %llu: the last of %llu ranks is %llu", (unsigned long long)o->root,
+        return complain("%s %llu: the last of %llu ranks is %llu", options_flag(o, "root"), (unsigned long long)o->root,
                         (unsigned long long)o->nrank, (unsigned long long)o->nrank - 1);
     if (o->overlap && !check_overlap(o))
         return false;

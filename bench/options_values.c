@@ -4,6 +4,7 @@
 #include "base/ascii.h"
 #include "launch_openmpi.h"
 #include "message.h"
+#include "names.h"
 #include "value.h"
 
 #include <plait/plan.h>
@@ -98,8 +99,9 @@ static bool parse_one_coll(struct options *o, const char *flag, const char *name
 
     if (strcmp(name, "all") != 0)
         return c != NULL ? add_coll(o, c)
-                         : complain("%s %s: no such collective here; the nearest is %s, all is each in turn", flag,
-                                    name, collective_nearest(name));
+                         : complain("%s %s: no such collective here; %s%s", flag, name,
+                                    collective_nearest(name) != NULL ? "did you mean " : "--help lists all",
+                                    collective_nearest(name) != NULL ? collective_nearest(name) : "");
     for (uint32_t i = 0; i < NCOLLECTIVE; i++)
         add_coll(o, &collectives[i]);
     return true;
@@ -180,7 +182,7 @@ bool parse_payload(struct options *o, const char *flag, const char *value)
 
     o->npayload = 0;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if ((both && i < 2) || strcmp(value, dtype_label(types[i])) == 0)
+        if ((both && i < 2) || plait_dtype_find(value) == (int)types[i])
             o->payload[o->npayload++] = types[i];
     return o->npayload > 0 || complain("%s %s: use float, bfloat16, half or both (float and bfloat16)", flag, value);
 }
@@ -216,6 +218,13 @@ bool parse_modes(struct options *o, const char *flag, const char *value)
 {
     o->modes = 0;
     return parse_list(o, flag, value, parse_one_mode, "names no mode; leave it out for all of them");
+}
+
+bool parse_algorithm(struct options *o, const char *flag, const char *value)
+{
+    o->algorithm = name_algorithm(value, &o->algorithm_coll);
+    return *o->algorithm != '\0' ||
+           complain("%s '%s': names no algorithm; plait-info --algorithms lists all", flag, value);
 }
 
 bool parse_plot(struct options *o, const char *flag, const char *value)

@@ -12,7 +12,7 @@
 
 typedef bool parse_value(struct options *o, const char *flag, const char *value);
 
-parse_value parse_coll, parse_compute, parse_dtype, parse_gradients, parse_layouts, parse_memory, parse_modes, parse_op,
-    parse_overlap, parse_payload, parse_peer, parse_place, parse_plot, parse_root, parse_threads;
+parse_value parse_algorithm, parse_coll, parse_compute, parse_dtype, parse_gradients, parse_layouts, parse_memory,
+    parse_modes, parse_op, parse_overlap, parse_payload, parse_peer, parse_place, parse_plot, parse_root, parse_threads;
 
 #endif

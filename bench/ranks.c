@@ -404,6 +404,15 @@ static void converse(struct conversation *t, double seconds)
     }
 }
 
+/* Plait's log has the operation of each rank, and the text says whose finding it is: here is the cause alone. */
+static bool explain_failure(const struct ranks *r, uint32_t rank, const char *text)
+{
+    const char *where = "comm 'plait-perf'";
+    const char *cause = strncmp(text, where, strlen(where)) == 0 ? strstr(text + strlen(where), ": ") : NULL;
+
+    return cause != NULL ? complain("%s: %s", r->name, cause + 2) : complain("%s: rank %u: %s", r->name, rank, text);
+}
+
 /* One line for each lost rank, or for the first that failed: the library's log has a line of each rank. */
 static bool explain(struct conversation *t, double seconds)
 {
@@ -417,7 +426,7 @@ static bool explain(struct conversation *t, double seconds)
         if (t->lost[i])
             explain_death(r, i);
         else if (t->nlost == 0 && t->replies[i].answer == ANSWER_FAILED)
-            return complain("%s: rank %u: %s", r->name, i, t->replies[i].text);
+            return explain_failure(r, i, t->replies[i].text);
         if (t->lost[i] && (r->launcher || all_in_one(r)))
             break;
     }

@@ -97,7 +97,7 @@ static bool has_extra(const struct bench *b)
 
 static void print_extra_head(const struct bench *b, int line)
 {
-    static const char *const names[2][5] = { { "mode", "midmean", "peer", "midmean", "ratio" },
+    static const char *const names[2][5] = { { "c2c", "midmean", "peer", "midmean", "ratio" },
                                              { "", "(us)", "(best)", "(us)", "" } };
 
     for (int place = 0; place < NPLACE; place++) {
@@ -240,7 +240,7 @@ static void print_extra_half(const struct bench *b, const struct half *h)
         return;
     printf("  |");
     if (b->guard.on)
-        printf(" %5s", mode_name(h->guarded.mode));
+        printf(" %5s", c2c_name(h->guarded.c2c));
     print_fitting(1e6 * outcome_stats(b, &h->outcome[0]).midmean, 8);
     if (b->nbackend == 1)
         return;
@@ -289,13 +289,13 @@ static void print_peers(const struct bench *b)
     printf("#\n# us of single operations that begin together (midmean), and plait's ratio to each peer.\n");
     printf("# best: the fastest peer of the cell, its ratio [least, most over the rounds], and its fastest algorithm,\n"
            "# unless that is its own choice.\n");
-    printf("# %10s %8s %5s %4s %5s %5s %10s", "size", "type", "redop", "root", "place", "mode", "plait");
+    printf("# %10s %8s %5s %4s %5s %5s %10s", "size", "type", "redop", "root", "place", "c2c", "plait");
     for (uint32_t k = 1; k < b->nbackend; k++)
         printf(" %10s ratio", report_peer(b, k));
     printf("   best ratio\n");
     for (size_t at = 0; (h = measure_next(b, &at, &c, &place)) != NULL;) {
         printf("# %10llu %8s %5s %4d %5s %5s %10.2f", (unsigned long long)c->bytes, dtype_label(c->type),
-               op_label(c->op), (int)c->root, place_name(place), mode_name(h->guarded.mode),
+               op_label(c->op), (int)c->root, place_name(place), c2c_name(h->guarded.c2c),
                1e6 * outcome_stats(b, &h->outcome[0]).midmean);
         for (uint32_t k = 1; k < b->nbackend; k++)
             if (h->outcome[k].measured)
@@ -308,36 +308,36 @@ static void print_peers(const struct bench *b)
     }
 }
 
-/* One line per mode that occurred, since near and far behave like different machines. */
-static void print_modes(const struct bench *b)
+/* One line per core-to-core latency that occurred: with another it is another machine. */
+static void print_latencies(const struct bench *b)
 {
     const struct cell *c;
     const struct half *h;
     enum place place;
 
-    for (int mode = 0; mode < NMODE; mode++) {
+    for (int c2c = 0; c2c < NC2C; c2c++) {
         struct series ratios = { 0 };
         size_t halves = 0;
         for (size_t at = 0; (h = measure_next(b, &at, &c, &place)) != NULL;) {
-            if ((int)h->guarded.mode != mode)
+            if ((int)h->guarded.c2c != c2c)
                 continue;
             halves++;
             if (h->best > 0)
                 series_add(&ratios, h->outcome[h->best].ratio);
         }
-        if (halves > 0 && mode != MODE_UNKNOWN)
-            printf("# Mode %-5s           : %zu measurement%s", mode_name((enum mode)mode), halves, plural(halves));
-        if (ratios.n > 0 && mode != MODE_UNKNOWN) {
+        if (halves > 0 && c2c != C2C_UNKNOWN)
+            printf("# Core latency %-5s   : %zu measurement%s", c2c_name((enum c2c)c2c), halves, plural(halves));
+        if (ratios.n > 0 && c2c != C2C_UNKNOWN) {
             const struct stats s = stats_of(ratios.x, ratios.n);
             printf("; ratio to the best peer: median %.2f, least %.2f, most %.2f", s.median, s.min, s.max);
         }
-        if (halves > 0 && mode != MODE_UNKNOWN)
+        if (halves > 0 && c2c != C2C_UNKNOWN)
             putchar('\n');
         series_finish(&ratios);
     }
     if (b->guard.on && b->guard.least > 0)
-        printf("# Latency in this run  : %.0f to %.0f ns%s\n", 1e9 * b->guard.least, 1e9 * b->guard.most,
-               b->guard.most < 2 * b->guard.least ? "; only one mode was seen" : "");
+        printf("# Core to core latency : %.0f to %.0f ns%s\n", 1e9 * b->guard.least, 1e9 * b->guard.most,
+               b->guard.most < 2 * b->guard.least ? "; it did not change" : "");
 }
 
 bool report_end(const struct bench *b, bool complete)
@@ -363,7 +363,7 @@ bool report_end(const struct bench *b, bool complete)
     if (timed && b->nbackend > 1 && b->ncell > 0)
         print_peers(b);
     printf("#\n");
-    print_modes(b);
+    print_latencies(b);
     printf("# Collective test %s: %s\n", complete ? "concluded" : "cut short", b->coll->program);
     fflush(stdout);
     return enough;

@@ -17,7 +17,7 @@ struct starts_row { /* one half of a cell, of all starts */
     int64_t root;
     uint64_t bytes;
     char label[48];
-    enum mode mode;                    /* MODE_MIXED: the starts' modes differed */
+    enum c2c c2c;                      /* C2C_MIXED: the starts differed */
     uint64_t wrong;                    /* elements, plait's */
     struct series time[MAX_BACKENDS];  /* seconds: midmean of each start's iterations; empty: not measured */
     struct series ratio[MAX_BACKENDS]; /* of plait's time to the peer's */
@@ -49,7 +49,7 @@ static struct starts_row *row_of(struct starts *s, const struct bench *b, const 
                                   .place = place,
                                   .root = c->root,
                                   .bytes = c->bytes,
-                                  .mode = c->half[place].guarded.mode };
+                                  .c2c = c->half[place].guarded.c2c };
         memcpy(r->label, c->label, sizeof r->label);
     }
     return &s->row[s->next++];
@@ -63,7 +63,7 @@ void starts_add(struct starts *s, const struct bench *b)
 
     for (size_t at = 0; (h = measure_next(b, &at, &c, &place)) != NULL;) {
         struct starts_row *r = row_of(s, b, c, place);
-        r->mode = h->guarded.mode == r->mode ? r->mode : MODE_MIXED;
+        r->c2c = h->guarded.c2c == r->c2c ? r->c2c : C2C_MIXED;
         r->wrong += h->outcome[0].wrong;
         for (uint32_t k = 0; k < s->nbackend; k++) {
             if (!h->outcome[k].measured)
@@ -109,7 +109,7 @@ static void print_row(const struct starts *s, const struct starts_row *r, struct
     const uint32_t best = best_of(s, r);
 
     printf("# %10llu %8s %5s %4d %5s %5s %10.2f [%.2f, %.2f]", (unsigned long long)r->bytes, dtype_label(r->type),
-           op_label(r->op), (int)r->root, place_name(r->place), mode_name(r->mode), 1e6 * own.median, 1e6 * own.min,
+           op_label(r->op), (int)r->root, place_name(r->place), c2c_name(r->c2c), 1e6 * own.median, 1e6 * own.min,
            1e6 * own.max);
     for (uint32_t k = 1; k < s->nbackend; k++)
         if (r->time[k].n > 0)
@@ -133,7 +133,7 @@ static void print_head(const struct starts *s, const struct starts_row *r)
     printf("# us: the median of the starts' midmeans, [least, most] of plait's; plait's ratio to each peer: the median "
            "of\n"
            "# the starts'. best: the peer with the greatest ratio, [least, most] of the starts.\n");
-    printf("# %10s %8s %5s %4s %5s %5s %10s [least, most]", "size", "type", "redop", "root", "place", "mode", "plait");
+    printf("# %10s %8s %5s %4s %5s %5s %10s [least, most]", "size", "type", "redop", "root", "place", "c2c", "plait");
     for (uint32_t k = 1; k < s->nbackend; k++)
         printf(" %10s ratio", s->name[k]);
     printf("%s\n", s->nbackend > 1 ? "   best ratio" : "");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "option.h"
 
-#include "base/bytes.h"
+#include "base/ascii.h"
 #include "base/nearest.h"
 #include "message.h"
 #include "program.h"
@@ -16,6 +16,28 @@ const struct option *option_at(const struct option_table *table, size_t k)
     return (const struct option *)((const char *)table->options + k * table->stride);
 }
 
+size_t option_of(const struct option_table *table, const char *name)
+{
+    size_t k = 0;
+
+    while (option_at(table, k)->name == NULL || strcmp(option_at(table, k)->name, name) != 0)
+        k++;
+    return k;
+}
+
+const char *option_flag(const struct option_table *table, const struct option_given *given, const char *name)
+{
+    static _Thread_local char flags[4][32]; /* as many as one message may have */
+    static _Thread_local unsigned next;
+    const size_t k = option_of(table, name);
+    char *flag = flags[next++ % 4];
+
+    if (given[k].yes)
+        return given[k].flag;
+    snprintf(flag, sizeof flags[0], "--%s", name);
+    return flag;
+}
+
 void option_misuse(const char *format, ...)
 {
     va_list arguments;
@@ -27,6 +49,20 @@ void option_misuse(const char *format, ...)
 }
 
 /* ---- --help ------------------------------------------------------------------------------------ */
+
+/* One thing, one name: these are taken for each other in all programs. The first is the one that --help shows. */
+static const char *const synonyms[] = {
+    "algo algorithm", "coll collective", "datatype type dtype", "json output_file",
+    "mode elastic",   "op redop",        "ranks nranks np",     "trace timeline",
+};
+
+static bool are_synonyms(const char *a, const char *b)
+{
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+        if (list_has(synonyms[i], a) && list_has(synonyms[i], b))
+            return true;
+    return false;
+}
 
 static bool has_letters(const struct option_table *table)
 {
@@ -130,10 +166,14 @@ static const struct option *find(const struct option_table *table, const char *n
     for (size_t k = 0; k < table->n; k++) {
         const struct option *o = option_at(table, k);
 
-        *on = (o->name != NULL && strcmp(o->name, name) == 0) || list_has(o->also, name);
-        if (*on || (negated && o->kind == OPTION_SWITCH && strcmp(o->name, name + 3) == 0))
+        *on = o->name != NULL && (plait_same_name(o->name, name) || list_has(o->also, name));
+        if (*on || (negated && o->kind == OPTION_SWITCH && plait_same_name(o->name, name + 3)))
             return o;
     }
+    *on = true;
+    for (size_t k = 0; k < table->n; k++)
+        if (option_at(table, k)->name != NULL && are_synonyms(option_at(table, k)->name, name))
+            return option_at(table, k);
     return NULL;
 }
 

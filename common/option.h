@@ -27,7 +27,7 @@ enum option_kind {
 struct option {
     enum option_kind kind;
     char letter;          /* -x; 0: none */
-    const char *name;     /* --name; NULL: none */
+    const char *name;     /* --name, in any case, with '_' or '-'; NULL: none */
     const char *also;     /* further names, as other programs have them, with spaces between; NULL: none */
     const char *argument; /* what --help calls its value */
     void *target;         /* where the value goes, */
@@ -62,6 +62,12 @@ struct option_given {
 
 /** The k-th option. */
 const struct option *option_at(const struct option_table *table, size_t k);
+
+/** The k of the option with this name, which must be there. */
+size_t option_of(const struct option_table *table, const char *name);
+
+/** For messages: the option as the user wrote it, else by its name. */
+const char *option_flag(const struct option_table *table, const struct option_given *given, const char *name);
 
 /**
  * Parse a command line: "-x VALUE", "-xVALUE", "--name VALUE" and "--name=VALUE".

@@ -41,13 +41,14 @@ bool value_bytes(const char *flag, const char *text, size_t *out)
 
 bool list_has(const char *list, const char *name)
 {
-    const size_t n = strlen(name);
+    char word[64];
 
     for (; list != NULL && *list != '\0'; list += strspn(list, " ")) {
-        const size_t word = strcspn(list, " ");
-        if (word == n && strncmp(list, name, n) == 0)
+        const size_t n = strcspn(list, " ");
+        snprintf(word, sizeof word, "%.*s", (int)n, list);
+        if (plait_same_name(word, name))
             return true;
-        list += word;
+        list += n;
     }
     return false;
 }
@@ -61,15 +62,10 @@ void list_add(char *text, size_t room, const char *name)
 
 bool value_choice(const char *flag, const char *text, const struct choice *choices, void *out)
 {
-    char names[256] = "", small[64];
-    size_t n = 0;
-
-    for (; text[n] != '\0' && n + 1 < sizeof small; n++)
-        small[n] = plait_lower(text[n]);
-    small[n] = '\0';
+    char names[256] = "";
 
     for (const struct choice *c = choices; c->name != NULL; c++) {
-        if (plait_same_name(c->name, text) || list_has(c->also, small)) {
+        if (plait_same_name(c->name, text) || list_has(c->also, text)) {
             memcpy(out, &c->value, sizeof c->value);
             return true;
         }

@@ -13,7 +13,7 @@ struct choice {
     const char *also; /* further names, as other programs have them, with spaces between; NULL: none */
 };
 
-/** Is the name one of the list's words, with spaces between? NULL is an empty list. */
+/** Is the name one of the list's words, with spaces between, as plait_same_name() compares? NULL is an empty list. */
 bool list_has(const char *list, const char *name);
 
 /** Decimal digits, with a value from `least` to `most`. */

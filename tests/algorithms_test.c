@@ -34,11 +34,13 @@ static void the_papers_rounds_come_out_at_1024_ranks(void **state)
 
     for (uint32_t r = 0; r < 1024; r++)
         node[r] = r / 16;
-    for (size_t i = light() ? 1 : 0; i < sizeof known / sizeof *known; i += light() ? 5 : 1) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 1024, .node = known[i].flat ? NULL : node };
         struct plait_report report;
         const struct plait_alg *alg = find(known[i].spec, &shape);
         assert_int_equal(alg->claim(alg, &shape).rounds, known[i].rounds);
+        if (!full() && i % (light() ? 5 : 2) != 1)
+            continue;
         if (plait_alg_check(alg, &shape, &report) != PLAIT_OK)
             fail_msg("%s: %s", known[i].spec, report.text);
         assert_int_equal(report.seen.rounds, known[i].rounds);
@@ -50,7 +52,7 @@ static void jias_rounds_are_the_papers_formula_for_equal_nodes(void **state)
     uint32_t node[128];
 
     for (uint32_t k = 1; k <= 16; k++)
-        for (uint32_t n = 2; n * k <= (light() ? 32 : 128); n++) {
+        for (uint32_t n = 2; n * k <= (light() ? 32 : full() ? 128 : 64); n++) {
             struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = n * k, .node = node };
             struct plait_report report;
             for (uint32_t r = 0; r < n * k; r++)
@@ -92,7 +94,7 @@ static void as_few_ranks_as_possible_are_inner_in_two_colours(void **state)
 {
     char spec[32];
 
-    for (uint32_t n = 1; n <= (light() ? 40 : 128); n++)
+    for (uint32_t n = 1; n <= (light() ? 40 : full() ? 128 : 64); n++)
         for (uint32_t k = 1; k <= 16; k++) {
             const uint32_t rest = n % k;
             uint32_t fan;

@@ -34,7 +34,7 @@
 #define COUNT 20000
 #define PART  7000    /* elements of a block */
 #define LARGE 3000000 /* more than a slice chosen from the largest second-level cache */
-#define EVERY 3       /* of the calls fails in the short tier */
+#define EVERY 5       /* of the calls fails in the short tier */
 #define LATE  100.0   /* seconds: far above a loaded machine's delays, far below the limits of 600 */
 
 enum phase { CREATE, FIRST, GROW, SECOND, DESTROY, ABORT, MEMORY, SPLIT, SHRINK };

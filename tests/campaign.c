@@ -30,6 +30,7 @@
 #define LIMIT_BLIND   1.2
 #define SHORT         40 /* injections; of the long tier when PLAIT_TEST_TIER is full: */
 #define LONG          1000
+#define BLIND         32 /* with --blind; half of it in the short tier */
 #define MOST_JOBS     64
 #define MORE_PATIENCE 10 /* times the deadline, when an injection that failed is run alone */
 
@@ -104,12 +105,14 @@ static struct options read_options(int argc, char **argv)
     if (full())
         o.count = LONG;
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--blind") == 0)
+        if (strcmp(argv[i], "--blind") == 0) {
             o.blind = true;
-        else if (i + 1 >= argc || !set_option(&o, argv[i], argv[i + 1]))
+            o.count = full() ? BLIND : BLIND / 2;
+        } else if (i + 1 >= argc || !set_option(&o, argv[i], argv[i + 1])) {
             usage();
-        else
+        } else {
             i++;
+        }
     }
     if (o.alone)
         o.count = o.jobs = 1;
@@ -408,6 +411,8 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--agent") == 0)
         return agent_main(atoi(argv[2]));
+    if (!full()) /* each injection would begin with a calibration */
+        setenv("PLAIT_CALIBRATE", "0", 0);
     const struct options o = read_options(argc, argv);
     struct board *board = shared_memory(sizeof *board + o.count * sizeof *board->outcomes);
     const bool own = own_places();

@@ -180,7 +180,7 @@ static void try_shape(uint32_t nprocess, uint32_t nthread)
 
 static void every_collective_is_right_between_processes(void **state)
 {
-    for (uint32_t n = 1; n <= 9; n += full() || n < 3 ? 1 : 3)
+    for (uint32_t n = 1; n <= 9; n += full() || n < 2 ? 1 : 3)
         try_shape(n, 1);
 }
 
@@ -197,11 +197,14 @@ static void long_blocks_go_in_slices(void **state)
 
     for (size_t k = 0; k < NCOLLECTIVE; k++)
         for (const struct plait_alg *const *a = plait_algs; *a != NULL; a++) {
-            struct collective t = { .coll = collectives[k], .type = PLAIT_INT32, .root = 2, .count = 300001 };
+            struct collective t = { .coll = collectives[k], .type = PLAIT_INT32, .root = 2 };
             if ((*a)->coll != collectives[k])
                 continue;
             snprintf(t.spec, sizeof t.spec, "%s", (*a)->name);
+            t.count = full() ? 300001 : 200003;
             for (unsigned variant = 0; variant < 4; variant++) {
+                if (!full() && (variant ^ variant >> 1 ^ all.n / 2) % 2 != 0)
+                    continue; /* the others fall to the next algorithm */
                 t.library = variant & 1;
                 t.inplace = (variant & 2);
                 t.mixed = k % 2;

@@ -192,7 +192,7 @@ static void sizes_take_binary_units(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char line[64], part[96];
         snprintf(line, sizeof line, "\nPLAIT_SLICE = %s", bad[i]);
-        snprintf(part, sizeof part, "PLAIT_SLICE='%s' (f.conf:2): allowed is a number of bytes", bad[i]);
+        snprintf(part, sizeof part, "PLAIT_SLICE='%s' (f.conf:2): allowed is automatic, or a number of bytes", bad[i]);
         assert_refused(line, part);
     }
 }
@@ -322,7 +322,7 @@ static void bad_environment_is_named(void **state)
 
     setenv("PLAIT_SLICE", "lots", 1);
     assert_int_equal(plait_config_load(&c), PLAIT_ERR_CONFIG);
-    assert_says("PLAIT_SLICE='lots' (environment): allowed is a number of bytes");
+    assert_says("PLAIT_SLICE='lots' (environment): allowed is automatic, or a number of bytes");
     assert_int_equal(c.check, 77);
     memset(huge, 'x', sizeof huge - 1);
     huge[sizeof huge - 1] = '\0';

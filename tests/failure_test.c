@@ -215,8 +215,10 @@ static void a_rank_that_calls_otherwise_is_named_with_the_field(void **state)
             struct deviation v = { &differences[i], usual_counts[k] };
             const struct ranks processes = ranks_of(3, 1, one_rank_differs, &v);
             const struct ranks threads = ranks_of(1, 3, one_rank_differs, &v);
-            assert_int_equal(ranks_run(&processes), 0);
-            assert_int_equal(ranks_run(&threads), 0);
+            if (full() || (i + k) % 2 == 0)
+                assert_int_equal(ranks_run(&processes), 0);
+            if (full() || (i + k) % 2 == 1)
+                assert_int_equal(ranks_run(&threads), 0);
         }
 }
 

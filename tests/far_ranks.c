@@ -105,8 +105,8 @@ static void run_all(void)
 /* ---- Bytes -------------------------------------------------------------------------------------------------- */
 
 #define HOST     2 /* ranks */
-#define ELEMENTS ((size_t)2 << 20)
-#define TIMES    4
+#define ELEMENTS ((size_t)1 << 20)
+#define TIMES    2
 /*
  * Bytes of a packet before its payload (docs/algorithms.md, "Bytes on the wires"). How many packets there are is counted:
  * a virtual link hands them on uncut, up to 64 KiB with one header, where a wire has one for each 1448 bytes.
@@ -204,7 +204,7 @@ static void count_bytes(const char *spec, double vectors)
 
 /* ---- Memory that is used again --------------------------------------------------------------------------------- */
 
-#define AGAIN 20
+#define AGAIN 6
 #define LATE  6    /* seconds, after far_test.sh has cut the link */
 #define HANGS 20.0 /* seconds, far more than the deadline */
 #define BUSY  6    /* seconds, more than far_test.sh's deadline */

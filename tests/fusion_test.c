@@ -139,7 +139,7 @@ static int steps(struct plait_comm **comm, uint32_t rank, void *arg)
     o.progress = k->progress;
     o.check = 1;
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
-    for (uint32_t step = 0; step < (light() ? 3 : 6); step++) {
+    for (uint32_t step = 0; step < (light() ? 3 : full() ? 6 : 4); step++) {
         shuffle(order, 1000 * step + rank + 1);
         for (uint32_t i = 0; i < NTENSOR; i++) {
             const uint32_t t = order[i], skips = skipped_by(t, step, nrank);
@@ -315,7 +315,7 @@ static int same_bits(struct plait_comm **comm, uint32_t rank, void *arg)
         data[t] = malloc(COUNT * sizeof *data[t]);
         tensors[t] = (struct plait_tensor){ names[t], COUNT - 200 * t, PLAIT_FLOAT32, data[t] };
     }
-    for (uint32_t trial = 0; trial < 20; trial++) {
+    for (uint32_t trial = 0; trial < (full() ? 20 : 10); trial++) {
         struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
         struct plait_fusion *f;
         uint64_t values = 1234567 + rank;
@@ -570,7 +570,7 @@ static int complete_buckets_travel_although_their_fusion_is_destroyed(struct pla
     o.tensors = m.tensors;
     o.ntensor = NTENSOR;
     o.layout.threshold = 20000;
-    for (unsigned k = 0; k < 20; k++) {
+    for (unsigned k = 0; k < (full() ? 20 : 8); k++) {
         CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
         for (uint32_t t = 0; t < NTENSOR; t++)
             CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
@@ -774,7 +774,7 @@ failed:
 
 static void a_rank_that_dies_in_a_bucket_is_named(void **state)
 {
-    for (uint64_t seed = 0; seed < 8; seed++) {
+    for (uint64_t seed = 0; seed < 8; seed += full() ? 1 : 3) {
         ranks = (struct ranks){ .nprocess = 3, .nthread = 1, .body = die, .arg = &seed, .processes = true };
         assert_int_equal(ranks_run(&ranks), 1); /* who died */
     }

@@ -420,7 +420,7 @@ wrong_command_lines_are_named() {
         says "--link 1g: must be a rate" 2 --link 1g -- true && says "--link 1bit: must be" 2 --link 1bit -- true &&
         says '--uplink needs --racks' 2 --uplink 1gbit -- true && says '--racks 3: must be a number from 1 to that of the hosts, 2' 2 --racks 3 -- true &&
         says "--ranks 1+2+3: must have one number for each of the 2 hosts" 2 --ranks 1+2+3 -- true &&
-        says "--ranks 1+: must be" 2 --ranks 1+ -- true && says "--ranks 0: must be" 2 --ranks 0 -- true &&
+        says "--np 1+: must be" 2 --np 1+ -- true && says "--ranks 1+: must be" 2 --ranks 1+ -- true && says "--ranks 0: must be" 2 --ranks 0 -- true &&
         says "--ranks 0+0: must have at least one rank" 2 --ranks 0+0 -- true &&
         says "--cut 1:2: must be .* from 0 to 1" 2 --cut 1:2 -- true && says "--cut 1: must" 2 --cut 1 -- true &&
         says "--cut 1:1,: must" 2 --cut 1:1, -- true && says "--latency 20: must be a time" 2 --latency 20 -- true &&

@@ -51,7 +51,10 @@ config_shows_value_origin_and_text() {
         PLAIT_DEADLINE=5 says 0 '^PLAIT_DEADLINE  *= 5  *# environment; ' --config &&
         echo 'PLAIT_WARN = 7' >"$room/conf" &&
         PLAIT_CONFIG=$room/conf says 0 "^PLAIT_WARN  *= 7  *# $room/conf:1; " --config &&
-        PLAIT_DEADLINE=5 says 0 '^setting  *PLAIT_DEADLINE=5 (environment)'
+        PLAIT_DEADLINE=5 says 0 '^setting  *PLAIT_DEADLINE=5 (environment)' &&
+        says 0 '^PLAIT_ARENA  *= automatic' --config && says 0 '^PLAIT_SLICE  *= automatic' --config &&
+        PLAIT_SLICE=Auto says 0 '^PLAIT_SLICE  *= Auto  *# environment' --config && PLAIT_SLICE=64K says 0 '^slices  *16 of 64 KiB' --explain allreduce 1M --ranks 4 &&
+        PLAIT_ARENA=much says 1 'allowed is automatic, or a number of bytes' --config
 }
 bad_settings_are_errors_and_the_others_are_still_shown() {
     PLAIT_WARN=soon says 1 "PLAIT_WARN='soon' (environment): allowed is seconds" --config &&
@@ -74,9 +77,15 @@ explain_says_what_and_why() {
         says 0 '^algorithm  *ring$' --explain allreduce 1M --ranks 4 --algo ring &&
         PLAIT_ALGO=allreduce:ring says 0 '^algorithm  *ring$' --explain allreduce 1M --ranks=4 &&
         says 0 '^plan hash  *[0-9a-f]\{16\}$' --explain allreduce 0 &&
-        says 0 '^allgatherv of at most 256 float32 (1 KiB), sum, 3 ranks$' --explain allgatherv 1K --ranks 3 &&
+        says 0 '^allgatherv of at most 256 float32 (1 KiB), 3 ranks$' --explain allgatherv 1K --ranks 3 &&
         says 0 '^allgatherv of at most ' --explain ALLGATHERV 1K && says 0 '^allgatherv of at most ' --explain AllGatherV 1K &&
-        says 0 '^allgatherv of at most ' --explain MPI_ALLGATHERV 1K && says 0 '^allreduce of ' --explain plait_allreduce 1K &&
+        says 0 '^allgatherv of at most ' --explain MPI_ALLGATHERV 1K && says 0 '^allgatherv of at most ' --explain all_gather_v_perf 1K &&
+        says 0 '^why  *each rank reads its data straight from its owner.s memory, in one step' --explain broadcast 1M --ranks 8 &&
+        says 0 '^algorithm  *ring$' --explain allreduce 1M --np 4 --algorithm=All_Reduce:ring -d bf16 &&
+        says 0 '^allreduce of 8 float16' --explain allreduce 16 --type half && says 0 '^allreduce of 8 float16' --explain allreduce 16 --dtype half &&
+        PLAIT_ALGO=ALLGATHER_V:direct says 0 '^algorithm  *direct$' --explain allgatherv 1M --ranks 4 &&
+        PLAIT_ALGO=ncclAllGather:ring says 0 '^algorithm  *ring$' --explain allgatherv 1M --ranks 4 &&
+        says 2 '--algo all_gather:ring: must be an algorithm of allreduce' --explain allreduce 1M --algo all_gather:ring && says 0 '^allreduce of ' --explain plait_allreduce 1K &&
         says 1 'moves several blocks in one message' --explain allgatherv 1K --ranks 4 --algo bruck &&
         says 2 'must be a collective with data' --explain broadcastv 1K
 }
@@ -126,7 +135,8 @@ wrong_command_lines_are_named() {
         says 2 "--explain barrier" --explain barrier 4 &&
         says 2 "size 1X" --explain allreduce 1X &&
         says 2 'size 1001: not a whole number of float32 (4 bytes each)' --explain allreduce 1001 &&
-        says 2 "--type float31" --explain allreduce 4 --type float31 &&
+        says 2 "--type float31" --explain allreduce 4 --type float31 && says 2 "-d float31" --explain allreduce 4 -d float31 &&
+        says 2 "but --np says 5" --algorithms --nodes 3+1+2 --np 5 &&
         says 2 "--op xor" --explain allreduce 4 --op xor &&
         says 2 "--round never" --explain allreduce 4 --round never &&
         says 2 "--nodes 4x: must be" --algorithms --nodes 4x &&
@@ -138,7 +148,7 @@ wrong_command_lines_are_named() {
         says 2 "give it alone" --json --features
 }
 help_lists_every_option() {
-    says 0 '^Usage: plait-info ' --help && says 0 '^  --explain ' --help && says 0 '^  --help ' -h && [ "$(grep -c -- --version "$room/out")" = 1 ]
+    says 0 '^Usage: plait-info ' --help && says 0 '^      --explain ' --help && says 0 '^  -d, --datatype TYPE ' --help && says 0 '^      --help ' -h && [ "$(grep -c -- --version "$room/out")" = 1 ]
 }
 
 run() {

@@ -39,9 +39,20 @@ static char *take(struct jobs *j, size_t bytes)
     return p;
 }
 
+static size_t bytes_of(const struct jobs *j, const struct job *job)
+{
+    return j->nrank * job->count * plait_dtype_size(job->type);
+}
+
+void jobs_clear(const struct jobs *j)
+{
+    for (size_t i = 0; i < j->n; i++)
+        memset(j->job[i].out, 0x5a, bytes_of(j, &j->job[i]));
+}
+
 struct job *jobs_add(struct jobs *j, const struct job *like)
 {
-    const size_t bytes = j->nrank * like->count * plait_dtype_size(like->type);
+    const size_t bytes = bytes_of(j, like);
     struct job *job;
 
     if (j->n == j->capacity)

@@ -37,6 +37,9 @@ void jobs_finish(struct jobs *j);
 /* Add a job like `like`, with memory. Its in is for the caller to fill. */
 struct job *jobs_add(struct jobs *j, const struct job *like);
 
+/* Forget what has been computed: the jobs can run again. */
+void jobs_clear(const struct jobs *j);
+
 /* Input of one rank. */
 static inline char *job_in(const struct job *job, uint32_t rank)
 {

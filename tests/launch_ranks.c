@@ -16,15 +16,15 @@ static void check(enum plait_status status)
     exit(1);
 }
 
-/* Steps in which ranks wait for each other, for some seconds. */
-static void train(struct plait_comm *comm, unsigned rank, const char *seconds)
+/* Steps in which ranks wait for each other, for so many seconds, or until there is a file of this name. */
+static void train(struct plait_comm *comm, unsigned rank, const char *end)
 {
-    const time_t until = time(NULL) + (seconds != NULL ? atoi(seconds) : 0);
-    int64_t go = seconds != NULL;
+    const time_t until = time(NULL) + (end != NULL ? atoi(end) : 0);
+    int64_t go = end != NULL;
 
     while (go) { /* as long as all want to */
-        usleep(1000 + 5000 * rank);
-        go = time(NULL) < until;
+        usleep(20000 + 1000 * rank);
+        go = *end == '/' ? access(end, F_OK) != 0 : time(NULL) < until;
         check(plait_allreduce(comm, &go, &go, 1, PLAIT_INT64, PLAIT_MIN, NULL));
     }
 }

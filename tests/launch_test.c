@@ -116,7 +116,7 @@ static void launchers_are_found_by_their_variables(void **state)
     assert_int_equal(look("", &s), PLAIT_OK);
     assert_string_equal(s.launcher, "none");
     /* WORLD_SIZE without RANK: of one; of a launcher that says which rank this is; of nobody, by choice. */
-    set("WORLD_SIZE=1");
+    set("WORLD_SIZE=1 PMI_SIZE=1 OMPI_COMM_WORLD_SIZE=1");
     assert_int_equal(look("", &s), PLAIT_OK);
     assert_true(s.nrank == 1);
     set(SLURM " WORLD_SIZE=6");
@@ -125,6 +125,26 @@ static void launchers_are_found_by_their_variables(void **state)
     set("WORLD_SIZE=2");
     assert_int_equal(look("none", &s), PLAIT_OK);
     assert_true(s.nrank == 1);
+}
+
+static void ranks_at_a_loopback_address_share_this_host(void **state)
+{
+    static const char *const here[] = { "127.0.0.1", "127.1.2.3", "::1", "localhost" };
+    struct plait_launcher_says s;
+
+    for (size_t i = 0; i < 4; i++) {
+        set("RANK=1 WORLD_SIZE=2 MASTER_PORT=29500");
+        setenv("MASTER_ADDR", here[i], 1);
+        assert_int_equal(look("", &s), PLAIT_OK);
+        assert_true(s.local_nrank == 2 && s.local_rank == 1);
+    }
+    setenv("LOCAL_WORLD_SIZE", "1", 1);
+    setenv("LOCAL_RANK", "0", 1);
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_true(s.local_nrank == 1 && s.local_rank == 0);
+    set("RANK=1 WORLD_SIZE=2 MASTER_ADDR=1127.0.0.1");
+    assert_int_equal(look("", &s), PLAIT_OK);
+    assert_int_equal(s.local_nrank, 0);
 }
 
 static void a_launcher_of_one_process_gives_way_to_the_one_it_started(void **state)
@@ -164,7 +184,7 @@ static void a_restart_is_another_job(void **state)
 static void nonsense_is_refused_by_name(void **state)
 {
     assert_refused("RANK=1", "WORLD_SIZE is not set");
-    assert_refused("WORLD_SIZE=2", "RANK is not set, but WORLD_SIZE is 2: set RANK");
+    assert_refused("WORLD_SIZE=2", "RANK is not set, WORLD_SIZE is 2: torchrun started this process");
     assert_refused("WORLD_SIZE=2 SLURM_STEP_ID=0 SLURM_NTASKS=1 SLURM_PROCID=0", "RANK is not set");
     assert_refused("RANK=x WORLD_SIZE=2", "RANK is 'x'; 0 to 1");
     assert_refused("RANK=2 WORLD_SIZE=2", "RANK is '2'; 0 to 1");
@@ -181,12 +201,44 @@ static void nonsense_is_refused_by_name(void **state)
                    "mpirun -x MASTER_ADDR");
 }
 
+static char lines[4096];
+
+static void keep(void *context, enum plait_log_level level, const char *line)
+{
+    strncat(lines, line, sizeof lines - strlen(lines) - 1);
+}
+
+/* Only a launcher sets these. A batch script has Slurm's. */
+static void a_number_of_ranks_without_a_rank_is_an_error(void **state)
+{
+    static const char *const sizes[] = { "PMI_SIZE",      "OMPI_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", "JSM_NAMESPACE_SIZE",
+                                         "MPIRUN_NPROCS", "MV2_COMM_WORLD_SIZE",  "HOROVOD_SIZE" };
+    struct plait_launcher_says s;
+    char variable[64], says[96];
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(variable, sizeof variable, "%s=2", sizes[i]);
+        snprintf(says, sizeof says, "is not set, %s is 2: ", sizes[i]);
+        assert_refused(variable, says);
+    }
+    set("SLURM_NTASKS=6 SLURM_JOB_ID=4711");
+    plait_log_callback(keep, NULL);
+    plait_log_setup(PLAIT_LOG_INFO, "");
+    lines[0] = '\0';
+    assert_int_equal(look("", &s), PLAIT_OK);
+    plait_log_callback(NULL, NULL);
+    plait_log_setup(PLAIT_LOG_WARN, "");
+    assert_true(s.nrank == 1);
+    assert_non_null(
+        strstr(lines, "SLURM_NTASKS is set, but this is no step of srun, which starts ranks: this process is alone"));
+}
+
 /* Each of their processes worked alone, as rank 0 of 1. */
 static void launchers_that_are_not_followed_are_named(void **state)
 {
     struct plait_launch launch;
 
-    assert_refused("PMI_RANK=1 PMI_SIZE=2", "PMI_RANK=1 PMI_SIZE=2: a launcher with PMI");
+    assert_refused("PMI_RANK=1 PMI_SIZE=2", "PMI_RANK is 1, PMI_SIZE is 2: a launcher with PMI");
     assert_refused("PMI_RANK=0 PMI_SIZE=2", "set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT");
     assert_refused("PMI_ID=1", "PMI 2");
     assert_refused("PALS_RANKID=3", "PALS");
@@ -197,13 +249,14 @@ static void launchers_that_are_not_followed_are_named(void **state)
     assert_refused("PMIX_RANK=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 "
                    "PLAIT_PLUGINS=/nowhere",
                    "there is no /nowhere/plait-pmix.so");
-    assert_refused("SLURM_PROCID=1 SLURM_NTASKS=2", "SLURM_PROCID=1 SLURM_NTASKS=2: Slurm without SLURM_STEP_ID");
+    assert_refused("SLURM_PROCID=1 SLURM_NTASKS=2",
+                   "SLURM_PROCID is 1, SLURM_NTASKS is 2: Slurm without SLURM_STEP_ID");
     assert_refused("SLURM_PROCID=1", "start it with torchrun, srun");
-    assert_refused("MPIRUN_RANK=0 MPIRUN_NPROCS=2", "MPIRUN_RANK=0 MPIRUN_NPROCS=2: mpirun_rsh");
-    assert_refused("LSF_PM_TASKID=2", "LSF_PM_TASKID=2: LSF");
-    assert_refused("PMI_RANK=1", "PMI_RANK=1: a launcher with PMI");
-    assert_refused("FLUX_TASK_RANK=1", "FLUX_TASK_RANK=1: Flux");
-    assert_refused("JSM_NAMESPACE_RANK=1", "JSM_NAMESPACE_RANK=1: jsrun");
+    assert_refused("MPIRUN_RANK=0 MPIRUN_NPROCS=2", "MPIRUN_RANK is 0, MPIRUN_NPROCS is 2: mpirun_rsh");
+    assert_refused("LSF_PM_TASKID=2", "LSF_PM_TASKID is 2, the number of ranks is not set: LSF");
+    assert_refused("PMI_RANK=1", "PMI_RANK is 1, PMI_SIZE is not set: a launcher with PMI");
+    assert_refused("FLUX_TASK_RANK=1", "FLUX_TASK_RANK is 1, FLUX_JOB_SIZE is not set: Flux");
+    assert_refused("JSM_NAMESPACE_RANK=1", "JSM_NAMESPACE_RANK is 1, JSM_NAMESPACE_SIZE is not set: jsrun");
     assert_refused("RANK=0 WORLD_SIZE=1 PMI_RANK=1 PMI_SIZE=2", "PLAIT_LAUNCHER=none");
     set("RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 LSF_PM_TASKID=2");
     assert_int_equal(plait_launch_find(&launch), PLAIT_OK);
@@ -262,13 +315,6 @@ static struct plait_tcp_id find_id(void)
     return id;
 }
 
-static char warnings[4096];
-
-static void keep(void *context, enum plait_log_level level, const char *line)
-{
-    strncat(warnings, line, sizeof warnings - strlen(warnings) - 1);
-}
-
 /* First: the warning comes once in a process. */
 static void without_a_secret_one_warning_names_the_remedy(void **state)
 {
@@ -277,7 +323,7 @@ static void without_a_secret_one_warning_names_the_remedy(void **state)
     const struct plait_tcp_id a = find_id(), b = find_id();
     plait_log_callback(NULL, NULL);
     assert_memory_equal(a.secret, b.secret, sizeof a.secret);
-    const char *line = strstr(warnings, "no secret");
+    const char *line = strstr(lines, "no secret");
     assert_non_null(line);
     assert_non_null(strstr(line, "plait-info --make-secret"));
     assert_null(strstr(line + 1, "no secret"));
@@ -473,6 +519,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(without_a_secret_one_warning_names_the_remedy, clear),
         cmocka_unit_test_setup(launchers_are_found_by_their_variables, clear),
+        cmocka_unit_test_setup(ranks_at_a_loopback_address_share_this_host, clear),
         cmocka_unit_test_setup(the_port_of_another_launcher_is_nothing_to_mpirun, clear),
         cmocka_unit_test_setup(a_launcher_of_one_process_gives_way_to_the_one_it_started, clear),
         cmocka_unit_test_setup(a_restart_is_another_job, clear),
@@ -481,6 +528,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(the_secret_comes_from_the_variable_or_the_file, clear),
         cmocka_unit_test_setup(ranks_meet_beside_torchruns_store, clear),
         cmocka_unit_test_setup(ranks_with_different_secrets_do_not_meet, clear),
+        cmocka_unit_test_setup(a_number_of_ranks_without_a_rank_is_an_error, clear),
         cmocka_unit_test_setup(launchers_that_are_not_followed_are_named, clear),
         cmocka_unit_test_setup(ranks_of_mpirun_meet, clear),
         cmocka_unit_test_setup(an_id_travels_by_the_callers_means, clear),

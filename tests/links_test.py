@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Links of the pages lead to files, and to titles, that are there. Usage: links_test.py SOURCE_FOLDER
 
-It works without a network: http links are not followed.
+Links to other sites are https, and point at something that keeps its address. With PLAIT_TEST_TIER=full they are
+followed, if there is a network.
 """
+import os
 import pathlib
 import re
 import sys
+import urllib.error
+import urllib.request
 
 import sentences
 
@@ -38,10 +42,36 @@ def links_lead_somewhere():
     assert found > 50, found
 
 
+KEPT = r'https://(arxiv\.org/abs/\d{4}\.\d{5}|doi\.org/10\.\d{4,}/\S+|github\.com/[\w.-]+/[\w.-]+)$'
+
+
+def follow(link):
+    """None, or what is wrong with it. No network is nothing wrong."""
+    try:
+        request = urllib.request.Request(link, method='HEAD', headers={'User-Agent': 'links_test'})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return None if answer.status == 200 else answer.status
+    except urllib.error.HTTPError as error:
+        return error.code if error.code in (404, 410) else None
+    except OSError as error:
+        print(f'{link}: not followed: {error}')
+        return None
+
+
+def links_to_other_sites_keep_their_addresses():
+    links = {link: page for page in pages
+             for link in re.findall(r'\]\((http[^)\s]+)\)', text_without_code(page))}
+    assert links, 'none was found'
+    for link, page in links.items():
+        assert re.match(KEPT, link), f'{page}: {link}: is not one of {KEPT}'
+        wrong = follow(link) if os.environ.get('PLAIT_TEST_TIER') == 'full' else None
+        assert wrong is None, f'{page}: {link}: {wrong}'
+
+
 def the_readme_leads_to_every_page():
     text = (source / 'README.md').read_text(encoding='utf-8')
     missing = [p.name for p in (source / 'docs').glob('*.md') if f'docs/{p.name}' not in text]
     assert not missing, missing
 
 
-sentences.run([links_lead_somewhere, the_readme_leads_to_every_page])
+sentences.run([links_lead_somewhere, links_to_other_sites_keep_their_addresses, the_readme_leads_to_every_page])

@@ -9,6 +9,7 @@
 #include <plait/config.h>
 #include <plait/log.h>
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,6 +120,49 @@ static void lines_name_comm_rank_and_operation_and_stdout_stays_empty(void **sta
         lines_of(o.err, "Z error: rank 0 of 1 fails: comm 'brief' after operation #1: aborted by rank 0: enough\n"), 1);
     assert_int_equal(lines_of(o.err, ": last operations of rank 0: allreduce #1 (2 float32 sum, "), 1);
     assert_int_equal(lines_of(o.err, "Z info: comm 'brief': rank 0: left after operation #1\n"), 1);
+}
+
+static struct plait_unique_id two_id;
+
+/* Rank 0 calls one collective, rank 1 another: one of them finds that they differ. */
+static void *differ_as(void *rank)
+{
+    struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
+    struct plait_comm *comm;
+    float v[2] = { 1, 2 };
+
+    o.nrank = 2;
+    o.rank = rank != NULL;
+    o.id = &two_id;
+    o.name = "two";
+    if (plait_comm_create(&o, &comm) != PLAIT_OK ||
+        (rank == NULL ? plait_allreduce(comm, v, v, 2, PLAIT_FLOAT32, PLAIT_SUM, NULL)
+                      : plait_broadcast(comm, v, v, 2, PLAIT_FLOAT32, 0, NULL)) == PLAIT_OK)
+        _exit(1);
+    plait_comm_destroy(comm);
+    return NULL;
+}
+
+static void differ(void)
+{
+    pthread_t other;
+
+    if (plait_unique_id_create(&two_id) != PLAIT_OK || pthread_create(&other, NULL, differ_as, &two_id) != 0)
+        _exit(1);
+    differ_as(NULL);
+    pthread_join(other, NULL);
+}
+
+static void each_ranks_line_says_what_it_was_in(void **state)
+{
+    struct output o;
+
+    setenv("PLAIT_LOG", "error", 1);
+    run(differ, &o);
+    assert_int_equal(lines_of(o.err, "rank 0 of 2 fails: comm 'two', allreduce #1 ("), 1);
+    assert_int_equal(lines_of(o.err, "rank 1 of 2 fails: comm 'two', broadcast #1 ("), 1);
+    assert_int_equal(lines_of(o.err, ": collective is "), 2);
+    assert_int_equal(lines_of(o.err, "\n"), 2);
 }
 
 static void less_important_lines_are_dropped(void **state)
@@ -424,6 +468,7 @@ int main(void)
         TEST(a_misspelt_name_of_any_setting_is_warned_of_with_the_right_one),
         TEST(lines_name_comm_rank_and_operation_and_stdout_stays_empty),
         TEST(lines_have_the_time),
+        TEST(each_ranks_line_says_what_it_was_in),
         TEST(less_important_lines_are_dropped),
         TEST(each_host_and_process_has_its_file),
         TEST(a_forked_child_has_a_file_of_its_own),

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every command that a page shows runs. Usage: pages_test.py SOURCE_FOLDER BUILD_FOLDER
 
-Commands are the lines of ```sh fences, indented lines (explanations follow after two blanks), and code spans that begin
-with a program of ours. They run as they stand, with what `export` lines above them on the page set, in a home folder
-of their own where ~/plait has this build; but for fewer iterations, sizes and steps.
-Those that cannot run here are listed below with the reason; a reason that fits no command is an error. So is a test
-that is named as the one that runs a command, but does not have its words.
+Commands are the lines of ```sh fences, indented lines (explanations follow after two blanks), and code spans of several
+words that begin with a program. They run as they stand, with what `export` lines above them on the page set, in a home
+folder of their own where ~/plait has this build; but for fewer iterations, sizes and steps.
+Those that cannot run here are listed below: with the test that runs them and its line, or with one of a few reasons. A
+row that fits no command is an error, and so is a test that is not there or does not have that line.
 """
 import os
 import pathlib
@@ -19,6 +19,7 @@ import sys
 
 source, build = (pathlib.Path(p).resolve() for p in sys.argv[1:])
 OURS = ('plait-info', 'plait-plan', 'plait-perf', 'plait-hosts', 'plait-train')
+PROGRAMS = ('srun', 'torchrun', 'ulimit', 'export', 'nvidia-smi', 'nvidia-cuda-mps-control', 'ucx_info', 'kubectl')
 # What stands for what a user has.
 PLACES = [('/data/imagenet --model resnet50 --batch 1024', 'images --model resnet20 --batch 8'),
           ('/usr/local/share/plait/', f'{source}/bench/data/'), ('FOLDER', 'images'),
@@ -28,30 +29,44 @@ PLACES = [('/data/imagenet --model resnet50 --batch 1024', 'images --model resne
           ('./program', 'plait-info'), ('build/release/tools/', ''),
           ('build/release/', f'{build}/'), ('python3 examples/', f'{sys.executable} {source}/examples/'),
           ('--peer ...', '--peer openmpi:ob1'),
+          ('taskset -p PID', 'taskset -p $$'), ('NAME plait-perf', 'ring plait-perf'),
           ('check NAME', 'check ring'), ('check SPEC', 'check ring'), ('--ranks N', '--ranks 8')]
 # A launcher that is not here, or has no other hosts, is Open MPI's on this one.
 LAUNCHERS = re.compile(r'^(LAUNCHER|mpirun( -H \S+)?( --bind-to none)?( -n \d+)?|'
                        r'srun( -N \d+)?( --ntasks-per-node \d+)?|'
                        r'torchrun( --(nnodes|nproc-per-node|rdzv-backend|rdzv-endpoint) \S+| --no-python)*( --)?)'
                        r' (?=plait-|\./sum$)')
-NOT_HERE = [  # pattern, reason, and the file that runs it with the words by which it does
-    (r'^(\./)?tools/(demo|check|memcheck|analyze|fuzz|nvcc|setup|figures)\b', 'installs packages, or runs for minutes'),
-    (r'^meson setup build/|^ninja -C build/release$', 'builds the whole library',
-     'tools/check', 'meson setup', 'ninja -C'),
-    (r'^(sudo )?meson install\b', 'may change the machine', 'tests/install_test.sh', 'meson install'),
-    (r'^sudo ldconfig$', 'changes the machine'),
-    (r'uninstall$', 'may change the machine', 'tests/install_test.sh', 'uninstall'),
-    (r'^pip install \./python$', 'needs a network: pip gets setuptools'),
-    (r'^make MPI=1 ', 'needs nccl-tests and CUDA', 'tools/gpu-check', 'MPI=1', 'NCCL_HOME='),
-    (r'^build/\w+/(tests/campaign|train/train_kill_test)', 'long runs of the tests'),
-    (r'^kubectl', 'needs a cluster'),
-    (r'plait-info --dump PID', 'needs a job', 'tests/ring_test.c', '--dump'),
-    (r'^lib/|^transports/|^train/', 'files, in the order of their calls'),
-    (r'\bimport torch|from safetensors', 'needs PyTorch'),
-    (r'--peer .*\bddp\b', 'needs PyTorch: where it is a test runs it', 'tests/perf_test.sh', '--peer', 'ddp'),
-    (r'build/all_reduce_perf', 'needs GPUs', 'tools/gpu-check', 'all_reduce', '-g 1'),
-    (r'--coll all -r 1', 'runs for minutes', 'tests/perf_test.sh', '--coll all -r 1'),
-    (r'^plait-(perf fusion|perf --overlap|info --explain)$', 'a part of a command'),
+# Why a command is not run here.
+NEEDS_GPU, NEEDS_TORCH = 'needs a GPU', 'needs PyTorch'
+CLUSTER = 'needs the launcher or the network of a cluster'
+CHANGES = 'changes the machine'
+NETWORK = 'fetches packages'
+MINUTES = 'builds or tests for minutes'
+PART = 'a part of a command, or none'
+REASONS = (NEEDS_GPU, NEEDS_TORCH, CLUSTER, CHANGES, NETWORK, MINUTES, PART)
+NOT_HERE = [  # pattern, and the reason, or the file of the test that runs it and a pattern of its line
+    (r'^(\./)?tools/(check|memcheck|analyze|fuzz|figures|train-evidence|hosts)\b', MINUTES),
+    (r'^(\./)?tools/demo\b', MINUTES), (r'^(\./)?tools/(setup|nvcc)\b', NETWORK),
+    (r'^(NCCL_TESTS=\S+ OPENMPI=\S+ )?tools/gpu-check( --only \S+)?$', NEEDS_GPU),
+    (r'^tools/gpu-check --stand-in', 'tests/cuda/gpu_check_test.sh', r'--stand-in'),
+    (r'^meson setup build/|^ninja -C build/release$|^ninja -C build test$|^meson test', MINUTES),
+    (r'^tests/mutate\.py', MINUTES),
+    (r'^(sudo )?meson install\b', 'tests/install_test.sh', r'meson install -C'),
+    (r'^sudo ldconfig$|^ip link set|^ulimit -l unlimited$', CHANGES),
+    (r'uninstall$', 'tests/install_test.sh', r'meson --internal uninstall'),
+    (r'^pip install', NETWORK),
+    (r'^make MPI=1 |build/all_reduce_perf|^nvidia-|\| nvidia-', NEEDS_GPU),
+    (r'^build/\w+/tests/campaign', 'tests/meson.build', r"^test\('campaign'"),
+    (r'^build/\w+/train/train_kill_test', 'train/meson.build', r"test\('train_kill'"),
+    (r'^kubectl|^ls /dev/infiniband|^ucx_info', CLUSTER),
+    (r'^(srun|mpirun) --?[\w-]+([= ]\S+)?$', PART),
+    (r'plait-info --dump PID', 'tests/ring_test.c', r'--dump %d'),
+    (r'^lib/|^transports/|^train/', PART),
+    (r'\bimport torch|from safetensors|^tests/nccl/torch_ranks', NEEDS_TORCH),
+    (r'--peer .*\bddp\b', 'tests/perf_test.sh', r'\$perf" \$fusion .*--peer ddp'),
+    (r'--coll all -r 1', 'tests/perf_test.sh', r'--coll all -r 1'),
+    (r'^tests/settings_page\.py', 'tests/meson.build', r"files\('settings_page.py'\)"),
+    (r'^plait-(perf fusion|perf --overlap|info --explain)$|^which is device memory', PART),
 ]
 ENDS = {'--cut 2:1': (3, 'host1 is down')}  # status and words; the others end with 0
 
@@ -63,7 +78,11 @@ def commands_of(page):
     text = re.sub(r'^```.*?^```', '', text, flags=re.DOTALL | re.MULTILINE)
     for line in re.findall(r'^    (\S.*)$', text, re.MULTILINE):
         yield re.split(r'\s{2,}', line)[0]
-    yield from re.findall(r'`((?:LAUNCHER |[A-Z_]+=\S+ )*plait-\w+ [^`\n]+)`', text)
+    for span in re.findall(r'`([^`]+)`', re.sub(r'^    .*$', '', text, flags=re.MULTILINE)):
+        words = re.sub(r'^(LAUNCHER |[A-Z_]+=\S+ )*', '', span := ' '.join(span.split())).split()
+        if len(words) > 1 and (words[0] in OURS + PROGRAMS or words[0].startswith(('tools/', 'tests/', 'build/')) or
+                               shutil.which(words[0])):
+            yield span
 
 
 def shorter(command):
@@ -107,17 +126,25 @@ def install(home):
     return home
 
 
-def the_named_tests_run_them():
-    for pattern, _, *witness in NOT_HERE:
-        text = (source / witness[0]).read_text() if witness else ''
-        missing = [words for words in witness[1:] if words not in text]
-        assert not missing, f'{pattern}: {witness[0]} has no {missing}'
-        assert not witness or len(witness) > 1, f'{pattern}: by which words?'
-    assert not [r for _, r, *_ in NOT_HERE if re.search(r'_test|tools/', r)], 'a test is named in a reason'
+def lines_of(path):
+    """The lines of a file that are no comments."""
+    lines = (source / path).read_text(encoding='utf-8').splitlines()
+    return [line for line in lines if not re.match(r'\s*(#|//|/\*|\*)', line)]
+
+
+def excuses_hold():
+    listed = '\n'.join(line for file in ('tests/meson.build', 'train/meson.build') for line in lines_of(file))
+    for pattern, why, *line in NOT_HERE:
+        if not line:
+            assert why in REASONS, f'{pattern}: {why}'
+            continue
+        name = pathlib.Path(why).name
+        assert name == 'meson.build' or name in listed or f"'{name.removesuffix('_test.c')}'" in listed, f'{why} is no test'
+        assert any(re.search(line[0], text) for text in lines_of(why)), f'{pattern}: {why} has no line like {line[0]}'
 
 
 def main():
-    the_named_tests_run_them()
+    excuses_hold()
     room = build / 'pages'  # not in /tmp, which virtual hosts do not share
     shutil.rmtree(room, ignore_errors=True)
     programs = room / 'bin'

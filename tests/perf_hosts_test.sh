@@ -53,7 +53,7 @@ ran 0 torchrun 3 "$perf" elastic --mode sync2,async,original --servers 2 --bytes
     has 3 '^ +(sync2|async|original) +[0-9]' && has 1 'elastic: rounds of 1 updates'
 ran 2 torchrun 2 "$perf" elastic --servers 2 && has 1 'plait-perf: --servers 2 of the 2 ranks'
 # A mistake is said once, and nobody waits for the others.
-ran 2 torchrun 2 "$perf" --ranks 3 && has 1 'plait-perf: .*leave --ranks out'
+ran 2 torchrun 2 "$perf" --ranks 3 && has 1 'plait-perf: --ranks 3: torchrun started 2 ranks.*leave it out'
 ran 2 torchrun 2 "$perf" --tensors /nowhere && has 1 plait-perf:
 ran 0 env PLAIT_LAUNCHER=none RANK=0 WORLD_SIZE=5 "$perf" $quick && has 3 "$row"
 

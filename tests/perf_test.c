@@ -375,7 +375,7 @@ static void a_quiet_cell_is_measured_once(void **state)
     struct script s = { c, 0 };
     const struct guarded g = run_script(&s);
 
-    assert_int_equal(g.mode, MODE_NEAR);
+    assert_int_equal(g.c2c, C2C_LOW);
     assert_int_equal(s.bodies, 1);
 }
 
@@ -385,7 +385,7 @@ static void a_cell_whose_mode_changed_is_repeated(void **state)
     struct script s = { c, 0 };
     const struct guarded g = run_script(&s);
 
-    assert_int_equal(g.mode, MODE_FAR);
+    assert_int_equal(g.c2c, C2C_HIGH);
     assert_int_equal(g.attempts, 2);
     assert_int_equal(s.bodies, 2);
 }
@@ -397,7 +397,7 @@ static void a_cell_that_keeps_changing_is_mixed(void **state)
     struct script s = { c, 0 };
     const struct guarded g = run_script(&s);
 
-    assert_int_equal(g.mode, MODE_MIXED);
+    assert_int_equal(g.c2c, C2C_MIXED);
     assert_int_equal(g.attempts, GUARD_ATTEMPTS);
     assert_int_equal(s.bodies, GUARD_ATTEMPTS);
 }
@@ -408,7 +408,7 @@ static void a_processor_with_one_speed_has_one_mode(void **state)
 
     for (int ns = 96; ns <= 126; ns += 5) {
         const struct calibration a = { 96e-9, 10e9 }, b = { ns * 1e-9, 10e9 };
-        assert_int_equal(guard_judge(&g, &a, &b), MODE_NEAR);
+        assert_int_equal(guard_judge(&g, &a, &b), C2C_LOW);
     }
 }
 
@@ -419,7 +419,7 @@ static void without_a_guard_there_is_no_mode(void **state)
     struct guarded out;
 
     assert_true(guard_run(&g, false, count_body, &s, &out));
-    assert_int_equal(out.mode, MODE_UNKNOWN);
+    assert_int_equal(out.c2c, C2C_UNKNOWN);
     assert_int_equal(s.bodies, 1);
 }
 

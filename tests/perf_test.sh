@@ -63,6 +63,13 @@ for flag in "-z 1:every operation here blocks" "-p 1:ranks always start together
     "$perf" -b 8 -e 8 ${flag%%:*} -n 10 --coll plait_allreduce --guard off >"$work/out" 2>"$work/err" || fail "$flag: $(cat "$work/err")"
     [ "$(cat "$work/err")" = "plait-perf: note: ${flag%%:*} has no meaning here: ${flag#*:}" ] || fail "$flag: $(cat "$work/err")"
 done
+# One name for one thing: options of the other tools, types and collectives in any spelling.
+"$perf" -b 48 -e 48 -n 10 --type ncclHalf --inplace --np 3 --algorithm=All_Reduce:ring --guard off >"$work/out" 2>&1 || fail "--type: $(cat "$work/out")"
+rows | awk '$3 != "half" || $6 != "N/A" || $10 == "N/A" { exit 1 } END { exit NR != 1 }' && grep -q 'Rank  2 ' "$work/out" || fail "--type: $(cat "$work/out")"
+"$perf" -b 1K -e 1K -n 10 --coll MPI_Allgatherv,sendrecv,reduce --algo ALLGATHER_V:ring --guard off >"$work/out" 2>&1 ||
+    fail "an algorithm of one collective: $(cat "$work/out")"
+PLAIT_ALGO=allgatherv:direct "$perf" -b 1K -e 1K -n 10 --coll allgatherv --guard off >"$work/out" 2>&1 || fail "PLAIT_ALGO of a v-form: $(cat "$work/out")"
+PLAIT_ALGO=allgatherv:bruck "$perf" --ranks 4 -b 1K -e 1K -n 10 --coll allgatherv --guard off >"$work/out" 2>&1 && fail "PLAIT_ALGO of a v-form has no effect"
 ln -s "$(realpath "$perf")" "$work/all_gather_perf"
 "$work/all_gather_perf" --place out --guard off >"$work/out" 2>&1 || fail "all_gather_perf: $(cat "$work/out")"
 rows | awk '$1 != 33554432 { exit 1 } END { exit NR != 1 }' && grep -q 'concluded: all_gather_perf' "$work/out" ||
@@ -360,17 +367,29 @@ mistake 'describes 8 ranks' --nodes 4x2
 mistake 'unknown peer' --peer mpi
 mistake 'plait-perf fusion --tensors FILE --peer ddp' --peer gloo
 mistake 'plait-perf fusion --tensors FILE --peer ddp' --tensors "$tensors" --peer ddp
-mistake 'only for a power of two; use --ranks 2, 4 or 8' $fusion --peer ddp --ranks 3
-mistake 'the nearest is allgather' --coll all_gater
+mistake 'only for a power of two; use 2, 4 or 8 ranks' $fusion --peer ddp --ranks 3
+mistake '--help lists all' --coll foo
+mistake 'did you mean allgather' --coll all_gater
 mistake '-r 2: the last of 2 ranks is 1' --coll broadcast -r 2
 mistake 'all-to-all has no form in place; use --place out' --coll all --place in
 mistake 'send-receive has no form in place' --coll sendrecv --place in
-mistake 'a send-receive has no algorithms; leave out --algo' --coll sendrecv --algo ring
+mistake 'a send-receive has no algorithms; leave it out' --coll sendrecv --algo ring
 mistake 'gather works on a part of each rank' --coll gather --tensors "$tensors"
-mistake 'no size from -b 4 to -e 31 holds 16 bytes for each of 2 ranks' --coll alltoall -b 4 -e 31
-mistake 'change --algo or --ranks, or give one --coll' --coll all --algo halving-doubling
+mistake 'no size from 4 to 31 bytes holds 16 bytes for each of 2 ranks' --coll alltoall -b 4 -e 31
+mistake 'change --algo or the ranks, or give one collective' --coll all --algo halving-doubling
+mistake '--algorithm allgather:ring: no allgather is measured' --algorithm all_gather:ring
+mistake '--algo .allreduce:.: names no algorithm' --algo allreduce:
+# Errors name the option as it was written.
+mistake '--minbytes 8 is more than -e 4' --minbytes 8 -e 4
+mistake '--MAX-BYTES 4' -b 8 --MAX-BYTES 4
+mistake '--iters 1000000: at most' --iters 1000000
+mistake '--per-iter-skip 3 has no effect' --per-iter-skip 3
+mistake '--trace is an option of plait-perf fusion' --trace x
+mistake '--elastic is an option of plait-perf elastic' --elastic sync3
+mistake '--json /nowhere/x: its folder is missing' --json /nowhere/x
+mistake '--agg-iters does not go with --overlap' --overlap busy --agg-iters 2
 mistake "--coll '' names no collective" --coll ''
-mistake 'the nearest is scatter' --coll gather,scater
+mistake 'did you mean scatter' --coll gather,scater
 mistake '--starts 0: must be a whole number from 1 to 100' --starts 0
 mistake '--starts 2 does not go with --overlap' --starts 2 --overlap busy
 mistake '--starts 2 does not go with --plot' --starts 2 --plot x.png
@@ -417,13 +436,13 @@ mistake '--timeline is an option of plait-perf fusion' --tensors "$tensors" --ti
 mistake 'a name that ends in .png or .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch
-mistake 'torus:2x9.*does not fit 2 ranks; the product of its factors.*; change --algo or --ranks' --algo torus:2x9
+mistake 'torus:2x9.*does not fit 2 ranks; the product of its factors.*; change --algo or the ranks' --algo torus:2x9
 mistake 'does not fit 3 ranks' --algo torus:2x2 --nodes 1+2 --ranks 3
 mistake '--reproducible --algo ring.*; use ' --reproducible --algo ring
 mistake "--peer '' names no peer" --peer ''
 mistake "--peer ',' names no peer" --peer ,
-mistake 'no size from -b 0 to -e 0' -b 0 -e 0
-mistake 'no size from -b 0 to -e 0' -b 0 -e 0 -i 0
+mistake 'no size from 0 to 0 bytes' -b 0 -e 0
+mistake 'no size from 0 to 0 bytes' -b 0 -e 0 -i 0
 mistake '-i 4 makes more than 10000 rows' -b 4 -e 64M -i 4
 mistake 'more than' -b 4 -e 18446744073709551615
 mistake 'more than' -b 18446744073709551612 -e 18446744073709551615 -i 16
@@ -466,7 +485,7 @@ wait $coordinator
 status=$?
 [ $status -eq 3 ] || fail "a killed rank: exit status $status"
 for rank in 0 2; do
-    [ "$(grep -c "error: rank $rank of 3 fails: comm 'plait-perf', allreduce #.*rank 1 (process $second) died" "$work/out")" -eq 1 ] &&
+    [ "$(grep -c "error: rank $rank of 3 fails: comm 'plait-perf', allreduce #[^:]*: rank 1 (process $second) died" "$work/out")" -eq 1 ] &&
         grep -q "rank $rank: last operations of rank $rank: allreduce" "$work/out" &&
         grep -q "rank $rank: last operations of rank 1: allreduce" "$work/out" || fail "a killed rank, as rank $rank says: $(cat "$work/out")"
 done
@@ -494,6 +513,7 @@ run_stopped() {
     [ $status -eq 3 ] || fail "a stopped rank, $*: exit status $status"
     grep -q "plait-perf: plait: rank .*$(printf "$expected" "$second")" "$work/out" ||
         fail "rank 1 is stopped, and not named, $*: $(cat "$work/out")"
+    grep -q '^plait-perf: .*allreduce #' "$work/out" && fail "what a rank was in is in its own line: $(cat "$work/out")"
     [ -z "$(living)" ] || fail "with a rank stopped these live on: $(living)"
 }
 # By the library, or by the coordinator if more than half of -T was over.

@@ -35,7 +35,11 @@ show_prints_one_rank_or_all() {
         says 0 'in place$' show ring --ranks 4 --inplace &&
         says 0 '^plan 1 gather root 2 rank 0 of 3' show gather:binomial --root 2 --ranks 3 &&
         says 0 '^plan 1 allgather rank 0 of 4' show MPI_Allgather:ring --ranks 4 &&
-        says 0 '^plan 1 allgather rank 0 of 4' show all_gather:ring --ranks 4
+        says 0 '^plan 1 allgather rank 0 of 4' show all_gather:ring --ranks 4 &&
+        says 0 '^plan 1 allgather rank 0 of 4' show ring --coll ALLGATHER_V --ranks 4 &&
+        says 0 '^plan 1 alltoall rank 0 of 4' show MPI_Alltoallv:direct --nranks 4 &&
+        says 0 '^plan 1 allreduce rank 0 of 4' show --algo ring --ranks 4 && says 0 '^[0-9]* passed' check --algorithm=AllGather:ring &&
+        says 2 'algo ring: SPEC is given, too' show ring --algo ring && says 2 'collective allgathr: must be' show ring --collective allgathr
 }
 check_proves_ranges_and_node_maps() {
     says 0 '^68 passed, 0 failed' check halving-doubling --ranks 1-34 &&

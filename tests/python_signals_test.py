@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Ctrl-C is heard in every blocking call of the Python package, with a second rank that never comes; what is left can be left."""
 import os
+import select
 import signal
-import subprocess
 import sys
 import threading
 import time
+import traceback
 
 import numpy
 
@@ -57,40 +58,70 @@ with plait.group():
     'optim': (FIRST + "\no = plait.Optim([plait.Part(w, w.copy())], comm=comm, ntensor=1)", 'o.step(0.1)'),
 }
 
-PROGRAM = '''
-import signal, sys, time, numpy, plait
-signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored, as of jobs in the background
-rank, nrank, uid = int(sys.argv[1]), int(sys.argv[2]), bytes.fromhex(sys.argv[3])
-before, call = sys.argv[4], sys.argv[5]
-OPTIONS = {}
-x, y, w = numpy.zeros(8), numpy.zeros(8), numpy.zeros(8, 'float32')
-comm = None
-exec(before)
-if rank > 0:
-    print('there', flush=True)
-    time.sleep(600)
-try:
-    print('calls', flush=True)
-    exec(call)
-    print('returned', flush=True)
-except KeyboardInterrupt:
-    print('heard', flush=True)
-if comm is not None:
-    if comm._failure() is not None:  # else the call waited for another comm, and this one goes on
-        try:
-            comm.allreduce(y)
-        except plait.Error:
-            pass
-    comm.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-print('left', flush=True)
-'''
+def call_and_hear(rank, nrank, uid, before, call):
+    """A rank: the first calls, the others have come that far and call no more."""
+    # It may be ignored, as of jobs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    names = {'plait': plait, 'rank': rank, 'uid': uid, 'OPTIONS': {}, 'comm': None, 'x': numpy.zeros(8),
+             'y': numpy.zeros(8), 'w': numpy.zeros(8, 'float32')}
+    exec(before or '', names)  # pylint: disable=exec-used
+    if rank > 0:
+        time.sleep(600)
+    try:
+        print('calls', flush=True)
+        exec(call, names)  # pylint: disable=exec-used
+        print('returned', flush=True)
+    except KeyboardInterrupt:
+        print('heard', flush=True)
+    comm = names['comm']
+    if comm is not None:
+        if comm._failure() is not None:  # else the call waited for another comm, and this one goes on
+            try:
+                comm.allreduce(names['y'])
+            except plait.Error:
+                pass
+        comm.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    print('left', flush=True)
+
+
+class Rank:
+    """A forked process: an interpreter of its own would begin with imports."""
+
+    def __init__(self, *what):
+        out, into = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.dup2(into, 1)
+            os.dup2(into, 2)
+            try:
+                call_and_hear(*what)
+            except BaseException:  # pylint: disable=broad-except
+                traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(0)
+        os.close(into)
+        self.out = open(out, encoding='utf-8')  # nothing follows the line that is read first
+
+    def read(self, seconds):
+        """What it says until it ends, or until then."""
+        said, until = '', time.monotonic() + seconds
+        while select.select([self.out], [], [], max(0, until - time.monotonic()))[0]:
+            some = os.read(self.out.fileno(), 65536).decode()
+            if some == '':
+                break
+            said += some
+        return said
+
+    def end(self):
+        """It has ended, or is killed."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.out.close()
 
 
 def ranks_of(before, call, nrank):
-    uid = plait.unique_id().hex()
-    return [subprocess.Popen([sys.executable, '-c', PROGRAM, str(rank), str(nrank), uid, before or '', call],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for rank in range(1 if before is None else nrank)]
+    uid = plait.unique_id()
+    return [Rank(rank, nrank, uid, before, call) for rank in range(1 if before is None else nrank)]
 
 
 def begin(name):
@@ -102,26 +133,23 @@ def begin(name):
 
 
 def end(name, ranks):
-    try:
-        said, why = ranks[0].communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        said, why = 'it did not hear', ''
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.communicate()
-    return [] if said.split() == ['heard', 'left'] else [f'{name}: {said} {why}']
+    said = ranks[0].read(LIMIT)
+    for rank in ranks:
+        rank.end()
+    words = [line for line in said.splitlines() if line in ('returned', 'heard', 'left')]  # beside them: messages
+    return [] if words == ['heard', 'left'] else [f'{name}: {said or "it did not hear"}']
 
 
 def ctrl_c_is_heard_in_every_blocking_call():
     names, wrong = list(CALLS), []
-    for first in range(0, len(names), 4):
-        begun = [begin(name) for name in names[first:first + 4]]
+    for first in range(0, len(names), 8):
+        begun = [begin(name) for name in names[first:first + 8]]
         for name, ranks in begun:
-            assert ranks[0].stdout.readline() == 'calls\n', f'{name}: {ranks[0].communicate()}'
+            line = ranks[0].out.readline()
+            assert line == 'calls\n', f'{name}: {line}{ranks[0].read(1)}'
         time.sleep(SETTLES)
         for _, ranks in begun:
-            ranks[0].send_signal(signal.SIGINT)
+            os.kill(ranks[0].pid, signal.SIGINT)
         for name, ranks in begun:
             wrong += end(name, ranks)
     assert not wrong, '\n'.join(wrong)

@@ -21,19 +21,23 @@
 #define PLANS (RANKS_ON_HOSTS ? 200 : 1000) /* half in the short tier, 50 times as many with the full one */
 #define BATCH 50                            /* plans of one comm */
 #define ROOM  (1u << 20)
+#define NWAY  8
 
 struct batch {
     uint32_t nrank, n;
+    uint32_t times; /* that each is run, each time with other data */
+    uint32_t way;   /* in which they are run, of NWAY */
     struct random_plan *plan;
     const struct plait_alg *algs[BATCH + 1];
     uint64_t seed;
 };
 
-/* How a plan is run follows from its number. */
+/* The data of run i of a batch. */
 static struct collective operation(const struct batch *b, uint32_t i)
 {
     static const enum plait_dtype types[] = { PLAIT_INT32, PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_FLOAT16, PLAIT_INT8 };
-    const struct plait_shape *s = &b->plan[i].shape;
+    const struct random_plan *p = &b->plan[i % b->n];
+    const struct plait_shape *s = &p->shape;
     uint64_t random = ~(b->seed + i); /* another sequence than that of the plan */
     struct collective c = { .coll = s->coll,
                             .type = types[random_below(&random, 5)],
@@ -45,7 +49,7 @@ static struct collective operation(const struct batch *b, uint32_t i)
 
     if (plait_dtype_size(c.type) < 4) /* an average of these may round on its way */
         c.op = PLAIT_SUM;
-    snprintf(c.spec, sizeof c.spec, "%s", b->plan[i].name);
+    snprintf(c.spec, sizeof c.spec, "%s", p->name);
     c.count = random_below(&random, 3) == 0 ? random_below(&random, 12) : random_below(&random, 9000);
     c.count += c.inplace; /* nothing is neither in place nor not */
     c.slice = random_below(&random, 3) == 0 ? 1024 + random_below(&random, 4) * 1000 / 8 * 8 : 0;
@@ -81,7 +85,7 @@ static int run_plan(struct plait_comm *comm, uint32_t rank, const struct batch *
                 b->nrank, plait_coll_name(c.coll), c.count, plait_dtype_name(c.type), plait_op_name(c.op), (int)c.round,
                 c.slice, c.inplace ? ", in place" : "", c.library ? ", library memory" : "", c.spec,
                 status == PLAIT_OK ? "wrong result" : plait_last_error());
-        print_plan(&b->plan[i], rank);
+        print_plan(&b->plan[i % b->n], rank);
         return 1;
     }
     return 0;
@@ -97,7 +101,7 @@ static int run_batch(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK((memory[k] = malloc(ROOM)) != NULL);
     for (int k = 0; k < 2; k++)
         CHECK(plait_mem_alloc(ROOM, (void **)&library[k]) == PLAIT_OK);
-    for (uint32_t i = 0; i < b->n && failed == 0; i++)
+    for (uint32_t i = 0; i < b->n * b->times && failed == 0; i++)
         failed = run_plan(*comm, rank, b, i, memory, library);
     for (int k = 0; k < 4; k++)
         free(memory[k]);
@@ -114,19 +118,20 @@ static int run_batch(struct plait_comm **comm, uint32_t rank, void *arg)
  */
 static void run(struct batch *b)
 {
-    uint64_t random = b->seed;
-    const uint32_t how = random_below(&random, 8);
-    struct ranks r = {
-        .nprocess = how % 2 ? b->nrank : 1, .nthread = how % 2 ? 1 : b->nrank, .limit = 60, .body = run_batch, .arg = b
-    };
+    const bool processes = b->way % 2;
+    struct ranks r = { .nprocess = processes ? b->nrank : 1,
+                       .nthread = processes ? 1 : b->nrank,
+                       .limit = 60,
+                       .body = run_batch,
+                       .arg = b };
 
     for (uint32_t i = 0; i < b->n; i++)
         b->algs[i] = &b->plan[i].alg;
     b->algs[b->n] = NULL;
     r.options.algorithms = b->algs;
     r.options.deadline = 20;
-    setenv("PLAIT_CMA", how / 2 % 2 ? "1" : "0", 1);
-    setenv("PLAIT_CHECK", how / 4 % 2 ? "1" : "0", 1);
+    setenv("PLAIT_CMA", b->way / 2 % 2 ? "1" : "0", 1);
+    setenv("PLAIT_CHECK", b->way / 4 % 2 ? "1" : "0", 1);
     assert_int_equal(ranks_run(&r), 0);
 }
 
@@ -145,7 +150,7 @@ static uint32_t how_many(void)
 static void random_plans_that_are_right_run_right(void **state)
 {
     const uint32_t n = how_many();
-    struct batch b = { .plan = malloc(BATCH * sizeof *b.plan), .seed = first_seed() };
+    struct batch b = { .plan = malloc(BATCH * sizeof *b.plan), .seed = first_seed(), .times = 1 };
 
     assert_non_null(b.plan);
     for (uint32_t done = 0; done < n; done += b.n, b.seed += b.n) {
@@ -155,6 +160,8 @@ static void random_plans_that_are_right_run_right(void **state)
             random_plan_draw(&b.plan[i], b.nrank, b.seed + i);
             assert_int_equal(plait_alg_check(&b.plan[i].alg, &b.plan[i].shape, NULL), PLAIT_OK);
         }
+        uint64_t random = b.seed;
+        b.way = random_below(&random, NWAY);
         run(&b);
     }
     free(b.plan);
@@ -210,12 +217,14 @@ static bool mutate(struct random_plan *p, uint64_t *random)
 static void changed_plans_that_are_accepted_run_right(void **state)
 {
     const uint32_t n = how_many() / 2;
-    struct batch b = { .plan = malloc(BATCH * sizeof *b.plan), .seed = first_seed() };
+    struct batch b = { .plan = malloc(BATCH * sizeof *b.plan), .seed = first_seed(), .times = 1 };
     uint32_t tried = 0;
 
     assert_non_null(b.plan);
     for (uint32_t done = 0; done < n; done += b.n, b.seed += BATCH) {
         uint64_t random = b.seed;
+        b.way = random_below(&random, NWAY);
+        random = b.seed;
         b.nrank = 2 + random_below(&random, RANDOM_PLAN_RANKS - 1);
         for (b.n = 0; b.n < BATCH; tried++) {
             random_plan_draw(&b.plan[b.n], b.nrank, b.seed + tried);
@@ -256,7 +265,7 @@ static struct random_plan *begin(struct batch *b, enum plait_coll coll, uint32_t
 {
     const struct plait_shape shape = { .coll = coll, .nrank = 3, .inplace = inplace };
 
-    *b = (struct batch){ .nrank = 3, .n = 1, .plan = malloc(sizeof *b->plan) };
+    *b = (struct batch){ .nrank = 3, .n = 1, .seed = 1, .plan = malloc(sizeof *b->plan) };
     assert_non_null(b->plan);
     random_plan_begin(b->plan, &shape, "found", nblk);
     for (uint32_t r = 0; r < 3; r++)
@@ -268,7 +277,8 @@ static struct random_plan *begin(struct batch *b, enum plait_coll coll, uint32_t
 static void run_all_ways(struct batch *b)
 {
     assert_int_equal(plait_alg_check(&b->plan->alg, &b->plan->shape, NULL), PLAIT_OK);
-    for (b->seed = 1; b->seed <= (full() ? 40 : 24); b->seed++) /* all 8 ways are among 24 */
+    b->times = full() ? 40 : 6;
+    for (b->way = 0; b->way < NWAY; b->way++, b->seed += full() ? 0 : 3)
         run(b);
     free(b->plan);
 }

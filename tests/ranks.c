@@ -2,6 +2,7 @@
 #include "ranks.h"
 #include "child.h"
 #include "kept.h"
+#include "tier.h"
 
 #include "base/clock.h"
 
@@ -171,11 +172,27 @@ static unsigned run_all(struct ranks *r)
     return failed;
 }
 
+/*
+ * In the short tiers runs begin quickly. There are no calibrations, of tens of ms each, but in cma_test.c. UCX takes the
+ * transports of PLAIT_TEST_TLS, as each costs it some ms.
+ */
+static void begin_quickly(void)
+{
+    const char *transports = getenv("PLAIT_TEST_TLS");
+
+    if (full())
+        return;
+    setenv("PLAIT_CALIBRATE", "0", 0);
+    if (transports != NULL)
+        setenv("UCX_TLS", transports, 0);
+}
+
 unsigned ranks_run(const struct ranks *r)
 {
     const char *threads = getenv("PLAIT_TEST_THREADS");
     struct ranks all = *r;
 
+    begin_quickly();
     if (threads != NULL && strcmp(threads, "1") == 0 && !r->processes) {
         all.nthread *= r->nprocess;
         all.nprocess = 1;

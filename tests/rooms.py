@@ -39,6 +39,7 @@ SUBJECTS = {
     'plan_parse.c': ['plan'],
     'price.c': ['comm', 'operation'],
     'progress_thread_test.c': ['progress'],
+    'proved.h': ['engine'],
     'random_plans_test.c': ['engine'],
     'reduce_test.c': ['reduce'],
     'remote_test.c': ['failure'],

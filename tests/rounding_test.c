@@ -109,7 +109,7 @@ static void add_long_jobs(struct jobs *j, const struct specs *specs, const uint3
                            .count = LONG,
                            .inplace = i % 3 == 0,
                            .library = i % 2 == 0 };
-        if (specs->spec[i].shape.node != map)
+        if (specs->spec[i].shape.node != map || (!full() && (i + j->nrank / 2) % 2 != 0))
             continue;
         snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
         fill(jobs_add(j, &job), j->nrank, i);
@@ -203,7 +203,7 @@ static void add_large_jobs(struct jobs *j, const struct specs *specs, const uint
                                .library = (i + k) % 3 == 0 };
             if (job.type == PLAIT_BFLOAT16)
                 continue; /* has float32's range */
-            if (!full() && (i + 2 * k + j->nrank) % 5 > 1)
+            if (!full() && (i + 2 * k + j->nrank) % 5 != 0)
                 continue;
             snprintf(job.spec, sizeof job.spec, "%.*s", (int)strcspn(specs->spec[i].text, " "), specs->spec[i].text);
             struct job *made = jobs_add(j, &job);

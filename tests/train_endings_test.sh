@@ -88,7 +88,7 @@ kill -TERM $child
 ended gone 1 'the checkpoint of step .*There is no older one'
 
 # An evaluation that is cut off, by a signal to one rank or its loss, is made by the run that goes on.
-"$train" make-data "$data/many" --classes 3 --train-images 16 --val-images 6000 --pixels 24 >/dev/null || fail "make-data"
+"$train" make-data "$data/many" --classes 3 --train-images 16 --val-images 3000 --pixels 24 >/dev/null || fail "make-data"
 tested() { # NAME: what the epoch came to
     sed -n 's/.*"event":"epoch".*"loss":\([0-9.]*\),"top1":\([0-9.]*\).*/\1 \2/p' "$data/$1/log.jsonl"
 }

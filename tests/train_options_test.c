@@ -19,6 +19,7 @@ static const struct {
     { "queue", "how far ahead" },
     { "overlap", "when buckets travel; the bits are the same" },
     { "device", "cpu alone" },
+    { "lr-warmup-method", "linear alone" },
     { "ranks", "those that wrote a checkpoint are in it; another number is told" },
     { "run", "a place" },
     { "resume", "this one itself" },
@@ -189,8 +190,29 @@ static void flags_of_torchvision_and_timm_are_known(void **state)
                                      "--lr-warmup-epochs", "2", "--smoothing", "0", "--output", "out", NULL });
     assert_true(o.decay == PLAIT_DECAY_STEPS && o.step_epochs == 4 && o.gamma == 0.5 && o.warmup == 2);
     assert_true(o.smoothing == 0 && strcmp(o.run, "out") == 0);
-    parse(&o, (const char *const[]){ "--lr-scheduler", "CosineAnnealingLR", NULL });
-    assert_true(o.decay == PLAIT_DECAY_COSINE);
+    parse(&o, (const char *const[]){ "--lr-scheduler", "CosineAnnealingLR", "--lr-warmup-method", "linear",
+                                     "--train-crop-size", "176", NULL });
+    assert_true(o.decay == PLAIT_DECAY_COSINE && o.pixels == 176);
+    parse(&o, (const char *const[]){ "--img-size", "160", "--color-jitter", "0.3", "--initial-checkpoint", "w", NULL });
+    assert_true(o.pixels == 160 && o.jitter == 0.3 && strcmp(o.weights, "w") == 0);
+}
+
+static void one_thing_has_the_names_of_the_other_programs(void **state)
+{
+    struct options o;
+
+    parse(&o, (const char *const[]){ "--algo", "all_reduce:ring", "--payload", "bfloat16", "--Batch_Size=8", "--np",
+                                     "2", "--timeline", "t", NULL });
+    assert_string_equal(o.algorithm, "ring");
+    assert_true(o.payload == PLAIT_BFLOAT16 && o.batch == 8 && o.ranks == 2 && strcmp(o.trace, "t") == 0);
+    assert_string_equal(options_flag(&o, "trace"), "--timeline");
+    parse(&o, (const char *const[]){ "--elastic", "Async_Momentum", NULL });
+    assert_true(o.elastic >= 0);
+    parse(&o, (const char *const[]){ "--mode", "sync2", NULL });
+    assert_true(o.elastic >= 0);
+    char *argv[] = { (char *)(uintptr_t) "plait-train", (char *)(uintptr_t) "x",
+                     (char *)(uintptr_t) "--algo=gather:direct" };
+    assert_false(options_parse(3, argv, &o));
 }
 
 static void an_option_keeps_the_name_that_the_user_wrote(void **state)
@@ -236,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_is_kept_by_a_checkpoint_or_listed_as_free),
         cmocka_unit_test(flags_of_torchvision_and_timm_are_known),
+        cmocka_unit_test(one_thing_has_the_names_of_the_other_programs),
         cmocka_unit_test(an_option_keeps_the_name_that_the_user_wrote),
         cmocka_unit_test(a_run_that_goes_on_has_every_option_that_was_kept),
     };

@@ -69,6 +69,13 @@ static const struct option_table table = {
     NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
+static struct option_given given[sizeof options / sizeof *options];
+
+static const char *flag_of(const char *name)
+{
+    return option_flag(&table, given, name);
+}
+
 /* ---- Arguments --------------------------------------------------------------------------------- */
 
 static bool whole(const char *text, uint32_t least, uint32_t most, uint32_t *out)
@@ -115,18 +122,18 @@ static void parse_ranks(void)
 
     for (uint32_t h = 0; h < plan.nhost; h++) {
         if (!number_begins(at, strchr(ranks, '+') == NULL, HOSTS_MAX, &at, &n) || (*at != '\0' && *at != '+'))
-            option_misuse("--ranks %s: must be a number from 1 to %u, or one for each of the %u hosts with + between",
-                          ranks, HOSTS_MAX, plan.nhost);
+            option_misuse("%s %s: must be a number from 1 to %u, or one for each of the %u hosts with + between",
+                          flag_of("ranks"), ranks, HOSTS_MAX, plan.nhost);
         plan.first[h + 1] = plan.first[h] + n;
         if (strchr(ranks, '+') == NULL)
             at = ranks;
         else if ((*at == '+') != (h + 1 < plan.nhost))
-            option_misuse("--ranks %s: must have one number for each of the %u hosts", ranks, plan.nhost);
+            option_misuse("%s %s: must have one number for each of the %u hosts", flag_of("ranks"), ranks, plan.nhost);
         else
             at += *at == '+';
     }
     if (plan.first[plan.nhost] == 0)
-        option_misuse("--ranks %s: must have at least one rank in all", ranks);
+        option_misuse("%s %s: must have at least one rank in all", flag_of("ranks"), ranks);
 }
 
 static int by_time(const void *a, const void *b)
@@ -264,7 +271,7 @@ static int command(int argc, char **argv)
         return session_run(argv + 2);
     while (own < argc && strcmp(argv[own], "--") != 0)
         own++;
-    if (!option_parse(&table, NULL, NULL, own, argv, &nrest))
+    if (!option_parse(&table, NULL, given, own, argv, &nrest))
         return 2;
     if (nrest > 0 && strcmp(argv[1], "link") == 0)
         return set_link(nrest, argv + 1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-info: what this build can do, its configuration, what it sees of the machine, and what it would run. */
-#include "base/ascii.h"
 #include "base/bytes.h"
 #include "build.h"
 #include "dump.h"
 #include "info_json.h"
 #include "machine.h"
 #include "message.h"
+#include "names.h"
 #include "nccl.h"
 #include "option.h"
 #include "peers.h"
@@ -29,9 +29,11 @@ static bool show_features, show_json, show_config, show_topology, show_algorithm
     make_secret, peers, show_nccl;
 static uint32_t nrank;
 static size_t slice;
-static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *rounding, *dump;
+static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *dump;
+static enum plait_round rounding = PLAIT_ROUND_DEFAULT;
 static uint32_t dump_last;
 
+static const struct choice roundings[] = { { "once", PLAIT_ROUND_ONCE }, { "hop", PLAIT_ROUND_HOP }, { 0 } };
 static const struct option options[] = {
     OPTION_TO(FLAG, "features", NULL, &show_features,
               "features of this build, packages for those it lacks, paths of its plug-ins, compiler, commit"),
@@ -41,19 +43,20 @@ static const struct option options[] = {
               "processors, caches, memory, single copy between processes (CMA), GPU"),
     OPTION_TO(FLAG, "algorithms", NULL, &show_algorithms, "every algorithm and its cost at --ranks"),
     OPTION_TO(FLAG, "explain", NULL, &explain,
-              "the choice of path and algorithm for COLLECTIVE SIZE, and its reason; SIZE is in bytes, with K, M or G: "
-              "of one rank's block for allgather and the like, of the largest block for the v-forms"),
+              "path, algorithm and the reason for COLLECTIVE SIZE; SIZE: bytes of the vector, with K, M or G; of a "
+              "rank's block where ranks have blocks (allgather), of the largest block of a v-form (allgatherv)"),
     OPTION_TO(COUNT, "ranks", "N", &nrank,
               "ranks of --explain and --algorithms (default: one per processor, at least 2)", .least = 1,
               .most = PLAIT_MAX_RANKS),
     OPTION_TO(TEXT, "nodes", "MAP", &nodes,
               "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)"),
-    OPTION_TO(TEXT, "type", "TYPE", &type_name, "element type of --explain (default float32)"),
-    OPTION_TO(TEXT, "op", "OP", &op_name, "sum, prod, min, max, avg or premulsum (default sum)"),
+    OPTION_TO(TEXT, "datatype", "TYPE", &type_name, "element type of --explain (default float32)", .letter = 'd'),
+    OPTION_TO(TEXT, "op", "OP", &op_name, "sum, prod, min, max, avg or premulsum (default sum)", .letter = 'o'),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output"),
-    OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "as if the call asked for this algorithm"),
-    OPTION_TO(BYTES, "slice", "BYTES", &slice, "as if the call asked for this slice"),
-    OPTION_TO(TEXT, "round", "WHERE", &rounding, "as if the call asked for rounding once or hop"),
+    OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "as if the call asked for this algorithm: ring, or allreduce:ring"),
+    OPTION_TO(BYTES, "slice", "SIZE", &slice, "as if the call asked for this slice"),
+    OPTION_TO(CHOICE, "round", "KIND", &rounding, "as if the call asked for rounding once or hop",
+              .choices = roundings),
     OPTION_TO(FLAG, "reproducible", NULL, &reproducible, "as if the call asked for the canonical order"),
     OPTION_TO(FLAG, "peers", NULL, &peers,
               "under a launcher: transport, device, latency and bandwidth of the path to each rank, and slow paths"),
@@ -72,11 +75,11 @@ static const struct option options[] = {
 static const struct option_table table = {
     "Usage: plait-info [options] [COLLECTIVE SIZE]\n"
     "\n"
-    "Shows the features of this build of Plait, its settings, the machine, and the algorithm that it\n"
-    "would choose for a call. Without options: a short overview.\n\n"
+    "Shows the features of this build of Plait, its settings, the machine, and the algorithm that it chooses for a\n"
+    "call. Without options: a short overview.\n\n"
     "  $ plait-info --config\n"
     "  $ plait-info --algorithms --ranks 16 --nodes 4x4\n"
-    "  $ plait-info --explain allreduce 1M --ranks 8 --type bfloat16\n"
+    "  $ plait-info --explain allreduce 1M --ranks 8 --datatype bfloat16\n"
     "  $ plait-info --dump 4711 --last 4\n"
     "  $ mpirun -n 4 plait-info --peers\n\n"
     "--dump lists the last operations of each rank of a process, oldest first: the operation, its state, its\n"
@@ -86,6 +89,13 @@ static const struct option_table table = {
     "Options:\n",
     NULL, options, sizeof options / sizeof *options, sizeof *options
 };
+
+static struct option_given given[sizeof options / sizeof *options];
+
+static const char *flag_of(const char *name)
+{
+    return option_flag(&table, given, name);
+}
 
 /* ---- Build and settings ------------------------------------------------------------------------ */
 
@@ -128,8 +138,8 @@ static struct plait_shape make_shape(enum plait_coll coll)
         option_misuse("--nodes %s: must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
                       PLAIT_MAX_RANKS);
     if (nodes != NULL && nrank != 0 && nrank != mapped)
-        option_misuse("--nodes %s has %" PRIu32 " rank%s, but --ranks says %" PRIu32, nodes, mapped, plural(mapped),
-                      nrank);
+        option_misuse("--nodes %s has %" PRIu32 " rank%s, but %s says %" PRIu32, nodes, mapped, plural(mapped),
+                      flag_of("ranks"), nrank);
     plait_topology_get(&t);
     shape.nrank = nodes != NULL ? mapped : nrank != 0 ? nrank : t.ncpu > 2 ? t.ncpu : 2;
     shape.node = nodes != NULL ? node_map : NULL;
@@ -185,48 +195,28 @@ static void print_algorithms(void)
 
 /* ---- What would run ---------------------------------------------------------------------------- */
 
-static enum plait_round round_option(void)
-{
-    if (rounding == NULL)
-        return PLAIT_ROUND_DEFAULT;
-    if (strcmp(rounding, "once") == 0)
-        return PLAIT_ROUND_ONCE;
-    if (strcmp(rounding, "hop") == 0)
-        return PLAIT_ROUND_HOP;
-    option_misuse("--round %s: must be once or hop", rounding);
-}
-
-/* Find a collective; *vform: a v-form such as allgatherv. -1: none. */
-static int find_coll(const char *name, bool *vform)
-{
-    const size_t n = strlen(name);
-    char plain[64] = "";
-
-    *vform = n > 1 && n < sizeof plain && plait_lower(name[n - 1]) == 'v';
-    const int coll = plait_coll_find(*vform ? memcpy(plain, name, n - 1) : name);
-    if (coll == PLAIT_BARRIER)
-        return -1;
-    return *vform && coll >= 0 && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR ? -1
-                                                                                                                 : coll;
-}
-
 static int print_choice(const char *coll_name, const char *size_text)
 {
     static const char *const round_names[] = { "no effect here", "once, at the end", "at every combination" };
     bool vform;
-    const int coll = find_coll(coll_name, &vform), type = plait_dtype_find(type_name), op = plait_op_find(op_name);
+    int named = -1;
+    const int coll = name_coll(coll_name, &vform), type = plait_dtype_find(type_name), op = plait_op_find(op_name);
+    const char *spec = algorithm != NULL ? name_algorithm(algorithm, &named) : NULL;
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
     struct plait_shape shape;
     size_t bytes, element;
     char size[32], slice_size[32];
 
-    if (coll < 0)
+    if (coll < 0 || coll == PLAIT_BARRIER)
         option_misuse("--explain %s: must be a collective with data, such as allreduce or allgatherv", coll_name);
+    if (named >= 0 && named != coll)
+        option_misuse("%s %s: must be an algorithm of %s, as --explain %s says", flag_of("algo"), algorithm,
+                      plait_coll_name((enum plait_coll)coll), coll_name);
     if (type < 0)
-        option_misuse("--type %s: must be an element type, such as float32 or bfloat16", type_name);
+        option_misuse("%s %s: must be an element type, such as float32 or bfloat16", flag_of("datatype"), type_name);
     if (op < 0 || op == PLAIT_USER)
-        option_misuse("--op %s: must be sum, prod, min, max, avg or premulsum", op_name);
+        option_misuse("%s %s: must be sum, prod, min, max, avg or premulsum", flag_of("op"), op_name);
     if (!plait_parse_bytes(size_text, &bytes))
         option_misuse("size %s: must be a number of bytes such as 65536, 64K or 1M", size_text);
     element = plait_dtype_size((enum plait_dtype)type);
@@ -234,9 +224,9 @@ static int print_choice(const char *coll_name, const char *size_text)
         option_misuse("size %zu: not a whole number of %s (%zu bytes each)", bytes, type_name, element);
     shape = make_shape((enum plait_coll)coll);
     shape.vform = vform;
-    call.algorithm = algorithm;
+    call.algorithm = spec;
     call.slice = slice;
-    call.round = round_option();
+    call.round = rounding;
     call.reproducible = reproducible;
     call.scale = op == PLAIT_PREMULSUM ? &bytes : NULL; /* not read */
     if (plait_choose(&shape, bytes / element, (enum plait_dtype)type, (enum plait_op)op, &call, &choice) != PLAIT_OK) {
@@ -245,11 +235,12 @@ static int print_choice(const char *coll_name, const char *size_text)
     }
     show_bytes(size, bytes);
     show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
-    const bool part = !vform && plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
-    printf("%s%s of %s%zu %s (%s)%s, %s, %" PRIu32 " rank%s%s\n", plait_coll_name((enum plait_coll)coll),
+    const struct plait_geometry geometry = plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1);
+    const bool part = !vform && geometry.kind != PLAIT_KIND_VECTOR, combines = geometry.combines;
+    printf("%s%s of %s%zu %s (%s)%s%s%s, %" PRIu32 " rank%s%s\n", plait_coll_name((enum plait_coll)coll),
            vform ? "v" : "", vform ? "at most " : "", bytes / element, plait_dtype_name((enum plait_dtype)type), size,
-           part ? " of one rank" : "", plait_op_name((enum plait_op)op), shape.nrank, plural(shape.nrank),
-           inplace ? ", in place" : "");
+           part ? " of one rank" : "", combines ? ", " : "", combines ? plait_op_name((enum plait_op)op) : "",
+           shape.nrank, plural(shape.nrank), inplace ? ", in place" : "");
     printf("algorithm   %s\n", choice.algorithm);
     printf("why         %s\n", choice.why);
     printf("path        %s\n", choice.path);
@@ -305,13 +296,13 @@ static int command(int argc, char **argv)
     bool ok = true;
     int nrest;
 
-    if (!option_parse(&table, NULL, NULL, argc, argv, &nrest))
+    if (!option_parse(&table, NULL, given, argc, argv, &nrest))
         return 2;
     if (explain && nrest != 2)
         option_misuse("--explain needs a collective and a size, e.g. --explain allreduce 1M");
     if (!explain && nrest > 0)
         option_misuse("unexpected argument '%s'; see --help", argv[1]);
-    if (!explain && (algorithm != NULL || slice != 0 || rounding != NULL || reproducible || inplace))
+    if (!explain && (algorithm != NULL || slice != 0 || rounding != PLAIT_ROUND_DEFAULT || reproducible || inplace))
         option_misuse("--algo, --slice, --round, --reproducible and --inplace need --explain");
     if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL))
         option_misuse("--ranks and --nodes need --explain or --algorithms");

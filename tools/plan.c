@@ -2,6 +2,7 @@
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "base/clock.h"
 #include "message.h"
+#include "names.h"
 #include "option.h"
 #include "program.h"
 
@@ -16,7 +17,7 @@
 
 static bool inplace;
 static uint32_t one_rank;
-static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce";
+static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce", *algorithm;
 
 static const struct option options[] = {
     OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: that of --nodes, or 8)"),
@@ -24,8 +25,11 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "nodes", "MAP", &nodes,
               "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)"),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output (check: only that; default: both)"),
-    OPTION_TO(TEXT, "coll", "NAME", &coll_name, "collective (default allreduce); all: every one, for list and check"),
-    OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check"),
+    OPTION_TO(TEXT, "coll", "NAME", &coll_name,
+              "collective or its v-form (default allreduce); all: every one, for list and check"),
+    OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check",
+              .letter = 'r'),
+    OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
@@ -49,6 +53,13 @@ static const struct option_table table = {
     NULL, options, sizeof options / sizeof *options, sizeof *options
 };
 
+static struct option_given given[sizeof options / sizeof *options];
+
+static const char *flag_of(const char *name)
+{
+    return option_flag(&table, given, name);
+}
+
 /* ---- Arguments --------------------------------------------------------------------------------- */
 
 static uint32_t node_map[MAX_RANKS];
@@ -63,14 +74,14 @@ static void read_colls(bool all, unsigned *first, unsigned *end)
     *end = PLAIT_NCOLL;
     if (all && strcmp(coll_name, "all") == 0)
         return;
-    if (plait_coll_find(coll_name) >= 0) {
+    if (plait_coll_find(coll_name) >= 0) { /* a v-form has the plans of its collective */
         *first = (unsigned)plait_coll_find(coll_name);
         *end = *first + 1;
         return;
     }
     for (unsigned c = 0; c < PLAIT_NCOLL; c++)
         list_add(names, sizeof names, plait_coll_name((enum plait_coll)c));
-    option_misuse("--coll %s: must be %s%s", coll_name, all ? "all, or " : "one of ", names);
+    option_misuse("%s %s: must be %s%s", flag_of("coll"), coll_name, all ? "all, or " : "one of ", names);
 }
 
 static bool is_rooted(unsigned coll)
@@ -88,7 +99,8 @@ static void read_roots(unsigned coll, uint32_t nrank, bool all, uint32_t *first,
     if (*end == 1 || (all && strcmp(root, "all") == 0))
         return;
     if (!number_begins(root, 0, nrank - 1, &rest, first) || *rest != '\0')
-        option_misuse("--root %s: must be a rank from 0 to %" PRIu32 "%s", root, nrank - 1, all ? ", or all" : "");
+        option_misuse("%s %s: must be a rank from 0 to %" PRIu32 "%s", flag_of("root"), root, nrank - 1,
+                      all ? ", or all" : "");
     *end = *first + 1;
 }
 
@@ -107,10 +119,11 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
     if (ok && *end == '-' && range)
         ok = number_begins(end + 1, *first, MAX_RANKS, &end, last);
     if (!ok || *end != '\0')
-        option_misuse("--ranks %s: must be a number from 1 to %d%s", ranks, MAX_RANKS,
+        option_misuse("%s %s: must be a number from 1 to %d%s", flag_of("ranks"), ranks, MAX_RANKS,
                       range ? ", or a range such as 1-64" : "");
     if (nodes != NULL && (*first != mapped || *last != mapped))
-        option_misuse("--nodes %s has %" PRIu32 " rank%s, but --ranks says %s", nodes, mapped, plural(mapped), ranks);
+        option_misuse("--nodes %s has %" PRIu32 " rank%s, but %s says %s", nodes, mapped, plural(mapped),
+                      flag_of("ranks"), ranks);
 }
 
 static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
@@ -283,29 +296,28 @@ static int check(const char *spec)
     return t.failed > 0 || t.passed == 0;
 }
 
-/* "allgather:bruck" is "bruck" of allgather, as in PLAIT_ALGO, with the collective in any spelling. */
+/* SPEC is "bruck", or "allgather:bruck" as in PLAIT_ALGO. */
 static const char *take_coll(const char *spec)
 {
-    const char *colon = spec != NULL ? strchr(spec, ':') : NULL;
-    char name[40];
+    int coll = -1;
 
-    if (colon == NULL || (size_t)(colon - spec) >= sizeof name)
-        return spec;
-    snprintf(name, sizeof name, "%.*s", (int)(colon - spec), spec);
-    const int coll = plait_coll_find(name);
-    if (coll < 0)
-        return spec;
-    coll_name = plait_coll_name((enum plait_coll)coll);
-    return colon + 1;
+    if (spec != NULL)
+        spec = name_algorithm(spec, &coll);
+    if (coll >= 0)
+        coll_name = plait_coll_name((enum plait_coll)coll);
+    return spec;
 }
 
 static int command(int argc, char **argv)
 {
     int nrest;
 
-    if (!option_parse(&table, NULL, NULL, argc, argv, &nrest))
+    if (!option_parse(&table, NULL, given, argc, argv, &nrest))
         return 2;
-    const char *name = nrest > 0 ? argv[1] : "", *spec = take_coll(nrest > 1 ? argv[2] : NULL);
+    const char *name = nrest > 0 ? argv[1] : "", *spec = take_coll(nrest > 1 ? argv[2] : algorithm);
+    if (algorithm != NULL && (nrest > 1 || strcmp(name, "list") == 0))
+        option_misuse("%s %s: %s; leave it out", flag_of("algo"), algorithm,
+                      nrest > 1 ? "SPEC is given, too" : "list shows all");
     if (strcmp(name, "show") != 0 && rank != NULL)
         option_misuse("--rank has an effect only with show; leave it out");
     if (nrest > 2 || (nrest > 1 && strcmp(name, "list") == 0))

@@ -46,7 +46,7 @@ static const char *take_folder(struct run *r)
 }
 
 /* Check that a file can be written at the end of the run. Returns NULL, or the error. */
-static const char *refused(const char *option, const char *path)
+static const char *refused(const char *flag, const char *path)
 {
     char folder[PATH_MAX];
     struct stat there;
@@ -57,7 +57,7 @@ static const char *refused(const char *option, const char *path)
     snprintf(folder, sizeof folder, "%s", path);
     if (access(exists ? path : dirname(folder), W_OK) == 0 && !(exists && S_ISDIR(there.st_mode)))
         return NULL;
-    return because("--%s %s: %s; name another file", option, path,
+    return because("%s %s: %s; name another file", flag, path,
                    exists && S_ISDIR(there.st_mode) ? "is a folder" : strerror(errno));
 }
 
@@ -68,8 +68,8 @@ static const char *take_files(struct run *r)
 
     if (why != NULL)
         return why;
-    why = refused("plot", r->o->plot);
-    why = why != NULL ? why : refused("trace", r->o->trace);
+    why = refused(options_flag(r->o, "plot"), r->o->plot);
+    why = why != NULL ? why : refused(options_flag(r->o, "trace"), r->o->trace);
     if (why != NULL)
         rmdir(r->folder); /* fails unless it is empty */
     return why;

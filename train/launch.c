@@ -116,7 +116,8 @@ bool launch(uint32_t ranks, uint32_t usual, struct place *out)
         if (found.rank > 0)
             message_hide(true);
         return ranks == 0 || ranks == found.nrank ||
-               complain("--ranks %u: %s has started %u; leave --ranks out", ranks, found.launcher, found.nrank);
+               complain("%u ranks are asked for, but %s has started %u; leave --ranks out", ranks, found.launcher,
+                        found.nrank);
     }
     ranks = ranks > 0 ? ranks : usual;
     *out = (struct place){ 0, ranks, found.id };

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "options.h"
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 #include "message.h"
+#include "names.h"
 #include "row.h"
 
 #include <plait/elastic.h>
@@ -89,6 +91,27 @@ static bool print_loss_scale(const struct options *o, char *out, size_t room)
     return o->loss_scale >= 0;
 }
 
+static bool parse_algorithm(struct options *o, const char *flag, const char *value)
+{
+    int coll;
+
+    o->algorithm = name_algorithm(value, &coll);
+    return (*o->algorithm != '\0' && (coll < 0 || coll == PLAIT_ALLREDUCE)) ||
+           complain("%s %s: must be an algorithm of all-reduce, such as ring or allreduce:ring", flag, value);
+}
+
+static bool print_algorithm(const struct options *o, char *out, size_t room)
+{
+    snprintf(out, room, "%s", o->algorithm != NULL ? o->algorithm : "");
+    return o->algorithm != NULL;
+}
+
+static bool parse_warmup_method(struct options *o, const char *flag, const char *value)
+{
+    (void)o;
+    return plait_same_name(value, "linear") || complain("%s %s: the rate rises linearly; say linear", flag, value);
+}
+
 static bool parse_device(struct options *o, const char *flag, const char *value)
 {
     (void)o;
@@ -125,7 +148,9 @@ NEED(drawing, "with make-data", o->command == COMMAND_MAKE_DATA)
 /* ---- the table --------------------------------------------------------------------------------- */
 
 static const struct choice broken[] = { { "skip", false }, { "fatal", true }, { 0 } };
-static const struct choice precisions[] = { { "fp32", PRECISION_FP32 }, { "bf16", PRECISION_BF16 }, { 0 } };
+static const struct choice precisions[] = { { "fp32", PRECISION_FP32, "float32 float" },
+                                            { "bf16", PRECISION_BF16, "bfloat16" },
+                                            { 0 } };
 static const struct choice ends[] = { { "off", 0 }, { "on", 1 }, { 0 } };
 static const struct choice methods[] = { { "sgd", PLAIT_OPTIM_SGD }, { "lars", PLAIT_OPTIM_LARS }, { 0 } };
 static const struct choice decays[] = { { "none", PLAIT_DECAY_NONE },
@@ -133,9 +158,10 @@ static const struct choice decays[] = { { "none", PLAIT_DECAY_NONE },
                                         { "cosine", PLAIT_DECAY_COSINE, "cosineannealinglr" },
                                         { "steps", PLAIT_DECAY_STEPS, "step steplr" },
                                         { 0 } };
-static const struct choice payloads[] = {
-    { "fp32", PLAIT_FLOAT32 }, { "bf16", PLAIT_BFLOAT16 }, { "fp16", PLAIT_FLOAT16 }, { 0 }
-};
+static const struct choice payloads[] = { { "fp32", PLAIT_FLOAT32, "float32 float" },
+                                          { "bf16", PLAIT_BFLOAT16, "bfloat16" },
+                                          { "fp16", PLAIT_FLOAT16, "float16 half" },
+                                          { 0 } };
 static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "statistics", POLISH_STATISTICS }, { 0 } };
 #define GROUP(title)                                     \
     {                                                    \
@@ -158,12 +184,16 @@ static const struct choice polishes[] = { { "weights", POLISH_WEIGHTS }, { "stat
 
 static const struct row rows[] = {
     GROUP("Data"),
-    TEXTS("data-path", "FOLDER", data, "the same as the argument DATA"),
-    NUMBERED("pixels", pixels, 16, 1024, "side of an image (chosen: 224; few images: 32)", .kept = KEPT),
+    ROW(OPTION_IN(TEXT, "data-path", "FOLDER", data, "the same as the argument DATA", .also = "data-dir")),
+    ROW(OPTION_IN(NUMBER, "pixels", "N", pixels, "side of an image (chosen: 224; few images: 32)",
+                  .also = "train-crop-size img-size", .least = 16, .most = 1024),
+        .kept = KEPT),
     SWITCHED("in-memory", in_memory, "hold a part of the files in each rank's memory, shuffled between ranks (off)"),
     NUMBERED("groups", groups, 1, 65536, "--in-memory: number of groups of ranks, each of which holds all files (1)",
              .need = &in_memory),
-    REALS("jitter", jitter, 0, 1, "range of random brightness, contrast and saturation (0.2)", .kept = KEPT),
+    ROW(OPTION_IN(REAL, "jitter", "X", jitter, "range of random brightness, contrast and saturation (0.2)",
+                  .also = "color-jitter", .least = 0, .most = 1),
+        .kept = KEPT),
     REALS("least-area", least_area, 0.01, 1,
           "least area of a random crop, as a fraction of the image (chosen: 0.08; 32 pixels: 0.5)", .kept = KEPT),
     CHOSEN("broken", broken_fatal, broken,
@@ -204,6 +234,7 @@ static const struct row rows[] = {
     ROW(OPTION_IN(REAL, "warmup", "X", warmup, "epochs in which the rate rises from 0 (chosen)",
                   .also = "lr-warmup-epochs warmup-epochs", .least = 0, .most = 1000),
         .kept = KEPT),
+    OWN("lr-warmup-method", "linear", parse_warmup_method, "accepted: the rate rises linearly"),
     ROW(OPTION_IN(CHOICE, "decay", "WHICH", decay,
                   "decay of the rate: polynomial, cosine, steps or none "
                   "(cosine; with --step-epochs or --gamma: steps)",
@@ -243,9 +274,9 @@ static const struct row rows[] = {
     OWN("bucket", "SIZE", parse_bucket, "bucket size in bytes; 0: each tensor alone (chosen)", .print = print_bucket,
         .kept = KEPT, .need = &synchronous),
     SWITCHED("overlap", overlap, "exchange buckets during the backward pass (on)", .need = &synchronous),
-    ROW(OPTION_IN(TEXT, "algo", "SPEC", algorithm, "algorithm of the buckets' all-reduce (chosen by size)",
-                  .also = "algorithm"),
-        .kept = KEPT, .need = &synchronous),
+    ROW(OPTION_TO(PARSED, "algo", "SPEC", NULL, "algorithm of the buckets' all-reduce, e.g. ring (chosen by size)",
+                  .parse = parse_algorithm),
+        .print = print_algorithm, .kept = KEPT, .need = &synchronous),
     OWN("elastic", "MODE", parse_elastic,
         "elastic averaging in place of synchronous SGD: original, async, async-momentum, hogwild, sync1, sync2, sync3",
         .print = print_elastic, .kept = KEPT),
@@ -262,7 +293,9 @@ static const struct row rows[] = {
     ROW(OPTION_IN(TEXT, "run", "FOLDER", run, "folder for checkpoints and log.jsonl (chosen: run-1, run-2, ...)",
                   .also = "output-dir output")),
     TEXTS("resume", "FOLDER", resume, "resume the run in this folder"),
-    TEXTS("weights", "FILE", weights, "start from the weights of a safetensors file, of plait-train or torchvision"),
+    ROW(OPTION_IN(TEXT, "weights", "FILE", weights,
+                  "start from the weights of a safetensors file, of plait-train or torchvision",
+                  .also = "initial-checkpoint")),
     SWITCHED("new-classifier", new_classifier,
              "--weights: do not load the classifier, to train for other classes (off)", .need = &weights),
     NUMBERED("keep", keep, 1, 1000, "keep the last N checkpoints, and the best (2)"),
@@ -282,8 +315,8 @@ static const struct row rows[] = {
 
     GROUP("make-data"),
     NUMBERED("classes", classes, 2, 100, "number of classes (10)", .need = &drawing),
-    NUMBERED("train-images", train_images, 1, 1e7, "(2000)", .need = &drawing),
-    NUMBERED("val-images", val_images, 1, 1e7, "(500)", .need = &drawing),
+    NUMBERED("train-images", train_images, 1, 1e7, "images for training (2000)", .need = &drawing),
+    NUMBERED("val-images", val_images, 1, 1e7, "images for the test (500)", .need = &drawing),
 };
 #define NROW (sizeof rows / sizeof *rows)
 _Static_assert(NROW <= OPTIONS_MOST, "struct options tells of each whether it was given");
@@ -349,8 +382,6 @@ static void set_defaults(struct options *o)
         .train_images = 2000,
         .val_images = 500,
     };
-    for (size_t i = 0; i < NROW; i++)
-        snprintf(o->given[i].flag, sizeof o->given[i].flag, "--%s", rows[i].option.name);
 }
 
 static bool take_paths(struct options *o)
@@ -368,18 +399,9 @@ static bool take_paths(struct options *o)
     return true;
 }
 
-static size_t row_of(const char *name)
-{
-    size_t i = 0;
-
-    while (rows[i].option.name == NULL || strcmp(rows[i].option.name, name) != 0)
-        i++;
-    return i;
-}
-
 const char *options_flag(const struct options *o, const char *name)
 {
-    return o->given[row_of(name)].flag;
+    return option_flag(&table, o->given, name);
 }
 
 bool options_needed(const struct options *o)
@@ -410,10 +432,10 @@ bool options_parse(int argc, char **argv, struct options *out)
     out->npath = (uint32_t)npath;
     if (out->amp) {
         out->precision = PRECISION_BF16;
-        out->given[row_of("precision")] = (struct option_given){ true, "--amp" };
+        out->given[option_of(&table, "precision")] = (struct option_given){ true, "--amp" };
     }
-    if (out->resume == NULL && !out->given[row_of("decay")].yes &&
-        (out->given[row_of("step-epochs")].yes || out->given[row_of("gamma")].yes))
+    if (out->resume == NULL && !out->given[option_of(&table, "decay")].yes &&
+        (out->given[option_of(&table, "step-epochs")].yes || out->given[option_of(&table, "gamma")].yes))
         out->decay = PLAIT_DECAY_STEPS;
     return take_paths(out) && (out->resume != NULL || options_needed(out)) && options_check(out);
 }

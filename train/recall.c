@@ -39,7 +39,8 @@ static const char *read_notes(const struct options *o, struct recalled *out)
     const char *why = NULL, *value;
 
     if (!checkpoint_newest(o->resume, out->path, sizeof out->path))
-        return because("--resume %s: no checkpoint there; leave --resume out to begin", o->resume);
+        return because("--resume %s: no checkpoint there; name the folder of a run, or leave --resume out to begin",
+                       o->resume);
     struct safetensors *file = safetensors_open(out->path, &why);
     if (file == NULL)
         return why;

@@ -13,8 +13,8 @@
 bool options_check(const struct options *o)
 {
     if (o->reproducible && o->elastic >= 0)
-        return complain("--reproducible --elastic %s: each rank has its own weights there; leave one out",
-                        plait_elastic_name((enum plait_elastic_mode)o->elastic));
+        return complain("--reproducible %s %s: each rank has its own weights there; leave one out",
+                        options_flag(o, "elastic"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
     if (o->reproducible && o->sync_norm)
         return complain("--reproducible %s: its sums depend on the number of ranks; leave one out",
                         options_flag(o, "sync-batch-norm"));
@@ -23,8 +23,8 @@ bool options_check(const struct options *o)
             "--reproducible --payload %s: only fp32 gives the same bits for any number of ranks; use --payload fp32",
             o->payload == PLAIT_FLOAT16 ? "fp16" : "bf16");
     if (o->sync_norm && o->elastic >= 0 && o->elastic < PLAIT_ELASTIC_SYNC1)
-        return complain("%s --elastic %s: its workers do not step together; leave one out",
-                        options_flag(o, "sync-batch-norm"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
+        return complain("%s %s %s: its workers do not step together; leave one out", options_flag(o, "sync-batch-norm"),
+                        options_flag(o, "elastic"), plait_elastic_name((enum plait_elastic_mode)o->elastic));
     if (o->plot != NULL && !value_picture("--plot", o->plot))
         return false;
     if (o->resume != NULL && o->run != NULL)
@@ -33,7 +33,8 @@ bool options_check(const struct options *o)
     if (o->evaluate_only && o->dry_run)
         return complain("%s --dry-run: leave one out", options_flag(o, "evaluate-only"));
     if (o->resume != NULL && o->weights != NULL)
-        return complain("--resume %s --weights %s: both load weights; leave one out", o->resume, o->weights);
+        return complain("--resume %s %s %s: both load weights; leave one out", o->resume, options_flag(o, "weights"),
+                        o->weights);
     return true;
 }
 
@@ -76,7 +77,7 @@ static bool settle_batch(struct options *o, uint64_t images, uint32_t nworker)
         o->micro = o->reproducible ? o->batch / at_most(o->batch & -o->batch, 4) : usual_micro(o->batch / nworker);
     const uint64_t own = o->batch / nworker, passes = own / o->micro;
     if (own % o->micro != 0)
-        return complain("--micro %llu: must divide the %llu images of a rank in a step (%s %llu, --ranks %u)",
+        return complain("--micro %llu: must divide the %llu images of a rank in a step (%s %llu, %u ranks)",
                         (unsigned long long)o->micro, (unsigned long long)own, options_flag(o, "batch"),
                         (unsigned long long)o->batch, nworker);
     return !o->reproducible || nworker == 1 || (passes & (passes - 1)) == 0 ||

@@ -298,8 +298,9 @@ static bool part(struct run *r, const struct options *o, struct plait_comm *all)
     const uint32_t nserver = server_count(o), nrank = plait_comm_nrank(all), rank = plait_comm_rank(all);
 
     if (nserver >= nrank)
-        give_up(ENDING_USAGE, "--elastic %s: %u server%s and at least one more rank; start more with --ranks",
-                plait_elastic_name((enum plait_elastic_mode)o->elastic), nserver, plural(nserver));
+        give_up(ENDING_USAGE, "%s %s: %u server%s and at least one more rank; start more with --ranks",
+                options_flag(o, "elastic"), plait_elastic_name((enum plait_elastic_mode)o->elastic), nserver,
+                plural(nserver));
     const bool worker = rank < nrank - nserver;
     must(plait_comm_split(all, worker ? 0 : PLAIT_NO_COLOR, 0, "workers", &r->comm), "meeting");
     r->together = nserver == 0 || o->elastic == PLAIT_ELASTIC_ORIGINAL; /* where workers take turns */

@@ -328,7 +328,7 @@ static bool write_trace(const struct run *r)
 {
     if (r->o->trace == NULL || r->fusion == NULL || plait_fusion_trace(r->fusion, r->o->trace) == PLAIT_OK)
         return true;
-    return complain("--trace %s: %s", r->o->trace, plait_last_error());
+    return complain("%s %s: %s", options_flag(r->o, "trace"), r->o->trace, plait_last_error());
 }
 
 static int evaluate_only(struct run *r)
@@ -379,8 +379,10 @@ static int run_training(struct options *o)
     int ending = ENDING_GOOD;
 
     if (o->precision == PRECISION_BF16 && !model_has_bf16())
-        give_up(ENDING_USAGE, "--precision bf16: oneDNN needs AVX-512 for it, which this processor does not have; use "
-                              "--precision fp32 (with --payload bf16 gradients still travel as bf16)");
+        give_up(ENDING_USAGE,
+                "%s: bf16 needs AVX-512 in oneDNN, which this processor does not have; use --precision fp32 "
+                "(with --payload bf16 gradients still travel as bf16)",
+                options_flag(o, "precision"));
     if (!launch((uint32_t)o->ranks, recall_ranks(o), &place))
         return ENDING_USAGE;
     c.rank = place.rank;

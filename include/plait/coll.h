@@ -189,6 +189,7 @@ PLAIT_API const char *plait_op_name(enum plait_op op);
 /**
  * The value with this name; -1 for an unknown name or NULL. Case, '_' and '-' have no meaning. NCCL's, nccl-tests' and
  * MPI's names are known, too: "ncclAllReduce", "all_reduce_perf", "MPI_Allreduce"; "half", "ncclSum", "mulsum".
+ * A v-form ("MPI_Allgatherv") is found as its collective, whose plans it runs.
  *
  * Thread: any.
  */

@@ -14,72 +14,65 @@ static const char *parse_algo(const char *text, void *field)
 {
     const size_t room = sizeof((struct plait_config *)0)->algo, n = strcspn(text, ":");
     const char *algorithm = text[n] == ':' ? text + n + 1 : text;
-    char coll[32] = "allreduce";
+    char name[32];
 
-    if (text[n] == ':')
-        snprintf(coll, sizeof coll, "%.*s", (int)(n < sizeof coll ? n : sizeof coll - 1), text);
-    if (*text != '\0' && (*algorithm == '\0' || plait_coll_find(coll) < 0))
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), text);
+    const int coll = text[n] == ':' ? plait_coll_find(name) : PLAIT_ALLREDUCE;
+    if (*text != '\0' && (*algorithm == '\0' || coll < 0))
         return "ALGORITHM or COLLECTIVE:ALGORITHM, e.g. ring or allgather:ring (plait-info --algorithms lists them)";
     if (strchr(text, ',') != NULL)
         return "one COLLECTIVE:ALGORITHM";
-    const int length = *text == '\0' ? snprintf(field, room, "%s", "")
-                                     : snprintf(field, room, "%s:%s",
-                                                plait_coll_name((enum plait_coll)plait_coll_find(coll)), algorithm);
+    const int length = snprintf(field, room, "%s:%s", plait_coll_name((enum plait_coll)coll), algorithm);
+    if (*text == '\0')
+        *(char *)field = '\0';
     return length < (int)room ? NULL : "at most 63 characters";
 }
 
-/* Set the field to the place of the text in a list of words, which ends with NULL. Case has no meaning. */
-static bool is_word(const char *text, const char *const *words, int *field)
+/* Find the text in a list such as "a, b or c". NULL: *place or, if that is NULL, *copy gets the word; else the list. */
+static const char *find_word(const char *list, const char *text, int *place, char *copy)
 {
-    for (int i = 0; words[i] != NULL; i++)
-        if (plait_same_word(text, words[i])) {
-            *field = i;
-            return true;
+    char word[16];
+    int i = 0;
+
+    for (const char *at = list; *at != '\0'; i++) {
+        const size_t n = strcspn(at, ", ");
+        snprintf(word, sizeof word, "%.*s", (int)n, at);
+        if (plait_same_word(text, word)) {
+            if (place != NULL)
+                *place = i;
+            else
+                strcpy(copy, word);
+            return NULL;
         }
-    return false;
+        at += n + strspn(at + n, ", ");
+        at += strncmp(at, "or ", 3) == 0 ? 3 : 0;
+    }
+    return list;
 }
 
 static const char *parse_flag(const char *text, void *field)
 {
-    static const char *const words[] = { "0", "1", NULL };
-
-    return is_word(text, words, field) ? NULL : "0 or 1";
+    return find_word("0 or 1", text, field, NULL);
 }
 
 static const char *parse_cma(const char *text, void *field)
 {
-    static const char *const words[] = { "0", "1", "auto", NULL }; /* enum plait_cma */
-
-    return is_word(text, words, field) ? NULL : "0, 1 or auto";
+    return find_word("0, 1 or auto", text, field, NULL); /* enum plait_cma */
 }
 
 static const char *parse_log(const char *text, void *field)
 {
-    static const char *const words[] = { "error", "warn", "info", "debug", NULL }; /* enum plait_log_level */
-
-    return is_word(text, words, field) ? NULL : "error, warn, info or debug";
+    return find_word("error, warn, info or debug", text, field, NULL); /* enum plait_log_level */
 }
 
-static const char *parse_isa(const char *text, void *field)
+static const char *parse_isa(const char *text, void *field) /* which is "" before, here and below */
 {
-    static const char *const words[] = { "", "scalar", "avx2", "avx512", NULL };
-    int i;
-
-    if (!is_word(text, words, &i))
-        return "scalar, avx2 or avx512";
-    strcpy(field, words[i]);
-    return NULL;
+    return *text != '\0' ? find_word("scalar, avx2 or avx512", text, NULL, field) : NULL;
 }
 
 static const char *parse_launcher(const char *text, void *field)
 {
-    static const char *const words[] = { "", "torchrun", "slurm", "openmpi", "mpich", "none", NULL };
-    int i;
-
-    if (!is_word(text, words, &i))
-        return "torchrun, slurm, openmpi, mpich or none";
-    strcpy(field, words[i]);
-    return NULL;
+    return *text != '\0' ? find_word("torchrun, slurm, openmpi, mpich or none", text, NULL, field) : NULL;
 }
 
 /* A value has at most 255 characters, for which all fields for paths have room. */
@@ -97,18 +90,25 @@ static const char *parse_log_file(const char *text, void *field)
     return parse_path(text, field);
 }
 
+#define BYTES "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K"
 static const char *parse_bytes(const char *text, void *field)
 {
-    return plait_parse_bytes(text, field) ? NULL
-                                          : "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K";
+    return plait_parse_bytes(text, field) ? NULL : BYTES;
+}
+
+static const char *parse_automatic(const char *text, void *field)
+{
+    const bool automatic = plait_same_word(text, "automatic") || plait_same_word(text, "auto");
+
+    return plait_parse_bytes(automatic ? "0" : text, field) ? NULL : "automatic, or " BYTES;
 }
 
 static const char *parse_hosts(const char *text, void *field)
 {
     uint64_t n;
 
-    if (!plait_parse_bytes(text, &n) || n > UINT8_MAX)
-        return "a number from 0 to 255";
+    if (parse_automatic(text, &n) != NULL || n > UINT8_MAX)
+        return "automatic, or a number from 1 to 255";
     *(uint8_t *)field = (uint8_t)n;
     return NULL;
 }
@@ -189,10 +189,11 @@ static const char *parse_secret(const char *text, void *field)
 #define FIELD(name) offsetof(struct plait_config, name)
 const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_ALGO", "",
-      "algorithm of every call of one collective, as COLLECTIVE:ALGORITHM, or of all-reduces; empty: chosen by size",
+      "algorithm of every call of one collective and its v-form, as COLLECTIVE:ALGORITHM, or of all-reduces; empty: "
+      "chosen by size",
       FIELD(algo), parse_algo },
-    { "PLAIT_ARENA", "0", "bytes of library memory that a process may use; 0: as much as main memory", FIELD(arena),
-      parse_bytes },
+    { "PLAIT_ARENA", "automatic", "bytes of library memory that a process may use; automatic: as much as main memory",
+      FIELD(arena), parse_automatic },
     { "PLAIT_CALIBRATE", "1",
       "1: the first comm of a process times copies, 20 ms at most, to choose copy modes; 0: choices are built in",
       FIELD(calibrate), parse_flag },
@@ -208,8 +209,10 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_DEADLINE", "600", "seconds until a stalled operation fails", FIELD(deadline), parse_seconds },
     { "PLAIT_FOR_TESTS", "0", "1: this is a test, which may slow Plait down with PLAIT_PACE", FIELD(for_tests),
       parse_flag },
-    { "PLAIT_HOSTS", "0",
-      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; 0: as they are",
+    { "PLAIT_HOSTS", "automatic",
+      "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; automatic: as "
+      "they "
+      "are",
       FIELD(hosts), parse_hosts },
     { "PLAIT_IFNAME", "",
       "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; "
@@ -246,7 +249,8 @@ const struct plait_config_row plait_config_rows[] = {
       "under a launcher, lets in those who have it too; empty: the one in ~/.plait-secret, a file of mode 0600 "
       "(plait-info --make-secret)",
       FIELD(secret), parse_secret, .secret = true },
-    { "PLAIT_SLICE", "0", "bytes of the vector in one pipeline slice; 0: chosen by size", FIELD(slice), parse_bytes },
+    { "PLAIT_SLICE", "automatic", "bytes of the vector in one pipeline slice; automatic: chosen by size", FIELD(slice),
+      parse_automatic },
     { "PLAIT_TIMEOUT", "60", "seconds that the creation of a comm waits for all ranks", FIELD(timeout), parse_seconds },
     { "PLAIT_WARN", "30", "seconds until a stalled operation is named in a warning", FIELD(warn), parse_seconds },
 };

@@ -8,54 +8,27 @@
 #include <sys/stat.h>
 
 struct kept {
-    const char *purpose; /* NULL: the slot is free */
-    int fd;
+    const char *purpose; /* NULL: nothing is kept under this number */
     dev_t device;
     ino_t inode;
 };
 
-/* A hash table with linear probing, keyed by the descriptor number; static, so that no allocation can fail. */
+/* By descriptor number; static, so that no allocation can fail. Only pages that are used take memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-enum { ROOM = 16384 }; /* a power of two: differences of slots may wrap as unsigned numbers */
+enum { ROOM = 1 << 16 };
 static struct kept list[ROOM];
 
-/* The slot of this descriptor, or the free slot that it would get; NULL: the table is full without it. */
-static struct kept *place(int fd)
-{
-    for (unsigned i = 0; i < ROOM; i++) {
-        struct kept *k = &list[((unsigned)fd + i) % ROOM];
-        if (k->purpose == NULL || k->fd == fd)
-            return k;
-    }
-    return NULL;
-}
-
+/* NULL: nothing is kept under this number. */
 static struct kept *find(int fd)
 {
-    struct kept *k = fd < 0 ? NULL : place(fd);
-
-    return k != NULL && k->purpose != NULL ? k : NULL;
+    return fd >= 0 && fd < ROOM && list[fd].purpose != NULL ? &list[fd] : NULL;
 }
 
 static bool is_there(const struct kept *k)
 {
     struct stat s;
 
-    return fstat(k->fd, &s) == 0 && s.st_dev == k->device && s.st_ino == k->inode;
-}
-
-/* Delete by backward shift: entries after the hole move into it, but never before the first slot of their number. */
-static void forget(struct kept *k)
-{
-    unsigned hole = (unsigned)(k - list);
-
-    k->purpose = NULL;
-    for (unsigned at = (hole + 1) % ROOM; list[at].purpose != NULL; at = (at + 1) % ROOM)
-        if ((at - (unsigned)list[at].fd) % ROOM >= (at - hole) % ROOM) {
-            list[hole] = list[at];
-            list[at].purpose = NULL;
-            hole = at;
-        }
+    return fstat((int)(k - list), &s) == 0 && s.st_dev == k->device && s.st_ino == k->inode;
 }
 
 int plait_descriptor_keep(int fd, const char *purpose)
@@ -72,14 +45,8 @@ int plait_descriptor_keep(int fd, const char *purpose)
         errno = error;
         fd = next;
     }
-    struct kept *const k = fd >= 0 ? place(fd) : NULL;
-    if (k != NULL && fstat(fd, &s) == 0) {
-        *k = (struct kept){ purpose, fd, s.st_dev, s.st_ino };
-    } else if (fd >= 0) {
-        close(fd);
-        errno = k == NULL ? EMFILE : ENOMEM;
-        fd = -1;
-    }
+    if (fd >= 0 && fd < ROOM && fstat(fd, &s) == 0)
+        list[fd] = (struct kept){ purpose, s.st_dev, s.st_ino };
     pthread_mutex_unlock(&lock);
     return fd;
 }
@@ -95,7 +62,7 @@ void plait_descriptor_close(int fd)
     if (k == NULL || is_there(k))
         close(fd);
     if (k != NULL)
-        forget(k);
+        k->purpose = NULL;
     pthread_mutex_unlock(&lock);
     errno = saved;
 }

@@ -69,7 +69,7 @@ bool plait_descriptor_read_line(const char *path, char *line, size_t room);
 
 /*
  * Raise fd and keep it; errors name `purpose` ("its shared memory"). Returns -1 with errno on failure, which closes fd,
- * and if fd is -1. EMFILE also means that the table is full.
+ * and if fd is -1. Numbers from 65,536 on are not kept: no program of ranks has so many files open.
  */
 int plait_descriptor_keep(int fd, const char *purpose);
 

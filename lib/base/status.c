@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "status.h"
 
+#include "system_limits.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,19 +64,15 @@ enum plait_status plait_restore_error(const struct plait_saved_error *e)
 /* " (limit; remedy)", or "". */
 static void remedy(int error, char *text, size_t size)
 {
-    struct rlimit files = { 0, 0 }, space = { RLIM_INFINITY, 0 };
-
-    getrlimit(RLIMIT_NOFILE, &files);
-    getrlimit(RLIMIT_AS, &space);
     text[0] = '\0';
     if (error == EMFILE || error == ETOOMANYREFS)
-        snprintf(text, size, " (this process may have %llu descriptors; raise the limit: ulimit -n)",
-                 (unsigned long long)files.rlim_cur);
+        snprintf(text, size, " (this process may have %zu descriptors; raise the limit: ulimit -n)",
+                 plait_limit(RLIMIT_NOFILE));
     else if (error == ENFILE)
         snprintf(text, size, " (open files of the whole machine; raise the limit: sysctl fs.file-max)");
-    else if (error == ENOMEM && space.rlim_cur != RLIM_INFINITY)
-        snprintf(text, size, " (this process may have %llu bytes of address space; raise the limit: ulimit -v)",
-                 (unsigned long long)space.rlim_cur);
+    else if (error == ENOMEM && plait_limit(RLIMIT_AS) != SIZE_MAX)
+        snprintf(text, size, " (this process may have %zu bytes of address space; raise the limit: ulimit -v)",
+                 plait_limit(RLIMIT_AS));
 }
 
 enum plait_status(plait_fail_errno)(int error, const char *format, ...)

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The process's limit on a resource: RLIMIT_AS, .... SIZE_MAX: none. */
 size_t plait_limit(int resource);

@@ -5,6 +5,7 @@
 #include "base/descriptor.h"
 #include "base/interrupt.h"
 #include "base/status.h"
+#include "unix.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -69,12 +70,11 @@ enum plait_status plait_frame_check(void)
  */
 static bool is_dead(struct pollfd *p)
 {
-    struct ucred who;
-    socklen_t length = sizeof who;
+    int pid;
 
-    if (p->fd < 0 || getsockopt(p->fd, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 || who.pid <= 0)
+    if (p->fd < 0 || !plait_is_this_user(p->fd, &pid) || pid <= 0)
         return false; /* or of another PID namespace */
-    struct pollfd process = { .fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, who.pid, 0), PLAIT_FOR_RANKS),
+    struct pollfd process = { .fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, pid, 0), PLAIT_FOR_RANKS),
                               .events = POLLIN };
     const bool dead = process.fd >= 0 ? poll(&process, 1, 0) > 0 : errno == ESRCH;
     plait_descriptor_close(process.fd);
@@ -107,7 +107,7 @@ enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double unti
     }
 }
 
-enum plait_status plait_frame_wait(int fd, short events, double until)
+static enum plait_status wait_for(int fd, short events, double until)
 {
     struct pollfd p = { .fd = fd, .events = events };
     const enum plait_status status = plait_frame_poll(&p, 1, until);
@@ -128,7 +128,7 @@ enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, doubl
             p += n;
             bytes -= (size_t)n;
         } else if (n < 0 && errno == EAGAIN) {
-            const enum plait_status status = plait_frame_wait(fd, POLLOUT, until);
+            const enum plait_status status = wait_for(fd, POLLOUT, until);
             if (status != PLAIT_OK)
                 return status;
         } else if (n < 0 && errno != EINTR) {
@@ -143,7 +143,7 @@ enum plait_status plait_frame_receive(int fd, void *data, size_t bytes, double u
     char *p = data;
 
     while (bytes > 0) {
-        const enum plait_status status = plait_frame_wait(fd, POLLIN, until);
+        const enum plait_status status = wait_for(fd, POLLIN, until);
         if (status != PLAIT_OK)
             return status;
         const ssize_t n = recv(fd, p, bytes, MSG_DONTWAIT);
@@ -238,7 +238,7 @@ enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, doub
         if (sent >= 0) /* the descriptors go with the first byte */
             return plait_frame_send(fd, (const char *)&head + sent, sizeof head - (size_t)sent, until);
         if (errno == EAGAIN) {
-            const enum plait_status status = plait_frame_wait(fd, POLLOUT, until);
+            const enum plait_status status = wait_for(fd, POLLOUT, until);
             if (status != PLAIT_OK)
                 return status;
         } else if (errno == ETOOMANYREFS && plait_clock() < until) {
@@ -263,7 +263,7 @@ enum plait_status plait_frame_read_fds(int fd, int *fds, uint32_t n, double unti
     for (uint32_t i = 0; i < n; i++)
         fds[i] = -1;
     do {
-        status = plait_frame_wait(fd, POLLIN, until);
+        status = wait_for(fd, POLLIN, until);
         if (status != PLAIT_OK)
             return status;
         got = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);

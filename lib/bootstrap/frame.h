@@ -55,7 +55,6 @@ struct plait_error plait_error_of(enum plait_status status);
  * All calls return the state of the connection: PLAIT_ERR_TIMEOUT, PLAIT_ERR_PEER (the other end is gone), or
  * PLAIT_ERR_SYSTEM with the cause recorded. Clock readings are plait_clock()'s.
  */
-enum plait_status plait_frame_wait(int fd, short events, double until);
 enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double until);       /* for one event at least */
 enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, double until); /* bytes without a frame */
 enum plait_status plait_frame_receive(int fd, void *data, size_t bytes, double until);    /* bytes without a frame */

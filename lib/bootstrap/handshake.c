@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -15,14 +14,22 @@ enum plait_status plait_client_hello_make(struct plait_client_hello *out)
     return plait_random(out->nonce, sizeof out->nonce, "a handshake");
 }
 
+#define HELLOS offsetof(struct plait_handshake, server.mac) /* bytes of both hellos, without gaps */
+
 static void mac_of_hello(const unsigned char *secret, const struct plait_handshake *h,
                          unsigned char out[PLAIT_MAC_BYTES])
 {
-    unsigned char nonces[2 * PLAIT_NONCE_BYTES];
+    plait_mac(secret, "rank 0 answers", h, HELLOS, out);
+}
 
-    memcpy(nonces, h->client.nonce, PLAIT_NONCE_BYTES);
-    memcpy(nonces + PLAIT_NONCE_BYTES, h->server.nonce, PLAIT_NONCE_BYTES);
-    plait_mac(secret, "rank 0 answers", nonces, sizeof nonces, out);
+/* In constant time. */
+static bool is_equal(const unsigned char a[PLAIT_MAC_BYTES], const unsigned char b[PLAIT_MAC_BYTES])
+{
+    unsigned char differs = 0;
+
+    for (unsigned i = 0; i < PLAIT_MAC_BYTES; i++)
+        differs |= a[i] ^ b[i];
+    return differs == 0;
 }
 
 bool plait_server_hello_is_valid(const unsigned char *secret, const struct plait_handshake *h)
@@ -30,28 +37,23 @@ bool plait_server_hello_is_valid(const unsigned char *secret, const struct plait
     unsigned char mac[PLAIT_MAC_BYTES];
 
     mac_of_hello(secret, h, mac);
-    return memcmp(h->server.magic, PLAIT_HELLO_MAGIC, sizeof h->server.magic) == 0 &&
-           plait_mac_equal(mac, h->server.mac);
+    return memcmp(h->server.magic, PLAIT_HELLO_MAGIC, sizeof h->server.magic) == 0 && is_equal(mac, h->server.mac);
 }
 
 /* Without a secret: the protocol's name. */
 void plait_join_request_sign(const unsigned char *secret, const struct plait_handshake *h,
                              struct plait_join_request *request)
 {
-    struct {
-        unsigned char nonces[2][PLAIT_NONCE_BYTES];
-        unsigned char fields[offsetof(struct plait_join_request, mac)];
-    } all;
+    unsigned char all[HELLOS + offsetof(struct plait_join_request, mac)];
 
-    _Static_assert(sizeof *request == 12 + sizeof request->verdict.text + PLAIT_MAC_BYTES, "no gaps");
+    _Static_assert(sizeof *request == 8 + PLAIT_MAC_BYTES, "no gaps");
     memset(request->mac, 0, PLAIT_MAC_BYTES);
     memcpy(request->mac, PLAIT_HELLO_MAGIC, sizeof h->client.magic);
     if (secret == NULL)
         return;
-    memcpy(all.nonces[0], h->client.nonce, PLAIT_NONCE_BYTES);
-    memcpy(all.nonces[1], h->server.nonce, PLAIT_NONCE_BYTES);
-    memcpy(all.fields, request, sizeof all.fields);
-    plait_mac(secret, "a rank claims", &all, sizeof all, request->mac);
+    memcpy(all, h, HELLOS);
+    memcpy(all + HELLOS, request, sizeof all - HELLOS);
+    plait_mac(secret, "a rank claims", all, sizeof all, request->mac);
 }
 
 /* ---- Rank 0's end ------------------------------------------------------------------------------------------- */
@@ -61,16 +63,7 @@ static bool has_valid_mac(const unsigned char *secret, const struct plait_client
     struct plait_join_request expected = c->request;
 
     plait_join_request_sign(secret, &c->handshake, &expected);
-    return plait_mac_equal(expected.mac, c->request.mac);
-}
-
-/* An error always has a text, which ends. */
-static bool has_valid_fields(struct plait_error *verdict)
-{
-    verdict->text[sizeof verdict->text - 1] = '\0';
-    if (verdict->status != PLAIT_OK && verdict->text[0] == '\0')
-        snprintf(verdict->text, sizeof verdict->text, "%s", plait_status_text(verdict->status));
-    return verdict->status == PLAIT_OK || plait_is_error(verdict->status);
+    return is_equal(expected.mac, c->request.mac);
 }
 
 /* Answer the client's hello. So few bytes fit into an empty socket buffer; if not, the client is no rank. */
@@ -112,7 +105,7 @@ enum plait_status plait_client_advance(struct plait_client *c, const unsigned ch
             continue;
         if (!hello) {
             *why = secret != NULL ? PLAIT_REFUSED_SECRET : PLAIT_REFUSED_STRANGER;
-            return has_valid_mac(secret, c) && has_valid_fields(&c->request.verdict) ? PLAIT_OK : PLAIT_ERR_PEER;
+            return has_valid_mac(secret, c) ? PLAIT_OK : PLAIT_ERR_PEER;
         }
         const enum plait_status status = answer(c, secret, why);
         if (status != PLAIT_IN_PROGRESS)

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define PLAIT_NONCE_BYTES 32
-#define PLAIT_HELLO_MAGIC "PLAITtc2" /* 8 bytes, without a NUL */
+#define PLAIT_HELLO_MAGIC "PLAITtc3" /* 8 bytes, without a NUL */
 #define PLAIT_JOINED      'T'        /* rank 0's acknowledgement of a request */
 
 struct plait_handshake {
@@ -37,7 +37,6 @@ struct plait_handshake {
 
 struct plait_join_request {
     uint32_t rank, nrank;
-    struct plait_error verdict; /* an error of the rank's own, which ends the rendezvous */
     unsigned char mac[PLAIT_MAC_BYTES];
 };
 

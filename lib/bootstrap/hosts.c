@@ -96,12 +96,6 @@ socklen_t plait_address_length(const union plait_address *address)
     return address->any.sa_family == AF_INET ? sizeof address->v4 : sizeof address->v6;
 }
 
-bool plait_address_is_loopback(const union plait_address *address)
-{
-    return address->any.sa_family == AF_INET ? ntohl(address->v4.sin_addr.s_addr) >> 24 == 127
-                                             : IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
-}
-
 const char *plait_address_text(const union plait_address *address, bool with_port, char out[PLAIT_ADDRESS_TEXT])
 {
     const bool v4 = address->any.sa_family == AF_INET;

@@ -31,7 +31,6 @@ unsigned plait_hosts_list(const struct plait_hosts *hosts, uint16_t port,
                           union plait_address out[PLAIT_MOST_ADDRESSES]);
 
 socklen_t plait_address_length(const union plait_address *address);
-bool plait_address_is_loopback(const union plait_address *address);
 
 /* "10.0.0.1", or with the port "10.0.0.1:20001", "[fe80::1]:20001". */
 #define PLAIT_ADDRESS_TEXT 64

@@ -16,11 +16,12 @@ _Static_assert(offsetof(struct plait_tcp_id, kind) == sizeof(struct plait_unique
 
 /* ---- On this machine ----------------------------------------------------------------------------------------- */
 
-void plait_machine_id_make(const uint64_t hash[2], struct plait_unique_id *out)
+void plait_machine_id_make(const void *from, size_t bytes, struct plait_unique_id *out)
 {
+    const unsigned long long a = plait_hash(PLAIT_HASH_START, from, bytes), b = plait_hash(a, from, bytes);
+
     memset(out, 0, sizeof *out);
-    sprintf((char *)out->bytes, PLAIT_ID_MACHINE "%016llx%016llx", (unsigned long long)hash[0],
-            (unsigned long long)hash[1]);
+    sprintf((char *)out->bytes, PLAIT_ID_MACHINE "%016llx%016llx", a, b);
 }
 
 enum plait_status plait_unique_id_create(struct plait_unique_id *out)
@@ -31,7 +32,7 @@ enum plait_status plait_unique_id_create(struct plait_unique_id *out)
         return plait_fail(PLAIT_ERR_ARG, "plait_unique_id_create: out is NULL");
     const enum plait_status status = plait_random(random, sizeof random, "a unique id");
     if (status == PLAIT_OK)
-        plait_machine_id_make(random, out);
+        plait_machine_id_make(random, sizeof random, out);
     return status;
 }
 
@@ -94,6 +95,10 @@ enum plait_status plait_unique_id_create_tcp(const char *ifname, struct plait_un
 void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, const struct plait_hosts *root,
                             struct plait_unique_id *out)
 {
+    const struct {
+        uint64_t salt;
+        struct plait_unique_id from;
+    } both = { salt, *from };
     struct plait_tcp_id id;
 
     if (root != NULL && plait_tcp_id_of(from, &id)) {
@@ -105,7 +110,5 @@ void plait_unique_id_derive(const struct plait_unique_id *from, uint64_t salt, c
         memcpy(out, &id, sizeof *out);
         return;
     }
-    const uint64_t a = plait_hash(plait_hash(PLAIT_HASH_START, &salt, sizeof salt), from->bytes, sizeof from->bytes);
-    const uint64_t b = plait_hash(plait_hash(a, &salt, sizeof salt), from->bytes, sizeof from->bytes);
-    plait_machine_id_make((const uint64_t[]){ a, b }, out);
+    plait_machine_id_make(&both, sizeof both, out);
 }

@@ -43,8 +43,8 @@ unsigned plait_tcp_id_nport(const struct plait_tcp_id *id);
 enum plait_status plait_tcp_id_make(uint16_t first_port, uint16_t nport, const unsigned char secret[PLAIT_SECRET_BYTES],
                                     const struct plait_hosts *hosts, struct plait_unique_id *out);
 
-/* The id of the name on this machine that is derived from `hash`. */
-void plait_machine_id_make(const uint64_t hash[2], struct plait_unique_id *out);
+/* The id of the name on this machine that is derived from these bytes. */
+void plait_machine_id_make(const void *from, size_t bytes, struct plait_unique_id *out);
 
 /*
  * Equal `from`, `salt` and `root` give equal ids, so ranks that share them need no message to agree. root: addresses of

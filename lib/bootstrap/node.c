@@ -38,7 +38,7 @@ static enum plait_status connect_to_leader(struct finding *f, const struct plait
     enum plait_status status = plait_unix_connect(name, until, whom, &f->b->node.root);
 
     if (status == PLAIT_OK)
-        status = plait_frame_write(f->b->node.root, &f->b->rank, sizeof f->b->rank, until);
+        status = plait_frame_send(f->b->node.root, &f->b->rank, sizeof f->b->rank, until);
     return status == PLAIT_ERR_PEER || status == PLAIT_ERR_TIMEOUT
                ? plait_fail(PLAIT_ERR_PEER, "comm creation: %s left or died", whom)
                : status;
@@ -86,15 +86,14 @@ static enum plait_status prepare(struct finding *f, const struct plait_unique_id
 /* One connection of the backlog, whose rank was sent before the first allgather. Strangers are dropped. */
 static enum plait_status receive_one(struct finding *f, int fd)
 {
-    struct plait_error error;
     uint32_t rank;
     int pid;
 
     if (plait_is_this_user(fd, &pid) &&
-        plait_frame_read(fd, &rank, sizeof rank, plait_clock() + PLAIT_TELL, &error) == PLAIT_OK &&
-        error.status == PLAIT_OK && rank < f->b->nrank && rank != f->b->rank && f->b->node.peers[rank].fd < 0) {
+        plait_frame_receive(fd, &rank, sizeof rank, plait_clock() + PLAIT_TELL) == PLAIT_OK && rank < f->b->nrank &&
+        rank != f->b->rank && f->b->node.peers[rank].fd < 0) {
         f->b->node.peers[rank].fd = fd;
-        return plait_frame_write(fd, &f->b->rank, sizeof f->b->rank, plait_clock() + PLAIT_TELL);
+        return plait_frame_send(fd, &f->b->rank, sizeof f->b->rank, plait_clock() + PLAIT_TELL);
     }
     plait_hang_up(fd);
     return PLAIT_OK;
@@ -114,17 +113,6 @@ static enum plait_status receive_all(struct finding *f)
             return plait_fail_errno(errno, "comm creation: accepting the ranks of this node");
     }
     return status;
-}
-
-/* Read the leader's rank. A leader that sends none has failed, and reports this in the next allgather. */
-static void read_leader(struct finding *f)
-{
-    const double until = plait_clock() + f->b->limit;
-    struct plait_error error;
-
-    if (plait_frame_read(f->b->node.root, &f->own.leader, sizeof f->own.leader, until, &error) != PLAIT_OK ||
-        error.status != PLAIT_OK)
-        f->own.leader = UINT32_MAX;
 }
 
 /* ---- After the second ---------------------------------------------------------------------------------------- */
@@ -154,8 +142,6 @@ static void number_nodes(struct finding *f)
         if (first == r)
             nodes->hosts[nodes->n++] = f->all[r].hosts;
     }
-    struct plait_hosts *fewer = realloc(nodes->hosts, nodes->n * sizeof *fewer);
-    nodes->hosts = fewer != NULL ? fewer : nodes->hosts;
 }
 
 /*
@@ -185,8 +171,9 @@ enum plait_status plait_node_find(struct plait_bootstrap *b, const struct plait_
     if (own == PLAIT_OK) {
         if (f.listener >= 0)
             own = receive_all(&f);
-        else
-            read_leader(&f);
+        else if (plait_frame_receive(b->node.root, &f.own.leader, sizeof f.own.leader, plait_clock() + b->limit) !=
+                 PLAIT_OK)
+            f.own.leader = UINT32_MAX; /* the leader has failed, and reports this in the next allgather */
         own = plait_bootstrap_allgather(b, own, &f.own, sizeof f.own, f.all);
     }
     if (own == PLAIT_OK)

@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The clients of the rendezvous, and how a rank tells the others of an error of its own. */
+/*
+ * The two sides of the rendezvous, and how a rank tells the others of an error of its own.
+ *
+ * The server, rank 0, accepts the others as clients and tells them when all have joined. It watches every rank that has
+ * joined. A rank that reports a failure, or whose socket closes, ends the rendezvous at once for all of them. Ranks
+ * that connect later are told too, for linger(): the dead process may have had more ranks, which never come, and nobody
+ * knows which.
+ */
 #include "rendezvous.h"
 
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/status.h"
+#include "base/system_limits.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -15,97 +27,29 @@
 #define OTHERS_COME  2.0  /* seconds that it stays where ranks of another job come, too: nobody knows how many */
 #define TRIES_AGAIN  2.0  /* seconds that a rank tries again after rank 0 of this machine closed its connection */
 #define MORE         64   /* descriptors above the soft limit, for telling */
+#define LOOK_EVERY   0.1  /* seconds between checks for another process with this rank, and for slow clients */
+#define PAUSE_EVERY  0.02 /* the same, while there is no room for clients */
 
-enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const char *why)
-{
-    return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not answer within %g s%s", b->limit, why);
-}
-
-bool plait_rendezvous_is_shared(const struct plait_bootstrap *b, enum plait_status why)
+/* Do ranks of another job come here, too? */
+static bool is_shared(const struct plait_bootstrap *b, enum plait_status why)
 {
     return b->launched && why == PLAIT_ERR_MISMATCH;
 }
 
-double plait_rendezvous_linger(const struct plait_bootstrap *b, enum plait_status why)
+/* Seconds that a failed rank tells others why: at most the time for which it would have waited for them. */
+static double linger(const struct plait_bootstrap *b, enum plait_status why)
 {
     const bool seen_by_all = why == PLAIT_ERR_PEER || why == PLAIT_ERR_FAILED; /* later ranks see it themselves */
-    const double most = why == PLAIT_ERR_TIMEOUT             ? 0
-                        : seen_by_all                        ? DEATH_LINGER
-                        : plait_rendezvous_is_shared(b, why) ? OTHERS_COME
-                                                             : MOST_LINGER;
+    const double most = why == PLAIT_ERR_TIMEOUT ? 0
+                        : seen_by_all            ? DEATH_LINGER
+                        : is_shared(b, why)      ? OTHERS_COME
+                                                 : MOST_LINGER;
 
     return b->limit > 0 && b->limit < most ? b->limit : most; /* limit 0: the time limit could not be read */
 }
 
-/* Ask to join, and wait until rank 0 has taken the request. PLAIT_ERR_PEER: rank 0 closed the connection first. */
-static enum plait_status request_to_join(int fd, const unsigned char *secret, const struct plait_handshake *h,
-                                         const struct plait_bootstrap *b, const struct plait_error *verdict,
-                                         double until)
-{
-    struct plait_join_request who = { .rank = b->rank, .nrank = b->nrank, .verdict = *verdict };
-    char joined = 0;
-
-    plait_join_request_sign(secret, h, &who);
-    enum plait_status status = plait_frame_send(fd, &who, sizeof who, until);
-    if (status == PLAIT_OK)
-        status = plait_frame_receive(fd, &joined, 1, until);
-    return status == PLAIT_OK && joined != PLAIT_JOINED ? PLAIT_ERR_PEER : status;
-}
-
-/*
- * Connect to rank 0, which may not listen yet, and join. *out is a socket, also if rank 0 has closed it: its reason may
- * still be there to read.
- */
-static enum plait_status join(const struct plait_rendezvous *r, const struct plait_bootstrap *b,
-                              const struct plait_error *verdict, double until, int *out)
-{
-    const unsigned char *secret = r->tcp != NULL ? r->tcp->secret : NULL;
-    struct plait_handshake h = { 0 };
-    double last = until;
-    bool lost = false;
-
-    for (;;) {
-        enum plait_status status = r->tcp != NULL
-                                       ? plait_tcp_find(r->tcp, b, until, &h, out)
-                                       : plait_unix_connect(&r->name, last < until ? last : until, "rank 0", out);
-        if (status == PLAIT_ERR_TIMEOUT && r->tcp == NULL)
-            return lost ? plait_star_blame(b, 0, PLAIT_ERR_PEER)
-                        : plait_rank_0_is_late(b, "; the id is of ranks on one machine: where they are on several, the "
-                                                  "launcher must not say that all are on this one (LOCAL_WORLD_SIZE)");
-        if (status != PLAIT_OK)
-            return status;
-        status = request_to_join(*out, secret, &h, b, verdict, until + PLAIT_TELL);
-        if (status != PLAIT_ERR_PEER)
-            return plait_star_blame(b, 0, status);
-        plait_descriptor_close(*out); /* rank 0 had no room, or has ended */
-        *out = -1;
-        lost = true;
-        last = plait_clock() + TRIES_AGAIN;
-        usleep(1000);
-    }
-}
-
-enum plait_status plait_rendezvous_attend(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
-{
-    struct plait_error verdict = { .status = PLAIT_OK };
-    const double until = plait_clock() + (own == PLAIT_OK ? b->limit : plait_rendezvous_linger(b, own));
-
-    if (own != PLAIT_OK)
-        verdict = plait_star_own_error(b, own);
-    enum plait_status status = join(r, b, &verdict, until, &b->star.root);
-    if (status == PLAIT_OK && own == PLAIT_OK) /* rank 0, whose error names the culprit, gives up 2 s earlier */
-        return plait_star_read(b, &b->star, 0, NULL, 0, plait_clock() + b->limit + 2.0);
-    const enum plait_status stopped = status != PLAIT_OK ? plait_frame_check() : PLAIT_OK;
-    r->untold = stopped != PLAIT_OK || ((status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM) && b->star.root < 0);
-    return stopped != PLAIT_OK ? stopped : status;
-}
-
-static enum plait_status run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
-{
-    return b->rank == 0 ? plait_server_run(r, b, own) : plait_rendezvous_attend(r, b, own);
-}
-
-void plait_rendezvous_raise_limit(bool raise)
+/* Raise the soft limit on descriptors (ulimit -n), if the hard limit allows, so that a rank without one can tell. */
+static void raise_limit(bool raise)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct rlimit before;
@@ -122,17 +66,338 @@ void plait_rendezvous_raise_limit(bool raise)
     pthread_mutex_unlock(&lock);
 }
 
+/* ---- Clients --------------------------------------------------------------------------------------------------- */
+
+enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const char *why)
+{
+    return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: rank 0 did not answer within %g s%s", b->limit, why);
+}
+
+/* Ask to join, and wait until rank 0 has taken the request. PLAIT_ERR_PEER: rank 0 closed the connection first. */
+static enum plait_status request_to_join(int fd, const unsigned char *secret, const struct plait_handshake *h,
+                                         const struct plait_bootstrap *b, double until)
+{
+    struct plait_join_request who = { .rank = b->rank, .nrank = b->nrank };
+    char joined = 0;
+
+    plait_join_request_sign(secret, h, &who);
+    enum plait_status status = plait_frame_send(fd, &who, sizeof who, until);
+    if (status == PLAIT_OK)
+        status = plait_frame_receive(fd, &joined, 1, until);
+    return status == PLAIT_OK && joined != PLAIT_JOINED ? PLAIT_ERR_PEER : status;
+}
+
+/*
+ * Connect to rank 0, which may not listen yet, and join. *out is a socket, also if rank 0 has closed it: its reason may
+ * still be there to read.
+ */
+static enum plait_status join(const struct plait_rendezvous *r, const struct plait_bootstrap *b, double until, int *out)
+{
+    const unsigned char *secret = r->tcp != NULL ? r->tcp->secret : NULL;
+    struct plait_handshake h = { 0 };
+    double last = until;
+    bool lost = false;
+
+    for (;;) {
+        enum plait_status status = r->tcp != NULL
+                                       ? plait_tcp_find(r->tcp, b, until, &h, out)
+                                       : plait_unix_connect(&r->name, last < until ? last : until, "rank 0", out);
+        if (status == PLAIT_ERR_TIMEOUT && r->tcp == NULL)
+            return lost ? plait_star_blame(b, 0, PLAIT_ERR_PEER)
+                        : plait_rank_0_is_late(b, "; the id is of ranks on one machine: where they are on several, the "
+                                                  "launcher must not say that all are on this one (LOCAL_WORLD_SIZE)");
+        if (status != PLAIT_OK)
+            return status;
+        status = request_to_join(*out, secret, &h, b, until + PLAIT_TELL);
+        if (status != PLAIT_ERR_PEER)
+            return plait_star_blame(b, 0, status);
+        plait_descriptor_close(*out); /* rank 0 had no room, or has ended */
+        *out = -1;
+        lost = true;
+        last = plait_clock() + TRIES_AGAIN;
+        usleep(1000);
+    }
+}
+
+/* A client's rendezvous, or that of a second rank 0, which has an error of its own. */
+static enum plait_status attend(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
+{
+    const struct plait_error mine = plait_star_own_error(b, own);
+    const double until = plait_clock() + (own == PLAIT_OK ? b->limit : linger(b, own));
+    enum plait_status status = join(r, b, until, &b->star.root);
+
+    if (status == PLAIT_OK && own == PLAIT_OK) /* rank 0, whose error names the culprit, gives up 2 s earlier */
+        return plait_star_read(b, &b->star, 0, NULL, 0, plait_clock() + b->limit + 2.0);
+    if (status == PLAIT_OK)
+        plait_star_tell_all(&b->star, b->nrank, &mine);
+    const enum plait_status stopped = status != PLAIT_OK ? plait_frame_check() : PLAIT_OK;
+    r->untold = stopped != PLAIT_OK || ((status == PLAIT_ERR_SYSTEM || status == PLAIT_ERR_NOMEM) && b->star.root < 0);
+    return stopped != PLAIT_OK ? stopped : status;
+}
+
+/* ---- The server ------------------------------------------------------------------------------------------------ */
+
+/* Wait for clients, beside the first n sockets of `polls`. PLAIT_ERR_TIMEOUT: it is time to look after other things. */
+static enum plait_status wait_for_clients(const struct plait_rendezvous *r, struct pollfd *polls, uint32_t n,
+                                          double until)
+{
+    const double next = plait_clock() + (r->listener.paused ? PAUSE_EVERY : LOOK_EVERY);
+
+    n += plait_listener_watch(&r->listener, polls + n);
+    return plait_frame_poll(polls, n, next < until ? next : until);
+}
+
+static void name_missing(const struct plait_bootstrap *b, char *text, size_t size)
+{
+    size_t n = 0;
+    unsigned missing = 0;
+
+    for (uint32_t r = 1; r < b->nrank && missing <= 16 && n + 16 < size; r++)
+        if (b->star.peers[r].fd < 0 && ++missing > 16)
+            snprintf(text + n, size - n, ", ...");
+        else if (b->star.peers[r].fd < 0)
+            n += (size_t)snprintf(text + n, size - n, "%s%u", missing > 1 ? ", " : "", r);
+}
+
+static enum plait_status refuse_twin(const struct plait_bootstrap *b, uint32_t rank, int fd)
+{
+    char first[PLAIT_ADDRESS_TEXT] = "here", second[PLAIT_ADDRESS_TEXT];
+
+    if (rank > 0 && rank < b->nrank)
+        plait_peer_name(b->star.peers[rank].fd, first);
+    plait_peer_name(fd, second);
+    return plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank %u: %s and %s%s", rank, first, second,
+                      b->launched ? "; " PLAIT_OTHER_JOB : "");
+}
+
+/* Add a rank. A mismatch in its request ends the rendezvous. */
+static enum plait_status add_rank(struct plait_bootstrap *b, int fd, const struct plait_join_request *who,
+                                  uint32_t *joined)
+{
+    struct pollfd *peers = b->star.peers;
+    enum plait_status status = PLAIT_OK;
+
+    ++*joined;
+    if (who->nrank != b->nrank)
+        status = plait_fail(PLAIT_ERR_MISMATCH, "comm creation: nrank is %u on rank 0 and %u on rank %u", b->nrank,
+                            who->nrank, who->rank);
+    else if (who->rank == 0 || who->rank >= b->nrank || peers[who->rank].fd >= 0)
+        status = refuse_twin(b, who->rank, fd);
+    if (status == PLAIT_OK) {
+        peers[who->rank].fd = fd;
+        return PLAIT_OK;
+    }
+    const struct plait_error why = plait_error_of(status);
+    plait_frame_write_error(fd, &why, plait_clock() + PLAIT_TELL);
+    plait_descriptor_close(fd);
+    return status;
+}
+
+static enum plait_status say_who_is_missing(const struct plait_bootstrap *b, const struct plait_rendezvous *r,
+                                            uint32_t joined)
+{
+    char text[256] = "", why[256] = "";
+
+    name_missing(b, text, sizeof text);
+    if (r->tcp != NULL && plait_loopback_is_down())
+        snprintf(why, sizeof why, "%s", PLAIT_LOOPBACK_IS_DOWN);
+    plait_listener_explain(&r->listener, why, sizeof why);
+    return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: %u of %u ranks did not join within %g s: rank %s%s",
+                      b->nrank - joined, b->nrank, b->limit, text, why);
+}
+
+/*
+ * One step: a rank joins, or one that has joined is lost. Until all have joined, it sends nothing but an error of its
+ * own: an event on its socket means that it is lost.
+ */
+static enum plait_status meet_next(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t *joined,
+                                   double until)
+{
+    struct pollfd *peers = b->star.peers;
+    struct plait_join_request who;
+    int fd;
+
+    enum plait_status status = wait_for_clients(r, peers, b->nrank, until);
+    if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
+        return status;
+    const enum plait_status claimed = plait_claim_check(&b->nodes.claim, b->rank);
+    if (claimed != PLAIT_OK)
+        return claimed;
+    if (status == PLAIT_ERR_TIMEOUT && plait_clock() >= until)
+        return say_who_is_missing(b, r, *joined);
+    for (uint32_t k = 1; k < b->nrank; k++)
+        if (peers[k].fd >= 0 && peers[k].revents != 0)
+            return plait_star_read(b, &b->star, k, NULL, 0, plait_clock() + PLAIT_TELL);
+    status = plait_listener_take(&r->listener, &who, &fd);
+    return fd < 0 ? status : add_rank(b, fd, &who, joined);
+}
+
+/* Name the missing ranks, too: some may have been in the process that died. */
+static void add_missing(const struct plait_bootstrap *b, struct plait_error *death)
+{
+    const size_t n = strlen(death->text);
+    char missing[256] = "";
+
+    name_missing(b, missing, sizeof missing);
+    if (missing[0] != '\0')
+        snprintf(death->text + n, sizeof death->text - n, "; rank %s had not joined", missing);
+}
+
+/* Tell ranks that still connect why the rendezvous has failed. `told`: how many know. */
+static void refuse_late(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t told,
+                        const struct plait_error *why)
+{
+    const double until = plait_clock() + linger(b, why->status);
+
+    while ((told < b->nrank || is_shared(b, why->status)) && plait_clock() < until) {
+        struct pollfd polls[PLAIT_LISTENER_POLLS];
+        struct plait_join_request who;
+        int fd;
+        const enum plait_status status = wait_for_clients(r, polls, 0, until);
+        if (status != PLAIT_OK && status != PLAIT_ERR_TIMEOUT)
+            return;
+        plait_listener_take(&r->listener, &who, &fd);
+        if (fd < 0)
+            continue;
+        plait_frame_write_error(fd, why, plait_clock() + PLAIT_TELL);
+        plait_descriptor_close(fd);
+        told++;
+    }
+}
+
+/*
+ * End a failed rendezvous. Ranks that have joined are told first and hung up, which frees descriptors for the others.
+ */
+static void break_up(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t told,
+                     const struct plait_error *why)
+{
+    raise_limit(true);
+    plait_frame_unwatch(); /* ranks that connect now are told all the same */
+    plait_star_tell_all(&b->star, b->nrank, why);
+    plait_star_finish(&b->star, b->nrank);
+    refuse_late(b, r, told, why);
+    raise_limit(false);
+}
+
+/* Wait until all have joined; then tell them so. */
+static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t *joined)
+{
+    const double until = plait_clock() + b->limit;
+    enum plait_status status = PLAIT_OK;
+
+    while (status == PLAIT_OK && *joined < b->nrank)
+        status = meet_next(b, r, joined, until);
+    for (uint32_t k = 1; k < b->nrank && status == PLAIT_OK; k++)
+        plait_frame_write(b->star.peers[k].fd, NULL, 0, plait_clock() + PLAIT_TELL);
+    return status;
+}
+
+/* Is there room for the others' sockets? Clients get what is left, as poll() takes no more entries than the limit. */
+static enum plait_status check_room(const struct plait_bootstrap *b, struct plait_listener *l)
+{
+    const size_t limit = plait_limit(RLIMIT_NOFILE), others = b->nrank + l->nsocket;
+
+    if (limit < others + PLAIT_MOST_CLIENTS)
+        l->most = limit > others ? (unsigned)(limit - others) : 1;
+    return plait_check_descriptors(b->nrank - 1, "rank 0 of a comm, to meet the others");
+}
+
+static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rendezvous *r, enum plait_status own)
+{
+    enum plait_status status = own;
+    uint32_t joined = 1;
+
+    b->star.peers = malloc((b->nrank + PLAIT_LISTENER_POLLS) * sizeof *b->star.peers);
+    for (uint32_t k = 0; b->star.peers != NULL && k < b->nrank; k++)
+        b->star.peers[k] = (struct pollfd){ .fd = -1, .events = POLLIN };
+    if (status == PLAIT_OK && b->star.peers == NULL)
+        status = plait_fail_memory("out of memory for %u ranks", b->nrank);
+    if (status == PLAIT_OK)
+        status = check_room(b, &r->listener);
+    const bool failed = status != PLAIT_OK;
+    if (!failed)
+        status = meet_all(b, r, &joined);
+    if (status == PLAIT_OK)
+        return PLAIT_OK;
+    struct plait_error mine = plait_error_of(status);
+    if (!failed && status == PLAIT_ERR_PEER)
+        add_missing(b, &mine);
+    const bool stopped = !failed && plait_frame_check() != PLAIT_OK;
+    const struct plait_error why = failed || stopped ? plait_star_own_error(b, status) : mine;
+    break_up(b, r, joined, &why);
+    return plait_fail(status, "%s", mine.text);
+}
+
+/* Rank 0 cannot listen, and cannot tell the others, as they look for it elsewhere. */
+static enum plait_status fail_to_listen(const struct plait_tcp_id *id, int error)
+{
+    if (error == EADDRNOTAVAIL)
+        return plait_fail(PLAIT_ERR_ARG, "comm creation: no address of the id is one of this host; rank 0 must be on "
+                                         "the host where the id was made");
+    return plait_fail(PLAIT_ERR_ARG,
+                      "comm creation: all ports that this id takes of %u to %u are in use on this host; name others by "
+                      "PLAIT_PORTS, or by MASTER_PORT where that is set, which they follow",
+                      id->first_port, id->first_port + id->nport - 1u);
+}
+
+/* Returns 0 or an errno; plait_tcp_listen() has the meanings. */
+static int listen_at(struct plait_rendezvous *r, double until)
+{
+    const struct sockaddr *name = (const struct sockaddr *)&r->name.address;
+
+    if (r->tcp != NULL)
+        return plait_tcp_listen(r->tcp, until, &r->listener);
+    return plait_listener_add(&r->listener, name, r->name.length) ? 0 : errno;
+}
+
+/*
+ * Rank 0 does not listen. If it has failed itself and another rank 0 listens, it joins that one, which tells all that
+ * connect. If not, the port is in use: an error of its own.
+ */
+static enum plait_status fail_to_serve(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own,
+                                       int error)
+{
+    if (own != PLAIT_OK)
+        return error == EADDRINUSE ? attend(r, b, own) : own;
+    const enum plait_status stopped = plait_frame_check();
+    r->untold = stopped != PLAIT_OK || (error != EADDRNOTAVAIL && error != EBUSY);
+    if (stopped != PLAIT_OK)
+        return stopped;
+    if (!r->untold)
+        return fail_to_listen(r->tcp, error);
+    return error == EADDRINUSE
+               ? plait_fail(PLAIT_ERR_MISMATCH, "comm creation: two ranks have rank 0, or the id is used twice")
+               : plait_fail_errno(error, "comm creation: no socket to reach the other ranks");
+}
+
+static enum plait_status run_server(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
+{
+    plait_listener_init(&r->listener, r->tcp != NULL ? r->tcp->secret : NULL);
+    const double most = own == PLAIT_OK ? b->limit : linger(b, own);
+    const int error = listen_at(r, plait_clock() + most);
+    const enum plait_status status = error == 0 ? serve_all(b, r, own) : fail_to_serve(r, b, own, error);
+    plait_listener_close(&r->listener);
+    return status;
+}
+
+/* ---- Either ---------------------------------------------------------------------------------------------------- */
+
+static enum plait_status run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
+{
+    return b->rank == 0 ? run_server(r, b, own) : attend(r, b, own);
+}
+
 enum plait_status plait_rendezvous_run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own)
 {
     r->untold = own != PLAIT_OK;
     const enum plait_status status = own == PLAIT_OK ? run(r, b, own) : own;
     if (r->untold) { /* meet the others to tell them */
         const struct plait_error mine = plait_error_of(status);
-        plait_rendezvous_raise_limit(true);
+        raise_limit(true);
         plait_frame_unwatch();
         plait_star_finish(&b->star, b->nrank);
         run(r, b, status);
-        plait_rendezvous_raise_limit(false);
+        raise_limit(false);
         plait_fail(status, "%s", mine.text);
     }
     return status;

@@ -24,22 +24,6 @@ enum plait_status plait_rendezvous_run(struct plait_rendezvous *r, struct plait_
 /* The error of a rank whose wait for rank 0 is over. */
 enum plait_status plait_rank_0_is_late(const struct plait_bootstrap *b, const char *why);
 
-/* ---- Between its files ----------------------------------------------------------------------------------------- */
-
-enum plait_status plait_server_run(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own);
-
-/* Do ranks of another job come here, too? */
-bool plait_rendezvous_is_shared(const struct plait_bootstrap *b, enum plait_status why);
-
-/* Seconds that a failed rank tells others why: at most the time for which it would have waited for them. */
-double plait_rendezvous_linger(const struct plait_bootstrap *b, enum plait_status why);
-
-/* Raise the soft limit on descriptors (ulimit -n), if the hard limit allows, so that a rank without one can tell. */
-void plait_rendezvous_raise_limit(bool raise);
-
-/* A client's rendezvous, or that of a second rank 0, which has an error of its own. */
-enum plait_status plait_rendezvous_attend(struct plait_rendezvous *r, struct plait_bootstrap *b, enum plait_status own);
-
 /*
  * Over TCP: listen on all addresses of the id that this host has. Returns 0 or an errno. EBUSY: other programs have all
  * the ports. EADDRNOTAVAIL: no address is this host's.

@@ -50,15 +50,6 @@ void plait_mac(const unsigned char secret[PLAIT_SECRET_BYTES], const char *use, 
 #endif
 }
 
-bool plait_mac_equal(const unsigned char a[PLAIT_MAC_BYTES], const unsigned char b[PLAIT_MAC_BYTES])
-{
-    unsigned char differs = 0;
-
-    for (unsigned i = 0; i < PLAIT_MAC_BYTES; i++)
-        differs |= a[i] ^ b[i];
-    return differs == 0;
-}
-
 /* ---- The secret of a user -------------------------------------------------------------------------------------- */
 
 #define NAME ".plait-secret"

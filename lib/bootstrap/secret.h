@@ -18,9 +18,6 @@ enum plait_status plait_crypto_ready(void);
 void plait_mac(const unsigned char secret[PLAIT_SECRET_BYTES], const char *use, const void *data, size_t bytes,
                unsigned char out[PLAIT_MAC_BYTES]);
 
-/* In constant time. */
-bool plait_mac_equal(const unsigned char a[PLAIT_MAC_BYTES], const unsigned char b[PLAIT_MAC_BYTES]);
-
 /*
  * A key derived from the secret. Without a secret *found is false, and anybody can derive the key. PLAIT_ERR_CONFIG:
  * the file is not for its owner alone, or holds no secret.

@@ -196,11 +196,10 @@ static enum plait_status search(struct search *s, double until, struct candidate
     return PLAIT_OK;
 }
 
-static void end_search(struct search *s, const struct candidate *but)
+static bool is_loopback(const union plait_address *address)
 {
-    for (unsigned i = 0; i < s->n; i++)
-        if (&s->candidates[i] != but && s->candidates[i].fd >= 0)
-            give_up(&s->candidates[i], s->candidates[i].state == CONNECTING ? ETIMEDOUT : 0);
+    return address->any.sa_family == AF_INET ? ntohl(address->v4.sin_addr.s_addr) >> 24 == 127
+                                             : IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
 }
 
 /* Why rank 0 was not found: of each address what explains most, a wrong answer or else the first port's error. */
@@ -214,7 +213,7 @@ static enum plait_status find_nothing(const struct search *s, const struct plait
         const struct candidate *c = &s->candidates[i];
         for (unsigned k = i; k < s->n && c->error != EPROTO; k += s->naddress)
             c = s->candidates[k].error == EPROTO ? &s->candidates[k] : c;
-        loopback &= plait_address_is_loopback(&c->address) && c->error != EPROTO;
+        loopback &= is_loopback(&c->address) && c->error != EPROTO;
         if (n < sizeof why)
             n += (size_t)snprintf(
                 why + n, sizeof why - n, "; %s: %s", plait_address_text(&c->address, true, address),
@@ -242,7 +241,9 @@ enum plait_status plait_tcp_find(const struct plait_tcp_id *id, const struct pla
     if (s == NULL)
         return plait_fail_memory("out of memory to look for rank 0 over TCP");
     enum plait_status status = search(s, until, &c);
-    end_search(s, c);
+    for (struct candidate *other = s->candidates; other < s->candidates + s->n; other++)
+        if (other != c && other->fd >= 0)
+            give_up(other, other->state == CONNECTING ? ETIMEDOUT : 0);
     if (status == PLAIT_OK && c == NULL)
         status = find_nothing(s, b);
     if (status == PLAIT_OK) {

@@ -261,7 +261,7 @@ struct plait_comm {
 
     struct plait_op_plan *op_plans[PLAIT_NOP_PLAN]; /* by hash of the arguments; entries may be NULL */
     struct plait_prog *progs;
-    struct plait_tally *tallies, **tallies_end;
+    struct plait_tally *tallies;
 
     struct plait_run *run;      /* the operation in progress, or the last */
     struct plait_slice *slices; /* [PLAIT_NSLICE] */

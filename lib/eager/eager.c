@@ -93,21 +93,6 @@ static inline __attribute__((always_inline)) void publish(const struct plait_run
     }
 }
 
-/* Statistics, while the data of the others is on its way. */
-static inline __attribute__((always_inline)) void after_giving(const struct plait_run *run)
-{
-    const struct plait_op_plan *o = run->o;
-    const struct plait_eager_plan *t = &o->eager;
-    struct plait_comm *comm = run->comm;
-
-    if (o->vform) {
-        plait_eager_count_parts(run);
-    } else {
-        comm->stats.messages += t->to.n;
-        comm->stats.bytes_sent += t->to.n * o->bytes;
-    }
-}
-
 /* Publishes this rank's data if its slot is free; false if not. */
 static inline __attribute__((always_inline)) bool try_publish(struct plait_run *run)
 {
@@ -120,7 +105,12 @@ static inline __attribute__((always_inline)) bool try_publish(struct plait_run *
         return false;
     run->single_copy = t->single_copy && plait_eager_may_single_copy(comm, run->o, run->in, run->out);
     publish(run, plait_eager_slot(t, comm->sequence));
-    after_giving(run);
+    if (run->o->vform) { /* statistics, while the data of the others is on its way */
+        plait_eager_count_parts(run);
+    } else {
+        comm->stats.messages += t->to.n;
+        comm->stats.bytes_sent += t->to.n * run->o->bytes;
+    }
     return true;
 }
 

@@ -2,22 +2,20 @@
 /* Checks of the options, on this rank and between ranks. */
 #include "elastic.h"
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 #include "base/status.h"
 #include "call/agree.h"
 #include "memory/devices.h"
 
 #include <math.h>
-#include <string.h>
 
+#define PLAIT_X(symbol, name, served) [symbol] = { name, served },
 static const struct {
     const char *name;
     bool served;
-} modes[PLAIT_NELASTIC] = {
-#define PLAIT_X(symbol, name, served) [symbol] = { name, served },
-    PLAIT_ELASTIC_LIST(PLAIT_X)
+} modes[PLAIT_NELASTIC] = { PLAIT_ELASTIC_LIST(PLAIT_X) };
 #undef PLAIT_X
-};
 
 const char *plait_elastic_name(enum plait_elastic_mode mode)
 {
@@ -27,7 +25,7 @@ const char *plait_elastic_name(enum plait_elastic_mode mode)
 int plait_elastic_find(const char *name)
 {
     for (int m = 0; name != NULL && m < PLAIT_NELASTIC; m++)
-        if (strcmp(modes[m].name, name) == 0)
+        if (plait_same_name(modes[m].name, name))
             return m;
     return -1;
 }

@@ -157,23 +157,19 @@ static void describe_how(struct plait_op_plan *o, uint32_t nrank)
 /* The counter of its runs. It lives as long as the comm, since another operation may take this one's cache entry. */
 static struct plait_tally *find_tally(struct plait_comm *comm, const struct plait_op_plan *o)
 {
-    struct plait_tally *t = comm->tallies;
+    struct plait_tally **at = &comm->tallies;
 
-    while (t != NULL && (t->count.coll != o->coll || strcmp(t->count.algorithm, o->selection.spec) != 0))
-        t = t->next;
-    if (t != NULL)
-        return t;
+    while (*at != NULL && ((*at)->count.coll != o->coll || strcmp((*at)->count.algorithm, o->selection.spec) != 0))
+        at = &(*at)->next;
+    if (*at != NULL)
+        return *at;
     comm->stats.allocations++;
-    t = calloc(1, sizeof *t);
-    if (t == NULL)
+    *at = calloc(1, sizeof **at);
+    if (*at == NULL)
         return NULL;
-    t->count.coll = o->coll;
-    memcpy(t->count.algorithm, o->selection.spec, sizeof t->count.algorithm);
-    if (comm->tallies == NULL)
-        comm->tallies_end = &comm->tallies;
-    *comm->tallies_end = t;
-    comm->tallies_end = &t->next;
-    return t;
+    (*at)->count.coll = o->coll;
+    memcpy((*at)->count.algorithm, o->selection.spec, sizeof(*at)->count.algorithm);
+    return *at;
 }
 
 static void fold(struct plait_op_plan *o)

@@ -23,7 +23,7 @@ void plait_explain(const struct plait_selection *s, enum plait_coll coll, size_t
     snprintf(out->path, sizeof out->path, "%s", s->eager ? "eager" : s->split > 0 ? "eager and engine" : "engine");
     snprintf(out->why, sizeof out->why, "%s%s", s->why,
              !combines && !s->eager && out->slice >= PLAIT_LEAST_ONCE
-                 ? "; memory not the library's is staged or read through the kernel, as PLAIT_CMA says"
+                 ? "; buffers outside library memory are copied through staging buffers or the kernel (PLAIT_CMA)"
                  : "");
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "engine.h"
+#include "operate.h"
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "bind.h"
-#include "combine.h"
 #include "eager/eager.h"
 #include "failure/failure.h"
 #include "progress/wait.h"

@@ -3,6 +3,7 @@
 #include "prog.h"
 
 #include "base/status.h"
+#include "plan/scratch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,14 +50,12 @@ static uint32_t note_read(struct fuser *f, const uint32_t *writer, struct plait_
     return exact;
 }
 
-static enum plait_status find_values(struct fuser *f)
+/* writer: [ntmp] room */
+static void find_values(struct fuser *f, uint32_t *writer)
 {
     const struct plait_plan *p = f->plan;
-    uint32_t *writer = malloc((p->ntmp + 1) * sizeof *writer);
 
-    if (writer == NULL)
-        return plait_fail_memory("out of memory to bind a plan");
-    memset(writer, 0xff, (p->ntmp + 1) * sizeof *writer);
+    memset(writer, 0xff, p->ntmp * sizeof *writer); /* PLAIT_NONE */
     for (uint32_t i = 0; i < p->nstep; i++) {
         const struct plait_step *s = &p->step[i];
         f->operand[0][i] = f->operand[1][i] = PLAIT_NONE;
@@ -67,8 +66,6 @@ static enum plait_status find_values(struct fuser *f)
         for (uint32_t k = 0; s->verb != PLAIT_STEP_SEND && s->dst.buf == PLAIT_TMP && k < s->nblk; k++)
             writer[s->dst.slot + k] = i;
     }
-    free(writer);
-    return PLAIT_OK;
 }
 
 /* May `step`'s TMP value be handed to its only reader, the REDUCE `reader`, without being stored? */
@@ -235,32 +232,30 @@ static bool fuse_tree(struct fuser *f, uint32_t root)
 
 enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node)
 {
-    const size_t n = plan->nstep + 1;
+    struct plait_scratch arrays = { 0 };
     struct fuser f = {
         .plan = plan, .deps = plait_plan_deps(plan), .geometry = plait_plan_geometry(plan), .node = node
     };
-    enum plait_status status = PLAIT_ERR_NOMEM;
+    enum plait_status status = PLAIT_OK;
 
     for (uint32_t i = 0; i < plan->nstep; i++)
         node[i] = i;
     if (fusing == PLAIT_FUSE_NONE)
         return PLAIT_OK;
-    f.values = calloc(n, sizeof *f.values);
-    f.operand[0] = malloc(2 * n * sizeof *f.operand[0]);
-    f.guard = calloc((size_t)f.geometry.out.nslot + f.geometry.in.nslot + plan->ntmp + 1, sizeof *f.guard);
-    if (f.values != NULL && f.operand[0] != NULL && f.guard != NULL) {
-        f.operand[1] = f.operand[0] + n;
-        status = find_values(&f);
-    } else {
-        plait_fail(status, "out of memory to bind a plan");
-    }
+    f.values = plait_scratch(&arrays, plan->nstep, sizeof *f.values);
+    f.operand[0] = plait_scratch(&arrays, plan->nstep, sizeof *f.operand[0]);
+    f.operand[1] = plait_scratch(&arrays, plan->nstep, sizeof *f.operand[1]);
+    f.guard = plait_scratch(&arrays, plait_nplace(plan), sizeof *f.guard);
+    uint32_t *writer = plait_scratch(&arrays, plan->ntmp, sizeof *writer);
+    if (arrays.failed)
+        status = plait_fail_memory("out of memory to bind a plan");
+    else
+        find_values(&f, writer);
     for (uint32_t i = plan->nstep; status == PLAIT_OK && i-- > 0;) {
         if (plan->step[i].verb == PLAIT_STEP_REDUCE && node[i] == i &&
             (fusing != PLAIT_FUSE_PROVED || !fuse_tree(&f, i)))
             fuse_local(&f, i);
     }
-    free(f.guard);
-    free(f.values);
-    free(f.operand[0]);
+    plait_scratch_free(&arrays);
     return status;
 }

@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "comm/port.h"
 #include "eager/eager.h"
-#include "engine.h"
 #include "failure/failure.h"
 #include "failure/report.h"
 #include "prog.h"

@@ -1,13 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Run one operation on this rank from beginning to end. A comm runs one at a time. */
+/*
+ * The room engine: choosing an algorithm, binding its plan, running it.
+ *
+ * select.c chooses: a pure function, equal on all ranks. bind.c finds or makes the op plan of a call. prog.c binds a
+ * plan: registers for addresses, counters for dependencies. fuse.c fuses steps, prove.c proves the fused plans free of
+ * deadlock, and unbind.c turns a bound plan back into steps for the checker. operate.c runs one operation from
+ * beginning to end, on the eager path or by engine.c.
+ *
+ * The engine runs a bound plan over the slices of a vector, several slices in flight. A step starts when its
+ * dependencies are done. A SEND is done when the peer has released the memory (at once if the data was staged). A
+ * RECV is done when the message has arrived and was copied or borrowed; a COPY or REDUCE, when it has run.
+ *
+ * The room promises: the plan that runs is the plan that was proved. An operation allocates only before its first step,
+ * and no call waits.
+ *
+ * The room does not know requests, groups or point-to-point messages.
+ */
 #ifndef PLAIT_LIB_ENGINE_OPERATE_H
 #define PLAIT_LIB_ENGINE_OPERATE_H
 
 #include "operation/run.h"
 
 /*
- * Run one operation to its end: plait_run() that of comm->last, plait_run_job() the given one. `call` may be NULL.
- * After an error the comm has failed.
+ * Run one operation of this rank to its end: plait_run() that of comm->last, plait_run_job() the given one. A comm runs
+ * one at a time. `call` may be NULL. After an error the comm has failed.
  */
 enum plait_status plait_run(struct plait_comm *comm, const struct plait_args *a, const struct plait_call *call);
 enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job *job);
@@ -18,5 +34,16 @@ enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *end
 
 /* This rank lacks a resource to begin an operation: fail the comm, so that the others do not wait for it. */
 enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status status, const struct plait_args *a);
+
+/* ---- engine.c: an operation that is not eager ------------------------------------------------------------------- */
+
+/* Begin comm->run: connect to the peers of the plan. `in`: the job's input, or what replaces it. */
+enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in);
+
+/*
+ * Poll, then start ready steps. The first turns allocate memory for the slices; growing it waits until peers have read
+ * the old memory.
+ */
+enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *ended);
 
 #endif

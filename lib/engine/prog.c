@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "plan/plan_check.h"
+#include "plan/scratch.h"
 #include "prove.h"
 #include "select.h"
 #include "waits.h"
@@ -275,20 +276,21 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
                         .wide = wide,
                         .geometry = plait_plan_geometry(plan) };
     const size_t n = plan->nstep + 1;
-    uint32_t *version = malloc(n * sizeof *version), *number = malloc(n * sizeof *number);
-    enum plait_status status = PLAIT_ERR_NOMEM;
+    struct plait_scratch arrays = { 0 };
+    uint32_t *version = plait_scratch(&arrays, n, sizeof *version);
+    uint32_t *number = plait_scratch(&arrays, n, sizeof *number);
+    enum plait_status status;
 
-    b.instr = malloc(n * sizeof *b.instr);
-    b.writer[0] = malloc(2 * n * sizeof *b.writer[0]);
-    b.written = calloc((size_t)b.geometry.out.nslot + b.geometry.in.nslot + plan->ntmp + 1, sizeof *b.written);
+    b.instr = plait_scratch(&arrays, n, sizeof *b.instr);
+    b.writer[0] = plait_scratch(&arrays, n, sizeof *b.writer[0]);
+    b.writer[1] = plait_scratch(&arrays, n, sizeof *b.writer[1]);
+    b.written = plait_scratch(&arrays, plait_nplace(plan), sizeof *b.written);
     p->instrs = calloc(n, sizeof *p->instrs);
     p->sources = calloc(2 * n, sizeof *p->sources);
     p->ndeps = calloc(n, sizeof *p->ndeps);
     p->nsend = calloc(plan->nrank, sizeof *p->nsend);
     p->nrecv = calloc(plan->nrank, sizeof *p->nrecv);
-    if (version && number && b.instr && b.writer[0] && b.written && p->instrs && p->sources && p->ndeps && p->nsend &&
-        p->nrecv) {
-        b.writer[1] = b.writer[0] + n;
+    if (!arrays.failed && p->instrs && p->sources && p->ndeps && p->nsend && p->nrecv) {
         make_instrs(&b, version);
         plait_number_messages(plan, p->nsend, p->nrecv, number);
         for (uint32_t i = 0; i < plan->nstep; i++)
@@ -297,13 +299,9 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
         mark_final(&b);
         status = reverse_deps(&b);
     } else {
-        plait_fail(status, "out of memory to bind a plan");
+        status = plait_fail_memory("out of memory to bind a plan");
     }
-    free(version);
-    free(number);
-    free(b.instr);
-    free(b.writer[0]);
-    free(b.written);
+    plait_scratch_free(&arrays);
     return status;
 }
 

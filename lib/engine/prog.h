@@ -77,13 +77,6 @@ bool plait_moves_single_blocks(const struct plait_plan *plan);
 enum plait_status plait_fuse(const struct plait_plan *plan, enum plait_fusing fusing, uint32_t *node);
 
 /*
- * Are the comm's plans, with `fusing` on every rank, free of deadlock when every send waits for its receive and at most
- * PLAIT_WINDOW messages are in flight from one rank to another?
- */
-enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                   enum plait_fusing fusing, bool *out);
-
-/*
  * Emit and bind this rank's plan. Up to PLAIT_MOST_PROVED ranks it is fused as far as is proved free of deadlock
  * (PLAIT_ERR_PLAN when not even the plain plan is). Above, fusing is PLAIT_FUSE_LOCAL.
  *

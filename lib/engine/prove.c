@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "comm/comm.h"
 #include "plan/plan_check.h"
+#include "plan/scratch.h"
 #include "select.h"
 #include "waits.h"
 
@@ -17,34 +18,24 @@
 static enum plait_status prove(struct plait_plan *const *plans, struct plait_plan *const *others, const char *spec,
                                uint32_t nrank, enum plait_fusing fusing, bool *out)
 {
-    uint32_t **nodes = calloc((size_t)nrank + 1, sizeof *nodes);
-    enum plait_status status = nodes != NULL ? PLAIT_OK : plait_fail_memory("out of memory to bind a plan");
+    struct plait_scratch arrays = { 0 };
+    uint32_t **nodes = plait_scratch(&arrays, nrank, sizeof *nodes);
+    enum plait_status status = PLAIT_OK;
 
+    for (uint32_t r = 0; nodes != NULL && r < nrank; r++)
+        nodes[r] = plait_scratch(
+            &arrays, plans[r]->nstep + (others != NULL && others[r] != NULL ? others[r]->nstep : 0), sizeof *nodes[r]);
+    if (arrays.failed)
+        status = plait_fail_memory("out of memory to bind a plan");
     for (uint32_t r = 0; status == PLAIT_OK && r < nrank; r++) {
         const struct plait_plan *other = others != NULL ? others[r] : NULL;
-        nodes[r] = malloc((plans[r]->nstep + (other != NULL ? other->nstep : 0) + 1) * sizeof *nodes[r]);
-        status = nodes[r] != NULL ? plait_fuse(plans[r], fusing, nodes[r])
-                                  : plait_fail_memory("out of memory to bind a plan");
+        status = plait_fuse(plans[r], fusing, nodes[r]);
         if (status == PLAIT_OK && other != NULL)
             status = plait_fuse(other, fusing, nodes[r] + plans[r]->nstep);
     }
     if (status == PLAIT_OK)
         status = plait_prove_waits(plans, others, nodes, spec, nrank, out);
-    for (uint32_t r = 0; nodes != NULL && r < nrank; r++)
-        free(nodes[r]);
-    free(nodes);
-    return status;
-}
-
-enum plait_status plait_prog_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                   enum plait_fusing fusing, bool *out)
-{
-    struct plait_plan **plans;
-    enum plait_status status = plait_plans_emit(alg, shape, &plans);
-
-    if (status == PLAIT_OK)
-        status = prove(plans, NULL, spec, shape->nrank, fusing, out);
-    plait_plans_destroy(plans, shape->nrank);
+    plait_scratch_free(&arrays);
     return status;
 }
 
@@ -196,29 +187,16 @@ static enum plait_status settle_fusing(const struct plait_plan *own, struct plai
         spec, nrank, PLAIT_WINDOW);
 }
 
-/* Room for the kinds of all ranks' steps, in one piece. NULL: out of memory. */
-static unsigned char **make_kinds(struct plait_plan *const *plans, uint32_t nrank)
-{
-    size_t bytes = nrank * sizeof(unsigned char *);
-
-    for (uint32_t r = 0; r < nrank; r++)
-        bytes += plans[r]->nstep;
-    unsigned char **kinds = malloc(bytes);
-    if (kinds != NULL)
-        kinds[0] = (unsigned char *)(kinds + nrank);
-    for (uint32_t r = 1; kinds != NULL && r < nrank; r++)
-        kinds[r] = kinds[r - 1] + plans[r - 1]->nstep;
-    return kinds;
-}
-
-/* Ask the checker for the kinds. Errors: PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM. */
+/* Ask the checker for the kinds of all ranks' steps. Errors: PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM. */
 static enum plait_status see_kinds(struct plait_plan *const *plans, const char *spec, const struct plait_shape *shape,
-                                   unsigned char ***out)
+                                   struct plait_scratch *arrays, unsigned char ***out)
 {
     struct plait_step_of uneven;
 
-    *out = make_kinds(plans, shape->nrank);
-    if (*out == NULL)
+    *out = plait_scratch(arrays, shape->nrank, sizeof **out);
+    for (uint32_t r = 0; *out != NULL && r < shape->nrank; r++)
+        (*out)[r] = plait_scratch(arrays, plans[r]->nstep, 1);
+    if (arrays->failed)
         return plait_fail_memory("out of memory to bind a plan");
     return plait_check_values(spec, shape, (const struct plait_plan *const *)plans, *out, &uneven);
 }
@@ -232,20 +210,20 @@ static enum plait_status check_root_inplace(const char *spec, const struct plait
 {
     struct plait_shape inplace = *common;
     struct plait_plan *const first = plans[common->root];
-    unsigned char **kinds = NULL, **with_other = NULL;
-    enum plait_status status = see_kinds(plans, spec, common, &kinds);
+    struct plait_scratch arrays = { 0 };
+    unsigned char **kinds, **with_other;
+    enum plait_status status = see_kinds(plans, spec, common, &arrays, &kinds);
 
     *right = false;
     inplace.inplace = true;
     plans[common->root] = other;
     if (status == PLAIT_OK)
-        status = see_kinds(plans, spec, &inplace, &with_other);
+        status = see_kinds(plans, spec, &inplace, &arrays, &with_other);
     plans[common->root] = first;
     *right = status == PLAIT_OK;
     for (uint32_t r = 0; *right && r < common->nrank; r++)
         *right = r == common->root || memcmp(kinds[r], with_other[r], plans[r]->nstep) == 0;
-    free(kinds);
-    free(with_other);
+    plait_scratch_free(&arrays);
     return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
 }
 

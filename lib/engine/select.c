@@ -107,7 +107,8 @@ bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const 
            given <= most && given <= PLAIT_EAGER_MAX && bytes * (nrank - 1) <= MOST_READ;
 }
 
-size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
+/* The largest power of two of bytes that fits the eager path; 0: none. */
+static size_t most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
 {
     size_t bytes = MOST_READ;
 
@@ -143,124 +144,97 @@ static bool is_short_far(const struct plait_shape *shape, size_t bytes)
     return bytes <= MOST_FAR_SHOT && shape->nrank <= MOST_FAR_RANKS;
 }
 
+struct choice {
+    const char *spec, *why;
+};
+
 /* The links between hosts take the most time: minimise latencies there for small vectors, bytes for large ones. */
-static const char *allreduce_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
-                                        const char **why)
+static struct choice allreduce_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
     const bool canonical = w->reproducible || w->ordered;
     uint32_t each;
 
-    if (is_short_far(shape, bytes) || (bytes <= MOST_FAR_PAIR && shape->nrank == 2)) {
-        *why = "several hosts, small, few ranks: one way";
-        return "one-shot";
-    }
-    if (bytes <= MOST_BINOMIAL || canonical) {
-        *why = canonical ? "several hosts, canonical order" : "several hosts, small: logarithmic depth";
-        return "halving-doubling";
-    }
-    if (plait_nodes_of(shape, &each) == 0) {
-        *why = "several hosts, their ranks not neighbours: once to each host and back";
-        return "hierarchy:direct";
-    }
-    if (each <= 1) {
-        *why = "several hosts of one rank, or of different numbers: from neighbour to neighbour, least bytes";
-        return "ring";
-    }
-    *why = "several hosts of equally many ranks: inside each, between them, inside each again";
-    return "torus";
+    if (is_short_far(shape, bytes) || (bytes <= MOST_FAR_PAIR && shape->nrank == 2))
+        return (struct choice){ "one-shot", "several hosts, small, few ranks: everyone sends to everyone" };
+    if (bytes <= MOST_BINOMIAL || canonical)
+        return (struct choice){ "halving-doubling", "several hosts, small or in canonical order: logarithmic depth" };
+    if (plait_nodes_of(shape, &each) == 0)
+        return (struct choice){ "hierarchy:direct",
+                                "several hosts, ranks not consecutive: by way of one rank of each host" };
+    if (each <= 1)
+        return (struct choice){ "ring", "several hosts, one rank each or different numbers: between neighbours" };
+    return (struct choice){ "torus",
+                            "several hosts with equally many ranks: inside each, between them, inside each again" };
 }
 
-/* The same for the other collectives. NULL: as on one machine. */
-static const char *others_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
-                                     const char **why)
+/* The same for the other collectives. spec NULL: as on one machine. */
+static struct choice others_over_hosts(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
+    const struct choice as_on_one = { NULL, NULL };
     const bool canonical = (w->reproducible || w->ordered) && plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
     uint32_t each;
 
-    if (w->vform || shape->nrank == 2)
-        return NULL;
+    if (!w->remote || w->vform || shape->nrank == 2)
+        return as_on_one;
     switch (shape->coll) {
     case PLAIT_REDUCE_SCATTER:
     case PLAIT_ALLGATHER:
         if (bytes < MOST_BINOMIAL || canonical || plait_nodes_of(shape, &each) == 0)
-            return NULL;
-        *why = "several hosts, large: each block crosses each link once";
-        return "ring";
+            return as_on_one;
+        return (struct choice){ "ring", "several hosts, large: each block crosses each link once" };
     case PLAIT_BROADCAST:
     case PLAIT_REDUCE:
         if (is_short_far(shape, bytes))
-            return NULL;
-        *why = canonical               ? "several hosts, canonical order: the root talks to the logarithm of the ranks"
-               : bytes > MOST_BINOMIAL ? "several hosts, large: the vector crosses each link once"
-                                       : "several hosts, small: logarithmic depth";
-        return bytes <= MOST_BINOMIAL || canonical ? "binomial" : "chain";
+            return as_on_one;
+        if (bytes <= MOST_BINOMIAL || canonical)
+            return (struct choice){ "binomial", "several hosts, small or in canonical order: logarithmic depth" };
+        return (struct choice){ "chain", "several hosts, large: the vector crosses each link once" };
     default:
-        return NULL;
+        return as_on_one;
     }
 }
 
-static const char *allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w,
-                                     const char **why)
+static struct choice allreduce_by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
-    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w)) {
-        *why = PLAIT_WHY_EAGER;
-        return "one-shot";
-    }
+    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w))
+        return (struct choice){ "one-shot", PLAIT_WHY_EAGER };
     if (w->remote)
-        return allreduce_over_hosts(shape, bytes, w, why);
-    if ((shape->nrank == 2 || w->oversubscribed) && bytes * (shape->nrank - 1) <= MOST_READ) {
-        *why = "2 ranks, or more ranks than processors, and little to read: everyone combines all, one step";
-        return "one-shot";
-    }
-    if (shape->nrank <= MOST_DIRECT) {
-        *why =
-            "at most 64 ranks on one machine: owners combine their block straight from the others' memory, two steps";
-        return "two-shot";
-    }
-    if (bytes <= MOST_BINOMIAL) {
-        *why = "more than 64 ranks, small: fewest messages";
-        return "binomial";
-    }
-    *why = "more than 64 ranks: least volume in logarithmic depth";
-    return "halving-doubling";
+        return allreduce_over_hosts(shape, bytes, w);
+    if ((shape->nrank == 2 || w->oversubscribed) && bytes * (shape->nrank - 1) <= MOST_READ)
+        return (struct choice){
+            "one-shot", "2 ranks, or more ranks than processors, and a short vector: each reduces all inputs, one step"
+        };
+    if (shape->nrank <= MOST_DIRECT)
+        return (struct choice){ "two-shot",
+                                "up to 64 ranks: each reduces one block from everyone's memory, then all read them" };
+    if (bytes <= MOST_BINOMIAL)
+        return (struct choice){ "binomial", "more than 64 ranks, small: fewest messages" };
+    return (struct choice){ "halving-doubling", "more than 64 ranks: fewest bytes in logarithmic depth" };
 }
 
 /* bytes: of the block that one rank sends another, or of the vector. */
-static const char *by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w, const char **why)
+static struct choice by_size(const struct plait_shape *shape, size_t bytes, const struct plait_wish *w)
 {
     const bool few = bytes <= MOST_FEW && !w->vform;
 
     if (shape->coll == PLAIT_ALLREDUCE || shape->coll == PLAIT_BARRIER)
-        return allreduce_by_size(shape, bytes, w, why);
-    const char *over_hosts = w->remote ? others_over_hosts(shape, bytes, w, why) : NULL;
-    if (over_hosts != NULL)
+        return allreduce_by_size(shape, bytes, w);
+    const struct choice over_hosts = others_over_hosts(shape, bytes, w);
+    if (over_hosts.spec != NULL)
         return over_hosts;
-    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w)) {
-        *why = PLAIT_WHY_EAGER;
-        return "direct";
-    }
-    if (w->vform && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER) {
-        *why = "blocks of different sizes: each has its own message";
-        return "direct";
-    }
-    if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered))) {
-        *why = "everyone reads what it needs where it lies, one step";
-        return "direct";
-    }
-    switch (shape->coll) {
-    case PLAIT_REDUCE_SCATTER:
-        *why = "more than 64 ranks: one neighbour each";
-        return "ring";
-    case PLAIT_ALLGATHER:
-        *why = few ? "more than 64 ranks, small: fewest messages" : "more than 64 ranks: one neighbour each";
-        return few ? "bruck" : "ring";
-    case PLAIT_ALLTOALL:
-        *why = few ? "more than 64 ranks, small: fewest messages" : "more than 64 ranks: every block crosses once";
-        return few ? "bruck" : "direct";
-    default:
-        *why = "more than 64 ranks: the root talks to the logarithm of them";
-        return "binomial";
-    }
+    if (plait_fits_eager(shape->coll, shape->nrank, bytes, w))
+        return (struct choice){ "direct", PLAIT_WHY_EAGER };
+    if (w->vform && shape->coll != PLAIT_REDUCE_SCATTER && shape->coll != PLAIT_ALLGATHER)
+        return (struct choice){ "direct", "blocks of different sizes: each has its own message" };
+    if (shape->nrank <= MOST_DIRECT || (shape->coll == PLAIT_REDUCE_SCATTER && (w->reproducible || w->ordered)))
+        return (struct choice){ "direct", "each rank reads its data straight from its owner's memory, in one step" };
+    if (few && (shape->coll == PLAIT_ALLGATHER || shape->coll == PLAIT_ALLTOALL))
+        return (struct choice){ "bruck", "more than 64 ranks, small: fewest messages" };
+    if (shape->coll == PLAIT_REDUCE_SCATTER || shape->coll == PLAIT_ALLGATHER)
+        return (struct choice){ "ring", "more than 64 ranks: between neighbours only" };
+    if (shape->coll == PLAIT_ALLTOALL)
+        return (struct choice){ "direct", "more than 64 ranks: every block is sent once" };
+    return (struct choice){ "binomial", "more than 64 ranks: a tree of logarithmic depth" };
 }
 
 static enum plait_round choose_round(const struct plait_alg *alg, enum plait_dtype type, bool combines,
@@ -331,10 +305,11 @@ static uint64_t hash_of(const struct plait_shape *shape, const struct plait_sele
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
                                const struct plait_wish *w, struct plait_selection *out)
 {
-    struct plait_selection s = { .why = w->spec_origin };
     const size_t size = plait_dtype_size(type), bytes = count * size;
     const struct plait_geometry geometry = plait_geometry_of(shape->coll, 1, 0, 0, 1);
-    const char *spec = w->spec[0] != '\0' ? w->spec : by_size(shape, bytes, w, &s.why);
+    const struct choice c = w->spec[0] != '\0' ? (struct choice){ w->spec, w->spec_origin } : by_size(shape, bytes, w);
+    const char *spec = c.spec;
+    struct plait_selection s = { .why = c.why };
     enum plait_status status = plait_alg_find(w->algorithms, spec, shape, &s.alg);
 
     if (status != PLAIT_OK)
@@ -354,7 +329,7 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&
               s.round != PLAIT_ROUND_HOP;
     if (w->vform && !s.eager && is_one_step(s.alg) && !plait_all_know_sizes(&geometry) && shape->nrank > 2)
-        s.split = plait_most_eager(shape->coll, shape->nrank, w);
+        s.split = most_eager(shape->coll, shape->nrank, w);
     const struct plait_shape common = plait_common_shape(s.alg, shape);
     const struct plait_claim claim = s.alg->claim(s.alg, &common);
     if (plait_claim_fault(&claim) != NULL)

@@ -5,7 +5,7 @@
 
 #include "operation/operation.h"
 
-#define PLAIT_WHY_EAGER "eager: everyone reads what it needs from where its owner put it, one step"
+#define PLAIT_WHY_EAGER "small (eager path): each rank writes its data to slots that the others read, one step"
 
 struct plait_wish { /* what the caller, the comm and the configuration ask for */
     const struct plait_alg *const *algorithms;
@@ -35,9 +35,6 @@ struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_co
  * ranks know it, else 0. Reads vform, oversubscribed, remote, device and paced of `wish`.
  */
 bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);
-
-/* The largest power of two of bytes that fits the eager path; 0: none. */
-size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *wish);
 
 /* Are the ranks on several nodes? node NULL: on one. */
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank);

@@ -9,6 +9,7 @@
 #include "prog.h"
 
 #include "base/status.h"
+#include "plan/scratch.h"
 #include "prove.h"
 #include "waits.h"
 
@@ -228,15 +229,14 @@ static void turn_successors(struct unbinder *u)
     u->before0[0] = 0;
 }
 
-/* *node: steps with the same number run at once. The caller frees *out and *node, also after an error. */
-static enum plait_status unbind(const struct plait_plan *plan, const struct plait_prog *prog, enum form form,
-                                struct plait_plan **out, uint32_t **node)
+/* *node: steps with the same number run at once. *out and *node are in `arrays`. */
+static enum plait_status unbind(struct plait_scratch *arrays, const struct plait_plan *plan,
+                                const struct plait_prog *prog, enum form form, struct plait_plan **out, uint32_t **node)
 {
-    struct unbinder u = { .plan = plan, .prog = prog, .form = form };
-    size_t nstep = 1, ndep = 1, nbefore = 1, npartial = 0;
-    enum plait_status status = PLAIT_ERR_NOMEM;
+    struct unbinder u = { .plan = plan, .prog = prog, .form = form, .geometry = plait_plan_geometry(plan) };
+    size_t nstep = 0, ndep = 0, nbefore = 0, npartial = 0;
 
-    u.landing = malloc(((size_t)prog->ninstr + 1) * sizeof *u.landing);
+    u.landing = plait_scratch(arrays, prog->ninstr, sizeof *u.landing);
     u.wide = prog->ntmp;
     u.stage = 2 * prog->ntmp;
     for (uint32_t i = 0; i < prog->ninstr; i++) {
@@ -250,35 +250,25 @@ static enum plait_status unbind(const struct plait_plan *plan, const struct plai
             u.landing[i] = u.stage;
         u.stage += in->borrowed ? in->nblk : 0;
     }
-    u.geometry = plait_plan_geometry(plan);
     u.partial = u.stage + prog->nstage;
-    u.before0 = calloc((size_t)prog->ninstr + 2, sizeof *u.before0);
-    u.before = malloc(nbefore * sizeof *u.before);
-    u.last = malloc(((size_t)prog->ninstr + 1) * sizeof *u.last);
-    u.wide_out = calloc((size_t)u.geometry.out.nslot + 1, sizeof *u.wide_out);
-    u.staged = malloc(((size_t)prog->nstage + 1) * sizeof *u.staged);
-    u.out = malloc(sizeof *u.out + nstep * sizeof *u.out->step + ndep * sizeof *u.deps);
-    u.node = malloc(nstep * sizeof *u.node);
-    u.deps = malloc(ndep * sizeof *u.deps);
-    if (u.before0 && u.before && u.last && u.landing && u.wide_out && u.staged && u.out && u.node && u.deps) {
-        memset(u.staged, 0xff, ((size_t)prog->nstage + 1) * sizeof *u.staged);
-        *u.out = *plan;
-        u.out->nstep = u.out->ndep = 0;
-        u.out->ntmp = u.partial + (uint32_t)npartial;
-        turn_successors(&u);
-        status = add_all(&u);
-        memcpy(u.out->step + u.out->nstep, u.deps, u.out->ndep * sizeof *u.deps);
-        u.out->bytes = (uint32_t)(sizeof *u.out + u.out->nstep * sizeof *u.out->step + u.out->ndep * sizeof *u.deps);
-    } else {
-        plait_fail(status, "out of memory to check a bound plan");
-    }
-    free(u.before0);
-    free(u.before);
-    free(u.last);
-    free(u.landing);
-    free(u.wide_out);
-    free(u.staged);
-    free(u.deps);
+    u.before0 = plait_scratch(arrays, (size_t)prog->ninstr + 2, sizeof *u.before0);
+    u.before = plait_scratch(arrays, nbefore, sizeof *u.before);
+    u.last = plait_scratch(arrays, prog->ninstr, sizeof *u.last);
+    u.wide_out = plait_scratch(arrays, u.geometry.out.nslot, sizeof *u.wide_out);
+    u.staged = plait_scratch(arrays, prog->nstage, sizeof *u.staged);
+    u.out = plait_scratch(arrays, 1, sizeof *u.out + nstep * sizeof *u.out->step + ndep * sizeof *u.deps);
+    u.node = plait_scratch(arrays, nstep, sizeof *u.node);
+    u.deps = plait_scratch(arrays, ndep, sizeof *u.deps);
+    if (arrays->failed)
+        return plait_fail_memory("out of memory to check a bound plan");
+    memset(u.staged, 0xff, prog->nstage * sizeof *u.staged); /* PLAIT_NONE */
+    *u.out = *plan;
+    u.out->nstep = u.out->ndep = 0;
+    u.out->ntmp = u.partial + (uint32_t)npartial;
+    turn_successors(&u);
+    const enum plait_status status = add_all(&u);
+    memcpy(u.out->step + u.out->nstep, u.deps, u.out->ndep * sizeof *u.deps);
+    u.out->bytes = (uint32_t)(sizeof *u.out + u.out->nstep * sizeof *u.out->step + u.out->ndep * sizeof *u.deps);
     *out = u.out;
     *node = u.node;
     return status;
@@ -288,19 +278,20 @@ static enum plait_status unbind(const struct plait_plan *plan, const struct plai
 static enum plait_status check_form(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                     struct plait_prog *const *progs, enum form form)
 {
-    struct plait_plan **plans = calloc(shape->nrank, sizeof *plans);
-    uint32_t **nodes = calloc(shape->nrank, sizeof *nodes);
+    struct plait_scratch arrays = { 0 };
+    struct plait_plan **plans = plait_scratch(&arrays, shape->nrank, sizeof *plans);
+    uint32_t **nodes = plait_scratch(&arrays, shape->nrank, sizeof *nodes);
     struct plait_report report;
     bool ends = true;
     enum plait_status status = PLAIT_OK;
 
-    if (plans == NULL || nodes == NULL)
+    if (arrays.failed)
         status = plait_fail_memory("out of memory to check a bound plan");
     for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++) {
         struct plait_plan *plan = NULL;
         status = plait_plan_emit(alg, shape, r, &plan);
         if (status == PLAIT_OK)
-            status = unbind(plan, progs[r], form, &plans[r], &nodes[r]);
+            status = unbind(&arrays, plan, progs[r], form, &plans[r], &nodes[r]);
         plait_plan_destroy(plan);
     }
     if (status == PLAIT_OK) {
@@ -315,10 +306,7 @@ static enum plait_status check_form(const struct plait_alg *alg, const char *spe
         if (status == PLAIT_OK && !ends)
             status = plait_fail(PLAIT_ERR_PLAN, "as bound, %s can deadlock with %u ranks", spec, shape->nrank);
     }
-    plait_plans_destroy(plans, shape->nrank);
-    for (uint32_t r = 0; nodes != NULL && r < shape->nrank; r++)
-        free(nodes[r]);
-    free(nodes);
+    plait_scratch_free(&arrays);
     return status;
 }
 

@@ -46,7 +46,7 @@ enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status st
                                    const char *format, ...)
 {
     char text[sizeof comm->own->failure];
-    const size_t n = plait_comm_where(comm, text, sizeof text);
+    const size_t n = plait_comm_where(comm, status != PLAIT_ERR_PEER, text, sizeof text);
     va_list args;
 
     va_start(args, format);

@@ -29,8 +29,8 @@ void plait_announce_failure(struct plait_comm *comm, enum plait_status status, c
 
 /*
  * Fail the comm on this rank and, through its control block, on all others. The text becomes plait_last_error()
- * everywhere; "OPERATION: " of the operation in progress is put before it. culprit: the rank at fault, or PLAIT_NOBODY:
- * the log shows that rank's last operations, too.
+ * everywhere, after "OPERATION: rank R: " of this rank (no R for PLAIT_ERR_PEER: a fact). culprit: the guilty rank, or
+ * PLAIT_NOBODY: the log shows that rank's last operations, too.
  */
 enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status status, uint32_t culprit,
                                    const char *format, ...) __attribute__((format(printf, 4, 5)));

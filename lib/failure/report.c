@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define LISTED 4 /* last collectives, and messages, of a rank in the log of a failure; plait-info --dump shows more */
 
@@ -47,7 +48,7 @@ void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double si
     snprintf(text, room, ", but waits in %s", name);
 }
 
-size_t plait_comm_where(const struct plait_comm *comm, char *text, size_t room)
+size_t plait_comm_where(const struct plait_comm *comm, bool own, char *text, size_t room)
 {
     struct plait_operation o;
     char name[192] = "";
@@ -56,8 +57,9 @@ size_t plait_comm_where(const struct plait_comm *comm, char *text, size_t room)
 
     if (inside && plait_comm_operation(comm, comm->rank, comm->sequence, &o))
         plait_operation_name(&o, name, sizeof name);
-    const int n =
-        snprintf(text, room, "comm '%s'%s%s: rank %u: ", comm->name, name[0] != '\0' ? ", " : "", name, comm->rank);
+    int n = snprintf(text, room, "comm '%s'%s%s: ", comm->name, name[0] != '\0' ? ", " : "", name);
+    if (own && (size_t)n < room)
+        n += snprintf(text + n, room - (size_t)n, "rank %u: ", comm->rank);
     return (size_t)n < room ? (size_t)n : room - 1;
 }
 
@@ -68,7 +70,7 @@ void plait_comm_log(const struct plait_comm *comm, enum plait_log_level level, c
 
     if (!plait_log_wants(level))
         return;
-    const size_t n = plait_comm_where(comm, text, sizeof text);
+    const size_t n = plait_comm_where(comm, true, text, sizeof text);
     va_start(args, format);
     vsnprintf(text + n, sizeof text - n, format, args);
     va_end(args);
@@ -104,11 +106,17 @@ static void list(const struct plait_comm *comm, uint32_t rank)
 
 void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t culprit)
 {
+    char own[512];
+    const size_t n = strlen("comm ''") + strlen(comm->name);
+    const bool inside = plait_comm_where(comm, false, own, sizeof own) > n + 2;
+    const char *cause = inside && strncmp(text, own, n) == 0 ? strstr(text + n, ": ") : NULL;
+
     if (comm->told)
         return;
     comm->told = true;
-    /* The text names comm, operation and the rank that detected the failure, perhaps another one. */
-    plait_log(comm->alarm, "rank %u of %u fails: %s", comm->rank, comm->nrank, text);
+    /* The text has the operation of the rank that found the failure, perhaps another one: say what this rank was in. */
+    plait_log(comm->alarm, "rank %u of %u fails: %s%s", comm->rank, comm->nrank, cause != NULL ? own : "",
+              cause != NULL ? cause + 2 : text);
     if (comm->alarm != PLAIT_LOG_ERROR || !plait_log_wants(PLAIT_LOG_INFO))
         return;
     list(comm, comm->rank);

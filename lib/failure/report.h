@@ -15,8 +15,8 @@ bool plait_comm_operation(const struct plait_comm *comm, uint32_t rank, uint64_t
  */
 void plait_comm_waits_in(const struct plait_comm *comm, uint32_t rank, double since, char *text, size_t room);
 
-/* "comm 'NAME', OPERATION: rank R: "; OPERATION only while this rank is in one. Returns the text's length. */
-size_t plait_comm_where(const struct plait_comm *comm, char *text, size_t room);
+/* "comm 'NAME', OPERATION: rank R: ", OPERATION only while this rank is in one, R only if `own`; returns its length. */
+size_t plait_comm_where(const struct plait_comm *comm, bool own, char *text, size_t room);
 
 /* A log line with that prefix. */
 void plait_comm_log(const struct plait_comm *comm, enum plait_log_level level, const char *format, ...)

@@ -112,10 +112,8 @@ static struct plait_ports ports_of(const struct plait_launcher_says *says, const
 static void make_machine_id(const struct plait_launcher_says *says, struct plait_unique_id *out)
 {
     char job[MOST_TEXT];
-    const size_t n = describe(says, job);
-    const uint64_t first = plait_hash(PLAIT_HASH_START, job, n), second = plait_hash(first, job, n);
 
-    plait_machine_id_make((const uint64_t[]){ first, second }, out);
+    plait_machine_id_make(job, describe(says, job), out);
     out->bytes[sizeof out->bytes - 1] = PLAIT_ID_LAUNCHED;
 }
 
@@ -198,29 +196,28 @@ static enum plait_status receive_id(const struct plait_launcher_says *says, cons
 
 /*
  * Processes of mpirun and of srun --mpi=pmix have PMIx. With the plug-in, PMIx takes precedence over MASTER_ADDR, which
- * some ranks may have inherited and others not.
+ * some ranks may have inherited and others not. Nothing that MPICH's mpiexec says tells its jobs apart, so rank 0's id
+ * is asked for on one host, too.
  */
-static enum plait_status find_id_over_hosts(const struct plait_launcher_says *says, const struct plait_config *config,
-                                            struct plait_unique_id *out)
+static enum plait_status find_id(const struct plait_launcher_says *says, const struct plait_config *config,
+                                 struct plait_unique_id *out)
 {
+    const bool pmi = says->nrank > 1 && strcmp(says->launcher, "mpich") == 0;
     const struct plait_pass_plugin *plugin;
 
-    if (getenv("PMIX_RANK") == NULL || strcmp(says->launcher, "torchrun") == 0)
+    if (!pmi && says->local_nrank == says->nrank) {
+        make_machine_id(says, out);
+        return PLAIT_OK;
+    }
+    if (!pmi && (getenv("PMIX_RANK") == NULL || strcmp(says->launcher, "torchrun") == 0))
         return make_tcp_id(says, config, out);
-    const enum plait_status status = plait_plugin_load(&plait_plugin_pmix, config->plugins, (const void **)&plugin);
+    const enum plait_status status =
+        plait_plugin_load(pmi ? &plait_plugin_pmi : &plait_plugin_pmix, config->plugins, (const void **)&plugin);
     if (status == PLAIT_OK)
         return receive_id(says, config, plugin, out);
+    if (pmi)
+        return status;
     return says->host[0] != '\0' ? make_tcp_id(says, config, out) : ask_for_host(says, plait_error_of(status).text);
-}
-
-/* Nothing that MPICH's mpiexec says tells its jobs apart, so rank 0's id is asked for on one host, too. */
-static enum plait_status find_id_by_pmi(const struct plait_launcher_says *says, const struct plait_config *config,
-                                        struct plait_unique_id *out)
-{
-    const struct plait_pass_plugin *plugin;
-    const enum plait_status status = plait_plugin_load(&plait_plugin_pmi, config->plugins, (const void **)&plugin);
-
-    return status == PLAIT_OK ? receive_id(says, config, plugin, out) : status;
 }
 
 /* Add to the error what keeps PMIx, which the launcher has, from being used. */
@@ -251,12 +248,7 @@ enum plait_status plait_launch_find(struct plait_launch *out)
         .rank = says.rank, .nrank = says.nrank, .local_rank = says.local_rank, .local_nrank = says.local_nrank
     };
     snprintf(launch.launcher, sizeof launch.launcher, "%s", says.launcher);
-    if (says.nrank > 1 && strcmp(says.launcher, "mpich") == 0)
-        status = find_id_by_pmi(&says, &config, &launch.id);
-    else if (says.local_nrank == says.nrank)
-        make_machine_id(&says, &launch.id);
-    else
-        status = find_id_over_hosts(&says, &config, &launch.id);
+    status = find_id(&says, &config, &launch.id);
     if (status == PLAIT_OK)
         *out = launch;
     return status;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "launcher.h"
 
+#include "base/ascii.h"
+#include "base/log.h"
 #include "base/status.h"
 
 #include <plait/comm.h>
@@ -53,12 +55,14 @@ static const struct launcher {
       .job = { "SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT" } },
 };
 
-/* Launchers that are not followed, but recognised: a process of theirs must not run as the only one. */
+/* Launchers that are not followed, and those above if a variable is missing: no process of theirs may run alone. */
 static const struct foreign {
     const char *name, *rank, *nrank; /* nrank NULL: not said */
-    bool others;                     /* rank 0 says nothing: a batch script has it, too */
+    bool batch;                      /* a batch script has nrank, too, and rank 0 */
 } foreigners[] = {
-    { "Slurm without SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", .others = true },
+    { "torchrun", "RANK", "WORLD_SIZE" },
+    { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
+    { "Slurm without SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS", .batch = true },
     { "Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE" },
     { "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE" },
     { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
@@ -162,6 +166,17 @@ static enum plait_status read_ranks(const struct launcher *l, struct plait_launc
     return status;
 }
 
+/* If rank 0 is at a loopback address, all ranks are on this host. */
+static void read_loopback(const struct launcher *l, struct plait_launcher_says *out)
+{
+    if (out->local_nrank > 0 || (plait_after_prefix(out->host, "127.") == NULL && strcmp(out->host, "::1") != 0 &&
+                                 !plait_same_word(out->host, "localhost")))
+        return;
+    out->local_nrank = out->nrank;
+    if (get(l->local_rank) == NULL)
+        out->local_rank = out->rank;
+}
+
 static enum plait_status read_place(const struct launcher *l, struct plait_launcher_says *out)
 {
     const char *nodes = get(l->nodes);
@@ -169,6 +184,7 @@ static enum plait_status read_place(const struct launcher *l, struct plait_launc
 
     if (status == PLAIT_OK && get(l->port) != NULL)
         status = read_number(l->port, 1, UINT16_MAX, &out->port);
+    read_loopback(l, out);
     if (status != PLAIT_OK || out->host[0] != '\0' || l->nodes == NULL)
         return status;
     if (nodes == NULL)
@@ -215,40 +231,27 @@ static enum plait_status read_job(const struct launcher *l, struct plait_launche
     return PLAIT_OK;
 }
 
-/*
- * PLAIT_ERR_CONFIG: a launcher that is not followed started this process as one of several. Without the error each
- * process would run alone. `found`: a launcher that is followed has started this process as the only one.
- */
+/* One of several processes would run alone: refuse. found: a launcher that is followed started this one alone. */
 static enum plait_status refuse_foreign(bool found)
 {
     for (const struct foreign *f = foreigners; f < foreigners + sizeof foreigners / sizeof *foreigners; f++) {
         const char *rank = get(f->rank), *nrank = get(f->nrank);
-        if (rank == NULL || (f->others && strcmp(rank, "0") == 0) || (nrank != NULL ? strcmp(nrank, "1") == 0 : found))
+        if (nrank != NULL ? strcmp(nrank, "1") == 0 : rank == NULL || found)
             continue;
-        return plait_fail(
-            PLAIT_ERR_CONFIG,
-            "%s=%.20s%s%s%s%.20s: %s started this process, and Plait does not follow its variables: set "
-            "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT from them, start it with torchrun, "
-            "srun, Open MPI's mpirun or MPICH's mpiexec, or pass an id around (plait_unique_id_exchange); for one "
-            "process alone set PLAIT_LAUNCHER=none",
-            f->rank, rank, nrank != NULL ? " " : "", nrank != NULL ? f->nrank : "", nrank != NULL ? "=" : "",
-            nrank != NULL ? nrank : "", f->name);
+        rank = rank != NULL ? rank : "not set";
+        if (!f->batch || (strcmp(rank, "0") != 0 && strcmp(rank, "not set") != 0))
+            return plait_fail(
+                PLAIT_ERR_CONFIG,
+                "%s is %.20s, %s is %.20s: %s started this process as one of several, and this is not enough to join "
+                "the others: set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, start it with torchrun, "
+                "srun, Open MPI's mpirun or MPICH's mpiexec, or pass an id around (plait_unique_id_exchange); for one "
+                "process alone set PLAIT_LAUNCHER=none",
+                f->rank, rank, f->nrank != NULL ? f->nrank : "the number of ranks", nrank != NULL ? nrank : "not set",
+                f->name);
+        plait_log(PLAIT_LOG_INFO, "%s is set, but this is no step of srun, which starts ranks: this process is alone",
+                  nrank != NULL ? f->nrank : f->rank);
     }
     return PLAIT_OK;
-}
-
-/* PLAIT_ERR_CONFIG: this process is one of several, and no variable says which. */
-static enum plait_status refuse_rankless(void)
-{
-    const char *nrank = get("WORLD_SIZE");
-
-    if (nrank == NULL || strcmp(nrank, "1") == 0 || get("RANK") != NULL)
-        return PLAIT_OK;
-    return plait_fail(
-        PLAIT_ERR_CONFIG,
-        "RANK is not set, but WORLD_SIZE is %.20s: set RANK to this process's number, from 0, as torchrun does; "
-        "for a process alone unset WORLD_SIZE, or set PLAIT_LAUNCHER=none",
-        nrank);
 }
 
 enum plait_status plait_launcher_read(const char *launcher, struct plait_launcher_says *out)
@@ -275,8 +278,5 @@ enum plait_status plait_launcher_read(const char *launcher, struct plait_launche
         if (says.nrank > 1) /* else go on: a launcher of one process may have started another launcher */
             break;
     }
-    if (launcher[0] != '\0' || out->nrank > 1)
-        return PLAIT_OK;
-    const enum plait_status status = refuse_foreign(found);
-    return status == PLAIT_OK ? refuse_rankless() : status;
+    return launcher[0] != '\0' || out->nrank > 1 ? PLAIT_OK : refuse_foreign(found);
 }

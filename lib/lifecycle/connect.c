@@ -173,20 +173,7 @@ static bool has_too_many(const struct plait_comm *comm, const struct connecting 
     return too_many;
 }
 
-/* The control block of a rank on another node is a local replica. */
-static enum plait_status make_replica(struct plait_comm *comm, uint32_t rank, int pid)
-{
-    struct plait_peer *p = &comm->peers[rank];
-
-    p->replica = plait_replica_create(comm->id, rank, comm->nrank, comm->name);
-    if (p->replica == NULL)
-        return plait_fail_memory("out of memory for the replica of rank %u", rank);
-    p->replica->pid = pid;
-    p->control = &p->replica->control;
-    return PLAIT_OK;
-}
-
-/* Find every rank's control block in the mapped arenas, or make its replica. */
+/* Find every rank's control block in the mapped arenas. Of a rank on another node it is a local replica. */
 static enum plait_status find_controls(struct plait_comm *comm, const struct connecting *m)
 {
     const struct plait_card *all = m->all;
@@ -195,7 +182,11 @@ static enum plait_status find_controls(struct plait_comm *comm, const struct con
     for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
         struct plait_peer *p = &comm->peers[r];
         if (m->node[r] != m->node[comm->rank]) {
-            status = make_replica(comm, r, all[r].pid);
+            p->replica = plait_replica_create(comm->id, r, comm->nrank, comm->name);
+            if (p->replica == NULL)
+                return plait_fail_memory("out of memory for the replica of rank %u", r);
+            p->replica->pid = all[r].pid;
+            p->control = &p->replica->control;
             continue;
         }
         if (p->process == NULL)

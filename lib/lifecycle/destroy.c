@@ -14,6 +14,7 @@
 #include "call/spaces.h"
 #include "comm/doorbells.h"
 #include "comm/port.h"
+#include "engine/prog.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
 #include "failure/report.h"
@@ -34,7 +35,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_comm *deferred; /* deferred: only control block, peers, slices in flight and network are left */
 
-void plait_comm_release(struct plait_comm *comm)
+/* Free the rest of a comm that no peer reads. */
+static void release(struct plait_comm *comm)
 {
     plait_remote_destroy(comm->remote);
     for (uint32_t r = 0; comm->peers != NULL && r < comm->nrank; r++) {
@@ -109,7 +111,7 @@ void plait_teardown(struct plait_comm *comm)
         }
         *link = c->next_torn_down;
         forget(c);
-        plait_comm_release(c);
+        release(c);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -135,7 +137,7 @@ __attribute__((destructor)) static void unload(void)
         /* the arena stays, as the caller has memory in it: keep the block for peers that leave later */
         if (!gone)
             c->own = NULL;
-        plait_comm_release(c);
+        release(c);
     }
 }
 
@@ -146,6 +148,53 @@ void plait_comms_fork(enum plait_fork when)
         plait_comms_alive = 0;
     }
     plait_fork_lock(when, &lock);
+}
+
+/* Free what no other rank reads: plans, requests, messages, the slices' lists. */
+static void free_private(struct plait_comm *comm)
+{
+    for (uint32_t i = 0; comm->peers != NULL && i < comm->nrank * PLAIT_NCHANNEL; i++) {
+        struct plait_link *link = comm->peers[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
+        if (link != NULL)
+            link->transport->disconnect(link);
+    }
+    if (comm->port != NULL && !plait_port_is_quiet(comm->port))
+        plait_port_close(comm->port);
+    plait_spaces_close(comm);
+    plait_requests_forget(comm);
+    for (uint32_t i = 0; i < PLAIT_NOP_PLAN; i++)
+        plait_op_plan_free(comm->op_plans[i]);
+    while (comm->progs != NULL) {
+        struct plait_prog *next = comm->progs->next;
+        plait_prog_destroy(comm->progs);
+        comm->progs = next;
+    }
+    while (comm->tallies != NULL) {
+        struct plait_tally *next = comm->tallies->next;
+        free(comm->tallies);
+        comm->tallies = next;
+    }
+    free(comm->slots);
+    free(comm->run);
+    plait_arena_free(comm->scaled.memory);
+    free(comm->algorithms);
+    free(comm->node);
+    plait_nodes_finish(&comm->nodes);
+    free(comm->processes);
+    free(comm->members);
+    if (comm->progress)
+        plait_progress_thread_stop();
+}
+
+/* Other ranks of this host may read the control block once the id is known: see meet() in life.c. */
+void plait_comm_discard(struct plait_comm *comm)
+{
+    free_private(comm);
+    if (comm->id != 0 && comm->remote == NULL)
+        plait_teardown(comm);
+    else
+        release(comm);
+    plait_comms_alive--;
 }
 
 /* ---- Leaving -------------------------------------------------------------------------------------------------- */
@@ -262,7 +311,7 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
         plait_fail(status, "%s", comm->own->failure);
     plait_comm_log(comm, PLAIT_LOG_INFO, "left after operation #%llu",
                    (unsigned long long)atomic_load_explicit(&comm->own->done, memory_order_relaxed));
-    plait_comm_free_private(comm);
+    free_private(comm);
     plait_remote_depart(comm->remote);
     plait_teardown(comm);
     plait_comms_alive--;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Creation of a comm up to the rendezvous (connect.c). */
+/* Creation of a comm up to the rendezvous (connect.c), in the caller's thread or in one of its own. */
 #include "life.h"
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "bootstrap/frame.h"
 #include "call/call.h"
 #include "call/object.h"
-#include "call/spaces.h"
-#include "comm/port.h"
 #include "engine/prog.h"
 #include "failure/failure.h"
 #include "failure/report.h"
@@ -99,7 +98,7 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
 }
 
 /* These steps come first, so that a local failure cannot interrupt the rendezvous. */
-enum plait_status plait_comm_prepare(struct plait_comm *comm, const struct plait_comm_options *o)
+static enum plait_status prepare(struct plait_comm *comm, const struct plait_comm_options *o)
 {
     struct plait_topology topology;
     const struct plait_arena *arena;
@@ -161,53 +160,7 @@ enum plait_status plait_comm_prepare(struct plait_comm *comm, const struct plait
     return status;
 }
 
-void plait_comm_free_private(struct plait_comm *comm)
-{
-    for (uint32_t i = 0; comm->peers != NULL && i < comm->nrank * PLAIT_NCHANNEL; i++) {
-        struct plait_link *link = comm->peers[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
-        if (link != NULL)
-            link->transport->disconnect(link);
-    }
-    if (comm->port != NULL && !plait_port_is_quiet(comm->port))
-        plait_port_close(comm->port);
-    plait_spaces_close(comm);
-    plait_requests_forget(comm);
-    for (uint32_t i = 0; i < PLAIT_NOP_PLAN; i++)
-        plait_op_plan_free(comm->op_plans[i]);
-    while (comm->progs != NULL) {
-        struct plait_prog *next = comm->progs->next;
-        plait_prog_destroy(comm->progs);
-        comm->progs = next;
-    }
-    while (comm->tallies != NULL) {
-        struct plait_tally *next = comm->tallies->next;
-        free(comm->tallies);
-        comm->tallies = next;
-    }
-    free(comm->slots);
-    free(comm->run);
-    plait_arena_free(comm->scaled.memory);
-    free(comm->algorithms);
-    free(comm->node);
-    plait_nodes_finish(&comm->nodes);
-    free(comm->processes);
-    free(comm->members);
-    if (comm->progress)
-        plait_progress_thread_stop();
-}
-
-/* An error-checking mutex knows its owner: see plait_comm_stats(). */
-static void init_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t attr;
-
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
-    pthread_mutex_init(lock, &attr);
-    pthread_mutexattr_destroy(&attr);
-}
-
-struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
+static struct plait_comm *allocate(const struct plait_comm_options *o)
 {
     struct plait_comm *comm;
 
@@ -219,24 +172,13 @@ struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o)
     comm->nrank = o->nrank;
     snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
     comm->generation = plait_generation;
-    init_lock(&comm->lock);
+    comm->lock = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP; /* knows its owner: plait_comm_stats() */
     plait_comms_alive++;
     return comm;
 }
 
-/* Other ranks of this host may read the control block once the id is known: see plait_comm_meet(). */
-void plait_comm_discard(struct plait_comm *comm)
-{
-    plait_comm_free_private(comm);
-    if (comm->id != 0 && comm->remote == NULL)
-        plait_teardown(comm);
-    else
-        plait_comm_release(comm);
-    plait_comms_alive--;
-}
-
-enum plait_status plait_comm_meet(struct plait_comm *comm, const struct plait_comm_options *options,
-                                  enum plait_status own, const struct plait_watch *watch)
+static enum plait_status meet(struct plait_comm *comm, const struct plait_comm_options *options, enum plait_status own,
+                              const struct plait_watch *watch)
 {
     const enum plait_status status = plait_comm_connect(comm, options, own, watch);
 
@@ -262,13 +204,13 @@ enum plait_status plait_comm_meet(struct plait_comm *comm, const struct plait_co
 static enum plait_status create(const struct plait_comm_options *options, enum plait_status own,
                                 const struct plait_watch *watch, struct plait_comm **out)
 {
-    struct plait_comm *comm = own == PLAIT_OK ? plait_comm_allocate(options) : NULL;
+    struct plait_comm *comm = own == PLAIT_OK ? allocate(options) : NULL;
 
     if (own == PLAIT_OK && comm == NULL)
         own = plait_fail_memory("out of memory for a comm");
     if (own != PLAIT_OK)
         return plait_comm_connect(NULL, options, own, watch);
-    const enum plait_status status = plait_comm_meet(comm, options, plait_comm_prepare(comm, options), watch);
+    const enum plait_status status = meet(comm, options, prepare(comm, options), watch);
     if (status == PLAIT_OK)
         *out = comm;
     else
@@ -294,6 +236,112 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, enum
     return status;
 }
 
+/* ---- Asynchronous creation: a thread of its own meets the other ranks -------------------------------------- */
+
+struct plait_async_creation {
+    struct plait_comm_options options; /* only what plait_comm_connect() needs: the caller's arrays may be gone */
+    struct plait_unique_id id;
+    struct plait_saved_error own; /* this rank's error, before it meets the others */
+    pthread_t thread;
+    atomic_bool cancelled; /* by plait_comm_abort() or destroy; the rendezvous polls the flag */
+    atomic_bool aborted;   /* by plait_comm_abort() */
+    atomic_bool over;      /* the result is final */
+    struct plait_saved_error result;
+};
+
+static enum plait_status check_cancelled(const void *context)
+{
+    const struct plait_async_creation *a = context;
+
+    return atomic_load(&a->cancelled) ? plait_fail(PLAIT_ERR_FAILED, "comm creation: aborted on this rank") : PLAIT_OK;
+}
+
+static void *create_in_thread(void *arg)
+{
+    struct plait_comm *comm = arg;
+    struct plait_async_creation *a = comm->async_creation;
+    const struct plait_watch watch = { check_cancelled, a };
+
+    plait_save_error(&a->result, meet(comm, &a->options, plait_restore_error(&a->own), &watch));
+    atomic_store(&a->over, true);
+    if (a->result.status == PLAIT_OK &&
+        atomic_load(&a->aborted)) /* abort came after the rendezvous last polled the flag */
+        plait_comm_announce_abort(comm, "while it was created", false);
+    return NULL;
+}
+
+static enum plait_status begin_async(const struct plait_comm_options *options, struct plait_comm **out)
+{
+    struct plait_comm *comm = allocate(options);
+    struct plait_async_creation *a = comm != NULL ? calloc(1, sizeof *a) : NULL;
+    int error = ENOMEM;
+
+    if (a != NULL) {
+        comm->async_creation = a;
+        a->options = *options;
+        a->options.id = options->id != NULL ? &a->id : NULL;
+        if (options->id != NULL)
+            a->id = *options->id;
+        plait_save_error(&a->own, prepare(comm, options));
+        error = plait_thread_start(&a->thread, create_in_thread, comm);
+    }
+    if (error == 0) {
+        *out = comm;
+        return PLAIT_OK;
+    }
+    if (comm != NULL) {
+        comm->async_creation = NULL;
+        plait_comm_discard(comm);
+    }
+    free(a);
+    /* The other ranks wait for this one: tell them of the error. */
+    return plait_comm_make(options, plait_fail_errno(error, "no thread to create a comm in the background"), NULL, out);
+}
+
+bool plait_async_creation_abort(struct plait_comm *comm)
+{
+    atomic_store(&comm->async_creation->aborted, true);
+    atomic_store(&comm->async_creation->cancelled, true);
+    return plait_comm_uncreated(comm);
+}
+
+enum plait_status plait_async_creation_end(struct plait_comm *comm)
+{
+    struct plait_async_creation *a = comm->async_creation;
+
+    atomic_store(&a->cancelled, true);
+    pthread_join(a->thread, NULL);
+    const enum plait_status status = a->result.status;
+    comm->async_creation = NULL;
+    free(a);
+    return status;
+}
+
+enum plait_status plait_comm_status(struct plait_comm *comm)
+{
+    if (comm == NULL)
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_status: comm is NULL");
+    if (plait_comm_inherited(comm))
+        return plait_comm_is_closed(comm, "plait_comm_status");
+    const struct plait_async_creation *a = comm->async_creation;
+    if (a != NULL && !atomic_load_explicit(&a->over, memory_order_acquire))
+        return PLAIT_IN_PROGRESS;
+    if (a != NULL && a->result.status != PLAIT_OK)
+        return plait_restore_error(&a->result);
+    /* A rank that waits notices other ranks' failures. This rank may not be waiting, so look now. */
+    const struct plait_control *failed = comm->own;
+    for (uint32_t r = 0; r < comm->nrank && atomic_load(&failed->failed) == PLAIT_OK; r++)
+        failed = comm->peers[r].control;
+    const enum plait_status status = (enum plait_status)atomic_load(&failed->failed);
+    if (status == PLAIT_OK)
+        return PLAIT_OK;
+    if (failed != comm->own)
+        plait_announce_failure(comm, status, failed->failure, failed->culprit);
+    return plait_fail(status, "%s", comm->own->failure);
+}
+
+/* ---- The call ----------------------------------------------------------------------------------------------- */
+
 enum plait_status plait_comm_create(const struct plait_comm_options *options, struct plait_comm **out)
 {
     const int saved = errno; /* system calls may fail inside a call that succeeds */
@@ -303,8 +351,7 @@ enum plait_status plait_comm_create(const struct plait_comm_options *options, st
         return plait_refuse(status);
     if (plait_in_group())
         return plait_group_make(create_in_group, options, sizeof *options, NULL, out);
-    status = options->background == 1 ? plait_async_creation_begin(options, out)
-                                      : plait_comm_make(options, PLAIT_OK, NULL, out);
+    status = options->background == 1 ? begin_async(options, out) : plait_comm_make(options, PLAIT_OK, NULL, out);
     errno = saved;
     return status;
 }

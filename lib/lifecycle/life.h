@@ -3,8 +3,8 @@
  * The room lifecycle: creation, division and end of communicators.
  *
  * life.c creates, destroy.c destroys and frees when nobody reads. connect.c runs the rendezvous and maps the ranks'
- * arenas; cards.c compares their options and settings; async_creation.c creates asynchronously. split.c makes
- * communicators from others (split, duplicate, shrink), manage.c suspends, finalizes and revokes.
+ * arenas; cards.c compares their options and settings. split.c makes communicators from others (split, duplicate,
+ * shrink), manage.c suspends, finalizes and revokes.
  *
  * The room promises: creation is collective. All ranks get the communicator, or all that are still there get one error
  * that names the culprit. Destroying waits for ranks that still read, never for dead ones.
@@ -26,14 +26,7 @@ enum plait_status plait_comm_make(const struct plait_comm_options *options, enum
 /* Wait until nothing is pending and nobody reads this rank's memory for an operation that has ended. */
 enum plait_status plait_comm_settle(struct plait_comm *comm);
 
-/*
- * The steps of creation. allocate: an empty comm, or NULL when memory is short. prepare: all that needs no other rank.
- * meet: plait_comm_connect(), and the comm is complete. discard: free a comm whose creation failed.
- */
-struct plait_comm *plait_comm_allocate(const struct plait_comm_options *o);
-enum plait_status plait_comm_prepare(struct plait_comm *comm, const struct plait_comm_options *options);
-enum plait_status plait_comm_meet(struct plait_comm *comm, const struct plait_comm_options *options,
-                                  enum plait_status own, const struct plait_watch *watch);
+/* Free a comm whose creation failed. */
 void plait_comm_discard(struct plait_comm *comm);
 
 /*
@@ -48,16 +41,12 @@ enum plait_status plait_comm_connect(struct plait_comm *comm, const struct plait
                                      const struct plait_watch *watch);
 
 /*
- * Asynchronous creation: a thread of its own meets the other ranks. begin: *out has `async_creation` set until end().
- * abort: end it with an error, or, if it has just succeeded, make the comm fail; false: the comm was complete before
- * the call; any thread. end: cancel it if it still runs, and join its thread; PLAIT_OK: the comm is complete.
+ * Asynchronous creation. abort: end it with an error, or, if it has just succeeded, make the comm fail; false: the comm
+ * was complete before the call; any thread. end: cancel it if it still runs, and join its thread; PLAIT_OK: the comm is
+ * complete.
  */
-enum plait_status plait_async_creation_begin(const struct plait_comm_options *options, struct plait_comm **out);
 bool plait_async_creation_abort(struct plait_comm *comm);
 enum plait_status plait_async_creation_end(struct plait_comm *comm);
-
-/* Free what no other rank reads: plans, requests, messages, the slices' lists. */
-void plait_comm_free_private(struct plait_comm *comm);
 
 /* ---- Deferred teardown: see destroy.c ---- */
 
@@ -65,9 +54,6 @@ extern atomic_uint plait_comms_alive; /* or being created; while > 0, unload() f
 
 /* Leave `comm` (NULL: none), then free every comm that no peer reads any more. */
 void plait_teardown(struct plait_comm *comm);
-
-/* Free the rest of a comm that no peer reads. */
-void plait_comm_release(struct plait_comm *comm);
 
 /* plait_comm_revoke() without the checks of its argument. */
 void plait_comm_stop(struct plait_comm *comm);

@@ -22,11 +22,7 @@ struct division { /* the arguments of a call, of which a group keeps a copy */
     bool shrinks;   /* the parent may have failed: its survivors form the new comm */
     bool abort;
     uint64_t excluded[PLAIT_MAX_RANKS / 64]; /* shrink: a bit for each rank */
-};
-
-struct family { /* the ranks of a comm that form the new one: the first of its `members` */
-    const struct division *division;
-    uint32_t nrank;
+    uint32_t nrank;                          /* of the new comm: the first of the parent's `members` */
 };
 
 /* ---- A comm of some of the ranks -------------------------------------------------------------------------- */
@@ -34,14 +30,14 @@ struct family { /* the ranks of a comm that form the new one: the first of its `
 /* Polled during the rendezvous: a member's death, or a failure of the parent comm, ends it. */
 static enum plait_status check(const void *context)
 {
-    const struct family *f = context;
-    const struct plait_comm *comm = f->division->comm;
+    const struct division *d = context;
+    const struct plait_comm *comm = d->comm;
 
-    for (uint32_t r = 0; r < comm->nrank && !f->division->shrinks; r++)
+    for (uint32_t r = 0; r < comm->nrank && !d->shrinks; r++)
         if (atomic_load(&comm->peers[r].control->failed) != PLAIT_OK)
             return plait_fail(PLAIT_ERR_FAILED, "comm creation: the comm it is made of failed: %s",
                               comm->peers[r].control->failure);
-    for (uint32_t i = 0; i < f->nrank; i++) {
+    for (uint32_t i = 0; i < d->nrank; i++) {
         const struct plait_peer *p = &comm->peers[comm->members[i]];
         if (plait_peer_died(p))
             return plait_fail(PLAIT_ERR_FAILED, "comm creation: rank %u (process %d; rank %u of comm '%s') died", i,
@@ -54,19 +50,19 @@ static enum plait_status check(const void *context)
  * Create the comm of the first n of comm->members; or, if `own` is an error, tell the others of it. All of them have
  * the same salt for the rendezvous's id.
  */
-static enum plait_status make(const struct division *d, uint32_t n, uint64_t salt, enum plait_status own,
+static enum plait_status make(struct division d, uint32_t n, uint64_t salt, enum plait_status own,
                               struct plait_comm **out)
 {
-    const struct plait_comm *comm = d->comm;
+    const struct plait_comm *comm = d.comm;
     const uint32_t *members = comm->members;
-    const struct family family = { d, n };
-    const struct plait_watch watch = { check, &family };
+    const struct plait_watch watch = { check, &d };
     struct plait_comm_options o = PLAIT_COMM_OPTIONS_DEFAULT;
     const struct plait_alg **algorithms = calloc(comm->nown_algorithms + 1, sizeof *algorithms);
     uint32_t *node = comm->node != NULL ? malloc(n * sizeof *node) : NULL;
     struct plait_unique_id id;
 
     PLAIT_KNOWN(members != NULL && n > 0);
+    d.nrank = n;
     plait_unique_id_derive(&comm->id_bytes, salt, plait_hosts_of(&comm->nodes, members[0]), &id);
     o.timeout = comm->config.timeout;
     o.deadline = comm->deadline;
@@ -78,7 +74,7 @@ static enum plait_status make(const struct division *d, uint32_t n, uint64_t sal
     while (members[o.rank] != comm->rank)
         o.rank++;
     o.id = &id;
-    o.name = d->name[0] != '\0' ? d->name : comm->name;
+    o.name = d.name[0] != '\0' ? d.name : comm->name;
     if (own == PLAIT_OK && (algorithms == NULL || (comm->node != NULL && node == NULL)))
         own = plait_fail_memory("out of memory for a comm of %u ranks", n);
     if (own == PLAIT_OK) {
@@ -164,7 +160,7 @@ static enum plait_status split(const void *args, enum plait_status own, struct p
         const uint32_t n = gather_color(all, comm->nrank, d->color);
         for (uint32_t i = 0; i < n; i++)
             comm->members[i] = all[i].rank;
-        status = make(d, n, all[0].salt, PLAIT_OK, out);
+        status = make(*d, n, all[0].salt, PLAIT_OK, out);
     }
     free(all);
     return status;
@@ -206,7 +202,7 @@ static enum plait_status shrink(const void *args, enum plait_status own, struct 
     uint64_t salt = plait_hash(PLAIT_HASH_START, comm->members, n * sizeof *comm->members);
     salt = plait_hash(salt, &comm->nshrink, sizeof comm->nshrink);
     comm->nshrink++;
-    return make(d, n, salt, own, out);
+    return make(*d, n, salt, own, out);
 }
 
 static enum plait_status check_shrink(const struct plait_comm *comm, const uint32_t *excluded, uint32_t n, int abort)

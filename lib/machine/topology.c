@@ -11,6 +11,7 @@
  */
 #include <plait/topology.h>
 
+#include "base/bytes.h"
 #include "base/descriptor.h"
 #include "reduce/reduce.h"
 
@@ -20,27 +21,24 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What /sys says of processor 0's cache of this number. */
+static bool read_cache(int index, const char *what, char line[32])
+{
+    char path[96];
+
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, what);
+    return plait_descriptor_read_line(path, line, 32);
+}
+
 /* Bytes of processor 0's first data or unified cache of this level; 0: not in /sys. */
 static size_t sysfs_cache(int level)
 {
-    for (int i = 0; i < 16; i++) {
-        char path[96], line[32], *unit;
-        size_t bytes;
+    char line[32];
+    size_t bytes;
 
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
-        if (!plait_descriptor_read_line(path, line, sizeof line))
-            return 0;
-        if (atoi(line) != level)
-            continue;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
-        if (!plait_descriptor_read_line(path, line, sizeof line) || strcmp(line, "Instruction") == 0)
-            continue;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        if (!plait_descriptor_read_line(path, line, sizeof line))
-            return 0;
-        bytes = strtoul(line, &unit, 10);
-        return *unit == 'K' ? bytes << 10 : *unit == 'M' ? bytes << 20 : bytes;
-    }
+    for (int i = 0; i < 16 && read_cache(i, "level", line); i++)
+        if (atoi(line) == level && read_cache(i, "type", line) && strcmp(line, "Instruction") != 0)
+            return read_cache(i, "size", line) && plait_parse_bytes(line, &bytes) ? bytes : 0;
     return 0;
 }
 
@@ -58,7 +56,6 @@ static void processor_name(char *out, size_t room)
     static const char *const keys[] = { "model name", "Processor", "cpu model", "Model", "cpu" };
     char line[512];
     FILE *f = plait_descriptor_stream(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC), "r");
-
     bool found = false;
 
     snprintf(out, room, "unknown");
@@ -78,23 +75,11 @@ static void processor_name(char *out, size_t room)
 
 static uint32_t allowed_processors(void)
 {
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned long set[512]; /* bits for 32,768 processors: no kernel has more, and the call refuses a set with fewer */
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
 
-    /* sched_getaffinity() refuses a set smaller than the kernel's, so double the size up to 2^18 processors. */
-    for (int size = 1024; size <= 1 << 18; size *= 2) {
-        cpu_set_t *set = CPU_ALLOC(size);
-        const size_t bytes = CPU_ALLOC_SIZE(size);
-        int count = 0;
-
-        if (set == NULL)
-            break;
-        CPU_ZERO_S(bytes, set);
-        if (sched_getaffinity(0, bytes, set) == 0)
-            count = CPU_COUNT_S(bytes, set);
-        CPU_FREE(set);
-        if (count > 0)
-            return (uint32_t)count;
-    }
+    if (sched_getaffinity(0, sizeof set, (cpu_set_t *)(void *)set) == 0)
+        return (uint32_t)CPU_COUNT_S(sizeof set, (cpu_set_t *)(void *)set);
     return online > 0 ? (uint32_t)online : 0;
 }
 

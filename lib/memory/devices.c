@@ -252,11 +252,9 @@ enum plait_status plait_device_refuse(const char *call, const char *which, const
 
 const char *plait_memory_name(enum plait_memory kind)
 {
-    static const char *const names[] = {
 #define PLAIT_X(symbol, name) [symbol] = name,
-        PLAIT_MEMORY_LIST(PLAIT_X)
+    static const char *const names[] = { PLAIT_MEMORY_LIST(PLAIT_X) };
 #undef PLAIT_X
-    };
 
     return (unsigned)kind < PLAIT_NMEMORY ? names[kind] : "?";
 }

@@ -48,8 +48,6 @@ struct plait_pair { /* this rank and another, or itself */
     struct plait_wait sending, receiving; /* one each: progress of one must not hide a stall of the other */
     char *small;                          /* [PLAIT_WINDOW][PLAIT_MESSAGE_SMALL], or NULL */
     char *stage;                          /* [PLAIT_MESSAGE_STAGE][PLAIT_MESSAGE_SLICE], or NULL */
-    uint32_t used[PLAIT_MESSAGE_STAGE];   /* number of the slice that last used it */
-    bool ever[PLAIT_MESSAGE_STAGE];       /* the slot was used */
 };
 
 struct plait_messages { /* of a comm */

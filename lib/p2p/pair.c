@@ -50,7 +50,7 @@ static size_t part_of(uint32_t number, size_t bytes)
 char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair, const struct plait_link *link,
                                size_t bytes, enum plait_status *status)
 {
-    const uint32_t number = link->next_out, k = number % PLAIT_MESSAGE_STAGE;
+    const uint32_t number = link->next_out;
     const bool small = bytes <= PLAIT_MESSAGE_SMALL;
     char **const places = small ? &pair->small : &pair->stage;
     void *memory;
@@ -64,12 +64,10 @@ char *plait_message_find_stage(struct plait_comm *comm, struct plait_pair *pair,
     }
     if (small) /* free: the link accepts a number only after the message one window before was received */
         return pair->small + number % PLAIT_WINDOW * PLAIT_MESSAGE_SMALL;
-    /* Numbers wrap around. */
-    if (pair->ever[k] && number - pair->used[k] < PLAIT_WINDOW && !link->transport->sent(link, pair->used[k]))
-        return NULL;
-    pair->used[k] = number;
-    pair->ever[k] = true;
-    return pair->stage + k * PLAIT_MESSAGE_SLICE + part_of(number, bytes);
+    for (uint32_t before = PLAIT_MESSAGE_STAGE; before < PLAIT_WINDOW; before += PLAIT_MESSAGE_STAGE)
+        if (!link->transport->sent(link, number - before)) /* it may be in this slot */
+            return NULL;
+    return pair->stage + number % PLAIT_MESSAGE_STAGE * PLAIT_MESSAGE_SLICE + part_of(number, bytes);
 }
 
 /* Check all n: over a network slices end in any order. */

@@ -2,56 +2,44 @@
 /* Names and sizes of collectives, types and operators, from the lists in <plait/coll.h>. */
 #include "base/ascii.h"
 
-#include <plait/coll.h>
+#include <plait/plan.h>
 
+#include <stdio.h>
 #include <string.h>
+
+#define PLAIT_X(symbol, name, text) [symbol] = name,
+static const char *const colls[PLAIT_NCOLL] = { PLAIT_COLL_LIST(PLAIT_X) };
+#undef PLAIT_X
+
+#define PLAIT_X(symbol, value, bytes, name) [symbol] = { name, bytes },
+static const struct {
+    const char *name;
+    size_t size;
+} types[PLAIT_NDTYPE] = { PLAIT_DTYPE_LIST(PLAIT_X) };
+#undef PLAIT_X
+
+#define PLAIT_X(symbol, value, name) [symbol] = name,
+static const char *const ops[PLAIT_NOP] = { PLAIT_OP_LIST(PLAIT_X) };
+#undef PLAIT_X
 
 size_t plait_dtype_size(enum plait_dtype type)
 {
-    switch ((int)type) {
-#define PLAIT_X(symbol, value, bytes, name) \
-    case symbol:                            \
-        return bytes;
-        PLAIT_DTYPE_LIST(PLAIT_X)
-#undef PLAIT_X
-    }
-    return 0;
+    return (unsigned)type < PLAIT_NDTYPE ? types[type].size : 0;
 }
 
 const char *plait_coll_name(enum plait_coll coll)
 {
-    switch ((int)coll) {
-#define PLAIT_X(symbol, name, text) \
-    case symbol:                    \
-        return name;
-        PLAIT_COLL_LIST(PLAIT_X)
-#undef PLAIT_X
-    }
-    return "?";
+    return (unsigned)coll < PLAIT_NCOLL ? colls[coll] : "?";
 }
 
 const char *plait_dtype_name(enum plait_dtype type)
 {
-    switch ((int)type) {
-#define PLAIT_X(symbol, value, bytes, name) \
-    case symbol:                            \
-        return name;
-        PLAIT_DTYPE_LIST(PLAIT_X)
-#undef PLAIT_X
-    }
-    return "?";
+    return (unsigned)type < PLAIT_NDTYPE ? types[type].name : "?";
 }
 
 const char *plait_op_name(enum plait_op op)
 {
-    switch ((int)op) {
-#define PLAIT_X(symbol, value, name) \
-    case symbol:                     \
-        return name;
-        PLAIT_OP_LIST(PLAIT_X)
-#undef PLAIT_X
-    }
-    return "?";
+    return (unsigned)op < PLAIT_NOP ? ops[op] : "?";
 }
 
 /* ncclFloat32, MPI_SUM and plait_allreduce are float32, sum and allreduce. NULL is no name. */
@@ -67,19 +55,20 @@ static const char *without_prefix(const char *name)
 
 int plait_coll_find(const char *name)
 {
-    char own[32]; /* longer than any name */
-    const size_t n = strlen(without_prefix(name));
+    char own[32], vform[32]; /* longer than any name */
+    const size_t n = strlen(without_prefix(name)), perf = strlen("_perf");
 
     if (n >= sizeof own)
         return -1;
     strcpy(own, without_prefix(name));
-    if (n > strlen("_perf") && plait_same_word(own + n - strlen("_perf"), "_perf"))
-        own[n - strlen("_perf")] = '\0';
-#define PLAIT_X(symbol, text, meaning) \
-    if (plait_same_name(own, text))    \
-        return symbol;
-    PLAIT_COLL_LIST(PLAIT_X)
-#undef PLAIT_X
+    if (n > perf && plait_same_word(own + n - perf, "_perf"))
+        own[n - perf] = '\0';
+    for (int coll = 0; coll < PLAIT_NCOLL; coll++) {
+        const bool blocks = plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1).kind != PLAIT_KIND_VECTOR;
+        snprintf(vform, sizeof vform, "%s%s", colls[coll], blocks ? "v" : "");
+        if (plait_same_name(own, colls[coll]) || plait_same_name(own, vform))
+            return coll;
+    }
     return plait_same_name(own, "bcast")                  ? PLAIT_BROADCAST
            : plait_same_name(own, "reduce_scatter_block") ? PLAIT_REDUCE_SCATTER
                                                           : -1;
@@ -98,11 +87,9 @@ int plait_dtype_find(const char *name)
     };
 
     name = without_prefix(name);
-#define PLAIT_X(symbol, value, bytes, text) \
-    if (plait_same_name(name, text))        \
-        return symbol;
-    PLAIT_DTYPE_LIST(PLAIT_X)
-#undef PLAIT_X
+    for (int type = 0; type < PLAIT_NDTYPE; type++)
+        if (plait_same_name(name, types[type].name))
+            return type;
     for (size_t i = 0; i < sizeof short_names / sizeof *short_names; i++)
         if (plait_same_name(name, short_names[i].name))
             return (int)short_names[i].type;
@@ -112,11 +99,9 @@ int plait_dtype_find(const char *name)
 int plait_op_find(const char *name)
 {
     name = without_prefix(name);
-#define PLAIT_X(symbol, value, text) \
-    if (plait_same_name(name, text)) \
-        return symbol;
-    PLAIT_OP_LIST(PLAIT_X)
-#undef PLAIT_X
+    for (int op = 0; op < PLAIT_NOP; op++)
+        if (plait_same_name(name, ops[op]))
+            return op;
     if (plait_same_name(name, "mulsum")) /* nccl-tests */
         return PLAIT_PREMULSUM;
     return -1;

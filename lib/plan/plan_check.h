@@ -57,6 +57,14 @@ static inline uint32_t plait_place(const struct plait_geometry *g, bool inplace,
     return out != PLAIT_NONE ? out : g->out.nslot + span.slot + k;
 }
 
+/* Places of a plan's memory. */
+static inline size_t plait_nplace(const struct plait_plan *p)
+{
+    const struct plait_geometry g = plait_plan_geometry(p);
+
+    return (size_t)g.out.nslot + g.in.nslot + p->ntmp;
+}
+
 /* Make room for one more element in an array that has n. False: out of memory. */
 static inline bool plait_grow(void **array, uint32_t n, uint32_t *capacity, size_t size)
 {

@@ -29,28 +29,19 @@ const struct plait_plugin plait_plugin_pmi = { "pmi",          "plait_pass_plugi
 const struct plait_plugin plait_plugin_cuda = { "cuda",           "plait_device_plugin",           "cuda",
                                                 PLAIT_DEVICE_ABI, "configure with -Dcuda=enabled", NULL };
 
-/* The folder of libplait, or of the program that it is linked into. */
-static bool find_own_folder(char *out, size_t room)
-{
-    Dl_info info;
-    const char *end;
-
-    if (dladdr((const void *)&plait_generation, &info) == 0 || info.dli_fname == NULL ||
-        (end = strrchr(info.dli_fname, '/')) == NULL)
-        return false;
-    return (size_t)snprintf(out, room, "%.*s", (int)(end - info.dli_fname), info.dli_fname) < room;
-}
-
+/* In `folder`, else beside libplait, or beside the program that it is linked into. */
 static bool find_file(const struct plait_plugin *p, const char *folder, char *out, size_t room)
 {
-    char own[3072];
+    Dl_info own;
 
     if (*folder != '\0')
         return (size_t)snprintf(out, room, "%s/plait-%s.so", folder, p->name) < room;
-    if (!find_own_folder(own, sizeof own))
+    if (dladdr((const void *)&plait_generation, &own) == 0 || strchr(own.dli_fname, '/') == NULL)
         return false;
-    snprintf(out, room, "%s/%s/plait-%s.so", own, p->built, p->name);
-    return access(out, F_OK) == 0 || (size_t)snprintf(out, room, "%s/plait/plait-%s.so", own, p->name) < room;
+    const int n = (int)(strrchr(own.dli_fname, '/') - own.dli_fname);
+    snprintf(out, room, "%.*s/%s/plait-%s.so", n, own.dli_fname, p->built, p->name);
+    return access(out, F_OK) == 0 ||
+           (size_t)snprintf(out, room, "%.*s/plait/plait-%s.so", n, own.dli_fname, p->name) < room;
 }
 
 /* Every exported table begins with the ABI number. */

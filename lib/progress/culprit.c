@@ -61,12 +61,6 @@ static bool idle(const struct plait_comm *comm, const struct plait_detector *d, 
            atomic_load_explicit(&p->control->seen, memory_order_relaxed) < plait_detector_middle(d);
 }
 
-/* Idle, but heard: the rank's published state is current. */
-static bool silent(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank)
-{
-    return idle(comm, d, rank) && !unheard(comm, d, rank);
-}
-
 static bool called(const struct plait_comm *comm, uint32_t rank)
 {
     return (uint32_t)atomic_load_explicit(&plait_ring_record(&comm->peers[rank].control->ring, comm->sequence)->word,
@@ -161,15 +155,18 @@ static void say_what(const struct plait_comm *comm, const struct plait_detector 
     snprintf(text, WHAT, " has not called it%s", how);
 }
 
-/* Name the silent ranks inside the operation, or those outside it. Consecutive ranks with the same text share it. */
-static void name_silent(const struct plait_comm *comm, const struct plait_detector *d, bool inside,
-                        struct plait_culprit *c)
+/*
+ * Name the idle ranks inside the operation, or those outside it, that are heard: their published state is current.
+ * Consecutive ranks with the same text share it.
+ */
+static void name_idle(const struct plait_comm *comm, const struct plait_detector *d, bool inside,
+                      struct plait_culprit *c)
 {
     char said[WHAT] = "", what[WHAT];
     unsigned found = 0;
 
     for (uint32_t r = 0; r < comm->nrank && found < MOST_NAMED; r++) {
-        if (!silent(comm, d, r) || called(comm, r) != inside)
+        if (!idle(comm, d, r) || unheard(comm, d, r) || called(comm, r) != inside)
             continue;
         say_what(comm, d, r, what);
         if (found++ > 0 && strcmp(what, said) == 0)
@@ -252,8 +249,8 @@ void plait_culprit_find(const struct plait_comm *comm, const struct plait_detect
         return;
     }
     name_unheard(comm, d, out);
-    name_silent(comm, d, false, out);
-    name_silent(comm, d, true, out);
+    name_idle(comm, d, false, out);
+    name_idle(comm, d, true, out);
     if (out->rank == PLAIT_NOBODY)
         follow_waits(comm, d, out);
 }
@@ -282,15 +279,17 @@ static enum plait_status blame_cut_off(struct plait_comm *comm, uint32_t rank)
     for (uint32_t r = 0; r < comm->nrank; r++)
         if (r != comm->rank && plait_peer_died(&comm->peers[r]))
             return blame_dead(comm, r);
-    return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s", rank,
-                            why != NULL ? why : "its link is broken");
+    return plait_comm_blame(comm, PLAIT_ERR_PEER, rank, "rank %u cannot be reached any more: %s (from rank %u)", rank,
+                            why != NULL ? why : "its link is broken", comm->rank);
 }
 
 static enum plait_status blame_unread(struct plait_comm *comm)
 {
     const struct plait_unread *u = &comm->unread;
 
-    return plait_comm_blame(comm, u->error == ESRCH ? PLAIT_ERR_PEER : PLAIT_ERR_SYSTEM, u->rank,
+    if (u->error == ESRCH)
+        return blame_dead(comm, u->rank);
+    return plait_comm_blame(comm, PLAIT_ERR_SYSTEM, u->rank,
                             "cannot copy %zu bytes at %#llx of rank %u (process %d) to %p: process_vm_readv: %s; are "
                             "both buffers as long as count says? PLAIT_CMA=0 does without the call",
                             u->bytes, (unsigned long long)u->address, u->rank, plait_peer_pid(&comm->peers[u->rank]),

@@ -121,17 +121,6 @@ void plait_progress_alarm(uint64_t when)
         atomic_store_explicit(&alarm_at, when, memory_order_relaxed);
 }
 
-/* Sleep on the announced doorbells, for at most `ns` nanoseconds if another rank is awaited. */
-static void sleep_on(const struct plait_doorbells *doorbells, long ns)
-{
-    const long most = atomic_load(&plait_nactive) > 0 || doorbells->n > 1 ? ns : IDLE_NS;
-    const uint64_t alarm = plait_progress_until_alarm();
-
-    atomic_fetch_add(&sleepers, 1);
-    plait_doorbells_sleep(doorbells, alarm > 0 && alarm < (uint64_t)most ? (long)alarm : most);
-    atomic_fetch_sub(&sleepers, 1);
-}
-
 void plait_spinner_tick(struct plait_spinner *s, double now)
 {
     if (s->since == 0)
@@ -142,7 +131,13 @@ void plait_spinner_tick(struct plait_spinner *s, double now)
 void plait_spinner_sleep(struct plait_spinner *s, long ns)
 {
     if (s->announced) {
-        sleep_on(&s->doorbells, plait_doorbells_hear(&s->doorbells) ? ns : PLAIT_SLEEP_NS);
+        const bool all_ring = plait_doorbells_hear(&s->doorbells);
+        const bool others = atomic_load(&plait_nactive) > 0 || s->doorbells.n > 1; /* another rank is awaited */
+        const long most = !others ? IDLE_NS : all_ring ? ns : PLAIT_SLEEP_NS;
+        const uint64_t alarm = plait_progress_until_alarm();
+        atomic_fetch_add(&sleepers, 1);
+        plait_doorbells_sleep(&s->doorbells, alarm > 0 && alarm < (uint64_t)most ? (long)alarm : most);
+        atomic_fetch_sub(&sleepers, 1);
         s->sleeps++;
     }
     s->announced = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* 16- and 8-bit floats to and from fp32, in plain C for any processor. */
+/* float16 to and from fp32 in plain C, for any processor. */
 #ifndef PLAIT_LIB_REDUCE_CONVERT_H
 #define PLAIT_LIB_REDUCE_CONVERT_H
 
@@ -43,46 +43,6 @@ PLAIT_DEVICE static inline uint16_t to_f16(float v)
     const uint32_t nan = -(uint32_t)(v != v) & 0x0200;
 
     return (uint16_t)(sign | number | nan);
-}
-
-PLAIT_DEVICE static inline float from_bf16(uint16_t half)
-{
-    return from_bits_f32((uint32_t)half << 16);
-}
-
-/* v is never a NaN other than the canonical one, which rounding leaves unchanged. */
-PLAIT_DEVICE static inline uint16_t to_bf16(float v)
-{
-    const uint32_t u = bits_f32(v);
-
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
-}
-
-/* See struct f8_format. */
-PLAIT_DEVICE static inline float from_f8(uint8_t byte, const struct f8_format *f)
-{
-    const uint32_t size = byte & 0x7f;
-    const uint32_t sign = (uint32_t)(byte & 0x80) << 24;
-    const uint32_t shifted = size << f->shift;
-    const uint32_t denormal = bits_f32(from_bits_f32(shifted + bits_f32(f->least)) - f->least);
-    const uint32_t number = choose(-(uint32_t)(size >> (23 - f->shift) == 0), denormal, shifted + f->bias);
-    const uint32_t special = -(uint32_t)(size >= f->special) & 0x7f800000;
-
-    return from_bits_f32(sign | number | special);
-}
-
-PLAIT_DEVICE static inline uint8_t to_f8(float v, const struct f8_format *f)
-{
-    const uint32_t sign = bits_f32(v) >> 24 & 0x80;
-    const float size = from_bits_f32(bits_f32(v) & 0x7fffffff);
-    const float limited = size < f->most ? size : f->most;
-    const uint32_t u = bits_f32(limited);
-    const uint32_t denormal = bits_f32(limited + f->unit) - bits_f32(f->unit);
-    const uint32_t half = (1u << (f->shift - 1)) - 1;
-    const uint32_t normal = (u - f->bias + half + (u >> f->shift & 1)) >> f->shift;
-    const uint32_t number = choose(-(uint32_t)(limited < f->least), denormal, normal);
-
-    return (uint8_t)choose(-(uint32_t)(v != v), f->nan, sign | number);
 }
 
 #endif

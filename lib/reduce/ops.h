@@ -62,18 +62,6 @@ _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double 
 #define QUOTIENT(v, n) (v) / (uint64_t)(n)
 #include "ops_int.h"
 
-#define T        float
-#define U        uint32_t
-#define FN(name) name##_f32
-#define QUIET    0x7fc00000
-#include "ops_float.h"
-
-#define T        double
-#define U        uint64_t
-#define FN(name) name##_f64
-#define QUIET    0x7ff8000000000000
-#include "ops_float.h"
-
 /*
  * Parameters of the 8-bit floats (OFP8), for conversions with masks instead of branches. To fp32: a denormal's fraction
  * is placed in the fraction of `least`; subtracting `least` then normalises it. Other numbers get another exponent
@@ -88,5 +76,30 @@ struct f8_format {
 };
 PLAIT_DEVICE static const struct f8_format e4m3 = { 448, 0x1p-6f, 0x1p14f, 0x3c000000, 20, 0x7f, 0x7f };
 PLAIT_DEVICE static const struct f8_format e5m2 = { 57344, 0x1p-14f, 0x1p7f, 0x38000000, 21, 0x7c, 0x7e };
+
+#define T               float
+#define E               float
+#define U               uint32_t
+#define S               int32_t
+#define FN(name)        name##_f32
+#define QUIET           0x7fc00000
+#define MASK(c)         (-(uint32_t)(c))
+#define ALL(x)          (x)
+#define SELECT(c, a, b) ((c) ? (a) : (b))
+#define CHOOSE(m, a, b) (((a) & (m)) | ((b) & ~(m)))
+#define NARROW
+#include "ops_float.h"
+
+#define T               double
+#define E               double
+#define U               uint64_t
+#define S               int64_t
+#define FN(name)        name##_f64
+#define QUIET           0x7ff8000000000000
+#define MASK(c)         (-(uint64_t)(c))
+#define ALL(x)          (x)
+#define SELECT(c, a, b) ((c) ? (a) : (b))
+#define CHOOSE(m, a, b) (((a) & (m)) | ((b) & ~(m)))
+#include "ops_float.h"
 
 #endif

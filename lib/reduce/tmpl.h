@@ -33,6 +33,19 @@
 #define PUT(p, v, k) (*(p) = (v))
 #endif
 
+/* For each unit of `to`, and for what is left: store `value`, an expression of the k elements from element i on. */
+#define EACH_UNIT(STORE, to, value)                                  \
+    do {                                                             \
+        const size_t full = count - count % LANES;                   \
+        _Pragma("omp simd") for (size_t i = 0; i < full; i += LANES) \
+        {                                                            \
+            enum { k = LANES };                                      \
+            STORE((to) + i, value, k);                               \
+        }                                                            \
+        for (size_t i = full, k = count - full; k > 0; k = 0)        \
+            STORE((to) + i, value, k);                               \
+    } while (0)
+
 /* The canonical combination of the first g of four units. */
 static inline __attribute__((always_inline)) V FN(leaf)(unsigned g, V a, V b, V c, V d, V (*op)(V, V))
 {
@@ -51,13 +64,7 @@ static inline __attribute__((always_inline)) V FN(leaf)(unsigned g, V a, V b, V 
 static inline __attribute__((always_inline)) void FN(direct)(T *d, const T *const s[4], unsigned g, size_t count,
                                                              V (*op)(V, V))
 {
-    const size_t full = count - count % LANES;
-
-#pragma omp simd
-    for (size_t i = 0; i < full; i += LANES)
-        PUT(d + i, VN(clean)(LEAF(i, LANES)), LANES);
-    if (full < count)
-        PUT(d + full, VN(clean)(LEAF(full, count - full)), count - full);
+    EACH_UNIT(PUT, d, VN(clean)(LEAF(i, k)));
 }
 
 /* acc = the combination of the first g of s, as units. */
@@ -105,24 +112,12 @@ static inline __attribute__((always_inline)) void FN(merge)(V *restrict a, const
 static inline __attribute__((always_inline)) void FN(finish)(T *restrict d, const V *restrict a, const V *restrict b,
                                                              size_t count, V (*op)(V, V))
 {
-    const size_t nunit = count / LANES;
-
-#pragma omp simd
-    for (size_t j = 0; j < nunit; j++)
-        PUT(d + j * LANES, VN(clean)(op(a[j], b[j])), LANES);
-    if (nunit * LANES < count)
-        PUT(d + nunit * LANES, VN(clean)(op(a[nunit], b[nunit])), count - nunit * LANES);
+    EACH_UNIT(PUT, d, VN(clean)(op(a[i / LANES], b[i / LANES])));
 }
 
 static void FN(divide)(T *restrict d, const V *restrict a, size_t count, uint32_t divisor)
 {
-    const size_t nunit = count / LANES;
-
-#pragma omp simd
-    for (size_t j = 0; j < nunit; j++)
-        PUT(d + j * LANES, VN(clean)(VN(quotient)(a[j], divisor)), LANES);
-    if (nunit * LANES < count)
-        PUT(d + nunit * LANES, VN(clean)(VN(quotient)(a[nunit], divisor)), count - nunit * LANES);
+    EACH_UNIT(PUT, d, VN(clean)(VN(quotient)(a[i / LANES], divisor)));
 }
 
 /* Any number of sources, or an average. */
@@ -195,18 +190,13 @@ static void FN(reduce_min)(void *dst, const void *const *src, uint32_t nsrc, siz
 
 static void FN(scale)(void *dst, const void *src, size_t count, const void *scalar)
 {
-    const size_t full = count - count % LANES;
     const T *s = src;
     T *d = dst, same[LANES];
 
     for (size_t i = 0; i < LANES; i++)
         memcpy(&same[i], scalar, sizeof(T));
     const V by = GET(same, LANES);
-#pragma omp simd
-    for (size_t i = 0; i < full; i += LANES)
-        PUT(d + i, VN(clean)(VN(prod)(GET(s + i, LANES), by)), LANES);
-    if (full < count)
-        PUT(d + full, VN(clean)(VN(prod)(GET(s + full, count - full), by)), count - full);
+    EACH_UNIT(PUT, d, VN(clean)(VN(prod)(GET(s + i, k), by)));
 }
 
 #ifdef GET_WIDE
@@ -222,31 +212,22 @@ static inline __attribute__((always_inline)) V FN(wide_factor)(float factor)
 
 static void FN(widen)(float *restrict dst, const void *restrict src, size_t count, float factor)
 {
-    const size_t full = count - count % LANES;
     const V by = FN(wide_factor)(factor);
     const T *s = src;
 
-#pragma omp simd
-    for (size_t i = 0; i < full; i += LANES)
-        PUT_WIDE(dst + i, VN(clean)(VN(prod)(GET(s + i, LANES), by)), LANES);
-    if (full < count)
-        PUT_WIDE(dst + full, VN(clean)(VN(prod)(GET(s + full, count - full), by)), count - full);
+    EACH_UNIT(PUT_WIDE, dst, VN(clean)(VN(prod)(GET(s + i, k), by)));
 }
 
 static void FN(narrow)(void *restrict dst, const float *restrict src, size_t count, float factor)
 {
-    const size_t full = count - count % LANES;
     const V by = FN(wide_factor)(factor);
     T *d = dst;
 
-#pragma omp simd
-    for (size_t i = 0; i < full; i += LANES)
-        PUT(d + i, VN(clean)(VN(prod)(GET_WIDE(src + i, LANES), by)), LANES);
-    if (full < count)
-        PUT(d + full, VN(clean)(VN(prod)(GET_WIDE(src + full, count - full), by)), count - full);
+    EACH_UNIT(PUT, d, VN(clean)(VN(prod)(GET_WIDE(src + i, k), by)));
 }
 #endif
 
+#undef EACH_UNIT
 #undef T
 #undef V
 #undef LANES

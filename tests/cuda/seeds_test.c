@@ -452,7 +452,7 @@ static int replay(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(device.graph_destroy(graph) == 0);
     }
     call.algorithm = NULL;
-    for (uint32_t k = 0; k < (light() ? REPLAYS / 10 : REPLAYS); k++) {
+    for (uint32_t k = 0; k < (light() ? REPLAYS / 10 : full() ? REPLAYS : REPLAYS / 2); k++) {
         CHECK(device.launch(exec[below(&random, 2)], d.cuda) == 0);
         for (uint32_t eager = below(&random, 3); eager > 1; eager--)
             CHECK(plait_allreduce(*comm, d.in, d.out, WORDS, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
@@ -530,14 +530,14 @@ static void run_seeds(unsigned few, unsigned many, bool fails)
 
 static void random_jobs_are_right(void **state)
 {
-    run_seeds(30, 3000, false);
+    run_seeds(18, 3000, false);
 }
 
 static void random_jobs_end_when_a_call_of_the_driver_fails(void **state)
 {
     if (gpus() > 0)
         skip(); /* a driver fails none */
-    run_seeds(10, 1000, true);
+    run_seeds(6, 1000, true);
 }
 
 /* On one host: no operation over hosts is in a graph */

@@ -8,7 +8,7 @@
 #include "fuzz.h"
 
 #include "../../lib/bootstrap/listener.c"
-#include "../../lib/bootstrap/server.c"
+#include "../../lib/bootstrap/rendezvous.c"
 
 #include <fcntl.h>
 

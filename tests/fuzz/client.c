@@ -2,7 +2,7 @@
 /*
  * What comes through the TCP bootstrap's sockets before both ends know each other: strangers that connect to rank 0, and
  * a stranger in rank 0's place. The input's first byte says which; the rest is what the other end has sent. Without the
- * secret none gets in, whatever it says. A request that the harness signs gets in only if its fields make sense.
+ * secret none gets in, whatever it says. A request that the harness signs gets in as it is.
  */
 #include "fuzz.h"
 
@@ -54,11 +54,7 @@ static void with_the_secret(const uint8_t *data, size_t size)
     plait_join_request_sign(secret, &h, &request);
     MUST(send(ends[1], &request, sizeof request, MSG_NOSIGNAL) == sizeof request);
     const enum plait_status status = plait_client_advance(&g, secret, &why);
-    const struct plait_error *v = &g.request.verdict;
-    const bool fine = request.verdict.status == PLAIT_OK || plait_is_error(request.verdict.status);
-    MUST(status == (fine ? PLAIT_OK : PLAIT_ERR_PEER));
-    MUST(!fine || (g.request.rank == request.rank && v->status == request.verdict.status));
-    MUST(!fine || v->status == PLAIT_OK || (v->text[0] != '\0' && strnlen(v->text, sizeof v->text) < sizeof v->text));
+    MUST(status == PLAIT_OK && g.request.rank == request.rank && g.request.nrank == request.nrank);
     close(ends[0]);
     close(ends[1]);
 }

@@ -33,7 +33,7 @@ static void receive(const uint8_t *data, size_t size)
     const enum plait_status status = receive_one(&f, ends[0]);
     MUST(status == PLAIT_OK);
     for (uint32_t r = 0; r < NRANK; r++) {
-        MUST(peers[r].fd < 0 || (r != b.rank && size >= 12 && memcmp(data + 8, &r, sizeof r) == 0));
+        MUST(peers[r].fd < 0 || (r != b.rank && size >= sizeof r && memcmp(data, &r, sizeof r) == 0));
         plait_hang_up(peers[r].fd);
     }
     close(ends[1]);

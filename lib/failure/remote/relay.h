@@ -23,7 +23,6 @@ struct line {
 struct plait_remote {
     struct plait_remote *next;
     struct plait_comm *comm;
-    struct line *lines; /* [nline] */
     uint32_t nline;
     bool leaving;
     bool left;                     /* the last update is sent, or no connection is left */
@@ -32,7 +31,8 @@ struct plait_remote {
     struct plait_saved_error loss; /* which one; written before `lost` */
     double seen, sent;             /* clock of this rank's last probe; of its last update */
     uint32_t probes;
-    uint64_t newest; /* version of the last update of any rank */
+    uint64_t newest;     /* version of the last update of any rank */
+    struct line lines[]; /* [nline] */
 };
 
 static inline bool plait_relay_is_root(const struct plait_remote *r)

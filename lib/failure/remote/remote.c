@@ -120,47 +120,36 @@ static void *run(void *arg)
 
 /* ---- Life ------------------------------------------------------------------------------------------------- */
 
-static void discard(struct plait_remote *r)
-{
-    for (uint32_t i = 0; i < r->nline; i++)
-        plait_descriptor_close(r->lines[i].fd);
-    free(r->lines);
-    free(r);
-}
-
 enum plait_status plait_remote_create(struct plait_comm *comm, struct plait_remote **out)
 {
     const uint32_t n = comm->rank == 0 ? comm->nrank : 1;
-    struct plait_remote *r = calloc(1, sizeof *r);
-    int error = ENOMEM;
+    const size_t bytes = sizeof(struct plait_remote) + n * sizeof(struct line);
+    struct plait_remote *r = aligned_alloc(_Alignof(struct plait_remote), bytes);
 
     if (r == NULL)
-        return plait_fail_memory("out of memory for a comm on several hosts");
+        return plait_fail_memory("out of memory for a comm of %u ranks on several hosts", comm->nrank);
+    memset(r, 0, bytes);
     r->comm = comm;
-    r->lines = aligned_alloc(_Alignof(struct line), n * sizeof *r->lines);
-    if (r->lines != NULL) {
-        memset(r->lines, 0, n * sizeof *r->lines);
-        for (r->nline = 0; r->nline < n; r->nline++) {
-            struct line *l = &r->lines[r->nline];
-            l->fd = -1;
-            l->update.rank = r->nline;
-            l->update.bytes = PLAIT_CONTROL_UPDATE_LEAST;
-        }
-        pthread_mutex_lock(&lock);
-        error = doorbell[0] >= 0 ? 0 : open_doorbell();
-        if (error == 0 && !running)
-            error = plait_thread_start(&thread, run, NULL);
-        running |= error == 0;
-        r->next = remotes;
-        remotes = error == 0 ? r : remotes;
-        pthread_mutex_unlock(&lock);
+    r->nline = n;
+    for (uint32_t i = 0; i < n; i++) {
+        r->lines[i].fd = -1;
+        r->lines[i].update.rank = i;
+        r->lines[i].update.bytes = PLAIT_CONTROL_UPDATE_LEAST;
     }
+    pthread_mutex_lock(&lock);
+    int error = doorbell[0] >= 0 ? 0 : open_doorbell();
+    if (error == 0 && !running)
+        error = plait_thread_start(&thread, run, NULL);
+    running |= error == 0;
+    r->next = remotes;
+    remotes = error == 0 ? r : remotes;
+    pthread_mutex_unlock(&lock);
     if (error == 0) {
         *out = r;
         return PLAIT_OK;
     }
-    discard(r);
-    return plait_fail_errno(error, "no thread or memory to hear of other hosts, for a comm of %u ranks", comm->nrank);
+    free(r);
+    return plait_fail_errno(error, "no thread to hear of other hosts, for a comm of %u ranks", comm->nrank);
 }
 
 void plait_remote_begin(struct plait_remote *r, const int *sockets)
@@ -228,7 +217,9 @@ void plait_remote_destroy(struct plait_remote *r)
         ;
     *link = r->next;
     pthread_mutex_unlock(&lock);
-    discard(r);
+    for (uint32_t i = 0; i < r->nline; i++)
+        plait_descriptor_close(r->lines[i].fd);
+    free(r);
 }
 
 void plait_remotes_unload(void)

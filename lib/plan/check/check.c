@@ -19,11 +19,9 @@
 
 const char *plait_check_name(enum plait_check check)
 {
-    static const char *const names[] = {
 #define PLAIT_X(symbol, name, text) name,
-        PLAIT_CHECK_LIST(PLAIT_X)
+    static const char *const names[] = { PLAIT_CHECK_LIST(PLAIT_X) };
 #undef PLAIT_X
-    };
     return (unsigned)check < PLAIT_NCHECK ? names[check] : "?";
 }
 
@@ -116,7 +114,7 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
     enum plait_status status = prove(&c);
     if (status == PLAIT_OK)
         status = plait_check_figures(&c);
-    plait_graph_finish(&c.graph);
+    plait_scratch_free(&c.graph.arrays);
     if (status != PLAIT_OK || claim == NULL)
         return status;
     return compare_claim(&c, claim);
@@ -137,7 +135,7 @@ enum plait_status plait_check_values(const char *name, const struct plait_shape 
     *uneven = (struct plait_step_of){ PLAIT_NONE, PLAIT_NONE };
     if (status == PLAIT_OK && c.uneven != PLAIT_NONE)
         *uneven = (struct plait_step_of){ c.graph.rank[c.uneven], plait_graph_index(&c.graph, c.uneven) };
-    plait_graph_finish(&c.graph);
+    plait_scratch_free(&c.graph.arrays);
     return status;
 }
 
@@ -153,7 +151,7 @@ enum plait_status plait_check_deadlock(const char *name, const struct plait_plan
         status = plait_check_matching(&c);
     if (status == PLAIT_OK)
         status = plait_check_order(&c, node);
-    plait_graph_finish(&c.graph);
+    plait_scratch_free(&c.graph.arrays);
     return status;
 }
 

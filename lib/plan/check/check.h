@@ -9,6 +9,7 @@
 #define PLAIT_LIB_PLAN_CHECK_CHECK_H
 
 #include "plan/plan_check.h"
+#include "plan/scratch.h"
 
 struct plait_graph {
     uint32_t *first; /* [nrank + 1] number of step 0 of the rank */
@@ -21,6 +22,7 @@ struct plait_graph {
     uint32_t *pending; /* [nstep] of a node: unfinished dependencies */
     uint32_t *order;   /* [nnode] nodes in a topological order */
     uint32_t nstep, nnode;
+    struct plait_scratch arrays; /* all of these */
 };
 
 struct plait_checker {
@@ -87,6 +89,5 @@ enum plait_status plait_check_figures(struct plait_checker *c); /* fills report-
 
 /* Numbers the steps. The checks fill all other arrays. */
 enum plait_status plait_graph_init(struct plait_checker *c);
-void plait_graph_finish(struct plait_graph *g);
 
 #endif

@@ -12,18 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool find_depth(const struct plait_checker *c, uint64_t *out)
+/* depth: [nstep] zeroed */
+static uint64_t find_depth(const struct plait_graph *g, uint32_t *depth)
 {
-    const struct plait_graph *g = &c->graph;
-    uint32_t *depth = calloc((size_t)g->nstep + 1, sizeof *depth); /* per node: messages before it */
+    uint64_t most = 0;
 
-    if (depth == NULL)
-        return false;
-    *out = 0;
     for (uint32_t i = 0; i < g->nnode; i++) {
         const uint32_t node = g->order[i], end = depth[node] + (g->pair[node] != PLAIT_NONE);
         uint32_t n = node;
-        *out = end > *out ? end : *out;
+        most = end > most ? end : most;
         do {
             for (uint32_t s = g->succ0[n]; s < g->succ0[n + 1]; s++) {
                 uint32_t *d = &depth[g->node[g->succ[s]]];
@@ -32,8 +29,7 @@ static bool find_depth(const struct plait_checker *c, uint64_t *out)
             n = g->mate[n];
         } while (n != node);
     }
-    free(depth);
-    return true;
+    return most;
 }
 
 struct port {        /* one per rank */
@@ -140,25 +136,25 @@ static uint64_t run_rounds(struct schedule *s)
     return round;
 }
 
-static bool find_rounds(struct plait_checker *c, uint64_t *out)
+static enum plait_status find_depth_and_rounds(struct plait_checker *c, struct plait_claim *seen)
 {
-    struct schedule s = { .c = c, .g = &c->graph };
+    struct plait_scratch arrays = { 0 };
+    struct schedule s = { .c = c, .g = &c->graph, .port = plait_scratch(&arrays, c->nrank, sizeof *s.port) };
+    uint32_t *depth = plait_scratch(&arrays, c->graph.nstep, sizeof *depth); /* per node: messages before it */
     uint32_t nword = 0;
 
-    s.port = calloc(c->nrank, sizeof *s.port);
     for (uint32_t r = 0; s.port != NULL && r < c->nrank; r++) {
         s.port[r].word0 = nword;
         nword += c->plans[r]->nstep / 64 + 1;
     }
-    s.ready = calloc((size_t)nword + 1, sizeof *s.ready);
-    s.done = malloc(((size_t)c->graph.nstep + 1) * sizeof *s.done);
-    const bool ok = s.port != NULL && s.ready != NULL && s.done != NULL;
-    if (ok)
-        *out = run_rounds(&s);
-    free(s.port);
-    free(s.ready);
-    free(s.done);
-    return ok;
+    s.ready = plait_scratch(&arrays, nword, sizeof *s.ready);
+    s.done = plait_scratch(&arrays, c->graph.nstep, sizeof *s.done);
+    if (!arrays.failed) {
+        seen->depth = find_depth(&c->graph, depth);
+        seen->rounds = run_rounds(&s);
+    }
+    plait_scratch_free(&arrays);
+    return arrays.failed ? plait_check_nomem(c) : PLAIT_OK;
 }
 
 enum plait_status plait_check_figures(struct plait_checker *c)
@@ -178,5 +174,5 @@ enum plait_status plait_check_figures(struct plait_checker *c)
         seen->sent = sent > seen->sent ? sent : seen->sent;
         seen->received = received > seen->received ? received : seen->received;
     }
-    return find_depth(c, &seen->depth) && find_rounds(c, &seen->rounds) ? PLAIT_OK : plait_check_nomem(c);
+    return find_depth_and_rounds(c, seen);
 }

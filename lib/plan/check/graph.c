@@ -24,12 +24,11 @@ enum plait_status plait_graph_init(struct plait_checker *c)
     if (nstep >= UINT32_MAX / 2 || ndep >= UINT32_MAX / 2)
         return plait_check_nomem(c);
     g->nstep = (uint32_t)nstep;
-    g->first = malloc(((size_t)c->nrank + 1) * sizeof *g->first);
-    g->rank = malloc((nstep + 1) * sizeof *g->rank);
-    g->pair = malloc((nstep + 1) * sizeof *g->pair);
-    if (g->first == NULL || g->rank == NULL || g->pair == NULL)
+    g->first = plait_scratch(&g->arrays, (size_t)c->nrank + 1, sizeof *g->first);
+    g->rank = plait_scratch(&g->arrays, nstep, sizeof *g->rank);
+    g->pair = plait_scratch(&g->arrays, nstep, sizeof *g->pair);
+    if (g->arrays.failed)
         return plait_check_nomem(c);
-    g->first[0] = 0;
     for (uint32_t r = 0; r < c->nrank; r++) {
         g->first[r + 1] = g->first[r] + c->plans[r]->nstep;
         for (uint32_t n = g->first[r]; n < g->first[r + 1]; n++) {
@@ -40,41 +39,19 @@ enum plait_status plait_graph_init(struct plait_checker *c)
     return PLAIT_OK;
 }
 
-void plait_graph_finish(struct plait_graph *g)
-{
-    free(g->first);
-    free(g->rank);
-    free(g->pair);
-    free(g->succ0);
-    free(g->succ);
-    free(g->node);
-    free(g->mate);
-    free(g->pending);
-    free(g->order);
-    memset(g, 0, sizeof *g);
-}
-
 /* Inverts the dependencies: for each step, its successors in ascending order. */
-static bool fill_successors(struct plait_checker *c)
+static void fill_successors(struct plait_checker *c)
 {
     struct plait_graph *g = &c->graph;
-    uint32_t ndep = 0;
-
-    g->succ0 = calloc((size_t)g->nstep + 2, sizeof *g->succ0);
-    if (g->succ0 == NULL)
-        return false;
     uint32_t *end = g->succ0 + 1; /* counting sort: filling moves each count down to its start */
+
     for (uint32_t r = 0; r < c->nrank; r++) {
         const uint32_t *deps = plait_plan_deps(c->plans[r]);
         for (uint32_t d = 0; d < c->plans[r]->ndep; d++)
             end[g->first[r] + deps[d] + 1]++;
-        ndep += c->plans[r]->ndep;
     }
     for (uint32_t i = 0; i < g->nstep; i++)
         end[i + 1] += end[i];
-    g->succ = malloc(((size_t)ndep + 1) * sizeof *g->succ);
-    if (g->succ == NULL)
-        return false;
     for (uint32_t r = 0; r < c->nrank; r++) {
         const struct plait_plan *p = c->plans[r];
         const uint32_t *deps = plait_plan_deps(p);
@@ -82,7 +59,6 @@ static bool fill_successors(struct plait_checker *c)
             for (uint32_t d = p->step[i].dep0; d < p->step[i].dep0 + p->step[i].ndep; d++)
                 g->succ[end[g->first[r] + deps[d]]++] = g->first[r] + i;
     }
-    return true;
 }
 
 static void join(struct plait_graph *g, uint32_t x, uint32_t y)
@@ -214,14 +190,19 @@ static enum plait_status tell_circle(struct plait_checker *c, const uint32_t *co
 enum plait_status plait_check_order(struct plait_checker *c, const uint32_t *const *fused)
 {
     struct plait_graph *g = &c->graph;
-    const size_t size = ((size_t)g->nstep + 1) * sizeof(uint32_t);
+    size_t ndep = 0;
 
-    g->node = malloc(size);
-    g->mate = malloc(size);
-    g->pending = malloc(size);
-    g->order = malloc(size);
-    if (g->node == NULL || g->mate == NULL || g->pending == NULL || g->order == NULL || !fill_successors(c))
+    for (uint32_t r = 0; r < c->nrank; r++)
+        ndep += c->plans[r]->ndep;
+    g->node = plait_scratch(&g->arrays, g->nstep, sizeof *g->node);
+    g->mate = plait_scratch(&g->arrays, g->nstep, sizeof *g->mate);
+    g->pending = plait_scratch(&g->arrays, g->nstep, sizeof *g->pending);
+    g->order = plait_scratch(&g->arrays, g->nstep, sizeof *g->order);
+    g->succ0 = plait_scratch(&g->arrays, (size_t)g->nstep + 2, sizeof *g->succ0);
+    g->succ = plait_scratch(&g->arrays, ndep, sizeof *g->succ);
+    if (g->arrays.failed)
         return plait_check_nomem(c);
+    fill_successors(c);
     fill_nodes(c, fused);
     count_pending(g, fused);
     sort_nodes(g, fused);

@@ -106,26 +106,19 @@ static enum plait_status pair_up(struct plait_checker *c, const struct end *send
 enum plait_status plait_check_matching(struct plait_checker *c)
 {
     const uint32_t n = c->graph.nstep;
-    struct end *sends = malloc((n + 1) * sizeof *sends), *recvs = malloc((n + 1) * sizeof *recvs);
-    struct end *spare = malloc((n + 1) * sizeof *spare);
-    uint32_t *count = malloc(((size_t)c->nrank + 257) * sizeof *count);
+    struct plait_scratch arrays = { 0 };
+    struct end *sends = plait_scratch(&arrays, n, sizeof *sends), *recvs = plait_scratch(&arrays, n, sizeof *recvs);
+    struct end *spare = plait_scratch(&arrays, n, sizeof *spare);
+    uint32_t *count = plait_scratch(&arrays, (size_t)c->nrank + 257, sizeof *count);
     enum plait_status status;
 
-    if (sends == NULL || recvs == NULL || spare == NULL || count == NULL) {
+    if (arrays.failed) {
         status = plait_check_nomem(c);
     } else {
         const uint32_t nsend = collect(c, PLAIT_STEP_SEND, sends), nrecv = collect(c, PLAIT_STEP_RECV, recvs);
-        struct end *sorted = sort_ends(sends, spare, nsend, c->nrank, count);
-        spare = sends;
-        sends = sorted;
-        sorted = sort_ends(recvs, spare, nrecv, c->nrank, count);
-        spare = recvs;
-        recvs = sorted;
-        status = pair_up(c, sends, nsend, recvs, nrecv);
+        const struct end *sorted = sort_ends(sends, spare, nsend, c->nrank, count);
+        status = pair_up(c, sorted, nsend, sort_ends(recvs, sends, nrecv, c->nrank, count), nrecv);
     }
-    free(sends);
-    free(recvs);
-    free(spare);
-    free(count);
+    plait_scratch_free(&arrays);
     return status;
 }

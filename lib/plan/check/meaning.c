@@ -31,6 +31,7 @@ struct meaning {
     struct value **slots;            /* [nrank][] OUT, then TMP */
     struct plait_geometry *geometry; /* [nrank] */
     bool combines;
+    struct plait_scratch arrays;
 };
 
 static uint64_t leaf(uint32_t rank)
@@ -111,7 +112,7 @@ static enum plait_status check_read(struct meaning *m, uint32_t n, struct plait_
 
 static unsigned kind_of(const struct meaning *m, struct value v)
 {
-    const uint32_t size = m->sets.size[v.set];
+    const uint32_t size = m->sets.set[v.set].size;
 
     return size == m->c->nrank ? PLAIT_VALUE_FINAL : size == 1 ? PLAIT_VALUE_SINGLE : PLAIT_VALUE_PARTIAL;
 }
@@ -295,7 +296,7 @@ static enum plait_status check_result(struct meaning *m, uint32_t rank, uint32_t
         return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
                                 "rank %u ends with %u of %u contributions in out[%u] (block %u, written by step %u): "
                                 "that of rank %u is missing",
-                                rank, m->sets.size[v->set], m->c->nrank, slot, v->blk, v->step, missing);
+                                rank, m->sets.set[v->set].size, m->c->nrank, slot, v->blk, v->step, missing);
     return plait_check_fail(
         m->c, PLAIT_CHECK_MEANING,
         "rank %u ends with other contributions in out[%u] (block %u, written by step %u) than each rank's once", rank,
@@ -317,9 +318,9 @@ static enum plait_status check_same_bits(struct meaning *m)
 {
     const uint32_t nblk = m->c->plans[0]->nblk;
     const uint64_t order = canonical(0, m->c->nrank);
-    struct value *first = malloc(nblk * sizeof *first);
-    uint32_t *owner = malloc(nblk * sizeof *owner); /* the rank that `first` comes from */
-    enum plait_status status = first != NULL && owner != NULL ? PLAIT_OK : plait_check_nomem(m->c);
+    struct value *first = plait_scratch(&m->arrays, nblk, sizeof *first);
+    uint32_t *owner = plait_scratch(&m->arrays, nblk, sizeof *owner); /* the rank that `first` comes from */
+    enum plait_status status = !m->arrays.failed ? PLAIT_OK : plait_check_nomem(m->c);
 
     for (uint32_t b = 0; status == PLAIT_OK && b < nblk; b++)
         owner[b] = PLAIT_NONE;
@@ -338,8 +339,6 @@ static enum plait_status check_same_bits(struct meaning *m)
             }
             m->c->report->canonical &= v->expr == order;
         }
-    free(first);
-    free(owner);
     return status;
 }
 
@@ -348,7 +347,7 @@ static bool init_slots(struct meaning *m)
     for (uint32_t r = 0; r < m->c->nrank; r++) {
         const struct plait_geometry *g = &m->geometry[r];
         const size_t n = (size_t)g->out.nslot + m->c->plans[r]->ntmp;
-        struct value *slots = m->slots[r] = malloc((n + 1) * sizeof *slots);
+        struct value *slots = m->slots[r] = plait_scratch(&m->arrays, n, sizeof *slots);
         if (slots == NULL)
             return false;
         for (size_t i = 0; i < n; i++)
@@ -367,14 +366,14 @@ enum plait_status plait_check_meaning(struct plait_checker *c)
     struct meaning m = { .c = c };
     enum plait_status status;
 
-    m.slots = calloc(c->nrank, sizeof *m.slots);
-    m.geometry = malloc(c->nrank * sizeof *m.geometry);
+    m.slots = plait_scratch(&m.arrays, c->nrank, sizeof *m.slots);
+    m.geometry = plait_scratch(&m.arrays, c->nrank, sizeof *m.geometry);
     for (uint32_t r = 0; m.geometry != NULL && r < c->nrank; r++)
         m.geometry[r] = plait_plan_geometry(c->plans[r]);
     m.combines = m.geometry != NULL && m.geometry[0].combines;
     c->report->no_partials = m.combines;
     c->report->probabilistic = c->nrank > PLAIT_EXACT_RANKS;
-    if (m.slots == NULL || m.geometry == NULL || !init_slots(&m) || !plait_sets_init(&m.sets, c->nrank))
+    if (m.arrays.failed || !init_slots(&m) || !plait_sets_init(&m.sets, c->nrank))
         status = plait_check_nomem(c);
     else
         status = run(&m);
@@ -382,10 +381,7 @@ enum plait_status plait_check_meaning(struct plait_checker *c)
         status = check_results(&m);
     if (status == PLAIT_OK)
         status = check_same_bits(&m);
-    for (uint32_t r = 0; m.slots != NULL && r < c->nrank; r++)
-        free(m.slots[r]);
-    free(m.slots);
-    free(m.geometry);
+    plait_scratch_free(&m.arrays);
     plait_sets_finish(&m.sets);
     return status;
 }

@@ -181,9 +181,10 @@ static enum plait_status check_rank(struct race *x, const struct plait_plan *pla
 
 enum plait_status plait_check_race(struct plait_checker *c)
 {
+    struct plait_scratch arrays = { 0 };
     struct race x = { .c = c };
     enum plait_status status = PLAIT_OK;
-    size_t nslot = 1, nstep = 1;
+    size_t nslot = 0, nstep = 0;
 
     for (uint32_t r = 0; r < c->nrank; r++) {
         const struct plait_plan *p = c->plans[r];
@@ -191,16 +192,14 @@ enum plait_status plait_check_race(struct plait_checker *c)
         nslot = n > nslot ? n : nslot;
         nstep = nstep > p->nstep ? nstep : p->nstep;
     }
-    x.touch = malloc(nslot * sizeof *x.touch);
-    x.mark = malloc(nstep * sizeof *x.mark);
-    x.stack = malloc(nstep * sizeof *x.stack);
-    if (x.touch == NULL || x.mark == NULL || x.stack == NULL)
+    x.touch = plait_scratch(&arrays, nslot, sizeof *x.touch);
+    x.mark = plait_scratch(&arrays, nstep, sizeof *x.mark);
+    x.stack = plait_scratch(&arrays, nstep, sizeof *x.stack);
+    if (arrays.failed)
         status = plait_check_nomem(c);
     for (uint32_t r = 0; r < c->nrank && status == PLAIT_OK; r++)
         status = check_rank(&x, c->plans[r]);
-    free(x.touch);
-    free(x.mark);
-    free(x.stack);
+    plait_scratch_free(&arrays);
     free(x.reads);
     free(x.needs);
     return status;

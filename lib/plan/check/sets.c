@@ -16,13 +16,10 @@ static bool grow(struct plait_sets *s, uint32_t capacity)
     uint64_t *word = realloc(s->word, (size_t)capacity * s->nword * sizeof *word);
     if (word != NULL)
         s->word = word;
-    uint32_t *ref = realloc(s->ref, (size_t)capacity * sizeof *ref);
-    if (ref != NULL)
-        s->ref = ref;
-    uint32_t *size = realloc(s->size, (size_t)capacity * sizeof *size);
-    if (size != NULL)
-        s->size = size;
-    if (word == NULL || ref == NULL || size == NULL)
+    struct plait_set *set = realloc(s->set, (size_t)capacity * sizeof *set);
+    if (set != NULL)
+        s->set = set;
+    if (word == NULL || set == NULL)
         return false;
     s->cset = capacity;
     return true;
@@ -36,7 +33,7 @@ bool plait_sets_init(struct plait_sets *s, uint32_t nrank)
         return false;
     memset(s->word, 0, (size_t)nrank * s->nword * sizeof *s->word);
     for (uint32_t r = 0; r < nrank; r++) {
-        s->ref[r] = s->size[r] = 1;
+        s->set[r] = (struct plait_set){ 1, 1 };
         if (s->exact) {
             words(s, r)[r / 64] = 1ull << r % 64;
         } else {
@@ -53,8 +50,7 @@ bool plait_sets_init(struct plait_sets *s, uint32_t nrank)
 void plait_sets_finish(struct plait_sets *s)
 {
     free(s->word);
-    free(s->ref);
-    free(s->size);
+    free(s->set);
     memset(s, 0, sizeof *s);
 }
 
@@ -63,7 +59,7 @@ uint32_t plait_sets_unite(struct plait_sets *s, uint32_t x, uint32_t y)
     uint32_t set = s->free;
 
     if (set != PLAIT_NONE) {
-        s->free = s->ref[set];
+        s->free = s->set[set].ref;
     } else {
         if (s->nset == s->cset && !grow(s, s->cset + s->cset / 2))
             return PLAIT_NONE;
@@ -73,8 +69,7 @@ uint32_t plait_sets_unite(struct plait_sets *s, uint32_t x, uint32_t y)
     const uint64_t *a = words(s, x), *b = words(s, y);
     for (uint32_t w = 0; w < s->nword; w++)
         to[w] = a[w] + b[w]; /* the union, as the sets are disjoint */
-    s->ref[set] = 1;
-    s->size[set] = s->size[x] + s->size[y];
+    s->set[set] = (struct plait_set){ 1, s->set[x].size + s->set[y].size };
     return set;
 }
 
@@ -83,7 +78,7 @@ uint32_t plait_sets_common(const struct plait_sets *s, uint32_t x, uint32_t y)
     const uint64_t *a = words(s, x), *b = words(s, y);
 
     if (!s->exact)
-        return s->size[x] + s->size[y] > s->nrank ? (x < s->nrank ? x : y < s->nrank ? y : 0) : PLAIT_NONE;
+        return s->set[x].size + s->set[y].size > s->nrank ? (x < s->nrank ? x : y < s->nrank ? y : 0) : PLAIT_NONE;
     for (uint32_t w = 0; w < s->nword; w++)
         if ((a[w] & b[w]) != 0)
             return 64 * w + (uint32_t)__builtin_ctzll(a[w] & b[w]);
@@ -94,8 +89,8 @@ bool plait_sets_is_all(const struct plait_sets *s, uint32_t x, uint32_t *missing
 {
     *missing = PLAIT_NONE;
     if (!s->exact)
-        return s->size[x] == s->nrank && memcmp(s->all, words(s, x), sizeof s->all) == 0;
-    if (s->size[x] == s->nrank)
+        return s->set[x].size == s->nrank && memcmp(s->all, words(s, x), sizeof s->all) == 0;
+    if (s->set[x].size == s->nrank)
         return true;
     for (*missing = 0; (words(s, x)[*missing / 64] >> *missing % 64 & 1) != 0;)
         ++*missing;

@@ -15,6 +15,11 @@
 
 #define PLAIT_EXACT_RANKS 1024
 
+struct plait_set {
+    uint32_t ref;  /* values that refer to the set */
+    uint32_t size; /* contributions, with repetitions */
+};
+
 struct plait_sets {
     bool exact;
     uint32_t nrank, nword; /* words of a set */
@@ -22,8 +27,7 @@ struct plait_sets {
     uint32_t free;         /* first of the list of free sets, linked through ref */
     uint64_t *word;        /* [cset][nword] */
     uint64_t all[2];       /* the sums of all ranks */
-    uint32_t *ref;         /* [cset] values that refer to the set */
-    uint32_t *size;        /* [cset] contributions, with repetitions */
+    struct plait_set *set; /* [cset] */
 };
 
 bool plait_sets_init(struct plait_sets *s, uint32_t nrank);
@@ -42,14 +46,14 @@ bool plait_sets_is_all(const struct plait_sets *s, uint32_t x, uint32_t *missing
 static inline void plait_sets_hold(struct plait_sets *s, uint32_t x)
 {
     if (x >= s->nrank)
-        s->ref[x]++;
+        s->set[x].ref++;
 }
 
 static inline void plait_sets_drop(struct plait_sets *s, uint32_t x)
 {
-    if (x < s->nrank || --s->ref[x] > 0)
+    if (x < s->nrank || --s->set[x].ref > 0)
         return;
-    s->ref[x] = s->free;
+    s->set[x].ref = s->free;
     s->free = x;
 }
 
