@@ -411,7 +411,7 @@ static void the_first_operation_of_a_comm(void **state)
 {
     for (unsigned k = 0; k < NKIND; k++)
         if (full() || k < 3 || kinds[k].way >= MESSAGES)
-            run_jobs(FIRST, &kinds[k], 40, k == 2 ? 3 : k % 4, 4);
+            run_jobs(FIRST, &kinds[k], 20, k == 2 ? 3 : k % 4, 4);
 }
 
 static void later_operations(void **state)
