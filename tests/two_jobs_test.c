@@ -96,7 +96,8 @@ static bool was_said(const char *text)
 }
 
 /* No name of a job, and one port. */
-#define NAMELESS "MASTER_ADDR=127.0.0.1 MASTER_PORT=29763 LOCAL_WORLD_SIZE=1 PLAIT_IFNAME==lo"
+#define ON_PORT(port) "MASTER_ADDR=127.0.0.1 MASTER_PORT=" port " LOCAL_WORLD_SIZE=1 PLAIT_IFNAME==lo"
+#define NAMELESS      ON_PORT("29763")
 
 static void jobs_that_differ_in_any_name_do_not_meet(void **state)
 {
@@ -167,10 +168,8 @@ static int outlive(const char *variables, const char *end)
  */
 static void a_job_outlives_another_that_takes_its_port(void **state)
 {
-    static const char *const variables[] = {
-        NAMELESS " PLAIT_TIMEOUT=3 LOCAL_WORLD_SIZE=2",
-        "MASTER_ADDR=127.0.0.1 MASTER_PORT=29764 PLAIT_IFNAME==lo PLAIT_TIMEOUT=3"
-    };
+    static const char *const variables[] = { NAMELESS " PLAIT_TIMEOUT=3 LOCAL_WORLD_SIZE=2",
+                                             ON_PORT("29764") " PLAIT_TIMEOUT=3" };
     pid_t pids[2];
 
     for (unsigned i = 0; i < 2; i++)

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "bind.h"
-#include "eager/eager.h"
 #include "failure/failure.h"
 #include "progress/wait.h"
 #include "step.h"
@@ -209,56 +208,7 @@ static bool turn(struct plait_run *run, struct plait_slice *f)
     return moved;
 }
 
-/* ---- Waiting ------------------------------------------------------------------------------------- */
-
-static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks,
-                          uint32_t have, uint32_t most)
-{
-    for (uint32_t k = 0; k < n && have < most; k++) {
-        const uint32_t peer = (uint32_t)run->prog->instrs[instrs[k]].peer;
-        bool known = false;
-        for (uint32_t j = 0; j < have; j++)
-            known |= ranks[j] == peer;
-        if (!known)
-            ranks[have++] = peer;
-    }
-    return have;
-}
-
-static uint32_t awaited(const void *context, uint32_t *ranks, uint32_t most)
-{
-    const struct plait_run *run = context;
-    uint32_t n = 0;
-
-    if (run->whole)
-        return run->space->whole_awaited(run, ranks, most);
-    if (run->eager_pending && run->fits && most > 0)
-        n = plait_eager_awaited(run, ranks, 1);
-    if (most > 0 && run->space->is_behind(run->comm)) /* this rank's own work, before any peer */
-        ranks[n++] = run->comm->rank;
-    for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
-        const struct plait_slice *f = &run->slices[d];
-        n = add_peers(run, f->receiving, f->nreceiving, ranks, n, most);
-        n = add_peers(run, f->sending, f->nsending, ranks, n, most);
-        n = add_peers(run, f->blocked, f->nblocked, ranks, n, most);
-        for (uint32_t r = 0; r < run->comm->nrank && n < most; r++)
-            if (f->done == run->prog->ninstr && f->unread[r].first != f->unread[r].end)
-                ranks[n++] = r;
-    }
-    return n;
-}
-
-static uint64_t steps_done(const void *context, uint64_t *of)
-{
-    const struct plait_run *run = context;
-    uint64_t n = run->done_slices * run->prog->ninstr;
-
-    for (uint32_t d = 0; d < PLAIT_NSLICE; d++)
-        if (run->slices[d].done < run->prog->ninstr)
-            n += run->slices[d].done;
-    *of = run->nslice * run->prog->ninstr;
-    return n;
-}
+/* ---- Progress, as others see it ------------------------------------------------------------------ */
 
 /* Every step of the slices so far is done. */
 static void note_slices(struct plait_run *run, uint64_t n)
@@ -345,8 +295,8 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->inner.state = PLAIT_INNER_NONE;
     run->whole = run->space->whole != NULL && job->o->selection.whole && job->work.prologue == NULL &&
                  job->work.epilogue == NULL;
-    plait_wait_init(&run->wait, NULL, awaited, run);
-    run->wait.detector.steps = steps_done;
+    plait_wait_init(&run->wait, NULL, plait_run_awaited, run);
+    run->wait.detector.steps = plait_run_steps_done;
     return begin_plan(run, job, in);
 }
 
