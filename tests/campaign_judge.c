@@ -184,12 +184,10 @@ static bool names_largest(const struct injection *j, const char *text)
     unsigned finder, other;
     size_t here, there;
 
-    if (at == NULL ||
-        sscanf(at, "the largest block has %zu elements here and %zu on rank %u", &here, &there, &other) != 3)
+    if (at == NULL || sscanf(at, "the largest block has %zu elements on rank %u and %zu on rank %u", &here, &finder,
+                             &there, &other) != 4)
         return false;
-    while (at > text && sscanf(at, "rank %u: ", &finder) != 1)
-        at--;
-    if (at == text || finder >= j->nrank || other >= j->nrank || is_culprit(j, finder) == is_culprit(j, other))
+    if (finder >= j->nrank || other >= j->nrank || is_culprit(j, finder) == is_culprit(j, other))
         return false;
     return here != there && here == largest_block(j, is_culprit(j, finder)) &&
            there == largest_block(j, is_culprit(j, other));

@@ -37,6 +37,9 @@ features_name_plug_ins_compiler_and_commit() {
     says 0 '^plug-in  *\(yes\|no\) .*/plait-ucx.so$' --features && says 0 '^plug-in  *yes .*/plait-pmi.so$' --features && says 0 '^compiler  *[a-z]* [0-9]' --features &&
         says 0 '^commit  *\([0-9a-f]\{7,\}\|unknown\)' --features
 }
+json_names_a_setting_that_is_refused() {
+    PLAIT_WARN=x says 1 "PLAIT_WARN='x'.*: allowed is seconds\|built without JSON" --json
+}
 json_is_one_object_or_says_why_not() {
     says 1 'built without JSON' --json || "$info" --json | python3 -c '
 import json, sys

@@ -16,7 +16,9 @@ if [ "$3" != none ]; then
     runtime='^__[a-z]*san_\|^__odr_asan\|^__start___sancov\|^__stop___sancov\|lib[a-z]*san\.so'
 fi
 room=$(mktemp -d) || exit 1
-trap 'rm -rf "$room"' EXIT
+log=$build/meson-logs/install-log.txt # what `ninja uninstall` removes: the user's installation again afterwards
+[ ! -e "$log" ] || cp "$log" "$room/log-before"
+trap 'rm -f "$log"; [ ! -e "$room/log-before" ] || cp "$room/log-before" "$log"; rm -rf "$room"' EXIT
 dest=$room/dest
 failed=0
 

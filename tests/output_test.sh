@@ -73,7 +73,7 @@ whole() { # HOW: the files of run_of
     plait-train)
         [ -s "$room/$1/log.jsonl" ] && ! grep -qv '^{".*}$' "$room/$1/log.jsonl" ||
             complain "closed: $1" "log.jsonl: $(grep -v '^{".*}$' "$room/$1/log.jsonl" | head -3)"
-        "$program" "$room/images" --resume "$room/$1" --ranks 2 >"$room/out" 2>&1 && ! grep -q 'passed over' "$room/out" ||
+        "$program" "$room/images" --resume "$room/$1" --ranks 2 >"$room/out" 2>&1 && ! grep -q 'skipped' "$room/out" ||
             complain "closed: $1" "its checkpoint: $(head -3 "$room/out")"
         rm -f "$room/streams"
         (exec <&- >&- 2>&- && PATH=$room:$PATH exec "$program" plot "$room/$1" --plot "$room/plot.png")

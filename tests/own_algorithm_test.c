@@ -228,7 +228,7 @@ static int emit_by_rank(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(add(*comm) == PLAIT_ERR_MISMATCH);
     const char *hashes = strstr(plait_last_error(), "emit of algorithm swap depends on more than shape and rank");
     CHECK(hashes != NULL && (hashes = strstr(hashes, "hash to ")) != NULL);
-    CHECK(sscanf(hashes, "hash to %8s here and %8s on rank", seen[0], seen[1]) == 2);
+    CHECK(sscanf(hashes, "hash to %8s on rank %*u and %8s on rank", seen[0], seen[1]) == 2);
     CHECK(strcmp(seen[0], seen[1]) != 0);
     plait_comm_destroy(*comm);
     *comm = NULL;
@@ -393,8 +393,8 @@ static int work_in_place_on_one_rank(struct plait_comm **comm, uint32_t rank, vo
     call.algorithm = "swap";
     CHECK(plait_allreduce(*comm, in, rank == 0 ? in : out, 1000, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_MISMATCH);
     /* One is told by the other, in its words. */
-    CHECK(strstr(plait_last_error(), "call is in place here and out of place on rank 1") != NULL ||
-          strstr(plait_last_error(), "call is out of place here and in place on rank 0") != NULL);
+    CHECK(strstr(plait_last_error(), "call is in place on rank 0 and out of place on rank 1") != NULL ||
+          strstr(plait_last_error(), "call is out of place on rank 1 and in place on rank 0") != NULL);
     CHECK(strstr(plait_last_error(), "; a program's own algorithm needs it on all ranks or on none") != NULL);
     plait_comm_destroy(*comm);
     *comm = NULL;

@@ -159,7 +159,7 @@ static void a_failure_comes_with_its_text_and_culprit(void **state)
     struct world *w = *state;
     struct plait_control *own = w->comm[2].own;
 
-    snprintf(own->failure, sizeof own->failure, "rank 2: count is 5 here and 7 on rank 1");
+    snprintf(own->failure, sizeof own->failure, "count is 5 on rank 2 and 7 on rank 1");
     own->culprit = 2;
     atomic_store(&own->failed, PLAIT_ERR_MISMATCH);
     plait_remote_tell(w->comm[2].remote);

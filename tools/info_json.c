@@ -35,16 +35,20 @@ static json_t *plugins(void)
     return array;
 }
 
-static json_t *settings(void)
+/* *valid: no setting has a value that is refused. */
+static json_t *settings(bool *valid)
 {
     json_t *array = json_array();
     struct plait_setting s;
     enum plait_status status;
 
+    *valid = true;
     for (size_t i = 0; (status = plait_config_get(i, &s)) != PLAIT_ERR_ARG; i++)
         if (status == PLAIT_OK)
             json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s}", "name", s.name, "value", s.value, "origin",
                                                    s.origin, "text", s.text));
+        else if (*valid)
+            *valid = complain("%s", plait_last_error());
     return array;
 }
 
@@ -60,9 +64,10 @@ static json_t *machine(void)
 
 bool info_print_json(void)
 {
+    bool valid;
     json_t *all = json_pack("{s:s, s:o, s:o, s:{s:s, s:s, s:s}, s:o, s:o}", "version", plait_version(), "features",
                             features(), "plugins", plugins(), "build", "compiler", build_compiler, "flags", build_flags,
-                            "commit", build_commit, "machine", machine(), "settings", settings());
+                            "commit", build_commit, "machine", machine(), "settings", settings(&valid));
     char *text = all != NULL ? json_dumps(all, JSON_INDENT(2)) : NULL;
     const bool ok = text != NULL;
 
@@ -70,7 +75,7 @@ bool info_print_json(void)
         printf("%s\n", text);
     free(text);
     json_decref(all);
-    return ok || complain("--json: out of memory");
+    return ok ? valid : complain("--json: out of memory");
 }
 #else
 bool info_print_json(void)

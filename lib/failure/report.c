@@ -104,6 +104,17 @@ static void list(const struct plait_comm *comm, uint32_t rank)
     plait_message_ring_visit(&c->messages, failed_on(c), LISTED, list_one, &l);
 }
 
+/* Has this rank told of that process's end already, for another comm? */
+static bool is_told(const struct plait_comm *comm, uint32_t culprit)
+{
+    static _Atomic uint64_t last;
+    const bool one = comm->own->failed == PLAIT_ERR_PEER && culprit > 0 && culprit <= comm->nrank;
+    const struct plait_process *process = one ? comm->peers[culprit - 1].process : NULL;
+    const uint64_t end = process != NULL ? (uint64_t)process->pid << 32 | comm->rank : 0;
+
+    return end != 0 && atomic_exchange(&last, end) == end;
+}
+
 void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t culprit)
 {
     char own[512];
@@ -115,8 +126,8 @@ void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t
         return;
     comm->told = true;
     /* The text has the operation of the rank that found the failure, perhaps another one: say what this rank was in. */
-    plait_log(comm->alarm, "rank %u of %u fails: %s%s", comm->rank, comm->nrank, cause != NULL ? own : "",
-              cause != NULL ? cause + 2 : text);
+    plait_log(is_told(comm, culprit) ? PLAIT_LOG_INFO : comm->alarm, "rank %u of %u fails: %s%s", comm->rank,
+              comm->nrank, cause != NULL ? own : "", cause != NULL ? cause + 2 : text);
     if (comm->alarm != PLAIT_LOG_ERROR || !plait_log_wants(PLAIT_LOG_INFO))
         return;
     list(comm, comm->rank);

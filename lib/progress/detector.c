@@ -115,43 +115,47 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
         snprintf(earlier, sizeof earlier, "in %s%s #%llu ", plait_coll_name(a->coll), a->vform ? "v" : "",
                  (unsigned long long)sequence);
     if (a->coll != b->coll || a->vform != b->vform)
-        snprintf(what, sizeof what, "collective is %s%s here and %s%s", plait_coll_name(a->coll), a->vform ? "v" : "",
-                 plait_coll_name(b->coll), b->vform ? "v" : "");
+        snprintf(what, sizeof what, "collective is %s%s on rank %u and %s%s", plait_coll_name(a->coll),
+                 a->vform ? "v" : "", comm->rank, plait_coll_name(b->coll), b->vform ? "v" : "");
     else if (a->count != b->count && !a->vform)
-        snprintf(what, sizeof what, "count is %llu here and %llu", (unsigned long long)a->count,
+        snprintf(what, sizeof what, "count is %llu on rank %u and %llu", (unsigned long long)a->count, comm->rank,
                  (unsigned long long)b->count);
     else if (a->type != b->type)
-        snprintf(what, sizeof what, "type is %s here and %s", plait_dtype_name(a->type), plait_dtype_name(b->type));
+        snprintf(what, sizeof what, "type is %s on rank %u and %s", plait_dtype_name(a->type), comm->rank,
+                 plait_dtype_name(b->type));
     else if (a->op != b->op)
-        snprintf(what, sizeof what, "operator is %s here and %s", plait_op_name(a->op), plait_op_name(b->op));
+        snprintf(what, sizeof what, "operator is %s on rank %u and %s", plait_op_name(a->op), comm->rank,
+                 plait_op_name(b->op));
     else if (a->root != b->root)
-        snprintf(what, sizeof what, "root is %u here and %u", a->root, b->root);
+        snprintf(what, sizeof what, "root is %u on rank %u and %u", a->root, comm->rank, b->root);
     else if (a->count != b->count && a->vform)
-        snprintf(what, sizeof what, "the largest block has %llu elements here and %llu", (unsigned long long)a->count,
-                 (unsigned long long)b->count);
+        snprintf(what, sizeof what, "the largest block has %llu elements on rank %u and %llu",
+                 (unsigned long long)a->count, comm->rank, (unsigned long long)b->count);
     else if (a->ordered != b->ordered)
-        snprintf(what, sizeof what, "call->user->commutative is %d here and %d", !a->ordered, !b->ordered);
+        snprintf(what, sizeof what, "call->user->commutative is %d on rank %u and %d", !a->ordered, comm->rank,
+                 !b->ordered);
     else if (a->inplace != b->inplace) {
-        snprintf(what, sizeof what, "call is %s here and %s", a->inplace ? "in place" : "out of place",
-                 b->inplace ? "in place" : "out of place");
+        snprintf(what, sizeof what, "call is %s on rank %u and %s", a->inplace ? "in place" : "out of place",
+                 comm->rank, b->inplace ? "in place" : "out of place");
         remedy = "; a program's own algorithm needs it on all ranks or on none";
     } else if (a->space != b->space)
-        snprintf(what, sizeof what, "memory is %s here and %s", plait_space_whose(a->space),
+        snprintf(what, sizeof what, "memory is %s on rank %u and %s", plait_space_whose(a->space), comm->rank,
                  plait_space_whose(b->space));
     else if (a->factor != b->factor)
-        snprintf(what, sizeof what, "out of plait_fusion_set_scale() is %.9g here and %.9g", (double)a->factor,
-                 (double)b->factor);
+        snprintf(what, sizeof what, "out of plait_fusion_set_scale() is %.9g on rank %u and %.9g", (double)a->factor,
+                 comm->rank, (double)b->factor);
     else if (a->mark != b->mark)
-        snprintf(what, sizeof what, "call->mark is 0x%x here and 0x%x", a->mark, b->mark);
+        snprintf(what, sizeof what, "call->mark is 0x%x on rank %u and 0x%x", a->mark, comm->rank, b->mark);
     else if (strncmp(a->algorithm, b->algorithm, sizeof a->algorithm) != 0)
-        snprintf(what, sizeof what, "algorithm is %.21s here and %.21s", a->algorithm, b->algorithm);
+        snprintf(what, sizeof what, "algorithm is %.21s on rank %u and %.21s", a->algorithm, comm->rank, b->algorithm);
     else if (a->settings != b->settings)
-        snprintf(what, sizeof what, "choice (slice, rounding, configuration) is %08x here and %08x", a->settings,
-                 b->settings);
+        snprintf(what, sizeof what, "choice (slice, rounding, configuration) is %08x on rank %u and %08x", a->settings,
+                 comm->rank, b->settings);
     else
-        snprintf(what, sizeof what,
-                 "emit of algorithm %.21s depends on more than shape and rank: its plans hash to %08x here and %08x",
-                 a->algorithm, a->plans, b->plans);
+        snprintf(
+            what, sizeof what,
+            "emit of algorithm %.21s depends on more than shape and rank: its plans hash to %08x on rank %u and %08x",
+            a->algorithm, a->plans, comm->rank, b->plans);
     return plait_comm_blame(comm, PLAIT_ERR_MISMATCH, rank, "%s%s on rank %u%s", earlier, what, rank, remedy);
 }
 
