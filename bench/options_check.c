@@ -160,7 +160,7 @@ static bool check_fusion(const struct options *o)
     if (other != NULL)
         return complain("%s does not go with plait-perf fusion, which times whole steps; leave it out", other);
     if (o->tensors == NULL)
-        return complain("plait-perf fusion needs --tensors FILE, e.g. bench/data/resnet50.csv");
+        return complain("plait-perf fusion needs --tensors FILE, e.g. PREFIX/share/plait/resnet50.csv");
     if (o->ncoll != 1 || o->coll[0]->coll != PLAIT_ALLREDUCE || o->nop != 1 || o->op[0] != PLAIT_SUM ||
         o->ndtype != 1 || o->dtype[0] != PLAIT_FLOAT32)
         return complain("plait-perf fusion sums float gradients with all-reduces; leave out --coll, -o and -d "
