@@ -91,7 +91,7 @@ enum plait_coll collective_base(enum plait_coll coll)
     return (int)coll < PLAIT_NCOLL ? coll : beside[(int)coll - PLAIT_NCOLL].base;
 }
 
-bool collective_sized(enum plait_coll coll)
+bool collective_is_vform(enum plait_coll coll)
 {
     return collective_base(coll) != coll;
 }
@@ -202,7 +202,7 @@ uint64_t collective_elements(enum plait_coll coll, uint32_t nrank, uint64_t coun
 {
     uint64_t n = 0;
 
-    if (!collective_sized(coll))
+    if (!collective_is_vform(coll))
         return nslot * count;
     for (uint32_t i = 0; i < nslot; i++)
         n += block_elements(coll, nrank, count, side->blk + i * side->stride);

@@ -45,7 +45,7 @@ const struct collective *collective_of(enum plait_coll coll);
 const char *collective_name(enum plait_coll coll);
 
 /* Is it a v-form? Of which collective; else itself. */
-bool collective_sized(enum plait_coll coll);
+bool collective_is_vform(enum plait_coll coll);
 enum plait_coll collective_base(enum plait_coll coll);
 
 /* The geometry of a rank's buffers, with one block per vector; and the rank whose input a block comes from. */

@@ -26,7 +26,7 @@ struct parts parts_of(enum plait_coll coll, uint32_t nrank, uint64_t count, cons
     const struct parts none = { NULL, NULL, NULL };
     uint64_t start = 0;
 
-    if (!collective_sized(coll) || side->nslot == 0)
+    if (!collective_is_vform(coll) || side->nslot == 0)
         return none;
     for (uint32_t i = 0; i < side->nslot; i++) {
         const uint64_t end = collective_elements(coll, nrank, count, side, i + 1);

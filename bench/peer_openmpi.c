@@ -234,7 +234,7 @@ static bool do_as(struct openmpi_rank *r, const struct operation *o, MPI_Request
         .request = request,
     };
 
-    const bool fits = o->count * collective_parts(o->coll, collective_sized(o->coll) ? (uint32_t)r->nrank : 1) <=
+    const bool fits = o->count * collective_parts(o->coll, collective_is_vform(o->coll) ? (uint32_t)r->nrank : 1) <=
                       INT32_MAX; /* displacements of blocks are int, too */
 
     r->error = fits ? calls[o->coll](&c) : MPI_ERR_COUNT;

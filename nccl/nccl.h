@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The interface of NCCL 2.32.3 for C programs, declared independently. Names, numbers and layouts are NCCL's, which
- * tests/nccl_facts_test.py compares with facts from NVIDIA's headers; the text is not. A program compiled with NVIDIA's
+ * tests/nccl/facts.py compares with facts from NVIDIA's headers; the text is not. A program compiled with NVIDIA's
  * nccl.h, of this release or an older one, also runs on this library. docs/nccl.md says what each function does here
  * and what it refuses; plait-info --nccl lists them.
  */

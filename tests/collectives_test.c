@@ -470,7 +470,7 @@ static int wrong_sizes_are_named_and_change_nothing(struct plait_comm **comm, ui
     CHECK(strstr(plait_last_error(), "allgatherv: the counts of") != NULL);
     CHECK(plait_allgatherv(*comm, in, out, huge, NULL, PLAIT_INT32, NULL) == PLAIT_ERR_ARG);
     CHECK(plait_gatherv(*comm, in, 1 + counts[rank], out, counts, NULL, PLAIT_INT32, rank, NULL) == PLAIT_ERR_ARG);
-    CHECK(strstr(plait_last_error(), "gives itself") != NULL);
+    CHECK(strstr(plait_last_error(), "sends itself") != NULL);
     CHECK(plait_reduce_scatterv(*comm, in, out, counts, NULL, PLAIT_INT32, PLAIT_USER, NULL) == PLAIT_ERR_ARG);
     CHECK(plait_reduce_scatterv(*comm, in, out, counts, NULL, PLAIT_INT32, PLAIT_PREMULSUM, NULL) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "call->scale is NULL") != NULL);

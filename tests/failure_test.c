@@ -791,7 +791,7 @@ static int stop_while_it_waits(struct plait_comm **comm, uint32_t rank, void *ar
     const enum plait_status status = sum(*comm, COUNT, RANKS_ON_HOSTS ? "ring" : "two-shot");
     if (!RANKS_ON_HOSTS || rank < 2) {
         CHECK(status == PLAIT_ERR_TIMEOUT);
-        CHECK((says("no progress for 2 s: rank 2 is in it, ") && says("and does not answer")) ||
+        CHECK((says("no progress for 2 s: rank 2 has entered the operation, ") && says("but does not respond")) ||
               (RANKS_ON_HOSTS && says("no progress for 2 s: nothing has been heard of rank 2 (process ")));
     }
     if (rank == 0)

@@ -266,7 +266,7 @@ static void be_walled_off(void)
     float x = 1;
 
     must(plait_allreduce(comm, &x, &x, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) != PLAIT_OK, "the deadline");
-    must(strstr(plait_last_error(), "nothing has ever come from it over the network (tcp/nowhere)") != NULL,
+    must(strstr(plait_last_error(), "no message from it has arrived over the network (tcp/nowhere)") != NULL,
          "the error of an interface that leads nowhere");
 }
 

@@ -348,8 +348,9 @@ static int reduce_to_root(struct plait_comm **comm, uint32_t rank, void *arg)
     call.algorithm = "reduces";
     if (rank == 0) {
         CHECK(plait_reduce(*comm, x, x, 100, PLAIT_FLOAT32, PLAIT_AVG, 0, &call) == PLAIT_ERR_PLAN);
-        CHECK(strstr(plait_last_error(), "has other messages in place than out of place, or is not right where rank 0 "
-                                         "alone works in place") != NULL);
+        CHECK(strstr(plait_last_error(),
+                     "sends different messages in place and out of place, or is wrong when only rank "
+                     "0 is in place") != NULL);
     }
     CHECK(plait_reduce(*comm, x, rank == 0 ? out : NULL, 100, PLAIT_FLOAT32, PLAIT_AVG, 0, &call) == PLAIT_OK);
     for (int i = 0; rank == 0 && i < 100; i++)

@@ -221,7 +221,7 @@ static int stop_after_a_long_wait(struct plait_comm **comm, uint32_t rank, void 
     }
     CHECK(plait_allreduce(*comm, in, &sum, 1, PLAIT_FLOAT32, PLAIT_SUM, NULL) == PLAIT_ERR_TIMEOUT);
     CHECK(*stopped > 0 && kill(*stopped, SIGKILL) == 0);
-    CHECK(strstr(plait_last_error(), "rank 1 is in it and does not answer") != NULL);
+    CHECK(strstr(plait_last_error(), "rank 1 has entered the operation but does not respond") != NULL);
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;

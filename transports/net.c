@@ -34,19 +34,19 @@ static struct net_link *net(const struct plait_link *link)
     return (struct net_link *)(uintptr_t)link;
 }
 
-static struct way *way_of(const struct net_link *l)
+static struct connection *connection_of(const struct net_link *l)
 {
-    return &l->port->ways[l->peer];
+    return &l->port->connections[l->peer];
 }
 
-__attribute__((format(printf, 2, 3))) static void break_way(struct way *w, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void break_connection(struct connection *to, const char *format, ...)
 {
     va_list args;
 
-    if (w->broken[0] != '\0')
+    if (to->broken[0] != '\0')
         return;
     va_start(args, format);
-    vsnprintf(w->broken, sizeof w->broken, format, args);
+    vsnprintf(to->broken, sizeof to->broken, format, args);
     va_end(args);
 }
 
@@ -85,13 +85,13 @@ static void acknowledge(struct net_link *l)
         return;
     address_header(l, &l->ack, ACKNOWLEDGEMENT);
     write_acknowledgement(l, &l->ack);
-    l->port->plugin->send(way_of(l)->endpoint, &l->ack, NULL, 0, &l->ack_state);
+    l->port->plugin->send(connection_of(l)->endpoint, &l->ack, NULL, 0, &l->ack_state);
 }
 
 void plait_net_acknowledge(struct plait_port *port)
 {
     for (uint32_t i = 0; port->nowing > 0 && i < port->comm->nrank * PLAIT_NCHANNEL; i++) {
-        struct net_link *l = port->ways[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
+        struct net_link *l = port->connections[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
         if (l != NULL)
             acknowledge(l);
     }
@@ -101,7 +101,7 @@ void plait_net_acknowledge(struct plait_port *port)
 
 static struct net_link *link_of(struct plait_port *port, uint32_t peer, enum plait_channel channel)
 {
-    struct net_link **place = &port->ways[peer].link[channel], *l = *place;
+    struct net_link **place = &port->connections[peer].link[channel], *l = *place;
 
     if (l != NULL)
         return l;
@@ -120,32 +120,32 @@ static struct net_link *link_of(struct plait_port *port, uint32_t peer, enum pla
 }
 
 /* Describing takes time. The first connection of a port is enough to see whether a network device is missing. */
-static void look_at_way(struct plait_port *port, uint32_t peer)
+static void check_device(struct plait_port *port, uint32_t peer)
 {
-    char ways[256];
+    char route[256];
 
     if (port->looked)
         return;
     port->looked = true;
-    plait_port_describe(port, peer, ways, sizeof ways);
-    plait_warn_of_device(ways);
+    plait_port_describe(port, peer, route, sizeof route);
+    plait_warn_of_device(route);
 }
 
 /* Endpoints are made at the first use. A rank that cannot be reached stays unreachable. */
 static bool is_connected(struct net_link *l)
 {
-    struct way *w = way_of(l);
-    char why[sizeof w->broken];
+    struct connection *to = connection_of(l);
+    char why[sizeof to->broken];
 
-    if (w->endpoint != NULL || w->broken[0] != '\0')
-        return w->endpoint != NULL;
-    if (w->address == NULL)
-        break_way(w, "its network address is not known here");
-    else if ((w->endpoint = l->port->plugin->connect(l->port->net, w->address, w->bytes, why, sizeof why)) == NULL)
-        break_way(w, "%s", why);
-    if (w->endpoint != NULL)
-        look_at_way(l->port, l->peer);
-    return w->endpoint != NULL;
+    if (to->endpoint != NULL || to->broken[0] != '\0')
+        return to->endpoint != NULL;
+    if (to->address == NULL)
+        break_connection(to, "its network address is not known here");
+    else if ((to->endpoint = l->port->plugin->connect(l->port->net, to->address, to->bytes, why, sizeof why)) == NULL)
+        break_connection(to, "%s", why);
+    if (to->endpoint != NULL)
+        check_device(l->port, l->peer);
+    return to->endpoint != NULL;
 }
 
 /* Both ends connect at once: the network may need both ends to make progress. */
@@ -175,11 +175,11 @@ void plait_net_set_device(struct plait_link *link, bool device)
 
 static const char *net_broken(const struct plait_link *link)
 {
-    const struct way *w = way_of(net(link));
+    const struct connection *to = connection_of(net(link));
 
-    if (w->broken[0] != '\0')
-        return w->broken;
-    return w->endpoint != NULL ? net(link)->port->plugin->failed(w->endpoint) : NULL;
+    if (to->broken[0] != '\0')
+        return to->broken;
+    return to->endpoint != NULL ? net(link)->port->plugin->failed(to->endpoint) : NULL;
 }
 
 /* ---- Sending -------------------------------------------------------------------------------------------- */
@@ -215,8 +215,8 @@ static bool net_offer(struct plait_link *link, uint32_t number, uint32_t fingerp
         data = o->few;
     }
     if (is_connected(l))
-        (l->device ? l->port->plugin->send_device : l->port->plugin->send)(way_of(l)->endpoint, &o->header, data, bytes,
-                                                                           &o->state);
+        (l->device ? l->port->plugin->send_device : l->port->plugin->send)(connection_of(l)->endpoint, &o->header, data,
+                                                                           bytes, &o->state);
     else
         o->state = PLAIT_NET_FAILED;
     return take && o->state != PLAIT_NET_BUSY; /* a message that has not gone yet needs more turns */
@@ -295,7 +295,7 @@ static bool put(struct net_link *l, const struct header *h, const struct plait_n
     struct incoming *in = &l->in[h->number % PLAIT_WINDOW];
 
     if (in->stage != EMPTY || h->number != in->number) {
-        break_way(way_of(l), "it sent message %u, which is not its turn", h->number);
+        break_connection(connection_of(l), "it sent message %u, which is not its turn", h->number);
         return false;
     }
     in->stage = a->data != NULL ? HERE : ASKED;
@@ -318,9 +318,9 @@ void plait_net_arrive(void *context, const struct plait_net_arrival *a)
     if (!is_for(port, &h))
         warn_of_stranger(port, &h);
     else if ((l = link_of(port, h.source, (enum plait_channel)h.channel)) == NULL)
-        break_way(&port->ways[h.source], "out of memory for its messages");
+        break_connection(&port->connections[h.source], "out of memory for its messages");
     if (l != NULL) {
-        port->ways[h.source].heard = true;
+        port->connections[h.source].heard = true;
         read_acknowledgement(l, &h);
     }
     if (l == NULL || h.kind == ACKNOWLEDGEMENT || !put(l, &h, a))
@@ -333,7 +333,7 @@ static bool start_fetch(struct net_link *l, struct incoming *in, void *landing)
     if (landing == NULL) {
         in->room = take_room(l->port, in->bytes);
         if (in->room == NULL) {
-            break_way(way_of(l), "out of memory for a message of %zu bytes", in->bytes);
+            break_connection(connection_of(l), "out of memory for a message of %zu bytes", in->bytes);
             return false;
         }
         landing = in->room->memory;
@@ -363,7 +363,7 @@ static const void *net_arrived(struct plait_link *link, uint32_t number, uint32_
     if (in->stage == COMING && in->state == PLAIT_NET_DONE)
         in->stage = HERE;
     else if (in->stage == COMING && in->state == PLAIT_NET_FAILED)
-        break_way(way_of(l), "message %u was lost on its way", number);
+        break_connection(connection_of(l), "message %u was lost on its way", number);
     return in->stage == HERE ? in->data : NULL;
 }
 

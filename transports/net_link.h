@@ -61,7 +61,7 @@ struct net_link {
     enum plait_net_state ack_state;
 };
 
-struct way { /* the connection to a rank */
+struct connection { /* the connection to a rank */
     void *address;
     size_t bytes;
     struct plait_net_endpoint *endpoint;
@@ -78,7 +78,7 @@ struct plait_port {
     uint32_t quiet;     /* turns without an arrival */
     uint32_t nowing;    /* links that owe acknowledgements */
     bool warned, looked;
-    struct way ways[]; /* [nrank] */
+    struct connection connections[]; /* [nrank] */
 };
 
 /* Do these bits say that this message, and every earlier one of its slot, has been released? */

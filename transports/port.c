@@ -11,7 +11,7 @@
 
 enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_net_plugin *plugin, const char *devices)
 {
-    struct plait_port *port = calloc(1, sizeof *port + comm->nrank * sizeof *port->ways);
+    struct plait_port *port = calloc(1, sizeof *port + comm->nrank * sizeof *port->connections);
     const struct plait_net_options o = {
         .nendpoint = comm->nrank, .devices = devices, .context = port, .arrive = plait_net_arrive
     };
@@ -38,22 +38,22 @@ enum plait_status plait_port_open(struct plait_comm *comm, const struct plait_ne
 }
 
 /* Release held messages: their senders may still wait for that. */
-static void drop_held(struct plait_port *port, const struct way *w)
+static void drop_held(struct plait_port *port, const struct connection *to)
 {
     for (unsigned c = 0; c < PLAIT_NCHANNEL; c++)
-        for (unsigned i = 0; w->link[c] != NULL && i < PLAIT_WINDOW; i++)
-            if (w->link[c]->in[i].held != NULL)
-                port->plugin->release(port->net, w->link[c]->in[i].held);
+        for (unsigned i = 0; to->link[c] != NULL && i < PLAIT_WINDOW; i++)
+            if (to->link[c]->in[i].held != NULL)
+                port->plugin->release(port->net, to->link[c]->in[i].held);
 }
 
-static void free_way(struct way *w)
+static void free_connection(struct connection *to)
 {
     for (unsigned c = 0; c < PLAIT_NCHANNEL; c++) {
-        for (unsigned i = 0; w->link[c] != NULL && i < PLAIT_WINDOW; i++)
-            plait_net_free_room(w->link[c]->in[i].room);
-        free(w->link[c]);
+        for (unsigned i = 0; to->link[c] != NULL && i < PLAIT_WINDOW; i++)
+            plait_net_free_room(to->link[c]->in[i].room);
+        free(to->link[c]);
     }
-    free(w->address);
+    free(to->address);
 }
 
 void plait_port_close(struct plait_port *port)
@@ -61,10 +61,10 @@ void plait_port_close(struct plait_port *port)
     if (port == NULL)
         return;
     for (uint32_t r = 0; r < port->comm->nrank; r++)
-        drop_held(port, &port->ways[r]);
+        drop_held(port, &port->connections[r]);
     port->plugin->close(port->net); /* from here on the network writes to no landing buffer */
     for (uint32_t r = 0; r < port->comm->nrank; r++)
-        free_way(&port->ways[r]);
+        free_connection(&port->connections[r]);
     while (port->rooms != NULL) {
         struct room *next = port->rooms->next;
         plait_net_free_room(port->rooms);
@@ -91,25 +91,25 @@ const char *plait_port_network(const struct plait_port *port)
 
 enum plait_status plait_port_lead(struct plait_port *port, uint32_t rank, const void *address, size_t bytes)
 {
-    struct way *w = &port->ways[rank];
+    struct connection *to = &port->connections[rank];
 
-    free(w->address);
-    w->address = malloc(bytes);
-    if (w->address == NULL)
+    free(to->address);
+    to->address = malloc(bytes);
+    if (to->address == NULL)
         return plait_fail_memory("out of memory for the network address of rank %u", rank);
-    memcpy(w->address, address, bytes);
-    w->bytes = bytes;
+    memcpy(to->address, address, bytes);
+    to->bytes = bytes;
     return PLAIT_OK;
 }
 
 bool plait_port_leads(const struct plait_port *port, uint32_t rank)
 {
-    return port->ways[rank].address != NULL;
+    return port->connections[rank].address != NULL;
 }
 
 bool plait_port_has_heard(const struct plait_port *port, uint32_t rank)
 {
-    return port->ways[rank].heard;
+    return port->connections[rank].heard;
 }
 
 void plait_port_turn(struct plait_port *port)
@@ -131,7 +131,7 @@ bool plait_port_takes_devices(const struct plait_port *port)
 
 bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plait_channel channel)
 {
-    const struct net_link *l = port->ways[rank].link[channel];
+    const struct net_link *l = port->connections[rank].link[channel];
 
     for (uint32_t i = 0; l != NULL && i < PLAIT_WINDOW; i++)
         if (!is_released(l->taken, l->out[i].header.number))
@@ -141,10 +141,10 @@ bool plait_port_is_taken(const struct plait_port *port, uint32_t rank, enum plai
 
 bool plait_port_owes(const struct plait_port *port, uint32_t rank)
 {
-    const struct way *w = &port->ways[rank];
+    const struct connection *to = &port->connections[rank];
 
-    for (unsigned c = 0; c < PLAIT_NCHANNEL && w->broken[0] == '\0'; c++)
-        if (w->link[c] != NULL && (w->link[c]->owed > 0 || w->link[c]->ack_state == PLAIT_NET_BUSY))
+    for (unsigned c = 0; c < PLAIT_NCHANNEL && to->broken[0] == '\0'; c++)
+        if (to->link[c] != NULL && (to->link[c]->owed > 0 || to->link[c]->ack_state == PLAIT_NET_BUSY))
             return true;
     return false;
 }
@@ -160,7 +160,7 @@ static bool is_quiet(const struct net_link *l)
 bool plait_port_is_quiet(const struct plait_port *port)
 {
     for (uint32_t i = 0; i < port->comm->nrank * PLAIT_NCHANNEL; i++) {
-        const struct net_link *l = port->ways[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
+        const struct net_link *l = port->connections[i / PLAIT_NCHANNEL].link[i % PLAIT_NCHANNEL];
         if (l != NULL && !is_quiet(l))
             return false;
     }
@@ -169,12 +169,12 @@ bool plait_port_is_quiet(const struct plait_port *port)
 
 void plait_port_describe(struct plait_port *port, uint32_t rank, char *text, size_t room)
 {
-    struct way *w = &port->ways[rank];
+    struct connection *to = &port->connections[rank];
 
     if (room > 0)
         *text = '\0';
-    if (w->endpoint != NULL)
-        port->plugin->describe(w->endpoint, text, room);
+    if (to->endpoint != NULL)
+        port->plugin->describe(to->endpoint, text, room);
 }
 
 int plait_port_descriptor(const struct plait_port *port)

@@ -17,7 +17,7 @@
 #define MOST_PATH 512
 
 /* Is this port, InfiniBand or RoCE, unused? */
-static bool port_is_missed(const char *sys, const char *device, const char *port, const char *ways, char *text,
+static bool port_is_missed(const char *sys, const char *device, const char *port, const char *route, char *text,
                            size_t room)
 {
     char path[MOST_PATH], state[64];
@@ -30,17 +30,17 @@ static bool port_is_missed(const char *sys, const char *device, const char *port
         snprintf(text, room,
                  "messages go over %s although port %s of %s is active: UCX_TLS or UCX_NET_DEVICES leave it out, UCX's "
                  "modules for it are not installed, or another host has none. ucx_info -d lists what UCX sees",
-                 ways, port, device);
+                 route, port, device);
     else
         snprintf(
             text, room,
             "messages go over %s as port %s of %s is not active (%s): look at cable, switch and subnet manager with "
             "ibstat",
-            ways, port, device, state);
+            route, port, device, state);
     return true;
 }
 
-static bool any_port_is_missed(const char *sys, const char *device, const char *ways, char *text, size_t room)
+static bool any_port_is_missed(const char *sys, const char *device, const char *route, char *text, size_t room)
 {
     char path[MOST_PATH];
     bool missed = false;
@@ -49,13 +49,13 @@ static bool any_port_is_missed(const char *sys, const char *device, const char *
         return false;
     DIR *d = plait_descriptor_folder(path);
     for (struct dirent *e; !missed && d != NULL && (e = readdir(d)) != NULL;)
-        missed = isdigit((unsigned char)e->d_name[0]) && port_is_missed(sys, device, e->d_name, ways, text, room);
+        missed = isdigit((unsigned char)e->d_name[0]) && port_is_missed(sys, device, e->d_name, route, text, room);
     if (d != NULL)
         closedir(d);
     return missed;
 }
 
-static bool infiniband_is_missed(const char *sys, const char *ways, char *text, size_t room)
+static bool infiniband_is_missed(const char *sys, const char *route, char *text, size_t room)
 {
     char path[MOST_PATH];
     bool missed = false;
@@ -63,7 +63,7 @@ static bool infiniband_is_missed(const char *sys, const char *ways, char *text, 
     snprintf(path, sizeof path, "%s/class/infiniband", sys);
     DIR *d = plait_descriptor_folder(path);
     for (struct dirent *e; !missed && d != NULL && (e = readdir(d)) != NULL;)
-        missed = e->d_name[0] != '.' && any_port_is_missed(sys, e->d_name, ways, text, room);
+        missed = e->d_name[0] != '.' && any_port_is_missed(sys, e->d_name, route, text, room);
     if (d != NULL)
         closedir(d);
     return missed;
@@ -79,7 +79,7 @@ static bool is_bridge(const char *sys, const char *name)
 }
 
 /* An interface with an address is meant to be used. */
-static bool interface_is_missed(const char *sys, const char *ways, char *text, size_t room)
+static bool interface_is_missed(const char *sys, const char *route, char *text, size_t room)
 {
     struct ifaddrs *all;
     bool missed = false;
@@ -95,7 +95,7 @@ static bool interface_is_missed(const char *sys, const char *ways, char *text, s
             snprintf(
                 text, room,
                 "messages go over %s; %s has an address and is %s: %s, or take the address away if it is not for use",
-                ways, i->ifa_name, i->ifa_flags & IFF_UP ? "without a link" : "down",
+                route, i->ifa_name, i->ifa_flags & IFF_UP ? "without a link" : "down",
                 i->ifa_flags & IFF_UP ? "look at cable and switch" : "bring it up (ip link set NAME up)");
     }
     freeifaddrs(all);
@@ -103,22 +103,24 @@ static bool interface_is_missed(const char *sys, const char *ways, char *text, s
 }
 
 /* Is TCP the only network between hosts? Any other is the fast device already. */
-static bool is_slow(const char *ways)
+static bool is_slow(const char *route)
 {
-    return strstr(ways, "tcp/") != NULL && strstr(ways, "rc_") == NULL && strstr(ways, "dc_") == NULL &&
-           strstr(ways, "ud_") == NULL;
+    return strstr(route, "tcp/") != NULL && strstr(route, "rc_") == NULL && strstr(route, "dc_") == NULL &&
+           strstr(route, "ud_") == NULL;
 }
 
-bool plait_device_is_missed(const char *sys, const char *ways, char *text, size_t room)
+bool plait_device_is_missed(const char *sys, const char *route, char *text, size_t room)
 {
-    return is_slow(ways) && (infiniband_is_missed(sys, ways, text, room) || interface_is_missed(sys, ways, text, room));
+    return is_slow(route) &&
+           (infiniband_is_missed(sys, route, text, room) || interface_is_missed(sys, route, text, room));
 }
 
-void plait_warn_of_device(const char *ways)
+void plait_warn_of_device(const char *route)
 {
     static atomic_flag looked = ATOMIC_FLAG_INIT;
     char text[1024];
 
-    if (*ways != '\0' && !atomic_flag_test_and_set(&looked) && plait_device_is_missed("/sys", ways, text, sizeof text))
+    if (*route != '\0' && !atomic_flag_test_and_set(&looked) &&
+        plait_device_is_missed("/sys", route, text, sizeof text))
         plait_log(PLAIT_LOG_WARN, "%s", text);
 }

@@ -195,13 +195,13 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_ARENA", "automatic", "bytes of library memory that a process may use; automatic: as much as main memory",
       FIELD(arena), parse_automatic },
     { "PLAIT_CALIBRATE", "1",
-      "1: the first comm of a process times copies, 20 ms at most, to choose copy modes; 0: choices are built in",
+      "1: the first comm of a process times copies (at most 20 ms) to choose copy modes; 0: the built-in choice",
       FIELD(calibrate), parse_flag },
     { "PLAIT_CHECK", "0", "1: prove every plan, and what it is bound to, before its first run", FIELD(check),
       parse_flag },
     { "PLAIT_CMA", "auto",
-      "how operations of one host that only move data read memory that is not the library's; 1: through the kernel; "
-      "0: from staging buffers; auto: what takes less time (PLAIT_CALIBRATE)",
+      "how ranks of one host read each other's ordinary memory if nothing is reduced; 1: single copy by the kernel; "
+      "0: staging buffers; auto: the faster one (PLAIT_CALIBRATE)",
       FIELD(cma), parse_cma },
     { "PLAIT_CONFIG", "", "file with lines NAME = value, read after the environment", FIELD(file), parse_path },
     { "PLAIT_CUDA_DRIVER", "", "for tests: file to load as CUDA's driver; empty: libcuda.so.1", FIELD(cuda_driver),
@@ -211,8 +211,7 @@ const struct plait_config_row plait_config_rows[] = {
       parse_flag },
     { "PLAIT_HOSTS", "automatic",
       "for tests, with PLAIT_FOR_TESTS=1: a comm's ranks behave as if on so many hosts, 255 at most; automatic: as "
-      "they "
-      "are",
+      "they are",
       FIELD(hosts), parse_hosts },
     { "PLAIT_IFNAME", "",
       "interfaces for other hosts, as NCCL_SOCKET_IFNAME: starts of names (eth,ib), =NAME, ^NAME for all but; "
@@ -246,8 +245,8 @@ const struct plait_config_row plait_config_rows[] = {
     { "PLAIT_REQUIRE_SECRET", "0", "1: under a launcher, no comm over TCP without a secret", FIELD(require_secret),
       parse_flag },
     { "PLAIT_SECRET", "",
-      "under a launcher, lets in those who have it too; empty: the one in ~/.plait-secret, a file of mode 0600 "
-      "(plait-info --make-secret)",
+      "under a launcher, secret of the job: only ranks with the same one may join; empty: the one in ~/.plait-secret, "
+      "a file of mode 0600 (plait-info --make-secret)",
       FIELD(secret), parse_secret, .secret = true },
     { "PLAIT_SLICE", "automatic", "bytes of the vector in one pipeline slice; automatic: chosen by size", FIELD(slice),
       parse_automatic },

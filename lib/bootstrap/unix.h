@@ -3,9 +3,9 @@
  * Unix sockets in the abstract namespace, by which processes of one machine connect. A name vanishes with the socket
  * bound to it. The kernel tells whose process the other end is.
  *
- * By such a name each rank is good for one process of a host at a time (a claim). Two jobs that share MASTER_ADDR and
- * MASTER_PORT and have no name have one id: the second process with a rank finds the name taken and fails. The holder
- * hears of it, and fails too as long as its comm is young: then it may have ranks of both jobs.
+ * A process claims such a name for its rank, so only one process of a host can hold that rank of an id. Two jobs that
+ * share MASTER_ADDR and MASTER_PORT and have no name have one id: the second process with a rank finds the name taken
+ * and fails. The holder hears of it, and fails too as long as its comm is young: then it may have ranks of both jobs.
  */
 #ifndef PLAIT_LIB_BOOTSTRAP_UNIX_H
 #define PLAIT_LIB_BOOTSTRAP_UNIX_H

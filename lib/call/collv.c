@@ -141,7 +141,7 @@ static enum plait_status find_own(struct plait_comm *comm, const char *name, con
     if (g->in.nslot == 0 || g->out.nslot == 0)
         return PLAIT_OK;
     if (v->in[in] != v->out[out])
-        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u gives itself %zu elements and expects %zu", name, comm->rank,
+        return plait_fail(PLAIT_ERR_ARG, "%s: rank %u sends itself %zu elements, but expects %zu", name, comm->rank,
                           v->in[in], v->out[out]);
     s->place = g->kind == PLAIT_KIND_PART ? (ptrdiff_t)((v->out_at[out] - v->in_at[in]) * size) : 0;
     return PLAIT_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the objects above the public functions need of a communicator: a fusion, an optimiser, elastic averaging. They
+ * Functions of a communicator for fusion, optimiser and elastic averaging, the objects above the public functions. They
  * use this header, agree.h, owner.h and device_work.h beside the public ones, and see no struct of the rooms below.
  *
  * "The comm" is the object's own, unless it says otherwise.

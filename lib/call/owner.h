@@ -3,8 +3,8 @@
  * A comm whose operations an object begins instead of its callers: a fusion. The object's turn runs whenever a thread
  * drives the comm, under the comm's lock. Persistent requests are begun there.
  *
- * While the object awaits a part of this rank, no operation waits for other ranks. Then the owner looks for failures,
- * warns of a stall, and after the deadline fails the comm, with blame() as the culprit.
+ * While the object waits for input of this rank, no operation runs that would detect failures. The owner detects them
+ * instead, warns of a stall, and after the deadline fails the comm, with blame() as the culprit.
  */
 #ifndef PLAIT_LIB_CALL_OWNER_H
 #define PLAIT_LIB_CALL_OWNER_H

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A calibration: two ranks exchange blocks of each size in each mode, both at once, as ranks of a collective do. Both
- * make the same exchanges in the same order and time them from meeting to meeting; the times of the one that leads
- * count. The least of several is taken, as other programs only make it longer. Modes take turns, so that a slow moment
- * meets all.
+ * A calibration: two ranks exchange blocks of each size in each mode, both at once, as ranks of a collective do. They
+ * synchronise before and after each exchange. Only the leader's times count, and of each mode only the shortest, since
+ * interference makes times longer. The modes alternate, so a slow phase affects all of them.
  *
  * Memory is used as operations use it: staging moves through more memory than a peer's cache keeps of it, and the
  * private buffers are the same in every exchange.

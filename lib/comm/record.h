@@ -5,7 +5,8 @@
  * That of the collectives has two parts. The *record* has the arguments. Every operation writes one with plain stores
  * and reads no clock: an eager all-reduce takes less time than three clock reads. The *progress* has times and steps.
  * The engine writes it at the start of each operation, the eager path only after a wait longer than the spin. So an
- * operation whose progress has another sequence number was shorter than the spin, and its neighbours bracket its time.
+ * operation whose progress has another sequence number was shorter than the spin; it ran between the times of the
+ * operations before and after it.
  *
  * Of messages many are pending at once and end in any order, so each record has its own completion flag. A message gets
  * its record when it becomes the first of its queue; records are in that order. A message that still waits when later
@@ -44,9 +45,9 @@ struct plait_what { /* an operation as a rank called it */
 /* Whose memory it is, by the id of its space: "the host's". */
 static inline const char *plait_space_whose(uint8_t id)
 {
-    static const char *const whose[] = { "the host's", "a GPU's", "space 2's", "space 3's" };
+    static const char *const whose[] = { "the host's", "a GPU's" };
 
-    return id < sizeof whose / sizeof *whose ? whose[id] : "an unknown space's";
+    return id < sizeof whose / sizeof *whose ? whose[id] : "another space's";
 }
 
 /* Mismatches between ranks are found and named by these records. */

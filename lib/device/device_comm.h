@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The room device: the state of a communicator on a GPU, made at the first call with memory of that GPU. device_maps.c
- * maps other processes' memory, device_memory.c allocates, device_watch.c releases the streams of a communicator that
- * has failed, device_whole.c runs the part of collectives that ranks on one GPU share.
+ * maps other processes' memory, device_memory.c allocates, device_queue.c enqueues, device_watch.c releases the streams
+ * of a communicator that has failed. device_whole.c runs the part of collectives that ranks on one GPU share, by the
+ * list of device_list.c.
  *
  * The room promises: no stream waits for ever for a rank that has failed or died. It does not know CUDA, which is a
  * plug-in (plugin/device.h).
  *
- * The engine (engine.h) runs the plan of any other call as it runs any plan. But the steps that it starts go onto the
- * call's queue, and ranks exchange addresses (transports/device.c). So a rank's plan becomes operations of its stream:
- * wait for a flag, copy, reduce, set a flag. What a turn puts on a queue goes there together: waits, copies, flags, by
- * few calls of the driver. A queue waits for a flag only after another queue was told to set it: the message that
- * carries the data's address is offered after that. So streams cannot wait for each other in a circle,
- * whatever the plan, even if several ranks share one stream.
+ * All other calls run their plan in the engine (engine.c), as usual. But each step is put on the call's queue, and the
+ * ranks of a host exchange addresses instead of data (transports/device.c). So a plan becomes operations of a stream:
+ * wait for a flag, copy, reduce, set a flag. Those of one turn are enqueued together, by few calls of the driver. A
+ * queue waits for a flag only after another queue was told to set it: the message that carries the data's address is
+ * offered after that. So streams cannot wait for each other in a circle, whatever the plan, even if several ranks share
+ * one stream.
  *
  * A rank's flags are in its own memory. It has two for each message that may be on the way from or to each other rank:
  * "the data has arrived", and "the data that this rank sent was read". The other rank sets the flag, this rank waits

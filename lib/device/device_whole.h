@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An operation as a whole, for ranks that share a GPU. Each rank offers the lowest of them, the *leader*, its operands:
- * a flag on its stream says that they are complete, a message has their addresses. When the leader has all, it puts on
- * its own stream the waits for all flags, one kernel that makes the results of all ranks, and the flags that say so.
- * Then it releases the messages, and each rank puts the wait for its flag on its stream. So an operation is three calls
- * of the driver for the leader and two for each other rank, whatever their number.
+ * Ranks that share a GPU run an operation without a plan's steps: the lowest of them, the *leader*, starts one kernel
+ * that computes the results of all. Each rank sends the leader a message with the addresses of its operands, and sets a
+ * flag in stream order once they are complete. The leader enqueues a wait for all flags, the kernel, and flags for "the
+ * results are complete". Then it releases the messages, and each rank enqueues a wait for its flag. So an operation is
+ * three calls of the driver for the leader and two for each other rank, whatever their number.
  *
  * If the comm has several GPUs or hosts, the kernel makes IN of a plan that only the leaders run: of the same
  * collective, with a rank for each GPU and, where blocks belong to ranks, the blocks of a GPU's ranks as one block. A

@@ -72,8 +72,8 @@ static enum plait_status find_kinds(struct plait_plan **plans, const char *spec,
     free(of_rank);
     if (status == PLAIT_OK && uneven.rank != PLAIT_NONE)
         status = plait_fail(PLAIT_ERR_UNSUPPORTED,
-                            "algorithm '%s' has partial sums and other values in one step (rank %u step %u), so it can "
-                            "neither round once nor average; use PLAIT_ROUND_HOP and another operator",
+                            "algorithm '%s' mixes partial sums with other values in one step (rank %u step %u), so it "
+                            "can neither round once nor average; use PLAIT_ROUND_HOP and another operator",
                             spec, uneven.rank, uneven.step);
     return status;
 }
@@ -180,11 +180,10 @@ static enum plait_status settle_fusing(const struct plait_plan *own, struct plai
     if (asks)
         return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s' can deadlock with %u ranks where rank %u works in place",
                           spec, nrank, own->rank);
-    return plait_fail(
-        PLAIT_ERR_PLAN,
-        "algorithm '%s' can deadlock with %u ranks: a message overtakes %d others between the same ranks, "
-        "and they wait for it; let lanes be taken in the order in which they are sent",
-        spec, nrank, PLAIT_WINDOW);
+    return plait_fail(PLAIT_ERR_PLAN,
+                      "algorithm '%s' can deadlock with %u ranks: a message overtakes %d earlier ones of the same pair "
+                      "of ranks, a whole window; receive lanes in the order in which they are sent",
+                      spec, nrank, PLAIT_WINDOW);
 }
 
 /* Ask the checker for the kinds of all ranks' steps. Errors: PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM. */
@@ -246,11 +245,12 @@ static enum plait_status prove_all(const struct plait_alg *alg, const char *spec
         return status;
     const struct plait_plan *again =
         own->inplace == plans[own->rank]->inplace ? plans[own->rank] : (*others)[own->rank];
-    status = again != NULL ? check_pure(spec, own, again)
-                           : plait_fail(PLAIT_ERR_PLAN,
-                                        "algorithm '%s' has other messages in place than out of place, or is not right "
-                                        "where rank %u alone works in place; the other ranks do not know that it does",
-                                        spec, own->rank);
+    status = again != NULL
+                 ? check_pure(spec, own, again)
+                 : plait_fail(PLAIT_ERR_PLAN,
+                              "algorithm '%s' sends different messages in place and out of place, or is wrong "
+                              "when only rank %u is in place; the others do not know that it is",
+                              spec, own->rank);
     for (uint32_t r = 0; r < common->nrank; r++)
         out->sliceable &= (*others)[r] == NULL || plait_plan_sliceable((*others)[r]);
     return status == PLAIT_OK ? settle_fusing(own, plans, *others, spec, hop, &out->fusing) : status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rule, on one machine. All sizes are those of the whole vector.
+ * The rule, on one machine. Sizes are of the vector, or, where it says "of each rank", of one rank's block.
  *
  * All-reduce and barrier:
  *
@@ -36,13 +36,15 @@
  *   broadcast, reduce                    up to 4 KiB of at most 8 ranks direct; up to 64 KiB, or in the canonical
  *                                        order, binomial; then chain
  *
- * Eager path (eager.c): one-shot and direct of at most 64 ranks, without the engine. A rank sends at most 16 KiB (its
- * IN), in an all-reduce of more than two ranks 8 KiB, and receives at most 128 KiB. Ranks that share processors send
- * up to 4 KiB times the number of ranks if that is more, and at most 32 KiB. The reason: a rank that waits for a
- * further step or for readers waits until its processor runs them. V-forms double what a rank may send, and every
- * block counts as the largest. If only two ranks know a block's size, the largest eager block counts (split). Measured
- * with 2 ranks on two processors (Zen 5, docs/performance.md). All-reduces of more ranks take equally long on both
- * paths near 8 KiB (Zen 4, up to 8 ranks).
+ * Eager path (eager.c): one-shot and direct of at most 64 ranks, without the engine. A rank receives at most 128 KiB.
+ * It sends (its IN) at most the following, and never more than 32 KiB:
+ *
+ *   all-reduce of more than two ranks    8 KiB: there both paths take equally long (Zen 4, up to 8 ranks)
+ *   other calls                          16 KiB (measured with 2 ranks on two processors, Zen 5, docs/performance.md)
+ *   ranks that share processors          4 KiB times the number of ranks, if that is more: in the engine a rank waits
+ *                                        for a further step or for readers until its processor runs them
+ *   v-forms                              twice that; every block counts as the largest, or as the largest eager one
+ *                                        if only two ranks know its size (split)
  */
 #include "select.h"
 #include "base/hash.h"
@@ -56,19 +58,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DIRECT     PLAIT_EAGER_RANKS /* ranks up to which all exchange messages with all */
-#define MOST_EAGER      16384             /* bytes that a rank sends in an eager operation */
-#define MOST_ONE_SHOT   8192      /* the same in an all-reduce of more than two ranks, which has two-shot for more */
-#define MOST_EAGER_EACH 4096      /* the same for each rank of the comm, if ranks share processors */
-#define MOST_READ       (1 << 17) /* bytes that a rank receives */
-#define MOST_BINOMIAL   (1 << 16) /* bytes up to which few messages beat little volume */
-#define MOST_FEW        4096      /* bytes of each rank up to which bruck is used */
-#define MOST_FAR_SHOT   4096      /* bytes that each rank sends each other rank across hosts, if all do at once */
-#define MOST_FAR_RANKS  8         /* ranks of several hosts up to which all send to all */
-#define MOST_FAR_PAIR   (1 << 17) /* bytes that two ranks send each other; two steps of half a vector send as much */
-#define SMALLEST_SLICE  ((size_t)64 << 10)
-#define LINK_RATE       4e9 /* bytes/s; slices last at least a paced link's latency, so that a few in flight hide it */
-#define OVERSUBSCRIBED  4   /* factor of the slice of moved blocks if ranks share processors */
+#define MOST_DIRECT       PLAIT_EAGER_RANKS /* ranks up to which all exchange messages with all */
+#define MOST_EAGER        16384             /* bytes that a rank sends in an eager operation */
+#define MOST_ONE_SHOT     8192      /* the same in an all-reduce of more than two ranks, which has two-shot for more */
+#define MOST_EAGER_EACH   4096      /* the same for each rank of the comm, if ranks share processors */
+#define MOST_READ         (1 << 17) /* bytes that a rank receives */
+#define MOST_BINOMIAL     (1 << 16) /* bytes up to which few messages beat little volume */
+#define MOST_FEW          4096      /* bytes of each rank up to which bruck is used */
+#define MOST_REMOTE_SHOT  4096      /* bytes that each rank sends each other rank across hosts, if all do at once */
+#define MOST_REMOTE_RANKS 8         /* ranks of several hosts up to which all send to all */
+#define MOST_REMOTE_PAIR  (1 << 17) /* bytes that two ranks send each other; two steps of half a vector send as much */
+#define SMALLEST_SLICE    ((size_t)64 << 10)
+#define LINK_RATE         4e9 /* bytes/s; slices last at least a paced link's latency, so a few in flight hide it */
+#define OVERSUBSCRIBED    4   /* factor of the slice of moved blocks if ranks share processors */
 
 struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_coll coll, enum plait_op op, bool vform,
                                 const struct plait_call *call)
@@ -139,9 +141,9 @@ static bool is_one_step(const struct plait_alg *alg)
     return plait_is_of_library(alg) && (strcmp(alg->name, "one-shot") == 0 || strcmp(alg->name, "direct") == 0);
 }
 
-static bool is_short_far(const struct plait_shape *shape, size_t bytes)
+static bool is_short_remote(const struct plait_shape *shape, size_t bytes)
 {
-    return bytes <= MOST_FAR_SHOT && shape->nrank <= MOST_FAR_RANKS;
+    return bytes <= MOST_REMOTE_SHOT && shape->nrank <= MOST_REMOTE_RANKS;
 }
 
 struct choice {
@@ -154,7 +156,7 @@ static struct choice allreduce_over_hosts(const struct plait_shape *shape, size_
     const bool canonical = w->reproducible || w->ordered;
     uint32_t each;
 
-    if (is_short_far(shape, bytes) || (bytes <= MOST_FAR_PAIR && shape->nrank == 2))
+    if (is_short_remote(shape, bytes) || (bytes <= MOST_REMOTE_PAIR && shape->nrank == 2))
         return (struct choice){ "one-shot", "several hosts, small, few ranks: everyone sends to everyone" };
     if (bytes <= MOST_BINOMIAL || canonical)
         return (struct choice){ "halving-doubling", "several hosts, small or in canonical order: logarithmic depth" };
@@ -162,9 +164,13 @@ static struct choice allreduce_over_hosts(const struct plait_shape *shape, size_
         return (struct choice){ "hierarchy:direct",
                                 "several hosts, ranks not consecutive: by way of one rank of each host" };
     if (each <= 1)
-        return (struct choice){ "ring", "several hosts, one rank each or different numbers: between neighbours" };
-    return (struct choice){ "torus",
-                            "several hosts with equally many ranks: inside each, between them, inside each again" };
+        return (struct choice){
+            "ring", "several hosts, one rank each or unequal numbers: each rank sends to its neighbour only"
+        };
+    return (struct choice){
+        "torus",
+        "several hosts with equally many ranks: reduce-scatter in each, all-reduce between them, all-gather in each"
+    };
 }
 
 /* The same for the other collectives. spec NULL: as on one machine. */
@@ -184,7 +190,7 @@ static struct choice others_over_hosts(const struct plait_shape *shape, size_t b
         return (struct choice){ "ring", "several hosts, large: each block crosses each link once" };
     case PLAIT_BROADCAST:
     case PLAIT_REDUCE:
-        if (is_short_far(shape, bytes))
+        if (is_short_remote(shape, bytes))
             return as_on_one;
         if (bytes <= MOST_BINOMIAL || canonical)
             return (struct choice){ "binomial", "several hosts, small or in canonical order: logarithmic depth" };
@@ -231,7 +237,7 @@ static struct choice by_size(const struct plait_shape *shape, size_t bytes, cons
     if (few && (shape->coll == PLAIT_ALLGATHER || shape->coll == PLAIT_ALLTOALL))
         return (struct choice){ "bruck", "more than 64 ranks, small: fewest messages" };
     if (shape->coll == PLAIT_REDUCE_SCATTER || shape->coll == PLAIT_ALLGATHER)
-        return (struct choice){ "ring", "more than 64 ranks: between neighbours only" };
+        return (struct choice){ "ring", "more than 64 ranks: each rank sends to its neighbour only" };
     if (shape->coll == PLAIT_ALLTOALL)
         return (struct choice){ "direct", "more than 64 ranks: every block is sent once" };
     return (struct choice){ "binomial", "more than 64 ranks: a tree of logarithmic depth" };

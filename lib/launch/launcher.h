@@ -6,8 +6,8 @@
  * creates nothing. launch.c turns the variables into the result of plait_launch_find(): rank, number of ranks and a
  * unique id. With Open MPI and Slurm it can get the id from rank 0 through PMIx, with MPICH it does so through PMI.
  *
- * The room promises: a launcher that is present but not followed is an error that names its variables, never a job of
- * one rank. The same holds beside a launcher that is followed and says one rank, if the other says several.
+ * The room promises: variables of an unsupported launcher are an error that names them; the process never silently
+ * becomes a job of one rank. The same holds beside a supported launcher that says one rank, if the other says several.
  *
  * The room knows ids and secrets of the room bootstrap. It does not know communicators.
  */

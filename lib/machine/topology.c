@@ -3,8 +3,8 @@
  * The room machine: the hardware of this host. <plait/topology.h> is the manual.
  *
  * It reads processors, caches and memory from /sys and /proc if Linux has them, else from sysconf(). It also reports
- * the kernel set that this processor can run. Communicators take cache sizes and the number of processors from here;
- * they follow from these how long slices are and when results leave the caches.
+ * the kernel set that this processor can run. Communicators take cache sizes and the number of processors from here.
+ * The caches decide how long slices are, and from which size on results are written with streaming stores.
  *
  * The room promises: it reads nothing else and measures nothing. A value of 0 means unknown, never a guess. Each
  * call reads anew, as the affinity mask may have changed. It does not know ranks, communicators or settings.

@@ -28,7 +28,7 @@ struct plait_selection {
     uint64_t nslice;
     enum plait_round round;
     bool divides; /* average: every rank divides its input before the sum */
-    bool whole;   /* ranks that share a GPU may make their part of it without the plan's steps */
+    bool whole;   /* the space may compute the results without the plan's steps (space.h) */
     uint64_t plan_hash;
     const char *why;
 };

@@ -50,8 +50,8 @@ struct plait_space {
     bool (*is_behind)(const struct plait_comm *comm);
 
     /*
-     * One turn of an operation that the ranks make as a whole (selection.whole): the lowest makes the results of all.
-     * run->whole becomes false if their memory does not allow that, and nothing has happened then. NULL: never.
+     * One turn of an operation without the plan's steps (selection.whole): a leader computes the results of all ranks
+     * of its GPU. run->whole becomes false, and nothing has happened, if their memory does not allow it. NULL: never.
      * whole_awaited: the ranks that the turns wait for, at most `most`.
      */
     enum plait_status (*whole)(struct plait_run *run, bool *moved, bool *ended);

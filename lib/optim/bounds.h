@@ -2,7 +2,7 @@
 /*
  * Bounds of weights and momenta after a step, from norms: no element is larger than the norm. An optimiser carries the
  * bounds from step to step. It reads all weights and momenta only before the first step, and when the bounds are so
- * large that exact norms could change the verdict. optim.c and the GPU kernels share this file.
+ * large that exact norms could change whether the step is skipped. optim.c and the GPU kernels share this file.
  */
 #ifndef PLAIT_LIB_OPTIM_BOUNDS_H
 #define PLAIT_LIB_OPTIM_BOUNDS_H

@@ -57,12 +57,13 @@ struct plait_combine { /* n-source reduction in the canonical order, as plait_re
 };
 
 /*
- * Blocks of `count` elements. Each is made of a block of every operand: combined in the canonical order, or copied if
- * there is one operand. All results get it.
+ * `times` blocks of `count` elements, in one of two forms:
  *
- * in, out  bytes from an operand, and from a result, to the first block
- * times    blocks. Either block k goes to result k alone, and is the k-th in the operands, as in a reduce-scatter; or,
- *          if it `gathers`, block k is of operand k alone, and is the k-th in the results, as in an all-gather
+ *   scatter  block k of every operand is combined in the canonical order (a single operand is copied) and written to
+ *            result k, as in a reduce-scatter. If there is one block, all results get it.
+ *   gather   (`gathers`) operand k is copied to block k of every result, as in an all-gather
+ *
+ * in, out  bytes from the start of an operand, and of a result, to its first block
  */
 struct plait_item {
     const void *const *src; /* [nsrc]; if it gathers, [times], and nsrc is 1 */

@@ -145,7 +145,7 @@ static void say_what(const struct plait_comm *comm, const struct plait_detector 
     if (called(comm, rank)) {
         if (plait_comm_operation(comm, rank, comm->sequence, &o))
             plait_operation_progress(&o, how, sizeof how);
-        snprintf(text, WHAT, " is in it%s%s and does not answer", how, how[0] != '\0' ? "," : "");
+        snprintf(text, WHAT, " has entered the operation%s%s but does not respond", how, how[0] != '\0' ? "," : "");
         return;
     }
     if (comm->owner != NULL)
@@ -185,8 +185,8 @@ static void name_walled_off(const struct plait_comm *comm, uint32_t rank, struct
 
     plait_port_describe(comm->port, rank, way, sizeof way);
     add(c,
-        "rank %u is in it, but nothing has ever come from it over the network (%s): a firewall blocks it, or this "
-        "interface does not lead to that host; set PLAIT_IFNAME or UCX_NET_DEVICES to one that does",
+        "rank %u has entered the operation, but no message from it has arrived over the network (%s): a firewall "
+        "blocks it, or this interface does not lead to that host; set PLAIT_IFNAME or UCX_NET_DEVICES to one that does",
         rank, way);
     set_rank(c, rank);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A control-plane update has the state of a rank's control block, for hosts that cannot map the block. They apply it to
- * a replica of the block. It has the full state, no difference: any may be dropped if a later one comes.
+ * a replica of the block. It holds the full state, not a change: any may be dropped if a later one comes.
  */
 #ifndef PLAIT_LIB_FAILURE_REMOTE_UPDATE_H
 #define PLAIT_LIB_FAILURE_REMOTE_UPDATE_H
