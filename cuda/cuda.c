@@ -439,7 +439,7 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .pack = plait_cuda_pack_into,
     .zero = plait_cuda_zero,
     .unpack = plait_cuda_unpack_from,
-    .looked = plait_cuda_looked,
+    .square_sum = plait_cuda_square_sum,
     .make_stepper = plait_cuda_make_stepper,
     .free_stepper = plait_cuda_free_stepper,
     .step = plait_cuda_step,

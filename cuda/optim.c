@@ -196,7 +196,7 @@ const char *plait_cuda_step(struct plait_queue *q, const struct plait_stepper *p
     const char *why;
 
     a.step = (struct plait_cuda_step){ s->step->lr, s->step->factor, s->step->decay };
-    a.look = s->look;
+    a.exact = s->exact;
     a.call = s->call;
     a.nrank = s->nrank;
     a.what = (s->sums ? PLAIT_CUDA_ADD : 0) | (s->updates ? PLAIT_CUDA_TRUST : 0);

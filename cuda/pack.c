@@ -6,13 +6,13 @@
 
 /*
  * Tables on the device, in one allocation: the arrays; the arrays without data, for which zeros are packed; the pieces
- * of each; and the results of looking at values.
+ * of each; and the results for square_sum().
  */
 struct plait_packing {
     struct gpu *gpu;
     enum plait_dtype type; /* of the payload */
     uint32_t n, npiece;
-    bool look;
+    bool sums;
     uint32_t *first;                               /* [n + 1] first piece of each array */
     char *memory;                                  /* device memory: */
     size_t pieces, squares, infinite, zero, bytes; /* offsets in it; its size */
@@ -54,7 +54,7 @@ static const char *upload(struct plait_packing *p, const char *tables)
     const char *why = plait_cuda_why(plait_cuda.mem_alloc(&memory, p->bytes), "cuMemAlloc");
 
     p->memory = (char *)(uintptr_t)memory;
-    if (why == NULL && p->look)
+    if (why == NULL && p->sums)
         why = plait_cuda_why(plait_cuda.mem_alloc_host(&seen, seen_bytes(p), DRIVER_HOST_PORTABLE), "cuMemHostAlloc");
     p->seen = seen;
     if (why == NULL)
@@ -66,7 +66,7 @@ static const char *upload(struct plait_packing *p, const char *tables)
 }
 
 const char *plait_cuda_make_packing(int device, const struct plait_segment *segments, uint32_t n,
-                                    enum plait_dtype payload, bool look, struct plait_packing **out)
+                                    enum plait_dtype payload, bool sums, struct plait_packing **out)
 {
     struct plait_packing *p = calloc(1, sizeof *p);
     char *tables = NULL;
@@ -80,7 +80,7 @@ const char *plait_cuda_make_packing(int device, const struct plait_segment *segm
         p->n = n;
         p->npiece = p->first[n];
         p->type = payload;
-        p->look = look;
+        p->sums = sums;
         place(p);
         tables = calloc(1, p->bytes);
     }
@@ -154,19 +154,19 @@ const char *plait_cuda_unpack_from(struct plait_queue *q, const struct plait_pac
     struct plait_cuda_pack a = { .payload = payload, .factor = factor };
     const char *why = NULL;
 
-    if (p->look) {
+    if (p->sums) {
         a.squares = (double *)(void *)(p->memory + p->squares);
         a.infinite = (uint32_t *)(void *)(p->memory + p->infinite);
         why = copy(q, a.infinite, p->memory + p->zero, sizeof *a.infinite);
     }
     if (why == NULL)
         why = launch(q, p, PLAIT_CUDA_KERNEL_plait_unpack, 0, p->npiece, a);
-    if (why == NULL && p->look)
+    if (why == NULL && p->sums)
         why = copy(q, p->seen, a.squares, seen_bytes(p));
     return why;
 }
 
-bool plait_cuda_looked(const struct plait_packing *p, uint32_t segment, double *square)
+bool plait_cuda_square_sum(const struct plait_packing *p, uint32_t segment, double *square)
 {
     uint32_t infinite;
 

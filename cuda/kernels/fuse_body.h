@@ -40,7 +40,7 @@ struct plait_span { /* elements being converted */
     uint32_t to_type, from_type;
     uint32_t count;
     double factor;
-    bool look;   /* add up squares, even where bits are copied */
+    bool sums;   /* add up squares, even where bits are copied */
     bool copied; /* bits are */
 };
 
@@ -101,7 +101,7 @@ BODY double plait_span_row(const struct plait_span *s, uint32_t first, const str
     }
     if (to != from || !s->copied)
         plait_row_put(to, word, to_size, r, PLAIT_ROW);
-    if (!s->look)
+    if (!s->sums)
         return sum;
     plait_widen(v, s->to_type, word, r, PLAIT_ROW);
     return plait_row_squares(sum, v);
@@ -135,7 +135,7 @@ BODY struct plait_seen plait_span_move(const struct plait_span *s, const struct 
     const bool is_float = s->to_type == PLAIT_FLOAT32 || plait_is_narrow(s->to_type);
     struct plait_seen seen = { 0, false };
 
-    if (s->copied && !(s->look && (is_float || s->to_type == PLAIT_FLOAT64))) {
+    if (s->copied && !(s->sums && (is_float || s->to_type == PLAIT_FLOAT64))) {
         if (s->to != s->from)
             plait_copy_bytes(s->to, s->from, (uint64_t)s->count * plait_size_of(s->to_type), plait_lane(at),
                              PLAIT_CUDA_WARP);
@@ -199,7 +199,7 @@ BODY void plait_unpack_body(const struct plait_cuda_pack *a, uint32_t phase, con
                             double *shared)
 {
     const uint32_t piece = plait_piece_of(phase, at);
-    const bool look = a->squares != NULL;
+    const bool sums = a->squares != NULL;
     struct plait_seen seen = { 0, false };
 
     if (piece >= a->npiece)
@@ -213,12 +213,12 @@ BODY void plait_unpack_body(const struct plait_cuda_pack *a, uint32_t phase, con
                                   a->type,
                                   p.count,
                                   factor,
-                                  look,
+                                  sums,
                                   a->type == t.type && factor == 1 };
 
     if (t.data != NULL)
         seen = plait_span_move(&s, at);
-    if (!look)
+    if (!sums)
         return;
     if (seen.infinite && a->infinite != NULL)
         *a->infinite = 1;

@@ -161,7 +161,7 @@ struct plait_cuda_tensor {
  * factor    1 for integers
  * late      where the kernel reads the factor instead, when it runs; or NULL
  * squares   plait_unpack: [npiece] the sum of the squares of what was written of each piece; 0 for integers; or NULL,
- *           nothing is looked at. Other bits than plait_pass()'s: another order
+ *           none is computed. Other bits than plait_pass()'s: another order
  * infinite  plait_unpack with squares: 1 is written where something is not finite, else nothing; or NULL
  *
  * Grid: plait_cuda_piece_blocks(npiece), or fewer.
@@ -230,7 +230,7 @@ enum {
 /*
  * One argument for all three:
  *
- *   plait_optim_squares  squares of each piece, as `bounds` and `look` say. Grid: plait_cuda_piece_blocks(npiece),
+ *   plait_optim_squares  squares of each piece, as `bounds` and `exact` say. Grid: plait_cuda_piece_blocks(npiece),
  *                        or fewer
  *   plait_optim_trust    `what` says. Grid: one block of PLAIT_CUDA_THREADS_TRUST. Sharded: with ADD; the all-reduce of
  *                        sums [PLAIT_CUDA_NORMS + 2 ntensor] as float64; with TRUST
@@ -239,7 +239,7 @@ enum {
  * call      the step's number, 18 bits. The update changes nothing if the sums at CALL and CALL_SQUARE show that ranks
  *           have different numbers, or if the result is not finite
  * bounds    of weights and momenta, kept from step to step (lib/optim/bounds.h); first infinite and 0
- * look      form the squares of all weights and momenta, whatever the bounds are
+ * exact     form the squares of all weights and momenta, whatever the bounds are
  * known     gradient_squares are there already (of plait_unpack with the same pieces)
  * ranges    [ntensor] pieces are sorted by tensor
  * late      where the kernels read `step` instead, when they run; or NULL
@@ -271,7 +271,7 @@ struct plait_cuda_optim {
     uint32_t lr_in_momentum;
     uint32_t check;
     uint32_t known;
-    uint32_t look;
+    uint32_t exact;
     uint32_t what;
     uint32_t npart;
     uint32_t npiece;

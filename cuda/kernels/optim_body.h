@@ -32,9 +32,9 @@ BODY struct plait_optim_rule plait_rule_of(const struct plait_cuda_optim *a)
 }
 
 /* The same, until the sums are complete. */
-BODY bool plait_looks(const struct plait_cuda_optim *a)
+BODY bool plait_needs_exact(const struct plait_cuda_optim *a)
 {
-    return a->look != 0 || plait_optim_must_look(*a->bounds, plait_rule_of(a));
+    return a->exact != 0 || plait_optim_needs_exact(*a->bounds, plait_rule_of(a));
 }
 
 /* ---- The first pass --------------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t ph
 
     if (piece >= a->npiece)
         return;
-    const bool looks = plait_looks(a);
+    const bool exact = plait_needs_exact(a);
     const struct plait_cuda_piece p = a->pieces[piece];
     const struct plait_cuda_part *part = &a->parts[p.of];
     const bool trust = plait_has_trust(a, part);
@@ -88,10 +88,10 @@ BODY void plait_optim_squares_body(const struct plait_cuda_optim *a, uint32_t ph
         if (plait_warp_sum(&sum, at, shared))
             a->gradient_squares[piece] = sum;
     }
-    for (uint32_t i = 0; i < (looks ? 2 : 1); i++) {
+    for (uint32_t i = 0; i < (exact ? 2 : 1); i++) {
         const float *array = i == 0 ? part->master : part->momentum;
         double *squares = i == 0 ? a->weight_squares : a->momentum_squares;
-        double sum = trust || looks ? plait_squares_of(PLAIT_FLOAT32, array, &p, plait_lane(at)) : 0;
+        double sum = trust || exact ? plait_squares_of(PLAIT_FLOAT32, array, &p, plait_lane(at)) : 0;
         if (plait_warp_sum(&sum, at, shared + (i + 1) * PLAIT_CUDA_THREADS))
             squares[piece] = sum;
     }
@@ -207,14 +207,14 @@ BODY void plait_make_updates(const struct plait_cuda_optim *a, uint32_t thread)
     }
 }
 
-/* Computed norms replace the bounds. This is done with the last sum, after which no thread calls plait_looks(). */
+/* Computed norms replace the bounds. This is done with the last sum; no thread calls plait_needs_exact() after it. */
 BODY void plait_add_bounds(const struct plait_cuda_optim *a, uint32_t which, double read)
 {
     const double w = a->bounds->weights, v = a->bounds->momenta;
 
     if (which == PLAIT_WEIGHTS) {
-        a->sums[PLAIT_CUDA_WEIGHTS] = plait_looks(a) ? read : read + w * w;
-    } else if (plait_looks(a)) {
+        a->sums[PLAIT_CUDA_WEIGHTS] = plait_needs_exact(a) ? read : read + w * w;
+    } else if (plait_needs_exact(a)) {
         a->sums[PLAIT_CUDA_MOMENTA] = read;
         a->bounds->weights = sqrt(a->sums[PLAIT_CUDA_WEIGHTS]);
         a->bounds->momenta = sqrt(read);
@@ -226,9 +226,9 @@ BODY void plait_add_bounds(const struct plait_cuda_optim *a, uint32_t which, dou
 BODY void plait_add_verdict(const struct plait_cuda_optim *a, uint32_t phase, uint32_t thread, double *shared)
 {
     const uint32_t which = phase / PLAIT_ADD_PHASES, step = phase % PLAIT_ADD_PHASES;
-    const uint32_t n = which == PLAIT_GRADIENTS                                          ? a->ntensor
-                       : which == PLAIT_WEIGHTS || (step == PLAIT_OWN && plait_looks(a)) ? a->npiece
-                                                                                         : 0;
+    const uint32_t n = which == PLAIT_GRADIENTS                                                ? a->ntensor
+                       : which == PLAIT_WEIGHTS || (step == PLAIT_OWN && plait_needs_exact(a)) ? a->npiece
+                                                                                               : 0;
     const double *from = which == PLAIT_GRADIENTS ? a->sums + PLAIT_CUDA_NORMS + a->ntensor
                          : which == PLAIT_WEIGHTS ? a->weight_squares
                                                   : a->momentum_squares;

@@ -139,7 +139,7 @@ static void read_sums(struct plait_fusion *f, uint32_t bucket)
 
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE &&
-            !plugin()->looked(f->buckets[bucket].pieces, k++, &f->pieces[f->piece_of[t]].square))
+            !plugin()->square_sum(f->buckets[bucket].pieces, k++, &f->pieces[f->piece_of[t]].square))
             atomic_store(&f->infinite, 1);
 }
 

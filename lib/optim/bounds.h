@@ -27,7 +27,7 @@ struct plait_optim_rule { /* from options and step */
 };
 
 /* Must the norms be computed, as the bounds are too large to decide? Bounds are infinite before the first step. */
-PLAIT_OPTIM_FN bool plait_optim_must_look(struct plait_optim_bounds b, struct plait_optim_rule r)
+PLAIT_OPTIM_FN bool plait_optim_needs_exact(struct plait_optim_bounds b, struct plait_optim_rule r)
 {
     return !((b.weights + b.momenta) * (1 + r.decay) * (r.lr > 1 ? r.lr : 1) <= 0x1p100);
 }

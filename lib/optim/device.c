@@ -63,8 +63,8 @@ static enum plait_status fail(const struct plait_optim *o, const char *why)
 static enum plait_status put(struct plait_optim *o, const struct plait_optim_step *s)
 {
     struct plait_comm *comm = o->options.comm;
-    const bool look = atomic_exchange_explicit(&o->look, false, memory_order_relaxed);
-    struct plait_stepping stepping = { s, true, comm == NULL, look, 0, 1 };
+    const bool exact = atomic_exchange_explicit(&o->exact, false, memory_order_relaxed);
+    struct plait_stepping stepping = { s, true, comm == NULL, exact, 0, 1 };
     struct plait_call call = PLAIT_CALL_DEFAULT;
 
     if (comm != NULL) {
@@ -82,7 +82,7 @@ static enum plait_status put(struct plait_optim *o, const struct plait_optim_ste
 }
 
 /* Results of the steps that have ended. Nobody waits for a step without a result: a later call reports its mismatch. */
-static enum plait_status look(struct plait_optim *o, struct plait_optim_result *result)
+static enum plait_status take_results(struct plait_optim *o, struct plait_optim_result *result)
 {
     const uint32_t before = o->ndiffer;
 
@@ -120,5 +120,5 @@ enum plait_status plait_optim_device_step(struct plait_optim *o, const struct pl
         status = fail(o, plugin()->drain(o->queue));
     if (status == PLAIT_OK && o->options.comm != NULL)
         status = look_for_failures(o->options.comm);
-    return status == PLAIT_OK ? look(o, result) : status;
+    return status == PLAIT_OK ? take_results(o, result) : status;
 }

@@ -135,7 +135,7 @@ float *plait_optim_momentum(struct plait_optim *o, uint32_t part)
 {
     if (o == NULL || part >= o->options.npart)
         return NULL;
-    atomic_store_explicit(&o->look, true, memory_order_relaxed);
+    atomic_store_explicit(&o->exact, true, memory_order_relaxed);
     return o->momentum + o->at[part];
 }
 
@@ -185,20 +185,20 @@ static void add_weights(struct plait_optim *o, const struct plait_optim_part *p)
 
 static void add_squares(struct plait_optim *o, const struct plait_optim_step *s)
 {
-    bool look = atomic_exchange_explicit(&o->look, false, memory_order_relaxed);
+    bool exact = atomic_exchange_explicit(&o->exact, false, memory_order_relaxed);
 
-    look |= plait_optim_must_look(o->bounds, rule_of(o, s));
+    exact |= plait_optim_needs_exact(o->bounds, rule_of(o, s));
     memset(o->own, 0, o->nsum * sizeof *o->own);
     for (uint32_t k = 0; k < o->options.npart; k++) {
         const struct plait_optim_part *p = &o->parts[k];
         if (has_trust(o, p) || o->options.check)
             add_gradient(o, p, s->squares != NULL ? &s->squares[k] : NULL);
-        if (has_trust(o, p) || look)
+        if (has_trust(o, p) || exact)
             add_weights(o, p);
-        if (look)
+        if (exact)
             o->own[MOMENTA] += plait_pass_squares(o->kernels, o->momentum + o->at[k], PLAIT_FLOAT32, p->count);
     }
-    if (look)
+    if (exact)
         o->bounds = (struct plait_optim_bounds){ sqrt(o->own[WEIGHTS]), sqrt(o->own[MOMENTA]) };
     else
         o->own[WEIGHTS] += o->bounds.weights * o->bounds.weights;

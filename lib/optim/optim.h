@@ -41,7 +41,7 @@ struct plait_optim {
     double *own, *sums;               /* [nsum] this rank's; all ranks' */
     uint64_t nstep;                   /* with a comm: steps that reached the all-reduce */
     struct plait_optim_bounds bounds; /* of this rank's weights and momenta */
-    atomic_bool look;                 /* the caller may have written momenta: the next step computes norms */
+    atomic_bool exact;                /* the caller may have written momenta: the next step computes norms */
 
     /* On a GPU (device.c) momentum, sums and bounds lie in GPU memory, and `sums` serves as `own`. Besides: */
     struct plait_queue *queue; /* of options.stream; NULL: on the host */

@@ -113,7 +113,7 @@ struct plait_model { /* state of an optimiser; all memory is the device's */
 struct plait_stepping { /* an optimiser's step: the sums, the updates that use them, or both; 3 launches in all */
     const struct plait_optim_step *step;
     bool sums, updates;
-    bool look;      /* compute norms of weights and momenta anew, as the caller may have written to them */
+    bool exact;     /* compute norms of weights and momenta anew, as the caller may have written to them */
     double call;    /* identifies the step, so that ranks can compare; see plait_optim_call() */
     uint32_t nrank; /* ranks that make this step */
 };
@@ -186,18 +186,18 @@ struct plait_device_plugin {
 
     /*
      * Pack arrays into a payload of this type and unpack them, as plait_pass(), in one launch each. zero()
-     * clears one segment of the payload. look: unpack() also computes, as plait_pass(), the sums that looked()
+     * clears one segment of the payload. sums: unpack() also computes, as plait_pass(), the sums that square_sum()
      * returns once unpack() is complete. factor: 1 for integers.
      */
     const char *(*make_packing)(int device, const struct plait_segment *segments, uint32_t n, enum plait_dtype payload,
-                                bool look, struct plait_packing **out);
+                                bool sums, struct plait_packing **out);
     void (*free_packing)(struct plait_packing *packing); /* NULL is allowed; no queue may still use it */
     const char *(*pack)(struct plait_queue *queue, const struct plait_packing *packing, void *payload, double factor);
     const char *(*zero)(struct plait_queue *queue, const struct plait_packing *packing, void *payload,
                         uint32_t segment);
     const char *(*unpack)(struct plait_queue *queue, const struct plait_packing *packing, void *payload, double factor);
     /* *square: the sum of a segment's squares. False: some segment has an infinity or a NaN. */
-    bool (*looked)(const struct plait_packing *packing, uint32_t segment, double *square);
+    bool (*square_sum)(const struct plait_packing *packing, uint32_t segment, double *square);
 
     /* An optimiser's step, as lib/optim/optim.c. A step that is not finite or differs between ranks changes nothing. */
     const char *(*make_stepper)(int device, const struct plait_model *model, struct plait_stepper **out);

@@ -265,12 +265,12 @@ static void part_uses(struct at *at, const struct plait_cuda_optim *a, enum arra
 }
 
 /* As cuda/kernels/optim_body.h's plait_looks(). */
-static bool looks(const struct plait_cuda_optim *a)
+static bool needs_exact(const struct plait_cuda_optim *a)
 {
     const struct plait_cuda_step *s = a->late != NULL ? a->late : &a->step;
     const struct plait_optim_rule rule = { .decay = a->decay * s->decay, .lr = s->lr };
 
-    return a->look != 0 || plait_optim_must_look(*a->bounds, rule);
+    return a->exact != 0 || plait_optim_needs_exact(*a->bounds, rule);
 }
 
 static void squares_uses(struct at *at, const struct plait_cuda_optim *a)
@@ -281,9 +281,9 @@ static void squares_uses(struct at *at, const struct plait_cuda_optim *a)
         part_uses(at, a, GRADIENT, READ, a->check != 0);
         writes(at, a->gradient_squares, a->npiece * sizeof(double));
     }
-    part_uses(at, a, MASTER, READ, looks(a));
+    part_uses(at, a, MASTER, READ, needs_exact(a));
     writes(at, a->weight_squares, a->npiece * sizeof(double));
-    if (looks(a)) {
+    if (needs_exact(a)) {
         part_uses(at, a, MOMENTUM, READ, true);
         writes(at, a->momentum_squares, a->npiece * sizeof(double));
     }
@@ -298,7 +298,7 @@ static void trust_uses(struct at *at, const struct plait_cuda_optim *a)
         reads(at, a->ranges, a->ntensor * sizeof *a->ranges);
         reads(at, a->gradient_squares, a->npiece * sizeof(double));
         reads(at, a->weight_squares, a->npiece * sizeof(double));
-        if (looks(a))
+        if (needs_exact(a))
             reads(at, a->momentum_squares, a->npiece * sizeof(double));
         writes(at, a->bounds, sizeof *a->bounds);
         writes(at, a->sums, nsum * sizeof(double));
