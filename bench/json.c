@@ -179,7 +179,8 @@ static json_t *compared(const struct bench *b, const struct half *h)
 {
     json_t *o = json_object(), *backends = json_object();
 
-    json_object_set_new(o, "core_to_core_latency", json_string(c2c_name(h->guarded.c2c)));
+    json_object_set_new(o, "core_to_core_latency",
+                        h->guarded.c2c != C2C_UNKNOWN ? json_string(c2c_name(h->guarded.c2c)) : json_null());
     json_object_set_new(o, "attempts", integer(h->guarded.attempts));
     json_object_set_new(o, "latency_before_ns", measured(1e9 * h->guarded.before.latency));
     json_object_set_new(o, "latency_after_ns", measured(1e9 * h->guarded.after.latency));

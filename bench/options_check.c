@@ -314,9 +314,9 @@ bool options_check(struct options *o)
     if (!(o->fusion ? check_fusion : check_no_fusion)(o))
         return false;
     if (o->tensors == NULL && o->min_bytes > o->max_bytes)
-        return complain("%s %llu is more than %s %llu; raise the latter", options_flag(o, "minbytes"),
-                        (unsigned long long)o->min_bytes, options_flag(o, "maxbytes"),
-                        (unsigned long long)o->max_bytes);
+        return complain("%s %llu is less than the smallest size, %llu; lower that with %s, or raise %s",
+                        options_flag(o, "maxbytes"), (unsigned long long)o->max_bytes, (unsigned long long)o->min_bytes,
+                        options_flag(o, "minbytes"), options_flag(o, "maxbytes"));
     if (o->step_factor == 1 && o->step_bytes == 0 && o->min_bytes < o->max_bytes)
         return complain("%s 0 never gets from the smallest size to the largest; use -f 2",
                         options_flag(o, "stepbytes"));

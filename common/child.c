@@ -33,7 +33,7 @@ pid_t child_fork(int death)
 void child_end(int status, char *out, size_t room)
 {
     if (WIFSIGNALED(status))
-        snprintf(out, room, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(out, room, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(out, room, "exit status %d", WEXITSTATUS(status));
 }

@@ -14,7 +14,7 @@ pid_t child_fork(int death);
 /** In a process that this program did not fork itself: the kernel sends `death` to it when its parent ends. */
 void child_follow(pid_t parent, int death);
 
-/** How a process ended, from waitpid()'s status: "exit status 1", "ended by signal 9 (Killed)". */
+/** How a process ended, from waitpid()'s status: "exit status 1", "killed by signal 9 (Killed)". */
 void child_end(int status, char *out, size_t room);
 
 /**

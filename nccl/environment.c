@@ -113,25 +113,27 @@ static const char *level_of(const char *debug)
     return NULL;
 }
 
-static void tell_version(const char *debug)
+/* level NULL: NCCL_DEBUG has an unknown value. A line of level info would not be seen at VERSION and WARN. */
+static void tell_version(const char *level)
 {
-    if (!plait_same_word(debug, "NONE"))
-        nccl_log(PLAIT_LOG_WARN, "libnccl.so.2 of Plait %s, with the interface of NCCL %d.%d.%d", plait_version(),
-                 NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
+    if (level == NULL || strcmp(level, "error") != 0)
+        nccl_log(level == NULL || strcmp(level, "warn") == 0 ? PLAIT_LOG_WARN : PLAIT_LOG_INFO,
+                 "libnccl.so.2 of Plait %s, with the interface of NCCL %d.%d.%d", plait_version(), NCCL_MAJOR,
+                 NCCL_MINOR, NCCL_PATCH);
 }
 
 static void hand_all_on(void)
 {
-    const char *debug = nccl_environment("NCCL_DEBUG");
+    const char *debug = nccl_environment("NCCL_DEBUG"), *level = debug != NULL ? level_of(debug) : NULL;
     struct plait_setting s;
 
-    hand_on("NCCL_DEBUG", "PLAIT_LOG", debug != NULL ? level_of(debug) : NULL);
+    hand_on("NCCL_DEBUG", "PLAIT_LOG", level);
     hand_on("NCCL_DEBUG_FILE", "PLAIT_LOG_FILE", nccl_environment("NCCL_DEBUG_FILE"));
     hand_on("NCCL_BUFFSIZE", "PLAIT_SLICE", nccl_environment("NCCL_BUFFSIZE"));
     hand_on("NCCL_SOCKET_IFNAME", "PLAIT_IFNAME", nccl_environment("NCCL_SOCKET_IFNAME"));
     plait_config_get(0, &s); /* it sets up the log */
     if (debug != NULL)
-        tell_version(debug);
+        tell_version(level);
 }
 
 /* ---- What has no meaning ------------------------------------------------------------------------------------ */

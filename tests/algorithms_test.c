@@ -250,6 +250,7 @@ static void wrong_specs_are_refused_with_a_reason(void **state)
         const char *spec, *message;
     } wrong[] = {
         { "rong", "no algorithm 'rong' for allreduce; did you mean 'ring'?" },
+        { "TREE", "no algorithm 'TREE' for allreduce; did you mean 'trees'?" },
         { "ring:2", "algorithm 'ring:2': parameters '2' are not of the form ring" },
         { "torus:", NULL },
         { "torus:x", "algorithm 'torus:x': parameters 'x'" },

@@ -303,7 +303,7 @@ END
     background 2 -- sh "$ROOM/program"
     eventually test -s "$ROOM/ready0" -a -s "$ROOM/ready1" || return
     kill -KILL "$(lasthost)"
-    eventually grep -q 'host1, rank 1: ended by signal 9' "$room/err" || return
+    eventually grep -q 'host1, rank 1: killed by signal 9' "$room/err" || return
     touch "$ROOM/enough"
     ends 137 && ! grep -q 'rank 0:' "$room/err"
 }
@@ -318,7 +318,7 @@ END
     background 2 --ranks 2 -- sh "$ROOM/program"
     eventually grep -q '^plait-hosts: host0, rank 1: exit status 7$' "$room/err" || return
     touch "$ROOM/enough"
-    ends 7 && has err '^plait-hosts: host1, rank 3: ended by signal 11 ' &&
+    ends 7 && has err '^plait-hosts: host1, rank 3: killed by signal 11 ' &&
         has err '2 of 4 ranks failed; the exit status is that of rank 1, the first$' &&
         ran 139 1 -- sh -c 'kill -SEGV $$'
 }

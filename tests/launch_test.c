@@ -251,7 +251,7 @@ static void launchers_that_are_not_followed_are_named(void **state)
                    "there is no /nowhere/plait-pmix.so");
     assert_refused("SLURM_PROCID=1 SLURM_NTASKS=2",
                    "SLURM_PROCID is 1, SLURM_NTASKS is 2: Slurm without SLURM_STEP_ID");
-    assert_refused("SLURM_PROCID=1", "start it with torchrun, srun");
+    assert_refused("SLURM_PROCID=1", "Start it with torchrun, srun");
     assert_refused("MPIRUN_RANK=0 MPIRUN_NPROCS=2", "MPIRUN_RANK is 0, MPIRUN_NPROCS is 2: mpirun_rsh");
     assert_refused("LSF_PM_TASKID=2", "LSF_PM_TASKID is 2, the number of ranks is not set: LSF");
     assert_refused("PMI_RANK=1", "PMI_RANK is 1, PMI_SIZE is not set: a launcher with PMI");

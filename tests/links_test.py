@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Links of the pages lead to files, and to titles, that are there. Usage: links_test.py SOURCE_FOLDER
+"""Links of the pages lead to files, and to titles, that are there. Error texts that troubleshooting.md quotes are in
+the sources. Usage: links_test.py SOURCE_FOLDER
 
 Links to other sites are https, and point at something that keeps its address. With PLAIT_TEST_TIER=full they are
 followed, if there is a network.
@@ -74,4 +75,22 @@ def the_readme_leads_to_every_page():
     assert not missing, missing
 
 
-sentences.run([links_lead_somewhere, links_to_other_sites_keep_their_addresses, the_readme_leads_to_every_page])
+def troubleshooting_quotes_texts_of_the_sources():
+    """Dots and words in capitals (N, FILE) stand for anything. What is between them is looked up, phrase by phrase."""
+    texts = '\n'.join(p.read_text(encoding='utf-8') for p in (source / 'lib').glob('**/*.[ch]'))
+    texts = re.sub(r'%(?:\.\d+)?(?:zu|[sdugc])', '', re.sub(r'"\s*"', '', texts))
+    found = 0
+    tables = (source / 'docs' / 'troubleshooting.md').read_text(encoding='utf-8').split('\n\n')
+    for row in [row for table in tables if table.startswith('| text ') for row in table.splitlines()[2:]]:
+        for quote in re.findall('`([^`]*)`', row.split('|')[1]):
+            if quote.endswith('cannot open shared object file'):  # of the loader of programs
+                continue
+            for part in re.split(r'\.\.\.|[,:;]|(?:\brank )?\b[A-Z]+\b', quote):
+                part = part.strip()
+                assert part in texts, f'no error text has: {part}, of: {quote}'
+                found += part != ''
+    assert found > 15, found
+
+
+sentences.run([links_lead_somewhere, links_to_other_sites_keep_their_addresses, the_readme_leads_to_every_page,
+               troubleshooting_quotes_texts_of_the_sources])

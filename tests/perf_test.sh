@@ -362,7 +362,7 @@ mistake 'did you mean --ranks?' --rnaks 2
 mistake 'unknown option --foo; see --help' --foo 2
 mistake 'unknown flag -q' -q
 mistake 'needs a value' -b
-mistake '-b 8 is more than -e 4' -b 8 -e 4
+mistake '-e 4 is less than the smallest size, 8; lower that with -b,' -b 8 -e 4
 mistake 'describes 8 ranks' --nodes 4x2
 mistake 'unknown peer' --peer mpi
 mistake 'plait-perf fusion --tensors FILE --peer ddp' --peer gloo
@@ -380,8 +380,8 @@ mistake 'change --algo or the ranks, or give one collective' --coll all --algo h
 mistake '--algorithm allgather:ring: no allgather is measured' --algorithm all_gather:ring
 mistake '--algo .allreduce:.: names no algorithm' --algo allreduce:
 # Errors name the option as it was written.
-mistake '--minbytes 8 is more than -e 4' --minbytes 8 -e 4
-mistake '--MAX-BYTES 4' -b 8 --MAX-BYTES 4
+mistake '-e 4 is less than the smallest size, 8; lower that with --minbytes' --minbytes 8 -e 4
+mistake '--MAX-BYTES 4 is less' -b 8 --MAX-BYTES 4
 mistake '--iters 1000000: at most' --iters 1000000
 mistake '--per-iter-skip 3 has no effect' --per-iter-skip 3
 mistake '--trace is an option of plait-perf fusion' --trace x
@@ -490,7 +490,7 @@ for rank in 0 2; do
         grep -q "rank $rank: last operations of rank 1: allreduce" "$work/out" || fail "a killed rank, as rank $rank says: $(cat "$work/out")"
 done
 [ "$(grep -c '^plait-perf: ' "$work/out")" -eq 1 ] &&
-    grep -q '^plait-perf: plait: rank 1 ended unexpectedly: ended by signal 9' "$work/out" || fail "a killed rank: $(cat "$work/out")"
+    grep -q '^plait-perf: plait: rank 1 ended unexpectedly: killed by signal 9' "$work/out" || fail "a killed rank: $(cat "$work/out")"
 grep -q '^# Avg bus bandwidth *: N/A (cut short)$' "$work/out" || fail "the average of no cell: $(cat "$work/out")"
 
 # -T: a start that hangs ends. (That a run which makes progress does not: perf_ranks_test.)

@@ -310,6 +310,7 @@ def wrong_arguments_are_named_and_change_nothing():
                   lambda: comm.allgatherv(x, [2, 2], out=numpy.zeros(6)))
             wrong(arg, 'overlap', lambda: comm.alltoall(room[:6], room[2:]))
             wrong(arg, 'create: id is .*; it must be 128 bytes', lambda: plait.Comm.create(2, 0, b'short'))
+            wrong(arg, 'create: id is None, but nrank is 2', lambda: plait.Comm.create(2, 0))
             wrong(arg, 'create: node has 1 numbers', lambda: plait.Comm.create(2, rank, uid, node=[0]))
             wrong(arg, 'create: rank is -1', lambda: plait.Comm.create(2, -1, uid))
             wrong(arg, 'nrank is 0', lambda: plait.Comm.create(0, 0, uid))

@@ -175,6 +175,8 @@ static void flags_of_torchvision_and_timm_are_known(void **state)
     assert_true(o.rate == 0.3 && o.batch == 48 && o.data_threads == 3 && o.weight_decay == 0.01);
     assert_true(o.precision == PRECISION_BF16 && o.print_every == 7 && o.step_epochs == 2);
     assert_int_equal(o.decay, PLAIT_DECAY_STEPS);
+    parse(&o, (const char *const[]){ "--model", "ResNet18", NULL });
+    assert_string_equal(o.model, "resnet18");
     parse(&o, (const char *const[]){ "--decay-rate", "0.2", NULL });
     assert_true(o.decay == PLAIT_DECAY_STEPS && o.gamma == 0.2);
     parse(&o, (const char *const[]){ "--batch-size=96", "--workers=2", "--test-only", "--weights", "w", NULL });

@@ -43,8 +43,8 @@ static const struct option options[] = {
               "processors, caches, memory, single copy between processes (CMA), GPU"),
     OPTION_TO(FLAG, "algorithms", NULL, &show_algorithms, "every algorithm and its cost at --ranks"),
     OPTION_TO(FLAG, "explain", NULL, &explain,
-              "path, algorithm and the reason for COLLECTIVE SIZE; SIZE: bytes of the vector, with K, M or G; of a "
-              "rank's block where ranks have blocks (allgather), of the largest block of a v-form (allgatherv)"),
+              "path, algorithm and the reason for COLLECTIVE SIZE; SIZE (64K, 1M): bytes of the vector; of one rank's "
+              "block for allgather and others with blocks; of the largest block for v-forms (allgatherv)"),
     OPTION_TO(COUNT, "ranks", "N", &nrank,
               "ranks of --explain and --algorithms (default: one per processor, at least 2)", .least = 1,
               .most = PLAIT_MAX_RANKS),

@@ -21,7 +21,7 @@ static bool parse_model(struct options *o, const char *flag, const char *value)
     char names[256] = "";
 
     for (const char *const *name = model_names(); *name != NULL; name++) {
-        if (strcmp(*name, value) == 0) {
+        if (plait_same_name(*name, value)) {
             o->model = *name;
             return true;
         }

@@ -44,9 +44,9 @@ struct plait_launch {
  * listens at the first free one of the 8 ports after it (the port itself is torchrun's own). Without it, and under
  * mpirun, which hands the variable on only when told to, rank 0 listens at one of PLAIT_PORTS. With PMIx (mpirun, srun
  * --mpi=pmix) and the plug-in for it, rank 0 makes an id that PMIx takes to the others, whatever MASTER_ADDR is: they
- * wait for it, PLAIT_TIMEOUT at most, and all ranks call this equally often. So it is with MPICH's PMI, where rank 0
- * waits for the others, too. A host name that has no address yet, as of a container that starts, is looked up again for
- * as long. If all ranks are on one host they meet there, without a port and without a secret.
+ * wait for it, PLAIT_TIMEOUT at most. Every rank must call this the same number of times. The same holds for MPICH's
+ * PMI; there rank 0 also waits for the others. A host name that has no address yet, as of a container that starts, is
+ * looked up again for as long. If all ranks are on one host they meet there, without a port and without a secret.
  *
  * Jobs are told apart by every name that the environment has for them: TORCHELASTIC_RUN_ID, SLURM_JOB_ID, PBS_JOBID,
  * LSB_JOBID and others, whichever launcher counts. Without TORCHELASTIC_RUN_ID, torchrun's variables alone do not

@@ -228,8 +228,8 @@ const struct plait_config_row plait_config_rows[] = {
       "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
       parse_log_file },
     { "PLAIT_NCCL_FUSION", "4M",
-      "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: each is "
-      "its own",
+      "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: no "
+      "fusion",
       FIELD(nccl_fusion), parse_bytes },
     { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version), parse_path },
     { "PLAIT_PACE", "",

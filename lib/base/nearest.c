@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "nearest.h"
 
+#include "ascii.h"
+
 #include <string.h>
 
 #define LONGEST 63
@@ -16,7 +18,7 @@ unsigned plait_distance(const char *a, const char *b)
         unsigned diagonal = row[0];
         row[0] = (unsigned)i;
         for (size_t j = 1; j <= nb; j++) {
-            const unsigned change = diagonal + (a[i - 1] != b[j - 1]);
+            const unsigned change = diagonal + (plait_lower(a[i - 1]) != plait_lower(b[j - 1]));
             const unsigned grow = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
             diagonal = row[j];
             row[j] = change < grow ? change : grow;

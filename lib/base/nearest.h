@@ -6,7 +6,7 @@
 /* A word at a larger distance from a name is no misspelling of it. */
 #define PLAIT_NEAR 3
 
-/* Insertions, deletions and replacements that turn `a` into `b`; both are cut at 63 characters. */
+/* Insertions, deletions and replacements that turn `a` into `b`, without case; both are cut at 63 characters. */
 unsigned plait_distance(const char *a, const char *b);
 
 #endif

@@ -74,7 +74,8 @@ bool plait_peer_name(int fd, char out[PLAIT_ADDRESS_TEXT])
 static const char *const refusals[] = {
     [PLAIT_REFUSED_NOTHING] = "said nothing",
     [PLAIT_REFUSED_CROWD] = "was one of too many",
-    [PLAIT_REFUSED_LEFT] = "left after rank 0's answer: of another comm, with another secret, or by a second address",
+    [PLAIT_REFUSED_LEFT] =
+        "closed after rank 0's answer: it is of another comm, has another secret, or came by another address",
     [PLAIT_REFUSED_SLOW] = "took too long",
     [PLAIT_REFUSED_SECRET] = "did not know this comm's secret",
     [PLAIT_REFUSED_STRANGER] = "did not speak the protocol of this version of Plait",

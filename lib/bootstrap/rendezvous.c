@@ -104,8 +104,8 @@ static enum plait_status join(const struct plait_rendezvous *r, const struct pla
                                        : plait_unix_connect(&r->name, last < until ? last : until, "rank 0", out);
         if (status == PLAIT_ERR_TIMEOUT && r->tcp == NULL)
             return lost ? plait_star_blame(b, 0, PLAIT_ERR_PEER)
-                        : plait_rank_0_is_late(b, "; the id is of ranks on one machine: where they are on several, the "
-                                                  "launcher must not say that all are on this one (LOCAL_WORLD_SIZE)");
+                        : plait_rank_0_is_late(b, "; this id works on one machine only: if ranks are on several, "
+                                                  "LOCAL_WORLD_SIZE must be smaller than WORLD_SIZE");
         if (status != PLAIT_OK)
             return status;
         status = request_to_join(*out, secret, &h, b, until + PLAIT_TELL);
@@ -335,8 +335,8 @@ static enum plait_status fail_to_listen(const struct plait_tcp_id *id, int error
         return plait_fail(PLAIT_ERR_ARG, "comm creation: no address of the id is one of this host; rank 0 must be on "
                                          "the host where the id was made");
     return plait_fail(PLAIT_ERR_ARG,
-                      "comm creation: all ports that this id takes of %u to %u are in use on this host; name others by "
-                      "PLAIT_PORTS, or by MASTER_PORT where that is set, which they follow",
+                      "comm creation: all ports that this id takes of %u to %u are in use on this host; set others "
+                      "with MASTER_PORT, if the launcher uses it, or with PLAIT_PORTS",
                       id->first_port, id->first_port + id->nport - 1u);
 }
 

@@ -40,8 +40,7 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
     const double end = plait_clock();
     const uint32_t i = atomic_fetch_add_explicit(&t->n, 1, memory_order_relaxed);
     if (i == PLAIT_TRACE_EVENTS)
-        plait_log(PLAIT_LOG_WARN,
-                  "the trace is full: of a rank it holds %d events; plait_fusion_trace() writes and empties it",
+        plait_log(PLAIT_LOG_WARN, "the trace is full (%d events per rank); plait_fusion_trace() writes and empties it",
                   PLAIT_TRACE_EVENTS);
     if (i < PLAIT_TRACE_EVENTS)
         t->events[i] = (struct plait_trace_event){ begin, end, kind, number };

@@ -242,10 +242,10 @@ static enum plait_status refuse_foreign(bool found)
         if (!f->batch || (strcmp(rank, "0") != 0 && strcmp(rank, "not set") != 0))
             return plait_fail(
                 PLAIT_ERR_CONFIG,
-                "%s is %.20s, %s is %.20s: %s started this process as one of several, and this is not enough to join "
-                "the others: set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, start it with torchrun, "
-                "srun, Open MPI's mpirun or MPICH's mpiexec, or pass an id around (plait_unique_id_exchange); for one "
-                "process alone set PLAIT_LAUNCHER=none",
+                "%s is %.20s, %s is %.20s: %s started this process as one of several, and Plait cannot join the others "
+                "by that. Start it with torchrun, srun, Open MPI's mpirun or MPICH's mpiexec; or set RANK, WORLD_SIZE, "
+                "LOCAL_RANK, MASTER_ADDR and MASTER_PORT; or pass an id around (plait_unique_id_exchange). "
+                "PLAIT_LAUNCHER=none runs it alone",
                 f->rank, rank, f->nrank != NULL ? f->nrank : "the number of ranks", nrank != NULL ? nrank : "not set",
                 f->name);
         plait_log(PLAIT_LOG_INFO, "%s is set, but this is no step of srun, which starts ranks: this process is alone",

@@ -75,9 +75,7 @@ enum plait_status plait_cards_check(const struct plait_card *all, uint32_t nrank
     for (uint32_t r = 0; r < nrank; r++)
         if (!is_valid(&all[r], bytes))
             return plait_fail(PLAIT_ERR_MISMATCH,
-                              "comm creation: rank %u describes itself as no rank of this version does; link all ranks "
-                              "with the same libplait",
-                              r);
+                              "comm creation: rank %u uses another libplait; link all ranks with the same version", r);
     for (uint32_t r = 1; r < nrank && status == PLAIT_OK; r++)
         status = compare(&all[0], &all[r], r);
     return status;

@@ -116,6 +116,8 @@ class Comm(Caller):
         for what, value in (('nrank', nrank), ('rank', rank)):
             if not 0 <= value < 1 << 32:
                 raise ArgError(f'create: {what} is {value}; it must be 0 to {(1 << 32) - 1}')
+        if id is None and nrank > 1:
+            raise ArgError(f'create: id is None, but nrank is {nrank}; pass one of unique_id() or launch()')
         options = CommOptions(ctypes.sizeof(CommOptions), nrank, rank, None, _arrays.text('create', 'name', name),
                               timeout, deadline, warn,
                               bool(reproducible), rounding('create', round),

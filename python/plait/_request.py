@@ -39,6 +39,10 @@ class Request:
         self._operation, self.result = operation, operation.result
         self._handle, self._error, self.pending = _Handle(), None, True
 
+    def __repr__(self):
+        how = 'pending' if self.pending else 'ended' if self._error is None else f'failed: {self._error}'
+        return f'<plait.{type(self).__name__} {how}>'
+
     def wait(self):
         """Wait until it has ended. Returns the result or raises its error, also when called again."""
         self._check()

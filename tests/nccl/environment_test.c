@@ -74,6 +74,7 @@ static void nccl_debug_says_how_much_is_told(void **state)
     assert_int_equal(times_logged("libnccl.so.2 of Plait"), 1);
     assert_int_equal(times_logged("info:"), 0);
     RUN(use, "NCCL_DEBUG=info");
+    assert_int_equal(times_logged("info: libnccl.so.2 of Plait"), 1);
     assert_int_equal(times_logged("created, ranks: 2"), 4);
     RUN(use, "NCCL_DEBUG=INFO", "PLAIT_LOG=warn"); /* which counts */
     assert_int_equal(times_logged("created, ranks: 2"), 0);
