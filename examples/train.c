@@ -4,8 +4,8 @@
  *
  *     cc -O2 train.c $(pkg-config --cflags --libs plait) -lm && ./a.out 4 && ./a.out 2 reproducible
  *
- * Gradients travel as bfloat16 while the next ones are computed. With "reproducible" those of micro-batches are added in
- * one tree, which goes on over the ranks, and travel as float32: 1, 2, 4 and 8 ranks give equal bits.
+ * Gradients travel as bfloat16 while the next ones are computed. With "reproducible" those of micro-batches are added
+ * in one tree, which goes on over the ranks, and travel as float32: 1, 2, 4 and 8 ranks give equal bits.
  */
 #include "spirals.h"
 

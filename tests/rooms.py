@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The rooms of lib/: includes go one way, as the table in docs/ARCHITECTURE.md says."""
+"""The rooms of lib/: includes go one way, as the tables in docs/ARCHITECTURE.md say. Sizes, and names of files."""
 import os
 import re
 import sys
 import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
-OUTSIDE = ('bench', 'common', 'cuda', 'launchers', 'nccl', 'tools', 'train', 'transports')
+OUTSIDE = ('algorithms', 'bench', 'common', 'cuda', 'examples', 'launchers', 'nccl', 'tools', 'train', 'transports')
 SCRIPTS = ('bench', 'python/plait', 'tools')
 # The rooms of which tests include headers: their subjects', besides base/. Other tests see lib/ as its users do.
 SUBJECTS = {
@@ -22,7 +22,6 @@ SUBJECTS = {
     'counts_test.c': ['comm', 'engine'],
     'differ_test.c': ['comm'],
     'dump_test.c': ['comm', 'memory'],
-    'doubled_test.c': ['comm', 'progress'],
     'eager_test.c': ['comm', 'failure', 'operation'],
     'elastic_deaths_test.c': ['elastic'],
     'elastic_model.c': ['reduce'],
@@ -67,6 +66,12 @@ SUBJECTS = {
     'fuzz/update.c': ['failure'],
 }
 HEAD = (10, 30)  # lines of a room's head comment
+MOST_LINES, MOST_OF_A_FUNCTION = 450, 80  # of a file of lib/
+ENDS = ('.c', '.h', '.cu', '.cuh')
+# A file's name in a text; slice.[ch] are two. Not <stdio.h>, *.c, <module>_test.c or plan.hash.
+NAME = re.compile(r'(?<![\w./<>*%{}-])[\w./-]*\w\.(?:\[ch\]|cuh|cu|c|h|py|sh)(?![\w/(]|\.\w)')
+# Names of files that are not the tree's: of CUDA, of an example's reader, of the installed tree.
+OTHERS = {'cuda.h', 'sum.c', 'include/nccl.h', 'plait-perf-ddp.py'}
 
 
 def read(*path):
@@ -81,12 +86,18 @@ def table():
             for room, _, rooms, headers in rows]
 
 
+def folders():
+    """The table of the other folders: folder to the rooms and folders that it may include, besides include/."""
+    rows = re.findall(r'^\| `(\w+)/` \| ([\w, ]*) \| [^|]* \|$', read('docs', 'ARCHITECTURE.md'), re.M)
+    return {folder: re.findall(r'\w+', names) for folder, names in rows}
+
+
 def sources(*folders):
     """Paths of C files below these folders, from the root."""
     for folder in folders:
         for at, _, files in os.walk(os.path.join(ROOT, folder)):
             for f in files:
-                if f.endswith(('.c', '.h', '.cu', '.cuh')):
+                if f.endswith(ENDS):
                     yield os.path.relpath(os.path.join(at, f), ROOT)
 
 
@@ -94,15 +105,30 @@ def room_of(path):
     return path.split('/')[1] if path.startswith('lib/') else path.split('/')[0]
 
 
-def includes(path, known):
+def included(path):
+    """What a file includes: (name, its path from the root or None), found as the compiler does."""
+    own = path.split('/')[0]
+    for quote, name in re.findall(r'^\s*#\s*include\s*(["<])([^">]+)[">]', read(path), re.M):
+        places = [os.path.dirname(path)] if quote == '"' else []
+        places += ['include', 'lib'] if own in ('include', 'lib') else [own, 'common', 'include', 'lib']
+        paths = [os.path.normpath(os.path.join(place, name)) for place in places]
+        yield name, next((p for p in paths if os.path.isfile(os.path.join(ROOT, p))), None)
+
+
+def includes(path):
     """Files of lib/ that a file includes."""
-    for name in re.findall(r'^\s*#\s*include ["<]([^">]+)[">]', read(path), re.M):
-        beside = os.path.normpath(os.path.join(os.path.dirname(path), name))
-        for found in (beside, 'lib/' + name):
-            if found in known:
-                if found.startswith('lib/'):
-                    yield found
-                break
+    return [found for _, found in included(path) if found is not None and found.startswith('lib/')]
+
+
+def names_in(text):
+    for name in NAME.findall(text):
+        for each in [name[:-4] + 'c', name[:-4] + 'h'] if name.endswith(']') else [name]:
+            yield each
+
+
+def head_of(path):
+    """The comments at the top of a C file."""
+    return re.match(r'(?:\s*/\*(?:.|\n)*?\*/)*', read(path)).group(0)
 
 
 class Rooms(unittest.TestCase):
@@ -111,7 +137,6 @@ class Rooms(unittest.TestCase):
         self.order = [room for room, _, _ in self.rows]
         self.files = sorted(sources('lib'))
         self.outside = sorted(sources(*OUTSIDE))
-        self.known = set(self.files) | set(self.outside)
 
     def test_every_file_of_lib_is_in_a_room_of_the_table(self):
         self.assertEqual(len(self.order), len(set(self.order)))
@@ -120,42 +145,50 @@ class Rooms(unittest.TestCase):
     def test_a_room_includes_the_rooms_of_its_row_which_are_below_it(self):
         for at, (room, rooms, _) in enumerate(self.rows):
             self.assertEqual([r for r in rooms if r not in self.order[:at]], [], f'{room}/ includes rooms above it')
-            used = {room_of(h) for f in self.files if room_of(f) == room for h in includes(f, self.known)} - {room}
+            used = {room_of(h) for f in self.files if room_of(f) == room for h in includes(f)} - {room}
             self.assertEqual(sorted(used), sorted(rooms), f'rooms that {room}/ includes, and its row')
 
     def test_objects_above_call_see_no_room_below_it(self):
         """Not even by a header that a header includes."""
-        above, below = re.search(r'^The last three rooms, (.*?), use .*? They include (.*?) only,', read('docs', 'ARCHITECTURE.md'),
-                                 re.M | re.S).groups()
+        above, below = re.search(r'^The last three rooms, (.*?), use .*? They include (.*?) only,',
+                                 read('docs', 'ARCHITECTURE.md'), re.M | re.S).groups()
         above, below = (re.findall(r'`(\w+)/`', rooms) for rooms in (above, below))
         self.assertEqual(above, self.order[-3:])
         seen = {f: [f] for f in self.files if room_of(f) in above}  # each with the includes that lead to it
         left = list(seen)
         while left:
             f = left.pop()
-            for header in includes(f, self.known):
+            for header in includes(f):
                 if header not in seen:
                     seen[header] = seen[f] + [header]
                     self.assertIn(room_of(header), above + below, ' includes '.join(seen[header]))
                     left.append(header)
 
     def test_lib_includes_nothing_outside(self):
-        for f in self.files:
-            for name in re.findall(r'^\s*#\s*include "([^"]+)"', read(f), re.M):
-                path = os.path.normpath(os.path.join(os.path.dirname(f), name))
-                if path in self.outside or name.startswith('../..'):
-                    self.fail(f'{f} includes {name}, which is outside lib/')
+        for f in self.files + sorted(sources('include')):
+            for name, path in included(f):
+                inside = ('lib/', 'include/') if f.startswith('lib/') else ('include/',)
+                self.assertTrue(path is None or path.startswith(inside), f'{f} includes {name}, which is {path}')
+                self.assertFalse(path is None and '..' in name, f'{f} includes {name}, which is not found')
+
+    def test_a_folder_beside_lib_includes_what_its_row_says(self):
+        rows = folders()
+        for folder in OUTSIDE:
+            paths = [path for f in self.outside if f.startswith(f'{folder}/') for _, path in included(f) if path]
+            used = {room_of(path) for path in paths} - {folder, 'include'}
+            self.assertEqual(sorted(used), sorted(rows[folder]), f'what {folder}/ includes, and its row')
 
     def test_others_include_what_a_room_shows_and_nothing_else(self):
         shown = {f'lib/{room}/{h}' for room, _, headers in self.rows for h in headers}
-        used = {h for f in self.files + self.outside for h in includes(f, self.known) if room_of(h) != room_of(f)}
+        used = {h for f in self.files + self.outside for h in includes(f) if room_of(h) != room_of(f)}
         self.assertEqual(sorted(used - shown), [], 'included from another room, but not in the table')
         self.assertEqual(sorted(shown - used), [], 'in the table, but nobody else includes it')
 
     def test_tests_know_the_rooms_of_their_subjects_and_no_others(self):
-        known = self.known | set(sources('tests'))
-        for f in sorted(sources('tests')):
-            used = sorted({room_of(h) for h in includes(f, known)} - {'base'})
+        tests = sorted(sources('tests'))
+        self.assertEqual(sorted(set(SUBJECTS) - {os.path.relpath(f, 'tests') for f in tests}), [], 'no such test')
+        for f in tests:
+            used = sorted({room_of(h) for h in includes(f)} - {'base'})
             self.assertEqual(used, SUBJECTS.get(os.path.relpath(f, 'tests'), []), f'rooms that {f} includes')
 
     def test_each_room_says_what_it_knows(self):
@@ -169,15 +202,37 @@ class Rooms(unittest.TestCase):
             self.assertTrue(HEAD[0] <= heads[0].count('\n') <= HEAD[1], f'lib/{room}: {heads[0].count(chr(10))} lines')
 
     def test_pages_and_comments_name_files_that_are_there(self):
+        there = set()
+        for at, hidden, files in os.walk(ROOT):
+            hidden[:] = [d for d in hidden if not d.startswith(('.', 'build'))]
+            for f in files:
+                parts = os.path.relpath(os.path.join(at, f), ROOT).split('/')
+                there |= {'/'.join(parts[i:]) for i in range(len(parts))}
         pages = ['README.md'] + [f'docs/{f}' for f in os.listdir(os.path.join(ROOT, 'docs')) if f.endswith('.md')]
-        for page in pages + self.files + self.outside:
-            for path in re.findall(r'(?<![\w./-])lib/[a-z_]+(?:/[a-z_]+)*\.[ch]\b', read(page)):
-                self.assertTrue(os.path.exists(os.path.join(ROOT, path)), f'{page} names {path}')
+        heads = sorted(sources('lib', 'include', 'tests', *OUTSIDE))
+        self.assertGreater(min(sum(len(list(names_in(text))) for text in texts)
+                               for texts in ([read(f) for f in pages], [head_of(f) for f in heads])), 100)
+        for files, text_of in (pages, read), (heads, head_of):
+            for f in files:
+                wrong = {n for n in names_in(text_of(f)) if re.sub(r'^(\.\./)+', '', n) not in there}
+                self.assertEqual(sorted(wrong - OTHERS), [], f'{f} names files that are not there')
+        for f in self.files + self.outside:
+            wrong = {n for n in names_in(read(f)) if n.startswith('lib/') and n not in there}
+            self.assertEqual(sorted(wrong), [], f'{f} names files that are not there')
+
+    def test_files_and_functions_of_lib_are_short(self):
+        """A function is from { to } in the first column. Tables begin otherwise."""
+        for f in self.files:
+            text = read(f)
+            self.assertLessEqual(text.count('\n'), MOST_LINES, f'{f}: lines')
+            for found in re.finditer(r'^\{\n(?:(?!\}).*\n)*\}', text, re.M):
+                self.assertLessEqual(found.group(0).count('\n') + 1, MOST_OF_A_FUNCTION,
+                                     f"{f}:{text.count(chr(10), 0, found.start()) + 1}: lines of the function")
 
     def test_no_line_is_longer_than_120_columns(self):
         scripts = [f'{folder}/{f}' for folder in SCRIPTS for f in sorted(os.listdir(os.path.join(ROOT, folder)))
                    if f.endswith('.py')]
-        for f in self.files + self.outside + sorted(sources('algorithms', 'include')) + scripts:
+        for f in self.files + self.outside + sorted(sources('include')) + scripts + ['tests/rooms.py']:
             for number, line in enumerate(read(f).split('\n'), 1):
                 self.assertLessEqual(len(line), 120, f'{f}:{number}')
 
