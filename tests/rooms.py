@@ -44,7 +44,7 @@ SUBJECTS = {
     'remote_test.c': ['failure'],
     'ring_test.c': ['memory'],  # a program that is no rank shows an arena
     'rounding_test.c': ['reduce'],
-    'space_test.c': ['call', 'memory', 'operation', 'request'],
+    'space_test.c': ['call', 'failure', 'memory', 'operation', 'request'],
     'staging_test.c': ['comm', 'engine', 'p2p'],
     'strangers_test.c': ['bootstrap'],
     'tcp_test.c': ['bootstrap', 'comm'],

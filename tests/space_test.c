@@ -5,6 +5,7 @@
  * are wrong. The second one is queued: its marks are passed some polls after its work was started.
  */
 #include "call/spaces.h"
+#include "failure/failure.h"
 #include "memory/arena.h"
 #include "operation/slices.h"
 #include "ranks.h"
@@ -36,6 +37,11 @@ static struct state {
     const char *memory; /* [2 * ROOM], in and out */
     bool ordered;       /* order() was called since the last end() */
     uint32_t marks, passed, polls;
+    uint32_t begun, ended; /* messages */
+    uint32_t held;         /* allocated for the engine, and not given back */
+    uint32_t settled, left, closed;
+    /* What fails once. poll_passed: the poll after a mark has passed. leaves: other ranks wait for this rank's work. */
+    bool fail_queue, fail_send, fail_poll, poll_passed, leaves;
 } states[NRANK];
 
 static atomic_size_t copies, combinations, allocations, begins, ends, unordered, passed_marks;
@@ -93,14 +99,14 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
 
 static enum plait_status allocate(struct plait_comm *comm, size_t bytes, void **out)
 {
-    (void)comm;
     allocations++;
+    state_of(comm)->held++;
     return plait_arena_alloc(bytes, out);
 }
 
 static void give_back(struct plait_comm *comm, void *p)
 {
-    (void)comm;
+    state_of(comm)->held -= p != NULL;
     plait_arena_free(p);
 }
 
@@ -127,8 +133,10 @@ static void end(struct plait_comm *comm)
 
 static enum plait_status poll_work(struct plait_comm *comm)
 {
-    (void)comm;
-    return PLAIT_OK;
+    const bool fails = state_of(comm)->fail_poll;
+
+    state_of(comm)->fail_poll = false;
+    return fails ? plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "the work failed") : PLAIT_OK;
 }
 
 static bool is_behind(const struct plait_comm *comm)
@@ -137,8 +145,21 @@ static bool is_behind(const struct plait_comm *comm)
     return false;
 }
 
+static void settle(struct plait_comm *comm)
+{
+    assert_int_equal(state_of(comm)->closed, 0);
+    state_of(comm)->settled++;
+}
+
+static bool leaves_some(struct plait_comm *comm)
+{
+    state_of(comm)->left++;
+    return state_of(comm)->leaves;
+}
+
 static void close_state(struct plait_comm *comm)
 {
+    state_of(comm)->closed++;
     plait_slices_destroy(state_of(comm)->slices);
     plait_arena_free(state_of(comm)->scaled.memory);
     state_of(comm)->slices = NULL;
@@ -201,7 +222,8 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
 #define FUNCTIONS                                                                                                 \
     .channel = PLAIT_CHANNEL_COLLECTIVES, .messages = PLAIT_CHANNEL_MESSAGES, .find = find, .allocate = allocate, \
     .free = give_back, .begin = begin, .order = order, .end = end, .poll = poll_work, .is_behind = is_behind,     \
-    .copy = copy, .combine = combine, .scale = scale, .close = close_state, .bytes = bytes_of_state
+    .copy = copy, .combine = combine, .scale = scale, .settle = settle, .leaves_some = leaves_some,               \
+    .close = close_state, .bytes = bytes_of_state
 
 static const struct plait_space coded = { .id = 2, FUNCTIONS };
 
@@ -211,14 +233,20 @@ enum { POLLS = 5 };
 
 static enum plait_status check_queue(const struct plait_comm *comm, const char *name, struct plait_queue *queue)
 {
-    (void)comm, (void)name;
-    return queue == &the_queue ? PLAIT_OK : PLAIT_ERR_ARG;
+    const bool fails = state_of(comm)->fail_queue;
+
+    assert_ptr_equal(queue, &the_queue);
+    state_of(comm)->fail_queue = false;
+    return fails ? plait_fail(PLAIT_ERR_UNSUPPORTED, "%s: not on this queue", name) : PLAIT_OK;
 }
 
 static enum plait_status check_send(struct plait_comm *comm, const void *data, uint32_t peer)
 {
-    (void)peer;
-    return is_coded(comm, data) ? PLAIT_OK : PLAIT_ERR_ARG;
+    const bool fails = state_of(comm)->fail_send;
+
+    assert_true(is_coded(comm, data));
+    state_of(comm)->fail_send = false;
+    return fails ? plait_fail(PLAIT_ERR_UNSUPPORTED, "rank %u cannot read it", peer) : PLAIT_OK;
 }
 
 static bool mark(struct plait_comm *comm, struct plait_queue *queue, uint32_t *out)
@@ -238,17 +266,20 @@ static bool has_passed(struct plait_comm *comm, uint32_t mark)
     own->polls = 0;
     own->passed = mark;
     passed_marks++;
+    own->fail_poll |= own->poll_passed;
     return true;
 }
 
 static void message_begin(struct plait_message *m, struct plait_comm *comm)
 {
-    (void)m, (void)comm;
+    assert_true(is_coded(comm, m->data));
+    state_of(comm)->begun++;
 }
 
 static void message_end(const struct plait_message *m, struct plait_comm *comm)
 {
-    (void)m, (void)comm;
+    assert_true(is_coded(comm, m->data));
+    state_of(comm)->ended++;
 }
 
 static void message_to_itself(struct plait_comm *comm, const struct plait_message *from, const struct plait_message *to)
@@ -457,8 +488,11 @@ static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
                 CHECK(check_coll(*comm, rank, buffers, coll, counts[k], ops[form], form == 1) == 0);
             }
     CHECK(copies > 0 && combinations > 0 && allocations > 0);
+    CHECK(states[rank].held <= PLAIT_NSLICE + 1); /* one for each slice, one for scaled input */
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
         CHECK(pass_around(*comm, rank, buffers, counts[k]) == 0);
+    CHECK(states[rank].begun == (queued ? 4 * sizeof counts / sizeof *counts : 0));
+    CHECK(states[rank].ended == states[rank].begun);
     CHECK(start_again(*comm, rank, buffers, 1000) == 0);
     CHECK(queued == (passed_marks > 0));
     CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
@@ -466,9 +500,11 @@ static int use_space(struct plait_comm **comm, uint32_t rank, void *arg)
     struct plait_comm_memory held;
     plait_comm_memory(*comm, &held);
     CHECK(held.device == 2 * ROOM);
-    plait_comm_destroy(*comm);
+    states[rank].leaves = rank == 0; /* it then waits for its work once more */
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
     *comm = NULL;
-    CHECK(states[rank].slices == NULL);
+    CHECK(states[rank].slices == NULL && states[rank].closed == 1 && states[rank].left == 1);
+    CHECK(states[rank].settled == (rank == 0 ? 2 : 1));
     finish(rank, buffers);
     return 0;
 }
@@ -482,8 +518,10 @@ static void a_third_space_needs_no_change_elsewhere(void **state)
     plait_space_add(&coded);
     assert_int_equal(ranks_run(&processes), 0);
     assert_int_equal(ranks_run(&threads), 0);
-    foreign = true; /* staged, and never read by the kernel's single copy */
+    foreign = true; /* staged, and never read by the kernel's single copy, which host memory would be */
+    setenv("PLAIT_CMA", "1", 1);
     assert_int_equal(ranks_run(&processes), 0);
+    unsetenv("PLAIT_CMA");
     foreign = false;
 }
 
@@ -497,6 +535,89 @@ static void nor_does_a_queued_one(void **state)
     queued = true;
     assert_int_equal(ranks_run(&processes), 0);
     assert_int_equal(ranks_run(&threads), 0);
+    queued = false;
+}
+
+/* ---- What fails ---------------------------------------------------------------------------------------------- */
+
+/* Nothing has happened then, and the next try succeeds. */
+static int refuse_once(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_request *request = NULL;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    void *buffers;
+
+    CHECK(make(*comm, &buffers));
+    call.persistent = true;
+    call.request = &request;
+    CHECK(plait_allreduce(*comm, buffers, buffers, 16, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK);
+    states[rank].fail_queue = states[rank].fail_send = rank == 0;
+    CHECK(plait_start(request) == (rank == 0 ? PLAIT_ERR_UNSUPPORTED : PLAIT_OK));
+    CHECK(rank != 0 || plait_start(request) == PLAIT_OK);
+    CHECK(plait_wait(&request) == PLAIT_OK);
+    CHECK(plait_request_free(&request) == PLAIT_OK);
+    if (rank == 0) {
+        CHECK(plait_send(*comm, buffers, 16, PLAIT_FLOAT32, 1, NULL) == PLAIT_ERR_UNSUPPORTED);
+        CHECK(states[rank].begun == 0);
+        CHECK(plait_send(*comm, buffers, 16, PLAIT_FLOAT32, 1, NULL) == PLAIT_OK);
+    } else if (rank == 1) {
+        CHECK(plait_recv(*comm, buffers, 16, PLAIT_FLOAT32, 0, NULL) == PLAIT_OK);
+    }
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    finish(rank, buffers);
+    return 0;
+}
+
+/* Another rank waits for what fails here: it is told so. */
+enum failing { POLL_COLLECTIVE, POLL_RECV, POLL_PUT, POLL_PASSED };
+
+static int fail_once(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const enum failing what = *(const enum failing *)arg;
+    struct state *own = &states[rank];
+    void *buffers;
+
+    CHECK(make(*comm, &buffers));
+    if (rank == 0) {
+        own->poll_passed = what == POLL_PASSED;
+        own->fail_poll = what != POLL_PASSED;
+    }
+    enum plait_status status;
+    if (what == POLL_RECV && rank == 0) {
+        status = plait_recv(*comm, buffers, 16, PLAIT_FLOAT32, 1, NULL); /* nobody sends */
+    } else if (what == POLL_PUT && rank == 0) {
+        CHECK(plait_group_start() == PLAIT_OK);
+        CHECK(plait_send(*comm, buffers, 16, PLAIT_FLOAT32, 0, NULL) == PLAIT_OK);
+        CHECK(plait_recv(*comm, (float *)buffers + 16, 16, PLAIT_FLOAT32, 0, NULL) == PLAIT_OK);
+        status = plait_group_end();
+    } else {
+        status = plait_allreduce(*comm, buffers, buffers, 16, PLAIT_FLOAT32, PLAIT_SUM, NULL);
+    }
+    CHECK(rank != 0 || status == PLAIT_ERR_SYSTEM);
+    CHECK(rank != 0 || what == POLL_PASSED || own->marks == 0); /* what fails is not marked */
+    CHECK(own->begun == own->ended);
+    ranks_meet();
+    CHECK(status != PLAIT_OK || plait_barrier(*comm, NULL) != PLAIT_OK);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    CHECK(own->settled == 2 && own->closed == 1);
+    finish(rank, buffers);
+    return 0;
+}
+
+static void errors_of_a_space_fail_the_call_and_the_comm(void **state)
+{
+    struct ranks refused = { .nprocess = NRANK, .nthread = 1, .body = refuse_once };
+
+    (void)state;
+    queued = true;
+    assert_int_equal(ranks_run(&refused), 0);
+    for (enum failing what = POLL_COLLECTIVE; what <= POLL_PASSED; what++) {
+        struct ranks r = { .nprocess = NRANK, .nthread = 1, .body = fail_once, .arg = &what, .limit = 30 };
+        print_message("what fails: %d\n", (int)what);
+        assert_int_equal(ranks_run(&r), 0);
+    }
     queued = false;
 }
 
@@ -529,6 +650,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_third_space_needs_no_change_elsewhere),
         cmocka_unit_test(nor_does_a_queued_one),
+        cmocka_unit_test(errors_of_a_space_fail_the_call_and_the_comm),
         cmocka_unit_test(ranks_of_different_spaces_are_told_so),
     };
 
