@@ -4,7 +4,7 @@
  * there.
  *
  * Both ranks put operations on a queue. The sender sets the receiver's flag "arrived", then offers a message with the
- * address: when the flag is on the queue (plait_device_word()). The receiver gets that message and waits for the flag
+ * address: when the flag is on the queue (plait_device_notify()). The receiver gets that message and waits for the flag
  * on its own queue; later operations of that queue may read. release() sets the sender's flag "read" and releases the
  * message; the sender sees the release and waits for that flag. So "sent" and "arrived" mean here: from this place of
  * the queue on.
@@ -289,7 +289,7 @@ static void wait_flag(struct device_link *l, enum plait_flag which, uint32_t num
     plait_device_signal(l->comm, PLAIT_SIGNAL_AWAIT, flag, 1);
 }
 
-static void say_offer(struct plait_link *link, uint32_t number)
+static void send_offer(struct plait_link *link, uint32_t number)
 {
     struct device_link *l = device(link);
     const struct offer *o = &l->offers[number % PLAIT_WINDOW];
@@ -307,7 +307,7 @@ static void send_letter(struct device_link *l, uint32_t number, uint32_t fingerp
     l->captured[OFFERED][number % PLAIT_WINDOW] = captures;
     l->unread[number % PLAIT_WINDOW] = true;
     set_flag(l, PLAIT_FLAG_ARRIVED, number);
-    plait_device_word(l->comm, &(struct plait_word){ &l->link, number, say_offer });
+    plait_device_notify(l->comm, &(struct plait_notification){ &l->link, number, send_offer });
 }
 
 static bool device_offer(struct plait_link *link, uint32_t number, uint32_t fingerprint, uint64_t header_word,
@@ -428,7 +428,7 @@ void plait_device_await(struct plait_link *link, uint32_t number)
     wait_flag(device(link), PLAIT_FLAG_ARRIVED, number);
 }
 
-static void say_release(struct plait_link *link, uint32_t number)
+static void send_release(struct plait_link *link, uint32_t number)
 {
     struct plait_link *inner = device(link)->inner;
 
@@ -438,7 +438,7 @@ static void say_release(struct plait_link *link, uint32_t number)
 static void device_release(struct plait_link *link, uint32_t number)
 {
     set_flag(device(link), PLAIT_FLAG_READ, number);
-    plait_device_word(device(link)->comm, &(struct plait_word){ link, number, say_release });
+    plait_device_notify(device(link)->comm, &(struct plait_notification){ link, number, send_release });
 }
 
 static bool device_peek(const struct plait_link *link, uint32_t number, uint32_t *fingerprint, uint64_t *header_word)

@@ -91,12 +91,12 @@ struct plait_trail {
     bool called;
 };
 
-enum { PLAIT_NBATCH = 120, PLAIT_NCOPIES = 64, PLAIT_NWORD = 64 }; /* put on a queue at once; said at once */
+enum { PLAIT_NBATCH = 120, PLAIT_NCOPIES = 64, PLAIT_NNOTIFICATION = 64 }; /* enqueued, and sent, at once */
 
-struct plait_word { /* a message to another rank: say(link, number) */
+struct plait_notification { /* a message to another rank: send(link, number) */
     struct plait_link *link;
     uint32_t number;
-    void (*say)(struct plait_link *link, uint32_t number);
+    void (*send)(struct plait_link *link, uint32_t number);
 };
 
 /* Not all ranks have shown their GPU; some share one; each has its own. */
@@ -119,14 +119,14 @@ struct plait_device_comm {
     uint32_t npoll;                /* polls of `passed` */
 
     /*
-     * Work to be put on `batch_queue` before other work is: signals, copies, more signals; and the words that may be
-     * said then. A wait goes before earlier copies, and their signals: nobody has heard of those yet.
+     * Work that is enqueued on `batch_queue` before other work: signals, copies, more signals. Then the notifications
+     * are sent. A wait goes before earlier copies and their signals: no rank has been notified of those yet.
      */
     struct plait_queue *batch_queue;
     struct plait_signal batch[2][PLAIT_NBATCH];
     struct plait_copy copies[PLAIT_NCOPIES];
-    struct plait_word words[PLAIT_NWORD];
-    uint32_t nbatch[2], ncopy, nword;
+    struct plait_notification notifications[PLAIT_NNOTIFICATION];
+    uint32_t nbatch[2], ncopy, nnotification;
 
     _Atomic bool captured;              /* an operation is in a graph: nobody knows when it runs */
     uint32_t ncapture;                  /* messages that are being captured, by */
@@ -165,11 +165,12 @@ static inline void plait_device_aim(const struct plait_comm *comm, struct plait_
 
 /*
  * Put a signal or a copy on the aimed queue, with others soon: before other work, at the end of a turn (status()) and
- * of an operation. word: what another rank may hear when the signals so far are there; dropped after an error.
+ * of an operation. notify(): a message that another rank gets once the signals so far are on the queue; dropped after
+ * an error.
  */
 void plait_device_signal(struct plait_comm *comm, enum plait_signalling what, uint64_t address, uint32_t value);
 void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size_t bytes);
-void plait_device_word(struct plait_comm *comm, const struct plait_word *word);
+void plait_device_notify(struct plait_comm *comm, const struct plait_notification *notification);
 
 /* Have the queues done all of this rank's operations, or the first `put` of them, but for those in graphs? */
 static inline bool plait_device_has_passed_all(const struct plait_device_comm *d)

@@ -49,7 +49,7 @@ struct plait_geometry plait_device_leaders_geometry(const struct plait_run *run,
     return plait_geometry_of(run->o->coll, w->leaders.n, w->group[run->o->root], w->leaders.me, 1);
 }
 
-/* Where a block lies in IN or OUT of the leaders' plan, in bytes of the operation's type. */
+/* The offset of a block in IN or OUT of the leaders' plan, in bytes of the operation's type. */
 static size_t place_of(const struct plait_device_list *l, const struct plait_side *side, uint32_t blk)
 {
     const struct plait_whole *w = l->w;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of device_whole.c, and the list that its kernel walks: which blocks it combines or copies, and where they
- * lie. The list follows from the geometry of the collective and of the leaders' plan.
+ * The state of device_whole.c, and the list that its kernel walks: the blocks that it combines or copies, and their
+ * places. The list follows from the geometry of the collective and of the leaders' plan.
  */
 #ifndef PLAIT_LIB_DEVICE_DEVICE_LIST_H
 #define PLAIT_LIB_DEVICE_DEVICE_LIST_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a turn puts on a queue: signals, copies and words are collected, and go there together. The queues of a comm's
+ * A turn collects signals, copies and notifications of other ranks, and enqueues them together. The queues of a comm's
  * operations wait for each other.
  */
 #include "device_comm.h"
@@ -81,9 +81,9 @@ static void flush(struct plait_comm *comm)
                                               : d->plugin->copies(d->batch_queue, d->copies, d->ncopy));
     d->ncopy = 0;
     put_signals(comm, 1);
-    for (uint32_t i = 0; i < d->nword && plait_device_works(comm); i++)
-        d->words[i].say(d->words[i].link, d->words[i].number);
-    d->nword = 0;
+    for (uint32_t i = 0; i < d->nnotification && plait_device_works(comm); i++)
+        d->notifications[i].send(d->notifications[i].link, d->notifications[i].number);
+    d->nnotification = 0;
 }
 
 /* The next work is for this queue. */
@@ -238,13 +238,13 @@ void plait_device_copy(struct plait_comm *comm, void *to, const void *from, size
     d->copies[d->ncopy++] = (struct plait_copy){ to, from, bytes };
 }
 
-void plait_device_word(struct plait_comm *comm, const struct plait_word *word)
+void plait_device_notify(struct plait_comm *comm, const struct plait_notification *notification)
 {
     struct plait_device_comm *d = comm->device;
 
-    if (d->nword == PLAIT_NWORD)
+    if (d->nnotification == PLAIT_NNOTIFICATION)
         flush(comm);
-    d->words[d->nword++] = *word;
+    d->notifications[d->nnotification++] = *notification;
 }
 
 /* A dying process loses its shown memory before it is seen to be dead. */

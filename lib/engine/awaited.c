@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the operation in progress waits for, as the failure detector asks. */
+/* The ranks that the operation in progress waits for, and its steps done: for the failure detector. */
 #include "operate.h"
 
 #include "eager/eager.h"

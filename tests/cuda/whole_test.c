@@ -239,7 +239,7 @@ static void a_rank_puts_little_on_its_stream_whatever_their_number(void **state)
     unsetenv("PLAIT_STANDIN_DEVICES");
 }
 
-/* By a plan's steps: each rank sends the others 7 + 7 messages. What is there at one time is put together. */
+/* By a plan's steps: each rank sends the others 7 + 7 messages. A turn enqueues all of its steps together. */
 static int count_steps(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     enum { ROUNDS = 30, MOST = 14 };
