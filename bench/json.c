@@ -100,7 +100,7 @@ static json_t *limits(const struct limits *l)
     json_object_set_new(o, "processors", integer(l->cpus));
     json_object_set_new(o, "latency_ns", measured(1e9 * l->latency));
     json_object_set_new(o, "clock_ns", measured(1e9 * l->clock));
-    for (int i = 0; i < NLEVEL && l->level[i].bytes > 0; i++) {
+    for (int i = 0; i < l->nlevel; i++) {
         json_t *v = json_object();
         json_object_set_new(v, "bytes", integer(l->level[i].bytes));
         json_object_set_new(v, "copy_gbs", measured(1e-9 * l->level[i].copy));

@@ -11,20 +11,21 @@
 
 static const size_t working_sets[NLEVEL] = { 64 << 10, 1 << 20, 4 << 20, 32 << 20, 256 << 20 };
 
-void limits_measure(struct limits *out, bool all)
+void limits_measure(struct limits *out, double most)
 {
     struct plait_topology topology;
 
     plait_topology_get(&topology);
     *out = (struct limits){ .cpus = worker_cpus() };
     snprintf(out->processor, sizeof out->processor, "%s", topology.processor);
-    if (!all)
+    if (most == 0)
         return;
     out->latency = machine_latency();
     out->clock = machine_clock_cost();
-    for (int i = 0; i < NLEVEL; i++) {
-        struct level *l = &out->level[i];
-        l->bytes = working_sets[i];
+    for (bool enough = false; !enough && out->nlevel < NLEVEL; out->nlevel++) {
+        struct level *l = &out->level[out->nlevel];
+        l->bytes = working_sets[out->nlevel];
+        enough = (double)l->bytes >= most;
         l->copy = machine_rate(KERNEL_COPY, out->cpus, l->bytes, 0.01);
         l->reduce = machine_rate(KERNEL_REDUCE, out->cpus, l->bytes, 0.01);
         l->read = machine_rate(KERNEL_READ, out->cpus, l->bytes, 0.01);
@@ -37,7 +38,7 @@ void limits_improve(struct limits *l, const struct limits *later)
 {
     l->latency = fmin(l->latency, later->latency);
     l->clock = fmin(l->clock, later->clock);
-    for (int i = 0; i < NLEVEL; i++) {
+    for (int i = 0; i < l->nlevel; i++) {
         struct level *to = &l->level[i];
         const struct level *from = &later->level[i];
         to->copy = fmax(to->copy, from->copy);
@@ -51,7 +52,7 @@ void limits_improve(struct limits *l, const struct limits *later)
 void limits_print(const struct limits *l)
 {
     printf("# Cache line one way   : %.0f ns; reading the clock: %.0f ns\n", 1e9 * l->latency, 1e9 * l->clock);
-    for (int i = 0; i < NLEVEL; i++)
+    for (int i = 0; i < l->nlevel; i++)
         printf("# %6zu KiB in total  : copy %.1f GB/s, reduce (o=a+b) %.1f, read %.1f, read another processor's data "
                "%.1f, single copy (CMA) %.1f\n",
                l->level[i].bytes >> 10, 1e-9 * l->level[i].copy, 1e-9 * l->level[i].reduce, 1e-9 * l->level[i].read,
@@ -76,9 +77,9 @@ static double rate_at(const struct limits *l, double bytes, double (*rate)(const
 
     if (bytes <= (double)l->level[0].bytes)
         return rate(&l->level[0]);
-    while (i < NLEVEL - 1 && bytes > (double)l->level[i + 1].bytes)
+    while (i < l->nlevel - 1 && bytes > (double)l->level[i + 1].bytes)
         i++;
-    if (i == NLEVEL - 1)
+    if (i == l->nlevel - 1)
         return rate(&l->level[i]);
     const double low = (double)l->level[i].bytes, high = (double)l->level[i + 1].bytes;
     const double part = log(bytes / low) / log(high / low);

@@ -21,12 +21,16 @@ struct level {
 struct limits {
     char processor[64];
     uint32_t cpus;
-    double latency, clock; /* seconds: a cache line one way; one reading of the clock */
-    struct level level[NLEVEL];
+    double latency, clock;      /* seconds: a cache line one way; one reading of the clock */
+    struct level level[NLEVEL]; /* smallest first */
+    int nlevel;
 };
 
-/* Takes about a second. all: false: only name the processor, and leave the figures 0. */
-void limits_measure(struct limits *out, bool all);
+/*
+ * most: bytes that an operation reads and writes on all ranks; levels above it are not measured. All levels take about
+ * two seconds. 0: only name the processor, and leave the figures 0.
+ */
+void limits_measure(struct limits *out, double most);
 
 /* Keep the better of each figure, so that a slow moment at one end of the run does not count. */
 void limits_improve(struct limits *l, const struct limits *later);

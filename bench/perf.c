@@ -26,6 +26,7 @@
 #include "tensors.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,17 +226,21 @@ static bool write_files(const struct bench *b)
            json && csv;
 }
 
-/* Measuring them takes two seconds. */
-static bool wants_limits(const struct options *o)
+/* The bytes of the largest operation on all ranks, up to which the machine is measured; 0: its limits are not shown. */
+static double limits_wanted(const struct bench *b)
 {
-    return (o->guard && !o->overlap && !o->fusion) || o->plot != NULL;
+    const struct options *o = b->options;
+
+    if ((!o->guard || o->overlap || o->fusion) && o->plot == NULL)
+        return 0;
+    return fmax(1, collective_touched(b->coll->coll, (uint32_t)o->nrank) * (double)o->max_bytes);
 }
 
 static void measure_limits_again(struct bench *b)
 {
     struct limits later;
 
-    limits_measure(&later, true);
+    limits_measure(&later, limits_wanted(b));
     limits_improve(&b->limits, &later);
     if (!b->options->guard)
         return;
@@ -246,10 +251,10 @@ static void measure_limits_again(struct bench *b)
 /* One table. */
 static int run_table(struct bench *b)
 {
-    limits_measure(&b->limits, wants_limits(b->options));
+    limits_measure(&b->limits, limits_wanted(b));
     report_begin(b);
     const bool complete = measure_all(b);
-    if (complete && wants_limits(b->options))
+    if (complete && limits_wanted(b) > 0)
         measure_limits_again(b);
     if (complete && b->options->starts > 1)
         starts_add(&b->starts, b);
