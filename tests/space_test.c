@@ -118,10 +118,9 @@ static enum plait_status begin(struct plait_run *run)
     return PLAIT_OK;
 }
 
-static void order(const struct plait_comm *comm, struct plait_queue *queue, uint64_t capture)
+static void order(const struct plait_comm *comm, const struct plait_target *target)
 {
-    (void)capture;
-    assert_ptr_equal(queue, queued ? &the_queue : NULL);
+    assert_ptr_equal(target->queue, queued ? &the_queue : NULL);
     state_of(comm)->ordered = true;
 }
 
@@ -170,8 +169,9 @@ static size_t bytes_of_state(const struct plait_comm *comm)
     return state_of(comm)->memory != NULL ? 2 * ROOM : 0;
 }
 
-static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
+static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes, bool streams)
 {
+    (void)streams;
     unordered += !state_of(comm)->ordered;
     for (size_t i = 0; i < bytes; i++) {
         const unsigned char *f = (const unsigned char *)from + i;
@@ -270,21 +270,23 @@ static bool has_passed(struct plait_comm *comm, uint32_t mark)
     return true;
 }
 
-static void message_begin(struct plait_message *m, struct plait_comm *comm)
+static void message_begin(struct plait_comm *comm, struct plait_target *target)
 {
-    assert_true(is_coded(comm, m->data));
-    state_of(comm)->begun++;
+    assert_ptr_equal(target->queue, &the_queue);
+    target->note = ++state_of(comm)->begun;
 }
 
-static void message_end(const struct plait_message *m, struct plait_comm *comm)
+static void message_end(struct plait_comm *comm, const struct plait_target *target)
 {
-    assert_true(is_coded(comm, m->data));
+    assert_true(target->note > 0);
     state_of(comm)->ended++;
 }
 
-static void message_to_itself(struct plait_comm *comm, const struct plait_message *from, const struct plait_message *to)
+static void message_to_itself(struct plait_comm *comm, const struct plait_target *from, const void *data,
+                              const struct plait_target *to, void *place, size_t bytes)
 {
-    copy(comm, to->data, from->data, from->bytes);
+    assert_true(from->note > 0 && to->note > 0 && from->note != to->note);
+    copy(comm, place, data, bytes, false);
 }
 
 static const struct plait_space later = {

@@ -3,7 +3,7 @@
  * The room call: what the public functions do.
  *
  * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests, group_end.c the
- * groups. spaces.c finds the memory space in which a call's buffers lie; gpu_space.c serves the GPUs'.
+ * groups. spaces.c finds the memory space in which a call's buffers lie.
  * creation.c creates the communicators of a group, while its caller drives pending operations. drive.c is one turn of
  * everything that is pending in a communicator.
  *
@@ -46,8 +46,6 @@ static inline enum plait_status plait_enter(struct plait_comm *comm, const char 
     if (call == NULL)
         return PLAIT_OK;
     status = plait_check_call(name, call);
-    if (status == PLAIT_OK && call->stream != NULL)
-        status = plait_stream_check(name, call->stream);
     return status == PLAIT_OK ? plait_check_op(name, op, call) : status;
 }
 

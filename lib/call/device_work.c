@@ -4,12 +4,6 @@
 #include "call.h"
 #include "device/device_comm.h"
 
-enum plait_status plait_work_queue(const char *call, const struct plait_stream *s, struct plait_queue **out)
-{
-    *out = s != NULL ? plait_stream_queue(s) : NULL;
-    return s != NULL ? plait_stream_check(call, s) : PLAIT_OK;
-}
-
 enum plait_status plait_work_alloc(const struct plait_queue *queue, const char *whose, size_t bytes, void **out)
 {
     const int device = plait_device_used()->device_of(queue);
@@ -36,7 +30,7 @@ int plait_work_device(const struct plait_comm *comm)
 
 struct plait_queue *plait_work_begin(struct plait_comm *comm)
 {
-    plait_device_aim(comm, comm->own_queue, 0);
+    plait_device_aim(comm, &(struct plait_target){ .queue = comm->own_queue });
     return plait_device_here(comm);
 }
 
@@ -59,4 +53,45 @@ enum plait_status plait_work_status(struct plait_comm *comm)
 void plait_work_enqueues(struct plait_request *r)
 {
     r->until_executed = false;
+}
+
+/* ---- Copies between operations ----------------------------------------------------------------------- */
+
+/* The comm's lock is held. */
+static enum plait_status copy_all(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
+                                  struct plait_queue *queue)
+{
+    struct plait_target target = { .queue = queue };
+    enum plait_status status = plait_device_captures(comm, &target);
+
+    if (status != PLAIT_OK)
+        return plait_comm_fail(comm, status, "%s", plait_last_error());
+    plait_device_aim(comm, &target);
+    struct plait_queue *here = plait_device_here(comm);
+    if (here != NULL)
+        plait_device_note(comm, comm->device->plugin->copies(here, copies, n));
+    plait_device_rest(comm);
+    return plait_device_status(comm);
+}
+
+enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
+                                  struct plait_stream *stream)
+{
+    struct plait_queue *queue = NULL;
+    enum plait_status status = plait_enter(comm, "plait_comm_copy", PLAIT_SUM, NULL);
+
+    if (status == PLAIT_OK)
+        status = plait_stream_queue("plait_comm_copy", stream, &queue);
+    if (status != PLAIT_OK)
+        return status;
+    if (queue == NULL || (copies == NULL && n > 0))
+        return plait_fail(PLAIT_ERR_ARG, "plait_comm_copy: %s",
+                          queue == NULL ? "stream is none of CUDA's" : "copies is NULL, but n is not 0");
+    status = plait_device_open(comm, "plait_comm_copy", plait_device_used()->device_of(queue));
+    if (status != PLAIT_OK)
+        return status;
+    pthread_mutex_lock(&comm->lock);
+    status = copy_all(comm, copies, n, queue);
+    pthread_mutex_unlock(&comm->lock);
+    return status;
 }

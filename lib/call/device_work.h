@@ -9,9 +9,6 @@
 #include "memory/devices.h"
 #include "object.h"
 
-/* Queue of options.stream; NULL if that is NULL. A parent's stream in a forked child is an error. */
-enum plait_status plait_work_queue(const char *call, const struct plait_stream *stream, struct plait_queue **out);
-
 /* Memory on the queue's GPU, zeroed. whose: "a fusion". */
 enum plait_status plait_work_alloc(const struct plait_queue *queue, const char *whose, size_t bytes, void **out);
 

@@ -94,7 +94,7 @@ static enum plait_status transfer_inside(struct plait_comm *comm, const char *na
     r->space = a.space;
     write_message(&r->message, data, count, bytes, type, peer, call);
     r->message.space = a.space;
-    r->message.queue = a.queue;
+    r->message.target.queue = a.queue;
     return alone ? plait_exchange_call(r) : plait_request_dispatch(r, call);
 }
 

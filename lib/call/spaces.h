@@ -6,8 +6,6 @@
 #include "memory/devices.h"
 #include "operation/run.h"
 
-extern const struct plait_space plait_gpu_space;
-
 /* Add a space. Its find() is called for each later call, after those added before. Not thread-safe; tests only. */
 void plait_space_add(const struct plait_space *space);
 

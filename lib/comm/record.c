@@ -109,7 +109,7 @@ static bool read_message(const struct plait_message_ring *ring, uint64_t place, 
     copy(&what, &r->what, sizeof what);
     *out = (struct plait_operation){ .message = true,
                                      .sequence = what.number,
-                                     .what = { .count = what.count, .type = what.type },
+                                     .what = { .count = what.count, .type = what.type, .space = what.space },
                                      .peer = what.peer,
                                      .send = what.send != 0 };
     out->progress.began = atomic_load_explicit(&r->began, memory_order_relaxed);

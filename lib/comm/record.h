@@ -112,7 +112,7 @@ struct plait_message_what { /* a message as a rank called it */
     uint64_t number;        /* counts messages to, or from, this peer, from 1 */
     uint64_t count;
     uint32_t peer, nslice;
-    uint8_t type, send;
+    uint8_t type, send, space; /* id of the data's memory space */
 };
 
 struct plait_message_record {
@@ -158,7 +158,7 @@ enum plait_state { PLAIT_DONE, PLAIT_RUNNING, PLAIT_FAILED };
 
 struct plait_operation { /* a copy of an entry of a ring */
     uint64_t sequence;   /* of a message: counts those to, or from, `peer` */
-    bool message, send;  /* a message: `what` has count and type only */
+    bool message, send;  /* a message: `what` has count, type and space only */
     uint32_t peer;
     struct plait_what what;
     enum plait_state state;

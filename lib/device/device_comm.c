@@ -118,16 +118,20 @@ static enum plait_status create(struct plait_comm *comm, int device)
     return status;
 }
 
-enum plait_status plait_device_open(struct plait_comm *comm, int device)
+enum plait_status plait_device_open(struct plait_comm *comm, const char *name, int device)
 {
     enum plait_status status = PLAIT_OK;
 
+    if (comm->device != NULL && comm->device->device != device)
+        return plait_fail(PLAIT_ERR_ARG,
+                          "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm: a rank has one",
+                          name, device, comm->device->device);
+    if (comm->device != NULL)
+        return PLAIT_OK;
     pthread_mutex_lock(&comm->lock);
-    if (comm->device == NULL) {
-        status = create(comm, device);
-        if (status != PLAIT_OK) /* other ranks must not wait for this rank */
-            status = plait_comm_fail(comm, status, "%s", plait_last_error());
-    }
+    status = create(comm, device);
+    if (status != PLAIT_OK) /* other ranks must not wait for this rank */
+        status = plait_comm_fail(comm, status, "%s", plait_last_error());
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room device: the state of a communicator on a GPU, made at the first call with memory of that GPU. device_maps.c
- * maps other processes' memory, device_memory.c allocates, device_queue.c enqueues, device_watch.c releases the streams
- * of a communicator that has failed. device_whole.c runs the part of collectives that ranks on one GPU share, by the
- * list of device_list.c.
+ * The room device: GPUs as a memory space (gpu_space.c), and the state of a communicator on a GPU, made at the first
+ * call with memory of that GPU. device_maps.c maps other processes' memory, device_memory.c allocates, device_queue.c
+ * enqueues, device_watch.c releases the streams of a communicator that has failed. device_whole.c runs the part of
+ * collectives that ranks on one GPU share, by the list of device_list.c.
  *
  * The room promises: no stream waits for ever for a rank that has failed or died. It does not know CUDA, which is a
  * plug-in (plugin/device.h).
@@ -144,11 +144,14 @@ struct plait_device_comm {
     struct plait_device_comm *next;
 };
 
-/* Make the comm's state on its device, at the first call with memory of that device. An error has failed the comm. */
-enum plait_status plait_device_open(struct plait_comm *comm, int device);
+/*
+ * Use this GPU; a rank has one in a comm. The first call makes the comm's state there. Errors: PLAIT_ERR_ARG: the comm
+ * has used another one; others have failed the comm. name: of the call.
+ */
+enum plait_status plait_device_open(struct plait_comm *comm, const char *name, int device);
 
-/* *capture: the graph that an operation put on this queue now becomes part of; 0: none. Over hosts an error. */
-enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, uint64_t *capture);
+/* Sets target->note: the graph that work put on the queue now becomes part of; 0: none. Over hosts an error. */
+enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_target *target);
 
 /* Error text: a comm whose ranks are on several hosts cannot be captured into a graph. */
 extern const char plait_device_no_graph[];
@@ -157,10 +160,10 @@ extern const char plait_device_no_graph[];
  * The next operations go to this queue. Operations of one comm have their own queues and take turns, so each operation
  * aims again in its turn.
  */
-static inline void plait_device_aim(const struct plait_comm *comm, struct plait_queue *queue, uint64_t capture)
+static inline void plait_device_aim(const struct plait_comm *comm, const struct plait_target *target)
 {
-    comm->device->queue = queue;
-    comm->device->capture = capture;
+    comm->device->queue = target->queue;
+    comm->device->capture = target->note;
 }
 
 /*

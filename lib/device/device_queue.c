@@ -46,14 +46,14 @@ static enum plait_status check_queues(const struct plait_comm *comm)
 const char plait_device_no_graph[] = "the ranks are on several hosts, and the stream is captured: what goes to another "
                                      "host goes when it is called, so it cannot be in a graph; call it outside of one";
 
-enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_queue *queue, uint64_t *capture)
+enum plait_status plait_device_captures(struct plait_comm *comm, struct plait_target *target)
 {
     struct plait_device_comm *d = comm->device;
-    const char *why = d->plugin->capturing(queue, capture);
+    const char *why = d->plugin->capturing(target->queue, &target->note);
 
     if (why != NULL)
         return plait_device_result("an operation cannot be put on its stream", why);
-    if (*capture == 0)
+    if (target->note == 0)
         return PLAIT_OK;
     if (comm->remote != NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);

@@ -49,7 +49,7 @@ void plait_device_whole_destroy(struct plait_device_comm *d)
 /* This rank's own memory for operand 0, IN, or 1, OUT. */
 static enum plait_status find_room(struct plait_run *run, uint32_t operand, size_t bytes, const void **out)
 {
-    struct plait_scaled *room = &run->comm->device->whole->rooms[run->capture != 0][operand];
+    struct plait_scaled *room = &run->comm->device->whole->rooms[run->target.note != 0][operand];
     void *memory;
 
     if (room->bytes < bytes) {

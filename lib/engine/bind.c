@@ -192,7 +192,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
     if (o->vform && o->prog != NULL && !o->prog->single)
         return plait_cannot_differ(o->selection.spec);
     o->geometry = plait_geometry_of(shape.coll, team->n, o->root, team->me, o->prog != NULL ? o->prog->nblk : 1);
-    if (o->prog != NULL && ((!o->space->host && comm->remote == NULL) || !o->prog->sliceable)) {
+    if (o->prog != NULL && ((wish.device && comm->remote == NULL) || !o->prog->sliceable)) {
         o->selection.slice = o->vform ? SIZE_MAX : o->count;
         o->selection.nslice = 1;
     }

@@ -30,14 +30,6 @@ static inline uint32_t out_number(const struct plait_run *run, const struct plai
     return plait_step_link(run, in->peer)->next_out + (uint32_t)f->slice * run->prog->nsend[in->peer] + in->message;
 }
 
-static void copy_bytes(const struct plait_run *run, bool streams, void *to, const void *from, size_t bytes)
-{
-    if (streams)
-        run->comm->kernels->stream(to, from, bytes);
-    else
-        run->space->copy(run->comm, to, from, bytes);
-}
-
 /* Copy-in: the staged copy of a SEND's data, made once for all its readers. */
 static const char *stage(struct plait_run *run, struct plait_slice *f, const struct plait_instr *in, const char *data,
                          size_t bytes, bool streams)
@@ -45,7 +37,7 @@ static const char *stage(struct plait_run *run, struct plait_slice *f, const str
     char *copy = f->stage + in->stage * f->stride;
 
     if (!f->staged[in->stage]) {
-        copy_bytes(run, streams, copy, data, bytes);
+        run->space->copy(run->comm, copy, data, bytes, streams);
         f->staged[in->stage] = true;
         run->comm->stats.bytes_staged += bytes;
     }
@@ -58,10 +50,8 @@ static enum plait_copy_mode mode_of(const struct plait_run *run, const struct pl
 {
     if (link->transport->reaches(link, data, bytes, false))
         return PLAIT_COPY_SINGLE;
-    if (!run->space->host)
-        return PLAIT_COPY_STAGED;
     return plait_copy_mode_of(&run->comm->copies, plait_step_block_bytes(run, in),
-                              !run->o->geometry.combines && link->transport->reaches(link, data, bytes, true));
+                              !run->o->geometry.combines && plait_single_copy(run->space, link, data, bytes));
 }
 
 /* Offer a message; false when the window is full. */
@@ -78,7 +68,7 @@ static bool start_send(struct plait_run *run, struct plait_slice *f, uint32_t i)
 
     if (!link->transport->ready(link, number))
         return false;
-    if (bytes <= PLAIT_MAILBOX_DATA && run->space->host) {
+    if (bytes <= run->space->mailbox) {
         free_at_once = link->transport->offer(link, number, run->fingerprint, header_word, data, bytes, true);
     } else if ((mode = mode_of(run, link, in, data, bytes)) == PLAIT_COPY_SINGLE) {
         link->transport->offer(link, number, run->fingerprint, header_word, data, bytes, false);
@@ -104,7 +94,7 @@ static void copy(const struct plait_run *run, const struct plait_instr *in, void
 {
     if (bytes == 0 || to == from) /* TMP may be NULL if bytes is 0, which memcpy forbids */
         return;
-    copy_bytes(run, run->streams && in->nsuccessor == 0, to, from, bytes);
+    run->space->copy(run->comm, to, from, bytes, run->streams && in->nsuccessor == 0);
     run->comm->stats.bytes_copied += bytes;
 }
 
@@ -259,8 +249,7 @@ static bool streams(const struct plait_run *run)
     const struct plait_op_plan *o = run->o;
     const size_t bytes = plait_op_bytes(o, plait_run_count(run), false); /* of the vector or of a block */
 
-    return run->space->host && run->comm->remote == NULL && !(o->geometry.combines && o->inplace) &&
-           !run->work.scratch &&
+    return run->comm->remote == NULL && !(o->geometry.combines && o->inplace) && !run->work.scratch &&
            (o->geometry.combines ? bytes : bytes * o->geometry.out.nslot) >= run->comm->streams_from;
 }
 
@@ -275,6 +264,7 @@ static enum plait_status begin_plan(struct plait_run *run, const struct plait_jo
     run->out = job->out;
     run->nslice = plait_job_slices(job);
     run->next_slice = run->done_slices = run->wrong_sender = 0;
+    run->nplace = run->space->host || run->nslice > PLAIT_NSLICE ? PLAIT_NSLICE : (uint32_t)run->nslice;
     run->fits = false;
     run->streams = streams(run);
     for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
@@ -324,7 +314,7 @@ static bool turn_slices(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
     const uint64_t depth = run->nslice < PLAIT_NSLICE ? run->nslice : PLAIT_NSLICE;
-    const uint64_t first = run->space->host ? comm->next_slice_in_flight : 0;
+    const uint64_t first = run->nplace == PLAIT_NSLICE ? comm->next_slice_in_flight : 0;
     bool moved = false;
 
     for (uint64_t d = 0; d < depth; d++) {
@@ -356,8 +346,7 @@ static void pass_numbers(struct plait_run *run)
             link->next_in += (uint32_t)run->nslice * run->prog->nrecv[r];
         }
     }
-    if (run->space->host)
-        run->comm->next_slice_in_flight = (run->comm->next_slice_in_flight + run->nslice) % PLAIT_NSLICE;
+    run->comm->next_slice_in_flight = (run->comm->next_slice_in_flight + run->nslice) % PLAIT_NSLICE;
 }
 
 /* After a turn. ended: it was the last use of the caller's queue. */
@@ -372,7 +361,7 @@ static enum plait_status turn_whole(struct plait_run *run, bool *moved, bool *en
 {
     struct plait_comm *comm = run->comm;
 
-    run->space->order(comm, run->queue, run->capture);
+    run->space->order(comm, &run->target);
     enum plait_status status = fail_all(comm, run->space->whole(run, moved, ended));
     if (status == PLAIT_OK)
         status = poll_space(run, *ended);
@@ -405,7 +394,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
         if (status != PLAIT_OK || !run->fits)
             return status;
     }
-    run->space->order(comm, run->queue, run->capture);
+    run->space->order(comm, &run->target);
     *moved = turn_slices(run);
     const enum plait_status status =
         poll_space(run, run->done_slices == run->nslice && run->inner.state != PLAIT_INNER_RUNS);

@@ -69,7 +69,7 @@ static __attribute__((noinline)) enum plait_status replace_input(struct plait_co
         }
         to = s->memory;
     }
-    run->space->order(comm, run->queue, run->capture);
+    run->space->order(comm, &run->target);
     if (o->selection.divides)
         run->space->combine(run,
                             &(struct plait_combine){ .type = o->type,
@@ -83,7 +83,7 @@ static __attribute__((noinline)) enum plait_status replace_input(struct plait_co
     else if (job->scale != NULL)
         run->space->scale(run, to, job->in, n, job->scale, job->late);
     else
-        run->space->copy(comm, to, job->in, bytes);
+        run->space->copy(comm, to, job->in, bytes, false);
     *in = to;
     return PLAIT_OK;
 }
@@ -171,7 +171,7 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
     comm->limit = job->deadline;
     comm->run->o = o;
     comm->run->space = o->space;
-    comm->run->queue = job->queue;
+    comm->run->target = (struct plait_target){ .queue = job->queue };
     enum plait_status status = o->space->begin(comm->run);
     if (status != PLAIT_OK) {
         comm->sequence++; /* blame this operation, not the last one */

@@ -138,7 +138,7 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_slice 
 static enum plait_status grow_memory(struct plait_run *run, struct plait_slice *f)
 {
     struct plait_comm *comm = run->comm;
-    const size_t least = run->space->host ? comm->slice_bytes : 0, bytes = run->need < least ? least : run->need;
+    const size_t bytes = run->need < comm->slice_bytes ? comm->slice_bytes : run->need;
     void *memory;
 
     if (run->need <= f->bytes)
@@ -160,13 +160,11 @@ static enum plait_status grow_memory(struct plait_run *run, struct plait_slice *
 
 enum plait_status plait_slices_fit(struct plait_run *run)
 {
-    /* Outside host memory an operation is one slice, except across hosts (bind.c). */
-    const uint32_t n = !run->space->host && run->nslice < PLAIT_NSLICE ? (uint32_t)run->nslice : PLAIT_NSLICE;
     enum plait_status status = PLAIT_OK;
 
     run->need = need_of(run);
     run->fits = true;
-    for (uint32_t d = 0; d < n && status == PLAIT_OK; d++) {
+    for (uint32_t d = 0; d < run->nplace && status == PLAIT_OK; d++) {
         status = grow_lists(run->comm, &run->slices[d], run->prog);
         if (status == PLAIT_OK)
             status = grow_memory(run, &run->slices[d]);

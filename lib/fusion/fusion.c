@@ -47,7 +47,7 @@ static enum plait_status copy_options(struct plait_fusion *f, const struct plait
     f->trace = o->trace ? plait_trace_create() : NULL;
     f->waited = calloc(o->ntensor, sizeof *f->waited);
     return f->tensors != NULL && f->waited != NULL && (!o->trace || f->trace != NULL)
-               ? plait_work_queue("plait_fusion_create", o->stream, &f->stream)
+               ? plait_stream_queue("plait_fusion_create", o->stream, &f->stream)
                : plait_fail_memory("out of memory for %u tensors", o->ntensor);
 }
 

@@ -76,7 +76,7 @@ static enum plait_status check_apart(const struct plait_fusion_options *o)
 static enum plait_status check_device(const struct plait_fusion_options *o)
 {
     struct plait_queue *queue;
-    enum plait_status status = plait_work_queue("plait_fusion_create", o->stream, &queue);
+    enum plait_status status = plait_stream_queue("plait_fusion_create", o->stream, &queue);
     char what[256];
 
     for (uint32_t t = 0; atomic_load(&plait_other_spaces) && t < o->ntensor && status == PLAIT_OK; t++) {

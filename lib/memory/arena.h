@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The room memory: memory that other processes of this host read, mappings of those processes' memory, and the kind of
- * device that this process uses.
+ * device that this process uses, with the streams of its caller.
  *
  * The arena is one sparse memfd per process, as large as main memory but empty. Pages are committed by an
  * allocation and returned to the system when freed. Other processes map the arena read-only and pull from it.

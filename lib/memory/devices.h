@@ -57,6 +57,9 @@ enum plait_status plait_device_is_on(const char *call, const char *which, const 
 /* For calls without support for GPUs: PLAIT_ERR_UNSUPPORTED if this is GPU memory, else PLAIT_OK. */
 enum plait_status plait_device_refuse(const char *call, const char *which, const void *memory);
 
+/* The stream's queue; NULL if `stream` is NULL. A parent's stream in a forked child is an error (stream.c). */
+enum plait_status plait_stream_queue(const char *call, const struct plait_stream *stream, struct plait_queue **out);
+
 /* PLAIT_ERR_SYSTEM with the plug-in's text `why`; NULL: PLAIT_OK. */
 enum plait_status plait_device_result(const char *what, const char *why);
 

@@ -30,11 +30,9 @@ static enum plait_status begin(struct plait_run *run)
     return PLAIT_OK;
 }
 
-static void order(const struct plait_comm *comm, struct plait_queue *queue, uint64_t capture)
+static void order(const struct plait_comm *comm, const struct plait_target *target)
 {
-    (void)comm;
-    (void)queue;
-    (void)capture;
+    (void)comm, (void)target;
 }
 
 static void end(struct plait_comm *comm)
@@ -54,9 +52,12 @@ static bool is_behind(const struct plait_comm *comm)
     return false;
 }
 
-static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes)
+static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes, bool streams)
 {
-    plait_copy(comm->kernels, to, from, bytes);
+    if (streams)
+        comm->kernels->stream(to, from, bytes);
+    else
+        plait_copy(comm->kernels, to, from, bytes);
 }
 
 static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)
@@ -76,6 +77,7 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
 
 const struct plait_space plait_host_space = {
     .host = true,
+    .mailbox = PLAIT_MAILBOX_DATA,
     .channel = PLAIT_CHANNEL_COLLECTIVES,
     .messages = PLAIT_CHANNEL_MESSAGES,
     .allocate = allocate,

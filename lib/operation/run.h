@@ -130,10 +130,10 @@ struct plait_run {
     const struct plait_space *space; /* of the buffers; the next four are its working state */
     struct plait_slice *slices;      /* [PLAIT_NSLICE] slices in flight */
     struct plait_scaled *scaled;     /* for inputs that are scaled or copied elsewhere than in OUT */
-    struct plait_queue *queue;       /* on which the work is put; NULL: it is done at once */
-    uint64_t capture;                /* id of the graph capture that records work on the queue; 0: none */
+    struct plait_target target;      /* on which the work is put */
     uint32_t fingerprint;            /* of the messages */
     uint64_t nslice, next_slice, done_slices;
+    uint32_t nplace;       /* of `slices` that are used; in host memory all in turn, also by short operations */
     size_t need;           /* bytes of library memory for the largest slice */
     bool fits;             /* `need` bytes are available */
     bool streams;          /* copies to OUT use streaming stores */

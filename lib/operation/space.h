@@ -4,7 +4,7 @@
  * and the calls know nothing else of where a buffer lies.
  *
  * Two spaces are built in: the host's (host_space.c), whose functions return when the work is done, and that of GPUs
- * (lib/call/gpu_space.c), whose functions put the work on a queue, which does it later and in order.
+ * (lib/device/gpu_space.c), whose functions put the work on a queue, which does it later and in order.
  */
 #ifndef PLAIT_LIB_OPERATION_SPACE_H
 #define PLAIT_LIB_OPERATION_SPACE_H
@@ -14,14 +14,19 @@
 #include "reduce/reduce.h"
 
 struct plait_args;
-struct plait_message;
 struct plait_run;
+
+/* Where the work of an operation or message is put. */
+struct plait_target {
+    struct plait_queue *queue; /* of a queued space; else NULL */
+    uint64_t note;             /* the space's: written when the operation or message begins */
+};
 
 struct plait_space {
     uint32_t id; /* part of an operation's key and fingerprint: the ranks' spaces must be the same */
 
-    /* The CPU may access the memory: the eager path, streaming stores and single copies by the kernel are allowed. */
-    bool host;
+    bool host;      /* the CPU may access the memory: the eager path and single copies by the kernel are allowed */
+    size_t mailbox; /* bytes of a message up to which it may be copied into its mailbox */
     /* Work is done later, in the order of a queue: a blocking call becomes a request, and a copy is not there yet. */
     bool queued;
     enum plait_channel channel, messages; /* of its collectives; of sends and receives */
@@ -39,8 +44,8 @@ struct plait_space {
 
     /* Begin: an operation of this space begins. Sets run->slices and run->scaled, the working memory to be used. */
     enum plait_status (*begin)(struct plait_run *run);
-    /* Order: the next work belongs on this queue, in this capture. Operations and messages of a comm take turns. */
-    void (*order)(const struct plait_comm *comm, struct plait_queue *queue, uint64_t capture);
+    /* Order: the next work belongs here. Operations and messages of a comm take turns. */
+    void (*order)(const struct plait_comm *comm, const struct plait_target *target);
     /* End: all work of the operation was started; the caller may use its queue again. */
     void (*end)(struct plait_comm *comm);
 
@@ -57,7 +62,8 @@ struct plait_space {
     enum plait_status (*whole)(struct plait_run *run, bool *moved, bool *ended);
     uint32_t (*whole_awaited)(const struct plait_run *run, uint32_t *ranks, uint32_t most);
 
-    void (*copy)(struct plait_comm *comm, void *to, const void *from, size_t bytes);
+    /* streams: by streaming stores, where the space has them. */
+    void (*copy)(struct plait_comm *comm, void *to, const void *from, size_t bytes, bool streams);
     /* how: of c->divisor and c->op; for the host's kernels. */
     void (*combine)(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how);
     /* to = from * scalar. late: the scalar is read in the order of the queue. */
@@ -91,12 +97,19 @@ struct plait_space {
      * A message begins, which may fail the comm; it ends: all of it was started, or the comm has failed. end() and
      * poll() follow in the same turn. The message is from this rank to itself: one copy, ordered after both queues.
      */
-    void (*message_begin)(struct plait_message *m, struct plait_comm *comm);
-    void (*message_end)(const struct plait_message *m, struct plait_comm *comm);
-    void (*message_to_itself)(struct plait_comm *comm, const struct plait_message *from,
-                              const struct plait_message *to);
+    void (*message_begin)(struct plait_comm *comm, struct plait_target *target);
+    void (*message_end)(struct plait_comm *comm, const struct plait_target *target);
+    void (*message_to_itself)(struct plait_comm *comm, const struct plait_target *from, const void *data,
+                              const struct plait_target *to, void *place, size_t bytes);
 };
 
-extern const struct plait_space plait_host_space;
+/* Can the receiver copy the memory by the kernel (single copy)? */
+static inline bool plait_single_copy(const struct plait_space *space, const struct plait_link *link, const void *data,
+                                     size_t bytes)
+{
+    return space->host && link->transport->reaches(link, data, bytes, true);
+}
+
+extern const struct plait_space plait_host_space, plait_gpu_space;
 
 #endif

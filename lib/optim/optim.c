@@ -84,7 +84,7 @@ static enum plait_status make(const struct plait_optim_options *options, struct 
     *out = o;
     o->options = *options;
     o->bounds.weights = INFINITY;
-    status = plait_work_queue("plait_optim_create", options->stream, &o->queue);
+    status = plait_stream_queue("plait_optim_create", options->stream, &o->queue);
     if (status == PLAIT_OK && o->queue == NULL)
         status = find_kernels(o);
     return status == PLAIT_OK ? take_memory(o) : status;

@@ -138,7 +138,7 @@ static enum plait_status check_comm(const struct plait_comm *comm, const struct 
 enum plait_status plait_optim_check_options(const struct plait_optim_options *o)
 {
     struct plait_queue *queue;
-    enum plait_status status = plait_work_queue("plait_optim_create", o->stream, &queue);
+    enum plait_status status = plait_stream_queue("plait_optim_create", o->stream, &queue);
 
     if (status != PLAIT_OK)
         return status;

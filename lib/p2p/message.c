@@ -54,10 +54,10 @@ void plait_message_begin(struct plait_request *r)
     r->message.nslice = plait_message_slices(r->comm, &r->message);
     plait_request_append(&queue->first, &queue->end, r);
     make_busy(all, pair);
-    if (r->message.space->message_begin != NULL)
-        r->message.space->message_begin(&r->message, r->comm);
-    if (r->message.space->queued)
+    if (r->message.space->queued) {
+        r->message.space->message_begin(r->comm, &r->message.target);
         all->queued = r->message.space;
+    }
     if (r->kind == PLAIT_REQUEST_SEND)
         return;
     all->nrecv++;
@@ -88,9 +88,6 @@ static struct plait_message *begin_first(const struct plait_message_queue *q)
 static void end_first(struct plait_message_queue *q, enum plait_status status)
 {
     struct plait_request *r = pop(q);
-
-    if (r->message.space->message_end != NULL)
-        r->message.space->message_end(&r->message, r->comm);
     struct plait_message_record *record = plait_message_record(r->comm, &r->message);
     if (status == PLAIT_OK && record != NULL)
         atomic_store_explicit(&record->done, 1, memory_order_relaxed);
@@ -98,6 +95,7 @@ static void end_first(struct plait_message_queue *q, enum plait_status status)
         plait_request_end(r, status);
         return;
     }
+    r->message.space->message_end(r->comm, &r->message.target);
     r->status = status; /* its caller may go on only when all is on the queue */
     r->next = r->comm->messages->done;
     r->comm->messages->done = r;
@@ -137,30 +135,21 @@ static uint64_t slices_of(const struct plait_message *m, size_t bytes)
     return m->nslice == 1 ? 1 : (bytes - 1) / PLAIT_MESSAGE_SLICE + 1;
 }
 
-static void copy(struct plait_comm *comm, const struct plait_message *m, bool streams, char *to, const char *from,
-                 size_t bytes)
-{
-    if (streams && m->space->host)
-        comm->kernels->stream(to, from, bytes);
-    else
-        m->space->copy(comm, to, from, bytes);
-}
-
 /* Offer the next slice, or several that go as one; false: not now. */
 static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait_message *m, enum plait_status *status)
 {
     struct plait_link *link = link_of(comm, m);
     size_t bytes = next_bytes(m, 1);
     const char *data = m->data + m->slice * PLAIT_MESSAGE_SLICE;
-    const bool small = bytes <= PLAIT_MAILBOX_DATA && m->space->host;
+    const bool small = bytes <= m->space->mailbox;
     bool exposed = m->space->queued || (!small && link->transport->reaches(link, data, bytes, false)), streams = false;
 
-    m->space->order(comm, m->queue, m->capture);
+    m->space->order(comm, &m->target);
     if (!link->transport->ready(link, link->next_out))
         return false;
     if (!small && !exposed) {
-        const bool reads = m->space->host && link->transport->reaches(link, data, bytes, true);
-        const enum plait_copy_mode mode = plait_copy_mode_of(&comm->copies, m->bytes, reads);
+        const enum plait_copy_mode mode =
+            plait_copy_mode_of(&comm->copies, m->bytes, plait_single_copy(m->space, link, data, bytes));
         exposed = mode == PLAIT_COPY_SINGLE;
         if (exposed)
             bytes = next_bytes(m, PLAIT_MESSAGE_TOGETHER);
@@ -170,7 +159,7 @@ static bool offer(struct plait_comm *comm, struct plait_pair *pair, struct plait
         char *place = plait_message_find_stage(comm, pair, link, bytes, status);
         if (place == NULL)
             return false;
-        copy(comm, m, streams, place, data, bytes);
+        m->space->copy(comm, place, data, bytes, streams);
         data = place;
         comm->stats.bytes_staged += bytes;
     }
@@ -198,7 +187,7 @@ static bool receive(struct plait_comm *comm, struct plait_message *m, struct pla
                     const void *data, size_t bytes)
 {
     if (bytes > 0 && data != to)
-        copy(comm, m, m->bytes >= comm->streams_from, to, data, bytes);
+        m->space->copy(comm, to, data, bytes, m->bytes >= comm->streams_from);
     if (has_failed(comm, m->peer))
         return false;
     link->transport->release(link, link->next_in++);
@@ -215,7 +204,7 @@ static bool take(struct plait_comm *comm, struct plait_message *m, enum plait_st
     char *to = m->data + m->slice * PLAIT_MESSAGE_SLICE;
     size_t sent = bytes;
 
-    m->space->order(comm, m->queue, m->capture);
+    m->space->order(comm, &m->target);
     const void *data = link->transport->arrived(link, link->next_in, plait_message_print(m), to, &sent);
 
     if (data != NULL && sent > bytes && sent == next_bytes(m, slices_of(m, sent))) {
@@ -265,7 +254,7 @@ static bool end_unread(const struct plait_comm *comm, struct plait_pair *pair)
     while (pair->unread.first != NULL) {
         const struct plait_message *m = &pair->unread.first->message;
         const struct plait_link *link = link_of(comm, m);
-        m->space->order(comm, m->queue, m->capture);
+        m->space->order(comm, &m->target);
         if (!plait_message_all_read(link, m->last, m->nslice))
             break;
         end_first(&pair->unread, PLAIT_OK);
@@ -301,12 +290,10 @@ static bool pass_to_itself(struct plait_comm *comm, struct plait_pair *pair, enu
             *status = plait_message_differs(comm, r, plait_message_header(s));
             break;
         }
-        if (r->space->message_to_itself != NULL)
-            r->space->message_to_itself(comm, s, r);
-        else if (r->space->host)
-            memmove(r->data, s->data, r->bytes);
-        else
-            r->space->copy(comm, r->data, s->data, r->bytes);
+        if (r->space->queued)
+            r->space->message_to_itself(comm, &s->target, s->data, &r->target, r->data, r->bytes);
+        else if (r->bytes > 0 && r->data != s->data)
+            r->space->copy(comm, r->data, s->data, r->bytes, false);
         comm->stats.bytes_copied += r->bytes;
         end_first(&pair->sends, PLAIT_OK);
         end_recv(pair, PLAIT_OK);

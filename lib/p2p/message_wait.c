@@ -24,7 +24,8 @@ void plait_message_show(struct plait_request *r)
                                              .peer = m->peer,
                                              .nslice = clamp(m->nslice),
                                              .type = (uint8_t)m->type,
-                                             .send = r->kind == PLAIT_REQUEST_SEND };
+                                             .send = r->kind == PLAIT_REQUEST_SEND,
+                                             .space = (uint8_t)m->space->id };
 
     if (m->began == 0 && what.nslice > 1)
         m->began = plait_clock_ns();
@@ -121,47 +122,37 @@ enum plait_status plait_message_differs(struct plait_comm *comm, const struct pl
     return say(comm, m->peer, m->number, from, own_side(comm, m));
 }
 
-/* Can this rank see the peer's messages from device memory? Those from another host are visible to every rank. */
-static bool shows_device(const struct plait_comm *comm, uint32_t peer)
-{
-    return comm->device != NULL || comm->peers[peer].replica != NULL;
-}
-
-/* Does the peer send another message than the next one to receive? That fails the comm. */
+/* Does the peer send another message than the next one to receive, perhaps from another space? That fails the comm. */
 static enum plait_status check_incoming(struct plait_comm *comm, const struct plait_message *m)
 {
     static const enum plait_channel channels[] = { PLAIT_CHANNEL_MESSAGES, PLAIT_CHANNEL_DEVICE_MESSAGES };
 
     for (unsigned i = 0; i < 2; i++) {
-        const bool own = channels[i] == m->space->messages, device = channels[i] == PLAIT_CHANNEL_DEVICE_MESSAGES;
-        const struct plait_link *link =
-            own || !device || shows_device(comm, m->peer) ? plait_connect(comm, m->peer, channels[i]) : NULL;
+        const struct plait_link *link = comm->peers[m->peer].replica != NULL ? plait_connect(comm, m->peer, channels[i])
+                                                                             : comm->peers[m->peer].link[channels[i]];
         uint32_t print;
         uint64_t header_word;
-        if (link == NULL || !link->transport->peek(link, link->next_in, &print, &header_word))
-            continue;
-        /* The other channel may hold a later message. */
-        if (own ? print != plait_message_print(m) : (header_word >> NUMBER) % NUMBERS == m->number % NUMBERS)
+        if (link != NULL && link->transport->peek(link, link->next_in, &print, &header_word) &&
+            (header_word >> NUMBER) % NUMBERS == m->number % NUMBERS && print != plait_message_print(m))
             return plait_message_differs(comm, m, header_word);
     }
     return PLAIT_OK;
 }
 
 /*
- * The message is in device memory, and the peer has no device: does the peer receive it into host memory?
- *
- * A rank sets control->device before it shows a receive into device memory: 0 after the read means host memory.
+ * Does the peer, of this host, receive the message into another space? It sees those of PLAIT_CHANNEL_MESSAGES itself,
+ * of other channels only if it uses them, too.
  */
 static enum plait_status check_outgoing(struct plait_comm *comm, const struct plait_message *m)
 {
-    const struct plait_control *c = comm->peers[m->peer].control;
     struct plait_operation o;
 
-    if (m->space->messages != PLAIT_CHANNEL_DEVICE_MESSAGES || atomic_load(&c->device) != 0 ||
-        !plait_message_ring_receives(&c->messages, comm->rank, m->number + 1, &o) || atomic_load(&c->device) != 0)
+    if (m->space->messages == PLAIT_CHANNEL_MESSAGES ||
+        !plait_message_ring_receives(&comm->peers[m->peer].control->messages, comm->rank, m->number + 1, &o) ||
+        o.what.space == m->space->id)
         return PLAIT_OK;
     return say(comm, m->peer, m->number, own_side(comm, m),
-               (struct side){ m->peer, o.what.count, (enum plait_dtype)o.what.type, 0 });
+               (struct side){ m->peer, o.what.count, (enum plait_dtype)o.what.type, o.what.space });
 }
 
 /* ---- Waiting --------------------------------------------------------------------------------------------- */
@@ -213,8 +204,7 @@ static uint32_t blame_receiver(const void *context, char *text, size_t room)
 
     if (!out->space->is_behind(pair->comm))
         return blame(pair, &pair->sending, out, "receive", "from", text, room);
-    snprintf(text, room, "rank %u waits for its own CUDA stream: earlier work on it has not finished",
-             pair->comm->rank);
+    snprintf(text, room, PLAIT_WAITS_FOR_ITSELF, pair->comm->rank);
     return pair->comm->rank + 1;
 }
 
@@ -264,7 +254,7 @@ static bool is_due(const struct plait_wait *w)
 
 static enum plait_status probe_mismatch(struct plait_comm *comm, const struct plait_pair *pair)
 {
-    const struct plait_request *r = pair->recvs.first, *s = pair->out ? NULL : pair->sends.first;
+    const struct plait_request *r = pair->recvs.first, *s = pair->out ? NULL : plait_message_first_out(pair);
     enum plait_status status = r != NULL ? check_incoming(comm, &r->message) : PLAIT_OK;
 
     return status == PLAIT_OK && s != NULL ? check_outgoing(comm, &s->message) : status;

@@ -219,7 +219,7 @@ static void follow_waits(const struct plait_comm *comm, const struct plait_detec
     if (next == 0) {
         name_last(comm, d, unheard(comm, d, 0) ? 0 : at, first, c); /* rank 0 relays the updates of all others */
     } else if (next == at + 1) {                                    /* see the engine's awaited() */
-        add(c, "rank %u waits for its own CUDA stream: earlier work on it has not finished", at);
+        add(c, PLAIT_WAITS_FOR_ITSELF, at);
         set_rank(c, at);
     } else if (is_walled_off(comm, first)) {
         name_walled_off(comm, first, c);

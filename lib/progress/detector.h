@@ -21,6 +21,8 @@ struct plait_wait_kind {
     void (*note)(const void *context, uint64_t now);
 };
 
+#define PLAIT_WAITS_FOR_ITSELF "rank %u waits for its own stream: earlier work on it has not finished"
+
 enum plait_suspicion { PLAIT_LEFT, PLAIT_DIED, PLAIT_UNCREATED, PLAIT_UNREAD, PLAIT_CUT_OFF };
 
 struct plait_detector { /* of one wait */

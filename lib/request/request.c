@@ -8,7 +8,6 @@
 #include "engine/bind.h"
 #include "engine/operate.h"
 #include "failure/failure.h"
-#include "memory/devices.h"
 #include "progress/progress.h"
 
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * The room request: pending operations of a communicator.
  *
  * A request is taken once, when it has ended: by its holder (call->request), or by the blocking call or group that
- * waits for it. Collectives of a communicator run one after the other, in the order of the calls. stream.c wraps CUDA
- * streams, group.c has the group that a thread has open.
+ * waits for it. Collectives of a communicator run one after the other, in the order of the calls. group.c has the
+ * group that a thread has open.
  *
  * The room promises: a request ends exactly once, with its own status, also when its communicator fails or is
  * destroyed meanwhile.
@@ -15,7 +15,6 @@
 #define PLAIT_LIB_REQUEST_REQUEST_H
 
 #include <plait/request.h>
-#include <plait/stream.h>
 
 #include "group.h"
 #include "operation/run.h"
@@ -36,8 +35,7 @@ struct plait_message { /* a message and how far it is */
     uint64_t began;  /* nanoseconds; 0: not known */
     double deadline; /* seconds; 0: the comm's */
     const struct plait_space *space;
-    struct plait_queue *queue; /* of a queued space, on which the work is put; else NULL */
-    uint64_t capture;          /* graph capture that work on the queue goes into; 0: none */
+    struct plait_target target; /* on which the work is put */
 };
 
 /*
@@ -98,7 +96,7 @@ static inline void plait_request_set_state(struct plait_request *r, enum plait_r
 /* The queue on which its work is put; NULL: it is not of a queued space. */
 static inline struct plait_queue *plait_request_queue(const struct plait_request *r)
 {
-    return r->kind == PLAIT_REQUEST_COLLECTIVE ? r->job.queue : r->message.queue;
+    return r->kind == PLAIT_REQUEST_COLLECTIVE ? r->job.queue : r->message.target.queue;
 }
 
 /* Append it to a list by `next`. *end is set with the first one. */
@@ -193,13 +191,6 @@ void plait_request_give_back(struct plait_request *r);
 /* Teardown of a comm. finish: wait for pending requests. forget: free requests without a holder, detach the rest. */
 void plait_requests_finish(struct plait_comm *comm);
 void plait_requests_forget(struct plait_comm *comm);
-
-/* ---- Streams (stream.c) ------------------------------------------------------------------------------------ */
-
-/* Refuse NULL, and a parent's stream in a forked child. `name`: of the call. */
-enum plait_status plait_stream_check(const char *name, const struct plait_stream *s);
-
-struct plait_queue *plait_stream_queue(const struct plait_stream *s);
 
 /* ---- Work on queues (request_turn.c) ----------------------------------------------------------------------- */
 

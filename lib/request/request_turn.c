@@ -32,7 +32,7 @@ static bool needs(const void *context, uint32_t rank)
 static uint32_t blame(const void *context, char *text, size_t room)
 {
     (void)context;
-    snprintf(text, room, "work on a CUDA stream has not finished: this operation, or earlier work on that stream");
+    snprintf(text, room, "work on a stream has not finished: this operation, or earlier work on that stream");
     return 0;
 }
 

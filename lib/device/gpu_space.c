@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory space of GPUs: what an operation starts is put on the call's queue, which orders it after earlier work. */
-#include "call.h"
-
-#include "device/device_whole.h"
-#include "spaces.h"
+#include "base/status.h"
+#include "device_whole.h"
+#include "failure/failure.h"
+#include "memory/devices.h"
+#include "operation/run.h"
 
 /* ---- Finding it ----------------------------------------------------------------------------------- */
 
@@ -50,27 +51,16 @@ static enum plait_status own_queue(struct plait_comm *comm, int device, struct p
     return plait_device_result("a comm cannot use its GPU", why);
 }
 
-/* A rank has one GPU in a comm. */
-static enum plait_status use_gpu(struct plait_comm *comm, const char *name, int device)
-{
-    if (comm->device == NULL)
-        return plait_device_open(comm, device);
-    if (comm->device->device == device)
-        return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_ARG,
-                      "%s: the stream is of GPU %d, but this rank has used GPU %d with this comm: a rank has one", name,
-                      device, comm->device->device);
-}
-
 static enum plait_status find(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
                               const struct plait_call *call, struct plait_args *args)
 {
     const void *in = in_bytes > 0 ? args->in : NULL, *out = out_bytes > 0 ? args->out : NULL;
-    struct plait_queue *q = call != NULL && call->stream != NULL ? plait_stream_queue(call->stream) : NULL;
+    struct plait_queue *q = NULL;
     struct plait_location a, b;
-    enum plait_status status;
+    enum plait_status status = plait_stream_queue(name, call != NULL ? call->stream : NULL, &q);
 
-    status = plait_device_find(name, ": in", in, &a);
+    if (status == PLAIT_OK)
+        status = plait_device_find(name, ": in", in, &a);
     if (status == PLAIT_OK)
         status = plait_device_find(name, ": out", out, &b);
     if (status != PLAIT_OK)
@@ -95,7 +85,7 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
     if (status == PLAIT_OK)
         status = check_scale(name, call, size, q);
     if (status == PLAIT_OK)
-        status = use_gpu(comm, name, device);
+        status = plait_device_open(comm, name, device);
     if (status != PLAIT_OK)
         return status;
     args->space = &plait_gpu_space;
@@ -108,16 +98,22 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
 static enum plait_status begin(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
-    enum plait_status status = plait_device_captures(comm, run->queue, &run->capture);
+    enum plait_status status = plait_device_captures(comm, &run->target);
 
-    run->slices = comm->device->slices[run->capture != 0];
-    run->scaled = &comm->device->scaled[run->capture != 0];
+    run->slices = comm->device->slices[run->target.note != 0];
+    run->scaled = &comm->device->scaled[run->target.note != 0];
     return status;
 }
 
 static bool is_behind(const struct plait_comm *comm)
 {
     return comm->device->nstaging > 0;
+}
+
+static void copy(struct plait_comm *comm, void *to, const void *from, size_t bytes, bool streams)
+{
+    (void)streams;
+    plait_device_copy(comm, to, from, bytes);
 }
 
 static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)
@@ -160,30 +156,28 @@ static bool mark(struct plait_comm *comm, struct plait_queue *queue, uint32_t *o
 /* ---- Messages -------------------------------------------------------------------------------------- */
 
 /* plait_device_here() orders work within one capture, or outside captures; two graphs may run concurrently. */
-static enum plait_status check_capture(struct plait_device_comm *d, const struct plait_message *m)
+static enum plait_status check_capture(struct plait_device_comm *d, uint64_t capture)
 {
-    if (m->capture == 0)
+    if (capture == 0)
         return PLAIT_OK;
-    if (d->comm->remote != NULL)
-        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", plait_device_no_graph);
-    if (d->ncapture > 0 && d->capturing != m->capture)
+    if (d->ncapture > 0 && d->capturing != capture)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "messages of one group are on streams of several captures: put them on streams of one, or in "
                           "a group for each");
     d->ncapture++;
-    d->capturing = m->capture;
+    d->capturing = capture;
     return PLAIT_OK;
 }
 
-static void begin_message(struct plait_message *m, struct plait_comm *comm)
+static void begin_message(struct plait_comm *comm, struct plait_target *target)
 {
-    enum plait_status status = plait_device_captures(comm, m->queue, &m->capture);
+    enum plait_status status = plait_device_captures(comm, target);
 
     if (status == PLAIT_OK)
-        status = check_capture(comm->device, m);
+        status = check_capture(comm->device, target->note);
     if (status == PLAIT_OK)
         return;
-    m->capture = 0;
+    target->note = 0;
     if (comm->failed == PLAIT_OK)
         plait_comm_fail(comm, status, "%s", plait_last_error());
 }
@@ -207,25 +201,26 @@ static enum plait_status check_send(struct plait_comm *comm, const void *data, u
 }
 
 /* The two queues wait for each other before and after the copy. */
-static void pass_to_itself(struct plait_comm *comm, const struct plait_message *from, const struct plait_message *to)
+static void pass_to_itself(struct plait_comm *comm, const struct plait_target *from, const void *data,
+                           const struct plait_target *to, void *place, size_t bytes)
 {
     const struct plait_device_plugin *plugin = comm->device->plugin;
-    const bool apart = plugin->id_of(from->queue) != plugin->id_of(to->queue) || from->capture != to->capture;
+    const bool apart = plugin->id_of(from->queue) != plugin->id_of(to->queue) || from->note != to->note;
 
-    plait_device_aim(comm, from->queue, from->capture);
+    plait_device_aim(comm, from);
     if (apart)
         plait_device_here(comm);
-    plait_device_aim(comm, to->queue, to->capture);
-    if (from->data != to->data)
-        plait_device_copy(comm, to->data, from->data, to->bytes);
-    plait_device_aim(comm, from->queue, from->capture);
+    plait_device_aim(comm, to);
+    if (data != place)
+        plait_device_copy(comm, place, data, bytes);
+    plait_device_aim(comm, from);
     if (apart)
         plait_device_here(comm);
 }
 
-static void end_message(const struct plait_message *m, struct plait_comm *comm)
+static void end_message(struct plait_comm *comm, const struct plait_target *target)
 {
-    comm->device->ncapture -= m->capture != 0;
+    comm->device->ncapture -= target->note != 0;
 }
 
 const struct plait_space plait_gpu_space = {
@@ -243,7 +238,7 @@ const struct plait_space plait_gpu_space = {
     .is_behind = is_behind,
     .whole = plait_device_whole_turn,
     .whole_awaited = plait_device_whole_awaited,
-    .copy = plait_device_copy,
+    .copy = copy,
     .combine = combine,
     .scale = scale,
     .settle = plait_device_settle,
@@ -258,42 +253,3 @@ const struct plait_space plait_gpu_space = {
     .message_end = end_message,
     .message_to_itself = pass_to_itself,
 };
-
-/* ---- Copies between operations ----------------------------------------------------------------------- */
-
-/* The comm's lock is held. */
-static enum plait_status copy_all(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
-                                  struct plait_queue *queue)
-{
-    uint64_t capture = 0;
-    enum plait_status status = plait_device_captures(comm, queue, &capture);
-
-    if (status != PLAIT_OK)
-        return plait_comm_fail(comm, status, "%s", plait_last_error());
-    plait_device_aim(comm, queue, capture);
-    struct plait_queue *here = plait_device_here(comm);
-    if (here != NULL)
-        plait_device_note(comm, comm->device->plugin->copies(here, copies, n));
-    plait_device_rest(comm);
-    return plait_device_status(comm);
-}
-
-enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
-                                  struct plait_stream *stream)
-{
-    struct plait_queue *queue = stream != NULL ? plait_stream_queue(stream) : NULL;
-    enum plait_status status = plait_enter(comm, "plait_comm_copy", PLAIT_SUM, NULL);
-
-    if (status != PLAIT_OK)
-        return status;
-    if (queue == NULL || (copies == NULL && n > 0))
-        return plait_fail(PLAIT_ERR_ARG, "plait_comm_copy: %s",
-                          queue == NULL ? "stream is none of CUDA's" : "copies is NULL, but n is not 0");
-    status = use_gpu(comm, "plait_comm_copy", plait_device_used()->device_of(queue));
-    if (status != PLAIT_OK)
-        return status;
-    pthread_mutex_lock(&comm->lock);
-    status = copy_all(comm, copies, n, queue);
-    pthread_mutex_unlock(&comm->lock);
-    return status;
-}

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* CUDA streams that the caller has. */
-#include "request.h"
+#include "devices.h"
 
 #include "base/fork.h"
 #include "base/status.h"
-#include "memory/devices.h"
 
 #include <stdlib.h>
 
@@ -50,12 +49,7 @@ enum plait_status plait_stream_create_cuda_on(int device, void *cuda, struct pla
     return take_cuda("plait_stream_create_cuda_on", device, cuda, out);
 }
 
-struct plait_queue *plait_stream_queue(const struct plait_stream *s)
-{
-    return s->queue;
-}
-
-enum plait_status plait_stream_check(const char *name, const struct plait_stream *s)
+static enum plait_status check(const char *name, const struct plait_stream *s)
 {
     if (s == NULL)
         return plait_fail(PLAIT_ERR_ARG, "%s: stream is NULL", name);
@@ -67,14 +61,22 @@ enum plait_status plait_stream_check(const char *name, const struct plait_stream
     return PLAIT_OK;
 }
 
+enum plait_status plait_stream_queue(const char *call, const struct plait_stream *s, struct plait_queue **out)
+{
+    const enum plait_status status = s != NULL ? check(call, s) : PLAIT_OK;
+
+    *out = s != NULL && status == PLAIT_OK ? s->queue : NULL;
+    return status;
+}
+
 enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_stream *other)
 {
     struct plait_event *event = NULL;
-    enum plait_status status = plait_stream_check("plait_stream_follow", s);
+    enum plait_status status = check("plait_stream_follow", s);
     const char *why;
 
     if (status == PLAIT_OK)
-        status = plait_stream_check("plait_stream_follow", other);
+        status = check("plait_stream_follow", other);
     if (status != PLAIT_OK)
         return status;
     const struct plait_device_plugin *plugin = plait_device_used();
@@ -90,7 +92,7 @@ enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_strea
 
 enum plait_status plait_stream_captures(struct plait_stream *s, uint64_t *capture)
 {
-    enum plait_status status = plait_stream_check("plait_stream_captures", s);
+    enum plait_status status = check("plait_stream_captures", s);
     uint64_t id = 0;
 
     if (status == PLAIT_OK && capture == NULL)
@@ -104,7 +106,7 @@ enum plait_status plait_stream_captures(struct plait_stream *s, uint64_t *captur
 
 enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(void *context), void *context)
 {
-    const enum plait_status status = plait_stream_check("plait_stream_call", s);
+    const enum plait_status status = check("plait_stream_call", s);
 
     if (status != PLAIT_OK)
         return status;
@@ -115,7 +117,7 @@ enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(voi
 
 enum plait_status plait_stream_synchronize(struct plait_stream *s)
 {
-    const enum plait_status status = plait_stream_check("plait_stream_synchronize", s);
+    const enum plait_status status = check("plait_stream_synchronize", s);
 
     return status == PLAIT_OK ? plait_device_result("plait_stream_synchronize", plait_device_used()->drain(s->queue))
                               : status;
@@ -123,7 +125,7 @@ enum plait_status plait_stream_synchronize(struct plait_stream *s)
 
 enum plait_status plait_stream_query(struct plait_stream *s, int *done)
 {
-    const enum plait_status status = plait_stream_check("plait_stream_query", s);
+    const enum plait_status status = check("plait_stream_query", s);
     bool passed = false;
 
     if (status != PLAIT_OK)
