@@ -290,6 +290,7 @@ static bool pass_to_itself(struct plait_comm *comm, struct plait_pair *pair, enu
             *status = plait_message_differs(comm, r, plait_message_header(s));
             break;
         }
+        r->space->order(comm, &r->target);
         if (r->space->queued)
             r->space->message_to_itself(comm, &s->target, s->data, &r->target, r->data, r->bytes);
         else if (r->bytes > 0 && r->data != s->data)
