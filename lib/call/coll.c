@@ -3,7 +3,7 @@
 #include "call.h"
 
 #include "engine/operate.h"
-#include "operation/run.h"
+#include "operation/operation.h"
 #include "spaces.h"
 
 /* Another operation than the last one. */

@@ -4,7 +4,7 @@
 #define PLAIT_LIB_CALL_SPACES_H
 
 #include "memory/devices.h"
-#include "operation/run.h"
+#include "operation/operation.h"
 
 /* Add a space. Its find() is called for each later call, after those added before. Not thread-safe; tests only. */
 void plait_space_add(const struct plait_space *space);

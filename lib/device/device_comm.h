@@ -27,7 +27,7 @@
 #define PLAIT_LIB_DEVICE_DEVICE_COMM_H
 
 #include "comm/comm.h"
-#include "operation/run.h"
+#include "operation/operation.h"
 #include "plugin/device.h"
 
 /* In the rank's arena; others read it. */

@@ -4,7 +4,7 @@
 #include "device_whole.h"
 #include "failure/failure.h"
 #include "memory/devices.h"
-#include "operation/run.h"
+#include "operation/operation.h"
 
 /* ---- Finding it ----------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #ifndef PLAIT_LIB_EAGER_EAGER_H
 #define PLAIT_LIB_EAGER_EAGER_H
 
-#include "operation/run.h"
+#include "operation/operation.h"
 
 /* Runs an eager operation to its end. A rank with an IN is a writer, a rank with an OUT a reader. v: if o->vform. */
 enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,

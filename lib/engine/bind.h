@@ -3,35 +3,7 @@
 #ifndef PLAIT_LIB_ENGINE_BIND_H
 #define PLAIT_LIB_ENGINE_BIND_H
 
-#include "operation/run.h"
-
-#include <string.h>
-
-static inline bool plait_same_user(const struct plait_op_plan *o, const struct plait_user_op *user)
-{
-    return user == NULL || (o->last.combine == user->combine && o->last.context == user->context &&
-                            o->what.ordered == !user->commutative);
-}
-
-static inline bool plait_same_wishes(const struct plait_op_plan *o, const struct plait_call *call)
-{
-    return o->call.slice == call->slice && o->call.round == call->round && o->call.reproducible == call->reproducible &&
-           o->call.mark == call->mark && strcmp(o->asked, call->algorithm != NULL ? call->algorithm : "") == 0 &&
-           plait_same_user(o, call->user);
-}
-
-/* Does `o` match this operation, apart from the count and from in place or not? `call` NULL: without options. */
-static inline bool plait_resembles(const struct plait_op_plan *o, const struct plait_args *a,
-                                   const struct plait_call *call)
-{
-    return plait_same_key(o->key, plait_key(a)) && (call != NULL ? plait_same_wishes(o, call) : o->plain);
-}
-
-/* Is `o` this operation? */
-static inline bool plait_fits(const struct plait_op_plan *o, const struct plait_args *a, const struct plait_call *call)
-{
-    return o->count == a->count && o->inplace == a->inplace && plait_resembles(o, a, call);
-}
+#include "operation/operation.h"
 
 /*
  * Find or make the op plan of this call and set comm->last to it. The op plan lives until a call with other arguments

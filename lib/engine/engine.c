@@ -6,7 +6,7 @@
 #include "bind.h"
 #include "failure/failure.h"
 #include "progress/wait.h"
-#include "step.h"
+#include "slice.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,7 @@
 #ifndef PLAIT_LIB_ENGINE_OPERATE_H
 #define PLAIT_LIB_ENGINE_OPERATE_H
 
-#include "operation/run.h"
+#include "operation/operation.h"
 
 /*
  * Run one operation of this rank to its end: plait_run() that of comm->last, plait_run_job() the given one. A comm runs

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory space of the host: all work is done when its function returns. */
 #include "memory/arena.h"
-#include "run.h"
+#include "operation.h"
 
 #include <sys/mman.h>
 

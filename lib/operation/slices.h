@@ -6,7 +6,7 @@
 #ifndef PLAIT_LIB_OPERATION_SLICES_H
 #define PLAIT_LIB_OPERATION_SLICES_H
 
-#include "run.h"
+#include "operation.h"
 
 struct plait_unread_range { /* messages whose staging buffers one peer may still read */
     uint32_t first, end;

@@ -17,7 +17,7 @@
 #include <plait/request.h>
 
 #include "group.h"
-#include "operation/run.h"
+#include "operation/operation.h"
 
 enum plait_request_kind { PLAIT_REQUEST_COLLECTIVE, PLAIT_REQUEST_SEND, PLAIT_REQUEST_RECV };
 
