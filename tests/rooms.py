@@ -39,7 +39,6 @@ SUBJECTS = {
     'price.c': ['comm', 'operation'],
     'progress_thread_test.c': ['progress'],
     'proved.h': ['engine'],
-    'random_plans_test.c': ['engine'],
     'reduce_test.c': ['reduce'],
     'remote_test.c': ['failure'],
     'ring_test.c': ['memory'],  # a program that is no rank shows an arena

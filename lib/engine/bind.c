@@ -185,6 +185,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
     const struct plait_wish wish = wish_of(comm, o->coll, o->op, o->vform, o->space, &o->call);
     enum plait_status status = plait_select(&shape, o->count, o->type, &wish, &o->selection);
 
+    o->aside = o->inplace && !shape.inplace;
     if (status == PLAIT_OK && !o->selection.eager)
         status = find_prog(comm, team, &shape, &o->selection, o->op == PLAIT_AVG && !o->selection.divides, &o->prog);
     if (status != PLAIT_OK)

@@ -39,13 +39,14 @@ static enum plait_status cannot_run(struct plait_comm *comm, enum plait_status s
 
 static bool replaces_input(const struct plait_job *job)
 {
-    return job->scale != NULL || job->o->selection.divides || (job->o->coll == PLAIT_ALLTOALL && job->in == job->out);
+    return job->scale != NULL || job->o->selection.divides || (job->o->aside && job->o->geometry.combines) ||
+           (job->o->coll == PLAIT_ALLTOALL && job->in == job->out);
 }
 
 /*
  * A pre-multiplied sum is the sum of scaled inputs; some averages are the sum of divided inputs. An all-reduce puts
- * them in OUT and goes on in place. The others, and an all-to-all in place, put them in library memory, which the comm
- * keeps for the next operation.
+ * them in OUT and goes on in place. The others, an all-to-all in place, and a reduction in place by a plan that is not
+ * put them in library memory, which the comm keeps for the next operation.
  */
 static __attribute__((noinline)) enum plait_status replace_input(struct plait_comm *comm, const struct plait_job *job,
                                                                  const void **in)

@@ -128,12 +128,9 @@ static enum plait_status check_pure(const char *spec, const struct plait_plan *o
         spec, own->rank);
 }
 
-/*
- * (*others)[r]: the in-place plan of a rank r that alone knows whether it works in place. NULL if its messages differ
- * from those of plans[r]: such a plan cannot be right.
- */
+/* (*others)[r]: the in-place plan of a rank r that alone knows whether it works in place; it has the same messages. */
 static enum plait_status emit_others(const struct plait_alg *alg, const struct plait_shape *common,
-                                     struct plait_plan *const *plans, struct plait_plan ***others)
+                                     struct plait_plan ***others)
 {
     struct plait_shape inplace = *common;
     enum plait_status status = PLAIT_OK;
@@ -142,88 +139,13 @@ static enum plait_status emit_others(const struct plait_alg *alg, const struct p
     if (*others == NULL)
         return plait_fail_memory("out of memory to bind a plan");
     inplace.inplace = true;
-    if (common->inplace || plait_geometry_of(common->coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR ||
-        !(is_rooted(common) || plait_is_of_library(alg)) || !alg->applies(alg, &inplace))
+    if (!plait_is_of_library(alg) || plait_geometry_of(common->coll, 1, 0, 0, 1).kind == PLAIT_KIND_PAIR ||
+        !alg->applies(alg, &inplace))
         return PLAIT_OK;
-    for (uint32_t r = 0; r < common->nrank && status == PLAIT_OK; r++) {
-        bool same = false;
-        if (is_rooted(common) && r != common->root)
-            continue;
-        status = plait_plan_emit(alg, &inplace, r, &(*others)[r]);
-        if (status == PLAIT_OK)
-            status = plait_compare_messages(plans[r], (*others)[r], &same);
-        if (status == PLAIT_OK && !same) {
-            plait_plan_destroy((*others)[r]);
-            (*others)[r] = NULL;
-        }
-    }
+    for (uint32_t r = 0; r < common->nrank && status == PLAIT_OK; r++)
+        if (!is_rooted(common) || r == common->root)
+            status = plait_plan_emit(alg, &inplace, r, &(*others)[r]);
     return status;
-}
-
-/*
- * The most fusing that is proved whichever plan a rank runs. If none is, the most that is proved for plans[] alone,
- * unless this rank works in place and so needs the other proof.
- */
-static enum plait_status settle_fusing(const struct plait_plan *own, struct plait_plan *const *plans,
-                                       struct plait_plan *const *others, const char *spec, bool hop,
-                                       enum plait_fusing *out)
-{
-    const uint32_t nrank = own->nrank;
-    const bool asks = own->inplace != plans[own->rank]->inplace;
-    bool proved;
-    enum plait_status status = choose_fusing(plans, others, spec, nrank, hop, out, &proved);
-
-    if (status == PLAIT_OK && !proved && !asks)
-        status = choose_fusing(plans, NULL, spec, nrank, hop, out, &proved);
-    if (status != PLAIT_OK || proved)
-        return status;
-    if (asks)
-        return plait_fail(PLAIT_ERR_PLAN, "algorithm '%s' can deadlock with %u ranks where rank %u works in place",
-                          spec, nrank, own->rank);
-    return plait_fail(PLAIT_ERR_PLAN,
-                      "algorithm '%s' can deadlock with %u ranks: a message overtakes %d earlier ones of the same pair "
-                      "of ranks, a whole window; receive lanes in the order in which they are sent",
-                      spec, nrank, PLAIT_WINDOW);
-}
-
-/* Ask the checker for the kinds of all ranks' steps. Errors: PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM. */
-static enum plait_status see_kinds(struct plait_plan *const *plans, const char *spec, const struct plait_shape *shape,
-                                   struct plait_scratch *arrays, unsigned char ***out)
-{
-    struct plait_step_of uneven;
-
-    *out = plait_scratch(arrays, shape->nrank, sizeof **out);
-    for (uint32_t r = 0; *out != NULL && r < shape->nrank; r++)
-        (*out)[r] = plait_scratch(arrays, plans[r]->nstep, 1);
-    if (arrays->failed)
-        return plait_fail_memory("out of memory to bind a plan");
-    return plait_check_values(spec, shape, (const struct plait_plan *const *)plans, *out, &uneven);
-}
-
-/*
- * Of a caller's algorithm: is the root's in-place plan right together with the other ranks' plans? Those ranks do not
- * know that the root works in place. The kinds of their values must stay the same, too, since kinds have widths.
- */
-static enum plait_status check_root_inplace(const char *spec, const struct plait_shape *common,
-                                            struct plait_plan **plans, struct plait_plan *other, bool *right)
-{
-    struct plait_shape inplace = *common;
-    struct plait_plan *const first = plans[common->root];
-    struct plait_scratch arrays = { 0 };
-    unsigned char **kinds, **with_other;
-    enum plait_status status = see_kinds(plans, spec, common, &arrays, &kinds);
-
-    *right = false;
-    inplace.inplace = true;
-    plans[common->root] = other;
-    if (status == PLAIT_OK)
-        status = see_kinds(plans, spec, &inplace, &arrays, &with_other);
-    plans[common->root] = first;
-    *right = status == PLAIT_OK;
-    for (uint32_t r = 0; *right && r < common->nrank; r++)
-        *right = r == common->root || memcmp(kinds[r], with_other[r], plans[r]->nstep) == 0;
-    plait_scratch_free(&arrays);
-    return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;
 }
 
 /* Prove all ranks' plans together; for at most PLAIT_MOST_PROVED ranks. */
@@ -231,29 +153,22 @@ static enum plait_status prove_all(const struct plait_alg *alg, const char *spec
                                    const struct plait_plan *own, bool hop, struct plait_plan **plans,
                                    struct plait_plan ***others, struct plait_proof *out)
 {
-    enum plait_status status = emit_others(alg, common, plans, others);
-    bool right = true;
+    enum plait_status status = emit_others(alg, common, others);
+    bool proved = true;
 
-    if (status == PLAIT_OK && !plait_is_of_library(alg) && (*others)[common->root] != NULL) {
-        status = check_root_inplace(spec, common, plans, (*others)[common->root], &right);
-        if (!right) {
-            plait_plan_destroy((*others)[common->root]);
-            (*others)[common->root] = NULL;
-        }
-    }
-    if (status != PLAIT_OK)
-        return status;
-    const struct plait_plan *again =
-        own->inplace == plans[own->rank]->inplace ? plans[own->rank] : (*others)[own->rank];
-    status = again != NULL
-                 ? check_pure(spec, own, again)
-                 : plait_fail(PLAIT_ERR_PLAN,
-                              "algorithm '%s' sends different messages in place and out of place, or is wrong "
-                              "when only rank %u is in place; the others do not know that it is",
-                              spec, own->rank);
-    for (uint32_t r = 0; r < common->nrank; r++)
+    if (status == PLAIT_OK)
+        status =
+            check_pure(spec, own, own->inplace == plans[own->rank]->inplace ? plans[own->rank] : (*others)[own->rank]);
+    for (uint32_t r = 0; r < common->nrank && status == PLAIT_OK; r++)
         out->sliceable &= (*others)[r] == NULL || plait_plan_sliceable((*others)[r]);
-    return status == PLAIT_OK ? settle_fusing(own, plans, *others, spec, hop, &out->fusing) : status;
+    if (status == PLAIT_OK)
+        status = choose_fusing(plans, *others, spec, common->nrank, hop, &out->fusing, &proved);
+    if (status != PLAIT_OK || proved)
+        return status;
+    return plait_fail(PLAIT_ERR_PLAN,
+                      "algorithm '%s' can deadlock with %u ranks: a message overtakes %d earlier ones of the same pair "
+                      "of ranks, a whole window; receive lanes in the order in which they are sent",
+                      spec, common->nrank, PLAIT_WINDOW);
 }
 
 enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,

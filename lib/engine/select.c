@@ -332,6 +332,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.whole = w->device && w->spec[0] == '\0' && w->round != PLAIT_ROUND_HOP && !s.divides;
     if (s.divides)
         shape->inplace = plait_scales_inplace(shape->coll);
+    if (geometry.rooted && !plait_is_of_library(s.alg)) /* the other ranks do not know that the root works in place */
+        shape->inplace = false;
     s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&
               s.round != PLAIT_ROUND_HOP;
     if (w->vform && !s.eager && is_one_step(s.alg) && !plait_all_know_sizes(&geometry) && shape->nrank > 2)

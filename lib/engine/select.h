@@ -44,7 +44,8 @@ bool plait_is_of_library(const struct plait_alg *alg);
 
 /*
  * Reads coll, nrank, node and inplace of `shape`. Writes param; and inplace if the inputs are divided first, as the
- * quotients may lie elsewhere. Errors: PLAIT_ERR_CONFIG, PLAIT_ERR_UNSUPPORTED.
+ * quotients may lie elsewhere, or if it is a caller's plan of a rooted collective. Errors: PLAIT_ERR_CONFIG,
+ * PLAIT_ERR_UNSUPPORTED.
  */
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,
                                const struct plait_wish *wish, struct plait_selection *out);

@@ -77,25 +77,10 @@ static struct plait_plan *with_window(struct plait_scratch *arrays, const struct
     return p;
 }
 
-enum plait_status plait_compare_messages(const struct plait_plan *x, const struct plait_plan *y, bool *same)
-{
-    struct plait_scratch arrays = { 0 };
-    uint32_t nx, ny;
-    const uint32_t *in_x = list_messages(&arrays, x, &nx), *in_y = list_messages(&arrays, y, &ny);
-
-    *same = nx == ny && x->nblk == y->nblk;
-    for (uint32_t k = 0; !arrays.failed && *same && k < nx; k++) {
-        const struct plait_step *a = &x->step[in_x[k]], *b = &y->step[in_y[k]];
-        *same =
-            a->verb == b->verb && a->peer == b->peer && a->lane == b->lane && a->blk == b->blk && a->nblk == b->nblk;
-    }
-    plait_scratch_free(&arrays);
-    return arrays.failed ? plait_fail_memory("out of memory to bind a plan") : PLAIT_OK;
-}
-
 /*
  * Merge two plans of a rank that have the same messages into one that waits for everything that either waits for. A
- * message is a step of both plans, done once. If the merged plan runs to the end, so does each of the two.
+ * message is a step of both plans, done once. If the merged plan runs to the end, so does each of the two. NULL: the
+ * messages differ, or out of memory.
  *
  * node  in: how each plan is fused, [x->nstep] and then [y->nstep]; out: how the merged plan is
  */
@@ -107,7 +92,7 @@ static struct plait_plan *merge(struct plait_scratch *arrays, const struct plait
     uint32_t nx, ny;
     const uint32_t *in_x = list_messages(arrays, x, &nx), *in_y = list_messages(arrays, y, &ny);
 
-    if (arrays->failed)
+    if (arrays->failed || nx != ny)
         return NULL;
     memcpy(p, x, sizeof *p + x->nstep * sizeof *p->step);
     memcpy(p->step + x->nstep, y->step, y->nstep * sizeof *p->step);
@@ -125,8 +110,12 @@ static struct plait_plan *merge(struct plait_scratch *arrays, const struct plait
             p->step[i].peer = -1;
         }
     }
-    for (uint32_t k = 0; k < nx; k++)
+    for (uint32_t k = 0; k < nx; k++) {
+        const struct plait_step *a = &x->step[in_x[k]], *b = &y->step[in_y[k]];
+        if (a->verb != b->verb || a->peer != b->peer || a->lane != b->lane || a->blk != b->blk || a->nblk != b->nblk)
+            return NULL;
         node[plait_find_node(node, in_y[k] + x->nstep)] = plait_find_node(node, in_x[k]);
+    }
     for (uint32_t i = 0; i < nstep; i++)
         node[i] = plait_find_node(node, i);
     return p;
@@ -146,15 +135,17 @@ enum plait_status plait_prove_waits(struct plait_plan *const *plans, struct plai
 {
     struct plait_scratch arrays = { 0 };
     struct plait_plan **waits = plait_scratch(&arrays, nrank, sizeof *waits);
-    enum plait_status status;
+    enum plait_status status = PLAIT_OK;
 
-    for (uint32_t r = 0; !arrays.failed && r < nrank; r++)
+    for (uint32_t r = 0; !arrays.failed && status == PLAIT_OK && r < nrank; r++) {
         waits[r] = waits_of(&arrays, plans[r], others != NULL ? others[r] : NULL, nodes[r]);
-    if (!arrays.failed)
+        status = waits[r] != NULL ? PLAIT_OK : PLAIT_ERR_PLAN;
+    }
+    if (arrays.failed)
+        status = plait_fail_memory("out of memory to bind a plan");
+    else if (status == PLAIT_OK)
         status = plait_check_deadlock(spec, (const struct plait_plan *const *)waits, nrank,
                                       (const uint32_t *const *)nodes, NULL);
-    else
-        status = plait_fail_memory("out of memory to bind a plan");
     plait_scratch_free(&arrays);
     *out = status == PLAIT_OK;
     return status == PLAIT_ERR_PLAN ? PLAIT_OK : status;

@@ -15,9 +15,6 @@
  */
 void plait_number_messages(const struct plait_plan *plan, uint32_t *nsend, uint32_t *nrecv, uint32_t *number);
 
-/* Do two plans of a rank send and receive the same blocks? */
-enum plait_status plait_compare_messages(const struct plait_plan *x, const struct plait_plan *y, bool *same);
-
 /*
  * Do these plans run to the end if every send waits for its receive, at most PLAIT_WINDOW messages are in flight from
  * one rank to another, and steps of a rank with the same number in nodes[rank] run at once?
