@@ -168,7 +168,7 @@ struct plait_slice;
 struct plait_run;
 
 /* Hash of the arguments that must be equal on all ranks of a call. */
-static inline uint32_t plait_fingerprint(const uint64_t *fields, size_t bytes)
+static inline uint32_t plait_fingerprint(const void *fields, size_t bytes)
 {
     const uint64_t h = PLAIT_GUARDS ? plait_hash(PLAIT_HASH_START, fields, bytes) : 0;
     return (uint32_t)(h ^ h >> 32);

@@ -29,15 +29,15 @@
 #define PLAIT_NRECORD         1024 /* operations a rank remembers */
 #define PLAIT_NMESSAGE_RECORD 256  /* messages a rank remembers */
 
-struct plait_what { /* an operation as a rank called it */
+struct plait_what { /* an operation as a rank called it; no padding, as it is hashed */
     uint64_t count;
     uint32_t settings, plans; /* hashes of the selection, and of all ranks' plans */
     uint8_t coll, type, op, inplace;
     uint8_t ordered; /* the user's reduction is not commutative */
+    uint8_t vform;   /* variable block sizes; count is then the largest block's, if all ranks know it, else 0 */
     uint16_t root;
-    float factor;  /* scale of a fusion's sums (plait_fusion_set_scale()); 0: not from a fusion */
-    uint8_t vform; /* variable block sizes; count is then the largest block's, if all ranks know it, else 0 */
-    char algorithm[22];
+    float factor; /* scale of a fusion's sums (plait_fusion_set_scale()); 0: not from a fusion */
+    char algorithm[23];
     uint8_t space; /* id of its buffers' memory space */
     uint32_t mark; /* call->mark */
 };

@@ -93,51 +93,25 @@ static enum plait_status find_prog(struct plait_comm *comm, const struct plait_t
     return status;
 }
 
-static uint64_t bits_of(double x)
+/* All of it is equal on all ranks of a call. shape: as the plan runs. */
+static void describe(struct plait_op_plan *o, const struct plait_shape *shape)
 {
-    uint64_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static uint32_t fingerprint_of(const struct plait_op_plan *o)
-{
-    const uint64_t fields[] = { o->coll,
-                                o->type,
-                                o->op,
-                                o->root,
-                                o->vform,
-                                o->count,
-                                o->selection.plan_hash,
-                                o->prog != NULL ? o->prog->hash : 0,
-                                o->what.ordered,
-                                o->space->id,
-                                o->call.mark,
-                                bits_of(o->factor) };
-
-    return plait_fingerprint(fields, sizeof fields);
-}
-
-static void describe(const struct plait_team *team, const struct plait_op_plan *o, struct plait_what *out)
-{
-    const struct plait_shape shape = shape_of(team, o->coll, o->root, o->inplace);
-
-    *out = (struct plait_what){
+    o->what = (struct plait_what){
         .count = o->count,
         .settings = (uint32_t)(o->selection.plan_hash ^ o->selection.plan_hash >> 32),
         .plans = o->prog != NULL ? (uint32_t)(o->prog->hash ^ o->prog->hash >> 32) : 0,
         .coll = (uint8_t)o->coll,
         .type = (uint8_t)o->type,
         .op = (uint8_t)o->op,
-        .inplace = plait_common_shape(o->selection.alg, &shape).inplace,
-        .root = (uint16_t)o->root,
+        .inplace = plait_common_shape(o->selection.alg, shape).inplace,
+        .ordered = o->call.user != NULL && !o->call.user->commutative,
         .vform = o->vform,
+        .root = (uint16_t)o->root,
         .space = (uint8_t)o->space->id,
         .mark = o->call.mark,
-        .ordered = o->call.user != NULL && !o->call.user->commutative,
     };
-    memcpy(out->algorithm, o->selection.spec, sizeof out->algorithm - 1);
+    memcpy(o->what.algorithm, o->selection.spec, sizeof o->what.algorithm - 1);
+    o->fingerprint = plait_fingerprint(&o->what, sizeof o->what);
 }
 
 /* Copy what is needed of call.user: the caller's struct is not kept. */
@@ -212,8 +186,7 @@ static enum plait_status make_op_plan(struct plait_comm *comm, const struct plai
         return plait_fail_memory("out of memory for an operation");
     describe_how(o, comm->nrank);
     o->reduce = o->geometry.combines ? plait_reduce_find(comm->kernels, o->type, o->op) : NULL;
-    describe(team, o, &o->what);
-    o->fingerprint = fingerprint_of(o);
+    describe(o, &shape);
     plait_comm_log(comm, PLAIT_LOG_DEBUG, "%s of %zu %s, %s: %s, because %s", plait_coll_name(o->coll), o->count,
                    plait_dtype_name(o->type), plait_op_name(o->op), o->selection.spec, o->selection.why);
     return PLAIT_OK;
@@ -303,9 +276,8 @@ enum plait_status plait_bind_inner(struct plait_comm *comm, const struct plait_o
 
 void plait_bind_factor(struct plait_op_plan *o, double factor)
 {
-    o->factor = factor;
     o->what.factor = (float)factor;
-    o->fingerprint = fingerprint_of(o);
+    o->fingerprint = plait_fingerprint(&o->what, sizeof o->what);
 }
 
 enum plait_status plait_comm_choose(const struct plait_comm *comm, enum plait_coll coll, size_t count,

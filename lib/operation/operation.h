@@ -89,7 +89,6 @@ struct plait_op_plan {
 
     struct plait_selection selection;
     struct plait_geometry geometry;
-    double factor; /* scale of a fusion's sums; else 0 */
     uint32_t fingerprint;
     struct plait_eager_plan eager; /* if eager or split */
     size_t size;                   /* bytes of an element */
