@@ -338,31 +338,19 @@ enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *e
     return turn(comm->run, moved, ended);
 }
 
-static __attribute__((noinline)) enum plait_status wait_for_the_end(struct plait_comm *comm)
+enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
+                                  uint64_t word, const void *in, void *out, bool *ended)
 {
     struct plait_run *run = comm->run;
-    enum plait_status status = PLAIT_OK;
-    bool ended = false;
+    bool moved;
 
-    while (status == PLAIT_OK && !ended) {
-        bool moved = false;
+    begin(run, o, v, word, in, out);
+    const enum plait_status status = turn(run, &moved, ended);
+    if (status == PLAIT_OK && !*ended) {
+        run->eager_pending = true;
+        run->engine_pending = false;
+        run->work = (struct plait_slice_work){ 0 };
         init_wait(run);
-        while (status == PLAIT_OK && !moved && !ended) {
-            status = plait_wait_turn(comm, &run->wait);
-            if (status == PLAIT_OK)
-                status = turn(run, &moved, &ended);
-        }
-        plait_wait_progress(comm, &run->wait);
     }
     return status;
-}
-
-enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
-                                  uint64_t word, const void *in, void *out)
-{
-    bool moved, ended = false;
-
-    begin(comm->run, o, v, word, in, out);
-    const enum plait_status status = turn(comm->run, &moved, &ended);
-    return status == PLAIT_OK && !ended ? wait_for_the_end(comm) : status;
 }

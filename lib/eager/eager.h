@@ -16,11 +16,12 @@
 
 #include "operation/operation.h"
 
-/* Runs an eager operation to its end. A rank with an IN is a writer, a rank with an OUT a reader. v: if o->vform. */
+/*
+ * An eager operation, in comm->run: begin, then turn until *ended. A rank with an IN is a writer, a rank with an OUT a
+ * reader. v: if o->vform. run: begin and the first turn, with which most operations end.
+ */
 enum plait_status plait_eager_run(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
-                                  uint64_t word, const void *in, void *out);
-
-/* The same without blocking, in comm->run: begin, then turn until *ended. */
+                                  uint64_t word, const void *in, void *out, bool *ended);
 void plait_eager_begin(struct plait_comm *comm, const struct plait_op_plan *o, const struct plait_sizes *v,
                        uint64_t word, const void *in, void *out);
 enum plait_status plait_eager_turn(struct plait_comm *comm, bool *moved, bool *ended);

@@ -123,7 +123,7 @@ static inline enum plait_status end(struct plait_comm *comm, const struct plait_
 }
 
 /* Show in the ring that this rank is inside, before it looks for failures (plait_engine_turn()). */
-static void enter_engine(struct plait_comm *comm, const struct plait_job *job, uint64_t word)
+static void enter_engine(struct plait_comm *comm, const struct plait_job *job)
 {
     if (!PLAIT_GUARDS)
         return;
@@ -131,49 +131,43 @@ static void enter_engine(struct plait_comm *comm, const struct plait_job *job, u
     struct plait_what what = job->o->what;
     if (job->o->vform)
         what.count = job->sizes.known;
-    plait_ring_add(&comm->own->ring, comm->sequence, word ^ (uint64_t)plait_job_salt(job) << 32, &what,
+    plait_ring_add(&comm->own->ring, comm->sequence, comm->run->word ^ (uint64_t)plait_job_salt(job) << 32, &what,
                    memory_order_seq_cst);
     plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), nslice, nslice * job->o->prog->ninstr);
 }
 
-static void begin_eager(struct plait_comm *comm, const struct plait_job *job, const void *in)
+/*
+ * A v-form may have both: small blocks take the eager path, large ones go through the engine at the same time. Others
+ * have one of the two.
+ */
+static void begin_parts(struct plait_comm *comm, const struct plait_job *job)
 {
-    const uint64_t word = plait_word(job->o, ++comm->sequence);
-
-    comm->limit = job->deadline;
-    if (PLAIT_GUARDS)
-        plait_ring_add(&comm->own->ring, comm->sequence, word, &job->o->what, memory_order_release);
-    plait_eager_begin(comm, job->o, &job->sizes, word, in, job->out);
-}
-
-/* Small blocks take the eager path; large blocks, if any, go through the engine at the same time. */
-static enum plait_status begin_split(struct plait_comm *comm, const struct plait_job *job, const void *in)
-{
+    const struct plait_selection *s = &job->o->selection;
     struct plait_run *run = comm->run;
 
-    run->eager_pending = true;
-    run->engine_pending = !plait_eager_has_all(job->o, &job->sizes, comm->nrank);
-    if (!run->engine_pending) {
-        begin_eager(comm, job, in);
-        return PLAIT_OK;
-    }
+    run->work = job->work;
+    run->eager_pending = s->eager || s->split > 0;
+    run->engine_pending = !s->eager && (s->split == 0 || !plait_eager_has_all(job->o, &job->sizes, comm->nrank));
     run->word = plait_word(job->o, ++comm->sequence);
     run->published = run->single_copy = run->by_single_copy = run->finished = false;
     run->taken = 0;
-    enter_engine(comm, job, run->word);
-    return plait_engine_begin(comm, job, in);
+    if (run->engine_pending)
+        enter_engine(comm, job);
+    else if (PLAIT_GUARDS)
+        plait_ring_add(&comm->own->ring, comm->sequence, run->word, &job->o->what, memory_order_release);
 }
 
 enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_job *job)
 {
     const struct plait_op_plan *o = job->o;
+    struct plait_run *run = comm->run;
     const void *in = job->in;
 
     comm->limit = job->deadline;
-    comm->run->o = o;
-    comm->run->space = o->space;
-    comm->run->target = (struct plait_target){ .queue = job->queue };
-    enum plait_status status = o->space->begin(comm->run);
+    run->o = o;
+    run->space = o->space;
+    run->target = (struct plait_target){ .queue = job->queue };
+    enum plait_status status = o->space->begin(run);
     if (status != PLAIT_OK) {
         comm->sequence++; /* blame this operation, not the last one */
         return plait_comm_fail(comm, status, "%s", plait_last_error());
@@ -183,59 +177,51 @@ enum plait_status plait_run_begin(struct plait_comm *comm, const struct plait_jo
         if (status != PLAIT_OK)
             return status;
     }
-    comm->run->work = job->work;
-    comm->run->eager_pending = comm->run->engine_pending = false;
-    if (o->selection.eager) {
-        if (job->work.prologue != NULL)
-            job->work.prologue(job->work.arg, 0, o->count);
-        begin_eager(comm, job, in);
-        return PLAIT_OK;
-    }
-    if (o->selection.split > 0)
-        return begin_split(comm, job, in);
-    enter_engine(comm, job, plait_word(o, ++comm->sequence));
-    return plait_engine_begin(comm, job, in);
-}
-
-/* Turn an eager operation, which is one slice. */
-static enum plait_status turn_eager(struct plait_comm *comm, bool *moved, bool *ended)
-{
-    const struct plait_run *run = comm->run;
-    const enum plait_status status = plait_eager_turn(comm, moved, ended);
-
-    if (status == PLAIT_OK && *ended && run->work.epilogue != NULL)
-        run->work.epilogue(run->work.arg, 0, run->o->count);
-    return status;
+    begin_parts(comm, job);
+    if (run->engine_pending)
+        return plait_engine_begin(comm, job, in);
+    if (job->work.prologue != NULL)
+        job->work.prologue(job->work.arg, 0, o->count);
+    plait_eager_begin(comm, o, &job->sizes, run->word, in, job->out);
+    return PLAIT_OK;
 }
 
 /* The engine first: a rank sends nothing before it has the memory for the whole operation. */
-static enum plait_status turn_split(struct plait_comm *comm, bool *moved, bool *ended)
+enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
 {
     struct plait_run *run = comm->run;
     enum plait_status status = PLAIT_OK;
-    bool more = false, all = false;
+    bool over = false, more = false;
 
     if (run->engine_pending)
-        status = plait_engine_turn(comm, moved, &all);
-    run->engine_pending &= !all;
+        status = plait_engine_turn(comm, moved, &over);
+    run->engine_pending &= !over;
     if (status == PLAIT_OK && run->eager_pending && (!run->engine_pending || run->fits)) {
-        all = false;
-        status = plait_eager_turn(comm, &more, &all);
-        run->eager_pending = !all;
+        over = false;
+        status = plait_eager_turn(comm, &more, &over);
+        run->eager_pending = !over;
+        if (over && run->work.epilogue != NULL) /* the operation is one slice */
+            run->work.epilogue(run->work.arg, 0, run->o->count);
     }
     *moved |= more;
-    *ended = !run->eager_pending && !run->engine_pending;
-    return status;
+    *ended = status == PLAIT_OK && !run->eager_pending && !run->engine_pending;
+    return *ended ? end(comm, run->o) : status;
 }
 
-enum plait_status plait_run_turn(struct plait_comm *comm, bool *moved, bool *ended)
+static __attribute__((noinline)) enum plait_status turn_to_the_end(struct plait_comm *comm)
 {
-    const struct plait_selection *s = &comm->run->o->selection;
-    const enum plait_status status = s->eager       ? turn_eager(comm, moved, ended)
-                                     : s->split > 0 ? turn_split(comm, moved, ended)
-                                                    : plait_engine_turn(comm, moved, ended);
+    enum plait_status status = PLAIT_OK;
 
-    return status == PLAIT_OK && *ended ? end(comm, comm->run->o) : status;
+    for (bool ended = false, moved = false; status == PLAIT_OK && !ended; moved = false) {
+        status = plait_run_turn(comm, &moved, &ended);
+        if (moved || ended)
+            plait_wait_progress(comm, &comm->run->wait);
+        else if (status == PLAIT_OK)
+            status = plait_wait_turn(comm, &comm->run->wait);
+        if (!ended)
+            plait_network_turn(comm);
+    }
+    return status;
 }
 
 static inline __attribute__((always_inline)) enum plait_status run_eager(struct plait_comm *comm,
@@ -249,9 +235,10 @@ static inline __attribute__((always_inline)) enum plait_status run_eager(struct 
     const uint64_t word = plait_word(o, ++comm->sequence);
     if (PLAIT_GUARDS)
         plait_ring_add(&comm->own->ring, comm->sequence, word, &o->what, memory_order_release);
-    enum plait_status status = plait_eager_run(comm, o, v, word, in, out);
+    bool ended = false;
+    enum plait_status status = plait_eager_run(comm, o, v, word, in, out, &ended);
     if (status == PLAIT_OK)
-        status = end(comm, o);
+        status = __builtin_expect(ended, 1) ? end(comm, o) : turn_to_the_end(comm);
     plait_fpenv_leave(environment);
     return status;
 }
@@ -263,15 +250,8 @@ enum plait_status plait_run_job(struct plait_comm *comm, const struct plait_job 
     const uint32_t environment = plait_fpenv_enter();
     enum plait_status status = plait_run_begin(comm, job);
 
-    for (bool ended = false, moved = false; status == PLAIT_OK && !ended; moved = false) {
-        status = plait_run_turn(comm, &moved, &ended);
-        if (moved || ended)
-            plait_wait_progress(comm, &comm->run->wait);
-        else if (status == PLAIT_OK)
-            status = plait_wait_turn(comm, &comm->run->wait);
-        if (!ended)
-            plait_network_turn(comm);
-    }
+    if (status == PLAIT_OK)
+        status = turn_to_the_end(comm);
     if (status != PLAIT_OK)
         comm->run->space->end(comm);
     plait_fpenv_leave(environment);
