@@ -63,7 +63,7 @@ static bool everybody(const void *context, uint32_t rank)
 }
 
 /* This rank is in no operation: other ranks ask the object instead. */
-static const struct plait_wait_kind for_own_part = { everybody, blame, plait_note_nothing };
+static const struct plait_wait_kind for_own_part = { everybody, blame, NULL };
 
 /* ---- Life -------------------------------------------------------------------------------------------------- */
 

@@ -40,8 +40,7 @@ enum plait_status plait_spaces_poll(struct plait_comm *comm)
 void plait_spaces_settle(struct plait_comm *comm)
 {
     for (unsigned i = 0; i < nspace; i++)
-        if (spaces[i]->settle != NULL)
-            spaces[i]->settle(comm);
+        spaces[i]->settle(comm);
 }
 
 bool plait_spaces_leave_some(struct plait_comm *comm)
@@ -49,15 +48,14 @@ bool plait_spaces_leave_some(struct plait_comm *comm)
     bool some = false;
 
     for (unsigned i = 0; i < nspace; i++)
-        some |= spaces[i]->leaves_some != NULL && spaces[i]->leaves_some(comm);
+        some |= spaces[i]->leaves_some(comm);
     return some;
 }
 
 void plait_spaces_close(struct plait_comm *comm)
 {
     for (unsigned i = 0; i < nspace; i++)
-        if (spaces[i]->close != NULL)
-            spaces[i]->close(comm);
+        spaces[i]->close(comm);
 }
 
 size_t plait_spaces_bytes(const struct plait_comm *comm)
@@ -65,7 +63,7 @@ size_t plait_spaces_bytes(const struct plait_comm *comm)
     size_t bytes = 0;
 
     for (unsigned i = 0; i < nspace; i++)
-        bytes += spaces[i]->bytes != NULL ? spaces[i]->bytes(comm) : 0;
+        bytes += spaces[i]->bytes(comm);
     return bytes;
 }
 

@@ -31,10 +31,8 @@ void plait_eager_tell(struct plait_comm *comm, const struct plait_op_plan *o);
 
 #define PLAIT_EAGER_HEAD sizeof(uint64_t) /* bytes of the size field of a part (variable block sizes) */
 
-/*
- * Bytes that each writer writes. bytes: of the vector or of a block; vform: of the largest block between two ranks.
- */
-size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool vform);
+/* The longest vector, or block, of which each writer writes at most `bytes`. */
+size_t plait_eager_room(enum plait_coll coll, uint32_t nrank, size_t bytes, bool vform);
 
 /*
  * Writers, readers and layout of an eager operation for one rank. bytes: of the vector, or of the largest eager block;

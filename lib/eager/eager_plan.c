@@ -26,12 +26,17 @@ static struct plait_ranks others(bool all, uint32_t root, uint32_t nrank, uint32
     return (struct plait_ranks){ root, root != rank };
 }
 
-size_t plait_eager_bytes(enum plait_coll coll, uint32_t nrank, size_t bytes, bool vform)
+/* One part for all readers, or one for each other rank. */
+static uint32_t parts_of(enum plait_coll coll, uint32_t nrank)
 {
-    const struct plait_geometry root = plait_geometry_of(coll, nrank, 0, 0, 1);
-    const size_t parts = root.in.nslot > 1 ? nrank - 1 : 1;
+    return plait_geometry_of(coll, nrank, 0, 0, 1).in.nslot > 1 ? nrank - 1 : 1;
+}
 
-    return vform ? parts * part_bytes(bytes) : root.in.nslot > 0 ? parts * bytes : 0;
+size_t plait_eager_room(enum plait_coll coll, uint32_t nrank, size_t bytes, bool vform)
+{
+    const size_t part = bytes / parts_of(coll, nrank);
+
+    return !vform ? part : part > PLAIT_EAGER_HEAD ? (part - PLAIT_EAGER_HEAD) & ~(PLAIT_EAGER_HEAD - 1) : 0;
 }
 
 /* Every writer sends to every reader: the reader's slot of IN to the writer's slot of OUT, if there are several. */
@@ -41,10 +46,10 @@ struct plait_eager_plan plait_eager_plan(const struct plait_op_plan *o, size_t b
     const struct plait_geometry *mine = &o->geometry;
     const struct plait_geometry root = plait_geometry_of(o->coll, nrank, 0, 0, 1);
     const struct plait_geometry other = plait_geometry_of(o->coll, nrank, 0, nrank > 1, 1);
-    const size_t all = plait_eager_bytes(o->coll, nrank, bytes, o->vform);
+    const uint32_t nparts = parts_of(o->coll, nrank);
+    const size_t all = nparts * (o->vform ? part_bytes(bytes) : bytes);
     const bool few = all <= PLAIT_BESIDE_WORD, small = all <= PLAIT_EAGER_SOME;
     const size_t entries = small ? offsetof(struct plait_control, small) : offsetof(struct plait_control, large);
-    const uint32_t nparts = root.in.nslot > 1 ? nrank - 1 : 1;
     const bool beside = o->vform && !few && nparts <= MOST_BESIDE;
     const size_t head = o->vform && !beside ? PLAIT_EAGER_HEAD : 0;
 

@@ -27,23 +27,12 @@ static struct plait_wish wish_of(const struct plait_comm *comm, enum plait_coll 
     return w;
 }
 
-/* Binary search over sizes alone: the call's options and PLAIT_ALGO may still rule out the eager path. */
-static size_t find_most_eager(const struct plait_comm *comm, enum plait_coll coll)
-{
-    size_t may = 0, may_not = PLAIT_EAGER_MAX + 1;
-    const struct plait_wish wish = wish_of(comm, coll, PLAIT_SUM, true, &plait_host_space, &plait_no_wishes);
-
-    while (may_not - may > 1) {
-        const size_t bytes = (may + may_not) / 2;
-        *(plait_fits_eager(coll, comm->nrank, bytes, &wish) ? &may : &may_not) = bytes;
-    }
-    return may;
-}
-
 size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll)
 {
-    if (comm->most_eager[coll] == 0)
-        comm->most_eager[coll] = find_most_eager(comm, coll) + 1;
+    if (comm->most_eager[coll] == 0) {
+        const struct plait_wish wish = wish_of(comm, coll, PLAIT_SUM, true, &plait_host_space, &plait_no_wishes);
+        comm->most_eager[coll] = plait_most_eager(coll, comm->nrank, &wish) + 1;
+    }
     return comm->most_eager[coll] - 1;
 }
 

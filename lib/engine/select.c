@@ -96,27 +96,23 @@ struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_co
     return w;
 }
 
-bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
+size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
 {
-    const size_t given = plait_eager_bytes(coll, nrank, bytes, w->vform);
+    const size_t shared = w->oversubscribed ? (size_t)nrank * MOST_EAGER_EACH : 0;
     size_t most = coll == PLAIT_ALLREDUCE && nrank > 2 ? MOST_ONE_SHOT : MOST_EAGER;
 
-    if (w->oversubscribed && most < (size_t)nrank * MOST_EAGER_EACH)
-        most = (size_t)nrank * MOST_EAGER_EACH;
-    if (w->vform)
-        most *= 2;
-    return !(w->vform && bytes == 0) && !w->paced && !w->remote && !w->device && nrank <= MOST_DIRECT &&
-           given <= most && given <= PLAIT_EAGER_MAX && bytes * (nrank - 1) <= MOST_READ;
+    if (w->paced || w->remote || w->device || nrank > MOST_DIRECT)
+        return 0;
+    most = (most < shared ? shared : most) * (w->vform ? 2 : 1);
+    most = plait_eager_room(coll, nrank, most < PLAIT_EAGER_MAX ? most : PLAIT_EAGER_MAX, w->vform);
+    return nrank > 1 && most > MOST_READ / (nrank - 1) ? MOST_READ / (nrank - 1) : most;
 }
 
-/* The largest power of two of bytes that fits the eager path; 0: none. */
-static size_t most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *w)
+bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *w)
 {
-    size_t bytes = MOST_READ;
+    const size_t most = plait_most_eager(coll, nrank, w);
 
-    while (bytes > 0 && !plait_fits_eager(coll, nrank, bytes, w))
-        bytes /= 2;
-    return bytes;
+    return most > 0 && bytes <= most && !(w->vform && bytes == 0);
 }
 
 bool plait_has_nodes(const uint32_t *node, uint32_t nrank)
@@ -337,7 +333,8 @@ enum plait_status plait_select(struct plait_shape *shape, size_t count, enum pla
     s.eager = is_one_step(s.alg) && plait_fits_eager(shape->coll, shape->nrank, bytes, w) && w->slice == 0 &&
               s.round != PLAIT_ROUND_HOP;
     if (w->vform && !s.eager && is_one_step(s.alg) && !plait_all_know_sizes(&geometry) && shape->nrank > 2)
-        s.split = most_eager(shape->coll, shape->nrank, w);
+        for (s.split = MOST_READ; s.split > plait_most_eager(shape->coll, shape->nrank, w);)
+            s.split /= 2;
     const struct plait_shape common = plait_common_shape(s.alg, shape);
     const struct plait_claim claim = s.alg->claim(s.alg, &common);
     if (plait_claim_fault(&claim) != NULL)

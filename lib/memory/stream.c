@@ -49,10 +49,11 @@ enum plait_status plait_stream_create_cuda_on(int device, void *cuda, struct pla
     return take_cuda("plait_stream_create_cuda_on", device, cuda, out);
 }
 
-static enum plait_status check(const char *name, const struct plait_stream *s)
+/* given: the call's other argument, `what`, is not NULL. */
+static enum plait_status check(const char *name, const struct plait_stream *s, const char *what, bool given)
 {
-    if (s == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "%s: stream is NULL", name);
+    if (s == NULL || !given)
+        return plait_fail(PLAIT_ERR_ARG, "%s: %s is NULL", name, s == NULL ? "stream" : what);
     if (s->generation != plait_generation)
         return plait_fail(PLAIT_ERR_ARG,
                           "%s: the stream belongs to another process, of which this is a forked child; create one in "
@@ -63,7 +64,7 @@ static enum plait_status check(const char *name, const struct plait_stream *s)
 
 enum plait_status plait_stream_queue(const char *call, const struct plait_stream *s, struct plait_queue **out)
 {
-    const enum plait_status status = s != NULL ? check(call, s) : PLAIT_OK;
+    const enum plait_status status = s != NULL ? check(call, s, "", true) : PLAIT_OK;
 
     *out = s != NULL && status == PLAIT_OK ? s->queue : NULL;
     return status;
@@ -72,11 +73,11 @@ enum plait_status plait_stream_queue(const char *call, const struct plait_stream
 enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_stream *other)
 {
     struct plait_event *event = NULL;
-    enum plait_status status = check("plait_stream_follow", s);
+    enum plait_status status = check("plait_stream_follow", s, "other", other != NULL);
     const char *why;
 
     if (status == PLAIT_OK)
-        status = check("plait_stream_follow", other);
+        status = check("plait_stream_follow", other, "", true);
     if (status != PLAIT_OK)
         return status;
     const struct plait_device_plugin *plugin = plait_device_used();
@@ -92,11 +93,9 @@ enum plait_status plait_stream_follow(struct plait_stream *s, struct plait_strea
 
 enum plait_status plait_stream_captures(struct plait_stream *s, uint64_t *capture)
 {
-    enum plait_status status = check("plait_stream_captures", s);
+    enum plait_status status = check("plait_stream_captures", s, "capture", capture != NULL);
     uint64_t id = 0;
 
-    if (status == PLAIT_OK && capture == NULL)
-        status = plait_fail(PLAIT_ERR_ARG, "plait_stream_captures: capture is NULL");
     if (status == PLAIT_OK)
         status = plait_device_result("plait_stream_captures", plait_device_used()->capturing(s->queue, &id));
     if (status == PLAIT_OK)
@@ -106,18 +105,16 @@ enum plait_status plait_stream_captures(struct plait_stream *s, uint64_t *captur
 
 enum plait_status plait_stream_call(struct plait_stream *s, void (*function)(void *context), void *context)
 {
-    const enum plait_status status = check("plait_stream_call", s);
+    const enum plait_status status = check("plait_stream_call", s, "function", function != NULL);
 
-    if (status != PLAIT_OK)
-        return status;
-    if (function == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_stream_call: function is NULL");
-    return plait_device_result("plait_stream_call", plait_device_used()->call(s->queue, function, context));
+    return status == PLAIT_OK
+               ? plait_device_result("plait_stream_call", plait_device_used()->call(s->queue, function, context))
+               : status;
 }
 
 enum plait_status plait_stream_synchronize(struct plait_stream *s)
 {
-    const enum plait_status status = check("plait_stream_synchronize", s);
+    const enum plait_status status = check("plait_stream_synchronize", s, "", true);
 
     return status == PLAIT_OK ? plait_device_result("plait_stream_synchronize", plait_device_used()->drain(s->queue))
                               : status;
@@ -125,16 +122,14 @@ enum plait_status plait_stream_synchronize(struct plait_stream *s)
 
 enum plait_status plait_stream_query(struct plait_stream *s, int *done)
 {
-    const enum plait_status status = check("plait_stream_query", s);
+    enum plait_status status = check("plait_stream_query", s, "done", done != NULL);
     bool passed = false;
 
     if (status != PLAIT_OK)
         return status;
-    if (done == NULL)
-        return plait_fail(PLAIT_ERR_ARG, "plait_stream_query: done is NULL");
-    const char *why = plait_device_used()->query(s->queue, &passed);
+    status = plait_device_result("plait_stream_query", plait_device_used()->query(s->queue, &passed));
     *done = passed;
-    return plait_device_result("plait_stream_query", why);
+    return status;
 }
 
 enum plait_status plait_stream_destroy(struct plait_stream *s)

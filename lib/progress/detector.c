@@ -48,7 +48,8 @@ const char *plait_peer_cut_off(const struct plait_comm *comm, uint32_t rank)
 
 bool plait_detector_needs(const struct plait_comm *comm, const struct plait_detector *d, uint32_t rank)
 {
-    return d->kind == NULL ? !plait_peer_finished(comm, rank) : d->kind->needs(d->context, rank);
+    return d->kind == NULL ? !plait_peer_finished(comm, rank)
+                           : d->kind->needs != NULL && d->kind->needs(d->context, rank);
 }
 
 static double deadline_of(const struct plait_comm *comm, const struct plait_detector *d)
@@ -65,10 +66,10 @@ static void publish(struct plait_comm *comm, const struct plait_detector *d)
     const uint64_t now = (uint64_t)(d->last * 1e9);
     uint64_t steps = 0, nstep = 0;
 
-    if (d->kind != NULL) {
+    if (d->kind != NULL && d->kind->note != NULL)
         d->kind->note(d->context, now);
+    if (d->kind != NULL)
         return;
-    }
     if (atomic_load_explicit(&comm->own->done, memory_order_relaxed) >= comm->sequence)
         return; /* waits in destroy, not in an operation */
     if (d->steps != NULL)
@@ -90,9 +91,10 @@ void plait_detector_end(struct plait_comm *comm, struct plait_detector *d)
     d->timed = false;
     if (d->last_awaited > 0)
         comm->peers[d->last_awaited - 1].waited += plait_clock() - d->start;
-    if (d->kind != NULL)
+    if (d->kind != NULL && d->kind->note != NULL)
         d->kind->note(d->context, 0);
-    else if (atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence && comm->failed == PLAIT_OK)
+    if (d->kind == NULL && atomic_load_explicit(&p->sequence, memory_order_relaxed) == comm->sequence &&
+        comm->failed == PLAIT_OK)
         atomic_store_explicit(&p->waiting_for, 0, memory_order_relaxed);
 }
 

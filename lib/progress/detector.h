@@ -13,11 +13,11 @@
 
 /* A wait for something else than a collective: for messages, or for this rank's own tensors. */
 struct plait_wait_kind {
-    /* Is this rank needed to end the wait? */
+    /* Is this rank needed to end the wait? NULL: none is. */
     bool (*needs)(const void *context, uint32_t rank);
     /* The culprit of a stall (rank + 1; 0: none), and a text that names it. */
     uint32_t (*blame)(const void *context, char *text, size_t room);
-    /* Write into the ring that the wait is long (`now` in ns) or over (0). */
+    /* Write into the ring that the wait is long (`now` in ns) or over (0). NULL: not. */
     void (*note)(const void *context, uint64_t now);
 };
 

@@ -162,9 +162,8 @@ void plait_requests_notify(struct plait_comm *comm);
 /* The comm has failed: end all its requests. */
 void plait_requests_fail(struct plait_comm *comm, enum plait_status status);
 
-/* Callbacks of a wait for this rank's own work: no rank is awaited, and nothing is written into the ring. */
+/* Callback of a wait for this rank's own work: no rank is awaited. */
 uint32_t plait_await_no_rank(const void *context, uint32_t *ranks, uint32_t most);
-void plait_note_nothing(const void *context, uint64_t now);
 
 /* One turn of the comm's collectives; see struct plait_drive. True: something moved. */
 bool plait_requests_turn(struct plait_comm *comm, bool rarely);

@@ -16,19 +16,6 @@ uint32_t plait_await_no_rank(const void *context, uint32_t *ranks, uint32_t most
     return 0;
 }
 
-void plait_note_nothing(const void *context, uint64_t now)
-{
-    (void)context, (void)now;
-}
-
-/* The space sees ranks that died or failed, and ends the work that waits for them (device_watch.c). */
-static bool needs(const void *context, uint32_t rank)
-{
-    (void)context;
-    (void)rank;
-    return false;
-}
-
 static uint32_t blame(const void *context, char *text, size_t room)
 {
     (void)context;
@@ -36,7 +23,8 @@ static uint32_t blame(const void *context, char *text, size_t room)
     return 0;
 }
 
-static const struct plait_wait_kind for_queue = { needs, blame, plait_note_nothing };
+/* It needs no rank: the space sees ranks that died or failed, and ends the work that waits for them. */
+static const struct plait_wait_kind for_queue = { .blame = blame };
 
 void plait_queue_wait_init(struct plait_comm *comm, struct plait_wait *w)
 {
