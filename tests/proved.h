@@ -4,7 +4,7 @@
 #define PLAIT_TESTS_PROVED_H
 
 #include "engine/prog.h"
-#include "engine/waits.h"
+#include "engine/prove.h"
 #include "plans.h"
 #include "specs.h"
 

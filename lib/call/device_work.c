@@ -57,41 +57,34 @@ void plait_work_enqueues(struct plait_request *r)
 
 /* ---- Copies between operations ----------------------------------------------------------------------- */
 
-/* The comm's lock is held. */
-static enum plait_status copy_all(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
-                                  struct plait_queue *queue)
-{
-    struct plait_target target = { .queue = queue };
-    enum plait_status status = plait_device_captures(comm, &target);
-
-    if (status != PLAIT_OK)
-        return plait_comm_fail(comm, status, "%s", plait_last_error());
-    plait_device_aim(comm, &target);
-    struct plait_queue *here = plait_device_here(comm);
-    if (here != NULL)
-        plait_device_note(comm, comm->device->plugin->copies(here, copies, n));
-    plait_device_rest(comm);
-    return plait_device_status(comm);
-}
-
 enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
                                   struct plait_stream *stream)
 {
-    struct plait_queue *queue = NULL;
+    struct plait_target target = { 0 };
     enum plait_status status = plait_enter(comm, "plait_comm_copy", PLAIT_SUM, NULL);
 
     if (status == PLAIT_OK)
-        status = plait_stream_queue("plait_comm_copy", stream, &queue);
+        status = plait_stream_queue("plait_comm_copy", stream, &target.queue);
     if (status != PLAIT_OK)
         return status;
-    if (queue == NULL || (copies == NULL && n > 0))
+    if (target.queue == NULL || (copies == NULL && n > 0))
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_copy: %s",
-                          queue == NULL ? "stream is none of CUDA's" : "copies is NULL, but n is not 0");
-    status = plait_device_open(comm, "plait_comm_copy", plait_device_used()->device_of(queue));
+                          target.queue == NULL ? "stream is none of CUDA's" : "copies is NULL, but n is not 0");
+    status = plait_device_open(comm, "plait_comm_copy", plait_device_used()->device_of(target.queue));
     if (status != PLAIT_OK)
         return status;
     pthread_mutex_lock(&comm->lock);
-    status = copy_all(comm, copies, n, queue);
+    status = plait_device_captures(comm, &target);
+    if (status == PLAIT_OK) {
+        plait_device_aim(comm, &target);
+        struct plait_queue *queue = plait_device_here(comm);
+        if (queue != NULL)
+            plait_device_note(comm, comm->device->plugin->copies(queue, copies, n));
+        plait_device_rest(comm);
+        status = plait_device_status(comm);
+    } else {
+        status = plait_comm_fail(comm, status, "%s", plait_last_error());
+    }
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

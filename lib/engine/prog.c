@@ -7,7 +7,6 @@
 #include "plan/scratch.h"
 #include "prove.h"
 #include "select.h"
-#include "waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -31,9 +31,8 @@ struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_co
                                 const struct plait_call *call);
 
 /*
- * Most bytes of the vector or of a block on the eager path; 0: none. And is this small enough for it? In v-forms
- * `bytes` is of the largest block if all ranks know it, else 0. Reads vform, oversubscribed, remote, device and paced of
- * `wish`.
+ * Most bytes of the vector or of a block on the eager path; 0: none. And is this small enough for it? In v-forms bytes
+ * are those of the largest block if all ranks know it, else 0. Reads vform, oversubscribed, remote, device and paced.
  */
 size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *wish);
 bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);

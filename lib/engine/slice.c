@@ -2,6 +2,8 @@
 #include "slice.h"
 
 #include "base/status.h"
+#include "eager/eager.h"
+#include "operate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -243,4 +245,55 @@ void plait_vform_pass(const struct plait_run *run)
         else if (in->verb == PLAIT_STEP_RECV)
             plait_step_link(run, in->peer)->next_in += plait_vform_slices(run, in);
     }
+}
+
+/* ---- For the failure detector --------------------------------------------------------------------- */
+
+static uint32_t add_peers(const struct plait_run *run, const uint32_t *instrs, uint32_t n, uint32_t *ranks,
+                          uint32_t have, uint32_t most)
+{
+    for (uint32_t k = 0; k < n && have < most; k++) {
+        const uint32_t peer = (uint32_t)run->prog->instrs[instrs[k]].peer;
+        bool known = false;
+        for (uint32_t j = 0; j < have; j++)
+            known |= ranks[j] == peer;
+        if (!known)
+            ranks[have++] = peer;
+    }
+    return have;
+}
+
+uint32_t plait_run_awaited(const void *context, uint32_t *ranks, uint32_t most)
+{
+    const struct plait_run *run = context;
+    uint32_t n = 0;
+
+    if (run->whole)
+        return run->space->whole_awaited(run, ranks, most);
+    if (run->eager_pending && run->fits && most > 0)
+        n = plait_eager_awaited(run, ranks, 1);
+    if (most > 0 && run->space->is_behind(run->comm)) /* this rank's own work, before any peer */
+        ranks[n++] = run->comm->rank;
+    for (uint32_t d = 0; d < PLAIT_NSLICE; d++) {
+        const struct plait_slice *f = &run->slices[d];
+        n = add_peers(run, f->receiving, f->nreceiving, ranks, n, most);
+        n = add_peers(run, f->sending, f->nsending, ranks, n, most);
+        n = add_peers(run, f->blocked, f->nblocked, ranks, n, most);
+        for (uint32_t r = 0; r < run->comm->nrank && n < most; r++)
+            if (f->done == run->prog->ninstr && f->unread[r].first != f->unread[r].end)
+                ranks[n++] = r;
+    }
+    return n;
+}
+
+uint64_t plait_run_steps_done(const void *context, uint64_t *of)
+{
+    const struct plait_run *run = context;
+    uint64_t n = run->done_slices * run->prog->ninstr;
+
+    for (uint32_t d = 0; d < PLAIT_NSLICE; d++)
+        if (run->slices[d].done < run->prog->ninstr)
+            n += run->slices[d].done;
+    *of = run->nslice * run->prog->ninstr;
+    return n;
 }

@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "plan/scratch.h"
 #include "prove.h"
-#include "waits.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -111,27 +111,21 @@ bool plait_plan_sliceable(const struct plait_plan *plan)
 
 uint32_t plait_nodes_of(const struct plait_shape *s, uint32_t *each)
 {
-    uint32_t n = 1, first = 0; /* first: lowest rank of the current node */
+    uint32_t n = 0;
+    bool equal = true;
 
     *each = 0;
-    if (s->node == NULL || s->nrank == 0)
-        return 0;
-    for (uint32_t r = 1; r < s->nrank; r++) {
-        if (s->node[r] == s->node[r - 1])
-            continue;
-        for (uint32_t e = 0; e < first; e++)
-            if (s->node[e] == s->node[r])
+    for (uint32_t first = 0, end; s->node != NULL && first < s->nrank; first = end, n++) {
+        for (end = first + 1; end < s->nrank && s->node[end] == s->node[first];)
+            end++;
+        for (uint32_t r = end; r < s->nrank; r++)
+            if (s->node[r] == s->node[first]) {
+                *each = 0;
                 return 0;
-        if (s->node[r] == s->node[first])
-            return 0;
-        *each = n == 1 ? r : *each == r - first ? *each : UINT32_MAX;
-        first = r;
-        n++;
+            }
+        *each = n == 0 ? end : *each;
+        equal &= end - first == *each;
     }
-    if (n == 1)
-        *each = s->nrank;
-    else if (*each != s->nrank - first)
-        *each = 0;
-    *each = *each == UINT32_MAX ? 0 : *each;
+    *each = equal ? *each : 0;
     return n;
 }

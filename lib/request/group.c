@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "group.h"
+#include "request.h"
 
 #include "base/fork.h"
-#include "request.h"
 
 #include <stdio.h>
 #include <string.h>
