@@ -39,13 +39,6 @@ static bool turn(struct plait_owner *self, bool rarely)
     return moved || status != PLAIT_OK;
 }
 
-static void excuse(const struct plait_owner *self, uint32_t rank, char *text, size_t room)
-{
-    const struct plait_ownership *o = (const struct plait_ownership *)self;
-
-    o->does->excuse(o->object, rank, text, room);
-}
-
 /* ---- The wait for this rank's own part --------------------------------------------------------------------- */
 
 static uint32_t blame(const void *context, char *text, size_t room)
@@ -72,7 +65,7 @@ struct plait_ownership *plait_ownership_create(const struct plait_owned *does, v
     struct plait_ownership *o = calloc(1, sizeof *o);
 
     if (o != NULL)
-        *o = (struct plait_ownership){ { does->whose, turn, excuse }, .does = does, .object = object };
+        *o = (struct plait_ownership){ { does->whose, turn, does->excuse, object }, .does = does, .object = object };
     return o;
 }
 

@@ -185,7 +185,8 @@ struct plait_owner {
     /* One turn, under the comm's lock. Returns whether there was progress. */
     bool (*turn)(struct plait_owner *self, bool rarely);
     /* Say what `rank` lacks to call the operation in progress. Nothing is written if it lacks nothing. */
-    void (*excuse)(const struct plait_owner *self, uint32_t rank, char *text, size_t room);
+    void (*excuse)(const void *object, uint32_t rank, char *text, size_t room);
+    const void *object;
 };
 
 struct plait_request;

@@ -30,13 +30,6 @@ enum plait_status plait_cannot_begin(struct plait_comm *comm, enum plait_status 
                            combines ? " " : "", combines ? plait_op_name(a->op) : "", why);
 }
 
-static enum plait_status cannot_run(struct plait_comm *comm, enum plait_status status, const struct plait_op_plan *o)
-{
-    const struct plait_args a = { .coll = o->coll, .type = o->type, .op = o->op, .count = o->count, .vform = o->vform };
-
-    return plait_cannot_begin(comm, status, &a);
-}
-
 static bool replaces_input(const struct plait_job *job)
 {
     return job->scale != NULL || job->o->selection.divides || (job->o->aside && job->o->geometry.combines) ||
@@ -64,7 +57,9 @@ static __attribute__((noinline)) enum plait_status replace_input(struct plait_co
             comm->stats.allocations++;
             const enum plait_status status = run->space->allocate(comm, bytes, &to);
             if (status != PLAIT_OK)
-                return cannot_run(comm, status, o);
+                return plait_cannot_begin(
+                    comm, status,
+                    &(struct plait_args){ o->coll, o->type, o->op, .count = o->count, .vform = o->vform });
             run->space->free(comm, s->memory);
             *s = (struct plait_scaled){ to, bytes };
         }

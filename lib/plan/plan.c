@@ -38,13 +38,13 @@ struct plait_builder {
     enum plait_status status;
 
     struct slot *slots; /* OUT, then IN (unused where a slot of IN aliases one of OUT), then TMP */
-    size_t cslot;
     struct reader *readers;
-    uint32_t nreader, creader;
+    uint32_t nreader;
     struct plait_step *steps;
-    uint32_t nstep, cstep;
+    uint32_t nstep;
     uint32_t *deps;
-    uint32_t ndep, cdep;
+    uint32_t ndep;
+    size_t cslot, creader, cstep, cdep; /* capacities */
 };
 
 static void fail(struct plait_builder *b, const char *what)
@@ -63,8 +63,8 @@ static void fail_count(struct plait_builder *b, const char *call, const char *wh
     fail(b, text);
 }
 
-/* Makes room for one more element. False, with the sticky error set, when memory is short. */
-static bool reserve(struct plait_builder *b, void **array, uint32_t n, uint32_t *capacity, size_t size)
+/* Makes room for n elements. False, with the sticky error set, when memory is short. */
+static bool reserve(struct plait_builder *b, void **array, size_t n, size_t *capacity, size_t size)
 {
     const bool fits = plait_grow(array, n, capacity, size);
 
@@ -100,7 +100,7 @@ static void depend(struct plait_builder *b, uint32_t on)
 {
     if (on == PLAIT_NONE || on == b->nstep)
         return;
-    if (reserve(b, (void **)&b->deps, b->ndep, &b->cdep, sizeof *b->deps))
+    if (reserve(b, (void **)&b->deps, (size_t)b->ndep + 1, &b->cdep, sizeof *b->deps))
         b->deps[b->ndep++] = on;
 }
 
@@ -109,7 +109,7 @@ static void read_span(struct plait_builder *b, struct plait_span s, uint32_t nbl
     for (uint32_t i = 0; i < nblk; i++) {
         struct slot *slot = slot_at(b, s, i);
         depend(b, slot->writer);
-        if (!reserve(b, (void **)&b->readers, b->nreader, &b->creader, sizeof *b->readers))
+        if (!reserve(b, (void **)&b->readers, (size_t)b->nreader + 1, &b->creader, sizeof *b->readers))
             return;
         b->readers[b->nreader] = (struct reader){ b->nstep, slot->reader };
         slot->reader = b->nreader++;
@@ -172,7 +172,7 @@ static void add(struct plait_builder *b, struct plait_step step)
     if ((uses->dst && !span_fits(b, step.dst, step.nblk)) || (uses->a && !span_fits(b, step.a, step.nblk)) ||
         (uses->b && !span_fits(b, step.b, step.nblk)))
         return fail(b, "a span is outside its buffer");
-    if (!reserve(b, (void **)&b->steps, b->nstep, &b->cstep, sizeof *b->steps))
+    if (!reserve(b, (void **)&b->steps, (size_t)b->nstep + 1, &b->cstep, sizeof *b->steps))
         return;
 
     step.lane = (uint8_t)b->lane;
@@ -194,16 +194,8 @@ static void add(struct plait_builder *b, struct plait_step step)
 /* Appends n untouched slots to the `had` existing ones. */
 static void add_slots(struct plait_builder *b, size_t had, size_t n)
 {
-    if (had + n > b->cslot) {
-        const size_t grown = had + n > 2 * b->cslot ? had + n : 2 * b->cslot;
-        struct slot *p = realloc(b->slots, grown * sizeof *p);
-        if (p == NULL) {
-            b->status = plait_fail_memory("%s: out of memory for %zu blocks and TMP slots", b->alg->name, had + n);
-            return;
-        }
-        b->slots = p;
-        b->cslot = grown;
-    }
+    if (!reserve(b, (void **)&b->slots, had + n, &b->cslot, sizeof *b->slots))
+        return;
     for (size_t i = had; i < had + n; i++)
         b->slots[i] = (struct slot){ PLAIT_NONE, PLAIT_NONE };
 }

@@ -65,12 +65,12 @@ static inline size_t plait_nplace(const struct plait_plan *p)
     return (size_t)g.out.nslot + g.in.nslot + p->ntmp;
 }
 
-/* Make room for one more element in an array that has n. False: out of memory. */
-static inline bool plait_grow(void **array, uint32_t n, uint32_t *capacity, size_t size)
+/* Make room for n elements in an array. False: out of memory. */
+static inline bool plait_grow(void **array, size_t n, size_t *capacity, size_t size)
 {
-    if (n < *capacity)
+    if (n <= *capacity)
         return true;
-    const uint32_t grown = *capacity ? 2 * *capacity : 64;
+    const size_t least = *capacity > 0 ? 2 * *capacity : 64, grown = n > least ? n : least;
     void *p = realloc(*array, grown * size);
     if (p == NULL)
         return false;

@@ -149,7 +149,7 @@ static void say_what(const struct plait_comm *comm, const struct plait_detector 
         return;
     }
     if (comm->owner != NULL)
-        comm->owner->excuse(comm->owner, rank, how, sizeof how);
+        comm->owner->excuse(comm->owner->object, rank, how, sizeof how);
     else
         plait_comm_waits_in(comm, rank, plait_detector_middle(d), how, sizeof how);
     snprintf(text, WHAT, " has not called it%s", how);

@@ -201,13 +201,6 @@ static enum plait_status move(struct meaning *m, uint32_t from, uint32_t to)
     return status;
 }
 
-static enum plait_status double_count(struct meaning *m, uint32_t n, uint32_t blk, uint32_t contributor)
-{
-    return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
-                            "rank %u step %u adds the contribution of rank %u to block %u twice", m->c->graph.rank[n],
-                            plait_graph_index(&m->c->graph, n), contributor, blk);
-}
-
 static enum plait_status reduce(struct meaning *m, uint32_t n)
 {
     const struct plait_step *s = plait_graph_step(m->c, n);
@@ -225,7 +218,9 @@ static enum plait_status reduce(struct meaning *m, uint32_t n)
         if (a.set != last_a || b.set != last_b) {
             const uint32_t twice = plait_sets_common(&m->sets, a.set, b.set);
             if (twice != PLAIT_NONE)
-                return double_count(m, n, s->blk + i, twice);
+                return plait_check_fail(m->c, PLAIT_CHECK_MEANING,
+                                        "rank %u step %u adds the contribution of rank %u to block %u twice", rank,
+                                        plait_graph_index(&m->c->graph, n), twice, s->blk + i);
             set = plait_sets_unite(&m->sets, a.set, b.set);
             if (set == PLAIT_NONE)
                 return plait_check_nomem(m->c);

@@ -34,14 +34,15 @@ struct race {
     struct touch *touch; /* OUT, then TMP */
     struct read *reads;
     struct need *needs;
-    uint32_t nread, cread, nneed, cneed;
+    uint32_t nread, nneed;
+    size_t cread, cneed;
     uint32_t *mark;  /* [nstep] mark[i] == s + 1: step i is a known ancestor of step s */
     uint32_t *stack; /* [nstep] */
 };
 
 static bool need(struct race *x, uint32_t step, struct plait_span span, uint32_t i, bool wrote, bool writes)
 {
-    if (!plait_grow((void **)&x->needs, x->nneed, &x->cneed, sizeof *x->needs))
+    if (!plait_grow((void **)&x->needs, (size_t)x->nneed + 1, &x->cneed, sizeof *x->needs))
         return false;
     x->needs[x->nneed++] = (struct need){ step, { span.buf, span.slot + i }, wrote, writes };
     return true;
@@ -65,7 +66,7 @@ static bool read_span(struct race *x, uint32_t step, struct plait_span span, uin
             continue;
         if (t->writer != PLAIT_NONE && !need(x, t->writer, span, i, true, false))
             return false;
-        if (!plait_grow((void **)&x->reads, x->nread, &x->cread, sizeof *x->reads))
+        if (!plait_grow((void **)&x->reads, (size_t)x->nread + 1, &x->cread, sizeof *x->reads))
             return false;
         x->reads[x->nread] = (struct read){ step, t->reads };
         t->reads = x->nread++;
@@ -125,14 +126,6 @@ static const struct need *unordered(struct race *x, uint32_t step)
     return NULL;
 }
 
-static enum plait_status race_found(struct race *x, uint32_t i, const struct need *n)
-{
-    return plait_check_fail(x->c, PLAIT_CHECK_RACE,
-                            "rank %u step %u %s %s (%s) without waiting for step %u, which %s it", x->plan->rank, i,
-                            n->writes ? "writes" : "reads", plait_span_text(n->slot, 1).s,
-                            plait_block_text(&x->plan->step[i]).s, n->step, n->wrote ? "writes" : "reads");
-}
-
 /* Does s overwrite its own source? Allowed only for a REDUCE whose destination equals the source slot by slot. */
 static bool overlaps_itself(const struct race *x, const struct plait_step *s, struct plait_span from)
 {
@@ -159,7 +152,12 @@ static enum plait_status check_step(struct race *x, uint32_t i)
         (uses->dst && !write_span(x, i, s->dst, s->nblk)))
         return plait_check_nomem(x->c);
     const struct need *n = unordered(x, i);
-    return n == NULL ? PLAIT_OK : race_found(x, i, n);
+    if (n == NULL)
+        return PLAIT_OK;
+    return plait_check_fail(x->c, PLAIT_CHECK_RACE,
+                            "rank %u step %u %s %s (%s) without waiting for step %u, which %s it", x->plan->rank, i,
+                            n->writes ? "writes" : "reads", plait_span_text(n->slot, 1).s, plait_block_text(s).s,
+                            n->step, n->wrote ? "writes" : "reads");
 }
 
 static enum plait_status check_rank(struct race *x, const struct plait_plan *plan)
