@@ -74,7 +74,7 @@ enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_co
     if (status != PLAIT_OK)
         return status;
     pthread_mutex_lock(&comm->lock);
-    status = plait_device_captures(comm, &target);
+    status = plait_comm_fail_too(comm, plait_device_captures(comm, &target));
     if (status == PLAIT_OK) {
         plait_device_aim(comm, &target);
         struct plait_queue *queue = plait_device_here(comm);
@@ -82,8 +82,6 @@ enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_co
             plait_device_note(comm, comm->device->plugin->copies(queue, copies, n));
         plait_device_rest(comm);
         status = plait_device_status(comm);
-    } else {
-        status = plait_comm_fail(comm, status, "%s", plait_last_error());
     }
     pthread_mutex_unlock(&comm->lock);
     return status;

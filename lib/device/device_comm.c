@@ -129,9 +129,7 @@ enum plait_status plait_device_open(struct plait_comm *comm, const char *name, i
     if (comm->device != NULL)
         return PLAIT_OK;
     pthread_mutex_lock(&comm->lock);
-    status = create(comm, device);
-    if (status != PLAIT_OK) /* other ranks must not wait for this rank */
-        status = plait_comm_fail(comm, status, "%s", plait_last_error());
+    status = plait_comm_fail_too(comm, create(comm, device)); /* other ranks must not wait for this rank */
     pthread_mutex_unlock(&comm->lock);
     return status;
 }

@@ -178,8 +178,7 @@ static void begin_message(struct plait_comm *comm, struct plait_target *target)
     if (status == PLAIT_OK)
         return;
     target->note = 0;
-    if (comm->failed == PLAIT_OK)
-        plait_comm_fail(comm, status, "%s", plait_last_error());
+    plait_comm_fail_too(comm, status);
 }
 
 /* Can the driver show the memory to the receiver's process? The comm's lock is held. */

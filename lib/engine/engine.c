@@ -233,13 +233,6 @@ static enum plait_status connect_links(const struct plait_run *run)
     return PLAIT_OK;
 }
 
-/* Only this rank sees the error: fail the comm, so that the others do not wait for it. */
-static enum plait_status fail_all(struct plait_comm *comm, enum plait_status status)
-{
-    return status == PLAIT_OK || comm->failed != PLAIT_OK ? status
-                                                          : plait_comm_fail(comm, status, "%s", plait_last_error());
-}
-
 /*
  * Streaming stores for copied results that would not stay in a cache, unless they replace an operand that was read just
  * before, or an epilogue reads them. Over hosts a network reads what is written.
@@ -272,7 +265,7 @@ static enum plait_status begin_plan(struct plait_run *run, const struct plait_jo
         f->done = run->prog->ninstr;
         f->nreceiving = f->nsending = f->nblocked = 0;
     }
-    return fail_all(comm, connect_links(run));
+    return plait_comm_fail_too(comm, connect_links(run));
 }
 
 enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait_job *job, const void *in)
@@ -295,7 +288,7 @@ static enum plait_status begin_inner(struct plait_run *run)
 {
     struct plait_comm *comm = run->comm;
     struct plait_job job = { .out = run->inner.out };
-    const enum plait_status status = fail_all(comm, plait_bind_inner(comm, run->o, &run->inner, &job.o));
+    const enum plait_status status = plait_comm_fail_too(comm, plait_bind_inner(comm, run->o, &run->inner, &job.o));
 
     if (status != PLAIT_OK)
         return status;
@@ -362,7 +355,7 @@ static enum plait_status turn_whole(struct plait_run *run, bool *moved, bool *en
     struct plait_comm *comm = run->comm;
 
     run->space->order(comm, &run->target);
-    enum plait_status status = fail_all(comm, run->space->whole(run, moved, ended));
+    enum plait_status status = plait_comm_fail_too(comm, run->space->whole(run, moved, ended));
     if (status == PLAIT_OK)
         status = poll_space(run, *ended);
     if (status == PLAIT_OK && run->inner.state == PLAIT_INNER_ASKED)
@@ -388,7 +381,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
             return status;
     }
     if (!run->fits) {
-        enum plait_status status = fail_all(comm, plait_slices_fit(run));
+        enum plait_status status = plait_comm_fail_too(comm, plait_slices_fit(run));
         if (status == PLAIT_OK && run->fits)
             status = plait_probe_failures(comm);
         if (status != PLAIT_OK || !run->fits)

@@ -336,13 +336,6 @@ static enum plait_status turn_in(struct plait_comm *comm, struct plait_pair *pai
     return status;
 }
 
-static void fail(struct plait_comm *comm, enum plait_status status)
-{
-    if (comm->failed == PLAIT_OK)
-        status = plait_comm_fail(comm, status, "%s", plait_last_error());
-    plait_requests_fail(comm, status);
-}
-
 /* Sends go first: other ranks then copy while this rank copies what it receives. */
 static enum plait_status turn_pairs(struct plait_comm *comm, bool *moved)
 {
@@ -376,7 +369,7 @@ bool plait_messages_move(struct plait_comm *comm)
 
     drop_idle(comm->messages);
     if (status != PLAIT_OK)
-        fail(comm, status);
+        plait_requests_fail(comm, plait_comm_fail_too(comm, status));
     return moved || status != PLAIT_OK;
 }
 
@@ -415,7 +408,7 @@ bool plait_messages_turn(struct plait_comm *comm, bool rarely)
     if (comm->port != NULL && moved && all->nrecv == 0)
         plait_port_rest(comm->port);
     if (status != PLAIT_OK)
-        fail(comm, status);
+        plait_requests_fail(comm, plait_comm_fail_too(comm, status));
     return moved || status != PLAIT_OK;
 }
 

@@ -227,10 +227,10 @@ void plait_requests_forget(struct plait_comm *comm);
 
 /*
  * When all of an operation is on its queue, a request keeps its mark, and ends when that is passed. Meanwhile it is in
- * the comm's list of issued requests, and later operations begin. Under graph capture nothing runs yet: a request ends
- * when its operation is in the graph.
+ * the comm's list of issued requests, and later operations begin. Where a queue only records, as in a graph capture, a
+ * request ends when its operation is recorded.
  *
- * mark: all of it is on its queue. False: in a capture. withdraw: stop its wait for its mark, if any; it is no longer
+ * mark: all of it is on its queue. False: it only records. withdraw: stop its wait for its mark, if any; it is no longer
  * pending then. Both need the comm's lock.
  */
 bool plait_request_mark(struct plait_request *r);
