@@ -36,7 +36,7 @@ enum plait_status plait_comm_blame(struct plait_comm *comm, enum plait_status st
                                    const char *format, ...) __attribute__((format(printf, 4, 5)));
 #define plait_comm_fail(comm, status, ...) plait_comm_blame(comm, status, PLAIT_NOBODY, __VA_ARGS__)
 
-/* Fail the comm with an error that only this rank sees, and plait_last_error(); unless it has failed. Returns status. */
+/* Fail the comm with an error that only this rank has, and its plait_last_error(), unless it has failed already. */
 static inline enum plait_status plait_comm_fail_too(struct plait_comm *comm, enum plait_status status)
 {
     return status == PLAIT_OK || comm->failed != PLAIT_OK ? status
