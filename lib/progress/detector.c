@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
-#include "base/system_limits.h"
 #include "bootstrap/unix.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
@@ -360,8 +359,6 @@ static enum plait_status probe_rarely(struct plait_comm *comm, struct plait_dete
         status = probe_descriptors(comm);
     if (status == PLAIT_OK)
         status = probe_suspects(comm, d, now);
-    if (comm->remote != NULL)
-        plait_warn_of_full_table(now);
     d->check = now + (d->suspect > 0 ? 0 : CHECK_EVERY);
     return status;
 }
