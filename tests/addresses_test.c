@@ -389,39 +389,6 @@ static void bridges_of_containers_do_not_hide_the_host(void **state)
     assert_int_equal(run_ranks(choose_beside_bridges, 1), 0);
 }
 
-/* An interface is up and lo is not: a host does not reach its own address. */
-static int miss_loopback(struct scene *s)
-{
-    struct plait_bootstrap *b;
-    struct plait_unique_id id;
-    int start[2];
-    char byte;
-
-    CHECK(unshare(CLONE_NEWNET) == 0);
-    CHECK(run("ip link add eth0 type veth peer name q && ip addr add 10.9.9.1/24 dev eth0 && ip link set eth0 up && "
-              "ip link set q up") == 0);
-    for (int i = 0; i < 500 && plait_unique_id_create_tcp(NULL, &id) != PLAIT_OK; i++)
-        usleep(10000); /* the kernel reports the link a moment after it is set up */
-    CHECK(plait_unique_id_create_tcp(NULL, &id) == PLAIT_OK && pipe(start) == 0);
-    const pid_t pid = fork();
-    CHECK(pid >= 0);
-    s->rank = pid == 0;
-    const enum plait_status status = plait_bootstrap_create(&id, s->rank, 2, 1, PLAIT_OK, &b);
-    CHECK(status == PLAIT_ERR_TIMEOUT);
-    CHECK(strstr(plait_last_error(), "the interface lo is down") != NULL);
-    byte = 1;
-    if (pid == 0)
-        _exit(write(start[1], &byte, 1) != 1);
-    close(start[1]);
-    CHECK(read(start[0], &byte, 1) == 1); /* the other has said so, too */
-    return 0;
-}
-
-static void loopback_that_is_down_is_named(void **state)
-{
-    assert_int_equal(run_ranks(miss_loopback, 1), 0);
-}
-
 /* Rank 1 of the others meets rank 0 although the first addresses lead nowhere, or to its own host. */
 static int find_a_way(struct scene *s)
 {
@@ -587,7 +554,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(derived_ids_meet_at_another_host, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(interfaces_are_chosen_by_name_prefix_and_exclusion, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(bridges_of_containers_do_not_hide_the_host, open_hosts, close_hosts),
-        cmocka_unit_test_setup_teardown(loopback_that_is_down_is_named, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(ranks_find_the_address_that_they_reach, open_hosts, close_hosts),
         cmocka_unit_test_setup_teardown(loopback_host_names_are_no_obstacle_or_are_named, open_hosts, close_hosts),
     };

@@ -134,15 +134,6 @@ bool plait_ifname_matches(const char *list, const char *name)
 enum kind { DEVICE, BRIDGE, LOOPBACK, LINK_LOCAL, DOWN };
 static const char *const kinds[] = { "device", "bridge", "loopback", "link-local", "down" };
 
-static bool ask(unsigned long what, struct ifreq *request)
-{
-    const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
-    const bool answers = fd >= 0 && ioctl(fd, what, request) == 0;
-
-    plait_descriptor_close(fd);
-    return answers;
-}
-
 /* Mbit/s; 0: not known. Asked of the driver, as /sys may be that of another network namespace. */
 static uint32_t speed_of(const char *name)
 {
@@ -150,7 +141,9 @@ static uint32_t speed_of(const char *name)
     struct ifreq request = { .ifr_data = (void *)&link };
 
     snprintf(request.ifr_name, sizeof request.ifr_name, "%.15s", name);
-    const bool answers = ask(SIOCETHTOOL, &request);
+    const int fd = plait_descriptor_keep(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), "asking for interfaces");
+    const bool answers = fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0;
+    plait_descriptor_close(fd);
     const uint32_t speed = (uint32_t)link.speed_hi << 16 | link.speed;
     return answers && speed != (uint32_t)SPEED_UNKNOWN ? speed : 0;
 }
@@ -169,13 +162,6 @@ static enum kind kind_of(const struct ifaddrs *i)
     if (i->ifa_flags & IFF_LOOPBACK)
         return LOOPBACK;
     return plait_ifname_matches(BRIDGES, i->ifa_name) ? BRIDGE : DEVICE;
-}
-
-bool plait_loopback_is_down(void)
-{
-    struct ifreq request = { .ifr_name = "lo" };
-
-    return ask(SIOCGIFFLAGS, &request) && !(request.ifr_flags & IFF_UP);
 }
 
 /* ---- Addresses of this host ----------------------------------------------------------------------------------- */

@@ -46,11 +46,6 @@ bool plait_ifname_matches(const char *list, const char *name);
  */
 enum plait_status plait_hosts_find(const char *list, struct plait_hosts *out);
 
-/* A host reaches even its own addresses over loopback. */
-#define PLAIT_LOOPBACK_IS_DOWN \
-    "; the interface lo is down, over which this host's ranks reach its own addresses: ip link set lo up"
-bool plait_loopback_is_down(void);
-
 /*
  * The interfaces for data to other hosts, "eth0,eth1"; "": none. If `list` is not "", it selects them; else they are
  * those with an address in `met`. The choice is logged (info), and a faster interface that is left out (warning).

@@ -199,8 +199,6 @@ static enum plait_status say_who_is_missing(const struct plait_bootstrap *b, con
     char text[256] = "", why[256] = "";
 
     name_missing(b, text, sizeof text);
-    if (r->tcp != NULL && plait_loopback_is_down())
-        snprintf(why, sizeof why, "%s", PLAIT_LOOPBACK_IS_DOWN);
     plait_listener_explain(&r->listener, why, sizeof why);
     return plait_fail(PLAIT_ERR_TIMEOUT, "comm creation: %u of %u ranks did not join within %g s: rank %s%s",
                       b->nrank - joined, b->nrank, b->limit, text, why);

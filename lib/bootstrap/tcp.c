@@ -225,8 +225,6 @@ static enum plait_status find_nothing(const struct search *s, const struct plait
         snprintf(why + n, sizeof why - n,
                  "; other hosts cannot be reached at loopback addresses: name rank 0's host by an address "
                  "(MASTER_ADDR), or fix /etc/hosts");
-    if (n < sizeof why && plait_loopback_is_down())
-        snprintf(why + n, sizeof why - n, "%s", PLAIT_LOOPBACK_IS_DOWN);
     return plait_rank_0_is_late(b, why);
 }
 
