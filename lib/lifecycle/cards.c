@@ -82,15 +82,12 @@ enum plait_status plait_cards_check(const struct plait_card *all, uint32_t nrank
 }
 
 /* By the boot ID, as each container has its own host name. A virtual host's file has a second line (tools/host.c). */
-static struct plait_where find_where(void)
+static uint64_t hash_host(void)
 {
     char boot[256];
     const size_t n = plait_descriptor_read("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
 
-    if (n == 0)
-        return (struct plait_where){ 0, 0 };
-    return (struct plait_where){ .machine = plait_hash(PLAIT_HASH_START, boot, strcspn(boot, "\n")) | 1,
-                                 .host = plait_hash(PLAIT_HASH_START, boot, n) | 1 };
+    return n > 0 ? plait_hash(PLAIT_HASH_START, boot, n) | 1 : 0;
 }
 
 enum plait_status plait_card_fill(const struct plait_comm *comm, const struct plait_arena *arena,
@@ -111,7 +108,7 @@ enum plait_status plait_card_fill(const struct plait_comm *comm, const struct pl
         .hosts = comm->config.hosts,
         .copies = !comm->config.calibrate || plait_copies_known(true).calibrated,
         .pid = getpid(),
-        .where = find_where(),
+        .host = hash_host(),
         .reproducible = comm->reproducible,
         .round = comm->round,
     };

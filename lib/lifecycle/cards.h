@@ -7,11 +7,6 @@
 
 #include <sched.h>
 
-struct plait_where {  /* hashes; 0: unknown */
-    uint64_t machine; /* one per kernel, over all its containers and virtual hosts */
-    uint64_t host;    /* one per host; virtual hosts of one machine differ */
-};
-
 struct plait_card {
     struct plait_token process;
     uint64_t control; /* offset in the arena */
@@ -24,7 +19,7 @@ struct plait_card {
     uint8_t hosts;  /* PLAIT_HOSTS */
     bool copies;    /* its process has timed its copies, or must not (PLAIT_CALIBRATE=0) */
     cpu_set_t cpus; /* on which this rank may run */
-    struct plait_where where;
+    uint64_t host;  /* hash, one per host over all its containers; 0: unknown */
 };
 
 /* The card of this rank, but for has_pidfd. */

@@ -124,22 +124,14 @@ static enum plait_status share_arenas(struct plait_comm *comm, struct plait_boot
     return plait_bootstrap_agree(boot, status);
 }
 
-/* Containers and virtual hosts on one machine are separate nodes that share its processors. */
-static bool share_processors(const struct connecting *m, uint32_t a, uint32_t b)
-{
-    const uint64_t machine = m->all[a].where.machine;
-
-    return m->node[a] == m->node[b] || (machine != 0 && machine == m->all[b].where.machine);
-}
-
 /* Warn, once per process, if a rank of this host shares no memory with this one. */
 static void warn_of_strangers(const struct plait_comm *comm, const struct connecting *m)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
-    const uint64_t host = m->all[comm->rank].where.host;
+    const uint64_t host = m->all[comm->rank].host;
     uint32_t r = 0;
 
-    while (r < comm->rank && (m->all[r].where.host != host || m->node[r] == m->node[comm->rank]))
+    while (r < comm->rank && (m->all[r].host != host || m->node[r] == m->node[comm->rank]))
         r++;
     if (r < comm->rank && host != 0 && comm->config.hosts <= 1 && !atomic_flag_test_and_set(&warned))
         plait_log(
@@ -151,19 +143,19 @@ static void warn_of_strangers(const struct plait_comm *comm, const struct connec
 }
 
 /*
- * Are there more ranks than processors on some machine? Only processors in the ranks' affinity masks count, so ranks
+ * Are there more ranks than processors on some node? Only processors in the ranks' affinity masks count, so ranks
  * that are bound to one processor each are not too many.
  */
 static bool has_too_many(const struct plait_comm *comm, const struct connecting *m)
 {
     bool too_many = false;
 
-    for (uint32_t first = 0; first < comm->nrank && !too_many; first++) {
+    for (uint32_t node = 0; node < m->nnode && !too_many; node++) {
         cpu_set_t cpus;
         uint32_t n = 0;
         CPU_ZERO(&cpus);
-        for (uint32_t r = 0; r < comm->nrank && (r >= first || !share_processors(m, first, r)); r++)
-            if (share_processors(m, first, r)) {
+        for (uint32_t r = 0; r < comm->nrank; r++)
+            if (m->node[r] == node) {
                 CPU_OR(&cpus, &cpus, &m->all[r].cpus);
                 n++;
             }
