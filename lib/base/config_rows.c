@@ -82,14 +82,6 @@ static const char *parse_path(const char *text, void *field)
     return NULL;
 }
 
-static const char *parse_log_file(const char *text, void *field)
-{
-    for (const char *c = strchr(text, '%'); c != NULL; c = strchr(c + 2, '%'))
-        if (c[1] != 'h' && c[1] != 'p' && c[1] != '%')
-            return "a path of at most 255 characters, with %h for the host, %p for the process and %% for a %";
-    return parse_path(text, field);
-}
-
 #define BYTES "a number of bytes, with K, M or G for 2^10, 2^20 or 2^30: 65536, 64K"
 static const char *parse_bytes(const char *text, void *field)
 {
@@ -226,7 +218,7 @@ const struct plait_config_row plait_config_rows[] = {
       parse_log },
     { "PLAIT_LOG_FILE", "",
       "file that log lines are added to, with %h for the host and %p for the process; empty: stderr", FIELD(log_file),
-      parse_log_file },
+      parse_path },
     { "PLAIT_NCCL_FUSION", "4M",
       "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: no "
       "fusion",

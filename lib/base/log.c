@@ -109,9 +109,10 @@ static void expand(char *path, size_t room)
         *c = '_';
     path[0] = '\0';
     for (const char *c = pattern; *c != '\0'; c++) {
-        const char kind = *c == '%' ? *++c : '\0', same[] = { *c, '\0' };
+        const char kind = *c == '%' ? c[1] : '\0', same[] = { *c, '\0' };
         const char *part = kind == 'h' ? host.name : kind == 'p' ? pid : same;
         n += written(snprintf(path + n, room - n, "%s", part), room - n);
+        c += kind == 'h' || kind == 'p' || kind == '%';
     }
 }
 

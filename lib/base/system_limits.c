@@ -2,13 +2,11 @@
 #include "system_limits.h"
 
 #include "descriptor.h"
-#include "log.h"
 #include "status.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +14,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#define SPARE    8                   /* free descriptors below which a process warns */
 #define NO_LIMIT ((uint64_t)1 << 50) /* the kernel's "unlimited" is near 2^63 */
 
 size_t plait_limit(int resource)
@@ -47,22 +44,6 @@ enum plait_status plait_check_descriptors(size_t n, const char *who)
                       "%s needs %zu more descriptors, but of the %zu that this process may have %zu are in use; raise "
                       "the limit (ulimit -n)",
                       who, n, limit, open);
-}
-
-void plait_warn_of_full_table(double now)
-{
-    static atomic_bool warned;
-    static _Atomic double next;
-
-    if (atomic_load_explicit(&warned, memory_order_relaxed) || now < atomic_load_explicit(&next, memory_order_relaxed))
-        return;
-    atomic_store_explicit(&next, now + 1, memory_order_relaxed);
-    if (plait_check_descriptors(SPARE, "the network between hosts") != PLAIT_OK && !atomic_exchange(&warned, true))
-        plait_log(
-            PLAIT_LOG_WARN,
-            "%s. Every connection to its port takes one. ss -tnp lists them; let a firewall admit only the job's hosts "
-            "(docs/security.md)",
-            plait_last_error());
 }
 
 /*

@@ -15,9 +15,6 @@ size_t plait_limit(int resource);
 /* Can this process open `n` more descriptors? `who` begins the error. */
 enum plait_status plait_check_descriptors(size_t n, const char *who);
 
-/* Warn, once, if few descriptors are left: each connection to a network's port takes one. Looks once a second. */
-void plait_warn_of_full_table(double now);
-
 /*
  * Map `bytes` of a file (fd -1: private memory) for reading, and for writing if `writable`. Only touched pages take
  * memory, also after mlockall(). `what` names the mapping in errors.
