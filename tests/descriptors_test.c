@@ -36,11 +36,11 @@
 
 #define BEYOND 65536 /* the library keeps a list of the numbers below */
 
-enum moment { BEING_CREATED, AFTER_CREATION, BETWEEN, PENDING, BEFORE_DESTROY, NMOMENT };
+enum moment { AFTER_CREATION, BETWEEN, PENDING, BEFORE_DESTROY, NMOMENT };
 enum how { CLOSED, A_FILE, A_SOCKET, AN_EPOLL, AN_EVENT, A_PIDFD, NHOW };
 
-static const char *const moments[NMOMENT] = { "while its comm is created", "after creation", "between operations",
-                                              "while a request is pending", "before destroy" };
+static const char *const moments[NMOMENT] = { "after creation", "between operations", "while a request is pending",
+                                              "before destroy" };
 static const char *const hows[NHOW] = { "closed",
                                         "replaced by a file",
                                         "replaced by a socket",
@@ -375,38 +375,11 @@ static void act(struct life *l, enum moment moment)
     scene->n = n;
 }
 
-/* In the background where it is told of in time. */
-static enum plait_status create_here(struct life *l, struct plait_comm **out)
-{
-    struct plait_comm_options o = options_of(&scene->id[0], l->rank);
-
-    if (scene->moment != BEING_CREATED)
-        return plait_comm_create(&o, out);
-    o.timeout = 2;
-    o.background = l->rank == scene->victim;
-    if (l->rank != scene->victim)
-        usleep(LATE); /* the other waits meanwhile */
-    enum plait_status status = plait_comm_create(&o, out);
-    usleep(LATE / 2);
-    act(l, BEING_CREATED);
-    while (o.background && status == PLAIT_OK && (status = plait_comm_status(*out)) == PLAIT_IN_PROGRESS) {
-        usleep(1000);
-        status = PLAIT_OK;
-    }
-    return status;
-}
-
-/*
- * A success, or an error that says who has done what. The kernel does not wake a rank whose listening socket is closed while
- * it waits for the others: then they are named as missing.
- */
+/* A success, or an error that says who has done what. */
 static bool is_told(struct life *l, enum plait_status status)
 {
-    const bool missing = scene->moment == BEING_CREATED && status == PLAIT_ERR_TIMEOUT;
-
     l->over |= status != PLAIT_OK;
-    return status == PLAIT_OK || missing ||
-           strstr(plait_last_error(), "was closed or replaced by the program") != NULL ||
+    return status == PLAIT_OK || strstr(plait_last_error(), "was closed or replaced by the program") != NULL ||
            (l->rank != scene->victim && strstr(plait_last_error(), "rank ") != NULL);
 }
 
@@ -445,9 +418,7 @@ static int live(struct plait_comm **unused, uint32_t rank, void *arg)
     if (scene->least > 0)
         take_low_numbers();
     read_open(l->open_before);
-    const enum plait_status created = create_here(l, &comm);
-    MUST(is_told(l, created));
-    MUST(created == PLAIT_OK || scene->moment == BEING_CREATED);
+    MUST(create(&scene->id[0], rank, &comm) == PLAIT_OK);
     /* Over hosts, a network's library has some. */
     for (int i = 0, fd = scene->least; i < MOST && !RANKS_ON_HOSTS; i++, fd++)
         MUST(l->open_before[i] || fcntl(fd, F_GETFD) < 0 || plait_descriptor_is_kept(fd) || l->n > 0);
@@ -464,8 +435,7 @@ static int live(struct plait_comm **unused, uint32_t rank, void *arg)
         MUST(plait_mem_free(more) == PLAIT_OK);
     }
     act(l, BEFORE_DESTROY);
-    if (created == PLAIT_OK || rank == scene->victim)
-        MUST(is_told(l, plait_comm_destroy(comm)));
+    MUST(is_told(l, plait_comm_destroy(comm)));
     const enum plait_status again = create(&scene->id[1], rank, &second);
     MUST(is_told(l, again));
     if (again == PLAIT_OK)

@@ -263,74 +263,6 @@ static void a_child_does_not_hide_its_parents_death(void **state)
     munmap(o, sizeof *o);
 }
 
-struct creation {
-    uint32_t dead; /* rank that dies in it */
-    struct orphan orphan;
-};
-
-static void *create_only(void *arg)
-{
-    struct plait_comm_options *o = arg;
-    struct plait_comm *comm;
-
-    plait_comm_create(o, &comm);
-    return NULL;
-}
-
-static bool connected(void)
-{
-    char path[64], target[256];
-    unsigned sockets = 0;
-
-    for (int fd = 0; fd < 64; fd++) {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        const ssize_t n = readlink(path, target, sizeof target - 1);
-        target[n > 0 ? n : 0] = '\0';
-        sockets += strncmp(target, "socket:", 7) == 0;
-    }
-    return sockets > 0;
-}
-
-/* The dead rank forks and dies while it waits for rank 2, which comes later. */
-static int die_in_creation(struct plait_comm **comm, uint32_t rank, void *arg)
-{
-    struct creation *c = arg;
-    struct plait_comm_options o = ranks_options(rank);
-    pthread_t thread;
-
-    o.nrank = 3;
-    if (rank == c->dead) {
-        const bool before = connected();
-        CHECK(!before && pthread_create(&thread, NULL, create_only, &o) == 0);
-        while (!connected())
-            usleep(1000);
-        usleep(200000); /* time to meet the others; when it is too short the test proves less */
-        live_on(&c->orphan);
-        raise(SIGKILL);
-    }
-    while (rank == 2 && c->orphan.pid == 0)
-        usleep(100);
-    CHECK(plait_comm_create(&o, comm) == PLAIT_ERR_PEER);
-    CHECK(strstr(plait_last_error(), c->dead == 0 ? "rank 0 left" : "rank 1 left") != NULL);
-    return 0;
-}
-
-/* The child has the sockets: their other ends heard nothing until the time limit. */
-static void a_child_does_not_hide_a_death_in_creation(void **state)
-{
-    for (uint32_t dead = 0; dead < 2; dead++) {
-        struct creation *c = shared_memory(sizeof *c);
-        struct ranks r = two(die_in_creation, c);
-        c->dead = dead;
-        r.nprocess = dead == 0 ? 2 : 3; /* without rank 0 nobody answers rank 2 */
-        r.no_comm = true;
-        r.options.timeout = 30;
-        assert_int_equal(ranks_run(&r), 1);
-        kill(c->orphan.pid, SIGKILL);
-        munmap(c, sizeof *c);
-    }
-}
-
 /* ---- Programs that are executed -------------------------------------------------------------------- */
 
 static const char *self;
@@ -454,7 +386,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_forked_child_is_refused_and_changes_nothing),
         cmocka_unit_test(fork_in_the_middle_of_operations_of_other_threads),
         cmocka_unit_test(a_child_does_not_hide_its_parents_death),
-        cmocka_unit_test(a_child_does_not_hide_a_death_in_creation),
         cmocka_unit_test(an_executed_program_inherits_no_descriptor),
         cmocka_unit_test(nor_while_another_thread_creates_comms),
         cmocka_unit_test(a_forked_child_frees_only_its_own_and_its_parents_memory),

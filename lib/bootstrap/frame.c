@@ -5,18 +5,17 @@
 #include "base/descriptor.h"
 #include "base/interrupt.h"
 #include "base/status.h"
-#include "unix.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define DRIVE_TICK 1e-3 /* seconds between calls of `drive` in a wait */
+#define TICK       0.05 /* seconds between checks in a wait */
+#define DRIVE_TICK 1e-3 /* the same where `drive` is called, too */
 
 struct head { /* of every frame */
     int32_t status;
@@ -64,44 +63,17 @@ enum plait_status plait_frame_check(void)
     return the_watch != NULL ? the_watch->check(the_watch->context) : PLAIT_OK;
 }
 
-/*
- * Is the process that opened the other end dead, and has nothing left to read? The socket does not tell: it stays open
- * while a forked child holds it.
- */
-static bool is_dead(struct pollfd *p)
-{
-    int pid;
-
-    if (p->fd < 0 || !plait_is_this_user(p->fd, &pid) || pid <= 0)
-        return false; /* or of another PID namespace */
-    struct pollfd process = { .fd = plait_descriptor_keep((int)syscall(SYS_pidfd_open, pid, 0), PLAIT_FOR_RANKS),
-                              .events = POLLIN };
-    const bool dead = process.fd >= 0 ? poll(&process, 1, 0) > 0 : errno == ESRCH;
-    plait_descriptor_close(process.fd);
-    return dead && poll(p, 1, 0) == 0;
-}
-
 enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double until)
 {
-    for (double check = plait_clock() + PLAIT_FRAME_TICK;;) {
-        const double left = until - plait_clock(), most = drive != NULL ? DRIVE_TICK : PLAIT_FRAME_TICK;
-        int ready = left > 0 ? poll(polls, n, (int)((left < most ? left : most) * 1e3) + 1) : 0;
+    for (;;) {
+        const double left = until - plait_clock(), most = drive != NULL ? DRIVE_TICK : TICK;
+        const int ready = left > 0 ? poll(polls, n, (int)((left < most ? left : most) * 1e3) + 1) : 0;
         const int error = ready < 0 ? errno : 0;
-        const bool is_time = ready == 0 && plait_clock() >= check;
-        enum plait_status status = ready > 0 ? PLAIT_OK : plait_frame_check();
-        for (uint32_t i = 0; i < n && status == PLAIT_OK; i++) {
-            if (ready <= 0 || polls[i].revents != 0)
-                status = plait_descriptor_check(polls[i].fd);
-            if (status == PLAIT_OK && is_time && is_dead(&polls[i])) {
-                polls[i].revents = POLLHUP;
-                ready = 1;
-            }
-        }
-        if (status != PLAIT_OK || ready > 0)
-            return status;
-        check += is_time ? PLAIT_FRAME_TICK : 0;
-        if (left <= 0)
-            return PLAIT_ERR_TIMEOUT;
+        if (ready > 0)
+            return PLAIT_OK;
+        const enum plait_status status = plait_frame_check();
+        if (status != PLAIT_OK || left <= 0)
+            return status != PLAIT_OK ? status : PLAIT_ERR_TIMEOUT;
         if (error != 0 && error != EINTR)
             return plait_fail_errno(error, "comm creation: waiting for messages");
     }
@@ -110,9 +82,8 @@ enum plait_status plait_frame_poll(struct pollfd *polls, uint32_t n, double unti
 static enum plait_status wait_for(int fd, short events, double until)
 {
     struct pollfd p = { .fd = fd, .events = events };
-    const enum plait_status status = plait_frame_poll(&p, 1, until);
 
-    return status == PLAIT_OK && p.revents == POLLHUP ? PLAIT_ERR_PEER : status;
+    return plait_frame_poll(&p, 1, until);
 }
 
 enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, double until)
@@ -120,9 +91,6 @@ enum plait_status plait_frame_send(int fd, const void *data, size_t bytes, doubl
     const char *p = data;
 
     while (bytes > 0) {
-        const enum plait_status ours = plait_descriptor_check(fd);
-        if (ours != PLAIT_OK)
-            return ours;
         const ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n > 0) {
             p += n;
@@ -225,15 +193,7 @@ enum plait_status plait_frame_write_fds(int fd, const int *fds, uint32_t n, doub
     c->cmsg_type = SCM_RIGHTS;
     c->cmsg_len = CMSG_LEN(n * sizeof(int));
     memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-    for (uint32_t i = 0; i < n; i++) {
-        const enum plait_status ours = plait_descriptor_check(fds[i]);
-        if (ours != PLAIT_OK)
-            return ours;
-    }
     for (;;) {
-        const enum plait_status ours = plait_descriptor_check(fd);
-        if (ours != PLAIT_OK)
-            return ours;
         const ssize_t sent = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) /* the descriptors go with the first byte */
             return plait_frame_send(fd, (const char *)&head + sent, sizeof head - (size_t)sent, until);

@@ -23,7 +23,7 @@ struct plait_error { /* sent in place of an expected message */
 };
 
 /*
- * A reason from outside to end this thread's waits: they call check() every PLAIT_FRAME_TICK. If check() returns an
+ * A reason from outside to end this thread's waits: they call check() every 50 ms. If check() returns an
  * error, it has recorded the text, and the wait ends. The error must be neither PLAIT_ERR_TIMEOUT nor PLAIT_ERR_PEER,
  * which are states of a connection.
  */
@@ -42,8 +42,6 @@ enum plait_status plait_frame_check(void);
  * operations. NULL: they no longer do.
  */
 void plait_frame_drive(bool (*progress)(void));
-
-#define PLAIT_FRAME_TICK 0.05 /* seconds between checks in a wait */
 
 /* Is this number, received from another program, the status of an error? */
 bool plait_is_error(int32_t status);

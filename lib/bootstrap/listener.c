@@ -202,20 +202,11 @@ enum plait_status plait_listener_take(struct plait_listener *l, struct plait_joi
 
     *out = -1;
     l->paused = false;
-    for (unsigned i = 0; i < l->nsocket && status == PLAIT_OK; i++) {
-        status = plait_descriptor_check(l->sockets[i]);
-        if (status == PLAIT_OK)
-            status = accept_client(l, l->sockets[i]);
-    }
-    for (struct plait_client *c = l->clients; c < l->clients + PLAIT_MOST_CLIENTS && status == PLAIT_OK; c++) {
-        if (c->fd < 0)
-            continue;
-        status = plait_descriptor_check(c->fd);
-        if (status == PLAIT_OK)
-            serve(l, c, request, out);
-        if (*out >= 0)
-            break;
-    }
+    for (unsigned i = 0; i < l->nsocket && status == PLAIT_OK; i++)
+        status = accept_client(l, l->sockets[i]);
+    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS && status == PLAIT_OK && *out < 0; i++)
+        if (l->clients[i].fd >= 0)
+            serve(l, &l->clients[i], request, out);
     return status;
 }
 

@@ -88,17 +88,15 @@ bool plait_is_this_user(int fd, int *pid)
 enum plait_status plait_unix_connect(const struct plait_unix_name *name, double until, const char *whom, int *fd)
 {
     useconds_t pause = FIRST_PAUSE;
-    enum plait_status status;
     int pid;
 
     *fd = open_socket(AF_UNIX, 0);
     if (*fd < 0)
         return plait_fail_errno(errno, "comm creation: no socket to reach the other ranks");
-    while ((status = plait_descriptor_check(*fd)) == PLAIT_OK &&
-           connect(*fd, (const struct sockaddr *)&name->address, name->length) != 0) {
+    while (connect(*fd, (const struct sockaddr *)&name->address, name->length) != 0) {
         if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR)
             return plait_fail_errno(errno, "comm creation: connecting to a rank on this machine");
-        status = plait_frame_check();
+        const enum plait_status status = plait_frame_check();
         if (status != PLAIT_OK)
             return status;
         if (plait_clock() > until)
@@ -106,10 +104,10 @@ enum plait_status plait_unix_connect(const struct plait_unix_name *name, double 
         usleep(pause);
         pause = 2 * pause < MOST_PAUSE ? 2 * pause : MOST_PAUSE;
     }
-    if (status == PLAIT_OK && !plait_is_this_user(*fd, &pid))
-        return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: process %d, of another user, listens where %s should", pid,
-                          whom);
-    return status;
+    if (plait_is_this_user(*fd, &pid))
+        return PLAIT_OK;
+    return plait_fail(PLAIT_ERR_SYSTEM, "comm creation: process %d, of another user, listens where %s should", pid,
+                      whom);
 }
 
 /* ---- Each rank once --------------------------------------------------------------------------------------------- */
