@@ -2,7 +2,7 @@
 /* Eager operations: slots are not written before all have read them, whoever is ahead; and what that costs. */
 #include "child.h"
 #include "comm/comm.h"
-#include "failure/report.h"
+#include "failure/failure.h"
 #include "operation/operation.h"
 #include "plans.h"
 #include "tier.h"

@@ -19,7 +19,7 @@
 #include "net_link.h"
 #include "slow.h"
 
-#include "../lib/failure/report.h"
+#include "../lib/failure/failure.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,9 +5,9 @@
  * None is 0, 1 or 2. If the program has closed its standard streams, the kernel gives these numbers to the next files,
  * and printf() would write into the library's. A descriptor that stays open after a call is kept in a table with its
  * device and inode. A program may close every descriptor (daemons do) and open its own files under the same numbers, so
- * the library compares before it changes, reads, passes or closes a kept descriptor. While a comm is created it compares
- * only before it closes one. The comparison cannot tell apart a log file that the program opened too, or files to which
- * the kernel gives one inode (epoll, timers; before Linux 6.9 also pidfds).
+ * the library compares before it changes, reads, passes or closes a kept descriptor; during the creation of a comm only
+ * before it closes one. The comparison cannot tell apart a log file that the program opened too, or files to which the
+ * kernel gives one inode (epoll, timers; before Linux 6.9 also pidfds).
  *
  * Calls that make a descriptor stand inside a call of one of these functions; tests/descriptors_sources_test.py checks.
  */

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "eager/eager.h"
-#include "failure/report.h"
+#include "failure/failure.h"
 #include "plan/plan_check.h"
 #include "prog.h"
 #include "prove.h"

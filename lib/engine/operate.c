@@ -6,7 +6,6 @@
 #include "comm/port.h"
 #include "eager/eager.h"
 #include "failure/failure.h"
-#include "failure/report.h"
 #include "prog.h"
 #include "progress/detector.h"
 

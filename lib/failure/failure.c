@@ -4,7 +4,6 @@
 #include "base/status.h"
 #include "comm/doorbells.h"
 #include "failure/remote/remote.h"
-#include "report.h"
 
 #include <sched.h>
 #include <stdarg.h>

@@ -8,8 +8,8 @@
 #include "base/system_limits.h"
 #include "bootstrap/bootstrap.h"
 #include "comm/port.h"
+#include "failure/failure.h"
 #include "failure/remote/remote.h"
-#include "failure/report.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -17,7 +17,6 @@
 #include "engine/prog.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
-#include "failure/report.h"
 #include "operation/slices.h"
 #include "p2p/message.h"
 #include "progress/detector.h"

@@ -9,7 +9,6 @@
 #include "call/object.h"
 #include "engine/prog.h"
 #include "failure/failure.h"
-#include "failure/report.h"
 #include "memory/devices.h"
 #include "operation/slices.h"
 #include "progress/progress.h"

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "failure/failure.h"
-#include "failure/report.h"
 
 #include <stdio.h>
 

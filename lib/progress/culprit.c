@@ -4,7 +4,6 @@
 #include "comm/port.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
-#include "failure/report.h"
 
 #include <errno.h>
 #include <stdarg.h>

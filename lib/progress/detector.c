@@ -6,7 +6,6 @@
 #include "bootstrap/unix.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
-#include "failure/report.h"
 #include "progress.h"
 
 #include <errno.h>
