@@ -54,7 +54,7 @@ static void release(struct plait_comm *comm)
     free(comm);
 }
 
-/* An exit handler: runs before unload(), when the network's own libraries may already be unloaded. */
+/* An exit handler: afterwards the network's own libraries end. */
 static void close_networks(void)
 {
     pthread_mutex_lock(&lock);
@@ -115,37 +115,10 @@ void plait_teardown(struct plait_comm *comm)
     pthread_mutex_unlock(&lock);
 }
 
-/*
- * The library is unloaded, or the process ends. No thread is inside the library if no comm is alive or being created.
- * Peers that still read a control block have their own mapping of it.
- */
-atomic_uint plait_comms_alive;
-
-__attribute__((destructor)) static void unload(void)
-{
-    if (plait_comms_alive > 0)
-        return;
-    for (struct plait_comm *c = deferred; c != NULL; c = c->next_torn_down) {
-        plait_remote_destroy(c->remote);
-        c->remote = NULL;
-    }
-    plait_remotes_unload(); /* its thread reads the arena, which is unmapped next */
-    const bool gone = plait_arena_unload();
-    for (struct plait_comm *c; (c = deferred) != NULL;) {
-        deferred = c->next_torn_down;
-        /* the arena stays, as the caller has memory in it: keep the block for peers that leave later */
-        if (!gone)
-            c->own = NULL;
-        release(c);
-    }
-}
-
 void plait_comms_fork(enum plait_fork when)
 {
-    if (when == PLAIT_FORK_CHILD) { /* leaked: a thread of the parent may have been changing these comms */
+    if (when == PLAIT_FORK_CHILD) /* leaked: a thread of the parent may have been changing these comms */
         deferred = NULL;
-        plait_comms_alive = 0;
-    }
     plait_fork_lock(when, &lock);
 }
 
@@ -193,7 +166,6 @@ void plait_comm_discard(struct plait_comm *comm)
         plait_teardown(comm);
     else
         release(comm);
-    plait_comms_alive--;
 }
 
 /* ---- Leaving -------------------------------------------------------------------------------------------------- */
@@ -313,7 +285,6 @@ enum plait_status plait_comm_destroy(struct plait_comm *comm)
     free_private(comm);
     plait_remote_depart(comm->remote);
     plait_teardown(comm);
-    plait_comms_alive--;
     errno = saved;
     return status;
 }

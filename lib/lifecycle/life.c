@@ -172,7 +172,6 @@ static struct plait_comm *allocate(const struct plait_comm_options *o)
     snprintf(comm->name, sizeof comm->name, "%s", o->name != NULL ? o->name : "comm");
     comm->generation = plait_generation;
     comm->lock = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP; /* knows its owner: plait_comm_stats() */
-    plait_comms_alive++;
     return comm;
 }
 

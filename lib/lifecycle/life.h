@@ -17,8 +17,6 @@
 #include "bootstrap/frame.h"
 #include "comm/comm.h"
 
-#include <stdatomic.h>
-
 /* plait_comm_create() that ignores an open group. `own` and `watch`: see plait_comm_connect(). */
 enum plait_status plait_comm_make(const struct plait_comm_options *options, enum plait_status own,
                                   const struct plait_watch *watch, struct plait_comm **out);
@@ -49,8 +47,6 @@ bool plait_async_creation_abort(struct plait_comm *comm);
 enum plait_status plait_async_creation_end(struct plait_comm *comm);
 
 /* ---- Deferred teardown: see destroy.c ---- */
-
-extern atomic_uint plait_comms_alive; /* or being created; while > 0, unload() frees nothing */
 
 /* Leave `comm` (NULL: none), then free every comm that no peer reads any more. */
 void plait_teardown(struct plait_comm *comm);

@@ -40,9 +40,8 @@ struct extent { /* a part of the arena; the list is in address order and covers 
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_arena arena = { .fd = -1 };
-static int arena_fd = -1;    /* read-write, to commit pages and give them back */
-static uint32_t generation;  /* the fork generation that made the arena; a forked child makes a new one */
-static _Atomic size_t nuser; /* the caller's references, from plait_mem_alloc() and plait_mem_share() */
+static int arena_fd = -1;   /* read-write, to commit pages and give them back */
+static uint32_t generation; /* the fork generation that made the arena; a forked child makes a new one */
 static struct extent *extents;
 static struct plait_arena inherited; /* in a forked child: the parent's arena, which stays mapped */
 
@@ -131,7 +130,6 @@ static enum plait_status make_arena(size_t bytes)
     extents = all;
     arena_fd = fd;
     generation = plait_generation;
-    nuser = 0;
     arena = a;
     return PLAIT_OK;
 fail:
@@ -324,39 +322,19 @@ bool plait_arena_contains(const void *p, size_t bytes)
     return contains(&arena, p, bytes);
 }
 
-/* Free everything but the mapping. */
-static void drop(void)
-{
-    plait_descriptor_close(arena.fd);
-    plait_descriptor_close(arena_fd);
-    while (extents != NULL) {
-        struct extent *next = extents->next;
-        free(extents);
-        extents = next;
-    }
-}
-
 /* The child keeps the parent's arena mapped, as the caller's data may lie in it. */
 void plait_arena_fork(enum plait_fork when)
 {
     if (when == PLAIT_FORK_CHILD && generation + 1 == plait_generation) {
-        drop();
+        plait_descriptor_close(arena.fd);
+        plait_descriptor_close(arena_fd);
+        for (struct extent *next; extents != NULL; extents = next) {
+            next = extents->next;
+            free(extents);
+        }
         inherited = arena;
     }
     plait_fork_lock(when, &lock);
-}
-
-bool plait_arena_unload(void)
-{
-    pthread_mutex_lock(&lock);
-    const bool stays = generation == plait_generation && nuser > 0;
-    if (generation == plait_generation && !stays) {
-        munmap(arena.base, arena.size);
-        drop();
-        generation = 0;
-    }
-    pthread_mutex_unlock(&lock);
-    return !stays;
 }
 
 /* Make the arena, if no comm has, with the configured size. */
@@ -385,7 +363,6 @@ enum plait_status plait_mem_alloc(size_t bytes, void **out)
     status = configured_arena();
     if (status == PLAIT_OK)
         status = plait_arena_alloc(bytes, out);
-    nuser += status == PLAIT_OK;
     return status;
 }
 
@@ -397,7 +374,6 @@ enum plait_status plait_mem_share(const void *inside, void **out)
     struct extent *e = extent_with(inside);
     if (e != NULL) {
         e->used++;
-        nuser++;
         *out = arena.base + e->start;
     }
     pthread_mutex_unlock(&lock);
@@ -413,8 +389,5 @@ enum plait_status plait_mem_free(void *memory)
 {
     if (memory == NULL || contains(&inherited, memory, 1)) /* a forked child leaves its parent's memory alone */
         return PLAIT_OK;
-    if (!plait_arena_free(memory))
-        return plait_device_free(memory);
-    nuser--;
-    return PLAIT_OK;
+    return plait_arena_free(memory) ? PLAIT_OK : plait_device_free(memory);
 }

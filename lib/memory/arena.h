@@ -78,9 +78,6 @@ void plait_arena_hide(struct plait_shown *block);
 /* Is all of [p, p+bytes) in this process's arena? */
 bool plait_arena_contains(const void *p, size_t bytes);
 
-/* Unmap the arena and close its descriptors. False: the caller still has memory in it, so it stays. */
-bool plait_arena_unload(void);
-
 /* ---- Other processes' arenas -------------------------------------------------------------------- */
 
 /* A process whose arena is mapped here, shared by all comms. */

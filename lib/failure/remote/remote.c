@@ -17,7 +17,7 @@
 #define LAST_WORD 1.0 /* seconds, at most, to send a rank's last update */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* of all variables below, and of the remotes */
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* the list of remotes, `left` of one, or `running` */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* the list of remotes, or `left` of one */
 static struct plait_remote *remotes;
 static pthread_t thread;
 static bool running;
@@ -97,7 +97,7 @@ static void *run(void *arg)
 
     (void)arg;
     pthread_mutex_lock(&lock);
-    while (running) {
+    for (;;) {
         if (remotes == NULL) {
             pthread_cond_wait(&changed, &lock);
             continue;
@@ -114,7 +114,6 @@ static void *run(void *arg)
                 pthread_cond_broadcast(&changed);
         }
     }
-    pthread_mutex_unlock(&lock);
     return NULL;
 }
 
@@ -220,19 +219,6 @@ void plait_remote_destroy(struct plait_remote *r)
     for (uint32_t i = 0; i < r->nline; i++)
         plait_descriptor_close(r->lines[i].fd);
     free(r);
-}
-
-void plait_remotes_unload(void)
-{
-    pthread_mutex_lock(&lock);
-    const bool runs = running;
-    running = false;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
-    ring();
-    if (runs)
-        pthread_join(thread, NULL);
-    close_doorbell();
 }
 
 /* The child has neither thread nor comms. It closes its copies of the connections, whose end means a death. */

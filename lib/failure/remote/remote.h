@@ -55,7 +55,4 @@ void plait_remote_tell(struct plait_remote *remote);
 void plait_remote_depart(struct plait_remote *remote);
 void plait_remote_destroy(struct plait_remote *remote); /* NULL is allowed */
 
-/* End the thread; no remote is left. */
-void plait_remotes_unload(void);
-
 #endif
