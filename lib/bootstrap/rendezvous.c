@@ -24,26 +24,16 @@
 
 #define MOST_LINGER  20.0 /* seconds that a failed rank stays to tell others */
 #define DEATH_LINGER 0.5  /* seconds that it stays after a death: its own caller is to know within 1 s, too */
-#define OTHERS_COME  2.0  /* seconds that it stays where ranks of another job come, too: nobody knows how many */
 #define TRIES_AGAIN  2.0  /* seconds that a rank tries again after rank 0 of this machine closed its connection */
 #define MORE         64   /* descriptors above the soft limit, for telling */
 #define LOOK_EVERY   0.1  /* seconds between checks for another process with this rank, and for slow clients */
 #define PAUSE_EVERY  0.02 /* the same, while there is no room for clients */
 
-/* Do ranks of another job come here, too? */
-static bool is_shared(const struct plait_bootstrap *b, enum plait_status why)
-{
-    return b->launched && why == PLAIT_ERR_MISMATCH;
-}
-
 /* Seconds that a failed rank tells others why: at most the time for which it would have waited for them. */
 static double linger(const struct plait_bootstrap *b, enum plait_status why)
 {
     const bool seen_by_all = why == PLAIT_ERR_PEER || why == PLAIT_ERR_FAILED; /* later ranks see it themselves */
-    const double most = why == PLAIT_ERR_TIMEOUT ? 0
-                        : seen_by_all            ? DEATH_LINGER
-                        : is_shared(b, why)      ? OTHERS_COME
-                                                 : MOST_LINGER;
+    const double most = why == PLAIT_ERR_TIMEOUT ? 0 : seen_by_all ? DEATH_LINGER : MOST_LINGER;
 
     return b->limit > 0 && b->limit < most ? b->limit : most; /* limit 0: the time limit could not be read */
 }
@@ -247,7 +237,7 @@ static void refuse_late(struct plait_bootstrap *b, struct plait_rendezvous *r, u
 {
     const double until = plait_clock() + linger(b, why->status);
 
-    while ((told < b->nrank || is_shared(b, why->status)) && plait_clock() < until) {
+    while (told < b->nrank && plait_clock() < until) {
         struct pollfd polls[PLAIT_LISTENER_POLLS];
         struct plait_join_request who;
         int fd;
