@@ -4,9 +4,7 @@
 #include "descriptor.h"
 #include "status.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,29 +19,6 @@ size_t plait_limit(int resource)
     struct rlimit limit;
 
     return getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
-}
-
-/* RLIMIT_NOFILE limits the numbers. Inherited descriptors with higher numbers do not count against it. */
-enum plait_status plait_check_descriptors(size_t n, const char *who)
-{
-    const size_t limit = plait_limit(RLIMIT_NOFILE);
-    size_t open = 0;
-
-    if (n == 0 || limit == SIZE_MAX)
-        return PLAIT_OK;
-    DIR *d = plait_descriptor_folder("/proc/self/fd");
-    if (d == NULL && (errno == ENFILE || errno == EMFILE))
-        return plait_fail_errno(errno, "%s needs %zu more descriptors", who, n);
-    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
-        open += e->d_name[0] != '.' && atoi(e->d_name) != dirfd(d) && strtoul(e->d_name, NULL, 10) < limit;
-    if (d != NULL)
-        closedir(d);
-    if (n <= limit && open <= limit - n)
-        return PLAIT_OK;
-    return plait_fail(PLAIT_ERR_SYSTEM,
-                      "%s needs %zu more descriptors, but of the %zu that this process may have %zu are in use; raise "
-                      "the limit (ulimit -n)",
-                      who, n, limit, open);
 }
 
 /*

@@ -12,9 +12,6 @@
 /* The process's limit on a resource: RLIMIT_AS, .... SIZE_MAX: none. */
 size_t plait_limit(int resource);
 
-/* Can this process open `n` more descriptors? `who` begins the error. */
-enum plait_status plait_check_descriptors(size_t n, const char *who);
-
 /*
  * Map `bytes` of a file (fd -1: private memory) for reading, and for writing if `writable`. Only touched pages take
  * memory, also after mlockall(). `what` names the mapping in errors.

@@ -280,14 +280,13 @@ static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_rendez
     return status;
 }
 
-/* Is there room for the others' sockets? Clients get what is left, as poll() takes no more entries than the limit. */
-static enum plait_status check_room(const struct plait_bootstrap *b, struct plait_listener *l)
+/* Clients get what the others leave of the limit on descriptors: poll() takes no more entries. */
+static void leave_room(const struct plait_bootstrap *b, struct plait_listener *l)
 {
     const size_t limit = plait_limit(RLIMIT_NOFILE), others = b->nrank + l->nsocket;
 
     if (limit < others + PLAIT_MOST_CLIENTS)
         l->most = limit > others ? (unsigned)(limit - others) : 1;
-    return plait_check_descriptors(b->nrank - 1, "rank 0 of a comm, to meet the others");
 }
 
 static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rendezvous *r, enum plait_status own)
@@ -300,8 +299,7 @@ static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rende
         b->star.peers[k] = (struct pollfd){ .fd = -1, .events = POLLIN };
     if (status == PLAIT_OK && b->star.peers == NULL)
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
-    if (status == PLAIT_OK)
-        status = check_room(b, &r->listener);
+    leave_room(b, &r->listener);
     const bool failed = status != PLAIT_OK;
     if (!failed)
         status = meet_all(b, r, &joined);

@@ -5,7 +5,6 @@
 
 #include "base/descriptor.h"
 #include "base/status.h"
-#include "base/system_limits.h"
 #include "bootstrap/bootstrap.h"
 #include "comm/port.h"
 #include "failure/failure.h"
@@ -102,18 +101,9 @@ static void find_nodes(const struct plait_comm *comm, struct plait_bootstrap *bo
 /* Leaders exchange arena descriptors and pidfds and map the arenas. The other ranks map in find_controls(). */
 static enum plait_status share_arenas(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
 {
-    enum plait_status status;
-    size_t nleader = 0;
-
     for (uint32_t r = 0; r < comm->nrank; r++)
-        nleader += m->leads[r] = is_leader(m, r);
-    /* At the peak a leader holds the descriptors of all other leaders and one copy. */
-    status = plait_check_descriptors(m->leads[comm->rank] && nleader > 1 ? PLAIT_COMM_SHARES * (nleader - 1) + 1 : 0,
-                                     "a comm, to reach other processes");
-    status = plait_bootstrap_agree(boot, status);
-    if (status != PLAIT_OK)
-        return status;
-    status = plait_bootstrap_share(boot, m->leads, m->given, PLAIT_COMM_SHARES, &m->fds[0][0]);
+        m->leads[r] = is_leader(m, r);
+    enum plait_status status = plait_bootstrap_share(boot, m->leads, m->given, PLAIT_COMM_SHARES, &m->fds[0][0]);
     for (uint32_t r = 0; r < comm->nrank; r++) {
         if (status == PLAIT_OK && m->leads[comm->rank] && m->leads[r] && m->node[r] == m->node[comm->rank])
             status = plait_process_get(m->all[r].process, m->all[r].pid, m->all[r].arena_size, m->fds[r][0],
