@@ -137,33 +137,23 @@ static uint64_t newest(const struct plait_message_ring *ring)
     return most;
 }
 
-/* Count the messages that have ended, or those that have not; visit all but the oldest `skip` of them. */
-static uint32_t walk(const struct plait_message_ring *ring, bool failed, bool ended, uint32_t skip,
-                     void (*visit)(void *context, const struct plait_operation *o), void *context)
-{
-    const uint64_t last = newest(ring);
-    struct plait_operation o;
-    uint32_t n = 0;
-
-    for (uint64_t k = PLAIT_NMESSAGE_RECORD; k-- > 0;)
-        if (last > k && read_message(ring, last - k, failed, &o) && (o.state == PLAIT_DONE) == ended)
-            if (n++ >= skip && visit != NULL)
-                visit(context, &o);
-    return n;
-}
-
-static uint32_t excess(uint32_t n, uint32_t most)
-{
-    return n > most ? n - most : 0;
-}
-
 void plait_message_ring_visit(const struct plait_message_ring *ring, bool failed, uint32_t most,
                               void (*visit)(void *context, const struct plait_operation *o), void *context)
 {
-    const uint32_t pending = walk(ring, failed, false, 0, NULL, NULL), ended = walk(ring, failed, true, 0, NULL, NULL);
+    const uint64_t last = newest(ring);
+    struct plait_operation o;
+    bool chosen[PLAIT_NMESSAGE_RECORD] = { false };
 
-    walk(ring, failed, true, excess(ended, excess(most, pending)), visit, context);
-    walk(ring, failed, false, excess(pending, most), visit, context);
+    for (int ended = 0; ended <= 1; ended++)
+        for (uint64_t k = 0; k < PLAIT_NMESSAGE_RECORD && k < last && most > 0; k++)
+            if (read_message(ring, last - k, failed, &o) && (o.state == PLAIT_DONE) == ended) {
+                chosen[k] = true;
+                most--;
+            }
+    for (int ended = 1; ended >= 0; ended--)
+        for (uint64_t k = PLAIT_NMESSAGE_RECORD; k-- > 0;)
+            if (chosen[k] && read_message(ring, last - k, failed, &o) && (o.state == PLAIT_DONE) == ended)
+                visit(context, &o);
 }
 
 bool plait_message_ring_waits(const struct plait_message_ring *ring, struct plait_operation *out)
