@@ -58,7 +58,7 @@ static enum plait_status dump_own(uint32_t last, struct lines *l, char error[256
     const struct plait_arena *arena;
     struct plait_dump how = { .last = last, .now = plait_clock_ns(), .line = keep, .context = l };
 
-    assert_int_equal(plait_arena_get(0, &arena), PLAIT_OK);
+    assert_int_equal(plait_arena_get(&arena), PLAIT_OK);
     const enum plait_status status = plait_dump(arena->base, arena->size, &how);
     if (error != NULL)
         memcpy(error, how.error, 256);
@@ -198,7 +198,7 @@ static char *copy_arena(void)
     assert_non_null(image);
     for (size_t i = 1; i <= 100; i++)
         sum(comm, i, i % 2 == 0 ? "one-shot" : NULL);
-    assert_int_equal(plait_arena_get(0, &arena), PLAIT_OK);
+    assert_int_equal(plait_arena_get(&arena), PLAIT_OK);
     memcpy(image, arena->base, IMAGE);
     assert_int_equal(plait_comm_destroy(comm), PLAIT_OK);
     assert_int_equal(plait_comm_destroy(other), PLAIT_OK);

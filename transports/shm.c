@@ -63,7 +63,7 @@ static struct plait_link *shm_connect(struct plait_comm *comm, uint32_t peer, en
     const struct plait_peer *p = &comm->peers[peer];
     const struct plait_arena *arena;
 
-    if (s == NULL || p->process == NULL || plait_arena_get(0, &arena) != PLAIT_OK) {
+    if (s == NULL || p->process == NULL || plait_arena_get(&arena) != PLAIT_OK) {
         free(s);
         return NULL;
     }

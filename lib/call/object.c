@@ -130,7 +130,7 @@ enum plait_status plait_object_show(struct plait_comm *comm, const void *const *
     uint64_t *places = calloc((size_t)n * (comm->nrank + 1), sizeof *places);
     uint64_t *mine = places != NULL ? places + (size_t)n * comm->nrank : NULL;
     const struct plait_arena *arena;
-    enum plait_status status = plait_arena_get(0, &arena);
+    enum plait_status status = plait_arena_get(&arena);
 
     if (status == PLAIT_OK && places == NULL)
         status = plait_fail_memory("out of memory for what %u ranks show each other", comm->nrank);

@@ -40,7 +40,7 @@ const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *
     const struct plait_peer *p = &comm->peers[rank];
     const struct plait_arena *arena;
 
-    if (p->process == NULL || plait_arena_get(0, &arena) != PLAIT_OK)
+    if (p->process == NULL || plait_arena_get(&arena) != PLAIT_OK)
         return NULL;
     const uint64_t at = atomic_load(&p->control->device);
     return at > 0 ? (const void *)((p->process->base == NULL ? arena->base : p->process->base) + at) : NULL;
@@ -57,7 +57,7 @@ static enum plait_status show(struct plait_comm *comm)
     } gpu = { 0 };
     const char *why = NULL;
     void *memory;
-    enum plait_status status = plait_arena_get(0, &arena);
+    enum plait_status status = plait_arena_get(&arena);
 
     if (status == PLAIT_OK)
         status = plait_arena_alloc(sizeof *d->shown + lines * (sizeof(struct plait_mailbox) + sizeof(uint32_t)) +

@@ -35,9 +35,4 @@ enum plait_status plait_cards_check(const struct plait_card *all, uint32_t nrank
 /* PLAIT_ERR_MISMATCH: `what` is a on rank 0 and b on this rank. */
 enum plait_status plait_cards_differ(uint32_t rank, const char *what, const char *a, const char *b);
 
-static inline bool plait_cards_of_one_process(const struct plait_card *a, const struct plait_card *b)
-{
-    return a->process.word[0] == b->process.word[0] && a->process.word[1] == b->process.word[1];
-}
-
 #endif

@@ -34,7 +34,7 @@ struct connecting {
 static bool is_leader(const struct connecting *m, uint32_t rank)
 {
     for (uint32_t r = 0; r < rank; r++)
-        if (m->node[r] == m->node[rank] && plait_cards_of_one_process(&m->all[r], &m->all[rank]))
+        if (m->node[r] == m->node[rank] && plait_is_same_token(m->all[r].process, m->all[rank].process))
             return false;
     return true;
 }
@@ -54,7 +54,7 @@ static int open_pidfd(int instead, bool *out)
 
 static enum plait_status begin(struct connecting *m, const struct plait_comm *comm)
 {
-    enum plait_status status = plait_arena_get(0, &m->arena);
+    enum plait_status status = plait_arena_get(&m->arena);
 
     if (status == PLAIT_OK)
         status = plait_descriptor_check(m->arena->fd);
@@ -289,7 +289,7 @@ static void calibrate_copies(struct plait_comm *comm, struct connecting *m)
     uint32_t other = first + 1;
 
     while (other < comm->nrank &&
-           (m->node[other] != m->node[first] || plait_cards_of_one_process(&m->all[other], &m->all[first])))
+           (m->node[other] != m->node[first] || plait_is_same_token(m->all[other].process, m->all[first].process)))
         other++;
     if (comm->rank == first)
         comm->own->copies = plait_copies_known(comm->config.calibrate);

@@ -100,7 +100,6 @@ static enum plait_status join_algorithms(struct plait_comm *comm, const struct p
 static enum plait_status prepare(struct plait_comm *comm, const struct plait_comm_options *o)
 {
     struct plait_topology topology;
-    const struct plait_arena *arena;
     void *control;
     enum plait_status status = check_options(o);
 
@@ -125,8 +124,6 @@ static enum plait_status prepare(struct plait_comm *comm, const struct plait_com
     if (comm->kernels == NULL)
         return plait_fail(PLAIT_ERR_CONFIG, "PLAIT_ISA is '%s', which this processor or build lacks", comm->config.isa);
     status = join_algorithms(comm, o->algorithms);
-    if (status == PLAIT_OK)
-        status = plait_arena_get(comm->config.arena, &arena);
     if (status == PLAIT_OK)
         status = plait_arena_alloc(plait_control_bytes(comm->nrank), &control);
     if (status != PLAIT_OK)

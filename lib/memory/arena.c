@@ -40,8 +40,8 @@ struct extent { /* a part of the arena; the list is in address order and covers 
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_arena arena = { .fd = -1 };
-static int arena_fd = -1;   /* read-write, to commit pages and give them back */
-static uint32_t generation; /* the fork generation that made the arena; a forked child makes a new one */
+static int arena_fd = -1;           /* read-write, to commit pages and give them back */
+static _Atomic uint32_t generation; /* the fork generation that made the arena; a forked child makes a new one */
 static struct extent *extents;
 static struct plait_arena inherited; /* in a forked child: the parent's arena, which stays mapped */
 
@@ -140,13 +140,16 @@ fail:
     return status;
 }
 
-enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out)
+enum plait_status plait_arena_get(const struct plait_arena **out)
 {
+    struct plait_config config;
     enum plait_status status = PLAIT_OK;
 
+    if (generation != plait_generation) /* outside the lock: it may log */
+        status = plait_config_load(&config);
     pthread_mutex_lock(&lock);
-    if (generation != plait_generation)
-        status = make_arena(bytes);
+    if (status == PLAIT_OK && generation != plait_generation)
+        status = make_arena(config.arena);
     pthread_mutex_unlock(&lock);
     if (status == PLAIT_OK)
         *out = &arena;
@@ -255,7 +258,7 @@ static enum plait_status carve(size_t bytes, size_t *start)
 enum plait_status plait_arena_alloc(size_t bytes, void **out)
 {
     const struct plait_arena *a;
-    enum plait_status status = plait_arena_get(0, &a);
+    enum plait_status status = plait_arena_get(&a);
     const size_t rounded = bytes <= SIZE_MAX - PAGE ? (bytes + PAGE - 1) & ~(PAGE - 1) : SIZE_MAX;
     size_t start = 0;
 
@@ -337,33 +340,13 @@ void plait_arena_fork(enum plait_fork when)
     plait_fork_lock(when, &lock);
 }
 
-/* Make the arena, if no comm has, with the configured size. */
-static enum plait_status configured_arena(void)
-{
-    struct plait_config config;
-    const struct plait_arena *a;
-
-    pthread_mutex_lock(&lock);
-    const bool there = generation == plait_generation;
-    pthread_mutex_unlock(&lock);
-    if (there)
-        return PLAIT_OK;
-    const enum plait_status status = plait_config_load(&config);
-    return status == PLAIT_OK ? plait_arena_get(config.arena, &a) : status;
-}
-
 enum plait_status plait_mem_alloc(size_t bytes, void **out)
 {
-    enum plait_status status;
-
     if (out == NULL)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: out is NULL");
     if (bytes == 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_mem_alloc: bytes is 0; ask for at least 1");
-    status = configured_arena();
-    if (status == PLAIT_OK)
-        status = plait_arena_alloc(bytes, out);
-    return status;
+    return plait_arena_alloc(bytes, out);
 }
 
 enum plait_status plait_mem_share(const void *inside, void **out)

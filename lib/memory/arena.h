@@ -59,8 +59,8 @@ struct plait_arena {
     struct plait_token token;
 };
 
-/* The arena. The first call makes it, `bytes` large (0: as large as main memory); it lives as long as the process. */
-enum plait_status plait_arena_get(size_t bytes, const struct plait_arena **out);
+/* The arena. The first call makes it, as large as PLAIT_ARENA says; it lives as long as the process. */
+enum plait_status plait_arena_get(const struct plait_arena **out);
 
 /* Zeroed, page aligned, committed. PLAIT_ERR_NOMEM when the arena is full or memory is short. Thread-safe. */
 enum plait_status plait_arena_alloc(size_t bytes, void **out);

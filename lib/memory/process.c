@@ -25,7 +25,7 @@ static struct plait_process *processes;
 static enum plait_status map_process(struct plait_process *p, int fd, int pidfd)
 {
     const struct plait_arena *own;
-    enum plait_status status = plait_arena_get(0, &own);
+    enum plait_status status = plait_arena_get(&own);
 
     if (status != PLAIT_OK || plait_is_same_token(own->token, p->token))
         return status;

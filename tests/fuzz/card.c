@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(strnlen(all[r].algo, sizeof all->algo) < sizeof all->algo);
         MUST(all[r].control < all[r].arena_size);
         MUST(all[r].arena_size - all[r].control >= plait_control_bytes(NRANK));
-        MUST(is_leader(&m, r) == (r == 0 || !plait_cards_of_one_process(&all[r], &all[r - 1])) || r == 2);
+        MUST(is_leader(&m, r) == (r == 0 || !plait_is_same_token(all[r].process, all[r - 1].process)) || r == 2);
     }
     MUST(status == PLAIT_OK || status == PLAIT_ERR_MISMATCH);
     MUST(status == PLAIT_OK || strncmp(plait_last_error(), "comm creation: ", 15) == 0);
