@@ -304,10 +304,7 @@ enum plait_status plait_config_parse(const char *path, const char *text, size_t 
     return status;
 }
 
-void plait_config_fork(enum plait_fork when)
-{
-    plait_fork_lock(when, &given_lock);
-}
+const struct plait_fork_module plait_config_fork = { .lock = &given_lock };
 
 enum plait_status plait_config_set(const char *name, const char *value, const char *origin)
 {

@@ -136,7 +136,4 @@ enum plait_status plait_descriptors_hold_standard(void)
     return PLAIT_OK;
 }
 
-void plait_descriptors_fork(enum plait_fork when)
-{
-    plait_fork_lock(when, &lock);
-}
+const struct plait_fork_module plait_descriptors_fork = { .lock = &lock };

@@ -93,6 +93,4 @@ bool plait_descriptor_is_kept(int fd);
  */
 enum plait_status plait_descriptors_hold_standard(void);
 
-void plait_descriptors_fork(enum plait_fork when);
-
 #endif

@@ -12,30 +12,45 @@
 uint32_t plait_generation = 1;
 
 /* In lock order, outermost first. */
-static void (*const modules[])(enum plait_fork) = { plait_plugins_fork,      plait_comms_fork,       plait_groups_fork,
-                                                    plait_progress_fork,     plait_requests_fork,    plait_remotes_fork,
-                                                    plait_device_watch_fork, plait_device_maps_fork, plait_devices_fork,
-                                                    plait_processes_fork,    plait_arena_fork,       plait_config_fork,
-                                                    plait_log_fork,          plait_descriptors_fork };
+static const struct plait_fork_module *const modules[] = {
+    &plait_plugins_fork,  &plait_comms_fork,       &plait_groups_fork,       &plait_progress_fork,
+    &plait_requests_fork, &plait_remotes_fork,     &plait_device_watch_fork, &plait_device_maps_fork,
+    &plait_devices_fork,  &plait_processes_fork,   &plait_arena_fork,        &plait_config_fork,
+    &plait_log_fork,      &plait_descriptors_fork,
+};
 #define NMODULE (sizeof modules / sizeof *modules)
 
 static void before(void)
 {
-    for (size_t i = 0; i < NMODULE; i++)
-        modules[i](PLAIT_FORK_BEFORE);
+    for (size_t i = 0; i < NMODULE; i++) {
+        if (modules[i]->lock != NULL)
+            pthread_mutex_lock(modules[i]->lock);
+        if (modules[i]->second != NULL)
+            pthread_mutex_lock(modules[i]->second);
+    }
+}
+
+static void release(bool forget)
+{
+    for (size_t i = NMODULE; i-- > 0;) {
+        if (forget && modules[i]->forget != NULL)
+            modules[i]->forget();
+        if (modules[i]->second != NULL)
+            pthread_mutex_unlock(modules[i]->second);
+        if (modules[i]->lock != NULL)
+            pthread_mutex_unlock(modules[i]->lock);
+    }
 }
 
 static void in_parent(void)
 {
-    for (size_t i = NMODULE; i-- > 0;)
-        modules[i](PLAIT_FORK_PARENT);
+    release(false);
 }
 
 static void in_child(void)
 {
     plait_generation++;
-    for (size_t i = NMODULE; i-- > 0;)
-        modules[i](PLAIT_FORK_CHILD);
+    release(true);
 }
 
 enum plait_status plait_fork_watch(void)

@@ -19,35 +19,19 @@
 #include <pthread.h>
 #include <stdint.h>
 
-enum plait_fork { PLAIT_FORK_BEFORE, PLAIT_FORK_PARENT, PLAIT_FORK_CHILD };
-
 extern uint32_t plait_generation; /* of this process */
 
 /* Install the fork handlers. The arena calls this under its lock; every other module needs the arena first. */
 enum plait_status plait_fork_watch(void);
 
-/* A module's lock is held across the fork. */
-static inline void plait_fork_lock(enum plait_fork when, pthread_mutex_t *lock)
-{
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(lock);
-    else
-        pthread_mutex_unlock(lock);
-}
+struct plait_fork_module {
+    pthread_mutex_t *lock, *second; /* held across the fork, taken in this order; NULL: none */
+    void (*forget)(void);           /* in the child, under the locks: drop the parent's state. NULL: there is none */
+};
 
-/* One for each module with a lock: lock before the fork, unlock after it, drop the parent's state in the child. */
-void plait_plugins_fork(enum plait_fork when);
-void plait_comms_fork(enum plait_fork when);
-void plait_progress_fork(enum plait_fork when);
-void plait_requests_fork(enum plait_fork when);
-void plait_groups_fork(enum plait_fork when);
-void plait_remotes_fork(enum plait_fork when);
-void plait_devices_fork(enum plait_fork when);
-void plait_device_watch_fork(enum plait_fork when);
-void plait_device_maps_fork(enum plait_fork when);
-void plait_processes_fork(enum plait_fork when);
-void plait_arena_fork(enum plait_fork when);
-void plait_config_fork(enum plait_fork when);
-void plait_log_fork(enum plait_fork when);
+/* One for each module with a lock. */
+extern const struct plait_fork_module plait_plugins_fork, plait_comms_fork, plait_groups_fork, plait_progress_fork,
+    plait_requests_fork, plait_remotes_fork, plait_device_watch_fork, plait_device_maps_fork, plait_devices_fork,
+    plait_processes_fork, plait_arena_fork, plait_config_fork, plait_log_fork, plait_descriptors_fork;
 
 #endif

@@ -87,10 +87,7 @@ void plait_log_setup(enum plait_log_level level, const char *name)
     pthread_mutex_unlock(&file_lock);
 }
 
-void plait_log_fork(enum plait_fork when)
-{
-    plait_fork_lock(when, &file_lock);
-}
+const struct plait_fork_module plait_log_fork = { .lock = &file_lock };
 
 bool plait_log_wants(enum plait_log_level level)
 {

@@ -10,12 +10,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_mapped *all;
 
 /* The child has none of the parent's mappings and must not close them. */
-void plait_device_maps_fork(enum plait_fork when)
+static void forget_parent(void)
 {
-    plait_fork_lock(when, &lock);
-    if (when == PLAIT_FORK_CHILD)
-        all = NULL;
+    all = NULL;
 }
+
+const struct plait_fork_module plait_device_maps_fork = { .lock = &lock, .forget = forget_parent };
 
 /* Lies another allocation of the process where this one lies? In units of `unit` bytes. */
 static bool is_in_the_way(const struct plait_mapped *m, const struct plait_mapped *of, uint64_t unit)

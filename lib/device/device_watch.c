@@ -23,16 +23,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct plait_device_comm *watched; /* the thread runs while there are some */
 static pthread_t thread;
 
-void plait_device_watch_fork(enum plait_fork when)
+static void forget_parent(void)
 {
-    if (when == PLAIT_FORK_BEFORE)
-        pthread_mutex_lock(&life);
-    plait_fork_lock(when, &lock);
-    if (when == PLAIT_FORK_CHILD)
-        watched = NULL;
-    if (when != PLAIT_FORK_BEFORE)
-        pthread_mutex_unlock(&life);
+    watched = NULL;
 }
+
+const struct plait_fork_module plait_device_watch_fork = { .lock = &life, .second = &lock, .forget = forget_parent };
 
 /* May an operation of the comm still be on a stream? */
 static bool is_under_way(const struct plait_device_comm *d)

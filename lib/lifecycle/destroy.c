@@ -115,12 +115,12 @@ void plait_teardown(struct plait_comm *comm)
     pthread_mutex_unlock(&lock);
 }
 
-void plait_comms_fork(enum plait_fork when)
+static void forget_parent(void)
 {
-    if (when == PLAIT_FORK_CHILD) /* leaked: a thread of the parent may have been changing these comms */
-        deferred = NULL;
-    plait_fork_lock(when, &lock);
+    deferred = NULL; /* leaked: a thread of the parent may have been changing these comms */
 }
+
+const struct plait_fork_module plait_comms_fork = { .lock = &lock, .forget = forget_parent };
 
 /* Free what no other rank reads: plans, requests, messages, the slices' lists. */
 static void free_private(struct plait_comm *comm)

@@ -326,19 +326,20 @@ bool plait_arena_contains(const void *p, size_t bytes)
 }
 
 /* The child keeps the parent's arena mapped, as the caller's data may lie in it. */
-void plait_arena_fork(enum plait_fork when)
+static void forget_parent(void)
 {
-    if (when == PLAIT_FORK_CHILD && generation + 1 == plait_generation) {
-        plait_descriptor_close(arena.fd);
-        plait_descriptor_close(arena_fd);
-        for (struct extent *next; extents != NULL; extents = next) {
-            next = extents->next;
-            free(extents);
-        }
-        inherited = arena;
+    if (generation + 1 != plait_generation)
+        return;
+    plait_descriptor_close(arena.fd);
+    plait_descriptor_close(arena_fd);
+    for (struct extent *next; extents != NULL; extents = next) {
+        next = extents->next;
+        free(extents);
     }
-    plait_fork_lock(when, &lock);
+    inherited = arena;
 }
+
+const struct plait_fork_module plait_arena_fork = { .lock = &lock, .forget = forget_parent };
 
 enum plait_status plait_mem_alloc(size_t bytes, void **out)
 {

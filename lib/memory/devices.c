@@ -22,10 +22,7 @@ static char unusable[1024];
 static _Atomic(int (*)(void *out, int attribute, unsigned long long memory)) ask_driver;
 enum { MEMORY_TYPE = 2, IS_MANAGED = 8, TYPE_DEVICE = 2, NOT_INITIALIZED = 3 }; /* as in cuda.h */
 
-void plait_devices_fork(enum plait_fork when)
-{
-    plait_fork_lock(when, &lock);
-}
+const struct plait_fork_module plait_devices_fork = { .lock = &lock };
 
 enum plait_status plait_device_result(const char *what, const char *why)
 {

@@ -145,11 +145,10 @@ int plait_process_read(const struct plait_process *process, uint64_t address, vo
 }
 
 /* MADV_DONTFORK left the child no mappings of peers. The child closes the pidfds and starts with an empty list. */
-void plait_processes_fork(enum plait_fork when)
+static void forget_parent(void)
 {
-    for (struct plait_process *p = processes; when == PLAIT_FORK_CHILD && p != NULL; p = p->next)
-        plait_descriptor_close(p->pidfd);
-    if (when == PLAIT_FORK_CHILD)
-        processes = NULL;
-    plait_fork_lock(when, &lock);
+    for (; processes != NULL; processes = processes->next)
+        plait_descriptor_close(processes->pidfd);
 }
+
+const struct plait_fork_module plait_processes_fork = { .lock = &lock, .forget = forget_parent };

@@ -15,10 +15,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void plait_plugins_fork(enum plait_fork when)
-{
-    plait_fork_lock(when, &lock);
-}
+const struct plait_fork_module plait_plugins_fork = { .lock = &lock };
 
 const struct plait_plugin plait_plugin_ucx = { "ucx",         "plait_net_plugin",   "transports/ucx",
                                                PLAIT_NET_ABI, "install libucx-dev", "UCX_HANDLE_ERRORS" };

@@ -284,14 +284,15 @@ void plait_progress_thread_stop(void)
     pthread_mutex_unlock(&thread_lock);
 }
 
-void plait_progress_fork(enum plait_fork when)
+/* The child has neither the thread nor the comms. */
+static void forget_parent(void)
 {
-    if (when == PLAIT_FORK_CHILD) { /* the child has neither the thread nor the comms */
-        first = NULL;
-        nstart = 0;
-        plait_nactive = 0;
-        sleepers = drivers = 0;
-    }
-    plait_fork_lock(when, &thread_lock);
-    plait_fork_lock(when, &list_lock);
+    first = NULL;
+    nstart = 0;
+    plait_nactive = 0;
+    sleepers = drivers = 0;
 }
+
+const struct plait_fork_module plait_progress_fork = { .lock = &thread_lock,
+                                                       .second = &list_lock,
+                                                       .forget = forget_parent };

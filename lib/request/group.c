@@ -45,9 +45,9 @@ enum plait_status plait_refuse(enum plait_status status)
     return status;
 }
 
-void plait_groups_fork(enum plait_fork when)
+static void forget_parent(void)
 {
-    if (when != PLAIT_FORK_CHILD)
-        return;
     memset(&plait_group, 0, sizeof plait_group); /* its calls were the parent's */
 }
+
+const struct plait_fork_module plait_groups_fork = { .forget = forget_parent };

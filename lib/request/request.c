@@ -108,10 +108,7 @@ void plait_requests_forget(struct plait_comm *comm)
     pthread_mutex_unlock(&detach_lock);
 }
 
-void plait_requests_fork(enum plait_fork when)
-{
-    plait_fork_lock(when, &detach_lock);
-}
+const struct plait_fork_module plait_requests_fork = { .lock = &detach_lock };
 
 static enum plait_status copy_sizes(struct plait_request *r)
 {

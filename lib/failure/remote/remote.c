@@ -222,15 +222,14 @@ void plait_remote_destroy(struct plait_remote *r)
 }
 
 /* The child has neither thread nor comms. It closes its copies of the connections, whose end means a death. */
-void plait_remotes_fork(enum plait_fork when)
+static void forget_parent(void)
 {
-    for (; when == PLAIT_FORK_CHILD && remotes != NULL; remotes = remotes->next)
+    for (; remotes != NULL; remotes = remotes->next)
         for (uint32_t i = 0; i < remotes->nline; i++)
             plait_descriptor_close(remotes->lines[i].fd);
-    if (when == PLAIT_FORK_CHILD) {
-        close_doorbell();
-        running = false;
-        changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* it counts the parent's thread as waiting */
-    }
-    plait_fork_lock(when, &lock);
+    close_doorbell();
+    running = false;
+    changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER; /* it counts the parent's thread as waiting */
 }
+
+const struct plait_fork_module plait_remotes_fork = { .lock = &lock, .forget = forget_parent };
