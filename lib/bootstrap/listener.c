@@ -21,7 +21,6 @@ void plait_listener_init(struct plait_listener *l, const unsigned char *secret)
 {
     memset(l, 0, sizeof *l);
     l->secret = secret;
-    l->most = PLAIT_MOST_CLIENTS;
     for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
         l->clients[i].fd = -1;
 }
@@ -131,7 +130,7 @@ static struct plait_client *evict(struct plait_listener *l)
 /* A free slot, if need be that of a client whose turn is over. NULL: none yet. */
 static struct plait_client *make_room(struct plait_listener *l)
 {
-    for (unsigned i = 0; i < l->most; i++)
+    for (unsigned i = 0; i < PLAIT_MOST_CLIENTS; i++)
         if (l->clients[i].fd < 0)
             return &l->clients[i];
     return evict(l);

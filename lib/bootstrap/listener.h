@@ -22,8 +22,7 @@ struct plait_listener {
     const unsigned char *secret; /* NULL: Unix sockets */
     int sockets[PLAIT_MOST_ADDRESSES];
     unsigned nsocket, nsource;
-    unsigned most; /* clients at a time */
-    bool paused;   /* no room for clients: new connections wait in the backlog */
+    bool paused; /* no room for clients: new connections wait in the backlog */
     struct plait_client clients[PLAIT_MOST_CLIENTS];
     struct plait_source {
         char from[PLAIT_ADDRESS_TEXT];

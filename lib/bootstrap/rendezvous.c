@@ -280,15 +280,6 @@ static enum plait_status meet_all(struct plait_bootstrap *b, struct plait_rendez
     return status;
 }
 
-/* Clients get what the others leave of the limit on descriptors: poll() takes no more entries. */
-static void leave_room(const struct plait_bootstrap *b, struct plait_listener *l)
-{
-    const size_t limit = plait_limit(RLIMIT_NOFILE), others = b->nrank + l->nsocket;
-
-    if (limit < others + PLAIT_MOST_CLIENTS)
-        l->most = limit > others ? (unsigned)(limit - others) : 1;
-}
-
 static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rendezvous *r, enum plait_status own)
 {
     enum plait_status status = own;
@@ -299,7 +290,10 @@ static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rende
         b->star.peers[k] = (struct pollfd){ .fd = -1, .events = POLLIN };
     if (status == PLAIT_OK && b->star.peers == NULL)
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
-    leave_room(b, &r->listener);
+    const size_t polls =
+        b->nrank + r->listener.nsocket + PLAIT_MOST_CLIENTS; /* of which poll() takes a limited number */
+    if (status == PLAIT_OK && plait_limit(RLIMIT_NOFILE) < polls)
+        status = plait_fail_errno(EMFILE, "comm creation: rank 0 needs %zu descriptors to meet the others", polls);
     const bool failed = status != PLAIT_OK;
     if (!failed)
         status = meet_all(b, r, &joined);
