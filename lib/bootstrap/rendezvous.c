@@ -290,8 +290,7 @@ static enum plait_status serve_all(struct plait_bootstrap *b, struct plait_rende
         b->star.peers[k] = (struct pollfd){ .fd = -1, .events = POLLIN };
     if (status == PLAIT_OK && b->star.peers == NULL)
         status = plait_fail_memory("out of memory for %u ranks", b->nrank);
-    const size_t polls =
-        b->nrank + r->listener.nsocket + PLAIT_MOST_CLIENTS; /* of which poll() takes a limited number */
+    const size_t polls = b->nrank + r->listener.nsocket + PLAIT_MOST_CLIENTS; /* the limit holds for poll(), too */
     if (status == PLAIT_OK && plait_limit(RLIMIT_NOFILE) < polls)
         status = plait_fail_errno(EMFILE, "comm creation: rank 0 needs %zu descriptors to meet the others", polls);
     const bool failed = status != PLAIT_OK;
