@@ -13,7 +13,7 @@
 
 #include "kernels.h"
 
-#include <reduce/convert.h>
+#include <reduce/ops.h>
 
 #include <stdbool.h>
 
@@ -127,7 +127,7 @@ BODY bool plait_is_line(const void *p)
     return (uintptr_t)p % sizeof(struct plait_line) == 0;
 }
 
-/* float16 by the device's instructions. The canonical NaN is that of to_f16(). */
+/* float16 by the device's instructions. Every NaN becomes the canonical one. */
 BODY float plait_get_f16(uint16_t half)
 {
 #ifdef __CUDA_ARCH__
@@ -136,7 +136,7 @@ BODY float plait_get_f16(uint16_t half)
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(half));
     return v;
 #else
-    return from_f16(half);
+    return from_narrow_f32(half, &f16);
 #endif
 }
 
@@ -146,9 +146,9 @@ BODY uint16_t plait_put_f16(float v)
     uint16_t half;
 
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(v));
-    return v != v ? (uint16_t)(bits_f32(v) >> 16 & 0x8000 | 0x7e00) : half;
+    return v != v ? (uint16_t)0x7e00 : half;
 #else
-    return to_f16(v);
+    return (uint16_t)to_narrow_f32(v, &f16);
 #endif
 }
 

@@ -112,8 +112,8 @@
 #define NARROW
 #define NAME(x)    plait_reduce_float8e4m3_##x
 #define ARITH(x)   x##_f32
-#define GET(v)     from_f8_f32(v, &e4m3)
-#define PUT(v)     (uint8_t) to_f8_f32(v, &e4m3)
+#define GET(v)     from_narrow_f32(v, &e4m3)
+#define PUT(v)     (uint8_t) to_narrow_f32(v, &e4m3)
 #define BITS(v)    ((uint8_t)(v))
 #define OF_BITS(u) ((uint8_t)(u))
 #include "reduce_tmpl.h"
@@ -123,8 +123,8 @@
 #define NARROW
 #define NAME(x)    plait_reduce_float8e5m2_##x
 #define ARITH(x)   x##_f32
-#define GET(v)     from_f8_f32(v, &e5m2)
-#define PUT(v)     (uint8_t) to_f8_f32(v, &e5m2)
+#define GET(v)     from_narrow_f32(v, &e5m2)
+#define PUT(v)     (uint8_t) to_narrow_f32(v, &e5m2)
 #define BITS(v)    ((uint8_t)(v))
 #define OF_BITS(u) ((uint8_t)(u))
 #include "reduce_tmpl.h"

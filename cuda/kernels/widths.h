@@ -241,9 +241,9 @@ BODY void plait_widen(float *v, uint32_t type, const uint32_t *word, const struc
     else if (type == PLAIT_BFLOAT16 || r->least == 2)
         UNROLL for (uint32_t j = 0; j < n; j++) v[j] = from_bf16_f32(plait_half_of(word, j));
     else if (type == PLAIT_FLOAT8E4M3)
-        UNROLL for (uint32_t j = 0; j < n; j++) v[j] = from_f8_f32(plait_byte_of(word, j), &e4m3);
+        UNROLL for (uint32_t j = 0; j < n; j++) v[j] = from_narrow_f32(plait_byte_of(word, j), &e4m3);
     else
-        UNROLL for (uint32_t j = 0; j < n; j++) v[j] = from_f8_f32(plait_byte_of(word, j), &e5m2);
+        UNROLL for (uint32_t j = 0; j < n; j++) v[j] = from_narrow_f32(plait_byte_of(word, j), &e5m2);
 }
 
 /* word[j * size / 4] gets bits. */
@@ -266,9 +266,9 @@ BODY void plait_narrow(uint32_t *word, uint32_t type, const float *v, const stru
     else if (type == PLAIT_BFLOAT16 || r->least == 2)
         UNROLL for (uint32_t j = 0; j < n; j++) plait_half_to(word, j, to_bf16_f32(v[j]));
     else if (type == PLAIT_FLOAT8E4M3)
-        UNROLL for (uint32_t j = 0; j < n; j++) plait_byte_to(word, j, to_f8_f32(v[j], &e4m3));
+        UNROLL for (uint32_t j = 0; j < n; j++) plait_byte_to(word, j, to_narrow_f32(v[j], &e4m3));
     else
-        UNROLL for (uint32_t j = 0; j < n; j++) plait_byte_to(word, j, to_f8_f32(v[j], &e5m2));
+        UNROLL for (uint32_t j = 0; j < n; j++) plait_byte_to(word, j, to_narrow_f32(v[j], &e5m2));
 }
 
 #endif

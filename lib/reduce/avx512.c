@@ -101,13 +101,11 @@ SCALED_SQUARES(scaled_squares_f32, float, get_f32)
 SCALED_SQUARES(scaled_squares_f16, uint16_t, get_f16)
 SCALED_SQUARES(scaled_squares_bf16, uint16_t, GET_BF16)
 
-#define SCALED_SQUARES_KERNELS                                                      \
-    {                                                                               \
-        [PLAIT_FLOAT32] = scaled_squares_f32, [PLAIT_FLOAT16] = scaled_squares_f16, \
-        [PLAIT_BFLOAT16] = scaled_squares_bf16                                      \
-    }
 #define STREAM_LINE(d, s) _mm512_stream_si512((__m512i *)(void *)(d), _mm512_loadu_si512(s))
 #define STREAM_FENCE()    _mm_sfence()
 #include "set.h"
 
-const struct plait_kernels plait_kernels_avx512 = KERNELS("avx512");
+const struct plait_kernels plait_kernels_avx512 =
+    KERNELS("avx512", .scale_and_square = { [PLAIT_FLOAT32] = scaled_squares_f32,
+                                            [PLAIT_FLOAT16] = scaled_squares_f16,
+                                            [PLAIT_BFLOAT16] = scaled_squares_bf16 });

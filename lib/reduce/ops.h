@@ -24,58 +24,52 @@
 _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double must not have excess precision");
 #endif
 
-/* Exact in float, which vectorises: an 8-bit quotient is equal to or at least 2^-8 below the next integer. */
-#define T              int8_t
-#define U              uint8_t
-#define FN(name)       name##_i8
-#define QUOTIENT(v, n) (int8_t)((float)(v) / (float)(n))
+#define T        int8_t
+#define U        uint8_t
+#define FN(name) name##_i8
 #include "ops_int.h"
 
-#define T              uint8_t
-#define U              uint8_t
-#define FN(name)       name##_u8
-#define QUOTIENT(v, n) (uint8_t)((float)(v) / (float)(n))
+#define T        uint8_t
+#define U        uint8_t
+#define FN(name) name##_u8
 #include "ops_int.h"
 
 #define T        int32_t
 #define U        uint32_t
 #define FN(name) name##_i32
-/* Exact in double, which vectorises: the quotient is equal to or at least 2^-32 below the next integer. */
-#define QUOTIENT(v, n) (int32_t)((double)(v) / (double)(n))
 #include "ops_int.h"
 
-#define T              uint32_t
-#define U              uint32_t
-#define FN(name)       name##_u32
-#define QUOTIENT(v, n) (uint32_t)((double)(v) / (double)(n))
+#define T        uint32_t
+#define U        uint32_t
+#define FN(name) name##_u32
 #include "ops_int.h"
 
-#define T              int64_t
-#define U              uint64_t
-#define FN(name)       name##_i64
-#define QUOTIENT(v, n) (v) / (int64_t)(n)
+#define T        int64_t
+#define U        uint64_t
+#define FN(name) name##_i64
 #include "ops_int.h"
 
-#define T              uint64_t
-#define U              uint64_t
-#define FN(name)       name##_u64
-#define QUOTIENT(v, n) (v) / (uint64_t)(n)
+#define T        uint64_t
+#define U        uint64_t
+#define FN(name) name##_u64
 #include "ops_int.h"
 
 /*
- * Parameters of the 8-bit floats (OFP8), for conversions with masks instead of branches. To fp32: a denormal's fraction
- * is placed in the fraction of `least`; subtracting `least` then normalises it. Other numbers get another exponent
- * bias. From fp32: the last bit of `unit` is the smallest denormal, so adding `unit` rounds denormals. An integer
- * addition rounds other numbers. Values are first limited to `most` (saturation).
+ * Parameters of float16 and of the 8-bit floats (OFP8), for conversions with masks instead of branches. To fp32: a
+ * denormal's fraction is placed in the fraction of `least`; subtracting `least` then normalises it. Other numbers get
+ * another exponent bias. From fp32: the last bit of `unit` is the smallest denormal, so adding `unit` rounds denormals.
+ * An integer addition rounds other numbers. Values are first limited to `most`.
  */
-struct f8_format {
-    float most, least, unit; /* largest finite number, smallest normal one, rounding constant */
+struct narrow_format {
+    float most, least, unit; /* largest finite number, or what becomes infinity; smallest normal one; see above */
     uint32_t bias;           /* difference of the exponent biases, at the exponent's place in fp32 */
     int shift;               /* fraction bits of fp32 beyond those of this type */
+    int left;                /* bits of fp32 beyond those of this type */
     uint32_t special, nan;   /* lowest encoding of infinity or NaN; the canonical NaN */
 };
-PLAIT_DEVICE static const struct f8_format e4m3 = { 448, 0x1p-6f, 0x1p14f, 0x3c000000, 20, 0x7f, 0x7f };
-PLAIT_DEVICE static const struct f8_format e5m2 = { 57344, 0x1p-14f, 0x1p7f, 0x38000000, 21, 0x7c, 0x7e };
+PLAIT_DEVICE static const struct narrow_format f16 = { 0x1p16f, 0x1p-14f, 0x1p-1f, 0x38000000, 13, 16, 0x7c00, 0x7e00 };
+PLAIT_DEVICE static const struct narrow_format e4m3 = { 448, 0x1p-6f, 0x1p14f, 0x3c000000, 20, 24, 0x7f, 0x7f };
+PLAIT_DEVICE static const struct narrow_format e5m2 = { 57344, 0x1p-14f, 0x1p7f, 0x38000000, 21, 24, 0x7c, 0x7e };
 
 #define T               float
 #define E               float

@@ -9,7 +9,7 @@
  *   ALL(x)   a U with x in every element
  *   MASK(c)  a U with all bits set in the elements where the comparison c holds, else none
  *   SELECT(c, a, b), CHOOSE(m, a, b)  the elements of a where c holds, or the mask m is set, else of b; of type T, U
- *   NARROW   with float and vectors: define the conversions of bfloat16 and of 8-bit floats
+ *   NARROW   with float and vectors: define the conversions of 16- and 8-bit floats
  *
  * In min and max, the comparison selects b when the operands are equal or one is a NaN. Equal operands have equal bits,
  * except zeros: there "or" gives -0 (min) and "and" gives +0 (max). A NaN in a must win. Compilers turn the masks into
@@ -82,11 +82,11 @@ PLAIT_DEVICE static inline U FN(to_bf16)(T v)
     return (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
 
-/* See struct f8_format. */
-PLAIT_DEVICE static inline T FN(from_f8)(U byte, const struct f8_format *f)
+/* See struct narrow_format. */
+PLAIT_DEVICE static inline T FN(from_narrow)(U bits, const struct narrow_format *f)
 {
-    const U size = byte & 0x7f;
-    const U sign = (byte & 0x80) << 24;
+    const U size = bits & 0x7fffffffu >> f->left;
+    const U sign = bits << f->left & 0x80000000;
     const U shifted = size << f->shift;
     const U denormal = FN(bits)(FN(from_bits)(shifted + bits_f32(f->least)) - f->least);
     const U number = CHOOSE(MASK((S)size < 1 << (23 - f->shift)), denormal, shifted + f->bias);
@@ -95,9 +95,9 @@ PLAIT_DEVICE static inline T FN(from_f8)(U byte, const struct f8_format *f)
     return FN(from_bits)(sign | number | special);
 }
 
-PLAIT_DEVICE static inline U FN(to_f8)(T v, const struct f8_format *f)
+PLAIT_DEVICE static inline U FN(to_narrow)(T v, const struct narrow_format *f)
 {
-    const U sign = FN(bits)(v) >> 24 & 0x80;
+    const U sign = FN(bits)(v) >> f->left & 0x80000000 >> f->left;
     const U size = FN(bits)(v) & 0x7fffffff;
     const U u = CHOOSE(MASK(FN(from_bits)(size) < f->most), size, ALL(bits_f32(f->most)));
     const T limited = FN(from_bits)(u);

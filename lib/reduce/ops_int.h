@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arithmetic of one integer type. Parameters, undefined at the end: T, the unsigned type U of the same size, FN(x) for
- * the functions' names, and QUOTIENT(v, n). Overflow wraps, so sums and products are computed unsigned.
+ * Arithmetic of one integer type. Parameters, undefined at the end: T, the unsigned type U of the same size, and FN(x)
+ * for the functions' names. Overflow wraps, so sums and products are computed unsigned.
  */
 
 PLAIT_DEVICE static inline T FN(sum)(T a, T b)
@@ -24,9 +24,12 @@ PLAIT_DEVICE static inline T FN(max)(T a, T b)
     return a > b ? a : b;
 }
 
+/* Float and double vectorise, and are exact: a quotient is an integer, or at least 2^-8 or 2^-32 below the next one. */
 PLAIT_DEVICE static inline T FN(quotient)(T v, uint32_t divisor)
 {
-    return QUOTIENT(v, divisor);
+    if (sizeof(T) == 1)
+        return (T)((float)v / (float)divisor);
+    return sizeof(T) == 4 ? (T)((double)v / (double)divisor) : (T)(v / (T)divisor);
 }
 
 PLAIT_DEVICE static inline T FN(clean)(T v)
@@ -37,4 +40,3 @@ PLAIT_DEVICE static inline T FN(clean)(T v)
 #undef T
 #undef U
 #undef FN
-#undef QUOTIENT

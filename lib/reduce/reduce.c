@@ -2,7 +2,7 @@
 /* Choice of kernels, user functions and reductions of mixed width, and the floating point environment. */
 #include "reduce.h"
 
-#include "sets.h"
+#include "build.h"
 
 #include <string.h>
 

@@ -80,14 +80,11 @@ struct plait_kernels {
     void (*update)(float *w, float *v, const float *g, size_t count, const struct plait_update *u);
 };
 
+/* lib/meson.build gives each set its compiler flags. Without PLAIT_HAVE_SIMD only the first exists. */
+extern const struct plait_kernels plait_kernels_scalar, plait_kernels_avx2, plait_kernels_avx512;
+
 /* The set named by `isa`; "": the best for this processor. NULL: unknown name or not supported here. */
 const struct plait_kernels *plait_kernels_find(const char *isa);
-
-static inline bool plait_copies_slowly(const void *dst, const void *src)
-{
-    const size_t further = ((uintptr_t)dst - (uintptr_t)src) % 4096;
-    return further > 0 && further < 64;
-}
 
 #define PLAIT_COPY_MEMCPY 2048  /* bytes up to which glibc's memcpy() is a loop over vectors */
 #define PLAIT_COPY_LOOP   16384 /* bytes up to which `copy` is at least as fast as glibc's `rep movsb` */
@@ -99,7 +96,9 @@ static inline bool plait_copies_slowly(const void *dst, const void *src)
  */
 static inline void plait_copy(const struct plait_kernels *k, void *dst, const void *src, size_t bytes)
 {
-    if (__builtin_expect(bytes > PLAIT_COPY_MEMCPY, 0) && (bytes <= PLAIT_COPY_LOOP || plait_copies_slowly(dst, src)))
+    const size_t further = ((uintptr_t)dst - (uintptr_t)src) % 4096;
+
+    if (__builtin_expect(bytes > PLAIT_COPY_MEMCPY, 0) && (bytes <= PLAIT_COPY_LOOP || (further > 0 && further < 64)))
         k->copy(dst, src, bytes);
     else
         memcpy(dst, src, bytes);

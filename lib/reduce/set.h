@@ -2,14 +2,14 @@
 /*
  * One set of kernels. Each instruction set has a file that defines macros and then includes this header:
  * HALF_V and so on, the template's parameters for 16- and 8-bit floats; optionally STREAM_LINE(d, s), which stores a
- * cache line of 64 bytes with streaming stores, and STREAM_FENCE(); optionally kernels of its own
- * (SCALED_SQUARES_KERNELS). The scalar file is the reference.
+ * cache line of 64 bytes with streaming stores, and STREAM_FENCE(). KERNELS(name, ...) is the set, with kernels of its own.
+ * The scalar file is the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
 #define PLAIT_LIB_REDUCE_SET_H
 
 #include "ops.h"
-#include "sets.h"
+#include "reduce.h"
 
 #include <assert.h>
 
@@ -130,38 +130,25 @@ static double squares(const float *src, size_t count)
     return sum[0];
 }
 
-static inline __attribute__((always_inline)) void update_as(bool nesterov, float *restrict w, float *restrict v,
-                                                            const float *restrict g, size_t count,
-                                                            const struct plait_update *u)
+static void update(float *restrict w, float *restrict v, const float *restrict g, size_t count,
+                   const struct plait_update *update)
 {
+    const struct plait_update u = *update;
+
 #pragma omp simd
     for (size_t i = 0; i < count; i++) {
-        const float d = u->gradient * g[i] + u->decay * w[i];
-        v[i] = u->momentum * v[i] + d;
-        w[i] -= u->rate * (nesterov ? u->momentum * v[i] + d : v[i]);
+        const float d = u.gradient * g[i] + u.decay * w[i];
+        v[i] = u.momentum * v[i] + d;
+        w[i] -= u.rate * (u.nesterov ? u.momentum * v[i] + d : v[i]);
     }
 }
 
-static void update(float *w, float *v, const float *g, size_t count, const struct plait_update *u)
-{
-    if (u->nesterov)
-        update_as(true, w, v, g, count, u);
-    else
-        update_as(false, w, v, g, count, u);
-}
-
-#ifndef SCALED_SQUARES_KERNELS
-#define SCALED_SQUARES_KERNELS \
-    {                          \
-        NULL                   \
-    }
-#endif
 #define ROW(type)                                                                                            \
     {                                                                                                        \
         [PLAIT_SUM] = reduce_sum_##type, [PLAIT_PROD] = reduce_prod_##type, [PLAIT_MAX] = reduce_max_##type, \
         [PLAIT_MIN] = reduce_min_##type, [PLAIT_AVG] = reduce_sum_##type                                     \
     }
-#define KERNELS(name)                                                                                                 \
+#define KERNELS(name, ...)                                                                                            \
     {                                                                                                                 \
         .isa = name,                                                                                                  \
         .reduce = { [PLAIT_INT8] = ROW(i8),       [PLAIT_UINT8] = ROW(u8),        [PLAIT_INT32] = ROW(i32),           \
@@ -176,13 +163,12 @@ static void update(float *w, float *v, const float *g, size_t count, const struc
                    [PLAIT_BFLOAT16] = widen_bf16,                                                                     \
                    [PLAIT_FLOAT8E4M3] = widen_e4m3,                                                                   \
                    [PLAIT_FLOAT8E5M2] = widen_e5m2 },                                                                 \
-        .scale_and_square = SCALED_SQUARES_KERNELS,                                                                   \
         .narrow = { [PLAIT_FLOAT16] = narrow_f16,                                                                     \
                     [PLAIT_BFLOAT16] = narrow_bf16,                                                                   \
                     [PLAIT_FLOAT8E4M3] = narrow_e4m3,                                                                 \
                     [PLAIT_FLOAT8E5M2] = narrow_e5m2 },                                                               \
         .copy = copy, .stream = stream, .stream_some = stream_some, .stream_end = stream_end, .squares = squares,     \
-        .update = update,                                                                                             \
+        .update = update, __VA_ARGS__                                                                                 \
     }
 
 #endif

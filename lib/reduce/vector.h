@@ -39,9 +39,9 @@ typedef uint32_t words __attribute__((vector_size(4 * HALF_LANES)));
 #define PUT_F16           put_f16
 #define GET_BF16(p, k)    from_bf16_wide(get_u16(p, k))
 #define PUT_BF16(p, v, k) put_u16(p, to_bf16_wide(v), k)
-#define GET_E4M3(p, k)    from_f8_wide(get_u8(p, k), &e4m3)
-#define PUT_E4M3(p, v, k) put_u8(p, to_f8_wide(v, &e4m3), k)
-#define GET_E5M2(p, k)    from_f8_wide(get_u8(p, k), &e5m2)
-#define PUT_E5M2(p, v, k) put_u8(p, to_f8_wide(v, &e5m2), k)
+#define GET_E4M3(p, k)    from_narrow_wide(get_u8(p, k), &e4m3)
+#define PUT_E4M3(p, v, k) put_u8(p, to_narrow_wide(v, &e4m3), k)
+#define GET_E5M2(p, k)    from_narrow_wide(get_u8(p, k), &e5m2)
+#define PUT_E5M2(p, v, k) put_u8(p, to_narrow_wide(v, &e5m2), k)
 
 #endif
