@@ -174,8 +174,7 @@ void plait_fusion_drop_layout(struct plait_fusion *f)
     }
     if (f->stream != NULL)
         plait_fusion_device_drop(f);
-    else
-        plait_mem_free(f->memory);
+    plait_mem_free(f->memory);
     free(f->buckets);
     free(f->pieces);
     free(f->piece_of);

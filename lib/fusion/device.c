@@ -79,8 +79,6 @@ void plait_fusion_device_drop(struct plait_fusion *f)
         plugin()->destroy_event(f->buckets[k].ready);
         plugin()->destroy_event(f->buckets[k].done);
     }
-    if (f->memory != NULL)
-        plugin()->free(PLAIT_MEMORY_DEVICE, f->memory);
 }
 
 /* ---- A round ----------------------------------------------------------------------------------------------------- */

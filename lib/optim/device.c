@@ -6,6 +6,7 @@
 #include "call/device_work.h"
 
 #include <plait/coll.h>
+#include <plait/memory.h>
 
 static const struct plait_device_plugin *plugin(void)
 {
@@ -30,12 +31,6 @@ enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
     return plait_device_result("an optimiser cannot use its GPU", why);
 }
 
-static void free_memory(void *memory)
-{
-    if (memory != NULL)
-        plugin()->free(PLAIT_MEMORY_DEVICE, memory);
-}
-
 /* After a failure other ranks may still read the sums: the comm frees them when no rank does. */
 void plait_optim_device_drop(struct plait_optim *o)
 {
@@ -44,8 +39,8 @@ void plait_optim_device_drop(struct plait_optim *o)
     plugin()->drain(o->queue);
     plugin()->free_stepper(o->stepper);
     if (comm == NULL || !plait_object_failing(comm) || !plait_work_free_later(comm, o->sums))
-        free_memory(o->sums);
-    free_memory(o->momentum);
+        plait_mem_free(o->sums);
+    plait_mem_free(o->momentum);
 }
 
 /* ---- A step --------------------------------------------------------------------------------------------------- */

@@ -45,10 +45,9 @@ static enum plait_status find_kernels(struct plait_optim *o)
 
 static enum plait_status take_sums(struct plait_optim *o, size_t weights)
 {
-    o->own = calloc(o->nsum, sizeof *o->own);
     o->sums = calloc(o->nsum, sizeof *o->sums);
     o->momentum = aligned_alloc(PLAIT_LINE, PLAIT_ROUND_UP(weights * sizeof *o->momentum + 1));
-    if (o->own == NULL || o->sums == NULL || o->momentum == NULL)
+    if (o->sums == NULL || o->momentum == NULL)
         return plait_fail_memory("out of memory for the momentum of %zu weights", weights);
     memset(o->momentum, 0, weights * sizeof *o->momentum);
     return PLAIT_OK;
@@ -123,7 +122,6 @@ void plait_optim_destroy(struct plait_optim *o)
         plait_optim_device_drop(o);
     } else {
         free(o->momentum);
-        free(o->own);
         free(o->sums);
     }
     free(o->parts);
@@ -169,18 +167,18 @@ static void add_gradient(struct plait_optim *o, const struct plait_optim_part *p
 {
     const double g = known != NULL ? *known : plait_pass_squares(o->kernels, p->gradient, p->type, p->count);
 
-    o->own[VERDICT] += g;
+    o->sums[VERDICT] += g;
     if (has_trust(o, p))
-        o->own[gradients_at(o, p->tensor)] += g;
+        o->sums[gradients_at(o, p->tensor)] += g;
 }
 
 static void add_weights(struct plait_optim *o, const struct plait_optim_part *p)
 {
     const double w = plait_pass_squares(o->kernels, p->master, PLAIT_FLOAT32, p->count);
 
-    o->own[WEIGHTS] += w;
+    o->sums[WEIGHTS] += w;
     if (has_trust(o, p))
-        o->own[weights_at(p->tensor)] += (p->flags & PLAIT_OPTIM_NO_DECAY) == 0 ? w : -w;
+        o->sums[weights_at(p->tensor)] += (p->flags & PLAIT_OPTIM_NO_DECAY) == 0 ? w : -w;
 }
 
 static void add_squares(struct plait_optim *o, const struct plait_optim_step *s)
@@ -188,7 +186,7 @@ static void add_squares(struct plait_optim *o, const struct plait_optim_step *s)
     bool exact = atomic_exchange_explicit(&o->exact, false, memory_order_relaxed);
 
     exact |= plait_optim_needs_exact(o->bounds, rule_of(o, s));
-    memset(o->own, 0, o->nsum * sizeof *o->own);
+    memset(o->sums, 0, o->nsum * sizeof *o->sums);
     for (uint32_t k = 0; k < o->options.npart; k++) {
         const struct plait_optim_part *p = &o->parts[k];
         if (has_trust(o, p) || o->options.check)
@@ -196,13 +194,13 @@ static void add_squares(struct plait_optim *o, const struct plait_optim_step *s)
         if (has_trust(o, p) || exact)
             add_weights(o, p);
         if (exact)
-            o->own[MOMENTA] += plait_pass_squares(o->kernels, o->momentum + o->at[k], PLAIT_FLOAT32, p->count);
+            o->sums[MOMENTA] += plait_pass_squares(o->kernels, o->momentum + o->at[k], PLAIT_FLOAT32, p->count);
     }
     if (exact)
-        o->bounds = (struct plait_optim_bounds){ sqrt(o->own[WEIGHTS]), sqrt(o->own[MOMENTA]) };
+        o->bounds = (struct plait_optim_bounds){ sqrt(o->sums[WEIGHTS]), sqrt(o->sums[MOMENTA]) };
     else
-        o->own[WEIGHTS] += o->bounds.weights * o->bounds.weights;
-    o->own[MOMENTA] = o->bounds.momenta * o->bounds.momenta;
+        o->sums[WEIGHTS] += o->bounds.weights * o->bounds.weights;
+    o->sums[MOMENTA] = o->bounds.momenta * o->bounds.momenta;
 }
 
 /* ---- The second pass -------------------------------------------------------------------------------------- */
@@ -224,10 +222,10 @@ static enum plait_status meet(struct plait_optim *o, const struct plait_optim_st
 {
     const double call = plait_optim_call(o, s);
 
-    o->own[CALL] = call;
-    o->own[CALL_SQUARE] = call * call;
+    o->sums[CALL] = call;
+    o->sums[CALL_SQUARE] = call * call;
     const enum plait_status status =
-        plait_allreduce(o->options.comm, o->own, o->sums, o->nsum, PLAIT_FLOAT64, PLAIT_SUM, NULL);
+        plait_allreduce(o->options.comm, o->sums, o->sums, o->nsum, PLAIT_FLOAT64, PLAIT_SUM, NULL);
     if (status != PLAIT_OK)
         return status;
     const double mean = o->sums[CALL] / plait_comm_nrank(o->options.comm);
@@ -316,23 +314,14 @@ static const float *widened(const struct plait_optim *o, const struct plait_opti
     return room;
 }
 
-/* Streaming stores, if the copy begins at a cache line. */
 static void write_copy(const struct plait_optim *o, const struct plait_optim_part *p, size_t at, size_t n)
 {
-    const size_t size = plait_dtype_size(p->copy_type);
-    char *to = (char *)p->copy + at * size;
-    _Alignas(64) char room[PIECE * sizeof(float)];
-    const bool streams = (uintptr_t)p->copy % 64 == 0;
-    const void *made = streams ? room : to;
+    void *to = (char *)p->copy + at * plait_dtype_size(p->copy_type);
 
     if (p->copy_type == PLAIT_FLOAT32)
-        made = p->master + at;
+        memcpy(to, p->master + at, n * sizeof *p->master);
     else
-        o->kernels->narrow[p->copy_type](streams ? room : to, p->master + at, n, 1);
-    if (streams)
-        o->kernels->stream_some(to, made, n * size);
-    else if (made != to)
-        memcpy(to, made, n * size);
+        o->kernels->narrow[p->copy_type](to, p->master + at, n, 1);
 }
 
 static void update_part(const struct plait_optim *o, uint32_t k, const struct plait_optim_step *s)
@@ -351,8 +340,6 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
         if (p->copy != NULL)
             write_copy(o, p, at, n);
     }
-    if (p->copy != NULL)
-        o->kernels->stream_end();
 }
 
 enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_optim_step *s,
@@ -370,8 +357,6 @@ enum plait_status plait_optim_step(struct plait_optim *o, const struct plait_opt
     add_squares(o, s);
     if (o->options.comm != NULL)
         status = meet(o, s);
-    else
-        memcpy(o->sums, o->own, o->nsum * sizeof *o->sums);
     if (status == PLAIT_OK) {
         const bool finite = is_finite(o, s);
         for (uint32_t k = 0; finite && k < o->options.npart; k++)

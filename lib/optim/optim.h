@@ -38,12 +38,12 @@ struct plait_optim {
     float *momentum; /* of all parts */
     size_t *at;      /* [options.npart] start of each part's momentum */
     size_t nsum;
-    double *own, *sums;               /* [nsum] this rank's; all ranks' */
+    double *sums;                     /* [nsum] this rank's, then all ranks' */
     uint64_t nstep;                   /* with a comm: steps that reached the all-reduce */
     struct plait_optim_bounds bounds; /* of this rank's weights and momenta */
     atomic_bool exact;                /* the caller may have written momenta: the next step computes norms */
 
-    /* On a GPU (device.c) momentum, sums and bounds lie in GPU memory, and `sums` serves as `own`. Besides: */
+    /* On a GPU (device.c) momentum, sums and bounds lie in GPU memory. Besides: */
     struct plait_queue *queue; /* of options.stream; NULL: on the host */
     struct plait_stepper *stepper;
     uint32_t ndiffer; /* steps that differed between ranks and were reported */

@@ -2,8 +2,8 @@
 /*
  * One set of kernels. Each instruction set has a file that defines macros and then includes this header:
  * HALF_V and so on, the template's parameters for 16- and 8-bit floats; optionally STREAM_LINE(d, s), which stores a
- * cache line of 64 bytes with streaming stores, and STREAM_FENCE(). KERNELS(name, ...) is the set, with kernels of its own.
- * The scalar file is the reference.
+ * cache line of 64 bytes with streaming stores, and STREAM_FENCE(). KERNELS(name, kernels of its own) is the set. The
+ * scalar file is the reference.
  */
 #ifndef PLAIT_LIB_REDUCE_SET_H
 #define PLAIT_LIB_REDUCE_SET_H
