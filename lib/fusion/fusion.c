@@ -87,16 +87,14 @@ static enum plait_status discard(struct plait_fusion *f)
     return plait_restore_error(&left);
 }
 
-/* Discard a half-made fusion and keep this thread's last error. f NULL: only the comm exists. */
-static enum plait_status discard_after(struct plait_fusion *f, struct plait_comm *comm, enum plait_status status)
+/* Discard a half-made fusion, or NULL, and keep this thread's last error. */
+static enum plait_status discard_after(struct plait_fusion *f, enum plait_status status)
 {
     struct plait_saved_error why;
 
     plait_save_error(&why, status);
     if (f != NULL)
         discard(f);
-    else
-        plait_comm_destroy(comm);
     return plait_restore_error(&why);
 }
 
@@ -113,52 +111,46 @@ static enum plait_status prepare(const struct plait_fusion_options *options, con
         return plait_fail_memory("out of memory for a fusion");
     (*out)->rank = plait_comm_rank(comm);
     (*out)->nrank = plait_comm_nrank(comm);
+    (*out)->kernels = plait_object_kernels(comm);
     status = copy_options(*out, options);
     return status == PLAIT_OK ? take_marks(*out) : status;
 }
 
-/* The collective part of creation, on the fusion's own comm. f is NULL if this rank has failed. */
-static enum plait_status make(struct plait_fusion *f, struct plait_comm *comm,
-                              const struct plait_fusion_options *options, enum plait_status status)
+/* The part of creation on the fusion's own comm. */
+static enum plait_status make(struct plait_fusion *f, const char *call, const struct plait_layout *layout)
 {
-    static const char call[] = "plait_fusion_create";
-    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    enum plait_status status =
+        plait_object_show(f->comm, &(const void *){ (const void *)(uintptr_t)f->marks }, 1, f->others);
 
-    if (status == PLAIT_OK) {
-        o = f->options;
-        o.layout = options->layout;
-        status = o.progress ? plait_object_drive(comm) : PLAIT_OK;
-    }
-    status = plait_all_alike(comm, call, o.name, plait_fusion_describe, &o, status);
-    if (status == PLAIT_OK)
-        status = plait_object_show(comm, &(const void *){ (const void *)(uintptr_t)f->marks }, 1, f->others);
     if (status != PLAIT_OK)
         return status;
-    return plait_all_ready(comm, call, plait_fusion_make_layout(f, &options->layout));
+    status = f->options.progress ? plait_object_drive(f->comm) : PLAIT_OK;
+    return plait_all_ready(f->comm, call, status == PLAIT_OK ? plait_fusion_make_layout(f, layout) : status);
 }
 
 enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plait_fusion_options *options,
                                       struct plait_fusion **out)
 {
-    enum plait_status status = plait_object_enter(comm, "plait_fusion_create");
+    static const char call[] = "plait_fusion_create";
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    enum plait_status status = plait_object_enter(comm, call);
     struct plait_fusion *f = NULL;
-    struct plait_comm *own = NULL;
-    struct plait_saved_error why;
 
     if (status != PLAIT_OK)
         return status;
-    status = out == NULL ? plait_fail(PLAIT_ERR_ARG, "plait_fusion_create: out is NULL") : prepare(options, comm, &f);
-    plait_save_error(&why, status); /* the other ranks come, and learn of it in make() */
-    status = plait_comm_duplicate(comm, f != NULL ? f->name : "fusion", &own);
-    if (f != NULL && own != NULL) {
-        f->comm = own;
-        f->kernels = plait_object_kernels(own);
+    status = out == NULL ? plait_fail(PLAIT_ERR_ARG, "%s: out is NULL", call) : prepare(options, comm, &f);
+    if (status == PLAIT_OK) {
+        o = f->options;
+        o.layout = options->layout;
     }
+    status = plait_all_alike(comm, call, o.name, plait_fusion_describe, &o, status);
     if (status == PLAIT_OK)
-        status = make(f, own, options, plait_restore_error(&why));
+        status = plait_comm_duplicate(comm, o.name, &f->comm);
+    if (status == PLAIT_OK)
+        status = make(f, call, &options->layout);
     if (status != PLAIT_OK)
-        return discard_after(f, own, why.status != PLAIT_OK ? plait_restore_error(&why) : status);
-    plait_ownership_begin(f->owner, own);
+        return discard_after(f, status);
+    plait_ownership_begin(f->owner, f->comm);
     *out = f;
     return PLAIT_OK;
 }
