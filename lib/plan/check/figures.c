@@ -34,8 +34,7 @@ static uint64_t find_depth(const struct plait_graph *g, uint32_t *depth)
 
 struct port {        /* one per rank */
     uint32_t nready; /* sends that can start */
-    uint32_t low;    /* words of the bitmap before this one contain no ready send */
-    uint32_t word0;  /* first word of the rank's part of the bitmap */
+    uint32_t low;    /* steps before this one are no ready sends */
     uint64_t taken;  /* last round in which the rank receives */
 };
 
@@ -43,7 +42,7 @@ struct schedule {
     const struct plait_checker *c;
     struct plait_graph *g;
     struct port *port; /* [nrank] */
-    uint64_t *ready;   /* bitmap over steps: sends that can start */
+    bool *ready;       /* [nstep] sends that can start */
     uint32_t *done;    /* nodes that are done and whose successors still count them as pending */
     uint32_t ndone;
     uint32_t nmessage; /* messages not started yet */
@@ -61,9 +60,9 @@ static void make_ready(struct schedule *s, uint32_t node)
     const uint32_t send = plait_graph_step(s->c, node)->verb == PLAIT_STEP_SEND ? node : g->pair[node];
     const uint32_t i = plait_graph_index(g, send);
     struct port *p = &s->port[g->rank[send]];
-    s->ready[p->word0 + i / 64] |= 1ull << i % 64;
-    if (p->nready++ == 0 || i / 64 < p->low)
-        p->low = i / 64;
+    s->ready[send] = true;
+    if (p->nready++ == 0 || i < p->low)
+        p->low = i;
 }
 
 static void tell_successors(struct schedule *s)
@@ -88,21 +87,19 @@ static void start_send(struct schedule *s, uint32_t rank, uint64_t round)
     struct port *p = &s->port[rank];
     uint32_t left = p->nready;
 
-    for (uint32_t w = p->low; left > 0; w++) {
-        for (uint64_t bits = s->ready[p->word0 + w]; bits != 0; bits &= bits - 1, left--) {
-            const uint32_t bit = (uint32_t)__builtin_ctzll(bits), send = s->g->first[rank] + 64 * w + bit;
-            struct port *to = &s->port[s->g->rank[s->g->pair[send]]];
-            if (to->taken == round)
-                continue;
+    for (uint32_t i = p->low; left > 0; i++) {
+        const uint32_t send = s->g->first[rank] + i;
+        struct port *to = s->ready[send] ? &s->port[s->g->rank[s->g->pair[send]]] : NULL;
+        if (to != NULL && to->taken < round) {
             to->taken = round;
-            s->ready[p->word0 + w] &= ~(1ull << bit);
+            s->ready[send] = false;
             p->nready--;
             s->nmessage--;
             s->done[s->ndone++] = s->g->node[send];
             return;
         }
-        if (w == p->low && s->ready[p->word0 + w] == 0)
-            p->low++;
+        left -= to != NULL;
+        p->low += to == NULL && i == p->low;
     }
 }
 
@@ -141,13 +138,8 @@ static enum plait_status find_depth_and_rounds(struct plait_checker *c, struct p
     struct plait_scratch arrays = { 0 };
     struct schedule s = { .c = c, .g = &c->graph, .port = plait_scratch(&arrays, c->nrank, sizeof *s.port) };
     uint32_t *depth = plait_scratch(&arrays, c->graph.nstep, sizeof *depth); /* per node: messages before it */
-    uint32_t nword = 0;
 
-    for (uint32_t r = 0; s.port != NULL && r < c->nrank; r++) {
-        s.port[r].word0 = nword;
-        nword += c->plans[r]->nstep / 64 + 1;
-    }
-    s.ready = plait_scratch(&arrays, nword, sizeof *s.ready);
+    s.ready = plait_scratch(&arrays, c->graph.nstep, sizeof *s.ready);
     s.done = plait_scratch(&arrays, c->graph.nstep, sizeof *s.done);
     if (!arrays.failed) {
         seen->depth = find_depth(&c->graph, depth);
