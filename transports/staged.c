@@ -19,7 +19,7 @@
  * its slot is asked for.
  */
 #include "../lib/comm/port.h"
-#include "../lib/device/device_memory.h"
+#include "../lib/device/device_comm.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "device_memory.h"
 #include "device_whole.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"

@@ -128,13 +128,13 @@ struct plait_device_comm {
     struct plait_notification notifications[PLAIT_NNOTIFICATION];
     uint32_t nbatch[2], ncopy, nnotification;
 
-    _Atomic bool captured;              /* an operation is in a graph: nobody knows when it runs */
-    uint32_t ncapture;                  /* messages that are being captured, by */
-    uint64_t capturing;                 /* this capture */
-    bool lost;                          /* others may still use this rank's device memory */
-    char why[256];                      /* the device's error, with which the comm fails; "": none */
-    uint32_t unmapped;                  /* 1 + the rank whose memory could not be mapped; 0: another cause */
-    struct plait_device_memory *memory; /* device_memory.h */
+    _Atomic bool captured; /* an operation is in a graph: nobody knows when it runs */
+    uint32_t ncapture;     /* messages that are being captured, by */
+    uint64_t capturing;    /* this capture */
+    bool lost;             /* others may still use this rank's device memory */
+    char why[256];         /* the device's error, with which the comm fails; "": none */
+    uint32_t unmapped;     /* 1 + the rank whose memory could not be mapped; 0: another cause */
+    struct plait_device_memory *memory;
     uint32_t nstaging; /* messages to other hosts that wait for this rank's own queues (transports/staged.c) */
 
     enum plait_together together;
@@ -204,12 +204,26 @@ void plait_device_comm_destroy(struct plait_comm *comm);
 /* Bytes that the comm holds in GPU memory and in pinned memory. */
 size_t plait_device_bytes(const struct plait_comm *comm);
 
-/*
- * Device memory; freed when the rank leaves the comm. free_later: also memory that others allocated and that operations
- * on a queue or in a graph may still use.
- */
+/* Memory of the comm on its GPU, and pinned memory: one list, which is freed when the comm is left (free_all). */
+struct plait_device_memory {
+    struct plait_device_memory *next;
+    enum plait_memory kind;
+    void *memory;
+    size_t bytes;
+    bool used; /* a staging buffer of a message */
+};
+
+/* GPU memory. free_later: also memory that others allocated and that operations on a queue or in a graph still use. */
 enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out);
 void plait_device_free_later(struct plait_comm *comm, void *memory);
+void plait_device_free_all(struct plait_device_comm *d);
+
+/*
+ * An unused pinned buffer of at least `bytes` bytes, for data to and from other hosts (transports/staged.c). NULL: no
+ * memory, which is noted (plait_device_note()). unstage: no queue and no network uses it any more. NULL is allowed.
+ */
+struct plait_device_memory *plait_device_stage(struct plait_comm *comm, size_t bytes);
+void plait_device_unstage(struct plait_device_memory *stage);
 
 /* Record why an operation cannot be put on the queue (NULL: it was put there). The first error stays. */
 void plait_device_note(struct plait_comm *comm, const char *why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "device_memory.h"
+#include "device_comm.h"
 
 #include "base/status.h"
 
