@@ -243,21 +243,18 @@ static const char *signals(struct plait_queue *q, const struct plait_signal *s, 
     return why;
 }
 
-static const char *copy(struct plait_queue *q, void *to, const void *from, size_t bytes)
-{
-    const char *why;
-
-    PUT(q->gpu, "cuMemcpyAsync",
-        plait_cuda.copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, bytes, q->stream));
-    return why;
-}
-
 static const char *copies(struct plait_queue *q, const struct plait_copy *copy, size_t n)
 {
     struct plait_cuda_copies a = { .n = 0 };
     uint64_t chunks = 0;
     const char *why = NULL;
 
+    if (n == 1) {
+        PUT(q->gpu, "cuMemcpyAsync",
+            plait_cuda.copy_async((cu_address)(uintptr_t)copy->to, (cu_address)(uintptr_t)copy->from, copy->bytes,
+                                  q->stream));
+        return why;
+    }
     for (size_t i = 0; i < n && why == NULL; i++) {
         a.copy[a.n++] = (struct plait_cuda_copy){ copy[i].to, copy[i].from, copy[i].bytes };
         chunks += plait_cuda_chunks(copy[i].bytes);
@@ -430,7 +427,6 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .call = call_host,
     .signal = signals,
     .seen = seen,
-    .copy = copy,
     .copies = copies,
     .make = make,
     .scale = scale,

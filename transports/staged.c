@@ -112,7 +112,7 @@ static bool put(struct staged_link *l, struct slot *s, const struct plait_copy *
     if (queue != NULL && s->event == NULL)
         plait_device_note(l->comm, d->plugin->create_event(d->device, &s->event));
     if (plait_device_works(l->comm) && copy != NULL)
-        plait_device_note(l->comm, d->plugin->copy(queue, copy->to, copy->from, copy->bytes));
+        plait_device_note(l->comm, d->plugin->copies(queue, copy, 1));
     if (plait_device_works(l->comm))
         plait_device_note(l->comm, d->plugin->record_event(queue, s->event));
     return plait_device_works(l->comm);

@@ -73,12 +73,10 @@ static void put_signals(struct plait_comm *comm, unsigned which)
 static void flush(struct plait_comm *comm)
 {
     struct plait_device_comm *d = comm->device;
-    const struct plait_copy *one = &d->copies[0];
 
     put_signals(comm, 0);
     if (d->ncopy > 0 && plait_device_works(comm))
-        plait_device_note(comm, d->ncopy == 1 ? d->plugin->copy(d->batch_queue, one->to, one->from, one->bytes)
-                                              : d->plugin->copies(d->batch_queue, d->copies, d->ncopy));
+        plait_device_note(comm, d->plugin->copies(d->batch_queue, d->copies, d->ncopy));
     d->ncopy = 0;
     put_signals(comm, 1);
     for (uint32_t i = 0; i < d->nnotification && plait_device_works(comm); i++)

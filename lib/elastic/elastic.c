@@ -2,8 +2,6 @@
 /* Creation and destruction, and all that the modes share: periods, the local step, checks of the order of calls. */
 #include "elastic.h"
 
-#include "pass.h"
-
 #include "base/bytes.h"
 #include "base/status.h"
 #include "call/agree.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The arithmetic in pieces that stay in the L1 cache, so that memory is read once and written once. */
-#include "pass.h"
+#include "elastic.h"
 
 #include <math.h>
 #include <stdatomic.h>

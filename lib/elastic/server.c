@@ -12,8 +12,6 @@
  */
 #include "elastic.h"
 
-#include "pass.h"
-
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/thread.h"

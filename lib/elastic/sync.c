@@ -8,8 +8,6 @@
  */
 #include "elastic.h"
 
-#include "pass.h"
-
 #include <plait/memory.h>
 
 #include <string.h>

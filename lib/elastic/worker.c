@@ -5,8 +5,6 @@
  */
 #include "elastic.h"
 
-#include "pass.h"
-
 #include "base/status.h"
 
 #include <plait/message.h>

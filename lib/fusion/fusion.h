@@ -16,15 +16,34 @@
 #ifndef PLAIT_LIB_FUSION_FUSION_H
 #define PLAIT_LIB_FUSION_FUSION_H
 
-#include "layout.h"
-
-#include "trace.h"
+#include <plait/fusion.h>
 
 #include "call/owner.h"
 
 #include <plait/plan.h>
 
-#define PLAIT_NO_PIECE UINT32_MAX
+#include <stdatomic.h>
+
+#define PLAIT_FUSION_ALIGN 64 /* bytes; tensors in a payload start at multiples of it */
+#define PLAIT_NO_PIECE     UINT32_MAX
+
+struct plait_place { /* of a tensor */
+    uint32_t bucket;
+    size_t start; /* elements from the start of the bucket */
+};
+
+struct plait_slab { /* the contents of a bucket */
+    enum plait_dtype type;
+    uint32_t first, last, ntensor; /* tensors; some between may be elsewhere */
+    size_t count;                  /* elements, padded unless it is one tensor without shards; shards are equal */
+};
+
+struct plait_flat { /* the place of each tensor: a pure function of tensors and rule, so equal on all ranks */
+    uint32_t nbucket;
+    struct plait_slab *buckets; /* ordered by last tensor: in this order they become complete */
+    struct plait_place *places; /* [ntensor] */
+    size_t bytes;               /* of payload */
+};
 
 struct plait_bucket {
     _Atomic uint64_t state; /* high half: rounds that have ended; low half: tensors not yet marked in the next one */
@@ -115,6 +134,15 @@ static inline uint64_t plait_bucket_state(uint32_t ended, uint32_t missing)
     return (uint64_t)ended << 32 | missing;
 }
 
+/*
+ * layout.c. nshard: ranks that share each bucket, or 1. The caller frees `out` with plait_flat_free(), also after an
+ * error.
+ */
+enum plait_status plait_flat_make(const struct plait_tensor *tensors, uint32_t ntensor,
+                                  const struct plait_layout *layout, enum plait_dtype payload, uint32_t nshard,
+                                  struct plait_flat *out);
+void plait_flat_free(struct plait_flat *flat);
+
 /* buckets.c: make all that a layout needs. After an error drop() frees the parts that were made. */
 enum plait_status plait_fusion_make_layout(struct plait_fusion *f, const struct plait_layout *layout);
 void plait_fusion_drop_layout(struct plait_fusion *f);
@@ -154,5 +182,24 @@ enum plait_status plait_fusion_device_gathered(struct plait_fusion *f);
 
 /* Address of a tensor's gradient. */
 void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor);
+
+/*
+ * Times of this rank's tensors and buckets (trace.c). Without options.trace there is no trace, and no clock is read:
+ * now() is 0. add: an event of a tensor (READY) or a bucket that began at `begin` and ends now; any thread may call.
+ * change: so many buckets more are in flight, so many threads more wait: 1, 0 or -1.
+ */
+enum plait_trace_kind {
+    PLAIT_TRACE_READY,
+    PLAIT_TRACE_PACK,
+    PLAIT_TRACE_TRANSFER,
+    PLAIT_TRACE_UNPACK,
+    PLAIT_TRACE_WAIT,
+    PLAIT_NTRACE_KIND
+};
+struct plait_trace *plait_trace_create(void); /* NULL: out of memory */
+void plait_trace_destroy(struct plait_trace *trace);
+double plait_trace_now(const struct plait_trace *trace);
+void plait_trace_add(struct plait_trace *trace, enum plait_trace_kind kind, uint32_t number, double begin);
+void plait_trace_change(struct plait_trace *trace, int in_flight, int waiting);
 
 #endif

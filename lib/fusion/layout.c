@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "layout.h"
+#include "fusion.h"
 
 #include "base/bytes.h"
 #include "base/status.h"

@@ -7,8 +7,27 @@
 #include "base/status.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define EVENTS 32768 /* of a rank */
+
+struct event {
+    double begin, end; /* plait_clock(), s */
+    uint32_t kind;
+    uint32_t number; /* of the tensor for PLAIT_TRACE_READY, else of the bucket */
+};
+
+struct plait_trace {
+    _Atomic uint32_t n; /* may exceed EVENTS */
+    struct event events[EVENTS];
+    /* Buckets in flight and threads that wait now; the lock protects these and the times. */
+    pthread_mutex_t lock;
+    uint32_t in_flight, waiting;
+    double changed; /* time when one of them changed */
+    struct plait_fusion_times times;
+};
 
 struct plait_trace *plait_trace_create(void)
 {
@@ -39,11 +58,11 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
         return;
     const double end = plait_clock();
     const uint32_t i = atomic_fetch_add_explicit(&t->n, 1, memory_order_relaxed);
-    if (i == PLAIT_TRACE_EVENTS)
+    if (i == EVENTS)
         plait_log(PLAIT_LOG_WARN, "the trace is full (%d events per rank); plait_fusion_trace() writes and empties it",
-                  PLAIT_TRACE_EVENTS);
-    if (i < PLAIT_TRACE_EVENTS)
-        t->events[i] = (struct plait_trace_event){ begin, end, kind, number };
+                  EVENTS);
+    if (i < EVENTS)
+        t->events[i] = (struct event){ begin, end, kind, number };
     if (kind == PLAIT_TRACE_PACK)
         t->times.packing += end - begin; /* under the comm's lock, as is unpacking */
     else if (kind == PLAIT_TRACE_UNPACK)
@@ -116,8 +135,7 @@ static void write_time(FILE *file, const char *name, double seconds)
     fprintf(file, "\"%s\":%llu.%03llu,", name, ns / 1000, ns % 1000);
 }
 
-static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank, const struct plait_trace_event *e,
-                        double start)
+static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank, const struct event *e, double start)
 {
     fprintf(file, ",\n{\"ph\":\"%s\",\"pid\":%u,\"tid\":%u,", e->kind == PLAIT_TRACE_READY ? "i" : "X", rank, e->kind);
     write_time(file, "ts", e->begin - start);
@@ -136,8 +154,8 @@ static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank,
 }
 
 /* events: of all ranks, one after the other; counts: bytes of each. */
-static enum plait_status write_file(const struct plait_fusion *f, const char *path,
-                                    const struct plait_trace_event *events, size_t nevent, const size_t *counts)
+static enum plait_status write_file(const struct plait_fusion *f, const char *path, const struct event *events,
+                                    size_t nevent, const size_t *counts)
 {
     FILE *file =
         path != NULL ? plait_descriptor_stream(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), "w") : NULL;
@@ -163,9 +181,9 @@ static enum plait_status write_file(const struct plait_fusion *f, const char *pa
 static enum plait_status collect(struct plait_fusion *f, const char *path, size_t *counts, size_t *starts)
 {
     struct plait_comm *comm = f->comm;
-    const uint32_t n = f->trace->n < PLAIT_TRACE_EVENTS ? f->trace->n : PLAIT_TRACE_EVENTS;
+    const uint32_t n = f->trace->n < EVENTS ? f->trace->n : EVENTS;
     const size_t own = n * sizeof *f->trace->events;
-    struct plait_trace_event *all = NULL;
+    struct event *all = NULL;
     size_t total = 0;
     int32_t written = PLAIT_OK;
     enum plait_status status = plait_allgather(comm, &own, counts, sizeof own, PLAIT_UINT8, NULL);

@@ -4,7 +4,7 @@
  *
  * It has LARS and SGD with momentum on float32 master weights, loss scaling, schedules of the learning rate, and
  * sharded steps. optim.c makes the step on the processor, device.c on a GPU. options.c checks and compares options,
- * schedule.c computes learning rates.
+ * schedule.c has learning rates and the loss scale.
  *
  * The room promises: all ranks make the same step, bit for bit, or none makes it. A step with an infinity or a NaN
  * changes nothing and says so (`finite` is 0).

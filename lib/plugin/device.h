@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    10 /* changes with the declarations below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    11 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_location { /* of memory */
@@ -176,9 +176,8 @@ struct plait_device_plugin {
     const char *(*signal)(struct plait_queue *queue, const struct plait_signal *signals, size_t n);
     /* The host has read this value, which a signal wrote to pinned memory: for a driver that looks for races. */
     void (*seen)(const void *word, uint32_t value);
-    const char *(*copy)(struct plait_queue *queue, void *to, const void *from, size_t bytes);
     const char *(*make)(struct plait_queue *queue, const struct plait_list *list);
-    /* As few launches as possible: no copy overlaps another. */
+    /* By one call of the driver, or few: no copy overlaps another. */
     const char *(*copies)(struct plait_queue *queue, const struct plait_copy *copies, size_t n);
     /* As plait_kernels.scale. scalar: in host memory, read now; or, if `late`, in device memory, read in order. */
     const char *(*scale)(struct plait_queue *queue, enum plait_dtype type, void *to, const void *from, size_t count,
