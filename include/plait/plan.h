@@ -334,7 +334,7 @@ struct plait_report {
  * claim  compared with the plans' figures; NULL: not compared
  * report filled in either case; may be NULL
  * Errors: PLAIT_ERR_PLAN (see report), PLAIT_ERR_NOMEM.
- * Cost:   linear in steps and dependencies, times P/64 for the contributor sets.
+ * Cost:   nearly linear in steps and dependencies, times P/64 for the contributor sets.
  */
 PLAIT_API enum plait_status plait_plan_check(const char *name, const struct plait_shape *shape,
                                              const struct plait_plan *const *plans, const struct plait_claim *claim,

@@ -3,7 +3,7 @@
  * Matching: the k-th SEND from s to r on a lane belongs to the k-th RECV at r from s on that lane.
  *
  * All SENDs and all RECVs are sorted by (receiver, sender, lane, place in the array). Then the two lists must be equal,
- * element by element. The sort is a radix sort of counting sorts, so the cost is linear.
+ * element by element.
  */
 #include "check.h"
 
@@ -13,33 +13,21 @@ struct end { /* one end of a message */
     uint32_t to, from, lane, number;
 };
 
-enum { BY_LANE, BY_FROM, BY_TO };
-
-static uint32_t key_of(const struct end *e, int by)
+static int compare_ends(const struct end *x, const struct end *y)
 {
-    return by == BY_LANE ? e->lane : by == BY_FROM ? e->from : e->to;
+    if (x->to != y->to)
+        return x->to < y->to ? -1 : 1;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return (x->lane > y->lane) - (x->lane < y->lane);
 }
 
-/* Stable counting sort of n elements from `from` into `to`. count: room for nkey + 1 numbers. */
-static void sort_pass(const struct end *from, struct end *to, uint32_t n, int by, uint32_t *count, uint32_t nkey)
+static int in_order(const void *a, const void *b)
 {
-    for (uint32_t k = 0; k <= nkey; k++)
-        count[k] = 0;
-    for (uint32_t i = 0; i < n; i++)
-        count[key_of(&from[i], by) + 1]++;
-    for (uint32_t k = 0; k < nkey; k++)
-        count[k + 1] += count[k];
-    for (uint32_t i = 0; i < n; i++)
-        to[count[key_of(&from[i], by)]++] = from[i];
-}
+    const struct end *x = a, *y = b;
+    const int order = compare_ends(x, y);
 
-/* Sorts `ends`; `spare` has the same length. Returns the array that holds the result. */
-static struct end *sort_ends(struct end *ends, struct end *spare, uint32_t n, uint32_t nrank, uint32_t *count)
-{
-    sort_pass(ends, spare, n, BY_LANE, count, 256);
-    sort_pass(spare, ends, n, BY_FROM, count, nrank);
-    sort_pass(ends, spare, n, BY_TO, count, nrank);
-    return spare;
+    return order != 0 ? order : (x->number > y->number) - (x->number < y->number);
 }
 
 /* Collects the ends of all messages on one side (SEND or RECV), in array order. Returns their number. */
@@ -58,15 +46,6 @@ static uint32_t collect(const struct plait_checker *c, enum plait_verb verb, str
         }
     }
     return n;
-}
-
-static int compare_ends(const struct end *x, const struct end *y)
-{
-    if (x->to != y->to)
-        return x->to < y->to ? -1 : 1;
-    if (x->from != y->from)
-        return x->from < y->from ? -1 : 1;
-    return (x->lane > y->lane) - (x->lane < y->lane);
 }
 
 static enum plait_status lonely(struct plait_checker *c, const struct end *e, bool send)
@@ -105,19 +84,18 @@ static enum plait_status pair_up(struct plait_checker *c, const struct end *send
 
 enum plait_status plait_check_matching(struct plait_checker *c)
 {
-    const uint32_t n = c->graph.nstep;
     struct plait_scratch arrays = { 0 };
-    struct end *sends = plait_scratch(&arrays, n, sizeof *sends), *recvs = plait_scratch(&arrays, n, sizeof *recvs);
-    struct end *spare = plait_scratch(&arrays, n, sizeof *spare);
-    uint32_t *count = plait_scratch(&arrays, (size_t)c->nrank + 257, sizeof *count);
+    struct end *sends = plait_scratch(&arrays, c->graph.nstep, sizeof *sends);
+    struct end *recvs = plait_scratch(&arrays, c->graph.nstep, sizeof *recvs);
     enum plait_status status;
 
     if (arrays.failed) {
         status = plait_check_nomem(c);
     } else {
         const uint32_t nsend = collect(c, PLAIT_STEP_SEND, sends), nrecv = collect(c, PLAIT_STEP_RECV, recvs);
-        const struct end *sorted = sort_ends(sends, spare, nsend, c->nrank, count);
-        status = pair_up(c, sorted, nsend, sort_ends(recvs, sends, nrecv, c->nrank, count), nrecv);
+        qsort(sends, nsend, sizeof *sends, in_order);
+        qsort(recvs, nrecv, sizeof *recvs, in_order);
+        status = pair_up(c, sends, nsend, recvs, nrecv);
     }
     plait_scratch_free(&arrays);
     return status;
