@@ -71,29 +71,19 @@ PLAIT_DEVICE static const struct narrow_format f16 = { 0x1p16f, 0x1p-14f, 0x1p-1
 PLAIT_DEVICE static const struct narrow_format e4m3 = { 448, 0x1p-6f, 0x1p14f, 0x3c000000, 20, 24, 0x7f, 0x7f };
 PLAIT_DEVICE static const struct narrow_format e5m2 = { 57344, 0x1p-14f, 0x1p7f, 0x38000000, 21, 24, 0x7c, 0x7e };
 
-#define T               float
-#define E               float
-#define U               uint32_t
-#define S               int32_t
-#define FN(name)        name##_f32
-#define QUIET           0x7fc00000
-#define MASK(c)         (-(uint32_t)(c))
-#define ALL(x)          (x)
-#define SELECT(c, a, b) ((c) ? (a) : (b))
-#define CHOOSE(m, a, b) (((a) & (m)) | ((b) & ~(m)))
+#define T        float
+#define U        uint32_t
+#define S        int32_t
+#define FN(name) name##_f32
+#define QUIET    0x7fc00000
 #define NARROW
 #include "ops_float.h"
 
-#define T               double
-#define E               double
-#define U               uint64_t
-#define S               int64_t
-#define FN(name)        name##_f64
-#define QUIET           0x7ff8000000000000
-#define MASK(c)         (-(uint64_t)(c))
-#define ALL(x)          (x)
-#define SELECT(c, a, b) ((c) ? (a) : (b))
-#define CHOOSE(m, a, b) (((a) & (m)) | ((b) & ~(m)))
+#define T        double
+#define U        uint64_t
+#define S        int64_t
+#define FN(name) name##_f64
+#define QUIET    0x7ff8000000000000
 #include "ops_float.h"
 
 #endif

@@ -2,19 +2,28 @@
 /*
  * Arithmetic of one IEEE type, or of a vector of floats. Parameters, undefined at the end:
  *
- *   T, E     the type, and the type of its elements: the same unless T is a vector
+ *   T        the type
  *   U, S     the integers of the same size, unsigned and signed
  *   FN(x)    the name of this type's functions
  *   QUIET    the bits of the canonical NaN
+ * For a vector also:
+ *   E        the type of its elements
  *   ALL(x)   a U with x in every element
  *   MASK(c)  a U with all bits set in the elements where the comparison c holds, else none
  *   SELECT(c, a, b), CHOOSE(m, a, b)  the elements of a where c holds, or the mask m is set, else of b; of type T, U
- *   NARROW   with float and vectors: define the conversions of 16- and 8-bit floats
+ * NARROW, with float and vectors: define the conversions of 16- and 8-bit floats.
  *
  * In min and max, the comparison selects b when the operands are equal or one is a NaN. Equal operands have equal bits,
  * except zeros: there "or" gives -0 (min) and "and" gives +0 (max). A NaN in a must win. Compilers turn the masks into
  * MINPS and two compares.
  */
+#ifndef E
+#define E               T
+#define ALL(x)          (x)
+#define MASK(c)         (-(U)(c))
+#define SELECT(c, a, b) ((c) ? (a) : (b))
+#define CHOOSE(m, a, b) (((a) & (m)) | ((b) & ~(m)))
+#endif
 
 PLAIT_DEVICE static inline U FN(bits)(T v)
 {

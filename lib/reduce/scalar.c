@@ -2,20 +2,6 @@
 /* The reference kernels, in plain C for any processor. */
 #include "ops.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
-#ifdef __SSE2__
-static inline void stream_line(unsigned char *d, const unsigned char *s)
-{
-    for (int i = 0; i < 64; i += 16)
-        _mm_stream_si128((__m128i *)(void *)(d + i), _mm_loadu_si128((const __m128i *)(const void *)(s + i)));
-}
-#define STREAM_LINE    stream_line
-#define STREAM_FENCE() _mm_sfence()
-#endif
-
 #define HALF_V                 float
 #define HALF_LANES             1
 #define HALF_VN(name)          name##_f32
