@@ -71,27 +71,26 @@ static enum plait_status give_up(struct plait_elastic *e, enum plait_status stat
     return plait_restore_error(&why);
 }
 
-/* Rank 0's weights become the centre. */
+/* Rank 0's weights become the centre: all of it on every rank, or a part on each server. */
 static enum plait_status spread(struct plait_elastic *e)
 {
-    void *all = e->centre;
-
-    if (e->nserver > 0) { /* no rank has room for the whole centre */
-        const enum plait_status status = plait_mem_alloc(e->count * sizeof(float), &all);
-        if (status != PLAIT_OK)
-            return plait_object_fail(e->comm, status);
+    if (e->nserver == 0) {
+        PLAIT_KNOWN(e->centre != NULL && (e->rank != 0 || e->weights != NULL));
+        if (e->rank == 0)
+            memcpy(e->centre, e->weights, e->count * sizeof(float));
+        return plait_broadcast(e->comm, e->centre, e->centre, e->count, PLAIT_FLOAT32, 0, NULL);
     }
-    PLAIT_KNOWN(all != NULL && (e->rank != 0 || e->weights != NULL));
-    if (e->rank == 0)
-        memcpy(all, e->weights, e->count * sizeof(float));
-    const enum plait_status status = plait_broadcast(e->comm, all, all, e->count, PLAIT_FLOAT32, 0, NULL);
-    if (all != e->centre) {
-        if (status == PLAIT_OK && e->serves)
-            memcpy(e->centre, (float *)all + e->own.start, e->own.count * sizeof(float));
-        if (status == PLAIT_OK)
-            plait_barrier(e->comm, NULL); /* no rank reads `all` any more */
-        plait_mem_free(all);
+    size_t *counts = calloc(2 * (size_t)e->nrank, sizeof *counts), *starts = counts + e->nrank;
+    if (counts == NULL)
+        return plait_object_fail(e->comm, plait_fail_memory("out of memory for %u servers", e->nserver));
+    for (uint32_t s = 0; s < e->nserver; s++) {
+        const struct plait_extent part = plait_elastic_part(e->count, e->nserver, s);
+        counts[e->nworker + s] = part.count;
+        starts[e->nworker + s] = part.start;
     }
+    const enum plait_status status =
+        plait_scatterv(e->comm, e->weights, counts, starts, e->centre, e->own.count, PLAIT_FLOAT32, 0, NULL);
+    free(counts);
     return status;
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "call/object.h"
+#include "reduce/reduce.h"
 
 #include <plait/plan.h>
 
