@@ -4,15 +4,6 @@
 #include "call.h"
 #include "device/device_comm.h"
 
-enum plait_status plait_work_alloc(const struct plait_queue *queue, const char *whose, size_t bytes, void **out)
-{
-    const int device = plait_device_used()->device_of(queue);
-    const char *why = plait_device_used()->alloc(PLAIT_MEMORY_DEVICE, device, bytes, out);
-
-    return why == NULL ? PLAIT_OK
-                       : plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for %s: %s", bytes, device, whose, why);
-}
-
 bool plait_work_free_later(struct plait_comm *comm, void *memory)
 {
     plait_object_lock(comm);

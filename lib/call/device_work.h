@@ -9,9 +9,6 @@
 #include "memory/devices.h"
 #include "object.h"
 
-/* Memory on the queue's GPU, zeroed. whose: "a fusion". */
-enum plait_status plait_work_alloc(const struct plait_queue *queue, const char *whose, size_t bytes, void **out);
-
 /* The comm frees GPU memory when other ranks read it no longer. False: this rank has used no GPU with it. */
 bool plait_work_free_later(struct plait_comm *comm, void *memory);
 

@@ -125,10 +125,9 @@ enum plait_status plait_object_failed(const struct plait_comm *comm)
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
 /* Addresses travel as offsets in each rank's arena. */
-enum plait_status plait_object_show(struct plait_comm *comm, const void *const *own, uint32_t n, const void **all)
+enum plait_status plait_object_show(struct plait_comm *comm, const void *own, const void **all)
 {
-    uint64_t *places = calloc((size_t)n * (comm->nrank + 1), sizeof *places);
-    uint64_t *mine = places != NULL ? places + (size_t)n * comm->nrank : NULL;
+    uint64_t *places = calloc(comm->nrank, sizeof *places), mine = 0;
     const struct plait_arena *arena;
     enum plait_status status = plait_arena_get(&arena);
 
@@ -136,14 +135,14 @@ enum plait_status plait_object_show(struct plait_comm *comm, const void *const *
         status = plait_fail_memory("out of memory for what %u ranks show each other", comm->nrank);
     plait_object_fail(comm, status);
     PLAIT_KNOWN(status != PLAIT_OK || places != NULL);
-    for (uint32_t i = 0; i < n && status == PLAIT_OK; i++)
-        mine[i] = own[i] != NULL ? (uint64_t)((const char *)own[i] - arena->base) : 0;
-    if (status == PLAIT_OK)
-        status = plait_allgather(comm, mine, places, n, PLAIT_UINT64, NULL);
-    for (size_t i = 0; i < (size_t)n * comm->nrank && status == PLAIT_OK; i++) {
-        const struct plait_process *p = comm->peers[i / n].process;
+    if (status == PLAIT_OK) {
+        mine = (uint64_t)((const char *)own - arena->base);
+        status = plait_allgather(comm, &mine, places, 1, PLAIT_UINT64, NULL);
+    }
+    for (uint32_t r = 0; r < comm->nrank && status == PLAIT_OK; r++) {
+        const struct plait_process *p = comm->peers[r].process;
         const char *base = p == NULL ? NULL : p->base != NULL ? p->base : arena->base;
-        all[i] = base != NULL && places[i] > 0 ? base + places[i] : NULL;
+        all[r] = base != NULL ? base + places[r] : NULL;
     }
     free(places);
     return status;

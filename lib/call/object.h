@@ -74,12 +74,10 @@ enum plait_status plait_object_failed(const struct plait_comm *comm);
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
 /*
- * Collective. Each rank shows the others memory of its arena (plait_mem_alloc()).
- *
- * own   [n] NULL is allowed
- * all   [nrank][n] where this process has the memory of each rank; NULL: on another host. Read-only but for this rank's
+ * Collective. Each rank shows the others memory of its arena (plait_mem_alloc()). all: [nrank] where this process has
+ * the memory of each rank; NULL: on another host. Read-only but for this rank's.
  */
-enum plait_status plait_object_show(struct plait_comm *comm, const void *const *own, uint32_t n, const void **all);
+enum plait_status plait_object_show(struct plait_comm *comm, const void *own, const void **all);
 
 /* ---- Persistent collectives -------------------------------------------------------------------------------- */
 

@@ -93,7 +93,7 @@ static enum plait_status allocate(struct plait_fusion *f)
     const size_t bytes = place_buckets(f, NULL);
     enum plait_status status = PLAIT_OK;
     if (bytes > 0)
-        status = f->stream != NULL ? plait_work_alloc(f->stream, "a fusion", bytes, &memory)
+        status = f->stream != NULL ? plait_mem_alloc_on(plait_device_used()->device_of(f->stream), bytes, &memory)
                                    : plait_mem_alloc(bytes, &memory);
     f->memory = memory;
     place_buckets(f, f->memory);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A fusion on a device: the work of pack.c and step.c, enqueued. */
+/* A fusion on a device: the work of step.c, enqueued. */
 #include "fusion.h"
 
 #include "base/status.h"

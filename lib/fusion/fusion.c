@@ -119,8 +119,7 @@ static enum plait_status prepare(const struct plait_fusion_options *options, con
 /* The part of creation on the fusion's own comm. */
 static enum plait_status make(struct plait_fusion *f, const char *call, const struct plait_layout *layout)
 {
-    enum plait_status status =
-        plait_object_show(f->comm, &(const void *){ (const void *)(uintptr_t)f->marks }, 1, f->others);
+    enum plait_status status = plait_object_show(f->comm, (const void *)(uintptr_t)f->marks, f->others);
 
     if (status != PLAIT_OK)
         return status;

@@ -3,7 +3,7 @@
  * The room fusion: many tensors in few buckets, each bucket one all-reduce.
  *
  * layout.c lays tensors out in buckets; buckets.c makes what a layout needs; options.c checks and compares options;
- * step.c begins a bucket when its last tensor is ready; pack.c and pass.c copy, cast and scale; device.c does the
+ * step.c packs and begins a bucket when its last tensor is ready; pass.c copies, casts and scales; device.c does the
  * same on GPUs; trace.c keeps times.
  *
  * A fusion has its own communicator. The progress of this communicator begins and unpacks buckets, under its lock.
@@ -160,12 +160,8 @@ enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const ch
 struct plait_text;
 void plait_fusion_describe(const void *options, struct plait_text *t);
 
-/* Copy the bucket's tensors into the payload; copy the results out of it. */
-void plait_fusion_pack(struct plait_fusion *f, uint32_t bucket);
-void plait_fusion_unpack(struct plait_fusion *f, uint32_t bucket);
-
 /*
- * The same on a device. Work goes on the comm's queue, after the work that is on the caller's stream when the last
+ * The work of step.c on a device. Work goes on the comm's queue, after the work that is on the caller's stream when the last
  * tensor is ready. A round ends when all its work is enqueued, with options.check when it has run. A wait makes the
  * caller's stream wait for it.
  */

@@ -107,7 +107,7 @@ static enum plait_status allocate(const char *name, enum plait_memory kind, int 
         return status;
     const char *why = plugin->alloc(kind, device, bytes, out);
     return why == NULL ? PLAIT_OK
-                       : plait_fail(PLAIT_ERR_NOMEM, "%s: %zu bytes of memory of kind %s: %s", name, bytes,
+                       : plait_fail(PLAIT_ERR_NOMEM, "%s: no %zu bytes of memory of kind %s: %s", name, bytes,
                                     plait_memory_name(kind), why);
 }
 
@@ -161,8 +161,10 @@ enum plait_status plait_device_find(const char *call, const char *which, const v
 enum plait_status plait_device_free(void *memory)
 {
     struct plait_location at;
-    const enum plait_status status = plait_device_find("plait_mem_free", ": memory", memory, &at);
+    enum plait_status status = plait_device_find("plait_mem_free", ": memory", memory, &at);
 
+    if (status != PLAIT_OK) /* a driver's call may return the error of an earlier one */
+        status = plait_device_find("plait_mem_free", ": memory", memory, &at);
     if (status != PLAIT_OK)
         return status;
     if (at.kind == PLAIT_MEMORY_HOST)

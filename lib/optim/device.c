@@ -16,18 +16,18 @@ static const struct plait_device_plugin *plugin(void)
 /* The kernels need room for the norms of all tensors, with SGD too. */
 enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
 {
+    const int device = plugin()->device_of(o->queue);
     void *momentum = NULL, *sums = NULL;
-    enum plait_status status = plait_work_alloc(o->queue, "an optimiser", weights * sizeof *o->momentum + 1, &momentum);
+    enum plait_status status = plait_mem_alloc_on(device, weights * sizeof *o->momentum + 1, &momentum);
 
     o->momentum = momentum;
     if (status == PLAIT_OK)
-        status = plait_work_alloc(o->queue, "an optimiser", (NORMS + 2 * (size_t)o->options.ntensor) * sizeof *o->sums,
-                                  &sums);
+        status = plait_mem_alloc_on(device, (NORMS + 2 * (size_t)o->options.ntensor) * sizeof *o->sums, &sums);
     o->sums = sums;
     if (status != PLAIT_OK)
         return status;
     const struct plait_model model = { &o->options, o->momentum, o->at, o->sums };
-    const char *why = plugin()->make_stepper(plugin()->device_of(o->queue), &model, &o->stepper);
+    const char *why = plugin()->make_stepper(device, &model, &o->stepper);
     return plait_device_result("an optimiser cannot use its GPU", why);
 }
 
