@@ -161,7 +161,7 @@ struct plait_text;
 void plait_fusion_describe(const void *options, struct plait_text *t);
 
 /*
- * The work of step.c on a device. Work goes on the comm's queue, after the work that is on the caller's stream when the last
+ * A round on a device. Work goes on the comm's queue, after the work that is on the caller's stream when the last
  * tensor is ready. A round ends when all its work is enqueued, with options.check when it has run. A wait makes the
  * caller's stream wait for it.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A step: tensors are marked, buckets are packed and begin, end in order and are unpacked, callers wait for them; weights
- * are gathered.
+ * A step: tensors are marked; buckets are packed and begin, end in order and are unpacked; callers wait for them;
+ * weights are gathered.
  */
 #include "fusion.h"
 
