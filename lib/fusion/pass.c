@@ -3,13 +3,13 @@
  * A pass works in pieces that stay in the L1 cache. Each piece goes through several kernels that do one thing each, so
  * memory is read once and written once. Pieces are short enough that the processor reads the next one while it
  * computes. A pass interleaves NWAY stretches, as prefetchers follow a few cache lines per page. docs/RATIONALE.md
- * explains NWAY and AHEAD.
+ * explains NWAY.
  */
 #include "pass.h"
 
 #include <math.h>
 
-enum { PIECE = PLAIT_PASS_PIECE, NWAY = 2, AHEAD = 1536 /* bytes */ };
+enum { PIECE = PLAIT_PASS_PIECE, NWAY = 2 };
 
 static void scale(const struct plait_kernels *k, enum plait_dtype type, void *to, const void *from, size_t n,
                   double factor)
@@ -115,7 +115,7 @@ static bool advance(const struct job *j, struct stretch *w)
     bool finite = true;
     double square = 0;
 
-    plait_pass_fetch(in.data, PIECE * from_size, AHEAD);
+    plait_pass_fetch(in.data, PIECE * from_size);
     w->at += n;
     if (move_and_square(j, to, in, n, &square)) {
         w->square += square;

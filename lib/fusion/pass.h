@@ -5,13 +5,13 @@
 
 #include "reduce/reduce.h"
 
-enum { PLAIT_PASS_PIECE = 192 /* elements; whole cache lines of every type */ };
+enum { PLAIT_PASS_PIECE = 192 /* elements; whole cache lines of every type */, PLAIT_PASS_AHEAD = 1536 /* bytes */ };
 
-/* While `bytes` at `at` are read: prefetch as many bytes, `ahead` bytes further on. */
-static inline void plait_pass_fetch(const void *at, size_t bytes, size_t ahead)
+/* While `bytes` at `at` are read: prefetch as many bytes, PLAIT_PASS_AHEAD further on. */
+static inline void plait_pass_fetch(const void *at, size_t bytes)
 {
     for (size_t line = 0; line < bytes; line += 64)
-        __builtin_prefetch((const char *)at + ahead + line);
+        __builtin_prefetch((const char *)at + PLAIT_PASS_AHEAD + line);
 }
 
 struct plait_vector { /* elements of one type */

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = PLAIT_PASS_PIECE, AHEAD = 1536 /* bytes prefetched ahead in each array */ };
+enum { PIECE = PLAIT_PASS_PIECE };
 
 /* ---- Create and destroy ----------------------------------------------------------------------------------- */
 
@@ -307,7 +307,7 @@ static const float *widened(const struct plait_optim *o, const struct plait_opti
     const size_t size = plait_dtype_size(p->type);
     const char *g = (const char *)p->gradient + at * size;
 
-    plait_pass_fetch(g, n * size, AHEAD);
+    plait_pass_fetch(g, n * size);
     if (p->type == PLAIT_FLOAT32)
         return (const float *)p->gradient + at;
     o->kernels->widen[p->type](room, g, n, 1);
@@ -334,8 +334,8 @@ static void update_part(const struct plait_optim *o, uint32_t k, const struct pl
     for (size_t at = 0; at < p->count; at += PIECE) {
         const size_t n = p->count - at < PIECE ? p->count - at : PIECE;
         const float *g = widened(o, p, at, n, room);
-        plait_pass_fetch(w + at, n * sizeof *w, AHEAD);
-        plait_pass_fetch(v + at, n * sizeof *v, AHEAD);
+        plait_pass_fetch(w + at, n * sizeof *w);
+        plait_pass_fetch(v + at, n * sizeof *v);
         o->kernels->update(w + at, v + at, g, n, &u);
         if (p->copy != NULL)
             write_copy(o, p, at, n);

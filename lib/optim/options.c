@@ -17,23 +17,13 @@ static bool is_float(enum plait_dtype type)
            type == PLAIT_FLOAT8E5M2;
 }
 
-static enum plait_status check_memory(const struct plait_queue *queue, const struct plait_optim_part *p, uint32_t k)
+static enum plait_status check_memory(const struct plait_queue *queue, uint32_t k, const char *name, const void *memory,
+                                      size_t size)
 {
-    const struct {
-        const char *name;
-        const void *memory;
-        size_t size;
-    } rows[] = { { "gradient", p->gradient, plait_dtype_size(p->type) },
-                 { "master", p->master, sizeof *p->master },
-                 { "copy", p->copy, plait_dtype_size(p->copy_type) } };
-    enum plait_status status = PLAIT_OK;
     char what[64];
 
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == PLAIT_OK; i++) {
-        snprintf(what, sizeof what, "plait_optim_create: parts[%u].%s", k, rows[i].name);
-        status = plait_device_fits(what, rows[i].memory, rows[i].size, queue);
-    }
-    return status;
+    snprintf(what, sizeof what, "plait_optim_create: parts[%u].%s", k, name);
+    return plait_device_fits(what, memory, size, queue);
 }
 
 static enum plait_status check_part(const struct plait_optim_options *o, const struct plait_queue *queue, uint32_t k)
@@ -56,7 +46,12 @@ static enum plait_status check_part(const struct plait_optim_options *o, const s
             k, is_float(p->type) ? "copy_type" : "type", plait_dtype_name(is_float(p->type) ? p->copy_type : p->type));
     if ((p->flags & ~PLAIT_OPTIM_PLAIN) != 0)
         return plait_fail(PLAIT_ERR_ARG, "plait_optim_create: parts[%u].flags is %#x; there are 1 and 2", k, p->flags);
-    return atomic_load(&plait_other_spaces) ? check_memory(queue, p, k) : PLAIT_OK;
+    if (!atomic_load(&plait_other_spaces))
+        return PLAIT_OK;
+    enum plait_status status = check_memory(queue, k, "gradient", p->gradient, plait_dtype_size(p->type));
+    if (status == PLAIT_OK)
+        status = check_memory(queue, k, "master", p->master, sizeof *p->master);
+    return status == PLAIT_OK ? check_memory(queue, k, "copy", p->copy, plait_dtype_size(p->copy_type)) : status;
 }
 
 /* All parts of a tensor must have the same flags. */

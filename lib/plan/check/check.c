@@ -43,10 +43,10 @@ enum plait_status(plait_check_nomem)(const struct plait_checker *c)
     return plait_fail_memory("out of memory while checking %s for %u ranks", c->name, c->nrank);
 }
 
-/* All checks that prove the plans; the figures follow separately. */
-static enum plait_status prove(struct plait_checker *c)
+/* All checks that prove the plans, or only that they end; the figures follow separately. fused: see graph.c. */
+static enum plait_status prove(struct plait_checker *c, bool all, const uint32_t *const *fused)
 {
-    enum plait_status status = plait_check_shape(c);
+    enum plait_status status = all ? plait_check_shape(c) : PLAIT_OK;
 
     c->uneven = PLAIT_NONE;
     if (status == PLAIT_OK)
@@ -54,10 +54,10 @@ static enum plait_status prove(struct plait_checker *c)
     if (status == PLAIT_OK)
         status = plait_check_matching(c);
     if (status == PLAIT_OK)
-        status = plait_check_order(c, NULL);
-    if (status == PLAIT_OK)
+        status = plait_check_order(c, fused);
+    if (status == PLAIT_OK && all)
         status = plait_check_race(c);
-    if (status == PLAIT_OK)
+    if (status == PLAIT_OK && all)
         status = plait_check_meaning(c);
     return status;
 }
@@ -111,7 +111,7 @@ enum plait_status plait_plan_check(const char *name, const struct plait_shape *s
     struct plait_checker c = checker_of(name != NULL ? name : "", shape, plans, report != NULL ? report : &own);
 
     memset(c.report, 0, sizeof *c.report);
-    enum plait_status status = prove(&c);
+    enum plait_status status = prove(&c, true, NULL);
     if (status == PLAIT_OK)
         status = plait_check_figures(&c);
     plait_scratch_free(&c.graph.arrays);
@@ -131,7 +131,7 @@ enum plait_status plait_check_values(const char *name, const struct plait_shape 
     for (uint32_t r = 0; r < shape->nrank; r++)
         if (kinds[r] != NULL)
             memset(kinds[r], 0, plans[r]->nstep);
-    const enum plait_status status = prove(&c);
+    const enum plait_status status = prove(&c, true, NULL);
     *uneven = (struct plait_step_of){ PLAIT_NONE, PLAIT_NONE };
     if (status == PLAIT_OK && c.uneven != PLAIT_NONE)
         *uneven = (struct plait_step_of){ c.graph.rank[c.uneven], plait_graph_index(&c.graph, c.uneven) };
@@ -146,11 +146,7 @@ enum plait_status plait_check_deadlock(const char *name, const struct plait_plan
     struct plait_checker c = { .name = name, .plans = plans, .nrank = nrank, .report = report != NULL ? report : &own };
 
     memset(c.report, 0, sizeof *c.report);
-    enum plait_status status = plait_graph_init(&c);
-    if (status == PLAIT_OK)
-        status = plait_check_matching(&c);
-    if (status == PLAIT_OK)
-        status = plait_check_order(&c, node);
+    const enum plait_status status = prove(&c, false, node);
     plait_scratch_free(&c.graph.arrays);
     return status;
 }
