@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "agree.h"
+#include "object.h"
 
 #include "base/ascii.h"
 #include "base/status.h"

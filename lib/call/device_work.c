@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "device_work.h"
+#include "object.h"
 
 #include "call.h"
 #include "device/device_comm.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Functions of a communicator for fusion, optimiser and elastic averaging, the objects above the public functions. They
- * use this header, agree.h, owner.h and device_work.h beside the public ones, and see no struct of the rooms below.
+ * use this header and owner.h beside the public ones, and see no struct of the rooms below.
  *
  * "The comm" is the object's own, unless it says otherwise.
  */
@@ -10,6 +10,7 @@
 
 #include <plait/request.h>
 
+#include "memory/devices.h"
 #include "reduce/reduce.h"
 
 #include <stdbool.h>
@@ -43,6 +44,29 @@ enum plait_status plait_object_check(const struct plait_comm *comm, const char *
 
 /* Is this a forked child, and the object its parent's? */
 bool plait_object_inherited(const struct plait_comm *comm);
+
+/* ---- Agreements of all ranks before a collective creation or change (agree.c) ------------------------------ */
+
+/*
+ * After a step that each rank does by itself: all ranks are ready, or none goes on. Collective. status: this rank's
+ * result so far, with its text in plait_last_error(). Returns PLAIT_OK if all are ready. Else a rank that failed
+ * returns its own error, and the others PLAIT_ERR_MISMATCH with `call` and the number and text of the lowest that
+ * failed; the comm stays usable. Allocates nothing itself; a rank that lacks the memory for a small collective fails
+ * the comm.
+ */
+enum plait_status plait_all_ready(struct plait_comm *comm, const char *call, enum plait_status status);
+
+struct plait_text; /* lines "NAME VALUE", one for each option */
+void plait_text_add(struct plait_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void plait_text_add_real(struct plait_text *t, const char *what, double value); /* a line; exact */
+
+/*
+ * The same, and do all ranks give rank 0's text? Else all return PLAIT_ERR_MISMATCH: `name`, the first line that
+ * differs, and the two ranks. describe() writes the text; after an error of this rank it is not called.
+ */
+enum plait_status plait_all_alike(struct plait_comm *comm, const char *call, const char *name,
+                                  void (*describe)(const void *options, struct plait_text *t), const void *options,
+                                  enum plait_status status);
 
 /* ---- The comm ---------------------------------------------------------------------------------------------- */
 
@@ -94,5 +118,31 @@ size_t plait_object_sums_at(const struct plait_request *r, size_t start);
 
 /* Wait until it has ended, if it was started, and free it. NULL is allowed. */
 void plait_object_drop(struct plait_request **r);
+
+/* ---- Work on a GPU (device_work.c) ------------------------------------------------------------------------- */
+
+/*
+ * It goes on the caller's stream, or on the comm's own queue, between begin and end. The comm's lock is held from begin
+ * to end. A device's error fails the comm, so that other ranks do not wait for this one.
+ */
+
+/* The comm frees GPU memory when other ranks read it no longer. False: this rank has used no GPU with it. */
+bool plait_work_free_later(struct plait_comm *comm, void *memory);
+
+/* The GPU that this rank has used with the comm; -1: none. */
+int plait_work_device(const struct plait_comm *comm);
+
+/* The comm's own queue, after all work of the comm on other queues; NULL: the device has failed. */
+struct plait_queue *plait_work_begin(struct plait_comm *comm);
+
+/* Record the error `why` (NULL: none) of work that was put on the queue. False: the device has failed. */
+bool plait_work_note(struct plait_comm *comm, const char *why);
+void plait_work_end(struct plait_comm *comm);
+
+/* PLAIT_OK, or the comm's failure after an error of the device. */
+enum plait_status plait_work_status(struct plait_comm *comm);
+
+/* A persistent request on the comm's own queue ends when all of it is enqueued; else when it has run. */
+void plait_work_enqueues(struct plait_request *r);
 
 #endif

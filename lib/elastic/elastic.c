@@ -4,7 +4,6 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "call/agree.h"
 
 #include <plait/memory.h>
 

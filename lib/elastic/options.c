@@ -5,7 +5,6 @@
 #include "base/ascii.h"
 #include "base/bytes.h"
 #include "base/status.h"
-#include "call/agree.h"
 #include "memory/devices.h"
 
 #include <math.h>

@@ -3,7 +3,6 @@
 #include "fusion.h"
 
 #include "base/status.h"
-#include "call/device_work.h"
 
 #include <plait/coll.h>
 #include <plait/memory.h>

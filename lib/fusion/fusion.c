@@ -2,8 +2,6 @@
 #include "fusion.h"
 
 #include "base/status.h"
-#include "call/agree.h"
-#include "call/device_work.h"
 #include "memory/arena.h"
 
 #include <math.h>

@@ -157,7 +157,6 @@ enum plait_status plait_fusion_check_options(const struct plait_fusion_options *
 enum plait_status plait_fusion_check_idle(const struct plait_fusion *f, const char *call);
 
 /* Write what all ranks must register alike, of options (struct plait_fusion_options) that have a name. */
-struct plait_text;
 void plait_fusion_describe(const void *options, struct plait_text *t);
 
 /*

@@ -5,8 +5,6 @@
 #include "base/bytes.h"
 #include "base/ranges.h"
 #include "base/status.h"
-#include "call/agree.h"
-#include "call/device_work.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "optim.h"
 
 #include "base/status.h"
-#include "call/device_work.h"
+#include "call/object.h"
 
 #include <plait/coll.h>
 #include <plait/memory.h>

@@ -11,8 +11,7 @@
 #include "base/config.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "call/agree.h"
-#include "call/device_work.h"
+#include "call/object.h"
 #include "fusion/pass.h"
 
 #include <plait/coll.h>

@@ -4,8 +4,7 @@
 #include "base/bytes.h"
 #include "base/ranges.h"
 #include "base/status.h"
-#include "call/agree.h"
-#include "call/device_work.h"
+#include "call/object.h"
 
 #include <math.h>
 #include <stdio.h>
