@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "owner.h"
+#include "object.h"
 
 #include "base/interrupt.h"
 #include "call.h"

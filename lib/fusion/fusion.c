@@ -85,17 +85,6 @@ static enum plait_status discard(struct plait_fusion *f)
     return plait_restore_error(&left);
 }
 
-/* Discard a half-made fusion, or NULL, and keep this thread's last error. */
-static enum plait_status discard_after(struct plait_fusion *f, enum plait_status status)
-{
-    struct plait_saved_error why;
-
-    plait_save_error(&why, status);
-    if (f != NULL)
-        discard(f);
-    return plait_restore_error(&why);
-}
-
 /* The local part of creation. After an error `out` is the half-made fusion, or NULL. */
 static enum plait_status prepare(const struct plait_fusion_options *options, const struct plait_comm *comm,
                                  struct plait_fusion **out)
@@ -132,6 +121,7 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
     struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
     enum plait_status status = plait_object_enter(comm, call);
     struct plait_fusion *f = NULL;
+    struct plait_saved_error why;
 
     if (status != PLAIT_OK)
         return status;
@@ -145,8 +135,12 @@ enum plait_status plait_fusion_create(struct plait_comm *comm, const struct plai
         status = plait_comm_duplicate(comm, o.name, &f->comm);
     if (status == PLAIT_OK)
         status = make(f, call, &options->layout);
-    if (status != PLAIT_OK)
-        return discard_after(f, status);
+    if (status != PLAIT_OK) {
+        plait_save_error(&why, status);
+        if (f != NULL)
+            discard(f);
+        return plait_restore_error(&why);
+    }
     plait_ownership_begin(f->owner, f->comm);
     *out = f;
     return PLAIT_OK;

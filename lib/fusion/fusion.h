@@ -18,7 +18,7 @@
 
 #include <plait/fusion.h>
 
-#include "call/owner.h"
+#include "call/object.h"
 
 #include <plait/plan.h>
 

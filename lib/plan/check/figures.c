@@ -9,9 +9,6 @@
  */
 #include "check.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* depth: [nstep] zeroed */
 static uint64_t find_depth(const struct plait_graph *g, uint32_t *depth)
 {

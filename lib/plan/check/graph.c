@@ -9,7 +9,6 @@
 #include "check.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum plait_status plait_graph_init(struct plait_checker *c)

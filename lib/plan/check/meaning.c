@@ -12,10 +12,6 @@
  */
 #include "check.h"
 #include "plan/plan_check.h"
-#include "sets.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 struct value {
     uint64_t expr; /* hash of the expression */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sets.h"
-
 #include "check.h"
 
 #include <stdlib.h>
