@@ -8,11 +8,6 @@
 
 /* ---- Memory, tables and events of a layout ----------------------------------------------------------------------- */
 
-static const struct plait_device_plugin *plugin(void)
-{
-    return plait_device_used();
-}
-
 /* segments: [ntensor] scratch. The k-th segment of a bucket is its k-th tensor, or this rank's k-th piece. */
 static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pieces, struct plait_segment *segments,
                                 struct plait_packing **out)
@@ -33,14 +28,14 @@ static const char *make_packing(struct plait_fusion *f, uint32_t bucket, bool pi
     }
     if (n == 0)
         return NULL;
-    return plugin()->make_packing(plugin()->device_of(f->stream), segments, n, s->type, pieces && f->options.check != 0,
-                                  out);
+    return plait_device_used()->make_packing(plait_device_used()->device_of(f->stream), segments, n, s->type,
+                                             pieces && f->options.check != 0, out);
 }
 
 static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct plait_segment *segments)
 {
     struct plait_bucket *b = &f->buckets[bucket];
-    const int device = plugin()->device_of(f->stream);
+    const int device = plait_device_used()->device_of(f->stream);
 
     b->in_place = true;
     const char *why = make_packing(f, bucket, false, segments, &b->packing);
@@ -48,9 +43,9 @@ static const char *make_bucket(struct plait_fusion *f, uint32_t bucket, struct p
     if (why == NULL)
         why = make_packing(f, bucket, true, segments, &b->pieces);
     if (why == NULL)
-        why = plugin()->create_event(device, &b->ready);
+        why = plait_device_used()->create_event(device, &b->ready);
     if (why == NULL)
-        why = plugin()->create_event(device, &b->done);
+        why = plait_device_used()->create_event(device, &b->done);
     plait_work_enqueues(b->request); /* the work after it is enqueued without waiting for it to run */
     if (b->gather != NULL)
         plait_work_enqueues(b->gather);
@@ -73,10 +68,10 @@ enum plait_status plait_fusion_device_make(struct plait_fusion *f)
 void plait_fusion_device_drop(struct plait_fusion *f)
 {
     for (uint32_t k = 0; f->buckets != NULL && k < f->flat.nbucket; k++) {
-        plugin()->free_packing(f->buckets[k].packing);
-        plugin()->free_packing(f->buckets[k].pieces);
-        plugin()->destroy_event(f->buckets[k].ready);
-        plugin()->destroy_event(f->buckets[k].done);
+        plait_device_used()->free_packing(f->buckets[k].packing);
+        plait_device_used()->free_packing(f->buckets[k].pieces);
+        plait_device_used()->destroy_event(f->buckets[k].ready);
+        plait_device_used()->destroy_event(f->buckets[k].done);
     }
 }
 
@@ -86,14 +81,14 @@ void plait_fusion_device_drop(struct plait_fusion *f)
 enum plait_status plait_fusion_device_ready(struct plait_fusion *f, const char *call, uint32_t bucket)
 {
     uint64_t capture = 0;
-    const char *why = plugin()->capturing(f->stream, &capture);
+    const char *why = plait_device_used()->capturing(f->stream, &capture);
 
     if (capture != 0)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
                           "%s: %s: its stream is being captured, which a fusion cannot be: end the capture first", call,
                           f->name);
     if (why == NULL)
-        why = plugin()->record_event(f->stream, f->buckets[bucket].ready);
+        why = plait_device_used()->record_event(f->stream, f->buckets[bucket].ready);
     return plait_device_result(call, why);
 }
 
@@ -102,15 +97,15 @@ void plait_fusion_device_pack(struct plait_fusion *f, uint32_t bucket)
     const struct plait_slab *s = &f->flat.buckets[bucket];
     const struct plait_bucket *b = &f->buckets[bucket];
     struct plait_queue *queue = plait_work_begin(f->comm);
-    bool works = queue != NULL && plait_work_note(f->comm, plugin()->wait_event(queue, b->ready));
+    bool works = queue != NULL && plait_work_note(f->comm, plait_device_used()->wait_event(queue, b->ready));
     uint32_t k = 0;
 
     if (works && (!b->in_place || f->in != 1))
-        works = plait_work_note(f->comm, plugin()->pack(queue, b->packing, b->payload, f->in));
+        works = plait_work_note(f->comm, plait_device_used()->pack(queue, b->packing, b->payload, f->in));
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket) {
             if (works && plait_fusion_skips(f, t))
-                works = plait_work_note(f->comm, plugin()->zero(queue, b->packing, b->payload, k));
+                works = plait_work_note(f->comm, plait_device_used()->zero(queue, b->packing, b->payload, k));
             k++;
         }
 }
@@ -122,9 +117,9 @@ void plait_fusion_device_unpack(struct plait_fusion *f, uint32_t bucket)
     bool works = queue != NULL;
 
     if (works && b->pieces != NULL && (f->options.check || !b->in_place || f->out != 1))
-        works = plait_work_note(f->comm, plugin()->unpack(queue, b->pieces, b->payload, f->out));
+        works = plait_work_note(f->comm, plait_device_used()->unpack(queue, b->pieces, b->payload, f->out));
     if (works)
-        plait_work_note(f->comm, plugin()->record_event(queue, b->done));
+        plait_work_note(f->comm, plait_device_used()->record_event(queue, b->done));
     plait_work_end(f->comm);
 }
 
@@ -136,7 +131,7 @@ static void read_sums(struct plait_fusion *f, uint32_t bucket)
 
     for (uint32_t t = s->first; t <= s->last; t++)
         if (f->flat.places[t].bucket == bucket && f->piece_of[t] != PLAIT_NO_PIECE &&
-            !plugin()->square_sum(f->buckets[bucket].pieces, k++, &f->pieces[f->piece_of[t]].square))
+            !plait_device_used()->square_sum(f->buckets[bucket].pieces, k++, &f->pieces[f->piece_of[t]].square))
             atomic_store(&f->infinite, 1);
 }
 
@@ -146,7 +141,7 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
 
     if (!f->options.check)
         return true;
-    if (!plait_work_note(f->comm, plugin()->event_done(f->buckets[bucket].done, &passed)) || !passed ||
+    if (!plait_work_note(f->comm, plait_device_used()->event_done(f->buckets[bucket].done, &passed)) || !passed ||
         plait_object_probe(f->comm) != PLAIT_OK)
         return false;
     read_sums(f, bucket);
@@ -155,7 +150,7 @@ bool plait_fusion_device_has_come(struct plait_fusion *f, uint32_t bucket)
 
 enum plait_status plait_fusion_device_follow(struct plait_fusion *f, uint32_t bucket)
 {
-    const char *why = plugin()->wait_event(f->stream, f->buckets[bucket].done);
+    const char *why = plait_device_used()->wait_event(f->stream, f->buckets[bucket].done);
 
     return plait_device_result("a stream cannot wait for a fusion", why);
 }
@@ -175,7 +170,7 @@ enum plait_status plait_fusion_device_gather(struct plait_fusion *f)
     plait_object_lock(f->comm);
     struct plait_queue *queue = plait_work_begin(f->comm);
     if (queue != NULL)
-        plait_work_note(f->comm, plugin()->wait_event(queue, f->buckets[0].ready));
+        plait_work_note(f->comm, plait_device_used()->wait_event(queue, f->buckets[0].ready));
     status = plait_work_status(f->comm);
     plait_object_unlock(f->comm);
     return status;
@@ -187,8 +182,8 @@ enum plait_status plait_fusion_device_gathered(struct plait_fusion *f)
 
     plait_object_lock(f->comm);
     struct plait_queue *queue = plait_work_begin(f->comm);
-    if (queue != NULL && plait_work_note(f->comm, plugin()->record_event(queue, done)))
-        plait_work_note(f->comm, plugin()->wait_event(f->stream, done));
+    if (queue != NULL && plait_work_note(f->comm, plait_device_used()->record_event(queue, done)))
+        plait_work_note(f->comm, plait_device_used()->wait_event(f->stream, done));
     plait_work_end(f->comm);
     const enum plait_status status = plait_work_status(f->comm);
     plait_object_unlock(f->comm);

@@ -8,15 +8,10 @@
 #include <plait/coll.h>
 #include <plait/memory.h>
 
-static const struct plait_device_plugin *plugin(void)
-{
-    return plait_device_used();
-}
-
 /* The kernels need room for the norms of all tensors, with SGD too. */
 enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
 {
-    const int device = plugin()->device_of(o->queue);
+    const int device = plait_device_used()->device_of(o->queue);
     void *momentum = NULL, *sums = NULL;
     enum plait_status status = plait_mem_alloc_on(device, weights * sizeof *o->momentum + 1, &momentum);
 
@@ -27,7 +22,7 @@ enum plait_status plait_optim_device_make(struct plait_optim *o, size_t weights)
     if (status != PLAIT_OK)
         return status;
     const struct plait_model model = { &o->options, o->momentum, o->at, o->sums };
-    const char *why = plugin()->make_stepper(device, &model, &o->stepper);
+    const char *why = plait_device_used()->make_stepper(device, &model, &o->stepper);
     return plait_device_result("an optimiser cannot use its GPU", why);
 }
 
@@ -36,8 +31,8 @@ void plait_optim_device_drop(struct plait_optim *o)
 {
     struct plait_comm *comm = o->options.comm;
 
-    plugin()->drain(o->queue);
-    plugin()->free_stepper(o->stepper);
+    plait_device_used()->drain(o->queue);
+    plait_device_used()->free_stepper(o->stepper);
     if (comm == NULL || !plait_object_failing(comm) || !plait_work_free_later(comm, o->sums))
         plait_mem_free(o->sums);
     plait_mem_free(o->momentum);
@@ -66,14 +61,14 @@ static enum plait_status put(struct plait_optim *o, const struct plait_optim_ste
         stepping.call = plait_optim_call(o, s);
         stepping.nrank = plait_comm_nrank(comm);
     }
-    enum plait_status status = fail(o, plugin()->step(o->queue, o->stepper, &stepping));
+    enum plait_status status = fail(o, plait_device_used()->step(o->queue, o->stepper, &stepping));
     if (status != PLAIT_OK || comm == NULL)
         return status;
     call.stream = o->options.stream;
     status = plait_allreduce(comm, o->sums, o->sums, o->nsum, PLAIT_FLOAT64, PLAIT_SUM, &call);
     stepping.sums = false;
     stepping.updates = true;
-    return status == PLAIT_OK ? fail(o, plugin()->step(o->queue, o->stepper, &stepping)) : status;
+    return status == PLAIT_OK ? fail(o, plait_device_used()->step(o->queue, o->stepper, &stepping)) : status;
 }
 
 /* Results of the steps that have ended. Nobody waits for a step without a result: a later call reports its mismatch. */
@@ -81,7 +76,7 @@ static enum plait_status take_results(struct plait_optim *o, struct plait_optim_
 {
     const uint32_t before = o->ndiffer;
 
-    o->ndiffer = plugin()->stepped(o->stepper, result);
+    o->ndiffer = plait_device_used()->stepped(o->stepper, result);
     if (o->ndiffer == before)
         return PLAIT_OK;
     return plait_fail(PLAIT_ERR_MISMATCH,
@@ -102,7 +97,7 @@ enum plait_status plait_optim_device_step(struct plait_optim *o, const struct pl
                                           struct plait_optim_result *result)
 {
     uint64_t capture = 0;
-    const char *why = result != NULL ? plugin()->capturing(o->queue, &capture) : NULL;
+    const char *why = result != NULL ? plait_device_used()->capturing(o->queue, &capture) : NULL;
 
     if (capture != 0)
         return plait_fail(PLAIT_ERR_UNSUPPORTED,
@@ -112,7 +107,7 @@ enum plait_status plait_optim_device_step(struct plait_optim *o, const struct pl
     if (status == PLAIT_OK)
         status = put(o, s);
     if (status == PLAIT_OK && result != NULL)
-        status = fail(o, plugin()->drain(o->queue));
+        status = fail(o, plait_device_used()->drain(o->queue));
     if (status == PLAIT_OK && o->options.comm != NULL)
         status = look_for_failures(o->options.comm);
     return status == PLAIT_OK ? take_results(o, result) : status;
