@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "base/clock.h"
+#include "machine_file.h"
 #include "message.h"
 #include "names.h"
 #include "option.h"
 #include "program.h"
+#include "simulate.h"
 
 #include <plait/plan.h>
 
@@ -15,9 +17,10 @@
 
 #define MAX_RANKS 16384
 
-static bool inplace;
+static bool inplace, json;
+static size_t bytes = 4 << 20;
 static uint32_t one_rank;
-static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce", *algorithm;
+static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce", *algorithm, *machine;
 
 static const struct option options[] = {
     OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: that of --nodes, or 8)"),
@@ -30,11 +33,15 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check",
               .letter = 'r'),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
+    OPTION_TO(TEXT, "machine", "NAME|FILE", &machine,
+              "simulate: a machine as JSON, or one of those that come with Plait (docs/predict.md)"),
+    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "simulate: of the vector, or of a block (default 4M)", .letter = 'b'),
+    OPTION_TO(FLAG, "json", NULL, &json, "simulate: print JSON"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
 static const struct option_table table = {
-    "Usage: plait-plan list | show SPEC | check [SPEC|all] [options]\n"
+    "Usage: plait-plan list | show SPEC | check [SPEC|all] | simulate [SPEC] --machine NAME|FILE [options]\n"
     "\n"
     "A plan is the steps of one rank in a collective, as data.\n"
     "\n"
@@ -42,6 +49,8 @@ static const struct option_table table = {
     "  show    the plans as text, one line per step\n"
     "  check   prove them: no deadlock, no data race, each contribution once on every rank, the same bits,\n"
     "          and the cost as claimed. Exit status 1 when one fails.\n"
+    "  simulate\n"
+    "          predict their times on a machine that need not exist, the fastest first, and where the time goes\n"
     "\n"
     "  $ plait-plan list --ranks 1024\n"
     "  $ plait-plan show torus:2x4 --ranks 8 --rank 3\n"
@@ -49,6 +58,7 @@ static const struct option_table table = {
     "  $ plait-plan check all --coll all --root all --ranks 1-16\n"
     "  $ plait-plan show gather:binomial --root 2 --ranks 5\n"
     "  $ plait-plan check hierarchy:jia:ring --nodes 64x16\n"
+    "  $ plait-plan simulate --machine dgx-h100-pod --bytes 64M\n"
     "\nOptions:\n",
     NULL, options, sizeof options / sizeof *options, sizeof *options
 };
@@ -296,6 +306,26 @@ static int check(const char *spec)
     return t.failed > 0 || t.passed == 0;
 }
 
+static int predict(const char *spec)
+{
+    struct plait_machine m;
+    uint32_t nrank, last, at;
+    unsigned coll, colls;
+
+    if (machine == NULL)
+        option_misuse("simulate needs --machine: a JSON file or a name such as dgx-h100-pod");
+    if (!machine_load(machine, &m))
+        return 2;
+    read_colls(false, &coll, &colls);
+    if (ranks == NULL && nodes == NULL)
+        nrank = (uint32_t)plait_machine_ranks(&m);
+    else
+        read_ranks(false, &nrank, &last);
+    read_roots(coll, nrank, false, &at, &last);
+    struct plait_shape s = shape_of(coll, nrank, at);
+    return simulate(&m, &s, spec, bytes / sizeof(float), json);
+}
+
 /* SPEC is "bruck", or "allgather:bruck" as in PLAIT_ALGO. */
 static const char *take_coll(const char *spec)
 {
@@ -328,9 +358,11 @@ static int command(int argc, char **argv)
     }
     if (strcmp(name, "check") == 0)
         return check(spec != NULL ? spec : "all");
+    if (strcmp(name, "simulate") == 0)
+        return predict(spec);
     if (strcmp(name, "show") != 0)
-        option_misuse(nrest == 0 ? "needs list, show or check; see --help"
-                                 : "there is no command '%s'; it must be list, show or check",
+        option_misuse(nrest == 0 ? "needs list, show, check or simulate; see --help"
+                                 : "there is no command '%s'; it must be list, show, check or simulate",
                       name);
     if (spec == NULL)
         option_misuse("show needs a spec such as ring or torus:2x4 (plait-plan list shows all)");

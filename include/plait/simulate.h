@@ -44,7 +44,7 @@ struct plait_level {
 };
 
 struct plait_machine {
-    char name[64];
+    char name[96];
     uint32_t nlevel; /* 1 .. PLAIT_MOST_LEVELS; level[nlevel - 1] has one unit, which contains the others */
     struct plait_level level[PLAIT_MOST_LEVELS]; /* from the smallest to the largest */
 

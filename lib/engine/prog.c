@@ -317,8 +317,10 @@ bool plait_moves_single_blocks(const struct plait_plan *plan)
     return true;
 }
 
-enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                    uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
+/* known: *proof holds of all ranks, but for the kinds of their steps; else it is written. */
+static enum plait_status create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                uint32_t rank, enum plait_round round, bool average, bool known,
+                                struct plait_proof *proof, struct plait_prog **out)
 {
     const bool combines = plait_geometry_of(shape->coll, 1, 0, 0, 1).combines;
     const bool hop = round == PLAIT_ROUND_HOP, wide = combines && round == PLAIT_ROUND_ONCE && !alg->no_partials;
@@ -328,7 +330,6 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     uint32_t *node = NULL;
     unsigned char *kinds = NULL;
     enum plait_status status = plait_plan_emit(alg, shape, rank, &plan);
-    struct plait_proof proof = { .fusing = PLAIT_FUSE_LOCAL };
 
     if (status != PLAIT_OK)
         goto out;
@@ -346,12 +347,13 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
     p->nrank = shape->nrank;
     p->nblk = plan->nblk;
     snprintf(p->spec, sizeof p->spec, "%s", spec);
-    status = plait_prove(alg, spec, shape, plan, hop, kinds, &proof);
-    p->hash = proof.hash;
-    p->sliceable = proof.sliceable;
+    if (!known || need_kinds)
+        status = plait_prove(alg, spec, shape, plan, hop, kinds, proof);
+    p->hash = proof->hash;
+    p->sliceable = proof->sliceable;
     p->single = plait_moves_single_blocks(plan);
     if (status == PLAIT_OK)
-        status = plait_fuse(plan, proof.fusing, node);
+        status = plait_fuse(plan, proof->fusing, node);
     if (status == PLAIT_OK)
         status = bind_plan(plan, node, kinds, wide, p);
 out:
@@ -362,6 +364,25 @@ out:
         *out = p;
     else
         plait_prog_destroy(p);
+    return status;
+}
+
+enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                    uint32_t rank, enum plait_round round, bool average, struct plait_prog **out)
+{
+    struct plait_proof proof;
+
+    return create(alg, spec, shape, rank, round, average, false, &proof, out);
+}
+
+enum plait_status plait_progs_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                     enum plait_round round, bool average, struct plait_prog **progs)
+{
+    struct plait_proof proof;
+    enum plait_status status = PLAIT_OK;
+
+    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
+        status = create(alg, spec, shape, r, round, average, r > 0, &proof, &progs[r]);
     return status;
 }
 

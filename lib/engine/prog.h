@@ -88,13 +88,17 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
                                     uint32_t rank, enum plait_round round, bool average, struct plait_prog **out);
 void plait_prog_destroy(struct plait_prog *prog);
 
+/* The same of all ranks, with one proof. progs: [nrank], NULL; to be destroyed after an error, too. */
+enum plait_status plait_progs_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
+                                     enum plait_round round, bool average, struct plait_prog **progs);
+
 /* Its peers become ranks[peer] of a comm of `nrank` ranks. PLAIT_ERR_NOMEM: *prog is destroyed. */
 enum plait_status plait_prog_place(struct plait_prog *prog, const uint32_t *ranks, uint32_t nrank);
 
 /*
  * Bind every rank's plan, turn the bound plans back into steps, and check these as plans are checked: once with all
  * messages read in place, once with all staged. Errors: PLAIT_ERR_PLAN (binding changed the meaning of the plans).
- * Cost: plait_prog_create() for each rank.
+ * Cost: plait_progs_create().
  */
 enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
                                    enum plait_round round, bool average);

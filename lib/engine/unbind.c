@@ -325,8 +325,8 @@ enum plait_status plait_prog_check(const struct plait_alg *alg, const char *spec
     struct plait_prog **progs = calloc(shape->nrank, sizeof *progs);
     enum plait_status status = progs != NULL ? PLAIT_OK : plait_fail_memory("out of memory to check a bound plan");
 
-    for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
-        status = plait_prog_create(alg, spec, shape, r, round, average, &progs[r]);
+    if (status == PLAIT_OK)
+        status = plait_progs_create(alg, spec, shape, round, average, progs);
     if (status == PLAIT_OK)
         status = plait_progs_check(alg, spec, shape, progs);
     for (uint32_t r = 0; progs != NULL && r < shape->nrank; r++)

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-#define NONE UINT32_MAX
+#define NONE   UINT32_MAX
+#define NEARLY (1 << 20) /* speeds that differ by less than this part are one */
 
 typedef unsigned __int128 wide;
 
@@ -260,10 +261,32 @@ static void search(struct plait_share *s)
         }
 }
 
+static int compare(const void *x, const void *y, void *activities)
+{
+    const struct activity *a = (struct activity *)activities + *(const uint32_t *)x,
+                          *b = (struct activity *)activities + *(const uint32_t *)y;
+
+    return a->most != b->most ? (a->most > b->most) - (a->most < b->most)
+                              : (a->number > b->number) - (a->number < b->number);
+}
+
+/* Slowest first. Most often all are alike. */
+static void sort_by_most(struct plait_share *s)
+{
+    bool sorted = true;
+
+    for (uint32_t i = 1; i < s->nfound; i++)
+        sorted &= s->activities[s->found[i - 1]].most <= s->activities[s->found[i]].most;
+    if (!sorted)
+        qsort_r(s->found, s->nfound, sizeof *s->found, compare, s->activities);
+}
+
+/* The activity is then not of this search any more. */
 static void set_speed(struct plait_share *s, uint64_t now, uint32_t a, uint64_t speed)
 {
     struct activity *x = &s->activities[a];
 
+    x->visit = 0;
     for (uint32_t u = 0; u < x->nuse; u++) {
         struct shared *r = &s->shared[x->use[u].resource];
         const wide taken = (wide)speed * x->use[u].weight;
@@ -282,59 +305,63 @@ static void set_speed(struct plait_share *s, uint64_t now, uint32_t a, uint64_t 
     sift(s, x->place);
 }
 
-/* The most speed that the tightest resource allows each of its activities. At least 1, so that all end. */
-static uint64_t fair_speed(const struct plait_share *s)
+/* Of the seen resources, the one that gives each of its activities the least. NONE: no activity needs any. */
+static uint32_t find_tightest(const struct plait_share *s, wide *speed)
 {
-    wide least = (wide)UINT64_MAX;
+    uint32_t found = NONE;
 
+    *speed = 0;
     for (uint32_t i = 0; i < s->nseen; i++) {
         const struct shared *r = &s->shared[s->seen[i]];
-        if (r->weight > 0 && r->left / r->weight < least)
-            least = r->left / r->weight;
+        if (r->weight > 0 && (found == NONE || r->left / r->weight < *speed)) {
+            found = s->seen[i];
+            *speed = r->left / r->weight;
+        }
     }
-    return least > 0 ? (uint64_t)least : 1;
+    return found;
 }
 
-/* Does a resource give the activity no more than `speed`? */
-static bool is_limited(const struct plait_share *s, const struct activity *x, uint64_t speed)
+/* What differs by rounding is equal, so that activities that are alike end together. At least 1, so that all end. */
+static uint64_t rounded(wide speed, uint64_t last)
 {
-    for (uint32_t u = 0; u < x->nuse; u++) {
-        const struct shared *r = &s->shared[x->use[u].resource];
-        if (r->visit == s->visit && r->weight > 0 && r->left / r->weight <= speed)
-            return true;
+    const uint64_t v = speed > UINT64_MAX ? UINT64_MAX : (uint64_t)speed;
+
+    if (v > last && v - last <= last / NEARLY)
+        return last;
+    return v > 0 ? v : 1;
+}
+
+static void set_all_of(struct plait_share *s, uint64_t now, uint32_t resource, uint64_t speed)
+{
+    for (uint32_t use = s->shared[resource].first; use != NONE;) {
+        const uint32_t a = use / PLAIT_MOST_USES;
+        use = s->activities[a].use[use % PLAIT_MOST_USES].next;
+        if (s->activities[a].visit == s->visit)
+            set_speed(s, now, a, speed);
     }
-    return x->most <= speed;
 }
 
 static void share(struct plait_share *s, uint64_t now)
 {
+    uint64_t last = 0;
+    uint32_t n = 0, tightest;
+    wide speed;
+
     search(s);
     for (uint32_t i = 0; i < s->nfound; i++)
         for (uint32_t u = 0; u < s->activities[s->found[i]].nuse; u++) {
             struct shared *r = &s->shared[s->activities[s->found[i]].use[u].resource];
             r->weight += r->visit == s->visit ? s->activities[s->found[i]].use[u].weight : 0;
         }
-    for (uint32_t n = s->nfound; n > 0;) {
-        uint64_t speed = fair_speed(s);
-        uint32_t kept = 0;
-        for (uint32_t i = 0; i < n; i++)
-            speed = s->activities[s->found[i]].most < speed ? s->activities[s->found[i]].most : speed;
-        /* Decide for all before any is set: setting changes what is left. */
-        for (uint32_t i = 0, last = n; i < last;) {
-            if (is_limited(s, &s->activities[s->found[i]], speed)) {
-                i++;
-                continue;
-            }
-            const uint32_t other = s->found[--last];
-            s->found[last] = s->found[i];
-            s->found[i] = other;
-            kept++;
-        }
-        for (uint32_t i = 0; i < n - kept; i++)
-            set_speed(s, now, s->found[i], speed);
-        for (uint32_t i = 0; i < kept; i++)
-            s->found[i] = s->found[n - kept + i];
-        n = kept;
+    sort_by_most(s);
+    while ((tightest = find_tightest(s, &speed)) != NONE) {
+        const uint32_t before = n;
+        last = rounded(speed, last);
+        for (; n < s->nfound && s->activities[s->found[n]].most <= last; n++)
+            if (s->activities[s->found[n]].visit == s->visit)
+                set_speed(s, now, s->found[n], s->activities[s->found[n]].most);
+        if (n == before)
+            set_all_of(s, now, tightest, last);
     }
 }
 

@@ -82,6 +82,7 @@ struct simulation {
     struct plait_share *share;
     struct plait_scratch arrays;
     struct rank *ranks;
+    struct plait_prog **progs; /* [nrank] */
     uint32_t nrank, nslot;
     uint64_t nslice;
     size_t slice, count, size;
@@ -580,7 +581,7 @@ static enum plait_status run(struct simulation *s)
 
 /* ---- Beginning ---------------------------------------------------------------------------------------- */
 
-static bool make_pairs(struct simulation *s, uint32_t r)
+static void make_pairs(struct simulation *s, uint32_t r)
 {
     struct rank *k = &s->ranks[r];
     const struct plait_prog *p = k->prog;
@@ -598,10 +599,9 @@ static bool make_pairs(struct simulation *s, uint32_t r)
     for (uint32_t i = 0; !s->arrays.failed && i < p->ninstr; i++)
         if (p->instrs[i].verb == PLAIT_STEP_RECV)
             k->recv_of[p->instrs[i].peer][p->instrs[i].message] = i;
-    return !s->arrays.failed;
 }
 
-static bool make_slots(struct simulation *s, uint32_t r)
+static void make_slots(struct simulation *s, uint32_t r)
 {
     struct rank *k = &s->ranks[r];
     const uint32_t n = k->prog->ninstr + 1;
@@ -614,7 +614,6 @@ static bool make_slots(struct simulation *s, uint32_t r)
         f->ready = plait_scratch(&s->arrays, n, sizeof *f->ready);
         f->done = k->prog->ninstr;
     }
-    return !s->arrays.failed;
 }
 
 static enum plait_status make_ranks(struct simulation *s, const struct plait_selection *c,
@@ -623,12 +622,15 @@ static enum plait_status make_ranks(struct simulation *s, const struct plait_sel
     enum plait_status status = PLAIT_OK;
 
     s->ranks = plait_scratch(&s->arrays, s->nrank, sizeof *s->ranks);
-    for (uint32_t r = 0; s->ranks != NULL && r < s->nrank && status == PLAIT_OK; r++) {
-        status = plait_prog_create(c->alg, c->spec, shape, r, c->round, false, &s->ranks[r].prog);
-        if (status == PLAIT_OK && !(make_pairs(s, r) && make_slots(s, r)))
-            status = no_memory(s);
+    s->progs = plait_scratch(&s->arrays, s->nrank, sizeof(struct plait_prog *));
+    if (!s->arrays.failed)
+        status = plait_progs_create(c->alg, c->spec, shape, c->round, false, s->progs);
+    for (uint32_t r = 0; !s->arrays.failed && r < s->nrank && status == PLAIT_OK; r++) {
+        s->ranks[r].prog = s->progs[r];
+        make_pairs(s, r);
+        make_slots(s, r);
     }
-    return s->ranks == NULL ? no_memory(s) : status;
+    return s->arrays.failed ? no_memory(s) : status;
 }
 
 /* The nodes of the ranks: units of level 0. */
@@ -705,9 +707,8 @@ static enum plait_status simulate(struct simulation *s, const char *spec, struct
 
 static void destroy(struct simulation *s)
 {
-    for (uint32_t r = 0; s->ranks != NULL && r < s->nrank; r++) {
-        if (s->ranks[r].prog != NULL)
-            plait_prog_destroy(s->ranks[r].prog);
+    for (uint32_t r = 0; s->progs != NULL && r < s->nrank; r++) {
+        plait_prog_destroy(s->progs[r]);
         free(s->ranks[r].jobs);
         free(s->ranks[r].blocked);
     }
