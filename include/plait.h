@@ -16,6 +16,7 @@
 #include <plait/optim.h>
 #include <plait/plan.h>
 #include <plait/request.h>
+#include <plait/simulate.h>
 #include <plait/status.h>
 #include <plait/stream.h>
 #include <plait/topology.h>
