@@ -57,7 +57,8 @@ struct rank {
     bool runs;
     uint64_t begun;      /* when the running job began */
     struct job *blocked; /* SENDs that wait for room in the window */
-    uint32_t nblocked, blocked_room;
+    uint32_t nblocked;
+    size_t blocked_room;
 };
 
 struct timer {
@@ -78,7 +79,8 @@ struct simulation {
     bool vector;
     uint64_t now;
     struct timer *timers;
-    uint32_t ntimer, timer_room;
+    uint32_t ntimer;
+    size_t timer_room;
     uint64_t timers_set;
     struct plait_prediction *out;
     uint32_t ranks_done;
