@@ -43,7 +43,7 @@ void plait_sim_offer(struct simulation *s, uint32_t r, const struct job *j)
     uint32_t slot, step;
 
     if (m->busy) {
-        if (!plait_grow((void **)&k->blocked, k->nblocked, &k->blocked_room, sizeof *k->blocked)) {
+        if (!plait_grow((void **)&k->blocked, k->nblocked + 1, &k->blocked_room, sizeof *k->blocked)) {
             s->failed = true;
             return;
         }

@@ -33,7 +33,7 @@ void plait_sim_timer(struct simulation *s, uint64_t delay_ns, uint64_t what)
     struct timer t = { .time = s->now + delay_ns * 1000, .number = s->timers_set++, .what = what };
     uint32_t i = s->ntimer;
 
-    if (!plait_grow((void **)&s->timers, s->ntimer, &s->timer_room, sizeof *s->timers)) {
+    if (!plait_grow((void **)&s->timers, s->ntimer + 1, &s->timer_room, sizeof *s->timers)) {
         s->failed = true;
         return;
     }
