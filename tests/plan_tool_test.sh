@@ -49,10 +49,36 @@ check_proves_ranges_and_node_maps() {
         says 0 '^ok    reduce:binomial .* ranks root 8: depth 4' check reduce:binomial --root all --ranks 9 &&
         says 0 '^[0-9]* passed, 0 failed' check all --coll all --root all --ranks 1-12
 }
+simulate_predicts() {
+    cat >"$room/m.json" <<'END'
+{ "name": "four hosts", "levels": [
+    { "name": "host", "children": 2, "bandwidth": "10 GB/s", "latency": "200 ns" },
+    { "name": "cluster", "children": 4, "links": 1, "bandwidth": 1e9, "latency": "2 us" } ] }
+END
+    says 0 '^four hosts$' simulate --machine "$room/m.json" --bytes 1M && grep -q '^ring  *[0-9]*\.[0-9] ' "$room/out" &&
+        says 0 '"algorithms": \[$' simulate ring --machine "$room/m.json" --json &&
+        says 0 '^broadcast of 4194304 bytes, 6 ranks$' simulate broadcast:chain --machine "$room/m.json" --ranks 6 &&
+        says 0 '^DGX H100 pod' simulate halving-doubling --machine dgx-h100-pod --ranks 16 &&
+        says 2 "'broken' does not\|no algorithm 'broken'" simulate broken --machine "$room/m.json" &&
+        says 2 'simulate needs --machine' simulate && says 2 "there is no machine 'nowhere'" simulate --machine nowhere || return 1
+    while IFS='|' read -r what from to; do
+        sed "s/$from/$to/" "$room/m.json" >"$room/bad.json"
+        says 2 "$what" simulate --machine "$room/bad.json" || return 1
+    done <<'END'
+levels\[1\] needs 'bandwidth'|"bandwidth": 1e9, |
+levels\[0\].latency is "200 m"; it must be|200 ns|200 m
+levels\[1\].links is 1.5; it must be a whole number|"links": 1|"links": 1.5
+levels\[1\] has no field 'link'|"links"|"link"
+cluster.links is 0; only ranks of level 0|"links": 1|"links": 0
+host.children is 0; it must be 1|"children": 2|"children": 0
+bad.json, line 3: |"latency": "2 us"|"latency":
+needs "name": text|"name": "four hosts"|"name": ""
+END
+}
 mistakes_are_named() {
     says 2 "no algorithm 'rong' for allreduce; did you mean 'ring'" check rong &&
         says 2 "no algorithm 'ring' for barrier, which has none (plait-plan list" check ring --coll barrier &&
-        says 2 'needs list, show or check' && says 2 "no command 'prove'" prove &&
+        says 2 'needs list, show, check or simulate' && says 2 "no command 'prove'" prove &&
         says 2 "'torus:3x3' does not fit 20 ranks" show torus:3x3 --ranks 20 &&
         says 2 "'hierarchy' does not fit 8 ranks; the ranks must lie on two nodes or more" check hierarchy &&
         says 2 "'torus:3y3': parameters '3y3' are not of the form torus" check torus:3y3 &&

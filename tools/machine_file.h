@@ -16,10 +16,4 @@
 /* Parse `text`, the contents of the file `name`. Returns false after a message that names file, place and remedy. */
 bool machine_parse(const char *name, const char *text, size_t bytes, struct plait_machine *out);
 
-/*
- * The machine in a file, or with this name among those of the folders: tools/machines/NAME.json. Returns false after a
- * message.
- */
-bool machine_load(const char *name, struct plait_machine *out);
-
 #endif

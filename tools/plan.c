@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "base/clock.h"
-#include "machine_file.h"
 #include "message.h"
 #include "names.h"
 #include "option.h"

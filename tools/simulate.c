@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "simulate.h"
 
+#include "machine_file.h"
 #include "message.h"
 #include "option.h"
 
@@ -10,9 +11,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_BYTES      1000000 /* of a machine's description */
 #define MOST_ALGORITHMS 64
 #define MOST_MESSAGES   1000000 /* of an algorithm that was not asked for by name: a minute or so */
 #define MOST_AT_ONCE    10000   /* messages at the same time, which share links; likewise */
+
+static bool load(const char *path, FILE *f, struct plait_machine *out)
+{
+    char *text = malloc(MOST_BYTES + 1);
+    const size_t n = text != NULL ? fread(text, 1, MOST_BYTES + 1, f) : 0;
+    bool ok = text != NULL && !ferror(f) && n <= MOST_BYTES;
+
+    if (!ok)
+        complain("%s: %s", path, n > MOST_BYTES ? "longer than a machine's description" : "cannot be read");
+    ok = ok && machine_parse(path, text, n, out);
+    free(text);
+    return ok;
+}
+
+bool machine_load(const char *name, struct plait_machine *out)
+{
+    static const char *const folders[] = { "", PLAIT_MACHINES, PLAIT_MACHINES_BUILT };
+    char path[4096];
+    bool ok = false;
+
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        if (i > 0 && strchr(name, '/') != NULL)
+            break;
+        snprintf(path, sizeof path, "%s%s%s%s", folders[i], i > 0 ? "/" : "", name, i > 0 ? ".json" : "");
+        FILE *f = fopen(path, "re");
+        if (f == NULL)
+            continue;
+        ok = load(path, f, out);
+        fclose(f);
+        return ok;
+    }
+    complain("there is no machine '%s'; it must be a JSON file, or a file's name in %s without .json", name,
+             PLAIT_MACHINES);
+    return false;
+}
 
 struct row {
     char spec[PLAIT_MAX_SPEC];

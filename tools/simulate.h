@@ -5,6 +5,14 @@
 
 #include <plait/simulate.h>
 
+#include <stdbool.h>
+
+/*
+ * The machine in a file, or with this name among those of the folders: tools/machines/NAME.json. Returns false after a
+ * message.
+ */
+bool machine_load(const char *name, struct plait_machine *out);
+
 /*
  * spec   NULL: all algorithms that apply and are not too large to wait for
  * count  float32 elements

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Machines as JSON: a description that is taken is valid, and a small operation on it ends with a time above its bound. */
+#include "fuzz.h"
+
+#include "machine_file.h"
+#include "message.h"
+
+#include <stdarg.h>
+
+/* The parser's only need of plait-plan. */
+bool complain(const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    const int n = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    MUST(n > 0 && strncmp(text, "fuzz", 4) == 0);
+    return false;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct plait_prediction p;
+    struct plait_machine m;
+
+    if (!machine_parse("fuzz", (const char *)data, size, &m))
+        return 0;
+    MUST(plait_machine_check(&m) == PLAIT_OK && plait_machine_ranks(&m) >= 1);
+    const uint32_t nrank = plait_machine_ranks(&m) < 4 ? (uint32_t)plait_machine_ranks(&m) : 4;
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = nrank };
+    m.cache = m.cache > 0 && m.cache < 1000 ? 1000 : m.cache;
+    MUST(plait_simulate(&m, "ring", &shape, PLAIT_FLOAT32, 1000, NULL, &p) == PLAIT_OK);
+    MUST(p.bound <= p.time && p.path.latency + p.path.transfer + p.path.compute + p.path.waiting == p.time);
+    return 0;
+}
