@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "machine_file.h"
 
+#include "base/ascii.h"
+
 #include "message.h"
 
 #include <jansson.h>
@@ -62,7 +64,7 @@ static bool read_quantity(const char *file, const char *place, const struct fiel
     if (json_is_number(v)) {
         *out = json_number_value(v);
     } else if (json_is_string(v) && f->quantity != COUNT) {
-        *out = strtod(json_string_value(v), &end);
+        *out = plait_real(json_string_value(v), &end);
         const char *unit = end + strspn(end, " ");
         double factor = end == json_string_value(v) ? NAN : *unit == '\0' ? 1 : NAN;
         for (size_t i = 0; i < sizeof units / sizeof *units; i++)

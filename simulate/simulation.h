@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The state of a simulation, for steps.c (a rank's processor and slices), messages.c and simulate.c. */
-#ifndef PLAIT_LIB_SIMULATE_SIMULATION_H
-#define PLAIT_LIB_SIMULATE_SIMULATION_H
+#ifndef PLAIT_SIMULATE_SIMULATION_H
+#define PLAIT_SIMULATE_SIMULATION_H
 
 #include "machine.h"
 

@@ -6,8 +6,8 @@
  * resource's capacity. Speeds are raised together until an activity has its most speed or one of its resources is
  * exhausted. They are computed again when an activity begins or ends, only for the activities that can notice.
  */
-#ifndef PLAIT_LIB_SIMULATE_SHARE_H
-#define PLAIT_LIB_SIMULATE_SHARE_H
+#ifndef PLAIT_SIMULATE_SHARE_H
+#define PLAIT_SIMULATE_SHARE_H
 
 #include <stdbool.h>
 #include <stddef.h>

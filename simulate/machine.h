@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room simulate: predictions from a machine's description. <plait/simulate.h> is the manual.
+ * Predictions from a machine's description. <plait/simulate.h> is the manual.
  *
  * machine.c checks a description and finds the resources that a message, a copy or a reduction uses. share.c lets
  * activities share resources. simulate.c, steps.c and messages.c run the bound plans of all ranks over them.
@@ -10,8 +10,8 @@
  *
  * It does not know communicators, transports, devices or the hardware of this host.
  */
-#ifndef PLAIT_LIB_SIMULATE_MACHINE_H
-#define PLAIT_LIB_SIMULATE_MACHINE_H
+#ifndef PLAIT_SIMULATE_MACHINE_H
+#define PLAIT_SIMULATE_MACHINE_H
 
 #include <plait/simulate.h>
 
