@@ -75,10 +75,27 @@ bad.json, line 3: |"latency": "2 us"|"latency":
 needs "name": text|"name": "four hosts"|"name": ""
 END
 }
+# Every message is received with its bytes and tag, and every dependency is an earlier step of its rank.
+export_is_a_goal_schedule() {
+    says 2 'export needs a spec' export || return 1
+    for spec in ring trees allgather:bruck alltoall:direct; do
+        says 0 '^num_ranks 7$' export $spec --ranks 7 --bytes 1000 &&
+            awk '/^rank/ { r = $2; delete seen }
+                /: send/ { n++; message[r "-" $5 " " $7 " " $3]++ }
+                /: recv/ { message[$5 "-" r " " $7 " " $3]-- }
+                /^l[0-9]*:/ { seen[substr($1, 1, length($1) - 1)] = 1 }
+                / requires / && !($1 in seen && $3 in seen) { exit bad = 1 }
+                END { for (m in message) bad += message[m] != 0; exit bad || n == 0 }' "$room/out" || {
+            echo "$spec: not a schedule:"; head -30 "$room/out"; return 1; }
+    done
+    # 1 MiB / 8 at 100 GB/s.
+    echo '{ "name": "m", "reduce": "100 GB/s", "levels": [ { "name": "x", "children": 8, "bandwidth": 1e9, "latency": 1 } ] }' >"$room/reduce.json"
+    says 0 '^l[0-9]*: calc 1311$' export ring --machine "$room/reduce.json" --bytes 1M
+}
 mistakes_are_named() {
     says 2 "no algorithm 'rong' for allreduce; did you mean 'ring'" check rong &&
         says 2 "no algorithm 'ring' for barrier, which has none (plait-plan list" check ring --coll barrier &&
-        says 2 'needs list, show, check or simulate' && says 2 "no command 'prove'" prove &&
+        says 2 'needs list, show, check, simulate or export' && says 2 "no command 'prove'" prove &&
         says 2 "'torus:3x3' does not fit 20 ranks" show torus:3x3 --ranks 20 &&
         says 2 "'hierarchy' does not fit 8 ranks; the ranks must lie on two nodes or more" check hierarchy &&
         says 2 "'torus:3y3': parameters '3y3' are not of the form torus" check torus:3y3 &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "base/clock.h"
+#include "export.h"
 #include "message.h"
 #include "names.h"
 #include "option.h"
@@ -33,14 +34,16 @@ static const struct option options[] = {
               .letter = 'r'),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
     OPTION_TO(TEXT, "machine", "NAME|FILE", &machine,
-              "simulate: a machine as JSON, or one of those that come with Plait (docs/predict.md)"),
-    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "simulate: of the vector, or of a block (default 4M)", .letter = 'b'),
+              "simulate, export: a machine as JSON, or one of those that come with Plait (docs/predict.md)"),
+    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "simulate, export: of the vector, or of a block (default 4M)",
+              .letter = 'b'),
     OPTION_TO(FLAG, "json", NULL, &json, "simulate: print JSON"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
 static const struct option_table table = {
-    "Usage: plait-plan list | show SPEC | check [SPEC|all] | simulate [SPEC] --machine NAME|FILE [options]\n"
+    "Usage: plait-plan list | show SPEC | check [SPEC|all] | simulate [SPEC] --machine NAME|FILE |\n"
+    "                  export SPEC [options]\n"
     "\n"
     "A plan is the steps of one rank in a collective, as data.\n"
     "\n"
@@ -50,6 +53,7 @@ static const struct option_table table = {
     "          and the cost as claimed. Exit status 1 when one fails.\n"
     "  simulate\n"
     "          predict their times on a machine that need not exist, the fastest first, and where the time goes\n"
+    "  export  all ranks' plans as a GOAL schedule, for LogGOPSim and ATLAHS\n"
     "\n"
     "  $ plait-plan list --ranks 1024\n"
     "  $ plait-plan show torus:2x4 --ranks 8 --rank 3\n"
@@ -305,24 +309,28 @@ static int check(const char *spec)
     return t.failed > 0 || t.passed == 0;
 }
 
-static int predict(const char *spec)
+/* simulate, or with `goal` export. */
+static int predict(const char *spec, bool goal)
 {
     struct plait_machine m;
     uint32_t nrank, last, at;
     unsigned coll, colls;
 
-    if (machine == NULL)
+    if (machine == NULL && !goal)
         option_misuse("simulate needs --machine: a JSON file or a name such as dgx-h100-pod");
-    if (!machine_load(machine, &m))
+    if (spec == NULL && goal)
+        option_misuse("export needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
+    if (machine != NULL && !machine_load(machine, &m))
         return 2;
     read_colls(false, &coll, &colls);
-    if (ranks == NULL && nodes == NULL)
+    if (ranks == NULL && nodes == NULL && machine != NULL)
         nrank = (uint32_t)plait_machine_ranks(&m);
     else
         read_ranks(false, &nrank, &last);
     read_roots(coll, nrank, false, &at, &last);
     struct plait_shape s = shape_of(coll, nrank, at);
-    return simulate(&m, &s, spec, bytes / sizeof(float), json);
+    const size_t count = bytes / sizeof(float);
+    return goal ? export_goal(machine != NULL ? &m : NULL, &s, spec, count) : simulate(&m, &s, spec, count, json);
 }
 
 /* SPEC is "bruck", or "allgather:bruck" as in PLAIT_ALGO. */
@@ -357,11 +365,11 @@ static int command(int argc, char **argv)
     }
     if (strcmp(name, "check") == 0)
         return check(spec != NULL ? spec : "all");
-    if (strcmp(name, "simulate") == 0)
-        return predict(spec);
+    if (strcmp(name, "simulate") == 0 || strcmp(name, "export") == 0)
+        return predict(spec, strcmp(name, "export") == 0);
     if (strcmp(name, "show") != 0)
-        option_misuse(nrest == 0 ? "needs list, show, check or simulate; see --help"
-                                 : "there is no command '%s'; it must be list, show, check or simulate",
+        option_misuse(nrest == 0 ? "needs list, show, check, simulate or export; see --help"
+                                 : "there is no command '%s'; it must be list, show, check, simulate or export",
                       name);
     if (spec == NULL)
         option_misuse("show needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
