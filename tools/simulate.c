@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST_BYTES      1000000 /* of a machine's description */
 #define MOST_ALGORITHMS 64
@@ -29,26 +30,47 @@ static bool load(const char *path, FILE *f, struct plait_machine *out)
     return ok;
 }
 
+/* The folder of this program. */
+static const char *own_folder(char *room, size_t size)
+{
+    const ssize_t n = readlink("/proc/self/exe", room, size - 1);
+
+    room[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(room, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    return room;
+}
+
+/* A file; else one of the installed machines, or of those beside this program in a build's folder. */
+static FILE *open_machine(const char *name, char *path, size_t room)
+{
+    char own[1024];
+    FILE *f;
+
+    snprintf(path, room, "%s", name);
+    if ((f = fopen(path, "re")) != NULL || strchr(name, '/') != NULL)
+        return f;
+    snprintf(path, room, "%s/machines/%s.json", own_folder(own, sizeof own), name);
+    if ((f = fopen(path, "re")) != NULL)
+        return f;
+    snprintf(path, room, "%s/%s.json", PLAIT_MACHINES, name);
+    return fopen(path, "re");
+}
+
 bool machine_load(const char *name, struct plait_machine *out)
 {
-    static const char *const folders[] = { "", PLAIT_MACHINES, PLAIT_MACHINES_BUILT };
     char path[4096];
-    bool ok = false;
+    FILE *f = open_machine(name, path, sizeof path);
 
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        if (i > 0 && strchr(name, '/') != NULL)
-            break;
-        snprintf(path, sizeof path, "%s%s%s%s", folders[i], i > 0 ? "/" : "", name, i > 0 ? ".json" : "");
-        FILE *f = fopen(path, "re");
-        if (f == NULL)
-            continue;
-        ok = load(path, f, out);
-        fclose(f);
-        return ok;
+    if (f == NULL) {
+        complain("there is no machine '%s'; it must be a JSON file, or a file's name in %s without .json", name,
+                 PLAIT_MACHINES);
+        return false;
     }
-    complain("there is no machine '%s'; it must be a JSON file, or a file's name in %s without .json", name,
-             PLAIT_MACHINES);
-    return false;
+    const bool ok = load(path, f, out);
+    fclose(f);
+    return ok;
 }
 
 struct row {

@@ -106,7 +106,7 @@ PLAIT_DEVICE static inline T FN(from_narrow)(U bits, const struct narrow_format 
 
 PLAIT_DEVICE static inline U FN(to_narrow)(T v, const struct narrow_format *f)
 {
-    const U sign = FN(bits)(v) >> f->left & 0x80000000 >> f->left;
+    const U sign = FN(bits)(v) >> f->left & (1u << (31 - f->left));
     const U size = FN(bits)(v) & 0x7fffffff;
     const U u = CHOOSE(MASK(FN(from_bits)(size) < f->most), size, ALL(bits_f32(f->most)));
     const T limited = FN(from_bits)(u);
