@@ -15,6 +15,9 @@
 
 #include <reduce/ops.h>
 
+#ifndef __CUDACC__
+#include <assert.h>
+#endif
 #include <stdbool.h>
 
 #ifdef __CUDACC__
@@ -98,6 +101,11 @@ struct __attribute__((aligned(16), may_alias)) plait_line {
     uint32_t word[4];
 };
 
+BODY bool plait_is_line(const void *p)
+{
+    return (uintptr_t)p % sizeof(struct plait_line) == 0;
+}
+
 BODY struct plait_line plait_line_get(const void *p)
 {
 #ifdef __CUDACC__
@@ -106,6 +114,7 @@ BODY struct plait_line plait_line_get(const void *p)
 
     return plait_line{ { v.x, v.y, v.z, v.w } };
 #else
+    assert(plait_is_line(p)); /* a device faults */
     plait_cuda_nline++;
     return *(const struct plait_line *)p;
 #endif
@@ -117,14 +126,10 @@ BODY void plait_line_put(void *p, struct plait_line v)
     GLOBAL(p);
     *(uint4 *)p = make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]);
 #else
+    assert(plait_is_line(p));
     plait_cuda_nline++;
     *(struct plait_line *)p = v;
 #endif
-}
-
-BODY bool plait_is_line(const void *p)
-{
-    return (uintptr_t)p % sizeof(struct plait_line) == 0;
 }
 
 /* float16 by the device's instructions. Every NaN becomes the canonical one. */

@@ -8,8 +8,8 @@
  * kernel waits, and none uses atomics: results are the same in every run.
  *
  * Arithmetic, rounding and NaNs are those of lib/reduce/reduce.h, which documents each operation. The bits are equal
- * unless a comment says otherwise. Pointers are device pointers aligned to their elements; if all pointers of a call
- * are aligned to 16 bytes, memory is accessed in units of 16 bytes.
+ * unless a comment says otherwise. Pointers are device pointers aligned to their elements. Operands and results that have
+ * the same offset from a 16-byte boundary are accessed in units of 16 bytes; so are tensors and parts on such a boundary.
  */
 #ifndef PLAIT_CUDA_KERNELS_H
 #define PLAIT_CUDA_KERNELS_H
@@ -57,19 +57,19 @@ enum {
     PLAIT_CUDA_THREADS_TRUST = 1024, /* of the only block of plait_optim_trust */
     PLAIT_CUDA_WARP = 32,
     PLAIT_CUDA_SHARED = 3,      /* shared elements of a thread, on the host */
-    PLAIT_CUDA_PER_THREAD = 64, /* bytes of one operand per block, if there is enough for all blocks */
+    PLAIT_CUDA_PER_THREAD = 64, /* bytes of one operand per thread, if there is enough for all blocks */
     PLAIT_CUDA_SLOTS = 506,     /* words of a list in the argument itself */
     PLAIT_CUDA_COPIES = 160,    /* in the argument itself */
     PLAIT_CUDA_PIECE = 2048     /* most elements of a piece; a warp works on one piece at a time */
 };
 
 /*
- * An item of a list, as struct plait_item of lib/plugin/device.h; of several blocks nsrc, if it gathers, else ndst is
- * their number.
+ * An item of a list, as struct plait_item of lib/plugin/device.h; with times > 1: `times` sources (gathers) or
+ * destinations (else).
  *
  * in, out  bytes from an operand's address, and from a result's, to its first block
  * src      slot of the list that has the first operand's address; dst: the first result's
- * lines    all blocks begin alike in their units of 16 bytes
+ * lines    all blocks have the same offset from a 16-byte boundary
  * nchunk   chunks of a block
  */
 struct plait_cuda_item {
@@ -283,7 +283,7 @@ struct plait_cuda_optim {
 /*
  * Number of blocks for a kernel over `bytes` of an operand.
  *
- * most  blocks that run at the same time: 8 per multiprocessor saturate memory
+ * most  8 blocks per multiprocessor; kernels that need many registers run fewer of them at the same time
  */
 static inline uint32_t plait_cuda_blocks(uint64_t bytes, uint32_t most)
 {

@@ -149,7 +149,7 @@ BODY void NAME(finish)(const struct plait_cuda_list *a, const struct plait_part 
  */
 BODY void NAME(many)(const struct plait_cuda_list *a, struct plait_part p, uint32_t i, uint32_t n)
 {
-    W stack[11][NAME(N)]; /* 1024 operands: at most 10 digits and the newest operand */
+    W stack[9][NAME(N)]; /* 500 operands: at most 8 digits and the newest operand */
     const uint64_t first = p.in / sizeof(T) + i;
     uint32_t depth = 0;
 

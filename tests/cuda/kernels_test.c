@@ -575,6 +575,42 @@ static void what_lies_on_lines_moves_by_lines_alone(void **state)
             }
 }
 
+/* The same of a reduction or copy whose blocks have the same offset from a line, but for what is before and behind. */
+static void blocks_of_one_offset_are_combined_by_lines(void **state)
+{
+    enum { LINES = 12 };
+    static const struct {
+        enum plait_dtype type;
+        uint32_t nsrc;
+        uint64_t wide;
+        bool wide_dst;
+    } jobs[] = {
+        { PLAIT_FLOAT32, 2, 0, false },  { PLAIT_FLOAT32, 4, 0, false },   { PLAIT_FLOAT64, 8, 0, false },
+        { PLAIT_UINT8, 3, 0, false },    { PLAIT_BFLOAT16, 2, 0, false },  { PLAIT_BFLOAT16, 8, 0, false },
+        { PLAIT_BFLOAT16, 9, 0, false }, { PLAIT_BFLOAT16, 33, 0, false }, { PLAIT_BFLOAT16, 4, 0, true },
+        { PLAIT_FLOAT16, 3, 7, false },  { PLAIT_BFLOAT16, 1, 1, false },  { PLAIT_FLOAT32, 1, 0, false },
+    };
+
+    for (uint32_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        for (uint32_t offset = 0; offset < 16; offset += 8) {
+            struct plait_cuda_list a = { .wide = jobs[i].wide, .wide_dst = jobs[i].wide_dst };
+            const uint32_t size = (uint32_t)plait_dtype_size(jobs[i].type), nsrc = jobs[i].nsrc;
+            const bool mixed = jobs[i].wide != 0 || jobs[i].wide_dst;
+            const uint64_t in = jobs[i].wide != 0 ? 4 : size, out = jobs[i].wide_dst ? 4 : size;
+            const struct plait_cuda_item item = { .count = LINES * 16 / size, .times = 1 };
+            const uint32_t units = mixed || offset == 0 ? LINES : LINES - 1;
+            const void *src[SOURCES];
+            void *const dst = got + (mixed ? 0 : offset);
+            char name[64];
+            for (uint32_t s = 0; s < nsrc; s++)
+                src[s] = sources[s] + (mixed ? 0 : offset);
+            memset(sources, 0, sizeof sources);
+            assert_true(plait_cuda_list_add(&a, size, src, nsrc, &dst, 1, &item));
+            snprintf(name, sizeof name, "plait_reduce_%s", plait_dtype_name(jobs[i].type));
+            assert_int_equal(lines_of(name, &a, plait_cuda_list_cut(&a, size, 3)), units * (nsrc * in + out) / size);
+        }
+}
+
 static void a_kernel_that_is_not_there_is_not_found(void **state)
 {
     assert_null(plait_cuda_host_find("plait_reduce"));
@@ -597,6 +633,7 @@ int main(void)
         cmocka_unit_test(squares_and_what_is_not_finite_are_seen),
         cmocka_unit_test(what_lies_in_the_payload_is_looked_at_there),
         cmocka_unit_test(what_lies_on_lines_moves_by_lines_alone),
+        cmocka_unit_test(blocks_of_one_offset_are_combined_by_lines),
         cmocka_unit_test(a_kernel_that_is_not_there_is_not_found),
     };
     plait_fpenv_enter();

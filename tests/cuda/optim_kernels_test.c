@@ -313,6 +313,42 @@ static void a_step_that_decay_or_what_is_there_makes_too_large_is_skipped_as_on_
         }
 }
 
+/* One part on lines: every byte read and every byte written is in one access of 16. */
+static void what_lies_on_lines_moves_by_lines_alone(void **state)
+{
+    static const enum plait_dtype types[][2] = { { PLAIT_FLOAT32, PLAIT_BFLOAT16 },
+                                                 { PLAIT_BFLOAT16, PLAIT_BFLOAT16 },
+                                                 { PLAIT_FLOAT16, PLAIT_FLOAT32 },
+                                                 { PLAIT_FLOAT32, PLAIT_FLOAT32 } };
+    static const uint64_t counts[] = { 64, 4096, 432 };
+
+    for (uint32_t i = 0; i < sizeof types / sizeof *types * 3; i++) {
+        struct plait_optim_step s = PLAIT_OPTIM_STEP_DEFAULT;
+        const uint64_t count = counts[i % 3], gradient = plait_dtype_size(types[i / 3][0]);
+        struct model m;
+        draw_model(&m, true);
+        struct plait_cuda_part *p = &m.device[0];
+        p->type = types[i / 3][0];
+        p->copy_type = types[i / 3][1];
+        p->flags = 0;
+        free(p->copy);
+        p->copy = take(LONG * 4);
+        m.a.npart = m.a.ntensor = 1;
+        m.a.npiece = (uint32_t)(plait_cuda_cut(m.pieces, 0, count) - m.pieces);
+        m.ranges[0] = (struct plait_cuda_range){ 0, m.a.npiece };
+        m.a.exact = 1;
+        memset((void *)(uintptr_t)p->gradient, 0, LONG * gradient);
+        plait_cuda_nline = 0;
+        plait_cuda_host_find("plait_optim_squares")->run(&m.a, 2);
+        assert_int_equal(plait_cuda_nline * 16, count * (gradient + 4 + 4));
+        step_on_device(&m, &s, false);
+        plait_cuda_nline = 0;
+        plait_cuda_host_find("plait_optim_update")->run(&m.a, 2);
+        assert_int_equal(plait_cuda_nline * 16, count * (gradient + 8 + 8 + plait_dtype_size(p->copy_type)));
+        drop_model(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +357,7 @@ int main(void)
         cmocka_unit_test(a_step_that_is_not_finite_changes_nothing),
         cmocka_unit_test(a_step_that_float32_does_not_hold_is_skipped_as_on_the_cpu),
         cmocka_unit_test(a_step_that_decay_or_what_is_there_makes_too_large_is_skipped_as_on_the_cpu),
+        cmocka_unit_test(what_lies_on_lines_moves_by_lines_alone),
     };
     plait_fpenv_enter();
     return cmocka_run_group_tests_name("cuda optimiser", tests, NULL, NULL);
