@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu_memory.h"
 
+#include <pthread.h>
 #include <string.h>
 
 const char *plait_cuda_locate(const void *memory, struct plait_location *out)
@@ -85,6 +86,29 @@ const char *plait_cuda_free(enum plait_memory kind, void *memory)
 
 /* ---- Other processes, other GPUs -------------------------------------------------------------------- */
 
+/* The driver's answers for allocations, whose ids are never reused; each replaces an older one in its place. */
+enum { MOST_KNOWN = 256 };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct answer {
+    struct plait_exported memory;
+    int error; /* it has no handle */
+} known[MOST_KNOWN];
+
+static const char *ask(const struct plait_exported *memory, struct answer *out)
+{
+    struct answer a = { *memory, DRIVER_OK };
+    cu_ipc_handle handle;
+    const char *why;
+
+    _Static_assert(sizeof handle == sizeof a.memory.handle, "one is the other");
+    TWICE(NULL, "cuIpcGetMemHandle", a.error = plait_cuda.ipc_get(&handle, memory->base));
+    if (why == NULL)
+        memcpy(a.memory.handle, &handle, sizeof handle);
+    if (why == NULL || a.error != DRIVER_OK)
+        *out = a;
+    return why;
+}
+
 const char *plait_cuda_export(const void *memory, struct plait_exported *out)
 {
     unsigned long long id = 0;
@@ -92,21 +116,23 @@ const char *plait_cuda_export(const void *memory, struct plait_exported *out)
     size_t size = 0;
     int attributes[] = { DRIVER_POINTER_BUFFER_ID, DRIVER_POINTER_RANGE_START, DRIVER_POINTER_RANGE_SIZE };
     void *data[] = { &id, &start, &size };
-    cu_ipc_handle handle;
     const char *why;
 
-    _Static_assert(sizeof handle == sizeof out->handle, "one is the other");
     TWICE(NULL, "cuPointerGetAttributes",
           plait_cuda.pointer_attributes(sizeof data / sizeof *data, attributes, data, (cu_address)(uintptr_t)memory));
-    const struct plait_exported found = { .id = id, .base = (uintptr_t)start, .bytes = size };
-    if (why != NULL || (id != 0 && plait_is_same_export(&found, out)))
-        return why;
-    TWICE(NULL, "cuIpcGetMemHandle", plait_cuda.ipc_get(&handle, found.base));
     if (why != NULL)
         return why;
-    *out = found;
-    memcpy(out->handle, &handle, sizeof handle);
-    return NULL;
+    const struct plait_exported found = { .id = id, .base = (uintptr_t)start, .bytes = size };
+    struct answer *a = &known[id % MOST_KNOWN];
+    pthread_mutex_lock(&lock);
+    if (id != 0 && plait_is_same_export(&found, &a->memory))
+        why = a->error != DRIVER_OK ? plait_cuda_why(a->error, "cuIpcGetMemHandle") : NULL;
+    else
+        why = ask(&found, a);
+    if (why == NULL)
+        *out = a->memory;
+    pthread_mutex_unlock(&lock);
+    return why;
 }
 
 const char *plait_cuda_import(const struct plait_exported *memory, int device, void **out, bool *taken)

@@ -119,6 +119,7 @@ struct mapping {
 bool mapping_find(uint64_t address, struct mapping *out);
 void memory_open(void);
 uint32_t memory_count(enum kind kind);
+uint64_t memory_bytes(void); /* of devices' memory that this process has allocated */
 void memory_allow(bool allow); /* may this thread touch devices' memory? */
 void memory_hide(bool hide);   /* what this thread allocates has no IPC handle */
 

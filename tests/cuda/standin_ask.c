@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #define PLAIT_X(name, result, arguments) EXPORT result name arguments;
 STANDIN_LIST(PLAIT_X)
@@ -14,6 +15,34 @@ static atomic_ullong ncall, failing; /* 0: none */
 static _Thread_local unsigned long long armed, count;
 static _Thread_local int armed_error;
 static _Thread_local const char *fired;
+
+enum { NAMES = 128 };
+static struct {
+    _Atomic(const char *) name;
+    atomic_ullong n;
+} named[NAMES];
+
+static void count_name(const char *name)
+{
+    for (unsigned i = 0; i < NAMES; i++) {
+        const char *none = NULL;
+        if (atomic_compare_exchange_strong(&named[i].name, &none, name) || none == name) {
+            named[i].n++;
+            return;
+        }
+    }
+    die("the stand-in counts the calls of %d functions", NAMES);
+}
+
+unsigned long long standin_named(const char *name)
+{
+    unsigned long long n = 0;
+
+    for (unsigned i = 0; i < NAMES && named[i].name != NULL; i++)
+        if (strcmp(named[i].name, name) == 0)
+            n += named[i].n;
+    return n;
+}
 
 unsigned long long standin_calls(void)
 {
@@ -44,6 +73,7 @@ int fail_now(const char *name)
 {
     const unsigned long long call = ++ncall;
 
+    count_name(name);
     count++;
     if (setting("PLAIT_STANDIN_LOG", 0) != 0)
         fprintf(stderr, "stand-in for CUDA: %llu %s\n", call, name);
@@ -106,6 +136,11 @@ void standin_left(struct standin_left *out)
                                   .events = event_count(),
                                   .modules = module_count(),
                                   .contexts = context_count() };
+}
+
+unsigned long long standin_bytes(void)
+{
+    return memory_bytes();
 }
 
 void standin_careless(int careless)

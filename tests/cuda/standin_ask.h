@@ -13,6 +13,8 @@ struct standin_left { /* what this process has taken and not given back */
 #define STANDIN_LIST(X)                                                                               \
     /* How many calls this process has made. */                                                       \
     X(standin_calls, unsigned long long, (void))                                                      \
+    /* How many calls of this name, as "cuMemAlloc_v2". */                                            \
+    X(standin_named, unsigned long long, (const char *name))                                          \
     /* The n-th call from now on, of any thread, fails. 0: none. */                                   \
     X(standin_fail, void, (unsigned long long n))                                                     \
     /* The n-th call of this thread from now on fails with `error`; 0: they are only counted. */      \
@@ -26,6 +28,8 @@ struct standin_left { /* what this process has taken and not given back */
     /* Memory that this thread allocates from now on has no IPC handle. */                            \
     X(standin_hide, void, (int hide))                                                                 \
     X(standin_left, void, (struct standin_left * out))                                                \
+    /* Bytes of devices' memory that this process has allocated and not freed. */                     \
+    X(standin_bytes, unsigned long long, (void))                                                      \
     /* For the whole world: accesses that no wait orders are allowed, as of comms that have failed */ \
     X(standin_careless, void, (int careless))
 

@@ -67,6 +67,17 @@ uint32_t memory_count(enum kind kind)
     return n;
 }
 
+uint64_t memory_bytes(void)
+{
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < nmapping; i++)
+        bytes += mappings[i].kind == DEVICE_MEMORY ? mappings[i].bytes : 0;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
 static void forget(uint64_t start)
 {
     pthread_mutex_lock(&lock);
@@ -360,17 +371,30 @@ static bool open_again(const struct handle *h, cu_address *out)
     return found;
 }
 
-/* Is another allocation of that process, which it must have freed, still mapped where this one lies there? */
+/*
+ * Is another allocation of that process, which it must have freed, still mapped where this one lies there? A driver cuts
+ * blocks of 2 MiB into small allocations and maps a block as a whole: what was freed is in the way of all in its block,
+ * unless something of the block that lives is mapped, too: then the block was not freed.
+ */
 static bool is_taken(const struct handle *h)
 {
-    bool taken = false;
+    const uint64_t block = (uint64_t)2 << 20;
+    bool taken = false, stale = false, alive = false;
 
+    world_lock();
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < nmapping && !taken; i++)
-        taken = mappings[i].kind == IMPORTED_MEMORY && mappings[i].pid == h->pid &&
-                mappings[i].remote < h->start + h->bytes && h->start < mappings[i].remote + mappings[i].bytes;
+    for (uint32_t i = 0; i < nmapping; i++) {
+        const struct mapping *m = &mappings[i];
+        if (m->kind != IMPORTED_MEMORY || m->pid != h->pid)
+            continue;
+        const bool lives = allocation_at(m->allocation)->id == m->id, shares = m->remote / block == h->start / block;
+        taken |= m->remote < h->start + h->bytes && h->start < m->remote + m->bytes;
+        stale |= shares && !lives;
+        alive |= shares && lives;
+    }
     pthread_mutex_unlock(&lock);
-    return taken;
+    world_unlock();
+    return taken || (stale && !alive);
 }
 
 static int open_new(const struct handle *h, cu_address *out)

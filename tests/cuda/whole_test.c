@@ -12,9 +12,11 @@
 #include "unit_device.h"
 
 #include <plait/memory.h>
+#include <plait/message.h>
 #include <plait/request.h>
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Calls for an operation: of the leader of all, of others, of leaders of groups between which a plan runs. */
@@ -51,7 +53,10 @@ struct place {              /* of the ranks */
 
 static int device_of(const struct place *p, uint32_t rank)
 {
-    return (int)(rank / p->each % p->ndevice);
+    const char *n = getenv("PLAIT_TEST_DEVICES"); /* the driver is a GPU's, with n of them */
+    const uint32_t most = n != NULL ? (uint32_t)atoi(n) : p->ndevice;
+
+    return (int)(rank / p->each % (most < p->ndevice ? most : p->ndevice));
 }
 
 static int draw_many(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -155,6 +160,69 @@ static void reproducible_sums_have_the_bits_of_the_canonical_order(void **state)
     unsetenv("PLAIT_STANDIN_DEVICES");
 }
 
+/* The leaders' plan has memory of its own for graphs, which are in no order with calls. */
+static int run_graph_beside_calls(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { N = 500, TIMES = 5 };
+    const struct place *p = arg;
+    struct plait_call call = PLAIT_CALL_DEFAULT, captured = PLAIT_CALL_DEFAULT;
+    struct device_rank d, beside;
+    void *graph, *exec;
+
+    CHECK(device_begin_on(&d, ROOM, device_of(p, rank)) && device_begin_on(&beside, ROOM, device_of(p, rank)));
+    captured.stream = d.stream;
+    call.stream = beside.stream;
+    CHECK(plait_allreduce(*comm, beside.in, beside.out, N, PLAIT_BFLOAT16, PLAIT_SUM, &call) == PLAIT_OK);
+    CHECK(device.stream_synchronize(beside.cuda) == 0 && device.capture_begin(d.cuda, CAPTURE_ALONE) == 0);
+    CHECK(plait_allreduce(*comm, d.in, d.out, N, PLAIT_BFLOAT16, PLAIT_SUM, &captured) == PLAIT_OK);
+    CHECK(device.capture_end(d.cuda, &graph) == 0 && device.instantiate(&exec, graph, 0) == 0);
+    for (unsigned i = 0; i < TIMES; i++) {
+        CHECK(device.launch(exec, d.cuda) == 0);
+        CHECK(plait_allreduce(*comm, beside.in, beside.out, N, PLAIT_BFLOAT16, PLAIT_SUM, &call) == PLAIT_OK);
+    }
+    CHECK(device.stream_synchronize(d.cuda) == 0 && device.stream_synchronize(beside.cuda) == 0);
+    CHECK(device.exec_destroy(exec) == 0 && device.graph_destroy(graph) == 0);
+    CHECK(device_end(&d) && device_end(&beside));
+    return 0;
+}
+
+static void graphs_of_groups_run_beside_calls(void **state)
+{
+    struct place two = { 2, 2 };
+
+    setenv("PLAIT_STANDIN_DEVICES", "2", 1);
+    device_run(1, 4, run_graph_beside_calls, &two);
+    device_run(4, 1, run_graph_beside_calls, &two);
+    unsetenv("PLAIT_STANDIN_DEVICES");
+}
+
+/* Rank 1 sends 19 elements where all expect 20. */
+static int send_too_few(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const size_t counts[] = { 10, rank == 1 ? 19 : 20, 30 }, at[] = { 0, 10, 30 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct device_rank d;
+
+    CHECK(device_begin(&d, ROOM));
+    ask.standin_careless(1);
+    call.stream = d.stream;
+    enum plait_status status = plait_allgatherv(*comm, d.in, d.out, counts, at, PLAIT_FLOAT32, &call);
+    while (status == PLAIT_OK) /* the leader fails all at the latest in the next one */
+        status = plait_barrier(*comm, &call);
+    CHECK(status == PLAIT_ERR_MISMATCH || status == PLAIT_ERR_FAILED);
+    CHECK(strstr(plait_last_error(), "rank 1 sends 76 bytes where rank 0 expects 80") != NULL);
+    CHECK(device_leave(*comm) != PLAIT_OK);
+    *comm = NULL;
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void blocks_of_other_sizes_than_expected_are_an_error_of_all(void **state)
+{
+    device_run(1, 3, send_too_few, NULL);
+    device_run(3, 1, send_too_few, NULL);
+}
+
 /* ---- Calls of the driver ----------------------------------------------------------------------------------- */
 
 static const struct collective counted[] = {
@@ -237,6 +305,73 @@ static void a_rank_puts_little_on_its_stream_whatever_their_number(void **state)
     two.each = 4;
     device_run(1, 8, count_calls, &two);
     unsetenv("PLAIT_STANDIN_DEVICES");
+}
+
+/* The leader's calls: batches of waits, kernels, batches of flags. One operation at a time: all in one call each. */
+static int count_many(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { TIMES = 3, FLAGS = 64, BLOCKS = 72 }; /* in one batch, in one kernel */
+    const struct collective reduce = { PLAIT_ALLREDUCE, "", PLAIT_FLOAT32, PLAIT_SUM, .count = 8 };
+    const struct collective exchange = { PLAIT_ALLTOALL, "", PLAIT_INT32, .count = 3, .sizes = 5 };
+    const uint32_t n = plait_comm_nrank(*comm), flags = (n - 1 + FLAGS - 1) / FLAGS;
+    struct device_rank d;
+
+    (void)arg;
+    CHECK(device_begin(&d, ROOM));
+    for (unsigned k = 0; k < (n <= 16 ? 2 : 1); k++) {
+        const unsigned long long most = 1 + flags + (k == 1 ? (n * n + BLOCKS - 1) / BLOCKS : 1);
+        if (put_some(*comm, rank, &d, k == 1 ? &exchange : &reduce, false, 1) != 0)
+            return 1;
+        const unsigned long long before = ask.standin_puts(d.cuda);
+        if (put_some(*comm, rank, &d, k == 1 ? &exchange : &reduce, false, TIMES) != 0)
+            return 1;
+        CHECK(ask.standin_puts(d.cuda) - before <= TIMES * (rank == 0 ? most : OTHERS_PUT));
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void many_ranks_and_blocks_take_further_batches_and_kernels(void **state)
+{
+    device_run(1, 9, count_many, NULL);
+    device_run(1, 16, count_many, NULL);
+    device_run(1, 65, count_many, NULL);
+    device_run(1, 70, count_many, NULL);
+}
+
+/* The driver is asked once for the handle of an allocation, however often they alternate; so it is if there is none. */
+static int alternate(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { TIMES = 10 };
+    const struct place *p = arg;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    unsigned long long before = 0;
+    struct device_rank d, other;
+
+    CHECK(device_load());
+    ask.standin_hide(p->hidden);
+    CHECK(device_begin(&d, ROOM) && device_begin(&other, ROOM));
+    ask.standin_hide(0);
+    call.stream = d.stream;
+    for (unsigned i = 0; i < 2 + TIMES; i++) {
+        const struct device_rank *use = i % 2 != 0 ? &other : &d;
+        before = i == 2 ? ask.standin_named("cuIpcGetMemHandle") : before;
+        CHECK(plait_allreduce(*comm, use->in, use->out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_OK);
+        if (!p->hidden)
+            CHECK((rank == 0 ? plait_send(*comm, use->in, 9, PLAIT_INT32, 1, &call)
+                             : plait_recv(*comm, use->out, 9, PLAIT_INT32, 0, &call)) == PLAIT_OK);
+    }
+    CHECK(ask.standin_named("cuIpcGetMemHandle") == before);
+    CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK && device_end(&d) && device_end(&other));
+    return 0;
+}
+
+static void a_handle_is_asked_for_once(void **state)
+{
+    struct place shown = { 1, 1 }, hidden = { 1, 1, true };
+
+    device_run(2, 1, alternate, &shown);
+    device_run(2, 1, alternate, &hidden);
 }
 
 /* By a plan's steps: each rank sends the others 7 + 7 messages. A turn enqueues all of its steps together. */
@@ -327,7 +462,11 @@ int main(void)
         cmocka_unit_test(so_it_does_where_groups_of_ranks_share_devices),
         cmocka_unit_test(reproducible_sums_have_the_bits_of_the_canonical_order),
         cmocka_unit_test(memory_that_has_no_handle_is_copied),
+        cmocka_unit_test(graphs_of_groups_run_beside_calls),
+        cmocka_unit_test(blocks_of_other_sizes_than_expected_are_an_error_of_all),
         cmocka_unit_test(a_rank_puts_little_on_its_stream_whatever_their_number),
+        cmocka_unit_test(many_ranks_and_blocks_take_further_batches_and_kernels),
+        cmocka_unit_test(a_handle_is_asked_for_once),
         cmocka_unit_test(steps_of_a_plan_are_put_together),
         cmocka_unit_test(a_graph_has_few_nodes),
         cmocka_unit_test(processes_take_turns_as_often_as_an_operation_means),

@@ -13,6 +13,7 @@ struct gpu_driver gpu;
 static void (*left)(struct standin_left *out);
 static void (*careless)(int careless);
 static void (*arm)(unsigned long long n, int error);
+static void (*hide)(int hide);
 static unsigned long long (*disarm)(const char **failed);
 
 static const struct {
@@ -47,6 +48,7 @@ static void load(void)
     *(void **)(void *)&left = dlsym(handle, "standin_left");
     *(void **)(void *)&careless = dlsym(handle, "standin_careless");
     *(void **)(void *)&arm = dlsym(handle, "standin_arm");
+    *(void **)(void *)&hide = dlsym(handle, "standin_hide");
     *(void **)(void *)&disarm = dlsym(handle, "standin_disarm");
     loaded = gpu.init(0) == 0;
 }
@@ -79,6 +81,13 @@ const char *gpu_disarm(void)
     if (disarm != NULL)
         disarm(&failed);
     return failed;
+}
+
+bool gpu_hide(bool hide_it)
+{
+    if (hide != NULL)
+        hide(hide_it);
+    return hide != NULL;
 }
 
 bool gpu_has_two(void)

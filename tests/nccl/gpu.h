@@ -62,6 +62,8 @@ void gpu_careless(void);
 /* The n-th call of this thread from now on fails, until gpu_disarm(): the name of the one that did, or NULL. */
 void gpu_arm(unsigned n, int error);
 const char *gpu_disarm(void);
+/* Memory that this thread allocates from now on has no IPC handle; false: a driver is not asked for that. */
+bool gpu_hide(bool hide);
 
 /* Can there be two of them? */
 bool gpu_has_two(void);

@@ -171,6 +171,34 @@ static void what_nccl_takes_and_this_library_does_not_is_refused_by_name(void **
     assert_int_equal(gpu_run(2, 1, use_what_nccl_takes), 0);
 }
 
+/* Memory without an IPC handle, as that of pools. Over hosts the data goes by pinned memory. */
+static int send_hidden_memory(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g, hidden;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    const bool can_hide = gpu_hide(true);
+    CHECK(gpu_begin(&hidden, COUNT));
+    gpu_hide(false);
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    if (can_hide && rank == 0) {
+        CHECK(ncclSend(hidden.in, COUNT, ncclFloat, 1, *comm, hidden.stream) == ncclInvalidUsage);
+        SAYS("send: in is");
+        SAYS("does not show to other processes");
+    }
+    CHECK(put(&g, 1, g.stream) == 0); /* the comm is as it was, and such memory may receive */
+    OK(rank == 0 ? ncclSend(g.in, COUNT, ncclFloat, 1, *comm, g.stream)
+                 : ncclRecv(hidden.out, COUNT, ncclFloat, 0, *comm, g.stream));
+    CHECK(rank == 0 || is(&g, rank, hidden.out, 1, g.stream) == 0);
+    CHECK(gpu_end(&g) && gpu_end(&hidden));
+    return 0;
+}
+
+static void memory_that_has_no_handle_is_not_sent_to_another_process(void **state)
+{
+    assert_int_equal(gpu_run(2, 1, send_hidden_memory), 0);
+}
+
 /* A call of no elements, which NCCL drops, is one of all ranks. */
 static int skip_an_empty_call(ncclComm_t *comm, int rank, int nrank)
 {
@@ -541,6 +569,7 @@ int main(void)
     struct CMUnitTest tests[] = {
         cmocka_unit_test(what_does_not_go_together_is_refused_by_name),
         cmocka_unit_test(what_nccl_takes_and_this_library_does_not_is_refused_by_name),
+        test_on_one_host(memory_that_has_no_handle_is_not_sent_to_another_process),
         cmocka_unit_test(an_empty_call_of_some_ranks_is_an_error_of_all),
         cmocka_unit_test(a_call_that_waits_for_a_rank_that_waits_for_its_return_ends_at_the_deadline),
         test_over_hosts(a_captured_stream_of_a_comm_over_hosts_is_refused),
