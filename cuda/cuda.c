@@ -205,7 +205,7 @@ static const char *call_host(struct plait_queue *q, void (*function)(void *conte
 {
     const char *why;
 
-    CALL(q->gpu, "cuLaunchHostFunc", plait_cuda.stream_call(q->stream, function, context));
+    PUT(q->gpu, "cuLaunchHostFunc", plait_cuda.stream_call(q->stream, function, context));
     return why;
 }
 
@@ -262,7 +262,8 @@ static const char *copies(struct plait_queue *q, const struct plait_copy *copy, 
             continue;
         const unsigned blocks = chunks < q->gpu->most_blocks ? (unsigned)chunks : q->gpu->most_blocks;
         if (blocks > 0)
-            INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, PLAIT_CUDA_KERNEL_plait_copies, blocks, &a));
+            ENTERED(q->gpu, true,
+                    why = plait_cuda_launch(q->gpu, q->stream, PLAIT_CUDA_KERNEL_plait_copies, blocks, &a));
         a.n = 0;
         chunks = 0;
     }
@@ -342,8 +343,9 @@ static const char *scale(struct plait_queue *q, enum plait_dtype type, void *to,
         a.late = scalar;
     else
         memcpy(&a.scalar, scalar, sizes[type]);
-    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, PLAIT_CUDA_KERNEL_plait_scale,
-                                           plait_cuda_blocks(count * sizes[type], q->gpu->most_blocks), &a));
+    ENTERED(q->gpu, true,
+            why = plait_cuda_launch(q->gpu, q->stream, PLAIT_CUDA_KERNEL_plait_scale,
+                                    plait_cuda_blocks(count * sizes[type], q->gpu->most_blocks), &a));
     return why;
 }
 
@@ -390,7 +392,7 @@ static const char *wait_event(struct plait_queue *q, struct plait_event *m)
 {
     const char *why;
 
-    CALL(q->gpu, "cuStreamWaitEvent", plait_cuda.stream_wait_event(q->stream, m->event, 0));
+    PUT(q->gpu, "cuStreamWaitEvent", plait_cuda.stream_wait_event(q->stream, m->event, 0));
     return why;
 }
 

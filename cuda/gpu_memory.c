@@ -12,8 +12,8 @@ const char *plait_cuda_locate(const void *memory, struct plait_location *out)
     void *data[] = { &type, &managed, &device };
     const char *why;
 
-    CALL(NULL, "cuPointerGetAttributes",
-         plait_cuda.pointer_attributes(sizeof data / sizeof *data, attributes, data, (cu_address)(uintptr_t)memory));
+    PUT(NULL, "cuPointerGetAttributes",
+        plait_cuda.pointer_attributes(sizeof data / sizeof *data, attributes, data, (cu_address)(uintptr_t)memory));
     if (why != NULL)
         return why;
     *out = (struct plait_location){ .kind = managed                        ? PLAIT_MEMORY_MANAGED
@@ -116,10 +116,11 @@ const char *plait_cuda_export(const void *memory, struct plait_exported *out)
     size_t size = 0;
     int attributes[] = { DRIVER_POINTER_BUFFER_ID, DRIVER_POINTER_RANGE_START, DRIVER_POINTER_RANGE_SIZE };
     void *data[] = { &id, &start, &size };
-    const char *why;
+    const char *why = "";
 
-    TWICE(NULL, "cuPointerGetAttributes",
-          plait_cuda.pointer_attributes(sizeof data / sizeof *data, attributes, data, (cu_address)(uintptr_t)memory));
+    for (int i = 0; i < 2 && why != NULL; i++)
+        PUT(NULL, "cuPointerGetAttributes",
+            plait_cuda.pointer_attributes(sizeof data / sizeof *data, attributes, data, (cu_address)(uintptr_t)memory));
     if (why != NULL)
         return why;
     const struct plait_exported found = { .id = id, .base = (uintptr_t)start, .bytes = size };

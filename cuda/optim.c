@@ -200,7 +200,7 @@ const char *plait_cuda_step(struct plait_queue *q, const struct plait_stepper *p
     a.call = s->call;
     a.nrank = s->nrank;
     a.what = (s->sums ? PLAIT_CUDA_ADD : 0) | (s->updates ? PLAIT_CUDA_TRUST : 0);
-    INSIDE(q->gpu, why = put(q, p, &a));
+    ENTERED(q->gpu, true, why = put(q, p, &a));
     return why;
 }
 

@@ -123,7 +123,7 @@ static const char *launch(const struct plait_queue *q, const struct plait_packin
     a.pieces = (const struct plait_cuda_piece *)(const void *)(p->memory + p->pieces) + first;
     a.npiece = npiece;
     a.type = (uint32_t)p->type;
-    INSIDE(q->gpu, why = plait_cuda_launch(q->gpu, q->stream, kernel, plait_cuda_piece_blocks(npiece), &a));
+    ENTERED(q->gpu, true, why = plait_cuda_launch(q->gpu, q->stream, kernel, plait_cuda_piece_blocks(npiece), &a));
     return why;
 }
 
@@ -144,8 +144,8 @@ static const char *copy(const struct plait_queue *q, const void *to, const void 
 {
     const char *why;
 
-    CALL(q->gpu, "cuMemcpyAsync",
-         plait_cuda.copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, bytes, q->stream));
+    PUT(q->gpu, "cuMemcpyAsync",
+        plait_cuda.copy_async((cu_address)(uintptr_t)to, (cu_address)(uintptr_t)from, bytes, q->stream));
     return why;
 }
 
