@@ -31,8 +31,8 @@ const char *plait_cuda_gpu(int device, struct gpu **out);
 
 /*
  * Make this GPU's context current, whatever the calling thread's state, and restore the thread's own, in which a graph
- * may be captured. NULL: any GPU of this process, if the thread has no context. puts: captures allow the call, as it puts
- * work on a stream or asks about memory.
+ * may be captured. NULL: any GPU of this process, if the thread has no context. puts: captures allow the call, as it
+ * puts work on a stream or asks about memory.
  */
 struct inside {
     bool pushed, puts;
