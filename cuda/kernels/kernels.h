@@ -8,8 +8,9 @@
  * kernel waits, and none uses atomics: results are the same in every run.
  *
  * Arithmetic, rounding and NaNs are those of lib/reduce/reduce.h, which documents each operation. The bits are equal
- * unless a comment says otherwise. Pointers are device pointers aligned to their elements. Operands and results that have
- * the same offset from a 16-byte boundary are accessed in units of 16 bytes; so are tensors and parts on such a boundary.
+ * unless a comment says otherwise. Pointers are device pointers aligned to their elements. Operands and results that
+ * have the same offset from a 16-byte boundary are accessed in units of 16 bytes; so are tensors and parts on such a
+ * boundary.
  */
 #ifndef PLAIT_CUDA_KERNELS_H
 #define PLAIT_CUDA_KERNELS_H
