@@ -33,12 +33,12 @@
 /* Of each rank in this process; a thread that waits drives the others' operations, too. */
 static struct state {
     struct plait_slice *slices;
-    struct plait_scaled scaled;
+    struct plait_room scaled;
     const char *memory; /* [2 * ROOM], in and out */
     bool ordered;       /* order() was called since the last end() */
     uint32_t marks, passed, polls;
     uint32_t begun, ended; /* messages */
-    uint32_t held;         /* allocated for the engine, and not given back */
+    uint32_t held;         /* allocated for the engine */
     uint32_t settled, left, closed;
     /* What fails once. poll_passed: the poll after a mark has passed. leaves: other ranks wait for this rank's work. */
     bool fail_queue, fail_send, fail_poll, poll_passed, leaves;
@@ -97,17 +97,15 @@ static enum plait_status find(struct plait_comm *comm, const char *name, size_t 
     return PLAIT_OK;
 }
 
-static enum plait_status allocate(struct plait_comm *comm, size_t bytes, void **out)
+static enum plait_status grow(struct plait_comm *comm, struct plait_room *room, size_t bytes)
 {
+    if (bytes <= room->bytes)
+        return PLAIT_OK;
     allocations++;
-    state_of(comm)->held++;
-    return plait_arena_alloc(bytes, out);
-}
-
-static void give_back(struct plait_comm *comm, void *p)
-{
-    state_of(comm)->held -= p != NULL;
-    plait_arena_free(p);
+    state_of(comm)->held += room->memory == NULL;
+    plait_arena_free(room->memory);
+    *room = (struct plait_room){ NULL, bytes };
+    return plait_arena_alloc(bytes, &room->memory);
 }
 
 static enum plait_status begin(struct plait_run *run)
@@ -219,11 +217,11 @@ static void scale(const struct plait_run *run, void *to, const void *from, size_
     free(plain);
 }
 
-#define FUNCTIONS                                                                                                 \
-    .channel = PLAIT_CHANNEL_COLLECTIVES, .messages = PLAIT_CHANNEL_MESSAGES, .find = find, .allocate = allocate, \
-    .free = give_back, .begin = begin, .order = order, .end = end, .poll = poll_work, .is_behind = is_behind,     \
-    .copy = copy, .combine = combine, .scale = scale, .settle = settle, .leaves_some = leaves_some,               \
-    .close = close_state, .bytes = bytes_of_state
+#define FUNCTIONS                                                                                           \
+    .channel = PLAIT_CHANNEL_COLLECTIVES, .messages = PLAIT_CHANNEL_MESSAGES, .find = find, .grow = grow,   \
+    .begin = begin, .order = order, .end = end, .poll = poll_work, .is_behind = is_behind, .copy = copy,    \
+    .combine = combine, .scale = scale, .settle = settle, .leaves_some = leaves_some, .close = close_state, \
+    .bytes = bytes_of_state
 
 static const struct plait_space coded = { .id = 2, FUNCTIONS };
 

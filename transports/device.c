@@ -94,7 +94,7 @@ static void device_disconnect(struct plait_link *link)
 /* Wait until the operations on the comm's queues have completed. Operations of a capture have not begun. */
 static void settle(const struct device_link *l)
 {
-    struct plait_queue *queue = plait_device_here(l->comm);
+    struct plait_queue *queue = plait_device_queue(l->comm);
 
     if (queue != NULL && l->comm->device->capture == 0)
         plait_device_note(l->comm, l->comm->device->plugin->drain(queue));

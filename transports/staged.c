@@ -107,7 +107,7 @@ static bool staged_reaches(const struct plait_link *link, const void *data, size
 static bool put(struct staged_link *l, struct slot *s, const struct plait_copy *copy)
 {
     struct plait_device_comm *d = l->comm->device;
-    struct plait_queue *queue = plait_device_here(l->comm);
+    struct plait_queue *queue = plait_device_queue(l->comm);
 
     if (queue != NULL && s->event == NULL)
         plait_device_note(l->comm, d->plugin->create_event(d->device, &s->event));

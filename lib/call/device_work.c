@@ -21,8 +21,8 @@ int plait_work_device(const struct plait_comm *comm)
 
 struct plait_queue *plait_work_begin(struct plait_comm *comm)
 {
-    plait_device_aim(comm, &(struct plait_target){ .queue = comm->own_queue });
-    return plait_device_here(comm);
+    plait_device_use_queue(comm, &(struct plait_target){ .queue = comm->own_queue });
+    return plait_device_queue(comm);
 }
 
 bool plait_work_note(struct plait_comm *comm, const char *why)
@@ -33,7 +33,7 @@ bool plait_work_note(struct plait_comm *comm, const char *why)
 
 void plait_work_end(struct plait_comm *comm)
 {
-    plait_device_rest(comm);
+    plait_device_end_operation(comm);
 }
 
 enum plait_status plait_work_status(struct plait_comm *comm)
@@ -67,11 +67,11 @@ enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_co
     pthread_mutex_lock(&comm->lock);
     status = plait_comm_fail_too(comm, plait_device_captures(comm, &target));
     if (status == PLAIT_OK) {
-        plait_device_aim(comm, &target);
-        struct plait_queue *queue = plait_device_here(comm);
+        plait_device_use_queue(comm, &target);
+        struct plait_queue *queue = plait_device_queue(comm);
         if (queue != NULL)
             plait_device_note(comm, comm->device->plugin->copies(queue, copies, n));
-        plait_device_rest(comm);
+        plait_device_end_operation(comm);
         status = plait_device_status(comm);
     }
     pthread_mutex_unlock(&comm->lock);

@@ -253,7 +253,7 @@ struct plait_comm {
     uint32_t *node;                      /* [nrank] or NULL */
     const struct plait_alg **algorithms; /* the caller's, then the library's */
 
-    struct plait_scaled { /* library memory for inputs that are multiplied or divided before a sum */
+    struct plait_room { /* library memory that grows; of inputs that are multiplied or divided before a sum */
         void *memory;
         size_t bytes;
     } scaled;

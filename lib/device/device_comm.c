@@ -98,7 +98,7 @@ static enum plait_status create(struct plait_comm *comm, int device)
     d->comm = comm;
     d->plugin = plugin;
     d->device = device;
-    status = plait_device_room(comm, 2 * plait_flag_words(comm->nrank) * 4, &d->flags);
+    status = plait_device_alloc(comm, 2 * plait_flag_words(comm->nrank) * 4, &d->flags);
     if (status == PLAIT_OK)
         status = plait_device_result(
             what, plugin->alloc(PLAIT_MEMORY_PINNED, device, sizeof *d->passed, (void **)(uintptr_t)&d->passed));

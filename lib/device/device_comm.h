@@ -84,7 +84,7 @@ const struct plait_device_shown *plait_device_shown_by(const struct plait_comm *
  * event instead, as each stream of a capture must join the others.
  */
 struct plait_trail {
-    struct plait_queue *last; /* a queue with operations behind which nothing was put yet (`ahead`); */
+    struct plait_queue *last; /* the queue of the newest operations; `ahead`: their count is not enqueued yet */
     uint64_t stream, capture; /* of that queue */
     bool ahead;
     struct plait_event *end; /* of a capture; recorded at least once: `called` */
@@ -99,7 +99,7 @@ struct plait_notification { /* a message to another rank: send(link, number) */
     void (*send)(struct plait_link *link, uint32_t number);
 };
 
-/* Not all ranks have shown their GPU; some share one; each has its own. */
+/* GPUs of some ranks are not known yet; some ranks share a GPU; each has its own. */
 enum plait_together { PLAIT_NOT_SHOWN, PLAIT_TOGETHER, PLAIT_APART };
 
 struct plait_device_comm {
@@ -109,9 +109,9 @@ struct plait_device_comm {
     void *flags;
     uint64_t *flags_awaited; /* [nrank] flags of each rank that this rank's queues have waited for or will wait for */
     struct plait_slice *slices[2]; /* [1]: for operations in graphs */
-    struct plait_scaled scaled[2]; /* [1]: likewise */
+    struct plait_room scaled[2];   /* [1]: likewise */
     struct plait_queue *rescue;    /* sets flags when the comm has failed */
-    struct plait_queue *queue;     /* gets the next operations, see plait_device_aim(); */
+    struct plait_queue *queue;     /* gets the next operations, see plait_device_use_queue(); */
     uint64_t capture;              /* the graph that they go into; 0: none */
     struct plait_trail trails[2];  /* [1]: of operations in graphs */
     _Atomic uint32_t *passed;      /* pinned: operations that the queues have done, */
@@ -160,7 +160,7 @@ extern const char plait_device_no_graph[];
  * The next operations go to this queue. Operations of one comm have their own queues and take turns, so each operation
  * aims again in its turn.
  */
-static inline void plait_device_aim(const struct plait_comm *comm, const struct plait_target *target)
+static inline void plait_device_use_queue(const struct plait_comm *comm, const struct plait_target *target)
 {
     comm->device->queue = target->queue;
     comm->device->capture = target->note;
@@ -186,10 +186,10 @@ bool plait_device_has_passed(struct plait_comm *comm, uint32_t put);
  * The aimed queue, after it was made to wait for all operations on other queues (of the same capture): they share the
  * comm's flags and memory. NULL: the device has reported an error, and nothing more is put on its queues.
  */
-struct plait_queue *plait_device_here(struct plait_comm *comm);
+struct plait_queue *plait_device_queue(struct plait_comm *comm);
 
 /* All of an operation is on its queue; the caller may use the queue again. */
-void plait_device_rest(struct plait_comm *comm);
+void plait_device_end_operation(struct plait_comm *comm);
 
 /* Wait until the operations on the queues have completed; in a failed comm the watch sets their flags. */
 void plait_device_settle(struct plait_comm *comm);
@@ -214,7 +214,12 @@ struct plait_device_memory {
 };
 
 /* GPU memory. free_later: also memory that others allocated and that operations on a queue or in a graph still use. */
-enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out);
+enum plait_status plait_device_alloc(struct plait_comm *comm, size_t bytes, void **out);
+/*
+ * See struct plait_space. It grows to twice its size at least, and the old memory stays until the comm is left, for
+ * freeing waits for all streams of the process, which may wait for this thread. The old ones together are no larger.
+ */
+enum plait_status plait_device_grow(struct plait_comm *comm, struct plait_room *room, size_t bytes);
 void plait_device_free_later(struct plait_comm *comm, void *memory);
 void plait_device_free_all(struct plait_device_comm *d);
 

@@ -12,7 +12,7 @@ enum plait_list_phase {
     PLAIT_LIST_WHOLE,
     PLAIT_LIST_GATHER,
     PLAIT_LIST_SPREAD
-}; /* what a kernel makes: all; the leaders' IN; results, from their OUT */
+}; /* all results; the leaders' inputs; the members' results, from the leaders' output */
 
 struct plait_whole {
     /* Groups of ranks that share a GPU, in the order of their lowest ranks, the leaders. */
@@ -32,7 +32,7 @@ struct plait_whole {
     struct plait_item *items; /* [bytes] of room for a list */
     size_t bytes;
     /* [captured] of IN and OUT: of the leaders' plan; of another rank that the driver does not show to processes */
-    struct plait_scaled rooms[2][2];
+    struct plait_room rooms[2][2];
 };
 
 struct plait_device_list { /* of one kernel */

@@ -28,7 +28,7 @@ static struct plait_device_memory *add(struct plait_comm *comm, enum plait_memor
     return d->memory = m;
 }
 
-enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void **out)
+enum plait_status plait_device_alloc(struct plait_comm *comm, size_t bytes, void **out)
 {
     const char *why;
     const struct plait_device_memory *m = add(comm, PLAIT_MEMORY_DEVICE, NULL, bytes, &why);
@@ -37,6 +37,19 @@ enum plait_status plait_device_room(struct plait_comm *comm, size_t bytes, void 
         return plait_fail(PLAIT_ERR_NOMEM, "no %zu bytes on GPU %d for a comm: %s", bytes, comm->device->device, why);
     *out = m->memory;
     return PLAIT_OK;
+}
+
+enum plait_status plait_device_grow(struct plait_comm *comm, struct plait_room *room, size_t bytes)
+{
+    const size_t more = bytes < 2 * room->bytes ? 2 * room->bytes : bytes;
+    void *memory = NULL;
+
+    if (bytes <= room->bytes)
+        return PLAIT_OK;
+    const enum plait_status status = plait_device_alloc(comm, more, &memory);
+    if (status == PLAIT_OK)
+        *room = (struct plait_room){ memory, more };
+    return status;
 }
 
 void plait_device_free_later(struct plait_comm *comm, void *memory)

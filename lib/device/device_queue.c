@@ -158,7 +158,7 @@ bool plait_device_has_passed(struct plait_comm *comm, uint32_t put)
     return passed;
 }
 
-void plait_device_rest(struct plait_comm *comm)
+void plait_device_end_operation(struct plait_comm *comm)
 {
     for (int i = 0; i < 2 && comm->device != NULL; i++)
         rest(comm, &comm->device->trails[i]);
@@ -205,7 +205,7 @@ void plait_device_signal(struct plait_comm *comm, enum plait_signalling what, ui
         add_signal(comm, comm->device->queue, (struct plait_signal){ what, value, address });
 }
 
-struct plait_queue *plait_device_here(struct plait_comm *comm)
+struct plait_queue *plait_device_queue(struct plait_comm *comm)
 {
     if (!turn_to_queue(comm))
         return NULL;

@@ -49,17 +49,11 @@ void plait_device_whole_destroy(struct plait_device_comm *d)
 /* This rank's own memory for operand 0, IN, or 1, OUT. */
 static enum plait_status find_room(struct plait_run *run, uint32_t operand, size_t bytes, const void **out)
 {
-    struct plait_scaled *room = &run->comm->device->whole->rooms[run->target.note != 0][operand];
-    void *memory;
+    struct plait_room *room = &run->comm->device->whole->rooms[run->target.note != 0][operand];
+    const enum plait_status status = plait_device_grow(run->comm, room, bytes);
 
-    if (room->bytes < bytes) {
-        const enum plait_status status = plait_device_room(run->comm, bytes, &memory);
-        if (status != PLAIT_OK)
-            return status;
-        *room = (struct plait_scaled){ memory, bytes }; /* a smaller one may be in use, and stays until the end */
-    }
     *out = room->memory;
-    return PLAIT_OK;
+    return status;
 }
 
 /* ---- Who takes part -------------------------------------------------------------------------------- */
@@ -154,7 +148,7 @@ static void launch(const struct plait_device_list *l)
                                      .wide_dst = l->phase == PLAIT_LIST_GATHER && l->w->wide,
                                      .items = l->w->items,
                                      .n = (uint32_t)(l->end - l->w->items) };
-    struct plait_queue *queue = list.n > 0 ? plait_device_here(comm) : NULL;
+    struct plait_queue *queue = list.n > 0 ? plait_device_queue(comm) : NULL;
 
     for (const struct plait_item *i = l->w->items; i < l->end; i++)
         *(l->combines ? &comm->stats.bytes_reduced : &comm->stats.bytes_copied) += i->times * i->count * l->size;

@@ -3,8 +3,10 @@
  * Ranks that share a GPU run an operation without a plan's steps: the lowest of them, the *leader*, starts one kernel
  * that computes the results of all. Each rank sends the leader a message with the addresses of its operands, and sets a
  * flag in stream order once they are complete. The leader enqueues a wait for all flags, the kernel, and flags for "the
- * results are complete". Then it releases the messages, and each rank enqueues a wait for its flag. So an operation is
- * three calls of the driver for the leader and two for each other rank, whatever their number.
+ * results are complete". Then it releases the messages, and each rank enqueues a wait for its flag. So the leader makes
+ * three calls that enqueue work, and each other rank two. The leader of more than 65 ranks enqueues further batches
+ * (PLAIT_NNOTIFICATION flags, PLAIT_NBATCH waits), and a list that one kernel's argument does not hold takes further
+ * kernels: of blocks of different sizes an argument holds 72, if each has one operand and one result.
  *
  * If the comm has several GPUs or hosts, the kernel makes IN of a plan that only the leaders run: of the same
  * collective, with a rank for each GPU and, where blocks belong to ranks, the blocks of a GPU's ranks as one block. A

@@ -118,7 +118,7 @@ static void copy(struct plait_comm *comm, void *to, const void *from, size_t byt
 
 static void combine(const struct plait_run *run, const struct plait_combine *c, const struct plait_how *how)
 {
-    struct plait_queue *queue = plait_device_here(run->comm);
+    struct plait_queue *queue = plait_device_queue(run->comm);
     const struct plait_item item = {
         .src = c->src, .dst = &c->dst, .nsrc = c->nsrc, .ndst = 1, .count = c->count, .times = 1
     };
@@ -137,7 +137,7 @@ static void combine(const struct plait_run *run, const struct plait_combine *c, 
 
 static void scale(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late)
 {
-    struct plait_queue *queue = plait_device_here(run->comm);
+    struct plait_queue *queue = plait_device_queue(run->comm);
 
     if (queue != NULL)
         plait_device_note(run->comm,
@@ -155,7 +155,7 @@ static bool mark(struct plait_comm *comm, struct plait_queue *queue, uint32_t *o
 
 /* ---- Messages -------------------------------------------------------------------------------------- */
 
-/* plait_device_here() orders work within one capture, or outside captures; two graphs may run concurrently. */
+/* plait_device_queue() orders work within one capture, or outside captures; two graphs may run concurrently. */
 static enum plait_status check_capture(struct plait_device_comm *d, uint64_t capture)
 {
     if (capture == 0)
@@ -206,15 +206,15 @@ static void pass_to_itself(struct plait_comm *comm, const struct plait_target *f
     const struct plait_device_plugin *plugin = comm->device->plugin;
     const bool apart = plugin->id_of(from->queue) != plugin->id_of(to->queue) || from->note != to->note;
 
-    plait_device_aim(comm, from);
+    plait_device_use_queue(comm, from);
     if (apart)
-        plait_device_here(comm);
-    plait_device_aim(comm, to);
+        plait_device_queue(comm);
+    plait_device_use_queue(comm, to);
     if (data != place)
         plait_device_copy(comm, place, data, bytes);
-    plait_device_aim(comm, from);
+    plait_device_use_queue(comm, from);
     if (apart)
-        plait_device_here(comm);
+        plait_device_queue(comm);
 }
 
 static void end_message(struct plait_comm *comm, const struct plait_target *target)
@@ -228,11 +228,10 @@ const struct plait_space plait_gpu_space = {
     .channel = PLAIT_CHANNEL_DEVICE,
     .messages = PLAIT_CHANNEL_DEVICE_MESSAGES,
     .find = find,
-    .allocate = plait_device_room,
-    .free = plait_device_free_later,
+    .grow = plait_device_grow,
     .begin = begin,
-    .order = plait_device_aim,
-    .end = plait_device_rest,
+    .order = plait_device_use_queue,
+    .end = plait_device_end_operation,
     .poll = plait_device_status,
     .is_behind = is_behind,
     .whole = plait_device_whole_turn,

@@ -45,23 +45,17 @@ static __attribute__((noinline)) enum plait_status replace_input(struct plait_co
 {
     const struct plait_op_plan *o = job->o;
     const struct plait_run *run = comm->run;
-    struct plait_scaled *s = run->scaled;
+    struct plait_room *s = run->scaled;
     const size_t n = o->vform ? job->sizes.in_end : o->in_bytes / o->size, bytes = plait_op_bytes(o, n, false);
     void *to = job->out;
 
     if (n == 0)
         return PLAIT_OK;
     if (!plait_scales_inplace(o->coll)) {
-        if (s->bytes < bytes) {
-            comm->stats.allocations++;
-            const enum plait_status status = run->space->allocate(comm, bytes, &to);
-            if (status != PLAIT_OK)
-                return plait_cannot_begin(
-                    comm, status,
-                    &(struct plait_args){ o->coll, o->type, o->op, .count = o->count, .vform = o->vform });
-            run->space->free(comm, s->memory);
-            *s = (struct plait_scaled){ to, bytes };
-        }
+        const enum plait_status status = run->space->grow(comm, s, bytes);
+        if (status != PLAIT_OK)
+            return plait_cannot_begin(
+                comm, status, &(struct plait_args){ o->coll, o->type, o->op, .count = o->count, .vform = o->vform });
         to = s->memory;
     }
     run->space->order(comm, &run->target);

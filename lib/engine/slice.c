@@ -140,8 +140,7 @@ static enum plait_status grow_lists(struct plait_comm *comm, struct plait_slice 
 static enum plait_status grow_memory(struct plait_run *run, struct plait_slice *f)
 {
     struct plait_comm *comm = run->comm;
-    const size_t bytes = run->need < comm->slice_bytes ? comm->slice_bytes : run->need;
-    void *memory;
+    struct plait_room room = { f->memory, f->bytes };
 
     if (run->need <= f->bytes)
         return PLAIT_OK;
@@ -149,15 +148,12 @@ static enum plait_status grow_memory(struct plait_run *run, struct plait_slice *
         run->fits = false;
         return PLAIT_OK;
     }
-    comm->stats.allocations++;
-    const enum plait_status status = run->space->allocate(comm, bytes, &memory);
-    if (status != PLAIT_OK)
-        return status;
-    run->space->free(comm, f->memory);
-    f->memory = memory;
-    f->bytes = bytes;
+    const enum plait_status status =
+        run->space->grow(comm, &room, run->need < comm->slice_bytes ? comm->slice_bytes : run->need);
+    f->memory = room.memory;
+    f->bytes = room.bytes;
     f->used = 0;
-    return PLAIT_OK;
+    return status;
 }
 
 enum plait_status plait_slices_fit(struct plait_run *run)

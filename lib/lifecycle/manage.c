@@ -18,7 +18,7 @@ static void suspend(struct plait_comm *comm)
     plait_slices_empty(comm);
     plait_messages_empty(comm);
     plait_arena_free(comm->scaled.memory);
-    comm->scaled = (struct plait_scaled){ 0 };
+    comm->scaled = (struct plait_room){ 0 };
     comm->suspended = true;
 }
 

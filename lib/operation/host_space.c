@@ -5,22 +5,22 @@
 
 #include <sys/mman.h>
 
-static enum plait_status allocate(struct plait_comm *comm, size_t bytes, void **out)
+static enum plait_status grow(struct plait_comm *comm, struct plait_room *room, size_t bytes)
 {
-    const enum plait_status status = plait_arena_alloc(bytes, out);
+    void *memory;
 
-    (void)comm;
+    if (bytes <= room->bytes)
+        return PLAIT_OK;
+    comm->stats.allocations++;
+    const enum plait_status status = plait_arena_alloc(bytes, &memory);
+    if (status != PLAIT_OK)
+        return status;
 #ifdef MADV_POPULATE_WRITE
-    if (status == PLAIT_OK) /* prefault now; with older kernels the first operations fault page by page */
-        madvise(*out, bytes, MADV_POPULATE_WRITE);
+    madvise(memory, bytes, MADV_POPULATE_WRITE); /* with older kernels the first operations fault page by page */
 #endif
-    return status;
-}
-
-static void free_memory(struct plait_comm *comm, void *memory)
-{
-    (void)comm;
-    plait_arena_free(memory);
+    plait_arena_free(room->memory);
+    *room = (struct plait_room){ memory, bytes };
+    return PLAIT_OK;
 }
 
 static enum plait_status begin(struct plait_run *run)
@@ -80,8 +80,7 @@ const struct plait_space plait_host_space = {
     .mailbox = PLAIT_MAILBOX_DATA,
     .channel = PLAIT_CHANNEL_COLLECTIVES,
     .messages = PLAIT_CHANNEL_MESSAGES,
-    .allocate = allocate,
-    .free = free_memory,
+    .grow = grow,
     .begin = begin,
     .order = order,
     .end = end,

@@ -292,7 +292,7 @@ struct plait_run {
     enum plait_channel channel;      /* of the messages */
     const struct plait_space *space; /* of the buffers; the next four are its working state */
     struct plait_slice *slices;      /* [PLAIT_NSLICE] slices in flight */
-    struct plait_scaled *scaled;     /* for inputs that are scaled or copied elsewhere than in OUT */
+    struct plait_room *scaled;       /* for inputs that are scaled or copied elsewhere than in OUT */
     struct plait_target target;      /* on which the work is put */
     uint32_t fingerprint;            /* of the messages */
     uint64_t nslice, next_slice, done_slices;

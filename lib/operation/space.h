@@ -38,9 +38,8 @@ struct plait_space {
     enum plait_status (*find)(struct plait_comm *comm, const char *name, size_t in_bytes, size_t out_bytes, size_t size,
                               const struct plait_call *call, struct plait_args *a);
 
-    /* Allocate memory that peers may map; free it once no operation uses it. */
-    enum plait_status (*allocate)(struct plait_comm *comm, size_t bytes, void **out);
-    void (*free)(struct plait_comm *comm, void *memory);
+    /* Grow memory that peers may map to at least these bytes, without its content. Work that was started goes on. */
+    enum plait_status (*grow)(struct plait_comm *comm, struct plait_room *room, size_t bytes);
 
     /* Begin: an operation of this space begins. Sets run->slices and run->scaled, the working memory to be used. */
     enum plait_status (*begin)(struct plait_run *run);

@@ -147,8 +147,8 @@ struct plait_device_plugin {
     const char *(*free)(enum plait_memory kind, void *memory);
 
     /*
-     * Between processes: export the allocation that holds `memory`, unless *out, zeroed at first, is this allocation
-     * already. A process must not import its own allocation.
+     * Between processes: export the allocation that holds `memory`. A plug-in asks its driver once for each allocation.
+     * A process must not import its own.
      */
     const char *(*export_memory)(const void *memory, struct plait_exported *out);
     /* *taken, on failure: an import of an allocation that its owner has freed still occupies the address range. */

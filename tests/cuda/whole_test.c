@@ -221,6 +221,69 @@ static void blocks_of_other_sizes_than_expected_are_an_error_of_all(void **state
     device_run(3, 1, send_too_few, NULL);
 }
 
+/* ---- Memory ----------------------------------------------------------------------------------------------- */
+
+static const struct collective growing[] = {
+    /* the leaders' plan, scaled input, input in place, the slices of a plan */
+    { PLAIT_ALLREDUCE, "", PLAIT_BFLOAT16, PLAIT_SUM },
+    { PLAIT_REDUCE_SCATTER, "", PLAIT_FLOAT32, PLAIT_PREMULSUM },
+    { PLAIT_ALLTOALL, "", PLAIT_UINT8, .inplace = true },
+    { PLAIT_ALLREDUCE, "ring", PLAIT_BFLOAT16, PLAIT_SUM },
+};
+
+/* Bytes of this process's device memory that operations of `from`, `from` + 100 and so on add to a new comm's. */
+static int bytes_of(struct plait_comm *world, uint32_t rank, const struct device_rank *d, const struct collective *kind,
+                    size_t from, unsigned long long *out)
+{
+    enum { MOST = 8000, STEP = 100 };
+    const float scale = 2;
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_comm *comm;
+    unsigned long long before = 0;
+
+    CHECK(plait_comm_duplicate(world, NULL, &comm) == PLAIT_OK);
+    call.stream = d->stream;
+    call.scale = kind->op == PLAIT_PREMULSUM ? &scale : NULL;
+    for (size_t n = 8; n <= MOST; n = n == 8 ? from : n + STEP) { /* the first makes what each comm has */
+        struct collective c = *kind;
+        c.count = n;
+        const struct collective_buffers at = collective_place(&c, plait_comm_nrank(comm), rank, d->in, d->out);
+        CHECK(collective_call(comm, &c, at.in, at.out, call) == PLAIT_OK);
+        before = n == 8 ? ask.standin_bytes() : before;
+    }
+    *out = ask.standin_bytes() - before;
+    CHECK(plait_stream_synchronize(d->stream) == PLAIT_OK && plait_comm_destroy(comm) == PLAIT_OK);
+    return 0;
+}
+
+static int grow(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct place *p = arg;
+    struct device_rank d;
+
+    CHECK(device_begin_on(&d, ROOM, device_of(p, rank)));
+    for (unsigned k = 0; k < sizeof growing / sizeof *growing; k++) {
+        unsigned long long one, many;
+        if (bytes_of(*comm, rank, &d, &growing[k], 8000, &one) != 0 ||
+            bytes_of(*comm, rank, &d, &growing[k], 1000, &many) != 0)
+            return 1;
+        if (many > 4 * one)
+            fprintf(stderr, "kind %u: %llu bytes, of the largest operation %llu\n", k, many, one);
+        CHECK(many <= 4 * one);
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void operations_that_grow_keep_four_times_the_memory_of_the_largest_at_most(void **state)
+{
+    struct place two = { 2, 2 };
+
+    setenv("PLAIT_STANDIN_DEVICES", "2", 1);
+    device_run(4, 1, grow, &two);
+    unsetenv("PLAIT_STANDIN_DEVICES");
+}
+
 /* ---- Calls of the driver ----------------------------------------------------------------------------------- */
 
 static const struct collective counted[] = {
@@ -470,6 +533,7 @@ int main(void)
         cmocka_unit_test(memory_that_has_no_handle_is_copied),
         cmocka_unit_test(graphs_of_groups_run_beside_calls),
         cmocka_unit_test(blocks_of_other_sizes_than_expected_are_an_error_of_all),
+        cmocka_unit_test(operations_that_grow_keep_four_times_the_memory_of_the_largest_at_most),
         cmocka_unit_test(a_rank_puts_little_on_its_stream_whatever_their_number),
         cmocka_unit_test(many_ranks_and_blocks_take_further_batches_and_kernels),
         cmocka_unit_test(a_handle_is_asked_for_once),
