@@ -224,11 +224,10 @@ static void blocks_of_other_sizes_than_expected_are_an_error_of_all(void **state
 /* ---- Memory ----------------------------------------------------------------------------------------------- */
 
 static const struct collective growing[] = {
-    /* the leaders' plan, scaled input, input in place, the slices of a plan */
+    /* the leaders' plan, scaled input, input in place */
     { PLAIT_ALLREDUCE, "", PLAIT_BFLOAT16, PLAIT_SUM },
     { PLAIT_REDUCE_SCATTER, "", PLAIT_FLOAT32, PLAIT_PREMULSUM },
     { PLAIT_ALLTOALL, "", PLAIT_UINT8, .inplace = true },
-    { PLAIT_ALLREDUCE, "ring", PLAIT_BFLOAT16, PLAIT_SUM },
 };
 
 /* Bytes of this process's device memory that operations of `from`, `from` + 100 and so on add to a new comm's. */
