@@ -41,12 +41,14 @@ enum plait_status plait_device_alloc(struct plait_comm *comm, size_t bytes, void
 
 enum plait_status plait_device_grow(struct plait_comm *comm, struct plait_room *room, size_t bytes)
 {
-    const size_t more = bytes < 2 * room->bytes ? 2 * room->bytes : bytes;
+    size_t more = bytes < 2 * room->bytes ? 2 * room->bytes : bytes;
     void *memory = NULL;
 
     if (bytes <= room->bytes)
         return PLAIT_OK;
-    const enum plait_status status = plait_device_alloc(comm, more, &memory);
+    enum plait_status status = plait_device_alloc(comm, more, &memory);
+    if (status != PLAIT_OK && more > bytes)
+        status = plait_device_alloc(comm, more = bytes, &memory);
     if (status == PLAIT_OK)
         *room = (struct plait_room){ memory, more };
     return status;
