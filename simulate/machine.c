@@ -12,7 +12,6 @@
 #define MOST_RATE     ((uint64_t)1 << 44) /* bytes per second: 17 TB/s */
 #define MOST_LATENCY  1000000000000ull    /* ns: 1,000 s */
 #define MOST_CHILDREN (1u << 20)
-#define PROCESSOR     ((uint64_t)1 << 52) /* capacity of one: what the fastest activity alone takes is still precise */
 
 /* ---- Descriptions ----------------------------------------------------------------------------------- */
 
@@ -27,17 +26,37 @@ static enum plait_status check_number(const char *unit, const char *field, uint6
 
 static enum plait_status check_level(const struct plait_level *l)
 {
-    enum plait_status status;
+    const struct {
+        const char *field;
+        uint64_t value, least, most;
+    } checks[] = {
+        { "children", l->children, 1, MOST_CHILDREN }, { "links", l->links, 0, 1024 },
+        { "bandwidth", l->bandwidth, 1, MOST_RATE },   { "latency", l->latency, 0, MOST_LATENCY },
+        { "overhead", l->overhead, 0, MOST_LATENCY },  { "processors", l->processors, 0, MOST_CHILDREN },
+        { "memory", l->memory, 0, MOST_RATE },
+    };
+    enum plait_status status = PLAIT_OK;
 
     if (memchr(l->name, '\0', sizeof l->name) == NULL || l->name[0] == '\0')
         return plait_fail(PLAIT_ERR_ARG, "machine: a level has no name; it needs one of at most %zu bytes",
                           sizeof l->name - 1);
-    status = check_number(l->name, "children", l->children, 1, MOST_CHILDREN);
-    if (status == PLAIT_OK)
-        status = check_number(l->name, "links", l->links, 0, 1024);
-    if (status == PLAIT_OK)
-        status = check_number(l->name, "bandwidth", l->bandwidth, 1, MOST_RATE);
-    return status == PLAIT_OK ? check_number(l->name, "latency", l->latency, 0, MOST_LATENCY) : status;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks && status == PLAIT_OK; i++)
+        status = check_number(l->name, checks[i].field, checks[i].value, checks[i].least, checks[i].most);
+    return status;
+}
+
+static enum plait_status check_slow(const struct plait_machine *m, const struct plait_slow *w)
+{
+    uint64_t n = plait_machine_ranks(m);
+    enum plait_status status = check_number("slow", "percent", w->percent, 1, 100);
+
+    if (status == PLAIT_OK && !w->rank)
+        status = check_number("slow", "level", w->level, 0, m->nlevel - 1);
+    if (status == PLAIT_OK && !w->rank && m->level[w->level].links == 0)
+        status = plait_fail(PLAIT_ERR_ARG, "machine: slow: level %s has no links", m->level[w->level].name);
+    for (uint32_t k = 0; status == PLAIT_OK && !w->rank && k < w->level; k++)
+        n /= m->level[k].children;
+    return status == PLAIT_OK ? check_number("slow", w->rank ? "rank" : "child", w->child, 0, n - 1) : status;
 }
 
 enum plait_status plait_machine_check(const struct plait_machine *m)
@@ -49,9 +68,10 @@ enum plait_status plait_machine_check(const struct plait_machine *m)
     status = check_number("", "nlevel", m->nlevel, 1, PLAIT_MOST_LEVELS);
     for (uint32_t k = 0; k < m->nlevel && status == PLAIT_OK; k++) {
         status = check_level(&m->level[k]);
-        if (status == PLAIT_OK && k > 0 && m->level[k].links == 0)
-            status = plait_fail(PLAIT_ERR_ARG, "machine: %s.links is 0; only ranks of level 0 can share memory",
-                                m->level[k].name);
+        if (status == PLAIT_OK && k > 0 && m->level[k].links == 0 && m->level[k - 1].links > 0)
+            status = plait_fail(PLAIT_ERR_ARG,
+                                "machine: %s.links is 0; ranks cannot share memory beyond links, which %s has",
+                                m->level[k].name, m->level[k - 1].name);
     }
     if (status == PLAIT_OK && plait_machine_ranks(m) > MOST_CHILDREN)
         status = plait_fail(PLAIT_ERR_ARG, "machine: it has room for %" PRIu64 " ranks; %u are the most",
@@ -61,9 +81,9 @@ enum plait_status plait_machine_check(const struct plait_machine *m)
     if (status == PLAIT_OK)
         status = check_number("", "reduce", m->reduce, 0, MOST_RATE);
     if (status == PLAIT_OK)
-        status = check_number("", "memory", m->memory, 0, MOST_RATE);
-    if (status == PLAIT_OK)
-        status = check_number("", "overhead", m->overhead, 0, MOST_LATENCY);
+        status = check_number("", "nslow", m->nslow, 0, PLAIT_MOST_SLOW);
+    for (uint32_t i = 0; status == PLAIT_OK && i < m->nslow; i++)
+        status = check_slow(m, &m->slow[i]);
     return status;
 }
 
@@ -77,6 +97,31 @@ uint64_t plait_machine_ranks(const struct plait_machine *m)
 }
 
 /* ---- Resources -------------------------------------------------------------------------------------- */
+
+/* Find the resources' numbers. */
+static void number_resources(struct plait_hardware *h, const struct plait_machine *m)
+{
+    const uint64_t all = plait_machine_ranks(m);
+    uint64_t each = 1;
+
+    *h = (struct plait_hardware){ .machine = m };
+    for (uint32_t k = 0; k < m->nlevel; k++) {
+        h->links[k] = m->level[k].links > 0 ? h->nresource : NONE;
+        h->nresource += m->level[k].links > 0 ? 2 * (uint32_t)(all / each) : 0;
+        each *= m->level[k].children;
+        h->ranks_in[k] = each;
+        h->node = m->level[k].links == 0 ? k : h->node;
+    }
+    for (uint32_t k = 0; k < m->nlevel; k++) {
+        const struct plait_level *l = &m->level[k];
+        const uint32_t nunit = (uint32_t)(all / h->ranks_in[k]);
+        const bool crowded = l->processors > 0 && l->processors < h->ranks_in[k];
+        h->memory[k] = l->memory > 0 ? h->nresource : NONE;
+        h->nresource += l->memory > 0 ? nunit : 0;
+        h->processors[k] = crowded ? h->nresource : NONE;
+        h->nresource += crowded ? nunit : 0;
+    }
+}
 
 static enum plait_status check_places(const struct plait_machine *m, uint32_t nrank, const uint32_t *place)
 {
@@ -100,60 +145,42 @@ static enum plait_status check_places(const struct plait_machine *m, uint32_t nr
     return status;
 }
 
-static uint64_t place_of(const struct plait_hardware *h, uint32_t rank)
+static void set_capacities(struct plait_hardware *h)
 {
-    return h->place != NULL ? h->place[rank] : rank;
-}
+    const struct plait_machine *m = h->machine;
+    const uint64_t all = plait_machine_ranks(m);
 
-/* The unit of level `k`, counted over the machine, that contains this rank. */
-static uint32_t unit_of(const struct plait_hardware *h, uint32_t rank, uint32_t k)
-{
-    return (uint32_t)(place_of(h, rank) / h->ranks_in[k]);
-}
-
-/* The child of a level-k unit that contains this rank: a unit of the level below, or the rank's place. */
-static uint32_t child_of(const struct plait_hardware *h, uint32_t rank, uint32_t k)
-{
-    return k > 0 ? unit_of(h, rank, k - 1) : (uint32_t)place_of(h, rank);
+    for (uint32_t k = 0; k < m->nlevel; k++) {
+        const struct plait_level *l = &m->level[k];
+        const uint64_t nunit = all / h->ranks_in[k];
+        for (uint64_t i = 0; h->links[k] != NONE && i < 2 * nunit * l->children; i++)
+            h->resources[h->links[k] + i].capacity = l->links * l->bandwidth;
+        for (uint64_t i = 0; h->memory[k] != NONE && i < nunit; i++)
+            h->resources[h->memory[k] + i].capacity = l->memory;
+        for (uint64_t i = 0; h->processors[k] != NONE && i < nunit; i++)
+            h->resources[h->processors[k] + i].capacity = l->processors * PLAIT_PROCESSOR;
+    }
+    for (uint32_t i = 0; i < m->nslow; i++)
+        for (uint32_t side = 0; side < 2 && !m->slow[i].rank; side++) {
+            uint64_t *capacity = &h->resources[h->links[m->slow[i].level] + 2 * m->slow[i].child + side].capacity;
+            *capacity = (*capacity * m->slow[i].percent + 99) / 100;
+        }
 }
 
 enum plait_status plait_hardware_create(struct plait_hardware *h, const struct plait_machine *m, uint32_t nrank,
                                         const uint32_t *place)
 {
-    const uint64_t all = plait_machine_ranks(m);
-    const uint32_t nunit = (uint32_t)(all / m->level[0].children);
-    const bool crowded = m->processors > 0 && m->processors < m->level[0].children;
-    uint64_t each = 1;
-    enum plait_status status = check_places(m, nrank, place);
+    const enum plait_status status = check_places(m, nrank, place);
 
-    *h = (struct plait_hardware){ .machine = m, .place = place, .nrank = nrank, .memory = NONE, .processors = NONE };
+    number_resources(h, m);
+    h->place = place;
+    h->nrank = nrank;
     if (status != PLAIT_OK)
         return status;
-    for (uint32_t k = 0; k < m->nlevel; k++) {
-        h->first[k] = h->nresource;
-        h->nresource += m->level[k].links > 0 ? 2 * (uint32_t)(all / each) : 0;
-        each *= m->level[k].children;
-        h->ranks_in[k] = each;
-    }
-    h->memory = m->memory > 0 ? h->nresource : NONE;
-    h->nresource += m->memory > 0 ? nunit : 0;
-    h->processors = crowded ? h->nresource : NONE;
-    h->nresource += crowded ? nunit : 0;
     h->resources = calloc((size_t)h->nresource + 1, sizeof *h->resources);
     if (h->resources == NULL)
-        return plait_fail_memory("out of memory to simulate %" PRIu64 " links", (uint64_t)h->nresource);
-    for (uint32_t i = 0; i < h->nresource; i++) {
-        uint32_t k = m->nlevel - 1;
-        while (k > 0 && i < h->first[k])
-            k--;
-        h->resources[i].capacity = m->level[k].links * m->level[k].bandwidth;
-    }
-    for (uint32_t i = 0; i < nunit; i++) {
-        if (h->memory != NONE)
-            h->resources[h->memory + i].capacity = m->memory;
-        if (h->processors != NONE)
-            h->resources[h->processors + i].capacity = m->processors * PROCESSOR;
-    }
+        return plait_fail_memory("out of memory to simulate %" PRIu32 " links", h->nresource);
+    set_capacities(h);
     return PLAIT_OK;
 }
 
@@ -162,13 +189,42 @@ void plait_hardware_destroy(struct plait_hardware *h)
     free(h->resources);
 }
 
+/* ---- What an activity uses ---------------------------------------------------------------------------- */
+
+static uint64_t place_of(const struct plait_hardware *h, uint32_t rank)
+{
+    return h->place != NULL ? h->place[rank] : rank;
+}
+
+uint32_t plait_hardware_unit(const struct plait_hardware *h, uint32_t rank, uint32_t k)
+{
+    return (uint32_t)(place_of(h, rank) / h->ranks_in[k]);
+}
+
+/* The child of a level-k unit that contains this rank: a unit of the level below, or the rank's place. */
+static uint32_t child_of(const struct plait_hardware *h, uint32_t rank, uint32_t k)
+{
+    return k > 0 ? plait_hardware_unit(h, rank, k - 1) : (uint32_t)place_of(h, rank);
+}
+
 uint32_t plait_hardware_level(const struct plait_hardware *h, uint32_t a, uint32_t b)
 {
     uint32_t k = 0;
 
-    while (unit_of(h, a, k) != unit_of(h, b, k))
+    while (plait_hardware_unit(h, a, k) != plait_hardware_unit(h, b, k))
         k++;
     return k;
+}
+
+uint32_t plait_hardware_speed(const struct plait_hardware *h, uint32_t rank)
+{
+    const struct plait_machine *m = h->machine;
+    uint32_t percent = 100;
+
+    for (uint32_t i = 0; i < m->nslow; i++)
+        if (m->slow[i].rank && m->slow[i].child == place_of(h, rank))
+            percent = m->slow[i].percent;
+    return percent;
 }
 
 static void use(struct plait_uses_of *u, uint32_t resource, uint64_t weight)
@@ -185,35 +241,57 @@ void plait_hardware_route(const struct plait_hardware *h, uint32_t from, uint32_
     for (uint32_t k = top == 0 ? 0 : 1; k <= top; k++) {
         if (m->level[k].links == 0)
             continue;
-        use(out, h->first[k] + 2 * child_of(h, from, k), 1);
-        use(out, h->first[k] + 2 * child_of(h, to, k) + 1, 1);
+        use(out, h->links[k] + 2 * child_of(h, from, k), 1);
+        use(out, h->links[k] + 2 * child_of(h, to, k) + 1, 1);
         out->speed = m->level[k].bandwidth < out->speed ? m->level[k].bandwidth : out->speed;
     }
 }
 
-void plait_hardware_work(const struct plait_hardware *h, uint32_t rank, uint64_t speed, uint32_t touched,
-                         struct plait_uses_of *out)
+void plait_hardware_own(const struct plait_hardware *h, uint32_t rank, struct plait_uses_of *out)
 {
-    *out = (struct plait_uses_of){ .speed = speed };
-    if (h->memory != NONE && touched > 0)
-        use(out, h->memory + unit_of(h, rank, 0), touched);
-    if (h->processors != NONE)
-        use(out, h->processors + unit_of(h, rank, 0), PROCESSOR / speed);
+    *out = (struct plait_uses_of){ 0 };
+    for (uint32_t k = 0; k < h->machine->nlevel; k++)
+        if (h->memory[k] != NONE)
+            use(out, h->memory[k] + plait_hardware_unit(h, rank, k), 1);
+    out->nmemory = out->n;
+    for (uint32_t k = 0; k < h->machine->nlevel; k++)
+        if (h->processors[k] != NONE)
+            use(out, h->processors[k] + plait_hardware_unit(h, rank, k), 1);
 }
 
-void plait_hardware_name(const struct plait_hardware *h, uint32_t resource, char *out, size_t room)
-{
-    const struct plait_machine *m = h->machine;
+/* ---- Names -------------------------------------------------------------------------------------------- */
 
-    if (h->processors != NONE && resource >= h->processors) {
-        snprintf(out, room, "%s %" PRIu32 ", processors", m->level[0].name, resource - h->processors);
-    } else if (h->memory != NONE && resource >= h->memory) {
-        snprintf(out, room, "%s %" PRIu32 ", memory", m->level[0].name, resource - h->memory);
-    } else {
-        uint32_t k = m->nlevel - 1;
-        while (resource < h->first[k] || m->level[k].links == 0)
-            k--;
-        snprintf(out, room, "%s %" PRIu32 ", %s", k > 0 ? m->level[k - 1].name : "rank", (resource - h->first[k]) / 2,
-                 (resource - h->first[k]) % 2 == 0 ? "up" : "down");
+uint32_t plait_machine_resources(const struct plait_machine *m)
+{
+    struct plait_hardware h;
+
+    number_resources(&h, m);
+    return h.nresource;
+}
+
+/* The unit of a list from `first` on, if `resource` is in the list. */
+static bool is_in(uint32_t resource, uint32_t first, uint64_t n, uint32_t *unit)
+{
+    *unit = resource - first;
+    return first != NONE && resource >= first && resource - first < n;
+}
+
+void plait_machine_resource(const struct plait_machine *m, uint32_t resource, char *out, size_t room)
+{
+    const uint64_t all = plait_machine_ranks(m);
+    struct plait_hardware h;
+    uint32_t i;
+
+    number_resources(&h, m);
+    snprintf(out, room, "%s", "");
+    for (uint32_t k = 0; k < m->nlevel; k++) {
+        const uint64_t nunit = all / h.ranks_in[k];
+        if (is_in(resource, h.links[k], 2 * nunit * m->level[k].children, &i))
+            snprintf(out, room, "%s %" PRIu32 ", %s", k > 0 ? m->level[k - 1].name : "rank", i / 2,
+                     i % 2 == 0 ? "up" : "down");
+        else if (is_in(resource, h.memory[k], nunit, &i))
+            snprintf(out, room, "%s %" PRIu32 ", memory", m->level[k].name, i);
+        else if (is_in(resource, h.processors[k], nunit, &i))
+            snprintf(out, room, "%s %" PRIu32 ", processors", m->level[k].name, i);
     }
 }

@@ -17,21 +17,25 @@
 
 #include "share.h"
 
+/* Capacity of a processor: what the fastest activity alone takes is still precise. */
+#define PLAIT_PROCESSOR ((uint64_t)1 << 52)
+
 /* What an activity uses. */
 struct plait_uses_of {
-    uint32_t n;
-    uint64_t speed; /* the most, in bytes per second */
+    uint32_t n, nmemory; /* memory comes first */
+    uint64_t speed;      /* the most, in bytes per second */
     struct plait_use use[PLAIT_MOST_USES];
 };
 
-/* Resources of a machine, as far as `nrank` ranks use it. */
+/* Resources of a machine. */
 struct plait_hardware {
     const struct plait_machine *machine;
-    const uint32_t *place; /* [nrank] */
+    const uint32_t *place; /* [nrank]; NULL: rank r has place r */
     uint32_t nrank;
+    uint32_t node;                        /* the level whose units are the nodes */
     uint64_t ranks_in[PLAIT_MOST_LEVELS]; /* of one unit of each level */
-    uint32_t first[PLAIT_MOST_LEVELS];    /* resources: up and down of each child of this level's units */
-    uint32_t memory, processors;          /* of each unit of level 0; UINT32_MAX: unlimited */
+    /* The first resource of each level, or UINT32_MAX: up and down of each child; memory and processors of each unit. */
+    uint32_t links[PLAIT_MOST_LEVELS], memory[PLAIT_MOST_LEVELS], processors[PLAIT_MOST_LEVELS];
     uint32_t nresource;
     struct plait_resource *resources;
 };
@@ -41,17 +45,19 @@ enum plait_status plait_hardware_create(struct plait_hardware *h, const struct p
                                         const uint32_t *place);
 void plait_hardware_destroy(struct plait_hardware *h);
 
+/* The unit of a level, counted over the machine, that contains this rank. */
+uint32_t plait_hardware_unit(const struct plait_hardware *h, uint32_t rank, uint32_t level);
+
 /* The level of the smallest unit that contains both ranks. */
 uint32_t plait_hardware_level(const struct plait_hardware *h, uint32_t a, uint32_t b);
+
+/* In percent of the usual one, the speed of a rank's processor. */
+uint32_t plait_hardware_speed(const struct plait_hardware *h, uint32_t rank);
 
 /* The links of a message. */
 void plait_hardware_route(const struct plait_hardware *h, uint32_t from, uint32_t to, struct plait_uses_of *out);
 
-/* A rank's processor, busy at `speed` bytes per second, which reads or writes `touched` bytes of memory for each. */
-void plait_hardware_work(const struct plait_hardware *h, uint32_t rank, uint64_t speed, uint32_t touched,
-                         struct plait_uses_of *out);
-
-/* The name of a resource. */
-void plait_hardware_name(const struct plait_hardware *h, uint32_t resource, char *out, size_t room);
+/* The memory and the processors of a rank, with weight 1, as far as other ranks can be in its way. */
+void plait_hardware_own(const struct plait_hardware *h, uint32_t rank, struct plait_uses_of *out);
 
 #endif

@@ -5,41 +5,44 @@
  */
 #include "simulation.h"
 
-static bool is_posted(const struct simulation *s, uint32_t from, uint32_t to, uint32_t number, uint32_t *slot,
-                      uint32_t *step)
+static uint64_t event_for(const struct simulation *s, enum event e, const struct member *from, const struct pair *p,
+                          const struct message *m)
 {
-    const struct rank *k = &s->ranks[to];
-    const uint32_t each = k->prog->nrecv[from];
+    return event_of(e, (uint32_t)(from - s->members), (uint32_t)(p - from->to), (uint32_t)(m - p->window));
+}
+
+static bool is_posted(const struct simulation *s, const struct pair *p, uint32_t number, uint32_t *slot, uint32_t *step)
+{
+    const struct member *k = &s->members[p->to];
+    const uint32_t each = k->prog->nrecv[p->back];
     const uint64_t slice = number / each;
 
     *slot = (uint32_t)(slice % s->nslot);
-    *step = k->recv_of[from][number % each];
+    *step = k->program->recv[p->back][number % each];
     return slice < k->next && k->slots[*slot].slice == slice && k->slots[*slot].phase[*step] == STARTED;
 }
 
-static void transfer(struct simulation *s, uint32_t from, uint32_t to, struct message *m, struct moment at)
+static void transfer(struct simulation *s, struct member *from, struct pair *p, struct message *m, struct moment at)
 {
-    struct plait_uses_of u;
-
     m->moves = true;
+    m->begun = s->now;
     m->at = at;
-    plait_hardware_route(&s->hardware, from, to, &u);
-    plait_sim_begin(s, &u, m->bytes, event_of(TRANSFER_ENDS, from, to, m->number % PLAIT_WINDOW));
+    plait_sim_begin(s, p->use, p->nuse, p->speed, m->bytes, event_for(s, TRANSFER_ENDS, from, p, m));
 }
 
 /* The message has arrived and its RECV has started. */
-static void deliver(struct simulation *s, uint32_t to, uint32_t slot, uint32_t step, struct moment at)
+static void deliver(struct simulation *s, struct member *k, uint32_t slot, uint32_t step, struct moment at)
 {
-    s->ranks[to].slots[slot].phase[step] = DONE; /* not posted any more */
-    plait_sim_queue(s, to, TAKING, slot, step, at);
+    k->slots[slot].phase[step] = DONE; /* not posted any more */
+    plait_sim_queue(s, k, TAKING, slot, step, at);
 }
 
-void plait_sim_offer(struct simulation *s, uint32_t r, const struct job *j)
+void plait_sim_offer(struct simulation *s, struct member *k, const struct job *j)
 {
-    const struct plait_instr *in = instr_of(s, r, j->step);
-    const uint32_t to = (uint32_t)in->peer, number = number_of(s, r, j->slot, in);
-    struct message *m = message_of(s, r, to, number);
-    struct rank *k = &s->ranks[r];
+    const struct plait_instr *in = &k->prog->instrs[j->step];
+    const uint32_t number = number_of(k, j->slot, in);
+    struct pair *p = pair_to(k, in);
+    struct message *m = message_of(p, number);
     uint32_t slot, step;
 
     if (m->busy) {
@@ -51,91 +54,107 @@ void plait_sim_offer(struct simulation *s, uint32_t r, const struct job *j)
         return;
     }
     const struct moment at = SINCE(s, j->ready, waiting);
-    *m = (struct message){ .number = number, .busy = true, .slot = j->slot, .step = j->step, .at = at };
-    m->bytes = bytes_of(s, r, j->slot, in);
-    s->out->messages++;
-    s->out->bytes += m->bytes;
-    const bool eager = m->bytes <= s->hardware.machine->eager;
-    if (by_memory(s, r, to))
-        plait_sim_timer(s, latency_of(s, r, to), event_of(ARRIVES, r, to, number % PLAIT_WINDOW));
-    else if (eager)
-        transfer(s, r, to, m, at);
-    else if (is_posted(s, r, to, number, &slot, &step))
-        transfer(s, r, to, m, later(at, s->ranks[to].slots[slot].ready[step]));
-    if (eager)
-        plait_sim_complete(s, r, j->slot, j->step, at);
+    *m =
+        (struct message){ .number = number, .busy = true, .slot = j->slot, .step = j->step, .begun = s->now, .at = at };
+    m->bytes = bytes_of(s, k, j->slot, in);
+    s->out->messages += plait_class_size(&s->classes, (uint32_t)(k - s->members));
+    s->out->bytes += m->bytes * plait_class_size(&s->classes, (uint32_t)(k - s->members));
+    if (by_memory(s, p))
+        plait_sim_timer(s, level_of(s, p)->latency * 1000, event_for(s, ARRIVES, k, p, m));
+    else if (is_eager(s, p, m))
+        transfer(s, k, p, m, at);
+    else if (is_posted(s, p, number, &slot, &step))
+        transfer(s, k, p, m, later(at, s->members[p->to].slots[slot].ready[step]));
+    if (is_eager(s, p, m))
+        plait_sim_complete(s, k, j->slot, j->step, at);
 }
 
-void plait_sim_post(struct simulation *s, uint32_t r, uint32_t slot, uint32_t step)
+void plait_sim_post(struct simulation *s, struct member *k, uint32_t slot, uint32_t step)
 {
-    const struct plait_instr *in = instr_of(s, r, step);
-    const uint32_t from = (uint32_t)in->peer, number = number_of(s, r, slot, in);
-    struct message *m = message_of(s, from, r, number);
-    const struct moment ready = s->ranks[r].slots[slot].ready[step];
+    const struct plait_instr *in = &k->prog->instrs[step];
+    const uint32_t number = number_of(k, slot, in);
+    struct pair *p = pair_from(s, k, in);
+    struct message *m = message_of(p, number);
+    const struct moment ready = k->slots[slot].ready[step];
 
     if (!m->busy || m->number != number)
         return;
     if (m->arrived)
-        deliver(s, r, slot, step, later(ready, m->at));
-    else if (!m->moves && !by_memory(s, from, r))
-        transfer(s, from, r, m, later(ready, m->at));
+        deliver(s, k, slot, step, later(ready, m->at));
+    else if (!m->moves && !by_memory(s, p))
+        transfer(s, &s->members[pair_to(k, in)->to], p, m, later(ready, m->at));
 }
 
-void plait_sim_end_transfer(struct simulation *s, uint32_t from, uint32_t to, uint32_t window)
+void plait_sim_end_transfer(struct simulation *s, struct member *from, struct pair *p, uint32_t window)
 {
-    struct message *m = &s->ranks[from].to[to].messages[window];
+    struct message *m = &p->window[window];
 
     m->at = SINCE(s, m->at, transfer);
-    plait_sim_timer(s, latency_of(s, from, to), event_of(ARRIVES, from, to, window));
-    if (m->bytes > s->hardware.machine->eager)
+    plait_sim_timer(s, level_of(s, p)->latency * 1000, event_for(s, ARRIVES, from, p, m));
+    if (!is_eager(s, p, m))
         plait_sim_complete(s, from, m->slot, m->step, m->at);
 }
 
-void plait_sim_arrive(struct simulation *s, uint32_t from, uint32_t to, uint32_t window)
+static void report(const struct simulation *s, const struct member *from, const struct pair *p, const struct message *m)
 {
-    struct message *m = &s->ranks[from].to[to].messages[window];
+    const uint32_t each = from->prog->nsend[p - from->to];
+
+    plait_sim_report(s, &(struct plait_sim_event){ .kind = PLAIT_SIM_TRANSFER,
+                                                   .rank = from->rank,
+                                                   .peer = s->members[p->to].rank,
+                                                   .step = m->step,
+                                                   .slice = m->number / each,
+                                                   .start = m->begun,
+                                                   .end = s->now,
+                                                   .bytes = m->bytes });
+}
+
+void plait_sim_arrive(struct simulation *s, struct member *from, struct pair *p, uint32_t window)
+{
+    struct message *m = &p->window[window];
     uint32_t slot, step;
 
     m->at = SINCE(s, m->at, latency);
     m->arrived = true;
-    if (is_posted(s, from, to, m->number, &slot, &step))
-        deliver(s, to, slot, step, m->at);
+    if (s->options->event != NULL)
+        report(s, from, p, m);
+    if (is_posted(s, p, m->number, &slot, &step))
+        deliver(s, &s->members[p->to], slot, step, later(m->at, s->members[p->to].slots[slot].ready[step]));
 }
 
 /* There is room in a window of the rank's. */
-static void offer_blocked(struct simulation *s, uint32_t r)
+static void offer_blocked(struct simulation *s, struct member *k)
 {
-    struct rank *k = &s->ranks[r];
     const uint32_t n = k->nblocked;
 
     k->nblocked = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct job j = k->blocked[i];
-        plait_sim_offer(s, r, &j);
+        plait_sim_offer(s, k, &j);
     }
 }
 
 /* Through memory, the sender learns of it later. */
-void plait_sim_release(struct simulation *s, uint32_t from, uint32_t to, uint32_t number, struct moment at)
+void plait_sim_release(struct simulation *s, struct member *from, struct pair *p, uint32_t number, struct moment at)
 {
-    struct message *m = message_of(s, from, to, number);
+    struct message *m = message_of(p, number);
 
-    if (by_memory(s, from, to)) {
+    if (by_memory(s, p)) {
         m->at = at;
-        plait_sim_timer(s, latency_of(s, from, to), event_of(RELEASED, from, to, number % PLAIT_WINDOW));
+        plait_sim_timer(s, level_of(s, p)->latency * 1000, event_for(s, RELEASED, from, p, m));
         return;
     }
     m->busy = false;
     offer_blocked(s, from);
 }
 
-void plait_sim_end_release(struct simulation *s, uint32_t from, uint32_t to, uint32_t window)
+void plait_sim_end_release(struct simulation *s, struct member *from, struct pair *p, uint32_t window)
 {
-    struct message *m = &s->ranks[from].to[to].messages[window];
+    struct message *m = &p->window[window];
     const struct message done = *m;
 
     m->busy = false;
-    if (done.bytes > s->hardware.machine->eager)
+    if (!is_eager(s, p, &done))
         plait_sim_complete(s, from, done.slot, done.step, SINCE(s, done.at, latency));
     offer_blocked(s, from);
 }

@@ -31,6 +31,7 @@ struct shared {     /* of a resource */
     wide most;      /* what its activities take at their most speeds */
     wide left;      /* capacity not given away, while speeds are computed */
     wide weight;    /* of its activities without a speed */
+    uint64_t rate;  /* as last told to watch() */
 };
 
 struct plait_share {
@@ -43,6 +44,8 @@ struct plait_share {
     uint32_t *found, nfound, *seen, nseen; /* activities and resources of a search */
     uint32_t visit;
     uint64_t number;
+    void (*watch)(void *arg, uint32_t resource, uint64_t time, uint64_t rate, uint64_t capacity);
+    void *arg;
 };
 
 struct plait_share *plait_share_create(struct plait_resource *resources, uint32_t n)
@@ -178,13 +181,15 @@ bool plait_share_begin(struct plait_share *s, uint64_t now, uint64_t work, uint6
         return false;
     const uint32_t a = s->nvacant > 0 ? s->vacant[--s->nvacant] : s->nactivity++;
     struct activity *x = &s->activities[a];
-    *x = (struct activity){ .left = (wide)work * PLAIT_PS_PER_S,
-                            .most = speed,
-                            .since = now,
-                            .end = work == 0 ? now : PLAIT_NEVER,
-                            .number = s->number++,
-                            .what = what,
-                            .nuse = nuse };
+    x->left = (wide)work * PLAIT_PS_PER_S;
+    x->most = speed;
+    x->speed = 0;
+    x->since = now;
+    x->end = work == 0 ? now : PLAIT_NEVER;
+    x->number = s->number++;
+    x->what = what;
+    x->visit = 0;
+    x->nuse = nuse;
     for (uint32_t u = 0; u < nuse; u++) {
         x->use[u].resource = uses[u].resource;
         x->use[u].weight = uses[u].weight;
@@ -200,9 +205,14 @@ bool plait_share_begin(struct plait_share *s, uint64_t now, uint64_t work, uint6
     return true;
 }
 
+bool plait_share_due(const struct plait_share *s, uint64_t now)
+{
+    return s->nheap > 0 && s->activities[s->heap[0]].end <= now;
+}
+
 bool plait_share_end(struct plait_share *s, uint64_t now, uint64_t *what)
 {
-    if (s->nheap == 0 || s->activities[s->heap[0]].end > now)
+    if (!plait_share_due(s, now))
         return false;
     const uint32_t a = s->heap[0];
     *what = s->activities[a].what;
@@ -341,6 +351,17 @@ static void set_all_of(struct plait_share *s, uint64_t now, uint32_t resource, u
     }
 }
 
+static void tell(const struct plait_share *s, uint64_t now)
+{
+    for (uint32_t i = 0; i < s->nseen; i++) {
+        struct shared *r = &s->shared[s->seen[i]];
+        const uint64_t capacity = s->resources[s->seen[i]].capacity, rate = capacity - (uint64_t)r->left;
+        if (rate != r->rate)
+            s->watch(s->arg, s->seen[i], now, rate, capacity);
+        r->rate = rate;
+    }
+}
+
 static void share(struct plait_share *s, uint64_t now)
 {
     uint64_t last = 0;
@@ -363,6 +384,8 @@ static void share(struct plait_share *s, uint64_t now)
         if (n == before)
             set_all_of(s, now, tightest, last);
     }
+    if (s->watch != NULL)
+        tell(s, now);
 }
 
 uint64_t plait_share_next(struct plait_share *s, uint64_t now)
@@ -370,4 +393,12 @@ uint64_t plait_share_next(struct plait_share *s, uint64_t now)
     if (s->nchanged > 0)
         share(s, now);
     return s->nheap > 0 ? s->activities[s->heap[0]].end : PLAIT_NEVER;
+}
+
+void plait_share_watch(struct plait_share *s,
+                       void (*watch)(void *arg, uint32_t resource, uint64_t time, uint64_t rate, uint64_t capacity),
+                       void *arg)
+{
+    s->watch = watch;
+    s->arg = arg;
 }

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define PLAIT_PS_PER_S  1000000000000ull
-#define PLAIT_MOST_USES 20 /* two links of each level, memory, processors */
+#define PLAIT_MOST_USES 20 /* two links of each level; memory and processors of each */
 #define PLAIT_NEVER     UINT64_MAX
 
 struct plait_use {
@@ -27,7 +27,13 @@ struct plait_resource {
     unsigned __int128 used; /* work times weight, of all activities that began */
 };
 
-struct plait_share; /* the activities, and the time */
+struct plait_share; /* the activities */
+
+/* How long `work` takes at `speed`, in ps. */
+static inline uint64_t plait_share_duration(uint64_t work, uint64_t speed)
+{
+    return (uint64_t)(((unsigned __int128)work * PLAIT_PS_PER_S + speed - 1) / speed);
+}
 
 /* NULL: out of memory. resources: [n]; the caller's, until plait_share_destroy(). */
 struct plait_share *plait_share_create(struct plait_resource *resources, uint32_t n);
@@ -43,7 +49,15 @@ bool plait_share_begin(struct plait_share *s, uint64_t now, uint64_t work, uint6
 /* When does the next activity end? Computes the speeds. PLAIT_NEVER: there is none. */
 uint64_t plait_share_next(struct plait_share *s, uint64_t now);
 
+/* Has the time of an activity come? */
+bool plait_share_due(const struct plait_share *s, uint64_t now);
+
 /* End an activity whose time has come: true, and its *what. Of several, the one that began first. */
 bool plait_share_end(struct plait_share *s, uint64_t now, uint64_t *what);
+
+/* From now on, watch() is told when the use of a resource changes. */
+void plait_share_watch(struct plait_share *s,
+                       void (*watch)(void *arg, uint32_t resource, uint64_t time, uint64_t rate, uint64_t capacity),
+                       void *arg);
 
 #endif

@@ -8,29 +8,26 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define USUAL_CACHE ((size_t)1 << 20)
 
 static enum plait_status no_memory(const struct simulation *s)
 {
-    return plait_fail_memory("out of memory to simulate %" PRIu32 " ranks", s->nrank);
+    return plait_fail_memory("out of memory to simulate %" PRIu32 " ranks", s->hardware.nrank);
 }
 
 /* ---- Activities and timers ---------------------------------------------------------------------------- */
 
-void plait_sim_begin(struct simulation *s, const struct plait_uses_of *u, uint64_t work, uint64_t what)
+void plait_sim_begin(struct simulation *s, const struct plait_use *uses, uint32_t nuse, uint64_t speed, uint64_t work,
+                     uint64_t what)
 {
-    s->failed |= !plait_share_begin(s->share, s->now, work, u->speed, u->use, u->n, what);
+    s->failed |= !plait_share_begin(s->share, s->now, work, speed, uses, nuse, what);
 }
 
-static bool is_before(const struct timer *a, const struct timer *b)
+void plait_sim_timer(struct simulation *s, uint64_t delay_ps, uint64_t what)
 {
-    return a->time != b->time ? a->time < b->time : a->number < b->number;
-}
-
-void plait_sim_timer(struct simulation *s, uint64_t delay_ns, uint64_t what)
-{
-    struct timer t = { .time = s->now + delay_ns * 1000, .number = s->timers_set++, .what = what };
+    const uint64_t time = s->now + delay_ps;
     uint32_t i = s->ntimer;
 
     if (!plait_grow((void **)&s->timers, s->ntimer + 1, &s->timer_room, sizeof *s->timers)) {
@@ -38,100 +35,154 @@ void plait_sim_timer(struct simulation *s, uint64_t delay_ns, uint64_t what)
         return;
     }
     s->ntimer++;
-    for (; i > 0 && is_before(&t, &s->timers[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i > 0 && time < s->timers[(i - 1) / 2].time; i = (i - 1) / 2)
         s->timers[i] = s->timers[(i - 1) / 2];
-    s->timers[i] = t;
+    s->timers[i] = (struct timer){ time, what };
 }
 
-static struct timer take_timer(struct simulation *s)
+static uint64_t take_timer(struct simulation *s)
 {
-    const struct timer first = s->timers[0], t = s->timers[--s->ntimer];
+    const struct timer t = s->timers[--s->ntimer];
+    const uint64_t what = s->timers[0].what;
     uint32_t i = 0;
 
     for (uint32_t child = 1; child < s->ntimer; child = 2 * i + 1) {
-        child += child + 1 < s->ntimer && is_before(&s->timers[child + 1], &s->timers[child]);
-        if (!is_before(&s->timers[child], &t))
+        child += child + 1 < s->ntimer && s->timers[child + 1].time < s->timers[child].time;
+        if (s->timers[child].time >= t.time)
             break;
         s->timers[i] = s->timers[child];
         i = child;
     }
     s->timers[i] = t;
-    return first;
+    return what;
 }
 
 /* ---- Running ------------------------------------------------------------------------------------------ */
 
 static void handle(struct simulation *s, uint64_t what)
 {
-    const uint32_t rank = what >> 4 & 0xffffff, peer = what >> 28 & 0xffffff, window = what >> 52 & 0xff;
+    struct member *k = &s->members[what >> 4 & 0xffffff];
+    struct pair *p = &k->to[what >> 28 & 0xffffff];
+    const uint32_t window = what >> 52 & 0xff;
 
     switch ((enum event)(what & 15)) {
     case TASK_ENDS:
-        plait_sim_end_task(s, rank);
+        plait_sim_end_task(s, k);
         break;
     case TRANSFER_ENDS:
-        plait_sim_end_transfer(s, rank, peer, window);
+        plait_sim_end_transfer(s, k, p, window);
         break;
     case ARRIVES:
-        plait_sim_arrive(s, rank, peer, window);
+        plait_sim_arrive(s, k, p, window);
         break;
     case RELEASED:
-        plait_sim_end_release(s, rank, peer, window);
+        plait_sim_end_release(s, k, p, window);
         break;
     }
+}
+
+/* What happens now; then the processors take jobs; some of these take no time. */
+static void handle_now(struct simulation *s)
+{
+    uint64_t what;
+
+    do {
+        while (!s->failed && plait_share_end(s->share, s->now, &what))
+            handle(s, what);
+        while (!s->failed && s->ntimer > 0 && s->timers[0].time <= s->now)
+            handle(s, take_timer(s));
+        if (plait_share_due(s->share, s->now))
+            continue;
+        const uint32_t n = s->nwaiting;
+        s->nwaiting = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            s->members[s->waiting[i]].listed = false;
+            plait_sim_run_next(s, &s->members[s->waiting[i]]);
+        }
+    } while (!s->failed && (plait_share_due(s->share, s->now) || (s->ntimer > 0 && s->timers[0].time <= s->now)));
 }
 
 static enum plait_status run(struct simulation *s)
 {
-    uint64_t what;
-
-    for (uint32_t r = 0; r < s->nrank; r++)
-        plait_sim_launch(s, r);
-    while (!s->failed && s->ranks_done < s->nrank) {
+    for (uint32_t i = 0; i < s->nmember; i++) {
+        s->members_done += s->members[i].prog->ninstr == 0;
+        if (s->members[i].prog->ninstr > 0)
+            plait_sim_launch(s, &s->members[i]);
+    }
+    handle_now(s);
+    while (!s->failed && s->members_done < s->nmember) {
         const uint64_t end = plait_share_next(s->share, s->now),
                        timer = s->ntimer > 0 ? s->timers[0].time : PLAIT_NEVER;
         if (end == PLAIT_NEVER && timer == PLAIT_NEVER)
             return plait_fail(PLAIT_ERR_PLAN,
-                              "plait_simulate: the plan does not end (%" PRIu32 " of %" PRIu32 " ranks)", s->ranks_done,
-                              s->nrank);
+                              "plait_simulate: the plan does not end (%" PRIu32 " of %" PRIu32 " ranks)",
+                              s->members_done, s->nmember);
         s->now = end < timer ? end : timer;
-        while (plait_share_end(s->share, s->now, &what))
-            handle(s, what);
-        while (s->ntimer > 0 && s->timers[0].time <= s->now)
-            handle(s, take_timer(s).what);
+        handle_now(s);
     }
     return s->failed ? no_memory(s) : PLAIT_OK;
 }
 
-/* ---- Beginning ---------------------------------------------------------------------------------------- */
+/* ---- Callbacks ---------------------------------------------------------------------------------------- */
 
-static void make_pairs(struct simulation *s, uint32_t r)
+void plait_sim_report(const struct simulation *s, const struct plait_sim_event *e)
 {
-    struct rank *k = &s->ranks[r];
-    const struct plait_prog *p = k->prog;
-
-    k->to = plait_scratch(&s->arrays, s->nrank, sizeof *k->to);
-    k->recv_of = plait_scratch(&s->arrays, s->nrank, sizeof *k->recv_of);
-    for (uint32_t peer = 0; !s->arrays.failed && peer < s->nrank; peer++) {
-        if (p->nsend[peer] > 0) {
-            k->to[peer].messages = plait_scratch(&s->arrays, PLAIT_WINDOW, sizeof *k->to->messages);
-            k->to[peer].level = plait_hardware_level(&s->hardware, r, peer);
-        }
-        if (p->nrecv[peer] > 0)
-            k->recv_of[peer] = plait_scratch(&s->arrays, p->nrecv[peer], sizeof **k->recv_of);
-    }
-    for (uint32_t i = 0; !s->arrays.failed && i < p->ninstr; i++)
-        if (p->instrs[i].verb == PLAIT_STEP_RECV)
-            k->recv_of[p->instrs[i].peer][p->instrs[i].message] = i;
+    s->options->event(s->options->arg, e);
 }
 
-static void make_slots(struct simulation *s, uint32_t r)
+static void report_use(void *simulation, uint32_t resource, uint64_t time, uint64_t rate, uint64_t capacity)
 {
-    struct rank *k = &s->ranks[r];
-    const uint32_t n = k->prog->ninstr + 1;
+    const struct plait_sim_options *o = ((const struct simulation *)simulation)->options;
 
+    o->use(o->arg, &(struct plait_sim_use){ resource, time, rate, capacity });
+}
+
+/* ---- Beginning ---------------------------------------------------------------------------------------- */
+
+/* Messages of a pair that can be in flight. */
+static uint32_t window_of(const struct simulation *s, uint32_t nsend)
+{
+    return nsend * s->nslice < PLAIT_WINDOW ? nsend * (uint32_t)s->nslice : PLAIT_WINDOW;
+}
+
+static void make_pair(struct simulation *s, uint32_t member, uint32_t index)
+{
+    struct member *k = &s->members[member];
+    struct pair *p = &k->to[index];
+    const size_t at = s->programs.first[k->rank] + index;
+    struct plait_uses_of u;
+    struct plait_use *use;
+
+    p->to = s->classes.of[s->programs.peer[at]];
+    p->back = s->programs.back[at];
+    p->level = plait_hardware_level(&s->hardware, k->rank, s->programs.peer[at]);
+    if (k->prog->nsend[index] == 0)
+        return;
+    plait_classes_route(&s->classes, &s->programs, &s->hardware, member, index, &u);
+    p->nwindow = window_of(s, k->prog->nsend[index]);
+    p->window = plait_scratch(&s->arrays, p->nwindow, sizeof *p->window);
+    p->speed = u.speed;
+    p->nuse = u.n;
+    p->use = use = plait_scratch(&s->arrays, u.n, sizeof *use);
+    for (uint32_t i = 0; use != NULL && i < u.n; i++)
+        use[i] = u.use[i];
+}
+
+static void make_member(struct simulation *s, uint32_t member)
+{
+    struct member *k = &s->members[member];
+
+    k->rank = s->classes.member[s->classes.begin[member]];
+    k->program = &s->programs.programs[s->programs.program[k->rank]];
+    k->prog = k->program->prog;
+    k->speed = plait_hardware_speed(&s->hardware, k->rank);
+    plait_classes_own(&s->classes, &s->hardware, member, &k->own);
+    k->to = plait_scratch(&s->arrays, k->program->npeer, sizeof *k->to);
     k->slots = plait_scratch(&s->arrays, s->nslot, sizeof *k->slots);
+    for (uint32_t j = 0; !s->arrays.failed && j < k->program->npeer; j++)
+        make_pair(s, member, j);
     for (uint32_t i = 0; !s->arrays.failed && i < s->nslot; i++) {
+        const size_t n = (size_t)k->prog->ninstr + 1;
         struct slot *f = &k->slots[i];
         f->pending = plait_scratch(&s->arrays, n, sizeof *f->pending);
         f->phase = plait_scratch(&s->arrays, n, sizeof *f->phase);
@@ -140,39 +191,69 @@ static void make_slots(struct simulation *s, uint32_t r)
     }
 }
 
-static enum plait_status make_ranks(struct simulation *s, const struct plait_selection *c,
-                                    const struct plait_shape *shape)
+/* Bytes that the members will take. */
+static uint64_t memory_of(const struct simulation *s)
 {
-    enum plait_status status = PLAIT_OK;
+    const size_t step = sizeof(uint16_t) + sizeof(uint8_t) + sizeof(struct moment);
+    uint64_t n = 0;
 
-    s->ranks = plait_scratch(&s->arrays, s->nrank, sizeof *s->ranks);
-    s->progs = plait_scratch(&s->arrays, s->nrank, sizeof(struct plait_prog *));
-    if (!s->arrays.failed)
-        status = plait_progs_create(c->alg, c->spec, shape, c->round, false, s->progs);
-    for (uint32_t r = 0; !s->arrays.failed && r < s->nrank && status == PLAIT_OK; r++) {
-        s->ranks[r].prog = s->progs[r];
-        make_pairs(s, r);
-        make_slots(s, r);
+    for (uint32_t i = 0; i < s->classes.nclass; i++) {
+        const uint32_t rank = s->classes.member[s->classes.begin[i]];
+        const struct plait_program *g = &s->programs.programs[s->programs.program[rank]];
+        n += sizeof(struct member) + s->nslot * step * g->prog->ninstr;
+        for (uint32_t j = 0; j < g->npeer; j++)
+            n += sizeof(struct pair) + 64 + window_of(s, g->prog->nsend[j]) * sizeof(struct message);
     }
-    return s->arrays.failed ? no_memory(s) : status;
+    return n;
 }
 
-/* The nodes of the ranks: units of level 0. */
+static enum plait_status make_members(struct simulation *s)
+{
+    const uint64_t need = memory_of(s),
+                   have = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 * 3;
+
+    if (need > have)
+        return plait_fail_memory("plait_simulate: %" PRIu32 " ranks would take %" PRIu64
+                                 " MiB, more than three quarters of this host's memory",
+                                 s->hardware.nrank, need >> 20);
+    s->nmember = s->classes.nclass;
+    s->members = plait_scratch(&s->arrays, s->nmember, sizeof *s->members);
+    s->waiting = plait_scratch(&s->arrays, s->nmember, sizeof *s->waiting);
+    s->resources = plait_scratch(&s->arrays, (size_t)s->classes.nresource + 1, sizeof *s->resources);
+    for (uint32_t i = 0; !s->arrays.failed && i < s->classes.nresource; i++)
+        s->resources[i].capacity = s->hardware.resources[s->classes.first[i]].capacity;
+    for (uint32_t i = 0; !s->arrays.failed && i < s->nmember; i++)
+        make_member(s, i);
+    if (!s->arrays.failed)
+        s->share = plait_share_create(s->resources, s->classes.nresource);
+    if (s->share == NULL)
+        return no_memory(s);
+    if (s->options->use != NULL)
+        plait_share_watch(s->share, report_use, s);
+    return PLAIT_OK;
+}
+
+/* The nodes of the ranks. */
 static enum plait_status find_nodes(struct simulation *s, struct plait_shape *shape)
 {
+    const uint32_t n = s->hardware.nrank;
     uint32_t *node;
 
-    if (shape->node != NULL || s->hardware.machine->nlevel == 1)
+    if (shape->node != NULL || s->hardware.node + 1 == s->hardware.machine->nlevel)
         return PLAIT_OK;
-    node = plait_scratch(&s->arrays, s->nrank, sizeof *node);
-    if (node == NULL)
-        return no_memory(s);
-    for (uint32_t r = 0; r < s->nrank; r++) {
-        const uint32_t place = s->hardware.place != NULL ? s->hardware.place[r] : r;
-        node[r] = place / s->hardware.machine->level[0].children;
-    }
+    node = plait_scratch(&s->arrays, n, sizeof *node);
+    for (uint32_t r = 0; node != NULL && r < n; r++)
+        node[r] = plait_hardware_unit(&s->hardware, r, s->hardware.node);
     shape->node = node;
-    return PLAIT_OK;
+    return node != NULL ? PLAIT_OK : no_memory(s);
+}
+
+static bool is_crowded(const struct plait_hardware *h)
+{
+    for (uint32_t k = 0; k < h->machine->nlevel; k++)
+        if (h->processors[k] != UINT32_MAX)
+            return true;
+    return false;
 }
 
 static enum plait_status select_algorithm(struct simulation *s, const char *spec, struct plait_shape *shape,
@@ -183,7 +264,7 @@ static enum plait_status select_algorithm(struct simulation *s, const char *spec
                                .spec_origin = "simulated",
                                .cache = m->cache > 0 ? m->cache : USUAL_CACHE,
                                .remote = plait_has_nodes(shape->node, shape->nrank),
-                               .oversubscribed = m->processors > 0 && m->processors < m->level[0].children };
+                               .oversubscribed = is_crowded(&s->hardware) };
 
     snprintf(wish.spec, sizeof wish.spec, "%s", spec);
     return plait_select(shape, s->count, type, &wish, out);
@@ -192,16 +273,17 @@ static enum plait_status select_algorithm(struct simulation *s, const char *spec
 /* The busiest resource, and how long it is busy at least. */
 static void find_bound(const struct simulation *s, struct plait_prediction *out)
 {
-    const struct plait_hardware *h = &s->hardware;
-
-    for (uint32_t i = 0; i < h->nresource; i++) {
-        const struct plait_resource *r = &h->resources[i];
+    for (uint32_t i = 0; i < s->classes.nresource; i++) {
+        const struct plait_resource *r = &s->resources[i];
         const uint64_t time = (uint64_t)(r->used * PLAIT_PS_PER_S / r->capacity);
-        if (time > out->bound) {
-            out->bound = time;
-            plait_hardware_name(h, i, out->busiest, sizeof out->busiest);
-        }
+        if (time < out->bound || time == 0)
+            continue;
+        if (time > out->bound || s->classes.first[i] < out->busiest_resource)
+            out->busiest_resource = s->classes.first[i];
+        out->bound = time;
     }
+    if (out->bound > 0)
+        plait_machine_resource(s->hardware.machine, out->busiest_resource, out->busiest, sizeof out->busiest);
 }
 
 static enum plait_status simulate(struct simulation *s, const char *spec, struct plait_shape *shape,
@@ -219,9 +301,13 @@ static enum plait_status simulate(struct simulation *s, const char *spec, struct
     s->nslot = c.nslice < PLAIT_NSLICE ? (uint32_t)c.nslice : PLAIT_NSLICE;
     s->size = plait_dtype_size(type);
     s->vector = plait_geometry_of(shape->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
-    status = make_ranks(s, &c, shape);
-    if (status == PLAIT_OK && (s->share = plait_share_create(s->hardware.resources, s->hardware.nresource)) == NULL)
-        status = no_memory(s);
+    status = plait_programs_create(&s->programs, &c, shape);
+    if (status == PLAIT_OK)
+        status = plait_classes_create(&s->classes, &s->programs, &s->hardware,
+                                      s->options->event == NULL && s->options->use == NULL);
+    if (status == PLAIT_OK)
+        status = make_members(s);
+    s->out->simulated = s->nmember;
     if (status == PLAIT_OK)
         status = run(s);
     if (status == PLAIT_OK)
@@ -231,19 +317,20 @@ static enum plait_status simulate(struct simulation *s, const char *spec, struct
 
 static void destroy(struct simulation *s)
 {
-    for (uint32_t r = 0; s->progs != NULL && r < s->nrank; r++) {
-        plait_prog_destroy(s->progs[r]);
-        free(s->ranks[r].jobs);
-        free(s->ranks[r].blocked);
+    for (uint32_t i = 0; i < s->nmember && s->members != NULL; i++) {
+        free(s->members[i].jobs);
+        free(s->members[i].blocked);
     }
     free(s->timers);
     plait_share_destroy(s->share);
     plait_scratch_free(&s->arrays);
+    plait_classes_destroy(&s->classes);
+    plait_programs_destroy(&s->programs);
     plait_hardware_destroy(&s->hardware);
 }
 
 enum plait_status plait_simulate(const struct plait_machine *machine, const char *spec, const struct plait_shape *shape,
-                                 enum plait_dtype type, size_t count, const uint32_t *place,
+                                 enum plait_dtype type, size_t count, const struct plait_sim_options *options,
                                  struct plait_prediction *out)
 {
     enum plait_status status = plait_machine_check(machine);
@@ -259,8 +346,9 @@ enum plait_status plait_simulate(const struct plait_machine *machine, const char
         return status;
     struct plait_shape own = *shape;
     struct plait_prediction prediction = { 0 };
-    struct simulation s = { .nrank = shape->nrank, .count = count, .out = &prediction };
-    status = plait_hardware_create(&s.hardware, machine, shape->nrank, place);
+    static const struct plait_sim_options usual = { 0 };
+    struct simulation s = { .count = count, .options = options != NULL ? options : &usual, .out = &prediction };
+    status = plait_hardware_create(&s.hardware, machine, shape->nrank, s.options->place);
     if (status == PLAIT_OK)
         status = simulate(&s, spec, &own, type);
     destroy(&s);

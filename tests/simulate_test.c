@@ -20,7 +20,7 @@ static struct plait_machine star(uint32_t nrank, uint64_t bandwidth, uint64_t la
 {
     struct plait_machine m = { .name = "star", .nlevel = 1, .cache = (size_t)1 << 40 };
 
-    m.level[0] = (struct plait_level){ "cluster", nrank, 1, bandwidth, latency };
+    m.level[0] = (struct plait_level){ "cluster", nrank, 1, bandwidth, latency, 0, 0, 0, 0 };
     return m;
 }
 
@@ -76,24 +76,42 @@ static void binomial_is_its_formula(void **state)
     }
 }
 
+/* ---- Formulas of the others, from latency L and the transfer of one block B --------------------------- */
+
+/* p: ranks, a power of two */
+static void times_are_their_formulas(void **state)
+{
+    const uint64_t L = 5000 * NS, all = 64 * 9 * 1000 * NS; /* the whole vector's transfer */
+
+    (void)state;
+    for (uint32_t p = 4, k = 2; p <= 64; p *= 2, k++) {
+        const struct plait_machine m = star(p, 1000000000, 5000);
+        const size_t n = 64 * 9 * 1000;
+        const uint32_t side = p == 16 ? 4 : p == 64 ? 8 : 0;
+        near("halving-doubling", simulate(&m, "halving-doubling", PLAIT_ALLREDUCE, p, n).time,
+             2 * (k * L + all / p * (p - 1)));
+        near("chain", simulate(&m, "chain", PLAIT_ALLREDUCE, p, n).time, 2 * (p - 1) * (L + all));
+        near("one-shot", simulate(&m, "one-shot", PLAIT_ALLREDUCE, p, n).time, L + (p - 1) * all);
+        near("two-shot", simulate(&m, "two-shot", PLAIT_ALLREDUCE, p, n).time, 2 * (L + all / p * (p - 1)));
+        near("direct", simulate(&m, "direct", PLAIT_ALLTOALL, p, n).time, L + (p - 1) * all);
+        near("ring, all-gather", simulate(&m, "ring", PLAIT_ALLGATHER, p, n).time, (p - 1) * (L + all));
+        near("ring, reduce-scatter", simulate(&m, "ring", PLAIT_REDUCE_SCATTER, p, n).time, (p - 1) * (L + all));
+        if (side > 0)
+            near("torus", simulate(&m, "torus", PLAIT_ALLREDUCE, p, n).time,
+                 4 * (side - 1) * L + 2 * (all / p * (p - 1)));
+    }
+}
+
 /* ---- Properties of all algorithms --------------------------------------------------------------------- */
 
 /* Hosts of two ranks with shared memory, racks of two hosts, and fewer processors than ranks. */
 static struct plait_machine racks(uint32_t nrank)
 {
-    struct plait_machine m = { .name = "racks",
-                               .nlevel = 3,
-                               .copy = 8000000000,
-                               .reduce = 6000000000,
-                               .overhead = 300,
-                               .eager = 100,
-                               .cache = 4096,
-                               .processors = 1,
-                               .memory = 20000000000 };
+    struct plait_machine m = { .name = "racks", .nlevel = 3, .copy = 8000000000, .reduce = 6000000000, .cache = 4096 };
 
-    m.level[0] = (struct plait_level){ "host", 2, 0, 10000000000, 200 };
-    m.level[1] = (struct plait_level){ "rack", 2, 1, 1000000000, 5000 };
-    m.level[2] = (struct plait_level){ "cluster", nrank / 4 + 1, 2, 500000000, 9000 };
+    m.level[0] = (struct plait_level){ "host", 2, 0, 10000000000, 200, 300, 100, 1, 20000000000 };
+    m.level[1] = (struct plait_level){ "rack", 2, 1, 1000000000, 5000, 300, 100, 0, 0 };
+    m.level[2] = (struct plait_level){ "cluster", nrank / 4 + 1, 2, 500000000, 9000, 300, 100, 0, 0 };
     return m;
 }
 
@@ -150,13 +168,12 @@ static void see_double(const struct spec *s)
 {
     struct plait_machine m = racks(s->shape.nrank);
 
-    m.overhead = 0;
     for (uint32_t k = 0; k < m.nlevel; k++)
-        m.level[k].latency = 0;
+        m.level[k].latency = m.level[k].overhead = 0;
     const struct plait_prediction once = of(&m, s);
     m.copy *= 2;
     m.reduce *= 2;
-    m.memory *= 2;
+    m.level[0].memory *= 2;
     for (uint32_t k = 0; k < m.nlevel; k++)
         m.level[k].bandwidth *= 2;
     near(s->text, 2 * of(&m, s).time, once.time);
@@ -168,14 +185,222 @@ static void twice_the_rates_halve_the_time(void **state)
     for_all(see_double);
 }
 
+/* ---- Symmetry ----------------------------------------------------------------------------------------- */
+
+static void ignore(void *arg, const struct plait_sim_event *e)
+{
+    (void)e;
+    ++*(uint64_t *)arg;
+}
+
+static struct plait_prediction of_all(const struct plait_machine *m, const struct spec *s, size_t count,
+                                      const uint32_t *place, bool each)
+{
+    uint64_t events = 0;
+    const struct plait_sim_options o = { .place = place, .event = each ? ignore : NULL, .arg = &events };
+    char spec[sizeof s->text];
+    struct plait_prediction p;
+
+    snprintf(spec, sizeof spec, "%.*s", (int)strcspn(s->text, " "), s->text);
+    const enum plait_status status =
+        plait_simulate(m, spec, &s->shape, PLAIT_FLOAT32, s->shape.coll == PLAIT_BARRIER ? 0 : count, &o, &p);
+    if (status != PLAIT_OK)
+        fail_msg("%s, %s, %u ranks: %s", plait_coll_name(s->shape.coll), s->text, s->shape.nrank, plait_last_error());
+    assert_true(!each || p.simulated == s->shape.nrank);
+    assert_true(!each || events >= 3 * p.messages); /* sent, moved, received */
+    return p;
+}
+
+static uint32_t merged;
+
+static void see_merged(const struct spec *s)
+{
+    struct plait_machine m = racks(s->shape.nrank);
+
+    for (int slow = 0; slow < 3; slow++) {
+        m.nslow = slow > 0;
+        m.slow[0] = slow == 1 ? (struct plait_slow){ true, 0, 0, 40 } : (struct plait_slow){ false, 1, 1, 40 };
+        struct plait_prediction once = of_all(&m, s, 5000, NULL, false);
+        const struct plait_prediction all = of_all(&m, s, 5000, NULL, true);
+        merged += once.simulated < all.simulated;
+        once.simulated = all.simulated;
+        if (memcmp(&once, &all, sizeof all) != 0)
+            fail_msg("%s, %s, %u ranks, slow %d: %llu ps instead of %llu", plait_coll_name(s->shape.coll), s->text,
+                     s->shape.nrank, slow, (unsigned long long)once.time, (unsigned long long)all.time);
+    }
+}
+
+static void equal_ranks_are_simulated_once_with_the_same_result(void **state)
+{
+    (void)state;
+    for_all(see_merged);
+    assert_true(merged > 100);
+}
+
+/* A ring on one switch is one rank; a slow link makes each rank its own, as they are at different distances from it. */
+static void symmetry_is_found(void **state)
+{
+    struct plait_machine m = star(48, 1000000000, 5000);
+
+    (void)state;
+    assert_int_equal(simulate(&m, "ring", PLAIT_ALLREDUCE, 48, 4800).simulated, 1);
+    assert_int_equal(simulate(&m, "torus", PLAIT_ALLREDUCE, 48, 4800).simulated, 1);
+    assert_int_equal(simulate(&m, "direct", PLAIT_ALLTOALL, 48, 4800).simulated, 1);
+    m.nslow = 1;
+    m.slow[0] = (struct plait_slow){ false, 0, 7, 50 };
+    assert_int_equal(simulate(&m, "ring", PLAIT_ALLREDUCE, 48, 4800).simulated, 48);
+}
+
+/* ---- Slow parts and places ---------------------------------------------------------------------------- */
+
+/* On the star every rank is equal, so any permutation gives the same time. */
+static void see_exchanged(const struct spec *s)
+{
+    const struct plait_machine m = star(s->shape.nrank, 1000000000, 5000);
+    uint32_t place[16];
+
+    for (uint32_t r = 0; r < s->shape.nrank; r++)
+        place[r] = (r * 5 + 3) % s->shape.nrank;
+    if (s->shape.nrank % 5 == 0)
+        return;
+    const struct plait_prediction p = of_all(&m, s, 5000, NULL, false), q = of_all(&m, s, 5000, place, false);
+    assert_true(p.time == q.time && p.bound == q.bound);
+}
+
+static void equal_ranks_exchanged_change_nothing(void **state)
+{
+    (void)state;
+    for_all(see_exchanged);
+}
+
+/*
+ * Latency alone: that of the claimed depth. A path of the plan may lead through the end of a SEND, which does not wait
+ * for the arrival; so do some of a hierarchy's, where one-shot is inside.
+ */
+static void see_depth(const struct spec *s)
+{
+    const struct plait_machine m = star(s->shape.nrank, (uint64_t)1 << 44, 1000000);
+    const struct plait_claim c = s->alg->claim(s->alg, &s->shape);
+    const uint64_t time = of_all(&m, s, 1, NULL, false).time, wanted = c.depth * 1000000 * NS;
+
+    if (strcmp(s->alg->name, "hierarchy") == 0 && strstr(s->text, "one-shot") != NULL && time < wanted)
+        near(s->text, time, wanted - 1000000 * NS);
+    else
+        near(s->text, time, wanted);
+}
+
+static void latency_is_the_claimed_depth(void **state)
+{
+    (void)state;
+    for_all(see_depth);
+}
+
+/* What the busiest rank sends or receives takes as long as its link needs for the claimed blocks. */
+static void see_volume(const struct spec *s)
+{
+    const bool vector = plait_geometry_of(s->shape.coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
+    const struct plait_machine m = star(s->shape.nrank, 1000000000, 0);
+    const struct plait_claim c = s->alg->claim(s->alg, &s->shape);
+    const uint64_t most = c.sent > c.received ? c.sent : c.received;
+    size_t count = vector ? c.nblk * 1000 : 1000;
+
+    if (s->shape.coll == PLAIT_BARRIER)
+        count = 0;
+    const struct plait_prediction p = of_all(&m, s, count, NULL, false);
+    near(s->text, p.bound, most * (count > 0 ? 4000 : 0) * NS);
+}
+
+static void the_bound_is_the_claimed_volume(void **state)
+{
+    (void)state;
+    for_all(see_volume);
+}
+
+/*
+ * Messages share links fairly, so a message may delay one that is more urgent, and less if it is slower itself. That
+ * happens to algorithms whose ranks do not all do the same.
+ */
+static void see_slower(const struct spec *s)
+{
+    static const char *const irregular[] = { "torus", "trees", "double-tree", "hierarchy" };
+    struct plait_machine m = star(s->shape.nrank, 1000000000, 5000);
+    const struct plait_prediction usual = of_all(&m, s, 5000, NULL, false);
+    uint64_t least = usual.time;
+
+    for (size_t i = 0; i < sizeof irregular / sizeof *irregular; i++)
+        if (strcmp(s->alg->name, irregular[i]) == 0)
+            least = usual.time / 4 * 3;
+    m.nslow = 1;
+    for (uint32_t child = 0; child < s->shape.nrank; child++) {
+        m.slow[0] = (struct plait_slow){ false, 0, child, 50 };
+        const struct plait_prediction p = of_all(&m, s, 5000, NULL, false);
+        if (p.bound < usual.bound || p.time < least)
+            fail_msg("%s, %s, %u ranks, slow %u: %llu ps, usually %llu", plait_coll_name(s->shape.coll), s->text,
+                     s->shape.nrank, child, (unsigned long long)p.time, (unsigned long long)usual.time);
+    }
+}
+
+static void a_slower_link_never_helps(void **state)
+{
+    (void)state;
+    for_all(see_slower);
+}
+
+/* ---- Use of links -------------------------------------------------------------------------------------- */
+
+struct used {
+    const struct plait_machine *machine;
+    uint64_t time[64], rate[64], bytes[64]; /* bytes times PS per second */
+};
+
+static void note_use(void *arg, const struct plait_sim_use *u)
+{
+    struct used *x = arg;
+
+    assert_true(u->resource < plait_machine_resources(x->machine) && u->rate <= u->capacity);
+    assert_true(u->time >= x->time[u->resource]);
+    x->bytes[u->resource] += x->rate[u->resource] * ((u->time - x->time[u->resource]) / 1000);
+    x->time[u->resource] = u->time;
+    x->rate[u->resource] = u->rate;
+}
+
+/* The rates of each link over time add up to the bytes that go through it, and end at none. */
+static void uses_add_up_to_the_bytes(void **state)
+{
+    const struct plait_machine m = star(8, 1000000000, 5000);
+    struct used x = { .machine = &m };
+    const struct plait_sim_options o = { .use = note_use, .arg = &x };
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 8 };
+    struct plait_prediction p;
+    char name[64];
+
+    (void)state;
+    assert_int_equal(plait_machine_resources(&m), 16);
+    plait_machine_resource(&m, 5, name, sizeof name);
+    assert_string_equal(name, "rank 2, down");
+    assert_int_equal(plait_simulate(&m, "ring", &shape, PLAIT_FLOAT32, 8000, &o, &p), PLAIT_OK);
+    for (uint32_t i = 0; i < 16; i++) {
+        assert_int_equal(x.rate[i], 0);
+        near("bytes of a link", x.bytes[i] / 1000000, 14 * 4000 * NS);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring_is_its_formula),
         cmocka_unit_test(incast_shares_the_roots_link),
         cmocka_unit_test(binomial_is_its_formula),
+        cmocka_unit_test(times_are_their_formulas),
         cmocka_unit_test(parts_of_the_longest_path_add_up),
         cmocka_unit_test(twice_the_rates_halve_the_time),
+        cmocka_unit_test(equal_ranks_are_simulated_once_with_the_same_result),
+        cmocka_unit_test(symmetry_is_found),
+        cmocka_unit_test(equal_ranks_exchanged_change_nothing),
+        cmocka_unit_test(latency_is_the_claimed_depth),
+        cmocka_unit_test(the_bound_is_the_claimed_volume),
+        cmocka_unit_test(a_slower_link_never_helps),
+        cmocka_unit_test(uses_add_up_to_the_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,16 +42,15 @@ struct field {
 #name, quantity, offsetof(struct type, name), sizeof((struct type *)NULL)->name, needed \
     }
 static const struct field level_fields[] = {
-    FIELD(plait_level, children, COUNT, true),
-    FIELD(plait_level, links, COUNT, false),
-    FIELD(plait_level, bandwidth, RATE, true),
-    FIELD(plait_level, latency, TIME, true),
+    FIELD(plait_level, children, COUNT, true),    FIELD(plait_level, links, COUNT, false),
+    FIELD(plait_level, bandwidth, RATE, true),    FIELD(plait_level, latency, TIME, true),
+    FIELD(plait_level, overhead, TIME, false),    FIELD(plait_level, eager, SIZE, false),
+    FIELD(plait_level, processors, COUNT, false), FIELD(plait_level, memory, RATE, false),
 };
 static const struct field machine_fields[] = {
-    FIELD(plait_machine, copy, RATE, false),     FIELD(plait_machine, reduce, RATE, false),
-    FIELD(plait_machine, overhead, TIME, false), FIELD(plait_machine, eager, SIZE, false),
-    FIELD(plait_machine, cache, SIZE, false),    FIELD(plait_machine, processors, COUNT, false),
-    FIELD(plait_machine, memory, RATE, false),
+    FIELD(plait_machine, copy, RATE, false),
+    FIELD(plait_machine, reduce, RATE, false),
+    FIELD(plait_machine, cache, SIZE, false),
 };
 #define NFIELD(fields) (sizeof(fields) / sizeof *(fields))
 

@@ -26,37 +26,48 @@ extern "C" {
 #endif
 
 #define PLAIT_MOST_LEVELS 8
+#define PLAIT_MOST_SLOW   16
 
 /*
  * A level of the machine: units that each join several units of the level below. Level 0 joins ranks. For example, a
- * host joins 8 ranks, a rack 16 hosts, a cluster 4 racks.
+ * host joins 8 ranks, a rack 16 hosts, a cluster 4 racks. Or level 0 is a shared cache, then package, host, cluster.
  *
- * A message passes the lowest unit that contains both ranks, and on the way there the links of each smaller unit to the
- * one that contains it, up on the sender's side and down on the receiver's. Messages at the same time share the links
- * fairly (max-min). A message uses one link.
+ * A message passes the smallest unit that contains both ranks, and on the way there the links of each smaller unit to
+ * the one that contains it, up on the sender's side and down on the receiver's. Messages at the same time share the
+ * links fairly (max-min). A message uses one link.
  */
 struct plait_level {
     char name[24];      /* of one unit: "host" */
     uint32_t children;  /* units of the level below in each; at level 0 ranks */
-    uint32_t links;     /* of each child to this unit; 0: the children read each other's memory */
+    uint32_t links;     /* of each child to this unit; 0: the ranks of the unit read each other's memory */
     uint64_t bandwidth; /* bytes per second: of a link in each direction; or of one rank that reads another's memory */
-    uint64_t latency;   /* ns from sender to receiver, of a message that this unit joins */
+
+    /* Of a message that this unit joins. */
+    uint64_t latency;  /* ns from sender to receiver */
+    uint64_t overhead; /* ns of the sender's and of the receiver's processor */
+    size_t eager;      /* bytes: a message of at most so many does not wait for the receiver */
+
+    /* Of a unit. */
+    uint32_t processors; /* 0: as many as ranks */
+    uint64_t memory;     /* bytes per second read and written, by copies and reductions of its ranks; 0: unlimited */
+};
+
+/* What is slower than the rest: the links of one unit, or one rank. */
+struct plait_slow {
+    bool rank;        /* the copies, reductions and overheads of a rank; else links */
+    uint32_t level;   /* links: whose children they join */
+    uint32_t child;   /* links: the child, counted over the machine; else the rank's place */
+    uint32_t percent; /* of the usual speed: 1 .. 100 */
 };
 
 struct plait_machine {
     char name[96];
     uint32_t nlevel; /* 1 .. PLAIT_MOST_LEVELS; level[nlevel - 1] has one unit, which contains the others */
-    struct plait_level level[PLAIT_MOST_LEVELS]; /* from the smallest to the largest */
-
-    /* A rank: bytes per second that it copies, and that it adds (operands without the first); 0: takes no time. */
-    uint64_t copy, reduce;
-    uint64_t overhead; /* ns of the sender's and of the receiver's processor for each message */
-    size_t eager;      /* messages of at most this many bytes do not wait for the receiver */
-    size_t cache;      /* bytes of a processor's cache; a slice fills half of it; 0: 1 MiB */
-
-    /* A unit of level 0. */
-    uint32_t processors; /* 0: as many as ranks */
-    uint64_t memory;     /* bytes per second read and written, by copies and reductions; 0: unlimited */
+    struct plait_level level[PLAIT_MOST_LEVELS]; /* the smallest first; those without links before those with links */
+    uint64_t copy, reduce; /* bytes per second that a rank copies, and adds (operands without the first); 0: no time */
+    size_t cache;          /* bytes of a processor's cache; a slice fills half of it; 0: 1 MiB */
+    uint32_t nslow;
+    struct plait_slow slow[PLAIT_MOST_SLOW];
 };
 
 /* Where the time of the longest chain of dependent events goes, in picoseconds. */
@@ -68,13 +79,52 @@ struct plait_path {
 };
 
 struct plait_prediction {
-    uint64_t time;          /* picoseconds, until the last rank is done */
-    uint64_t bound;         /* picoseconds that the busiest link, memory or processor needs for this plan alone */
-    char busiest[64];       /* its name: "rack 3, up" */
+    uint64_t time;    /* picoseconds, until the last rank is done */
+    uint64_t bound;   /* picoseconds that the busiest link, memory or processor needs for this plan alone */
+    char busiest[64]; /* its name: "rack 3, up" */
+    uint32_t busiest_resource;
     struct plait_path path; /* their sum is `time` */
     uint64_t messages;      /* of all ranks */
     uint64_t bytes;         /* of all messages */
     uint64_t slices;        /* into which the operation is cut */
+    uint32_t simulated;     /* ranks: equal ranks are simulated once; all, if events or uses are asked for */
+};
+
+/*
+ * What happens, as a simulation goes on. Times are in picoseconds from the operation's start, and never earlier than
+ * those of the call before, for events by their end.
+ */
+enum plait_sim_kind {
+    PLAIT_SIM_SEND, /* a processor's overhead of a message */
+    PLAIT_SIM_RECV, /* likewise, of the receiver; through memory, a copy from the sender */
+    PLAIT_SIM_COPY,
+    PLAIT_SIM_REDUCE,
+    PLAIT_SIM_TRANSFER, /* a message: from its start to its arrival */
+    PLAIT_SIM_NKIND
+};
+
+struct plait_sim_event {
+    enum plait_sim_kind kind;
+    uint32_t rank, peer; /* of messages, rank is the sender in SEND and TRANSFER, the receiver in RECV */
+    uint32_t step;       /* of the rank's program; messages: of the sender's */
+    uint64_t slice;
+    uint64_t start, end;
+    uint64_t bytes;
+};
+
+/* From `time` on, a link, memory or processor is used at this rate. */
+struct plait_sim_use {
+    uint32_t resource; /* plait_machine_resource() has its name */
+    uint64_t time;
+    uint64_t rate, capacity; /* bytes per second; processors: share and all */
+};
+
+/* How to simulate. All zero: as usual. */
+struct plait_sim_options {
+    const uint32_t *place; /* [nrank] each rank's place in the machine, from 0; NULL: rank r has place r */
+    void (*event)(void *arg, const struct plait_sim_event *e);
+    void (*use)(void *arg, const struct plait_sim_use *u);
+    void *arg;
 };
 
 /** Is the machine valid? Errors: PLAIT_ERR_ARG, with the level, the field and the remedy. */
@@ -83,20 +133,27 @@ PLAIT_API enum plait_status plait_machine_check(const struct plait_machine *mach
 /** The ranks for which the machine has room. */
 PLAIT_API uint64_t plait_machine_ranks(const struct plait_machine *machine);
 
+/** Resources of the machine: links, memory, processors. */
+PLAIT_API uint32_t plait_machine_resources(const struct plait_machine *machine);
+
+/** The name of a resource: "rack 3, up". "" above their number. */
+PLAIT_API void plait_machine_resource(const struct plait_machine *machine, uint32_t resource, char *out, size_t room);
+
 /**
  * Simulate one operation.
  *
- * spec   algorithm, e.g. "torus:4x8"
- * shape  coll, nrank, root and inplace; node NULL: the machine's units of level 0 are the nodes
- * count  elements, as in the collective's function
- * place  [nrank] each rank's place in the machine, from 0; NULL: rank r has place r
+ * spec     algorithm, e.g. "torus:4x8"
+ * shape    coll, nrank, root and inplace; node NULL: the nodes are the machine's largest units without links, or those
+ *          of level 0
+ * count    elements, as in the collective's function
+ * options  NULL: as usual
  * Errors: PLAIT_ERR_ARG (more ranks than the machine has room for, a place twice), PLAIT_ERR_CONFIG (no such algorithm,
  *         or not for this shape), PLAIT_ERR_PLAN, PLAIT_ERR_NOMEM.
  * Cost:   memory for the bound plans of all ranks; time for the messages of all slices.
  */
 PLAIT_API enum plait_status plait_simulate(const struct plait_machine *machine, const char *spec,
                                            const struct plait_shape *shape, enum plait_dtype type, size_t count,
-                                           const uint32_t *place, struct plait_prediction *out);
+                                           const struct plait_sim_options *options, struct plait_prediction *out);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,7 @@ struct binder {
     struct plait_prog *prog;
     uint32_t *instr;            /* [nstep] instruction of each step, borrowed RECVs and roots included */
     uint32_t *written;          /* [places] 1 + the step that last wrote the place so far; 0: none */
+    uint32_t *sent, *earlier;   /* [places], [nstep] 1 + the last SEND from the place; the one before a SEND; 0: none */
     uint32_t *writer[2];        /* [nstep] the step whose value is operand a, b; or NONE */
     const unsigned char *kinds; /* [nstep] PLAIT_VALUE_*; NULL: not asked for */
     bool wide;                  /* keep partial sums in fp32 */
@@ -99,16 +100,17 @@ static void place_stage(struct binder *b, uint32_t step, uint32_t *version)
     struct plait_instr *in = &p->instrs[b->instr[step]];
 
     version[step] = s->a.buf == PLAIT_TMP ? 0 : version_of(b, s->a, s->nblk);
-    for (uint32_t i = step;
-         s->a.buf != PLAIT_TMP && i-- > 0;) { /* TMP is library memory: rarely staged, so its copies are not shared */
-        const struct plait_step *e = &b->plan->step[i];
-        if (e->verb == PLAIT_STEP_SEND && e->a.buf == s->a.buf && e->a.slot == s->a.slot && e->nblk == s->nblk &&
-            version[i] == version[step]) {
-            in->stage = p->instrs[b->instr[i]].stage;
+    if (s->a.buf != PLAIT_TMP) { /* TMP is library memory: rarely staged, so its copies are not shared */
+        uint32_t *sent = &b->sent[plait_place(&b->geometry, b->plan->inplace, s->a, 0)];
+        b->earlier[step] = *sent;
+        *sent = step + 1;
+    }
+    for (uint32_t i = b->earlier[step]; i > 0; i = b->earlier[i - 1]) {
+        const struct plait_step *e = &b->plan->step[i - 1];
+        if (e->a.buf == s->a.buf && e->nblk == s->nblk && version[i - 1] == version[step]) {
+            in->stage = p->instrs[b->instr[i - 1]].stage;
             return;
         }
-        if (step - i > 4096) /* bounds the search in long plans; sharing is optional */
-            break;
     }
     in->stage = p->nstage;
     p->nstage += s->nblk;
@@ -284,6 +286,8 @@ static enum plait_status bind_plan(const struct plait_plan *plan, const uint32_t
     b.writer[0] = plait_scratch(&arrays, n, sizeof *b.writer[0]);
     b.writer[1] = plait_scratch(&arrays, n, sizeof *b.writer[1]);
     b.written = plait_scratch(&arrays, plait_nplace(plan), sizeof *b.written);
+    b.sent = plait_scratch(&arrays, plait_nplace(plan), sizeof *b.sent);
+    b.earlier = plait_scratch(&arrays, n, sizeof *b.earlier);
     p->instrs = calloc(n, sizeof *p->instrs);
     p->sources = calloc(2 * n, sizeof *p->sources);
     p->ndeps = calloc(n, sizeof *p->ndeps);
@@ -376,13 +380,17 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
 }
 
 enum plait_status plait_progs_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                     enum plait_round round, bool average, struct plait_prog **progs)
+                                     enum plait_round round, bool average,
+                                     enum plait_status (*take)(void *arg, uint32_t rank, struct plait_prog *prog),
+                                     void *arg)
 {
     struct plait_proof proof;
+    struct plait_prog *prog;
     enum plait_status status = PLAIT_OK;
 
     for (uint32_t r = 0; r < shape->nrank && status == PLAIT_OK; r++)
-        status = create(alg, spec, shape, r, round, average, r > 0, &proof, &progs[r]);
+        if ((status = create(alg, spec, shape, r, round, average, r > 0, &proof, &prog)) == PLAIT_OK)
+            status = take(arg, r, prog);
     return status;
 }
 

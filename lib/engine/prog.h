@@ -88,9 +88,11 @@ enum plait_status plait_prog_create(const struct plait_alg *alg, const char *spe
                                     uint32_t rank, enum plait_round round, bool average, struct plait_prog **out);
 void plait_prog_destroy(struct plait_prog *prog);
 
-/* The same of all ranks, with one proof. progs: [nrank], NULL; to be destroyed after an error, too. */
+/* The same of all ranks, with one proof. take() is called for rank 0, 1, ... and owns the plan; its error ends it. */
 enum plait_status plait_progs_create(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,
-                                     enum plait_round round, bool average, struct plait_prog **progs);
+                                     enum plait_round round, bool average,
+                                     enum plait_status (*take)(void *arg, uint32_t rank, struct plait_prog *prog),
+                                     void *arg);
 
 /* Its peers become ranks[peer] of a comm of `nrank` ranks. PLAIT_ERR_NOMEM: *prog is destroyed. */
 enum plait_status plait_prog_place(struct plait_prog *prog, const uint32_t *ranks, uint32_t nrank);
