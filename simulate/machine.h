@@ -34,7 +34,7 @@ struct plait_hardware {
     uint32_t nrank;
     uint32_t node;                        /* the level whose units are the nodes */
     uint64_t ranks_in[PLAIT_MOST_LEVELS]; /* of one unit of each level */
-    /* The first resource of each level, or UINT32_MAX: up and down of each child; memory and processors of each unit. */
+    /* The first resource of each level, or UINT32_MAX: up and down of each child; memory, processors of each unit. */
     uint32_t links[PLAIT_MOST_LEVELS], memory[PLAIT_MOST_LEVELS], processors[PLAIT_MOST_LEVELS];
     uint32_t nresource;
     struct plait_resource *resources;
