@@ -4,6 +4,7 @@
 set -u
 plan=$1
 docs=$2
+here=$(dirname "$0")
 failed=0
 room=$(mktemp -d) || exit 1
 trap 'rm -rf "$room"' EXIT
@@ -90,6 +91,16 @@ export_is_a_goal_schedule() {
     # 1 MiB / 8 at 100 GB/s.
     echo '{ "name": "m", "reduce": "100 GB/s", "levels": [ { "name": "x", "children": 8, "bandwidth": 1e9, "latency": 1 } ] }' >"$room/reduce.json"
     says 0 '^l[0-9]*: calc 1311$' export ring --machine "$room/reduce.json" --bytes 1M
+}
+# Decoded by protobuf's own library: the same steps, messages and dependencies as GOAL's.
+export_writes_chakra_traces() {
+    says 2 'needs --output PREFIX' export ring --format chakra && says 2 'is for --format chakra' export ring --output x &&
+        says 1 'No such file' export ring --format chakra --output "$room/none/x" || return 1
+    for spec in ring trees allgather:bruck alltoall:direct; do
+        says 0 '^num_ranks 7$' export $spec --ranks 7 --bytes 1000 && cp "$room/out" "$room/goal" &&
+            $plan export $spec --ranks 7 --bytes 1000 --format chakra --output "$room/trace" &&
+            /usr/bin/python3 "$here/chakra.py" 7 "$room/trace" "$room/goal" || return 1
+    done
 }
 mistakes_are_named() {
     says 2 "no algorithm 'rong' for allreduce; did you mean 'ring'" check rong &&

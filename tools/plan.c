@@ -20,8 +20,10 @@
 static bool inplace, json;
 static size_t bytes = 4 << 20;
 static uint32_t one_rank;
-static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce", *algorithm, *machine;
+static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce", *algorithm, *machine, *output;
+static enum export_format format = EXPORT_GOAL;
 
+static const struct choice formats[] = { { "goal", EXPORT_GOAL }, { "chakra", EXPORT_CHAKRA }, { 0 } };
 static const struct option options[] = {
     OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: that of --nodes, or 8)"),
     OPTION_TO(TEXT, "rank", "R", &rank, "show only this rank's plan"),
@@ -38,6 +40,9 @@ static const struct option options[] = {
     OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "simulate, export: of the vector, or of a block (default 4M)",
               .letter = 'b'),
     OPTION_TO(FLAG, "json", NULL, &json, "simulate: print JSON"),
+    OPTION_TO(CHOICE, "format", "KIND", &format, "export: goal (text) or chakra (a trace for each rank) (default goal)",
+              .choices = formats),
+    OPTION_TO(TEXT, "output", "PREFIX", &output, "export: rank R's trace is PREFIX.R.et"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
@@ -53,7 +58,7 @@ static const struct option_table table = {
     "          and the cost as claimed. Exit status 1 when one fails.\n"
     "  simulate\n"
     "          predict their times on a machine that need not exist, the fastest first, and where the time goes\n"
-    "  export  all ranks' plans as a GOAL schedule, for LogGOPSim and ATLAHS\n"
+    "  export  all ranks' plans for other simulators: GOAL (LogGOPSim, ATLAHS) or Chakra traces (ASTRA-sim)\n"
     "\n"
     "  $ plait-plan list --ranks 1024\n"
     "  $ plait-plan show torus:2x4 --ranks 8 --rank 3\n"
@@ -309,17 +314,19 @@ static int check(const char *spec)
     return t.failed > 0 || t.passed == 0;
 }
 
-/* simulate, or with `goal` export. */
-static int predict(const char *spec, bool goal)
+static int predict(const char *spec, bool exports)
 {
     struct plait_machine m;
     uint32_t nrank, last, at;
     unsigned coll, colls;
 
-    if (machine == NULL && !goal)
+    if (machine == NULL && !exports)
         option_misuse("simulate needs --machine: a JSON file or a name such as dgx-h100-pod");
-    if (spec == NULL && goal)
+    if (spec == NULL && exports)
         option_misuse("export needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
+    if (exports && (format == EXPORT_CHAKRA) != (output != NULL))
+        option_misuse(output == NULL ? "export --format chakra needs --output PREFIX: a file for each rank, PREFIX.R.et"
+                                     : "export prints GOAL; --output is for --format chakra");
     if (machine != NULL && !machine_load(machine, &m))
         return 2;
     read_colls(false, &coll, &colls);
@@ -330,7 +337,9 @@ static int predict(const char *spec, bool goal)
     read_roots(coll, nrank, false, &at, &last);
     struct plait_shape s = shape_of(coll, nrank, at);
     const size_t count = bytes / sizeof(float);
-    return goal ? export_goal(machine != NULL ? &m : NULL, &s, spec, count) : simulate(&m, &s, spec, count, json);
+    if (exports)
+        return export_plans(format, output, machine != NULL ? &m : NULL, &s, spec, count);
+    return simulate(&m, &s, spec, count, json);
 }
 
 /* SPEC is "bruck", or "allgather:bruck" as in PLAIT_ALGO. */
