@@ -12,6 +12,22 @@
 
 /* ---- The processor ------------------------------------------------------------------------------------ */
 
+/* The rate at which a job reads other ranks' memory, if it does; else the most that there is. */
+static uint64_t reading_rate(const struct simulation *s, const struct member *k, const struct job *j)
+{
+    const struct plait_instr *in = &k->prog->instrs[j->step];
+    uint64_t rate = j->task == READING ? level_of(s, pair_to(k, in))->bandwidth : UINT64_MAX;
+
+    for (uint32_t i = in->source; j->task == REDUCING && i < in->source + in->nsource; i++) {
+        if (k->prog->sources[i].borrowed == PLAIT_NONE)
+            continue;
+        const struct pair *p = pair_from(s, k, &k->prog->instrs[k->prog->sources[i].borrowed]);
+        if (by_memory(s, p) && level_of(s, p)->bandwidth < rate)
+            rate = level_of(s, p)->bandwidth;
+    }
+    return rate;
+}
+
 /* Units of work of a job: bytes at a speed that it returns, 0: no time. An overhead is picoseconds. */
 static uint64_t work_of(const struct simulation *s, const struct member *k, const struct job *j, uint64_t *speed,
                         uint32_t *touched)
@@ -30,8 +46,9 @@ static uint64_t work_of(const struct simulation *s, const struct member *k, cons
         work *= in->nsource - 1;
     }
     *speed = *speed > 0 ? (*speed * k->speed + 99) / 100 : 0;
-    if (j->task == READING && (*speed == 0 || level_of(s, pair_to(k, in))->bandwidth < *speed))
-        *speed = level_of(s, pair_to(k, in))->bandwidth;
+    const uint64_t rate = reading_rate(s, k, j);
+    if (*speed > 0 ? rate < *speed : rate < UINT64_MAX)
+        *speed = rate;
     return work;
 }
 
