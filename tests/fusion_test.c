@@ -649,6 +649,29 @@ static void ranks_that_scale_sums_differently_are_named_on_every_rank(void **sta
         run_both(3, scale_differs, &count);
 }
 
+/* As float32 the two factors are equal. */
+static int float64_sums_are_not_scaled_by_factors_that_differ_in_the_last_digits(struct plait_comm **comm,
+                                                                                 uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_tensor tensors[] = { { "a", 1, PLAIT_FLOAT64, NULL } };
+    struct plait_fusion *f;
+
+    o.tensors = tensors;
+    o.ntensor = 1;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    CHECK(plait_fusion_set_scale(f, 1, rank == 1 ? 0.1 + 1e-10 : 0.1) == PLAIT_OK);
+    CHECK(plait_barrier(*comm, NULL) == PLAIT_OK);
+    enum plait_status status = plait_fusion_ready(f, 0);
+    if (status == PLAIT_OK)
+        status = plait_fusion_wait(f, 0);
+    CHECK(status == PLAIT_ERR_MISMATCH || status == PLAIT_ERR_FAILED);
+    CHECK(says("out of plait_fusion_set_scale() is ") && says("0.1000000001 on rank 1") &&
+          says("0.10000000000000001 on rank 0"));
+    CHECK(plait_fusion_destroy(f) != PLAIT_OK);
+    return 0;
+}
+
 static int ranks_that_register_something_else_are_named_on_every_rank(struct plait_comm **comm, uint32_t rank,
                                                                       void *arg)
 {
@@ -843,6 +866,7 @@ int main(void)
         test_of_both(complete_buckets_travel_although_their_fusion_is_destroyed, 3),
         cmocka_unit_test(ranks_that_scale_sums_differently_are_named_on_every_rank),
         cmocka_unit_test(a_tensor_that_a_later_step_has_not_marked_is_not_waited_for),
+        test_of_both(float64_sums_are_not_scaled_by_factors_that_differ_in_the_last_digits, 2),
         test_of_both(ranks_that_register_something_else_are_named_on_every_rank, 3),
         cmocka_unit_test(a_stall_names_the_tensors_and_their_rank),
         cmocka_unit_test(a_rank_that_dies_in_a_bucket_is_named),

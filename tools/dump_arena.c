@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* The layout that this file reads; any change needs a new layout number. */
-_Static_assert(PLAIT_ARENA_LAYOUT == 4 && sizeof(struct plait_arena_header) == 64 &&
+_Static_assert(PLAIT_ARENA_LAYOUT == 5 && sizeof(struct plait_arena_header) == 64 &&
                    offsetof(struct plait_control, nrank) == 20 && offsetof(struct plait_control, name) == 28 &&
                    offsetof(struct plait_control, done) == 128 && offsetof(struct plait_control, failed) == 320 &&
                    offsetof(struct plait_control, failure) == 332 && offsetof(struct plait_control, ring) == 896 &&
@@ -23,6 +23,22 @@ _Static_assert(PLAIT_ARENA_LAYOUT == 4 && sizeof(struct plait_arena_header) == 6
                    offsetof(struct plait_control, messages) == 896 + 128 * PLAIT_NRECORD + 64 * 18 &&
                    sizeof(struct plait_message_ring) == 64 * PLAIT_NMESSAGE_RECORD,
                "raise PLAIT_ARENA_LAYOUT and these figures");
+#define AT(type, field, place) (offsetof(struct type, field) == (place))
+_Static_assert(sizeof(struct plait_what) == 56 && AT(plait_what, count, 0) && AT(plait_what, factor, 8) &&
+                   AT(plait_what, settings, 16) && AT(plait_what, plans, 20) && AT(plait_what, mark, 24) &&
+                   AT(plait_what, root, 28) && AT(plait_what, coll, 30) && AT(plait_what, type, 31) &&
+                   AT(plait_what, op, 32) && AT(plait_what, algorithm, 34),
+               "raise PLAIT_ARENA_LAYOUT and these figures");
+_Static_assert(sizeof(struct plait_message_what) == 32 && AT(plait_message_what, number, 0) &&
+                   AT(plait_message_what, count, 8) && AT(plait_message_what, peer, 16) &&
+                   AT(plait_message_what, nslice, 20) && AT(plait_message_what, type, 24) &&
+                   AT(plait_message_what, send, 25) && AT(plait_message_what, space, 26) &&
+                   AT(plait_message_record, began, 40) && AT(plait_message_record, slices, 48) &&
+                   AT(plait_message_record, done, 52) && AT(plait_progress, began, 8) &&
+                   AT(plait_progress, steps, 16) && AT(plait_progress, slices, 32) &&
+                   AT(plait_progress, waiting_for, 40),
+               "raise PLAIT_ARENA_LAYOUT and these figures");
+#undef AT
 
 /* Copy a text of at most `n` bytes that may change meanwhile; the copy is terminated and printable. */
 static void copy_text(char *to, const char *from, size_t n)

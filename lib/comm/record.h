@@ -31,15 +31,16 @@
 
 struct plait_what { /* an operation as a rank called it; no padding, as it is hashed */
     uint64_t count;
+    double factor;            /* scale of a fusion's sums (plait_fusion_set_scale()); 0: not from a fusion */
     uint32_t settings, plans; /* hashes of the selection, and of all ranks' plans */
-    uint8_t coll, type, op, inplace;
-    uint8_t ordered; /* the user's reduction is not commutative */
-    uint8_t vform;   /* variable block sizes; count is then the largest block's, if all ranks know it, else 0 */
+    uint32_t mark;            /* call->mark */
     uint16_t root;
-    float factor; /* scale of a fusion's sums (plait_fusion_set_scale()); 0: not from a fusion */
-    char algorithm[23];
-    uint8_t space; /* id of its buffers' memory space */
-    uint32_t mark; /* call->mark */
+    uint8_t coll, type, op;
+    uint8_t inplace : 1;
+    uint8_t ordered : 1; /* the user's reduction is not commutative */
+    uint8_t vform : 1;   /* variable block sizes; count is then the largest block's, if all ranks know it, else 0 */
+    uint8_t space : 5;   /* id of its buffers' memory space */
+    char algorithm[22];
 };
 
 /* Whose memory it is, by the id of its space: "the host's". */

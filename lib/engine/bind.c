@@ -96,7 +96,7 @@ static void describe(struct plait_op_plan *o, const struct plait_shape *shape)
         .ordered = o->call.user != NULL && !o->call.user->commutative,
         .vform = o->vform,
         .root = (uint16_t)o->root,
-        .space = (uint8_t)o->space->id,
+        .space = o->space->id & 31,
         .mark = o->call.mark,
     };
     memcpy(o->what.algorithm, o->selection.spec, sizeof o->what.algorithm - 1);
@@ -265,7 +265,7 @@ enum plait_status plait_bind_inner(struct plait_comm *comm, const struct plait_o
 
 void plait_bind_factor(struct plait_op_plan *o, double factor)
 {
-    o->what.factor = (float)factor;
+    o->what.factor = factor;
     o->fingerprint = plait_fingerprint(&o->what, sizeof o->what);
 }
 

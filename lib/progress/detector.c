@@ -142,8 +142,8 @@ static enum plait_status mismatch(struct plait_comm *comm, uint32_t rank, uint64
         snprintf(what, sizeof what, "memory is %s on rank %u and %s", plait_space_whose(a->space), comm->rank,
                  plait_space_whose(b->space));
     else if (a->factor != b->factor)
-        snprintf(what, sizeof what, "out of plait_fusion_set_scale() is %.9g on rank %u and %.9g", (double)a->factor,
-                 comm->rank, (double)b->factor);
+        snprintf(what, sizeof what, "out of plait_fusion_set_scale() is %.17g on rank %u and %.17g", a->factor,
+                 comm->rank, b->factor);
     else if (a->mark != b->mark)
         snprintf(what, sizeof what, "call->mark is 0x%x on rank %u and 0x%x", a->mark, comm->rank, b->mark);
     else if (strncmp(a->algorithm, b->algorithm, sizeof a->algorithm) != 0)
