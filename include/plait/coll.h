@@ -232,8 +232,8 @@ PLAIT_API enum plait_status plait_allreduce(struct plait_comm *comm, const void 
  * In place: as in NCCL. On a rank with both buffers, the part of IN that stays with the rank may lie at its place in
  *           OUT; in reduce-scatter the result may lie where this rank's part of IN is. Then `in` and `out` are in one
  *           buffer; otherwise they must not overlap. Each rank decides for itself; in a rooted collective only the
- *           root's buffers count. A program's own algorithm needs it on all ranks or on none. An
- *           all-to-all in place (`in` equals `out`) first copies `in` to memory that the comm keeps.
+ *           root's buffers count. A program's own algorithm of another collective needs it on all ranks or on none.
+ *           An all-to-all in place (`in` equals `out`) first copies `in` to memory that the comm keeps.
  *
  * In a rooted collective a rank does not hear of every other rank. So a rank that differs may be named only in a later
  * call that waits, or by plait_comm_destroy(). No message of one call is taken for that of another.
