@@ -79,9 +79,10 @@ static enum plait_status spread(struct plait_elastic *e)
             memcpy(e->centre, e->weights, e->count * sizeof(float));
         return plait_broadcast(e->comm, e->centre, e->centre, e->count, PLAIT_FLOAT32, 0, NULL);
     }
-    size_t *counts = calloc(2 * (size_t)e->nrank, sizeof *counts), *starts = counts + e->nrank;
+    size_t *const counts = calloc(2 * (size_t)e->nrank, sizeof *counts);
     if (counts == NULL)
         return plait_object_fail(e->comm, plait_fail_memory("out of memory for %u servers", e->nserver));
+    size_t *const starts = counts + e->nrank;
     for (uint32_t s = 0; s < e->nserver; s++) {
         const struct plait_extent part = plait_elastic_part(e->count, e->nserver, s);
         counts[e->nworker + s] = part.count;
