@@ -24,6 +24,7 @@
 
 #define MOST_LINGER  20.0 /* seconds that a failed rank stays to tell others */
 #define DEATH_LINGER 0.5  /* seconds that it stays after a death: its own caller is to know within 1 s, too */
+#define OTHERS_COME  2.0  /* seconds that it stays where ranks of another job come, too: nobody knows how many */
 #define TRIES_AGAIN  2.0  /* seconds that a rank tries again after rank 0 of this machine closed its connection */
 #define MORE         64   /* descriptors above the soft limit, for telling */
 #define LOOK_EVERY   0.1  /* seconds between checks for another process with this rank, and for slow clients */
@@ -235,9 +236,11 @@ static void add_missing(const struct plait_bootstrap *b, struct plait_error *dea
 static void refuse_late(struct plait_bootstrap *b, struct plait_rendezvous *r, uint32_t told,
                         const struct plait_error *why)
 {
-    const double until = plait_clock() + linger(b, why->status);
+    const bool shared = b->launched && why->status == PLAIT_ERR_MISMATCH;
+    const double most = linger(b, why->status),
+                 until = plait_clock() + (shared && most > OTHERS_COME ? OTHERS_COME : most);
 
-    while (told < b->nrank && plait_clock() < until) {
+    while ((shared || told < b->nrank) && plait_clock() < until) {
         struct pollfd polls[PLAIT_LISTENER_POLLS];
         struct plait_join_request who;
         int fd;
