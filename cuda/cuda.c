@@ -16,14 +16,20 @@ struct plait_event {
 };
 
 /* There may be a driver without a GPU. */
-static const char *current(int *device)
+static const char *current(int *device, int *n)
 {
-    int n = 0;
-    const char *why = plait_cuda_why(plait_cuda.device_count(&n), "cuDeviceGetCount");
+    const char *why = plait_cuda_why(plait_cuda.device_count(n), "cuDeviceGetCount");
 
-    if (why == NULL && n == 0)
+    if (why == NULL && *n == 0)
         why = plait_cuda_say("the driver has no GPU");
     return why == NULL ? plait_cuda_current(device) : why;
+}
+
+static const char *use(int device)
+{
+    struct gpu *gpu;
+
+    return plait_cuda_gpu(device, &gpu);
 }
 
 static const char *identify(int device, unsigned char uuid[16])
@@ -80,7 +86,8 @@ static const char *number_of(void *stream, uint64_t *out)
 /* The same for a stream, with its number. */
 static const char *check_stream(struct plait_queue *q, void **context, int *device)
 {
-    const char *why = plait_cuda_why(plait_cuda.stream_context(q->stream, context), "cuStreamGetCtx");
+    const char *why = plait_cuda_why(plait_cuda.stream_context(q->stream, context),
+                                     "it is no CUDA stream (destroyed?): cuStreamGetCtx");
 
     if (why == NULL)
         why = number_of(q->stream, &q->id);
@@ -411,6 +418,7 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .name = "cuda",
     .open = plait_cuda_find,
     .current = current,
+    .use = use,
     .identify = identify,
     .locate = plait_cuda_locate,
     .alloc = plait_cuda_alloc,

@@ -8,7 +8,7 @@
 struct plait_cuda_driver plait_cuda;
 void (*plait_cuda_seen)(const void *word, uint32_t value);
 
-static _Thread_local char text[256];
+static _Thread_local char text[1024]; /* may name a file */
 
 const char *(plait_cuda_say)(const char *format, ...)
 {

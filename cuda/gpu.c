@@ -3,6 +3,7 @@
 
 #include "kernels/images.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -86,14 +87,17 @@ static const char *load_image(const struct plait_cuda_image *image, void **out)
 {
     const char *why = plait_cuda_why(plait_cuda.module_load(out, image->data), "cuModuleLoadData");
     char error[64];
+    Dl_info own = { .dli_fname = "the plug-in" };
     int driver = 0;
 
     if (why == NULL)
         return NULL;
     snprintf(error, sizeof error, "%s", why);
     plait_cuda.version(&driver);
-    return plait_cuda_say("%s: the device code was built by %s; the driver is of CUDA %d.%d, and must not be older",
-                          error, plait_cuda_images_by, driver / 1000, driver % 1000 / 10);
+    dladdr(kernels, &own);
+    return plait_cuda_say("%s: the device code was built by %s; the driver is of CUDA %d.%d, and must not be older: "
+                          "install a newer driver, or build %s again, with an older nvcc or with -Dgpu_architectures",
+                          error, plait_cuda_images_by, driver / 1000, driver % 1000 / 10, own.dli_fname);
 }
 
 static const char *load_kernels(struct gpu *gpu)

@@ -81,14 +81,17 @@ static bool is_untold(enum plait_status status)
     return status == PLAIT_ERR_ARG || status == PLAIT_ERR_UNSUPPORTED || status == PLAIT_ERR_CONFIG;
 }
 
-/* Replace the library's names of buffers by NCCL's. */
+/* Replace the library's names by NCCL's. */
 static void translate(const char *from, char *out, size_t room)
 {
     static const char *const words[][2] = {
-        { ": in is NULL", ": sendbuff is NULL" },
-        { ": out is NULL", ": recvbuff is NULL" },
+        { ": in is ", ": sendbuff is " },
+        { ": out is ", ": recvbuff is " },
         { ": in 0x", ": sendbuff 0x" },
         { " bytes and out 0x", " bytes and recvbuff 0x" },
+        { "plait_stream_create_cuda: cuda is ", "stream is " },
+        { "plait_stream_create_cuda_on: cuda is ", "stream is " },
+        { "plait_stream_create_cuda_on: ", "" },
     };
     size_t n = 0;
 

@@ -102,6 +102,8 @@ static ncclResult_t init_rank(ncclComm_t *comm, int nranks, const ncclUniqueId *
     if (result == ncclSuccess)
         result = nccl_device_now(call, &device, &gpu);
     if (result == ncclSuccess)
+        result = nccl_device_check(device, gpu, call);
+    if (result == ncclSuccess)
         result = create(comm, nranks, id, rank, device, gpu, &c, call);
     return nccl_group_refuse(result);
 }

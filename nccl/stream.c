@@ -96,9 +96,9 @@ ncclResult_t nccl_stream_check(const struct nccl_call *c)
     if (!nccl_call_streams(c) || c->kind->coll != PLAIT_ALLREDUCE || c->count == 0)
         return ncclSuccess;
     if (c->in != NULL)
-        result = check_buffer(c, "in", c->in);
+        result = check_buffer(c, "sendbuff", c->in);
     if (result == ncclSuccess && c->out != NULL && c->out != c->in)
-        result = check_buffer(c, "out", c->out);
+        result = check_buffer(c, "recvbuff", c->out);
     return result;
 }
 

@@ -92,6 +92,20 @@ static bool is_of_a_gpu(const void *memory)
            (ask(&managed, IS_MANAGED, (uintptr_t)memory) != 0 || managed == 0);
 }
 
+enum plait_status plait_device_blame(const char *call, int device, enum plait_status failed)
+{
+    const struct plait_device_plugin *plugin = plait_device_used();
+    int now = 0, n = 0;
+    const char *why = plugin->current(&now, &n);
+
+    if (why == NULL && device >= n)
+        return plait_fail(PLAIT_ERR_ARG, "%s: device is %d: there is no GPU %d: the driver has %d", call, device,
+                          device, n);
+    if (why == NULL)
+        why = plugin->use(device >= 0 ? device : now);
+    return why == NULL ? failed : plait_fail(PLAIT_ERR_UNSUPPORTED, "%s: the GPU cannot be used: %s", call, why);
+}
+
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
 static enum plait_status allocate(const char *name, enum plait_memory kind, int device, size_t bytes, void **out)
@@ -107,8 +121,9 @@ static enum plait_status allocate(const char *name, enum plait_memory kind, int 
         return status;
     const char *why = plugin->alloc(kind, device, bytes, out);
     return why == NULL ? PLAIT_OK
-                       : plait_fail(PLAIT_ERR_NOMEM, "%s: no %zu bytes of memory of kind %s: %s", name, bytes,
-                                    plait_memory_name(kind), why);
+                       : plait_device_blame(name, device,
+                                            plait_fail(PLAIT_ERR_NOMEM, "%s: no %zu bytes of memory of kind %s: %s",
+                                                       name, bytes, plait_memory_name(kind), why));
 }
 
 enum plait_status plait_mem_alloc_as(enum plait_memory kind, size_t bytes, void **out)
@@ -140,10 +155,11 @@ enum plait_status plait_device_now(int *out)
         plait_device_notice(&config);
     }
     const struct plait_device_plugin *plugin = plait_device_used();
+    int n;
     *out = -1;
     if (plugin == NULL && atomic_load(&ask_driver) != NULL)
         return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s", unusable);
-    const char *why = plugin != NULL ? plugin->current(out) : NULL;
+    const char *why = plugin != NULL ? plugin->current(out, &n) : NULL;
     return plait_device_result("plait_device_now", why);
 }
 

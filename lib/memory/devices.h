@@ -30,6 +30,12 @@ enum plait_status plait_device_get(const struct plait_device_plugin **out);
  */
 void plait_device_notice(const struct plait_config *config);
 
+/*
+ * After a failed call of the plug-in: is the device at fault? PLAIT_ERR_ARG: there is none of this number;
+ * PLAIT_ERR_UNSUPPORTED: it cannot be used. `failed`, with the caller's text: it can. -1: the current device.
+ */
+enum plait_status plait_device_blame(const char *call, int device, enum plait_status failed);
+
 /* Where does memory lie? In the host's if it is NULL or no device is used. The error begins with `call` and `which`. */
 enum plait_status plait_device_find(const char *call, const char *which, const void *memory,
                                     struct plait_location *out);

@@ -31,7 +31,7 @@ static enum plait_status take_cuda(const char *name, int device, void *cuda, str
     why = plugin->open_queue(PLAIT_QUEUE_THEIRS, cuda, device, &s->queue);
     if (why != NULL) {
         free(s);
-        return plait_fail(PLAIT_ERR_ARG, "%s: cuda is %p: %s", name, cuda, why);
+        return plait_device_blame(name, device, plait_fail(PLAIT_ERR_ARG, "%s: cuda is %p: %s", name, cuda, why));
     }
     *out = s;
     return PLAIT_OK;

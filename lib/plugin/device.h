@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    11 /* changes with the declarations below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    12 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_location { /* of memory */
@@ -136,8 +136,10 @@ struct plait_device_plugin {
 
     /* Load the driver, once: from `path`, or, if that is "", by its usual name. */
     const char *(*open)(const char *path);
-    /* The calling thread's current device; if it has none, the first device. */
-    const char *(*current)(int *device);
+    /* The calling thread's current device; if it has none, the first device. n: the number of devices, at least 1. */
+    const char *(*current)(int *device, int *n);
+    /* Load what every other call with this device needs. */
+    const char *(*use)(int device);
     /* Names the GPU, whatever its number in this process is. */
     const char *(*identify)(int device, unsigned char uuid[16]);
 

@@ -131,7 +131,7 @@ static int name_devices(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(plait_mem_device(first, &number) == PLAIT_OK && number == 0);
     CHECK(plait_mem_device(memory, &number) == PLAIT_OK && number == 1);
     CHECK(plait_mem_device(&number, &number) == PLAIT_OK && number == -1);
-    CHECK(plait_mem_alloc_on(2, 100, &memory) == PLAIT_ERR_NOMEM && strstr(plait_last_error(), "no GPU 2") != NULL);
+    CHECK(plait_mem_alloc_on(2, 100, &memory) == PLAIT_ERR_ARG && strstr(plait_last_error(), "no GPU 2") != NULL);
     CHECK(plait_mem_alloc_on(-1, 100, &memory) == PLAIT_ERR_ARG && plait_mem_alloc_on(1, 0, &memory) == PLAIT_ERR_ARG);
     CHECK(plait_stream_create_cuda_on(0, d.cuda, &stream) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), "a stream of GPU 1, not of GPU 0") != NULL);

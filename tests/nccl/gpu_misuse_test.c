@@ -47,12 +47,12 @@ static int sum(ncclComm_t comm, const void *in, void *out, cudaStream_t stream)
 static int mix_memory(ncclComm_t comm, int rank, const struct gpu_rank *g, const struct gpu_rank *far)
 {
     CHECK(sum(comm, g->in, unknown, g->stream) == ncclInvalidArgument);
-    SAYS("ncclAllReduce: allreduce: out is");
+    SAYS("ncclAllReduce: allreduce: recvbuff is");
     SAYS("which is host memory; the call needs device memory of GPU 0");
     CHECK(sum(comm, unknown, g->out, NULL) == ncclInvalidArgument);
-    SAYS("in is");
+    SAYS("sendbuff is");
     CHECK(sum(comm, unknown, unknown, g->stream) == ncclInvalidArgument);
-    SAYS("in is");
+    SAYS("sendbuff is");
     CHECK(sum(comm, far->in, far->out, g->stream) == ncclInvalidArgument);
     SAYS("which is device memory of GPU 1");
     CHECK(sum(comm, far->in, far->out, NULL) == ncclInvalidArgument); /* the default stream of the comm's GPU */
@@ -61,8 +61,13 @@ static int mix_memory(ncclComm_t comm, int rank, const struct gpu_rank *g, const
     SAYS("a stream of GPU 1, not of GPU 0");
     CHECK(sum(comm, g->in, g->out, (cudaStream_t)2) == ncclInvalidArgument);
     SAYS("cudaStreamPerThread is another stream in each thread");
+    cudaStream_t destroyed;
+    CHECK(gpu.stream_create((void **)&destroyed, 0) == 0 && gpu.stream_destroy(destroyed) == 0);
+    CHECK(sum(comm, g->in, g->out, destroyed) == ncclInvalidArgument);
+    SAYS("ncclAllReduce: stream is 0x");
+    SAYS(": it is no CUDA stream (destroyed?)");
     CHECK(ncclSend(unknown, COUNT, ncclFloat, !rank, comm, g->stream) == ncclInvalidArgument);
-    SAYS("ncclSend: send: in is");
+    SAYS("ncclSend: send: sendbuff is");
     return 0;
 }
 
@@ -103,7 +108,7 @@ static int go_wrong(ncclComm_t *comm, int rank, int nrank)
     OK(ncclGroupStart());
     OK(sum(*comm, g.in, g.out, g.stream)); /* would be fused with one that cannot be */
     CHECK(sum(*comm, g.in, far.out, g.stream) == ncclInvalidArgument);
-    SAYS("out is");
+    SAYS("recvbuff is");
     SAYS("device memory of GPU 1, but the comm is of GPU 0");
     CHECK(sum(*comm, unknown, g.out, g.stream) == ncclInvalidArgument);
     CHECK(ncclGroupEnd() == ncclInvalidArgument);
@@ -183,7 +188,7 @@ static int send_hidden_memory(ncclComm_t *comm, int rank, int nrank)
     OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
     if (can_hide && rank == 0) {
         CHECK(ncclSend(hidden.in, COUNT, ncclFloat, 1, *comm, hidden.stream) == ncclInvalidUsage);
-        SAYS("send: in is");
+        SAYS("send: sendbuff is");
         SAYS("does not show to other processes");
     }
     CHECK(put(&g, 1, g.stream) == 0); /* the comm is as it was, and such memory may receive */

@@ -8,6 +8,7 @@
 #include <plait/group.h>
 #include <plait/memory.h>
 #include <plait/message.h>
+#include <plait/stream.h>
 
 #include <string.h>
 #include <sys/stat.h>
@@ -76,6 +77,29 @@ static int refuse(ncclComm_t *comm, int rank, int nrank)
     return failed;
 }
 
+/* Its PTX is newer than the driver. */
+static int refuse_as_too_new(ncclComm_t *comm, int rank, int nrank)
+{
+    static const char *const parts[] = {
+        "ncclCommInit",           "UNSUPPORTED_PTX_VERSION", "built by nvcc of CUDA 1", "the driver is of CUDA 12.8",
+        "install a newer driver", "/plait-cuda.so",          "-Dgpu_architectures"
+    };
+    struct plait_stream *stream;
+    ncclComm_t none = NULL;
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    for (int all = 0; all < 2; all++) {
+        CHECK((all ? ncclCommInitAll(&none, 1, NULL) : ncclCommInitRank(&none, 1, ranks_id[0], 0)) == ncclInvalidUsage);
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+            CHECK(none == NULL && strstr(ncclGetLastError(NULL), parts[i]) != NULL);
+    }
+    CHECK(plait_stream_create_cuda(g.stream, &stream) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(plait_stream_create_cuda_on(0, g.stream, &stream) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
 static int add_up(ncclComm_t *comm, int rank, int nrank)
 {
     struct gpu_rank g;
@@ -87,10 +111,10 @@ static int add_up(ncclComm_t *comm, int rank, int nrank)
     return 0;
 }
 
-static void run(int (*body)(ncclComm_t *, int, int), const char *where, const char *what)
+static void run_with(int (*body)(ncclComm_t *, int, int), const char *where, const char *what, const char *cuda)
 {
     static char setting[4200];
-    static const char *const environment[] = { setting, NULL };
+    const char *const environment[] = { setting, cuda, NULL };
 
     folder = where;
     words = what;
@@ -98,6 +122,11 @@ static void run(int (*body)(ncclComm_t *, int, int), const char *where, const ch
     assert_int_equal(gpu_ranks_run((struct ranks){
                          .nprocess = 1, .nthread = 1, .body = body, .fresh = 1, .environment = environment }),
                      0);
+}
+
+static void run(int (*body)(ncclComm_t *, int, int), const char *where, const char *what)
+{
+    run_with(body, where, what, NULL);
 }
 
 static void a_plug_in_that_is_not_there_is_an_error_of_a_program_with_a_gpu(void **state)
@@ -129,6 +158,11 @@ static void the_plug_in_is_found_in_a_build_folder(void **state)
     run(add_up, "", "");
 }
 
+static void a_plug_in_that_is_newer_than_the_driver_is_an_error_of_the_first_comm(void **state)
+{
+    run_with(refuse_as_too_new, "", "", "PLAIT_STANDIN_CUDA=12080");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +170,7 @@ int main(void)
         cmocka_unit_test(a_plug_in_that_is_no_library_is_one),
         cmocka_unit_test(a_plug_in_of_a_newer_build_is_one),
         cmocka_unit_test(the_plug_in_is_found_in_a_build_folder),
+        cmocka_unit_test(a_plug_in_that_is_newer_than_the_driver_is_an_error_of_the_first_comm),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL || getenv("PLAIT_TEST_NEWER") == NULL)
