@@ -3,6 +3,9 @@
 
 #include "call.h"
 #include "device/device_comm.h"
+#include "memory/devices.h"
+
+#include <stdio.h>
 
 bool plait_work_free_later(struct plait_comm *comm, void *memory)
 {
@@ -48,6 +51,16 @@ void plait_work_enqueues(struct plait_request *r)
 
 /* ---- Copies between operations ----------------------------------------------------------------------- */
 
+static enum plait_status check_place(size_t i, const char *which, const void *memory, int device)
+{
+    struct plait_location at;
+    char name[48];
+
+    snprintf(name, sizeof name, ": copies[%zu].%s", i, which);
+    const enum plait_status status = plait_device_find("plait_comm_copy", name, memory, &at);
+    return status == PLAIT_OK ? plait_device_is_on("plait_comm_copy", name, memory, &at, 1, device) : status;
+}
+
 enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_copy *copies, size_t n,
                                   struct plait_stream *stream)
 {
@@ -61,7 +74,14 @@ enum plait_status plait_comm_copy(struct plait_comm *comm, const struct plait_co
     if (target.queue == NULL || (copies == NULL && n > 0))
         return plait_fail(PLAIT_ERR_ARG, "plait_comm_copy: %s",
                           target.queue == NULL ? "stream is none of CUDA's" : "copies is NULL, but n is not 0");
-    status = plait_device_open(comm, "plait_comm_copy", plait_device_used()->device_of(target.queue));
+    const int device = plait_device_used()->device_of(target.queue);
+    status = plait_device_open(comm, "plait_comm_copy", device);
+    for (size_t i = 0; i < n && status == PLAIT_OK; i++) {
+        if (copies[i].bytes > 0)
+            status = check_place(i, "to", copies[i].to, device);
+        if (copies[i].bytes > 0 && status == PLAIT_OK)
+            status = check_place(i, "from", copies[i].from, device);
+    }
     if (status != PLAIT_OK)
         return status;
     pthread_mutex_lock(&comm->lock);

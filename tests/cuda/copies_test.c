@@ -56,6 +56,33 @@ static int pack_and_unpack(struct plait_comm **comm, uint32_t rank, void *arg)
     return 0;
 }
 
+/* One or many, nothing of it is done. */
+static int copy_elsewhere(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct device_rank d;
+    int32_t host[4] = { 0 };
+
+    CHECK(device_begin(&d, ROOM));
+    for (size_t n = 1; n <= 2; n++) {
+        struct plait_copy copies[2] = { { d.out, d.in, 4 }, { d.out + 4, d.in + 4, 4 } };
+        copies[n - 1].to = host;
+        CHECK(plait_comm_copy(*comm, copies, n, d.stream) == PLAIT_ERR_ARG);
+        CHECK(strstr(plait_last_error(), n == 1 ? "copies[0].to is 0x" : "copies[1].to is 0x") != NULL);
+        copies[n - 1] = (struct plait_copy){ d.out, NULL, 4 };
+        CHECK(plait_comm_copy(*comm, copies, n, d.stream) == PLAIT_ERR_ARG);
+        CHECK(strstr(plait_last_error(), n == 1 ? "copies[0].from is" : "copies[1].from is") != NULL);
+        copies[n - 1] = (struct plait_copy){ host, NULL, 0 };
+        CHECK(plait_comm_copy(*comm, copies, n, d.stream) == PLAIT_OK);
+    }
+    CHECK(device_end(&d));
+    return 0;
+}
+
+static void copies_of_other_memory_are_refused_by_number(void **state)
+{
+    device_run(1, 2, copy_elsewhere, NULL);
+}
+
 static void copies_are_between_the_operations_of_a_comm(void **state)
 {
     device_run(1, 3, pack_and_unpack, NULL);
@@ -242,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_are_between_the_operations_of_a_comm),
+        cmocka_unit_test(copies_of_other_memory_are_refused_by_number),
         cmocka_unit_test(a_stream_follows_another),
         cmocka_unit_test(a_stream_says_if_it_is_captured),
         cmocka_unit_test(gpus_are_named),
