@@ -373,7 +373,8 @@ static const struct letter *take_letter(struct device_link *l, uint32_t number, 
     if (letter == NULL)
         return NULL;
     if (letter->captured != (l->comm->device->capture != 0)) {
-        plait_device_note(l->comm, letter->captured ? part_of_a_graph_there : part_of_a_graph_here);
+        plait_device_note_as(l->comm, PLAIT_ERR_MISMATCH,
+                             letter->captured ? part_of_a_graph_there : part_of_a_graph_here);
         return NULL;
     }
     l->captured[COME][number % PLAIT_WINDOW] = letter->captured;

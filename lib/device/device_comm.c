@@ -16,12 +16,14 @@
 #define MOST_PATIENCE 2.0 /* seconds, as in plait_comm_destroy() */
 #define MOST_ERRORS   3   /* failed queries of progress until the device counts as broken */
 
-void plait_device_note(struct plait_comm *comm, const char *why)
+void plait_device_note_as(struct plait_comm *comm, enum plait_status status, const char *why)
 {
     struct plait_device_comm *d = comm->device;
 
-    if (why != NULL && d->why[0] == '\0')
-        snprintf(d->why, sizeof d->why, "%s", why);
+    if (why == NULL || d->why[0] != '\0')
+        return;
+    snprintf(d->why, sizeof d->why, "%s", why);
+    d->as = status;
 }
 
 /* ---- What others see ------------------------------------------------------------------------------- */

@@ -132,7 +132,8 @@ struct plait_device_comm {
     uint32_t ncapture;     /* messages that are being captured, by */
     uint64_t capturing;    /* this capture */
     bool lost;             /* others may still use this rank's device memory */
-    char why[256];         /* the device's error, with which the comm fails; "": none */
+    char why[256];         /* the error with which the comm fails; "": none */
+    enum plait_status as;  /* its status */
     uint32_t unmapped;     /* 1 + the rank whose memory could not be mapped; 0: another cause */
     struct plait_device_memory *memory;
     uint32_t nstaging; /* messages to other hosts that wait for this rank's own queues (transports/staged.c) */
@@ -230,8 +231,15 @@ void plait_device_free_all(struct plait_device_comm *d);
 struct plait_device_memory *plait_device_stage(struct plait_comm *comm, size_t bytes);
 void plait_device_unstage(struct plait_device_memory *stage);
 
-/* Record why an operation cannot be put on the queue (NULL: it was put there). The first error stays. */
-void plait_device_note(struct plait_comm *comm, const char *why);
+/*
+ * Record why an operation cannot be put on the queue (NULL: it was put there), and the status with which the comm
+ * fails. The first error stays. plait_device_note(): it is the driver's.
+ */
+void plait_device_note_as(struct plait_comm *comm, enum plait_status status, const char *why);
+static inline void plait_device_note(struct plait_comm *comm, const char *why)
+{
+    plait_device_note_as(comm, PLAIT_ERR_SYSTEM, why);
+}
 
 /* Has the device reported no error? After the first error nothing more is put on its queues. */
 static inline bool plait_device_works(const struct plait_comm *comm)

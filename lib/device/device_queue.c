@@ -270,5 +270,5 @@ enum plait_status plait_device_status(struct plait_comm *comm)
         return plait_comm_blame(comm, PLAIT_ERR_PEER, r, "rank %u (process %d) died after operation #%llu", r,
                                 plait_peer_pid(&comm->peers[r]),
                                 (unsigned long long)atomic_load(&comm->peers[r].control->done));
-    return plait_comm_fail(comm, PLAIT_ERR_SYSTEM, "on GPU %d: %s", d->device, d->why);
+    return plait_comm_fail(comm, d->as, "on GPU %d: %s", d->device, d->why);
 }
