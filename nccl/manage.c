@@ -51,7 +51,8 @@ static ncclResult_t state_of(struct ncclComm *c)
         return (ncclResult_t)atomic_load(&c->trouble);
     if (p == NULL)
         return ncclInProgress; /* until its group ends */
-    return atomic_load(&c->revoked) ? ncclSuccess : nccl_result_of(plait_comm_status(p));
+    const enum plait_status status = atomic_load(&c->revoked) ? PLAIT_OK : plait_comm_status(p);
+    return status < 0 ? nccl_result(status, c, "ncclCommGetAsyncError") : nccl_result_of(status);
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError)

@@ -310,7 +310,7 @@ static int survive(ncclComm_t *comm, int rank, int nrank)
     CHECK(gpu.call(g.stream, ask, &asked) == 0);
     if (rank == 1)
         raise(SIGKILL);
-    CHECK(trouble(*comm) == ncclRemoteError);
+    CHECK(trouble(*comm) == ncclRemoteError && strstr(ncclGetLastError(*comm), "rank 1 (process") != NULL);
     CHECK(gpu.synchronize(g.stream) == 0);
     CHECK(was_known(&asked));
     CHECK(sum(*comm, &g) == ncclRemoteError && strstr(ncclGetLastError(*comm), "rank 1 (process") != NULL);
