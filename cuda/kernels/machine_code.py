@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Looks at the machine code of kernels: machine_code.py PTXAS NVDISASM PTX...
 
-Kernels move bulk data by loads and stores of 16 bytes, issue several loads before the first use, and use no local
+Kernels move bulk data by loads and stores of 16 bytes, have several of these loads in one run, and use no local
 memory there. A *run* is the instructions between two labels or branches.
 """
 import os

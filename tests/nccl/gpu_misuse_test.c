@@ -163,6 +163,8 @@ static int use_what_nccl_takes(ncclComm_t *comm, int rank, int nrank)
     SAYS("overlap");
     CHECK(ncclAlltoAll(g.in, g.in + 1, 1, ncclFloat, *comm, g.stream) == ncclInvalidArgument);
     SAYS("overlap");
+    CHECK(sum(*comm, (char *)g.in + 2, g.out, g.stream) == ncclInvalidArgument);
+    SAYS("which is no multiple of 4 bytes");
     CHECK(put(&g, 1, g.stream) == 0);
     OK(sum(*comm, g.in, g.out, g.stream)); /* the comm is as it was */
     CHECK(is(&g, rank, g.out, (float)nrank, g.stream) == 0);
