@@ -7,16 +7,20 @@
  */
 #include "inside.h"
 
-static struct inside_cost tree_cost(uint32_t k, uint32_t nblk)
+/* A member has a child for each bit below its lowest one, if there is such a member. */
+static struct inside_cost tree_cost(uint32_t k, uint32_t nblk, uint32_t me)
 {
-    const uint64_t n = k > 1 ? log2_floor(k - 1) + 1 : 0;
-    return (struct inside_cost){ n, n * nblk, n * nblk };
+    uint64_t children = 0;
+
+    for (uint32_t bit = 1; bit < k && (me & bit) == 0; bit *= 2)
+        children += me + bit < k;
+    const uint64_t moved = (children + (me > 0)) * nblk;
+    return (struct inside_cost){ log2_ceil(k), moved, moved };
 }
 
-static uint64_t tree_depth(uint32_t k, uint32_t nblk, struct range r)
+static uint64_t tree_hops(uint32_t me)
 {
-    (void)nblk, (void)r;
-    return log2_floor(k);
+    return (uint64_t)__builtin_popcount(me);
 }
 
 /* ---- Jia et al. -------------------------------------------------------------------------------- */
@@ -57,17 +61,21 @@ static void jia_broadcast(struct plait_builder *b, const struct job *j)
 }
 
 /*
- * Sent: in ring, gather and scatter all parts but part 0; in the ring back all but the next member's. Received: in ring
- * and gather all but its own and the last member's.
+ * The master sends, in ring, gather and scatter, all parts but part 0; in the ring back all but the next member's. It
+ * receives, in ring and gather, all but its own and the last member's. Another member moves all parts each way, but for
+ * the one that it gives first in the ring, and the one that the next member has from the master.
  */
-static struct inside_cost jia_cost(uint32_t k, uint32_t nblk)
+static struct inside_cost jia_cost(uint32_t k, uint32_t nblk, uint32_t me)
 {
     const struct range all = { 0, nblk };
     struct inside_cost c = { .rounds = 2 * ((uint64_t)k - 1) };
 
-    if (k > 1) {
+    if (k > 1 && me == 0) {
         c.sent = 3 * (uint64_t)nblk - 2 * part(all, k, 0).nblk - part(all, k, 1).nblk;
         c.received = 2 * (uint64_t)nblk - part(all, k, 0).nblk - part(all, k, k - 1).nblk;
+    } else if (k > 1) {
+        c.sent = nblk + (me < k - 1 ? nblk - part(all, k, me + 1).nblk : 0);
+        c.received = 2 * (uint64_t)nblk - part(all, k, me - 1).nblk;
     }
     return c;
 }
@@ -106,20 +114,19 @@ static void broadcast_from_master(struct plait_builder *b, const struct job *j)
     direct_broadcast(b, &back, 0);
 }
 
-static struct inside_cost direct_cost(uint32_t k, uint32_t nblk)
+static struct inside_cost direct_cost(uint32_t k, uint32_t nblk, uint32_t me)
 {
-    const uint64_t n = k - 1;
-    return (struct inside_cost){ n, n * nblk, n * nblk };
+    const uint64_t n = me == 0 ? k - 1 : 1;
+    return (struct inside_cost){ k - 1, n * nblk, n * nblk };
 }
 
-static uint64_t direct_depth(uint32_t k, uint32_t nblk, struct range r)
+static uint64_t direct_hops(uint32_t me)
 {
-    (void)nblk, (void)r;
-    return k > 1;
+    return me > 0;
 }
 
 const struct inside insides[NINSIDE] = {
-    { "tree", false, binomial_reduce, binomial_broadcast, tree_cost, tree_depth, tree_depth },
-    { "jia", true, jia_reduce, jia_broadcast, jia_cost, jia_up, jia_down },
-    { "direct", false, reduce_to_master, broadcast_from_master, direct_cost, direct_depth, direct_depth },
+    { "tree", false, binomial_reduce, binomial_broadcast, tree_cost, tree_hops, NULL, NULL },
+    { "jia", true, jia_reduce, jia_broadcast, jia_cost, NULL, jia_up, jia_down },
+    { "direct", false, reduce_to_master, broadcast_from_master, direct_cost, direct_hops, NULL, NULL },
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The algorithms: the papers' figures, which ranks are inner nodes of trees, where each applies. */
+#include "random.h"
 #include "tier.h"
 #include "unit.h"
 
@@ -300,6 +301,77 @@ static void nodes_may_be_numbered_in_any_way(void **state)
         }
 }
 
+/*
+ * Three levels of uneven groups: every rank draws a leaf, a leaf lies in a group by its number, that in another. Levels
+ * may divide nothing, and ranks come in any order.
+ */
+static void draw_levels(uint64_t *random, uint32_t nrank, uint32_t *level)
+{
+    const uint32_t leaves = 2 + random_below(random, nrank), wide = 1 + random_below(random, 3);
+
+    for (uint32_t r = 0; r < nrank; r++) {
+        level[r] = random_below(random, leaves);
+        level[nrank + r] = level[r] / wide;
+        level[2 * nrank + r] = level[nrank + r] * level[nrank + r] % 7 / 2; /* unevenly many groups in one */
+    }
+}
+
+static void hierarchies_take_three_levels_of_uneven_groups(void **state)
+{
+    static const char *const specs[] = { "hierarchy:tree:ring",       "hierarchy:direct:two-shot",
+                                         "hierarchy:direct:ring",     "hierarchy:jia:ring",
+                                         "hierarchy:tree:torus",      "hierarchy:tree:trees:2",
+                                         "hierarchy:direct:binomial", "hierarchy:jia:halving-doubling" };
+    uint64_t random = 43;
+    uint32_t level[3 * 40], checked = 0, uneven = 0;
+
+    for (uint32_t i = 0; i < (light() ? 60 : full() ? 3000 : 400); i++) {
+        const uint32_t nrank = 3 + random_below(&random, 38);
+        struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = nrank, .nlevel = 3, .level = level };
+        const struct plait_alg *alg;
+        struct plait_report report;
+        draw_levels(&random, nrank, level);
+        const char *spec = specs[random_below(&random, sizeof specs / sizeof *specs)];
+        if (plait_alg_find(plait_algs, spec, &shape, &alg) != PLAIT_OK) /* all in one group */
+            continue;
+        checked++;
+        if (plait_alg_check(alg, &shape, &report) != PLAIT_OK)
+            fail_msg("plan %u, %s of %u ranks: %s", i, spec, nrank, report.text);
+        uneven += report.seen.depth > 2;
+    }
+    assert_true(checked > 30 && uneven > 20);
+}
+
+/* Packages of 2 and 1 on one host, 3 on the other: by two levels each vector crosses a border once, each way. */
+static void each_border_is_crossed_once_each_way(void **state)
+{
+    static const uint32_t level[] = { 0, 1, 0, 2, 2, 2, /* hosts */ 5, 5, 5, 6, 6, 6 };
+    struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 6, .nlevel = 2, .level = level };
+    const struct plait_alg *alg = find("hierarchy:direct:one-shot", &shape);
+    uint32_t between[2] = { 0 }; /* packages of a host, hosts */
+
+    for (uint32_t r = 0; r < 6; r++) {
+        struct plait_plan *plan;
+        assert_int_equal(plait_plan_emit(alg, &shape, r, &plan), PLAIT_OK);
+        for (uint32_t i = 0; i < plan->nstep; i++)
+            if (plan->step[i].verb == PLAIT_STEP_SEND) {
+                const uint32_t to = (uint32_t)plan->step[i].peer;
+                if (level[6 + r] != level[6 + to])
+                    between[1]++;
+                else
+                    between[0] += level[r] != level[to];
+            }
+        plait_plan_destroy(plan);
+    }
+    assert_int_equal(between[0], 2);
+    assert_int_equal(between[1], 2);
+    /* A group that reaches over two hosts is refused, and so is one group of all. */
+    shape.level = (const uint32_t[]){ 0, 1, 0, 2, 2, 0, 5, 5, 5, 6, 6, 6 };
+    assert_int_equal(plait_alg_find(plait_algs, "hierarchy", &shape, &alg), PLAIT_ERR_CONFIG);
+    shape.level = (const uint32_t[]){ 0, 1, 0, 2, 2, 2, 5, 5, 5, 5, 5, 5 };
+    assert_int_equal(plait_alg_find(plait_algs, "hierarchy", &shape, &alg), PLAIT_ERR_CONFIG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +387,8 @@ int main(void)
         cmocka_unit_test(case_and_hyphens_of_names_have_no_meaning),
         cmocka_unit_test(wrong_specs_are_refused_with_a_reason),
         cmocka_unit_test(nodes_may_be_numbered_in_any_way),
+        cmocka_unit_test(hierarchies_take_three_levels_of_uneven_groups),
+        cmocka_unit_test(each_border_is_crossed_once_each_way),
     };
     return cmocka_run_group_tests_name("algorithms", tests, NULL, NULL);
 }

@@ -87,6 +87,7 @@ struct plait_plan {
 
 #define PLAIT_PLAN_VERSION 1
 #define PLAIT_MAX_PARAM    8
+#define PLAIT_MAX_LEVELS   5
 #define PLAIT_MOST_SLOTS   (1u << 22) /* of TMP; a vector has no more blocks either */
 #define PLAIT_MAX_SPEC     64         /* bytes of an algorithm's spec such as "torus:4x8", with the final 0 */
 
@@ -97,6 +98,13 @@ struct plait_shape {
     uint32_t root;        /* rooted collectives; else 0 */
     bool inplace;         /* IN aliases OUT on this rank; in plait_plan_check() each plan may be so or not */
     const uint32_t *node; /* [nrank] node of each rank, any numbers; NULL: all on one node */
+    /*
+     * Groups of ranks that are near each other, nested, innermost level first: who shares a cache, a memory node, a
+     * package, a host, a rack. level[l * nrank + r] is the group of rank r, any number; each group lies in one group of
+     * the next level. Levels that divide no group are left out. nlevel 0: `node` is the only level.
+     */
+    uint32_t nlevel;
+    const uint32_t *level; /* [nlevel * nrank] */
     uint32_t nparam;
     uint32_t param[PLAIT_MAX_PARAM]; /* the numbers of the algorithm's spec: torus:4x8 -> 4, 8 */
     bool vform;                      /* v-forms: block sizes vary; read by plait_choose() only */
@@ -260,7 +268,7 @@ PLAIT_API void plait_lane(struct plait_builder *b, uint32_t lane);
  * Find an algorithm by its spec, e.g. "ring" or "torus:4x8", and set the shape's parameters.
  *
  * algs   NULL-ended array to search, e.g. plait_algs
- * shape  coll, nrank, root, inplace and node are set by the caller; nparam and param are written
+ * shape  coll, nrank, root, inplace, node and level are set by the caller; nparam and param are written
  * Errors: PLAIT_ERR_CONFIG: no such name (the nearest is named), bad parameters, or it does not
  *         apply to this shape; or the collective has no such root or no form in place.
  */
