@@ -89,6 +89,22 @@ static bool check_collective(const struct options *o, const struct collective *c
     return true;
 }
 
+/* Would it be allowed if each rank were a node? Ranks learn who shares a cache or a package only when they meet. */
+static bool allowed_on_nodes(const struct plait_shape *shape, uint64_t count, enum plait_dtype type, enum plait_op op,
+                             const struct plait_call *call)
+{
+    struct plait_shape apart = *shape;
+    uint32_t *node = allocate(shape->nrank, sizeof *node);
+    struct plait_choice choice;
+
+    for (uint32_t r = 0; r < shape->nrank; r++)
+        node[r] = r;
+    apart.node = node;
+    const bool allowed = plait_choose(&apart, count, type, op, call, &choice) == PLAIT_OK;
+    free(node);
+    return allowed;
+}
+
 /*
  * Would the library refuse every operation? Its error says why and what else there is. Under a launcher ranks learn who
  * shares a node only when they meet: then the first call of the library reports it.
@@ -117,7 +133,8 @@ static bool check_algorithm(const struct options *o, const struct collective *c)
     call.reproducible = o->reproducible;
     for (uint32_t i = 0; i < o->ndtype; i++) {
         const uint64_t count = collective_count(c->coll, shape.nrank, o->max_bytes, plait_dtype_size(o->dtype[i]));
-        if (plait_choose(&shape, count, o->dtype[i], op, &call, &choice) == PLAIT_OK)
+        if ((shape.node == NULL && allowed_on_nodes(&shape, count, o->dtype[i], op, &call)) ||
+            plait_choose(&shape, count, o->dtype[i], op, &call, &choice) == PLAIT_OK)
             continue;
         if (call.algorithm == NULL)
             return complain("%s", plait_last_error());

@@ -121,6 +121,7 @@ void machine_print(void)
     show_bytes(memory, t.memory);
     printf("processor   %s; %" PRIu32 " usable\n", t.processor, t.ncpu);
     print_counts();
+    locality_print();
     printf("caches      L1 %s, L2 %s, L3 %s\n", t.l1 ? l1 : "unknown", t.l2 ? l2 : "unknown", t.l3 ? l3 : "unknown");
     printf("memory      %s\n", t.memory ? memory : "unknown");
     printf("kernels     %s\n", t.isa);

@@ -20,13 +20,15 @@
 static bool inplace, json;
 static size_t bytes = 4 << 20;
 static uint32_t one_rank;
-static const char *ranks, *rank, *nodes, *root = "0", *coll_name = "allreduce", *algorithm, *machine, *output;
+static const char *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "allreduce", *algorithm, *machine, *output;
 static enum export_format format = EXPORT_GOAL;
 
 static const struct choice formats[] = { { "goal", EXPORT_GOAL }, { "chakra", EXPORT_CHAKRA }, { 0 } };
 static const struct option options[] = {
     OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: that of --nodes, or 8)"),
     OPTION_TO(TEXT, "rank", "R", &rank, "show only this rank's plan"),
+    OPTION_TO(TEXT, "levels", "MAP,MAP...", &levels,
+              "groups of ranks by level, innermost first: 4x2,2x4 is 2 nodes of 2 packages of 2 ranks"),
     OPTION_TO(TEXT, "nodes", "MAP", &nodes,
               "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)"),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output (check: only that; default: both)"),
@@ -81,7 +83,8 @@ static const char *flag_of(const char *name)
 /* ---- Arguments --------------------------------------------------------------------------------- */
 
 static uint32_t node_map[MAX_RANKS];
-static uint32_t mapped; /* ranks of --nodes */
+static uint32_t mapped; /* ranks of --nodes and --levels */
+static uint32_t nlevel, level_map[PLAIT_MAX_LEVELS * MAX_RANKS];
 
 /* The collectives from *first up to, but not including, *end. */
 static void read_colls(bool all, unsigned *first, unsigned *end)
@@ -122,6 +125,23 @@ static void read_roots(unsigned coll, uint32_t nrank, bool all, uint32_t *first,
     *end = *first + 1;
 }
 
+static void read_levels(void)
+{
+    for (const char *at = levels; at != NULL && *at != '\0'; at += *at == ',') {
+        char map[256];
+        uint32_t n = 0;
+        snprintf(map, sizeof map, "%.*s", (int)strcspn(at, ","), at);
+        at += strlen(map);
+        if (nlevel == PLAIT_MAX_LEVELS || !nodes_parse(map, level_map + nlevel * mapped, MAX_RANKS, &n) ||
+            (mapped != 0 && n != mapped) || (*at != ',' && *at != '\0'))
+            option_misuse(
+                "--levels %s: must be at most %d maps as of --nodes, such as 2+1+3,3+3, of equally many ranks", levels,
+                PLAIT_MAX_LEVELS);
+        mapped = n;
+        nlevel++;
+    }
+}
+
 static void read_ranks(bool range, uint32_t *first, uint32_t *last)
 {
     const char *end = "";
@@ -129,7 +149,8 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
     if (nodes != NULL && !nodes_parse(nodes, node_map, MAX_RANKS, &mapped))
         option_misuse("--nodes %s: must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
                       MAX_RANKS);
-    *first = *last = nodes != NULL ? mapped : 8;
+    read_levels();
+    *first = *last = mapped > 0 ? mapped : 8;
     if (ranks == NULL)
         return;
     bool ok = number_begins(ranks, 1, MAX_RANKS, &end, first);
@@ -139,9 +160,9 @@ static void read_ranks(bool range, uint32_t *first, uint32_t *last)
     if (!ok || *end != '\0')
         option_misuse("%s %s: must be a number from 1 to %d%s", flag_of("ranks"), ranks, MAX_RANKS,
                       range ? ", or a range such as 1-64" : "");
-    if (nodes != NULL && (*first != mapped || *last != mapped))
-        option_misuse("--nodes %s has %" PRIu32 " rank%s, but %s says %s", nodes, mapped, plural(mapped),
-                      flag_of("ranks"), ranks);
+    if (mapped > 0 && (*first != mapped || *last != mapped))
+        option_misuse("--%s %s has %" PRIu32 " rank%s, but %s says %s", nodes != NULL ? "nodes" : "levels",
+                      nodes != NULL ? nodes : levels, mapped, plural(mapped), flag_of("ranks"), ranks);
 }
 
 static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
@@ -150,13 +171,16 @@ static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
                                  .nrank = nrank,
                                  .root = at,
                                  .inplace = inplace,
-                                 .node = nodes != NULL ? node_map : NULL };
+                                 .node = nodes != NULL ? node_map : NULL,
+                                 .nlevel = nlevel,
+                                 .level = level_map };
 }
 
 _Noreturn static void refuse_spec(const struct plait_shape *s)
 {
     const bool fits = strstr(plait_last_error(), "does not fit") == NULL;
-    option_misuse("%s%s", plait_last_error(), fits || s->node != NULL ? "" : " (of one node; --nodes gives more)");
+    option_misuse("%s%s", plait_last_error(),
+                  fits || s->node != NULL || nlevel > 0 ? "" : " (of one node; --nodes gives more)");
 }
 
 /* ---- Commands ---------------------------------------------------------------------------------- */

@@ -282,6 +282,9 @@ struct plait_peer_info {
     char device[112];   /* network device, in the network's words: "tcp/eth0"; "": memory, or none yet */
     uint32_t node;      /* as plans see it: ranks of one share memory, unless the comm's options say otherwise */
     char gpu[16]; /* path of GPU memory: "mapped"; "direct": the network reads it; "pinned": staged on the hosts */
+    /* The innermost of the comm's levels that it shares with this rank: "cache", "memory node", "package", "host",
+     * "rack"; "": none. A comm has the levels that divide its ranks; see PLAIT_BIND and PLAIT_RACK. */
+    char shares[16];
 };
 
 /**
@@ -331,7 +334,7 @@ struct plait_shape;
 /**
  * The choice for a comm that does not exist: a pure function of its arguments, PLAIT_* and the machine.
  *
- * shape  reads coll, nrank, root, inplace, node and vform
+ * shape  reads coll, nrank, root, inplace, node, level and vform
  * count  elements; with shape->vform (v-forms) of the largest block
  * Thread: any, while none changes the environment.
  * Errors: as the call's.

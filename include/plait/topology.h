@@ -20,6 +20,24 @@ struct plait_topology {
     uint64_t memory;    /* bytes of main memory */
 };
 
+#define PLAIT_NOWHERE UINT32_MAX
+
+/*
+ * Where the calling thread may run, by hwloc. Numbers count from 0 over the objects of the host; PLAIT_NOWHERE: in
+ * several of them, or not known. The ranks of a comm exchange these, so that hierarchical algorithms know which ranks
+ * share a cache, a memory node, a package or a host (`level` in plan.h).
+ */
+struct plait_locality {
+    int known;                       /* 0: hwloc is missing or cannot read the host; then hosts are the only level */
+    uint32_t package, memory, cache; /* `cache` is the outermost, the one that most cores share */
+    uint32_t npackage, nmemory, ncache, ncore; /* of the host */
+    char devices[256];                         /* GPUs and NICs beside these processors: "card0, mlx5_0" */
+    char text[512];                            /* the reason, if not known; else advice on binding; "": none */
+};
+
+/** Where this thread's processors lie. hwloc's variables count (HWLOC_XMLFILE, HWLOC_SYNTHETIC). Thread: any. */
+PLAIT_API void plait_locality_get(struct plait_locality *out);
+
 /** Fill `out`. Always succeeds; unknown figures are 0. Thread: any. */
 PLAIT_API void plait_topology_get(struct plait_topology *out);
 

@@ -24,6 +24,7 @@ static inline bool plait_is_paced(const struct plait_pace *pace)
 }
 
 #define PLAIT_LEAST_SECRET 16 /* characters */
+#define PLAIT_NAME         24 /* bytes of a name, with the final 0 */
 
 struct plait_ports {
     uint16_t first, n;
@@ -34,6 +35,7 @@ enum plait_cma { PLAIT_CMA_NEVER, PLAIT_CMA_ALWAYS, PLAIT_CMA_AUTO }; /* whether
 struct plait_config {
     char algo[64];         /* PLAIT_ALGO       "" or "allreduce:SPEC": the algorithm, whatever the size */
     size_t arena;          /* PLAIT_ARENA      bytes of library memory a process may use; 0: main memory */
+    int bind;              /* PLAIT_BIND       none, core, cache or package: enum plait_bind */
     int calibrate;         /* PLAIT_CALIBRATE  1; 0: copy modes are built in, not timed */
     int check;             /* PLAIT_CHECK      1: prove every plan before its first run */
     int cma;               /* PLAIT_CMA        enum plait_cma, "auto" */
@@ -45,6 +47,7 @@ struct plait_config {
     char launcher[16];     /* PLAIT_LAUNCHER   "" or the launcher that started this process */
     int log;               /* PLAIT_LOG        enum plait_log_level by name, "warn" */
     char log_file[256];    /* PLAIT_LOG_FILE "" for stderr, or a path with %h and %p */
+    char rack[PLAIT_NAME]; /* PLAIT_RACK       "" or the name of this host's rack */
     int reproducible;      /* PLAIT_REPRODUCIBLE 0; 1: as if set in every comm's options */
     int require_secret;    /* PLAIT_REQUIRE_SECRET 0; 1: comms of a launcher need a secret */
     char secret[80];       /* PLAIT_SECRET     "" or the secret that the ranks of a launcher's comm share */
@@ -56,8 +59,8 @@ struct plait_config {
 
     struct plait_ports ports; /* PLAIT_PORTS  TCP ports on which rank 0 of a comm may listen, 20000-29999 */
 
-    size_t nccl_fusion;     /* PLAIT_NCCL_FUSION  bytes; read by nccl/ through plait_config_get() */
-    char nccl_version[256]; /* PLAIT_NCCL_VERSION "2.32.3"; likewise */
+    size_t nccl_fusion;            /* PLAIT_NCCL_FUSION  bytes; read by nccl/ through plait_config_get() */
+    char nccl_version[PLAIT_NAME]; /* PLAIT_NCCL_VERSION "2.32.3"; likewise */
 
     struct plait_pace pace; /* PLAIT_PACE, of every link; needs PLAIT_FOR_TESTS */
     uint8_t hosts;          /* PLAIT_HOSTS, number of simulated hosts; needs PLAIT_FOR_TESTS */
@@ -93,7 +96,7 @@ struct plait_config_row {
     bool secret; /* never print the value */
 };
 
-#define PLAIT_NSETTING 27
+#define PLAIT_NSETTING 29
 extern const struct plait_config_row plait_config_rows[PLAIT_NSETTING];
 
 #endif

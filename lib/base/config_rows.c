@@ -65,6 +65,11 @@ static const char *parse_log(const char *text, void *field)
     return find_word("error, warn, info or debug", text, field, NULL); /* enum plait_log_level */
 }
 
+static const char *parse_bind(const char *text, void *field)
+{
+    return find_word("none, core, cache or package", text, field, NULL); /* enum plait_bind */
+}
+
 static const char *parse_isa(const char *text, void *field) /* which is "" before, here and below */
 {
     return *text != '\0' ? find_word("scalar, avx2 or avx512", text, NULL, field) : NULL;
@@ -157,6 +162,14 @@ static const char *parse_ports(const char *text, void *field)
     return NULL;
 }
 
+static const char *parse_name(const char *text, void *field)
+{
+    if (strlen(text) >= PLAIT_NAME)
+        return "at most 23 characters";
+    strcpy(field, text);
+    return NULL;
+}
+
 static const char *parse_ifname(const char *text, void *field)
 {
     const char *name = text + strspn(text, "^=");
@@ -186,6 +199,11 @@ const struct plait_config_row plait_config_rows[] = {
       FIELD(algo), parse_algo },
     { "PLAIT_ARENA", "automatic", "bytes of library memory that a process may use; automatic: as much as main memory",
       FIELD(arena), parse_automatic },
+    { "PLAIT_BIND", "none",
+      "core, cache or package: bind the thread that creates its first comm, and threads that it starts, to one of "
+      "these, "
+      "spread over the host's in the order of its ranks; a rank that its launcher has bound stays so; none: as it is",
+      FIELD(bind), parse_bind },
     { "PLAIT_CALIBRATE", "1",
       "1: the first comm of a process times copies (at most 20 ms) to choose copy modes; 0: the built-in choice",
       FIELD(calibrate), parse_flag },
@@ -223,7 +241,7 @@ const struct plait_config_row plait_config_rows[] = {
       "libnccl.so.2: bytes up to which the all-reduces of a group become one operation, equal on all ranks; 0: no "
       "fusion",
       FIELD(nccl_fusion), parse_bytes },
-    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version), parse_path },
+    { "PLAIT_NCCL_VERSION", "2.32.3", "libnccl.so.2: what ncclGetVersion() answers", FIELD(nccl_version), parse_name },
     { "PLAIT_PACE", "",
       "for tests, with PLAIT_FOR_TESTS=1: latency that every message gets, and bandwidth of every link, as "
       "1000us,1000MB/s; empty: none",
@@ -232,6 +250,10 @@ const struct plait_config_row plait_config_rows[] = {
       parse_path },
     { "PLAIT_PORTS", "20000-29999", "ports at which rank 0 of a comm over TCP may listen", FIELD(ports), parse_ports },
     { "PLAIT_PROGRESS", "0", "1: a thread drives pending operations of every comm", FIELD(progress), parse_flag },
+    { "PLAIT_RACK", "",
+      "name of the rack, or switch, of this host, each rank's own: a level of hierarchical algorithms; empty: not "
+      "known",
+      FIELD(rack), parse_name },
     { "PLAIT_REPRODUCIBLE", "0", "1: results of every comm have bits that do not depend on algorithm, slices or fusion",
       FIELD(reproducible), parse_flag },
     { "PLAIT_REQUIRE_SECRET", "0", "1: under a launcher, no comm over TCP without a secret", FIELD(require_secret),

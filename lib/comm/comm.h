@@ -250,7 +250,9 @@ struct plait_comm {
     struct plait_copies copies; /* copy modes by size */
     struct plait_unread unread;
     enum plait_round round;
-    uint32_t *node;                      /* [nrank] or NULL */
+    uint32_t *node;          /* [nrank] or NULL */
+    uint32_t nlevel, *level; /* as in struct plait_shape */
+    const char *level_names[PLAIT_MAX_LEVELS];
     const struct plait_alg **algorithms; /* the caller's, then the library's */
 
     struct plait_room { /* library memory that grows; of inputs that are multiplied or divided before a sum */

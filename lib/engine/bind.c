@@ -38,7 +38,9 @@ size_t plait_most_eager_block(struct plait_comm *comm, enum plait_coll coll)
 
 static struct plait_team all_of(const struct plait_comm *comm)
 {
-    return (struct plait_team){ .n = comm->nrank, .me = comm->rank, .node = comm->node };
+    return (struct plait_team){
+        .n = comm->nrank, .me = comm->rank, .node = comm->node, .nlevel = comm->nlevel, .level = comm->level
+    };
 }
 
 /* A barrier runs as an all-reduce of zero elements. */
@@ -48,7 +50,9 @@ static struct plait_shape shape_of(const struct plait_team *team, enum plait_col
                                  .nrank = team->n,
                                  .root = root,
                                  .inplace = inplace,
-                                 .node = team->node };
+                                 .node = team->node,
+                                 .nlevel = team->nlevel,
+                                 .level = team->level };
 }
 
 /* A comm has one team beside that of all ranks (device_whole.c), so a number of ranks stands for one team. */

@@ -294,13 +294,15 @@ static bool cuts_vform(const struct plait_geometry *g, const struct plait_wish *
 static uint64_t hash_of(const struct plait_shape *shape, const struct plait_selection *s)
 {
     uint64_t h = plait_hash(PLAIT_HASH_START, s->spec, strlen(s->spec) + 1);
-    const uint64_t numbers[] = { shape->coll, shape->nrank,
-                                 shape->root, plait_common_shape(s->alg, shape).inplace,
-                                 s->slice,    s->round,
-                                 s->eager,    s->split,
-                                 s->whole,    shape->node != NULL };
+    const uint64_t numbers[] = { shape->coll,  shape->nrank,
+                                 shape->root,  plait_common_shape(s->alg, shape).inplace,
+                                 s->slice,     s->round,
+                                 s->eager,     s->split,
+                                 s->whole,     shape->node != NULL,
+                                 shape->nlevel };
 
     h = plait_hash(h, numbers, sizeof numbers);
+    h = shape->nlevel > 0 ? plait_hash(h, shape->level, shape->nlevel * shape->nrank * sizeof *shape->level) : h;
     return shape->node != NULL ? plait_hash(h, shape->node, shape->nrank * sizeof *shape->node) : h;
 }
 

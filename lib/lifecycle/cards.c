@@ -109,6 +109,9 @@ enum plait_status plait_card_fill(const struct plait_comm *comm, const struct pl
         .copies = !comm->config.calibrate || plait_copies_known(true).calibrated,
         .pid = getpid(),
         .host = hash_host(),
+        .rack = comm->config.rack[0] != '\0'
+                    ? plait_hash(PLAIT_HASH_START, comm->config.rack, strlen(comm->config.rack)) | 1
+                    : 0,
         .reproducible = comm->reproducible,
         .round = comm->round,
     };

@@ -7,6 +7,9 @@
 
 #include <sched.h>
 
+/* Where a rank's processors lie on its host: package, memory node, shared cache; PLAIT_NOWHERE: unknown. */
+#define PLAIT_NPLACE 3
+
 struct plait_card {
     struct plait_token process;
     uint64_t control; /* offset in the arena */
@@ -20,9 +23,11 @@ struct plait_card {
     bool copies;    /* its process has timed its copies, or must not (PLAIT_CALIBRATE=0) */
     cpu_set_t cpus; /* on which this rank may run */
     uint64_t host;  /* hash, one per host over all its containers; 0: unknown */
+    uint64_t rack;  /* hash of PLAIT_RACK; 0: unknown */
+    uint32_t place[PLAIT_NPLACE];
 };
 
-/* The card of this rank, but for has_pidfd. */
+/* The card of this rank, but for has_pidfd and place. */
 enum plait_status plait_card_fill(const struct plait_comm *comm, const struct plait_arena *arena,
                                   struct plait_card *out);
 

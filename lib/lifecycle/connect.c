@@ -2,6 +2,7 @@
 #include "life.h"
 
 #include "cards.h"
+#include "levels.h"
 
 #include "base/descriptor.h"
 #include "base/status.h"
@@ -9,6 +10,7 @@
 #include "comm/port.h"
 #include "failure/failure.h"
 #include "failure/remote/remote.h"
+#include "machine/locality.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -96,6 +98,45 @@ static void find_nodes(const struct plait_comm *comm, struct plait_bootstrap *bo
     }
     while (m->node[m->first] != m->node[comm->rank])
         m->first++;
+}
+
+/*
+ * Find where this rank's processors lie, and bind it where PLAIT_BIND says so. One rank on a single host needs neither:
+ * no level divides it.
+ */
+static void locate(const struct plait_comm *comm, struct connecting *m)
+{
+    struct plait_locality at = { .package = PLAIT_NOWHERE, .memory = PLAIT_NOWHERE, .cache = PLAIT_NOWHERE };
+    uint32_t index = 0, of = 0;
+
+    for (uint32_t r = 0; r < comm->nrank; r++) {
+        index += r < comm->rank && m->node[r] == m->node[comm->rank];
+        of += m->node[r] == m->node[comm->rank];
+    }
+    if (of > 1)
+        plait_locate(&comm->config, index, of, &at);
+    if (of > 1 && at.text[0] != '\0')
+        plait_comm_log(comm, PLAIT_LOG_INFO, "%s", at.text);
+    if (of > 1 && comm->config.bind != PLAIT_BIND_NONE)
+        sched_getaffinity(0, sizeof m->own.cpus, &m->own.cpus);
+    m->own.place[0] = at.package;
+    m->own.place[1] = at.memory;
+    m->own.place[2] = at.cache;
+}
+
+/* Say which other rank of this host is bound to the one processor of this rank, although there are enough. */
+static void advise(const struct plait_comm *comm, const struct connecting *m)
+{
+    const struct plait_card *own = &m->all[comm->rank];
+    uint32_t r = 0;
+
+    while (r < comm->rank && (m->node[r] != m->node[comm->rank] || !CPU_EQUAL(&m->all[r].cpus, &own->cpus)))
+        r++;
+    if (r < comm->rank && CPU_COUNT(&own->cpus) == 1 && sysconf(_SC_NPROCESSORS_ONLN) >= (long)comm->nrank)
+        plait_comm_log(comm, PLAIT_LOG_INFO,
+                       "ranks %u and %u are bound to one processor: bind each to its own (PLAIT_BIND=core, or mpirun "
+                       "--bind-to core)",
+                       r, comm->rank);
 }
 
 /* Leaders exchange arena descriptors and pidfds and map the arenas. The other ranks map in find_controls(). */
@@ -325,14 +366,17 @@ static void take_copies(struct plait_comm *comm, const struct connecting *m)
 static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *boot, struct connecting *m)
 {
     const struct plait_card *all = m->all;
+
+    find_nodes(comm, boot, m);
+    locate(comm, m);
     enum plait_status status = plait_bootstrap_allgather(boot, PLAIT_OK, &m->own, sizeof m->own, m->all);
 
     if (status == PLAIT_OK)
         status = plait_cards_check(all, comm->nrank);
     if (status != PLAIT_OK)
         return status;
-    find_nodes(comm, boot, m);
     warn_of_strangers(comm, m);
+    advise(comm, m);
     comm->id = all[0].id;
     atomic_store_explicit(&comm->own->id, comm->id, memory_order_relaxed); /* peers read it after the next agreement */
     comm->cache = all[0].cache;
@@ -353,6 +397,8 @@ static enum plait_status join(struct plait_comm *comm, struct plait_bootstrap *b
     if (status != PLAIT_OK)
         return status;
     status = find_controls(comm, m);
+    if (status == PLAIT_OK)
+        status = plait_levels_find(comm, all, m->node);
     if (status == PLAIT_OK && comm->config.cma && m->nnode == 1)
         atomic_store_explicit(&comm->own->reads, can_read_all(comm), memory_order_relaxed);
     if (status == PLAIT_OK)

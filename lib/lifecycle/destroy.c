@@ -151,6 +151,7 @@ static void free_private(struct plait_comm *comm)
     plait_arena_free(comm->scaled.memory);
     free(comm->algorithms);
     free(comm->node);
+    free(comm->level);
     plait_nodes_finish(&comm->nodes);
     free(comm->processes);
     free(comm->members);

@@ -180,8 +180,13 @@ static enum plait_status meet(struct plait_comm *comm, const struct plait_comm_o
     if (status == PLAIT_OK) {
         atomic_store_explicit(&comm->there, true, memory_order_release);
         comm->open = plait_generation;
-        plait_comm_log(comm, PLAIT_LOG_INFO, "created, ranks: %u, hosts: %u, Plait %s, shared memory%s, algorithms %s",
-                       comm->nrank, comm->nodes.n > 1 ? comm->nodes.n : 1, plait_version(),
+        char levels[96] = "";
+        for (uint32_t l = 0, n = 0; l < comm->nlevel; l++)
+            n += (uint32_t)snprintf(levels + n, sizeof levels - n, "%s%s",
+                                    l > 0 ? ", " : ", levels: ", comm->level_names[l]);
+        plait_comm_log(comm, PLAIT_LOG_INFO,
+                       "created, ranks: %u, hosts: %u%s, Plait %s, shared memory%s, algorithms %s", comm->nrank,
+                       comm->nodes.n > 1 ? comm->nodes.n : 1, levels, plait_version(),
                        comm->remote != NULL ? " and UCX between hosts" : "",
                        comm->config.algo[0] != '\0' ? comm->config.algo : "chosen by size");
     } else if (comm->id != 0) {

@@ -126,6 +126,9 @@ enum plait_status plait_comm_peer(struct plait_comm *comm, uint32_t rank, struct
              : plait_port_takes_devices(comm->port) ? "direct"
                                                     : "pinned");
     info.node = comm->node != NULL ? comm->node[rank] : 0;
+    for (uint32_t l = comm->nlevel; l-- > 0;)
+        if (comm->level[l * comm->nrank + rank] == comm->level[l * comm->nrank + comm->rank])
+            snprintf(info.shares, sizeof info.shares, "%s", comm->level_names[l]);
     *out = info;
     return PLAIT_OK;
 }

@@ -6,10 +6,14 @@
  * the kernel set that this processor can run. Communicators take cache sizes and the number of processors from here.
  * The caches decide how long slices are, and from which size on results are written with streaming stores.
  *
- * The room promises: it reads nothing else and measures nothing. A value of 0 means unknown, never a guess. Each
- * call reads anew, as the affinity mask may have changed. It does not know ranks, communicators or settings.
+ * locality.c says where the processors of a thread lie, by hwloc.
+ *
+ * The room promises: it measures nothing. A value of 0 means unknown, never a guess. Each call reads the affinity mask
+ * anew, as it may have changed. It does not know communicators.
  */
 #include <plait/topology.h>
+
+#include "locality.h"
 
 #include "base/bytes.h"
 #include "base/descriptor.h"
@@ -28,6 +32,18 @@ static bool read_cache(int index, const char *what, char line[32])
 
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, what);
     return plait_descriptor_read_line(path, line, 32);
+}
+
+bool plait_is_one_place(void)
+{
+    char line[32], online[32], nodes[32], sharing[32] = "";
+
+    for (int i = 0; i < 16 && read_cache(i, "level", line); i++) /* the outermost is the last */
+        read_cache(i, "shared_cpu_list", sharing);
+    return plait_descriptor_read_line("/sys/devices/system/cpu/online", online, sizeof online) &&
+           strcmp(sharing, online) == 0 &&
+           plait_descriptor_read_line("/sys/devices/system/node/online", nodes, sizeof nodes) &&
+           strcmp(nodes, "0") == 0;
 }
 
 /* Bytes of processor 0's first data or unified cache of this level; 0: not in /sys. */

@@ -70,6 +70,8 @@ struct plait_team { /* ranks of a comm that run a plan, as the ranks 0 .. n-1 of
     uint32_t n, me;
     const uint32_t *ranks; /* [n]; NULL: all of the comm */
     const uint32_t *node;  /* [n] or NULL, as in struct plait_shape */
+    uint32_t nlevel;       /* likewise */
+    const uint32_t *level;
 };
 
 /* The arguments of an operation and all choices for it; cached for the next equal call. */

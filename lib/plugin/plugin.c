@@ -26,6 +26,19 @@ const struct plait_plugin plait_plugin_pmi = { "pmi",          "plait_pass_plugi
 const struct plait_plugin plait_plugin_cuda = { "cuda",           "plait_device_plugin",           "cuda",
                                                 PLAIT_DEVICE_ABI, "configure with -Dcuda=enabled", NULL };
 
+const struct plait_plugin plait_plugin_hwloc = { "hwloc",          "plait_locate_plugin",  "topology",
+                                                 PLAIT_LOCATE_ABI, "install libhwloc-dev", NULL };
+
+void plait_plugins_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void plait_plugins_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
 /* In `folder`, else beside libplait, or beside the program that it is linked into. */
 static bool find_file(const struct plait_plugin *p, const char *folder, char *out, size_t room)
 {

@@ -2,8 +2,8 @@
 /*
  * The room plugin: parts of the library that need other libraries, and their interfaces.
  *
- * Networks (net.h), devices (device.h) and launchers that pass bytes (pass.h) are shared objects. Each exports one
- * table of functions with a version number. A plug-in is loaded when it is first needed and is never unloaded.
+ * Networks (net.h), devices (device.h), launchers that pass bytes (pass.h) and the host's hardware (locate.h) are shared
+ * objects. Each exports one table of functions with a version number. A plug-in is loaded when it is first needed and is never unloaded.
  *
  * The room promises: libplait itself is linked with none of these libraries. A plug-in that is missing, of another
  * build or without its own libraries is an error that says what to install or set. Loading changes no signal handler.
@@ -14,6 +14,7 @@
 #define PLAIT_LIB_PLUGIN_PLUGIN_H
 
 #include "device.h"
+#include "locate.h"
 #include "net.h"
 #include "pass.h"
 
@@ -26,7 +27,8 @@ struct plait_plugin {
     const char *remedy; /* for a build that lacks it */
     const char *keep;   /* variable by which the user asks for the signal handlers of its libraries; NULL: none */
 };
-extern const struct plait_plugin plait_plugin_ucx, plait_plugin_pmix, plait_plugin_pmi, plait_plugin_cuda;
+extern const struct plait_plugin plait_plugin_ucx, plait_plugin_pmix, plait_plugin_pmi, plait_plugin_cuda,
+    plait_plugin_hwloc;
 
 /*
  * Load plait-NAME.so from `folder`, or, if that is "", from `built` or plait/ beside libplait; it is never unloaded.
@@ -34,6 +36,10 @@ extern const struct plait_plugin plait_plugin_ucx, plait_plugin_pmix, plait_plug
  * there is none; the text says what to install or set.
  */
 enum plait_status plait_plugin_load(const struct plait_plugin *plugin, const char *folder, const void **out);
+
+/* The room's lock, for tables whose functions no two threads may call at once. */
+void plait_plugins_lock(void);
+void plait_plugins_unlock(void);
 
 /* plugin->open() under the room's lock, with all signals blocked, as threads that it starts inherit the mask. */
 bool plait_plugin_open_net(const struct plait_net_plugin *plugin, const struct plait_net_options *o,
