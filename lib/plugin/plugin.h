@@ -2,8 +2,9 @@
 /*
  * The room plugin: parts of the library that need other libraries, and their interfaces.
  *
- * Networks (net.h), devices (device.h), launchers that pass bytes (pass.h) and the host's hardware (locate.h) are shared
- * objects. Each exports one table of functions with a version number. A plug-in is loaded when it is first needed and is never unloaded.
+ * Networks (net.h), devices (device.h), launchers that pass bytes (pass.h) and the host's hardware (locate.h) are
+ * shared objects. Each exports one table of functions with a version number. A plug-in is loaded when it is first
+ * needed and is never unloaded.
  *
  * The room promises: libplait itself is linked with none of these libraries. A plug-in that is missing, of another
  * build or without its own libraries is an error that says what to install or set. Loading changes no signal handler.

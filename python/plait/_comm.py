@@ -261,7 +261,7 @@ class Comm(Caller):
         out = PeerInfo()
         lib.plait_comm_peer(self._open('peer'), self._rank('peer', 'rank', rank), ctypes.byref(out))
         return {'transport': out.transport.decode(), 'device': out.device.decode(), 'node': out.node,
-                'gpu': out.gpu.decode()}
+                'gpu': out.gpu.decode(), 'shares': out.shares.decode()}
 
     def memory(self):
         """Memory of this rank's end in bytes, as a dictionary (`struct plait_comm_memory`)."""

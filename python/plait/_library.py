@@ -82,7 +82,8 @@ class CommMemory(Structure):
 
 
 class PeerInfo(Structure):
-    _fields_ = [('transport', c_char * 16), ('device', c_char * 112), ('node', c_uint32), ('gpu', c_char * 16)]
+    _fields_ = [('transport', c_char * 16), ('device', c_char * 112), ('node', c_uint32), ('gpu', c_char * 16),
+                ('shares', c_char * 16)]
 
 
 class LaunchStruct(Structure):
