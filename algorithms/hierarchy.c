@@ -370,5 +370,6 @@ const struct plait_alg plait_alg_hierarchy = {
     .text = "reduce to each node's master (level by level), all-reduce among masters, broadcast back",
     .source = "Jia et al. 2018",
     .parse = parse, .applies = applies, .emit = emit, .claim = claim,
-    .remedy = "the ranks must lie on two nodes or more (or packages, memory nodes, caches), and ALGORITHM fit as many ranks as there are of these",
+    .remedy = "the ranks must lie on two nodes or more (or packages, memory nodes, caches), and ALGORITHM fit as many "
+              "ranks as there are of these",
 };
