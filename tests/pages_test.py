@@ -23,6 +23,7 @@ PROGRAMS = ('srun', 'torchrun', 'ulimit', 'export', 'nvidia-smi', 'nvidia-cuda-m
 # What stands for what a user has.
 PLACES = [('/data/imagenet --model resnet50 --batch 1024', 'images --model resnet20 --batch 8'),
           ('/usr/local/share/plait/', f'{source}/bench/data/'), ('FOLDER', 'images'),
+          ('node.xml', f'{source}/tests/machines/hgx-h100.xml'),
           ('DATA --resume RUN', 'images --resume first'),
           ('-- COMMAND', '-- plait-info'),
           ('plait/nccl ./program', f'plait/nccl {sys.executable} -c "import ctypes; ctypes.CDLL(\'libnccl.so.2\')"'),

@@ -17,8 +17,9 @@ const char *const build_compiler = MADE_BY, *const build_flags = MADE_AS, *const
 static const struct {
     const char *name, *package, *text;
 } known[] = {
-    { "hwloc", "libhwloc-dev", "packages, nodes and cores in --topology" },
+    { "hwloc", "libhwloc-dev", "packages, nodes and cores in --topology, machines of hosts" },
     { "jansson", "libjansson-dev", "JSON of plait-perf and plait-info, checkpoints of plait-train" },
+    { "expat", "libexpat1-dev", "machines from NCCL's topology XML" },
     { "xxhash", "libxxhash-dev", "hashes of plait-train's checkpoints" },
     { "libsodium", "libsodium-dev", "comms over TCP" },
     { "mpi", "libopenmpi-dev", "Open MPI beside Plait in plait-perf" },

@@ -11,6 +11,8 @@
 #include "option.h"
 #include "peers.h"
 #include "program.h"
+#include "quantity.h"
+#include "topology.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>
@@ -29,18 +31,39 @@ static bool show_features, show_json, show_config, show_topology, show_algorithm
     make_secret, peers, show_nccl;
 static uint32_t nrank;
 static size_t slice;
-static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *dump;
+static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *dump, *machine, *export, *network;
+static struct machine_wish wish;
 static enum plait_round rounding = PLAIT_ROUND_DEFAULT;
 static uint32_t dump_last;
 
 static const struct choice roundings[] = { { "once", PLAIT_ROUND_ONCE }, { "hop", PLAIT_ROUND_HOP }, { 0 } };
+static const struct choice rank_parts[] = { { "gpu", PART_GPU },       { "core", PART_CORE },
+                                            { "thread", PART_THREAD }, { "package", PART_PACKAGE },
+                                            { "numa", PART_NUMA },     { 0 } };
 static const struct option options[] = {
     OPTION_TO(FLAG, "features", NULL, &show_features,
               "features of this build, packages for those it lacks, paths of its plug-ins, compiler, commit"),
     OPTION_TO(FLAG, "json", NULL, &show_json, "build, plug-ins, machine and settings as JSON"),
     OPTION_TO(FLAG, "config", NULL, &show_config, "every setting: value, source, meaning"),
     OPTION_TO(FLAG, "topology", NULL, &show_topology,
-              "processors, caches, memory, single copy between processes (CMA), GPU"),
+              "processors, caches, memory, single copy between processes (CMA), GPU, and the tree of the machine"),
+    OPTION_TO(TEXT, "export", "FILE", &export,
+              "write the machine as JSON, for plait-plan simulate (-: to standard output)"),
+    OPTION_TO(TEXT, "machine", "NAME", &machine, "of --topology and --export: " MACHINE_NAMES " (default this-host)",
+              .also = "from"),
+    OPTION_TO(COUNT, "hosts", "N", &wish.hosts, "as many hosts like the one that --machine describes", .least = 1,
+              .most = 1 << 20),
+    OPTION_TO(COUNT, "hosts-per-rack", "N", &wish.rack, "racks of N hosts each (default: no racks)", .least = 1,
+              .most = 1 << 20),
+    OPTION_TO(TEXT, "network", "RATE", &network,
+              "of each NIC, such as \"400 Gbit/s\" (default: what is found, or 100 Gbit/s)"),
+    OPTION_TO(COUNT, "nics", "N", &wish.nics, "NICs of each host (default: those that are found)", .least = 1,
+              .most = 1024),
+    OPTION_TO(REAL, "oversubscription", "X", &wish.oversubscription,
+              "the hosts of a rack have X times the bandwidth of its uplinks (default 1)", .least = 1, .most = 1000),
+    OPTION_TO(CHOICE, "rank-per", "PART", &wish.rank,
+              "a rank for each gpu, core, thread, numa or package (default: GPUs if there are, else cores)",
+              .choices = rank_parts),
     OPTION_TO(FLAG, "algorithms", NULL, &show_algorithms, "every algorithm and its cost at --ranks"),
     OPTION_TO(FLAG, "explain", NULL, &explain,
               "path, algorithm and the reason for COLLECTIVE SIZE; SIZE (64K, 1M): bytes of the vector; of one rank's "
@@ -80,6 +103,8 @@ static const struct option_table table = {
     "  $ plait-info --config\n"
     "  $ plait-info --algorithms --ranks 16 --nodes 4x4\n"
     "  $ plait-info --explain allreduce 1M --ranks 8 --datatype bfloat16\n"
+    "  $ plait-info --topology --machine dgx-h100-pod\n"
+    "  $ plait-info --export cluster.json --hosts 16 --network \"100 Gbit/s\"\n"
     "  $ plait-info --dump 4711 --last 4\n"
     "  $ mpirun -n 4 plait-info --peers\n\n"
     "--dump lists the last operations of each rank of a process, oldest first: the operation, its state, its\n"
@@ -268,6 +293,41 @@ static bool overview(void)
     return ok;
 }
 
+static bool has_word(const char *word)
+{
+    return machine != NULL && strstr(machine, word) != NULL;
+}
+
+/* The machine of --topology and --export. */
+static bool show_machine(void)
+{
+    const char *name = machine != NULL ? machine : "this-host";
+    const bool here = machine == NULL && wish.hosts == 0;
+    double rate = 0;
+    bool ok = true;
+
+    if (network != NULL && (!quantity_parse(RATE, network, &rate) || rate < 1))
+        option_misuse("--network %s: must be %s", network, quantity_form(RATE));
+    wish.network = (uint64_t)rate;
+    if (wish.oversubscription > 1 && wish.rack == 0 && !has_word("rack:"))
+        option_misuse("--oversubscription needs --hosts-per-rack");
+    if ((wish.rack > 0 || wish.nics > 0 || network != NULL) && wish.hosts == 0 && !has_word("host:"))
+        option_misuse("--hosts-per-rack, --network and --nics need --hosts");
+    if (show_topology && here)
+        machine_print();
+    if (show_topology && (!here || PLAIT_HAVE_HWLOC)) {
+        fputs(here ? "\n" : "", stdout);
+        ok = topology_print(name, &wish);
+    }
+    return ok && (export == NULL || topology_export(name, &wish, export));
+}
+
+static bool describes_machine(void)
+{
+    return machine != NULL || network != NULL || wish.hosts > 0 || wish.rack > 0 || wish.nics > 0 ||
+           wish.oversubscription > 0 || wish.rank != PART_HOST;
+}
+
 static void check_dump(void)
 {
     if (dump_last > 1024)
@@ -306,8 +366,10 @@ static int command(int argc, char **argv)
         option_misuse("--algo, --slice, --round, --reproducible and --inplace need --explain");
     if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL))
         option_misuse("--ranks and --nodes need --explain or --algorithms");
+    if (!show_topology && export == NULL && describes_machine())
+        option_misuse("--machine, --hosts and the like need --topology or --export");
     if (show_json && (show_features || show_config || show_topology || make_secret || show_algorithms || show_nccl ||
-                      peers || explain || dump != NULL))
+                      peers || explain || dump != NULL || export != NULL))
         option_misuse("--json shows build, plug-ins, machine and settings; give it alone");
     check_dump();
     if (argc == 1)
@@ -318,8 +380,8 @@ static int command(int argc, char **argv)
         ok = info_print_json() && ok;
     if (show_config)
         ok = print_config(true) && ok;
-    if (show_topology)
-        machine_print();
+    if (show_topology || export != NULL)
+        ok = show_machine() && ok;
     if (make_secret)
         ok = print_new_secret() && ok;
     if (show_algorithms)

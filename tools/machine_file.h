@@ -13,7 +13,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Parse `text`, the contents of the file `name`. Returns false after a message that names file, place and remedy. */
-bool machine_parse(const char *name, const char *text, size_t bytes, struct plait_machine *out);
+#define MACHINE_NOTE 384
+
+/* The "about" of a machine and of its levels: where the numbers come from. */
+struct machine_notes {
+    char machine[MACHINE_NOTE];
+    char level[PLAIT_MOST_LEVELS][MACHINE_NOTE];
+};
+
+/*
+ * Parse `text`, the contents of the file `name`. notes: NULL if not wanted. Returns false after a message that names
+ * file, line and remedy.
+ */
+bool machine_parse(const char *name, const char *text, size_t bytes, struct plait_machine *out,
+                   struct machine_notes *notes);
+
+/* The machine as the text of such a file, which the caller frees. NULL after a message. */
+char *machine_format(const struct plait_machine *machine, const struct machine_notes *notes);
 
 #endif

@@ -2,6 +2,7 @@
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "base/clock.h"
 #include "export.h"
+#include "machine_load.h"
 #include "message.h"
 #include "names.h"
 #include "option.h"
@@ -37,8 +38,7 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check",
               .letter = 'r'),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
-    OPTION_TO(TEXT, "machine", "NAME|FILE", &machine,
-              "simulate, export: a machine as JSON, or one of those that come with Plait (docs/predict.md)"),
+    OPTION_TO(TEXT, "machine", "NAME|FILE", &machine, "simulate, export: " MACHINE_NAMES " (docs/predict.md)"),
     OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "simulate, export: of the vector, or of a block (default 4M)",
               .letter = 'b'),
     OPTION_TO(FLAG, "json", NULL, &json, "simulate: print JSON"),
@@ -345,7 +345,7 @@ static int predict(const char *spec, bool exports)
     unsigned coll, colls;
 
     if (machine == NULL && !exports)
-        option_misuse("simulate needs --machine: a JSON file or a name such as dgx-h100-pod");
+        option_misuse("simulate needs --machine: a file, or a name such as dgx-h100-pod or this-host");
     if (spec == NULL && exports)
         option_misuse("export needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
     if (exports && (format == EXPORT_CHAKRA) != (output != NULL))

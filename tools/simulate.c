@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "simulate.h"
 
-#include "machine_file.h"
 #include "message.h"
 #include "option.h"
 
@@ -10,68 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define MOST_BYTES      1000000 /* of a machine's description */
 #define MOST_ALGORITHMS 64
 #define MOST_MESSAGES   1000000 /* of an algorithm that was not asked for by name: a minute or so */
 #define MOST_AT_ONCE    10000   /* messages at the same time, which share links; likewise */
-
-static bool load(const char *path, FILE *f, struct plait_machine *out)
-{
-    char *text = malloc(MOST_BYTES + 1);
-    const size_t n = text != NULL ? fread(text, 1, MOST_BYTES + 1, f) : 0;
-    bool ok = text != NULL && !ferror(f) && n <= MOST_BYTES;
-
-    if (!ok)
-        complain("%s: %s", path, n > MOST_BYTES ? "longer than a machine's description" : "cannot be read");
-    ok = ok && machine_parse(path, text, n, out);
-    free(text);
-    return ok;
-}
-
-/* The folder of this program. */
-static const char *own_folder(char *room, size_t size)
-{
-    const ssize_t n = readlink("/proc/self/exe", room, size - 1);
-
-    room[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(room, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    return room;
-}
-
-/* A file; else one of the installed machines, or of those beside this program in a build's folder. */
-static FILE *open_machine(const char *name, char *path, size_t room)
-{
-    char own[1024];
-    FILE *f;
-
-    snprintf(path, room, "%s", name);
-    if ((f = fopen(path, "re")) != NULL || strchr(name, '/') != NULL)
-        return f;
-    snprintf(path, room, "%s/machines/%s.json", own_folder(own, sizeof own), name);
-    if ((f = fopen(path, "re")) != NULL)
-        return f;
-    snprintf(path, room, "%s/%s.json", PLAIT_MACHINES, name);
-    return fopen(path, "re");
-}
-
-bool machine_load(const char *name, struct plait_machine *out)
-{
-    char path[4096];
-    FILE *f = open_machine(name, path, sizeof path);
-
-    if (f == NULL) {
-        complain("there is no machine '%s'; it must be a JSON file, or a file's name in %s without .json", name,
-                 PLAIT_MACHINES);
-        return false;
-    }
-    const bool ok = load(path, f, out);
-    fclose(f);
-    return ok;
-}
 
 struct row {
     char spec[PLAIT_MAX_SPEC];

@@ -8,12 +8,6 @@
 #include <stdbool.h>
 
 /*
- * The machine in a file, or with this name among those of the folders: tools/machines/NAME.json. Returns false after a
- * message.
- */
-bool machine_load(const char *name, struct plait_machine *out);
-
-/*
  * spec   NULL: all algorithms that apply and are not too large to wait for
  * count  float32 elements
  * json   print one JSON object instead of the table

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Machines as JSON: a description that is taken is valid, and a small operation on it ends with a time above its bound. */
+/*
+ * Machines as JSON: a description that is taken is valid, it is written and read again as itself, and a small operation
+ * on it ends with a time above its bound. What is refused has a line.
+ */
 #include "fuzz.h"
 
 #include "machine_file.h"
@@ -16,17 +19,22 @@ bool complain(const char *format, ...)
     va_start(arguments, format);
     const int n = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    MUST(n > 0 && strncmp(text, "fuzz", 4) == 0);
+    MUST(n > 0 && strncmp(text, "fuzz, line ", 11) == 0 && text[11] >= '1' && text[11] <= '9');
     return false;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct plait_prediction p;
-    struct plait_machine m;
+    struct plait_machine m, again;
+    struct machine_notes notes, notes_again;
 
-    if (!machine_parse("fuzz", (const char *)data, size, &m))
+    if (!machine_parse("fuzz", (const char *)data, size, &m, &notes))
         return 0;
+    char *text = machine_format(&m, &notes);
+    MUST(text != NULL && machine_parse("fuzz", text, strlen(text), &again, &notes_again));
+    MUST(memcmp(&m, &again, sizeof m) == 0 && memcmp(&notes, &notes_again, sizeof notes) == 0);
+    free(text);
     MUST(plait_machine_check(&m) == PLAIT_OK && plait_machine_ranks(&m) >= 1);
     const uint32_t nrank = plait_machine_ranks(&m) < 4 ? (uint32_t)plait_machine_ranks(&m) : 4;
     const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = nrank };

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* NCCL's topology XML: a machine that is made of it is valid, and its file is read as itself. What is refused has a line. */
+#include "fuzz.h"
+
+#include "allocate.h"
+#include "hardware.h"
+#include "message.h"
+
+#include <stdarg.h>
+
+/* The parser's only needs of a program. */
+bool complain(const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    const int n = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    MUST(n > 0 && strncmp(text, "fuzz", 4) == 0);
+    return false;
+}
+
+void *allocate(size_t n, size_t size)
+{
+    void *memory = calloc(n, size);
+
+    MUST(memory != NULL);
+    return memory;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct machine_wish wish = { .hosts = 128, .rack = 16, .oversubscription = 2 };
+    struct machine_notes notes, notes_again;
+    struct plait_machine m, again;
+    struct part *host = parts_of_nccl("fuzz", (const char *)data, size);
+
+    if (host == NULL)
+        return 0;
+    if (machine_of_parts("fuzz", host, &wish, &m, &notes)) {
+        char *text = machine_format(&m, &notes);
+        MUST(plait_machine_check(&m) == PLAIT_OK && text != NULL);
+        MUST(machine_parse("fuzz", text, strlen(text), &again, &notes_again));
+        MUST(memcmp(&m, &again, sizeof m) == 0 && memcmp(&notes, &notes_again, sizeof notes) == 0);
+        free(text);
+    }
+    FILE *f = fopen("/dev/null", "w");
+    MUST(f != NULL);
+    parts_draw(f, host, &wish);
+    fclose(f);
+    parts_free(host);
+    return 0;
+}

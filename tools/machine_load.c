@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "machine_load.h"
+
+#include "message.h"
+#include "value.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_BYTES (16 << 20) /* of a description */
+#define MOST_TEXT  512        /* of a synthetic one */
+#define MOST_HOSTS (1 << 20)
+
+static bool has_wishes(const struct machine_wish *w)
+{
+    return w->hosts != 0 || w->rack != 0 || w->nics != 0 || w->network != 0 || w->oversubscription > 0 ||
+           w->rank != PART_HOST;
+}
+
+/* ---- Synthetic descriptions ---------------------------------------------------------------------------- */
+
+/* The number behind "WORD:" at the start of a token; 0: it is another. */
+static bool counts_of(const char *token, const char *word, uint32_t *out)
+{
+    const size_t n = strlen(word);
+    const char *end = "";
+
+    return strncmp(token, word, n) == 0 && token[n] == ':' && number_begins(token + n + 1, 1, MOST_HOSTS, &end, out) &&
+           *end == '\0';
+}
+
+/* hwloc knows neither hosts nor GPUs: GPUs stand in for cores. */
+static void cores_are_gpus(struct part *p)
+{
+    if (p->kind == PART_CORE) {
+        p->kind = PART_GPU;
+        parts_free(p->first);
+        p->first = p->last = NULL;
+    }
+    p->counts[PART_GPU] = p->counts[PART_CORE];
+    p->counts[PART_CORE] = p->counts[PART_THREAD] = 0;
+    for (struct part *c = p->first; c != NULL; c = c->next)
+        cores_are_gpus(c);
+}
+
+/* "rack:4 host:32 package:2 gpu:4" */
+static struct part *read_synthetic(const char *name, struct machine_wish *wish)
+{
+    char text[MOST_TEXT], inner[MOST_TEXT + 16] = "", *rest = text;
+    uint32_t racks = 0, hosts = 0, n;
+    bool gpus = false, threads = false;
+
+    if (snprintf(text, sizeof text, "%s", name) >= MOST_TEXT) {
+        complain("'%.40s...': a description has at most %d bytes", name, MOST_TEXT - 1);
+        return NULL;
+    }
+    for (char *token; (token = strsep(&rest, " ")) != NULL;) {
+        if (*token == '\0' || (inner[0] == '\0' && racks == 0 && counts_of(token, "rack", &racks)) ||
+            (inner[0] == '\0' && hosts == 0 && counts_of(token, "host", &hosts)))
+            continue;
+        char core[32];
+        if (counts_of(token, "gpu", &n)) {
+            gpus = true;
+            snprintf(core, sizeof core, "core:%" PRIu32, n);
+            token = core;
+        }
+        threads = strncmp(token, "pu:", 3) == 0;
+        snprintf(inner + strlen(inner), sizeof inner - strlen(inner), "%s%s", inner[0] != '\0' ? " " : "", token);
+    }
+    if (hosts > 0 && wish->hosts > 0) {
+        complain("'%s' and --hosts say how many hosts there are; leave one of them out", name);
+        return NULL;
+    }
+    if (racks > 0 && hosts == 0) {
+        complain("'%s': racks need hosts, such as \"rack:4 host:16 core:8\"", name);
+        return NULL;
+    }
+    if (racks > 0) {
+        wish->rack = hosts;
+        hosts = racks * hosts <= MOST_HOSTS && racks <= MOST_HOSTS / hosts ? racks * hosts : MOST_HOSTS;
+    }
+    if (hosts > 0)
+        wish->hosts = hosts;
+    if (!threads) /* with which hwloc's descriptions end */
+        strcat(inner, inner[0] != '\0' ? " pu:1" : "core:1 pu:1");
+    struct part *host = parts_of_synthetic(inner);
+    if (host != NULL && gpus)
+        cores_are_gpus(host);
+    return host;
+}
+
+/* ---- Files -------------------------------------------------------------------------------------------- */
+
+/* The name of the first element of an XML text; "": there is none. */
+static void first_element(const char *text, char out[16])
+{
+    for (const char *at = strchr(text, '<'); at != NULL; at = strchr(at + 1, '<')) {
+        if (strncmp(at, "<!--", 4) == 0 && (at = strstr(at, "-->")) == NULL)
+            break;
+        if (*at != '<' || at[1] == '?' || at[1] == '!')
+            continue;
+        snprintf(out, 16, "%.*s", (int)strcspn(at + 1, " \t\r\n/>"), at + 1);
+        return;
+    }
+    out[0] = '\0';
+}
+
+/* text: ends with a zero */
+static bool read_text(const char *path, const char *text, size_t bytes, struct machine_source *out)
+{
+    char root[16];
+
+    if (text[strspn(text, " \t\r\n\xef\xbb\xbf")] != '<') {
+        if (has_wishes(&out->wish))
+            return complain("%s: options such as --hosts are for the description of one host; this is a whole machine",
+                            path);
+        return machine_parse(path, text, bytes, &out->machine, &out->notes);
+    }
+    first_element(text, root);
+    if (strcmp(root, "topology") == 0)
+        out->host = xml_check(path, text, bytes) ? parts_of_hwloc(path, text, bytes) : NULL;
+    else if (strcmp(root, "system") == 0)
+        out->host = parts_of_nccl(path, text, bytes);
+    else
+        return complain("%s: it is XML, but neither hwloc's nor NCCL's: its first element is <%s>, not <topology> or "
+                        "<system>; write one with lstopo FILE.xml or NCCL_TOPO_DUMP_FILE=FILE.xml",
+                        path, root);
+    return out->host != NULL;
+}
+
+static bool read_file(const char *path, FILE *f, struct machine_source *out)
+{
+    char *text = malloc(MOST_BYTES + 1);
+    const size_t n = text != NULL ? fread(text, 1, MOST_BYTES + 1, f) : 0;
+    bool ok = text != NULL && !ferror(f) && n <= MOST_BYTES;
+
+    if (!ok) {
+        complain("%s: %s", path, n > MOST_BYTES ? "longer than a machine's description" : "cannot be read");
+    } else {
+        text[n] = '\0';
+        ok = read_text(path, text, n, out);
+    }
+    free(text);
+    return ok;
+}
+
+/* The folder of this program. */
+static const char *own_folder(char *room, size_t size)
+{
+    const ssize_t n = readlink("/proc/self/exe", room, size - 1);
+
+    room[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(room, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    return room;
+}
+
+/* A file; else one of the installed machines, or of those beside this program in a build's folder. */
+static FILE *open_file(const char *name, char *path, size_t room)
+{
+    char own[1024];
+    FILE *f;
+
+    snprintf(path, room, "%s", name);
+    if ((f = fopen(path, "re")) != NULL || strchr(name, '/') != NULL)
+        return f;
+    snprintf(path, room, "%s/machines/%s.json", own_folder(own, sizeof own), name);
+    if ((f = fopen(path, "re")) != NULL)
+        return f;
+    snprintf(path, room, "%s/%s.json", PLAIT_MACHINES, name);
+    return fopen(path, "re");
+}
+
+/* ---- Machines ------------------------------------------------------------------------------------------- */
+
+static bool read_source(const char *name, struct machine_source *out)
+{
+    char path[4096];
+    FILE *f = open_file(name, path, sizeof path);
+
+    if (f != NULL) {
+        const bool ok = read_file(path, f, out);
+        fclose(f);
+        return ok;
+    }
+    if (strcmp(name, "this-host") == 0 || strcmp(name, "this") == 0)
+        out->host = parts_here();
+    else if (strchr(name, ':') != NULL && strchr(name, '/') == NULL)
+        out->host = read_synthetic(name, &out->wish);
+    else
+        return complain("there is no machine '%s'; it must be " MACHINE_NAMES " (those that come with Plait are in %s)",
+                        name, PLAIT_MACHINES);
+    return out->host != NULL;
+}
+
+bool machine_open(const char *name, const struct machine_wish *wish, struct machine_source *out)
+{
+    *out = (struct machine_source){ .wish = *wish };
+    if (!read_source(name, out))
+        return false;
+    const char *slash = strrchr(name, '/');
+    if (out->host == NULL ||
+        machine_of_parts(slash != NULL ? slash + 1 : name, out->host, &out->wish, &out->machine, &out->notes))
+        return true;
+    machine_close(out);
+    return false;
+}
+
+void machine_close(struct machine_source *source)
+{
+    parts_free(source->host);
+    source->host = NULL;
+}
+
+bool machine_load(const char *name, struct plait_machine *out)
+{
+    struct machine_source source;
+
+    if (!machine_open(name, &(struct machine_wish){ 0 }, &source))
+        return false;
+    *out = source.machine;
+    machine_close(&source);
+    return true;
+}
