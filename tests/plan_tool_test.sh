@@ -66,13 +66,13 @@ END
         sed "s/$from/$to/" "$room/m.json" >"$room/bad.json"
         says 2 "$what" simulate --machine "$room/bad.json" || return 1
     done <<'END'
-levels\[1\] needs 'bandwidth'|"bandwidth": 1e9, |
+levels\[1\] needs "bandwidth"|"bandwidth": 1e9, |
 levels\[0\].latency is "200 m"; it must be|200 ns|200 m
 levels\[1\].links is 1.5; it must be a whole number|"links": 1|"links": 1.5
 levels\[1\] has no field 'link'|"links"|"link"
 host.children is 0; it must be 1|"children": 2|"children": 0
 bad.json, line 3: |"latency": "2 us"|"latency":
-needs "name": text|"name": "four hosts"|"name": ""
+the machine.name is ""; it must be text|"name": "four hosts"|"name": ""
 END
 }
 # Every message is received with its bytes and tag, and every dependency is an earlier step of its rank.
