@@ -80,7 +80,7 @@ struct options {
     uint32_t npeer, peer[MAX_PEERS];
     bool ddp; /* PyTorch's DDP is a peer, too */
     /* Files; NULL: none. */
-    const char *json, *csv, *plot, *tensors;
+    const char *json, *csv, *plot, *report, *tensors;
 };
 
 /*

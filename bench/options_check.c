@@ -4,8 +4,8 @@
 
 #include "allocate.h"
 #include "message.h"
-#include "plot.h"
 #include "stage.h"
+#include "svg.h"
 #include "value.h"
 
 #include <plait/comm.h>
@@ -39,9 +39,16 @@ static bool check_folder(const char *flag, const char *path)
     return ok || complain("%s %s: its folder is missing or cannot be written", flag, path);
 }
 
+/* The option that draws sizes, or NULL. */
+static const char *picture(const struct options *o)
+{
+    return o->plot != NULL ? "--plot" : o->report != NULL ? "--report" : NULL;
+}
+
 static bool check_files(const struct options *o)
 {
-    if ((o->plot != NULL && !plot_possible(o->plot)) ||
+    if ((o->plot != NULL && !svg_possible("--plot", o->plot)) ||
+        (o->report != NULL && !svg_possible("--report", o->report)) ||
         (o->json != NULL && !check_folder(options_flag(o, "output_file"), o->json)) ||
         (o->csv != NULL && !check_folder("--csv", o->csv)))
         return false;
@@ -50,22 +57,22 @@ static bool check_files(const struct options *o)
         return complain("%s %s: built without JSON; install libjansson-dev (Debian) and build again",
                         options_flag(o, "output_file"), o->json);
 #endif
-    if (o->tensors != NULL && o->plot != NULL)
-        return complain("--plot draws a sweep of sizes, but --tensors has none; leave one of them out");
+    if (o->tensors != NULL && picture(o) != NULL)
+        return complain("%s draws a sweep of sizes, but --tensors has none; leave one of them out", picture(o));
     return true;
 }
 
 /* Overlap has a table of its own. */
 static bool check_overlap(const struct options *o)
 {
-    const char *other = o->tensors != NULL ? "--tensors"
-                        : o->plot != NULL  ? "--plot"
-                        : o->csv != NULL   ? "--csv"
-                        : o->aggregate > 1 ? options_flag(o, "agg_iters")
-                        : o->cputime       ? options_flag(o, "report_cputime")
-                        : o->per_iter      ? options_flag(o, "per_iter_timing")
-                        : o->timestamps    ? options_flag(o, "report_timestamps")
-                                           : NULL;
+    const char *other = o->tensors != NULL   ? "--tensors"
+                        : picture(o) != NULL ? picture(o)
+                        : o->csv != NULL     ? "--csv"
+                        : o->aggregate > 1   ? options_flag(o, "agg_iters")
+                        : o->cputime         ? options_flag(o, "report_cputime")
+                        : o->per_iter        ? options_flag(o, "per_iter_timing")
+                        : o->timestamps      ? options_flag(o, "report_timestamps")
+                                             : NULL;
 
     if (other != NULL)
         return complain("%s does not go with --overlap, which times single operations; leave one of them out", other);
@@ -82,8 +89,8 @@ static bool check_collective(const struct options *o, const struct collective *c
         return complain("--tensors %s: %s works on a part of each rank, not on whole tensors; use --coll allreduce, "
                         "broadcast, reduce or sendrecv",
                         o->tensors, c->title);
-    if (c->coll == PLAIT_BARRIER && (o->tensors != NULL || (o->plot != NULL && o->ncoll == 1)))
-        return complain("%s: a barrier has no size; leave it out", o->tensors != NULL ? "--tensors" : "--plot");
+    if (c->coll == PLAIT_BARRIER && (o->tensors != NULL || (picture(o) != NULL && o->ncoll == 1)))
+        return complain("%s: a barrier has no size; leave it out", o->tensors != NULL ? "--tensors" : picture(o));
     if (!o->place[OUT_OF_PLACE] && !collective_in_place(c->coll))
         return complain("--place in: %s has no form in place; use --place out or both", c->title);
     return true;
@@ -162,17 +169,17 @@ static bool check_ddp(const struct options *o)
 /* fusion has its own table, of sums of float32 gradients. */
 static bool check_fusion(const struct options *o)
 {
-    const char *other = o->overlap         ? "--overlap"
-                        : o->plot != NULL  ? "--plot"
-                        : o->csv != NULL   ? "--csv"
-                        : o->aggregate > 1 ? options_flag(o, "agg_iters")
-                        : o->cputime       ? options_flag(o, "report_cputime")
-                        : o->per_iter      ? options_flag(o, "per_iter_timing")
-                        : o->timestamps    ? options_flag(o, "report_timestamps")
-                        : o->unalign       ? options_flag(o, "unalign")
-                        : o->slice         ? "--slice"
-                        : o->same_memory   ? "--memory same"
-                                           : NULL;
+    const char *other = o->overlap           ? "--overlap"
+                        : picture(o) != NULL ? picture(o)
+                        : o->csv != NULL     ? "--csv"
+                        : o->aggregate > 1   ? options_flag(o, "agg_iters")
+                        : o->cputime         ? options_flag(o, "report_cputime")
+                        : o->per_iter        ? options_flag(o, "per_iter_timing")
+                        : o->timestamps      ? options_flag(o, "report_timestamps")
+                        : o->unalign         ? options_flag(o, "unalign")
+                        : o->slice           ? "--slice"
+                        : o->same_memory     ? "--memory same"
+                                             : NULL;
 
     if (other != NULL)
         return complain("%s does not go with plait-perf fusion, which times whole steps; leave it out", other);
@@ -226,7 +233,7 @@ static bool check_elastic(struct options *o)
     o->modes = o->modes > 0 ? o->modes : (1u << PLAIT_NELASTIC) - 1;
     const char *other = o->overlap            ? "--overlap"
                         : o->tensors != NULL  ? "--tensors"
-                        : o->plot != NULL     ? "--plot"
+                        : picture(o) != NULL  ? picture(o)
                         : o->json != NULL     ? options_flag(o, "output_file")
                         : o->csv != NULL      ? "--csv"
                         : o->threads          ? "--as threads"
@@ -285,23 +292,24 @@ static bool check_launched(const struct options *o)
                         o->launch.launcher);
     if (o->same_memory)
         return complain("--memory same: ranks of several launches share no pages; use malloc or plait");
-    if (o->plot != NULL || o->guard)
+    if (picture(o) != NULL || o->guard)
         return complain("%s is for ranks of one machine; leave it out under a launcher",
-                        o->guard ? "--guard on" : "--plot");
+                        o->guard ? "--guard on" : picture(o));
     return true;
 }
 
 /* --starts reports tables of operations by ranks that plait-perf starts itself. */
 static bool check_starts(const struct options *o)
 {
-    const char *other = o->elastic        ? "plait-perf elastic"
-                        : o->fusion       ? "plait-perf fusion"
-                        : o->overlap      ? "--overlap"
-                        : o->cycles != 1  ? "-N, which repeats with the same ranks"
-                        : o->plot != NULL ? "--plot, which draws one start"
-                        : o->csv != NULL  ? "--csv, which holds one start"
-                        : o->launched     ? o->launch.launcher
-                                          : NULL;
+    const char *other = o->elastic          ? "plait-perf elastic"
+                        : o->fusion         ? "plait-perf fusion"
+                        : o->overlap        ? "--overlap"
+                        : o->cycles != 1    ? "-N, which repeats with the same ranks"
+                        : o->plot != NULL   ? "--plot, which draws one start"
+                        : o->report != NULL ? "--report, which holds one start"
+                        : o->csv != NULL    ? "--csv, which holds one start"
+                        : o->launched       ? o->launch.launcher
+                                            : NULL;
 
     return o->starts == 1 || other == NULL ||
            complain("--starts %llu does not go with %s; leave it out", (unsigned long long)o->starts, other);

@@ -13,6 +13,7 @@
 #include "elastic.h"
 #include "fragments.h"
 #include "fusion.h"
+#include "html.h"
 #include "json.h"
 #include "launch_ddp.h"
 #include "launch_openmpi.h"
@@ -205,7 +206,7 @@ static bool measure_all(struct bench *b)
     return true;
 }
 
-/* sweep.png; of several tables sweep-allgather.png and so on. */
+/* sweep.svg; of several tables sweep-allgather.svg and so on. */
 static const char *path_of(const struct bench *b, const char *path, char *room, size_t size)
 {
     if (b->options->ncoll == 1)
@@ -221,9 +222,10 @@ static bool write_files(const struct bench *b)
     const bool json = o->json == NULL || json_write(b, path_of(b, o->json, room, sizeof room)),
                csv = o->csv == NULL || csv_write(b, path_of(b, o->csv, room, sizeof room));
 
-    return (o->plot == NULL || b->coll->coll == PLAIT_BARRIER ||
-            sweep_plot(b, path_of(b, o->plot, room, sizeof room))) &&
-           json && csv;
+    if (b->coll->coll == PLAIT_BARRIER)
+        return json && csv;
+    return (o->plot == NULL || sweep_plot(b, path_of(b, o->plot, room, sizeof room))) &&
+           (o->report == NULL || html_write(b, path_of(b, o->report, room, sizeof room))) && json && csv;
 }
 
 /* The bytes of the largest operation on all ranks, up to which the machine is measured; 0: its limits are not shown. */
@@ -231,7 +233,7 @@ static double limits_wanted(const struct bench *b)
 {
     const struct options *o = b->options;
 
-    if ((!o->guard || o->overlap || o->fusion) && o->plot == NULL)
+    if ((!o->guard || o->overlap || o->fusion) && o->plot == NULL && o->report == NULL)
         return 0;
     return fmax(1, collective_touched(b->coll->coll, (uint32_t)o->nrank) * (double)o->max_bytes);
 }
@@ -244,7 +246,8 @@ static void measure_limits_again(struct bench *b)
     limits_improve(&b->limits, &later);
     if (!b->options->guard)
         return;
-    printf("# Limits of the machine, the better of before and after; they give --plot's limit line:\n");
+    printf(
+        "# Limits of the machine, the better of before and after; they give the limit line of --plot and --report:\n");
     limits_print(&b->limits);
 }
 

@@ -11,7 +11,7 @@ void report_cell(const struct bench *b, const struct cell *c);
 /* Print the summaries. complete: the whole table was measured. Returns false when NCCL_TESTS_MIN_BW was not reached. */
 bool report_end(const struct bench *b, bool complete);
 
-/* The path of one of several files: "sweep.png" and "allgather" give "sweep-allgather.png". */
+/* The path of one of several files: "sweep.svg" and "allgather" give "sweep-allgather.svg". */
 void report_path(const char *path, const char *part, char *out, size_t room);
 
 /* On a terminal, one line of standard error that the next call overwrites. */

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sweep_plot.h"
 
+#include "allocate.h"
 #include "base/ascii.h"
+#include "chart.h"
 #include "measure.h"
 #include "message.h"
-#include "plot.h"
 #include "report.h"
 
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WIDTH  1200
+#define HEIGHT 580
+#define TOP    56 /* below the title */
 
 /* The half to draw: out of place where it was measured. */
 static const struct half *drawn(const struct cell *c)
@@ -21,49 +27,29 @@ static bool belongs(const struct bench *b, const struct cell *c)
            drawn(c)->measured;
 }
 
-/* Columns: bytes, microseconds, bus bandwidth in GB/s. */
-static void write_row(FILE *f, const struct bench *b, const struct cell *c, double seconds)
+/* One line for each backend, then the bound. bandwidth: else time */
+static struct chart_line *make_lines(const struct bench *b, bool bandwidth)
 {
-    fprintf(f, "%llu %.6g %.6g\n", (unsigned long long)c->bytes, 1e6 * seconds, 1e-9 * bus_bandwidth(b, c, seconds));
-}
+    struct chart_line *lines = allocate(b->nbackend + 1, sizeof *lines);
 
-/* One data block per backend, then the bound. */
-static void write_data(FILE *f, const struct bench *b)
-{
     for (uint32_t k = 0; k <= b->nbackend; k++) {
-        fprintf(f, "$data%u << EOD\n", k);
+        const bool bound = k == b->nbackend;
+        struct chart_line *l = &lines[k];
+        snprintf(l->name, sizeof l->name, "%s", bound ? "limit of this machine" : b->ranks[k].name);
+        l->colour = bound ? 6 : k == 0 ? 1 : k == 1 ? 0 : k;
+        l->thin = k > 0;
+        l->dashed = bound;
+        l->dots = !bound;
         for (size_t i = 0; i < b->ncell; i++) {
             const struct cell *c = &b->cell[i];
-            if (!belongs(b, c))
+            if (!belongs(b, c) || (!bound && !drawn(c)->outcome[k].measured))
                 continue;
-            if (k == b->nbackend)
-                write_row(f, b, c, limits_bound(&b->limits, b->coll, c->bytes, b->ranks[0].nrank));
-            else if (drawn(c)->outcome[k].measured)
-                write_row(f, b, c, outcome_stats(b, &drawn(c)->outcome[k]).midmean);
+            const double time = bound ? limits_bound(&b->limits, b->coll, c->bytes, b->ranks[0].nrank)
+                                      : outcome_stats(b, &drawn(c)->outcome[k]).midmean;
+            chart_add(l, (double)c->bytes, bandwidth ? bus_bandwidth(b, c, time) : time);
         }
-        fprintf(f, "EOD\n");
     }
-}
-
-static void write_curves(FILE *f, const struct bench *b, int column)
-{
-    fprintf(f, "plot ");
-    for (uint32_t k = 0; k < b->nbackend; k++)
-        fprintf(f, "$data%u using 1:%d with linespoints lw %s pt %u ps 0.9 lc rgb '%s' title '%s', ", k, column,
-                k == 0 ? "3" : "1.6", k == 0 ? 7 : 4 + 2 * (k % 5), plot_colours[k % PLOT_NCOLOUR], b->ranks[k].name);
-    fprintf(f, "$data%u using 1:%d with lines lw 2 dt 2 lc rgb '#555555' title 'limit of this machine'\n", b->nbackend,
-            column);
-}
-
-/* Ticks "1 KiB", "4 KiB", ...: powers of four. */
-static void write_sizes(FILE *f)
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB" };
-
-    fprintf(f, "set xtics (");
-    for (int power = 2; power <= 32; power += 2)
-        fprintf(f, "%s'%d %s' %llu", power > 2 ? ", " : "", 1 << power % 10, units[power / 10], 1ull << power);
-    fprintf(f, ") rotate by 45 right\n");
+    return lines;
 }
 
 /* " (sum, root 0)", or the part that the collective has. */
@@ -79,34 +65,53 @@ static void describe(const struct cell *c, char *out, size_t room)
         *out = '\0';
 }
 
-static bool write_script(FILE *f, const void *bench, const char *path)
+void sweep_title(const struct bench *b, char *out, size_t room)
 {
-    const struct bench *b = bench;
-    const struct options *o = b->options;
     const struct cell *first = &b->cell[0];
     char what[40];
 
     describe(first, what, sizeof what);
-    write_data(f, b);
-    plot_terminal(f, path, "1500,720", "");
-    fprintf(f,
-            "set multiplot layout 1,2 title \"{/:Bold %c%s of %s%s, %u rank%s (%s), %s}\\n{/*0.8 %s; midmean of "
-            "single operations; buffers from %s}\"\n",
-            plait_upper(b->coll->title[0]), b->coll->title + 1, dtype_label(first->type), what, b->ranks[0].nrank,
-            plural(b->ranks[0].nrank), o->threads ? "threads" : "processes",
-            drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place", b->limits.processor,
-            o->library_memory ? "plait\\\\_mem\\\\_alloc"
-            : o->same_memory  ? "shared pages"
-                              : "malloc");
-    fprintf(f, "set logscale x 2\nset grid lc rgb '#dddddd'\nset border lc rgb '#444444'\n");
-    fprintf(f, "set xlabel 'size in bytes'\nset offsets graph 0.02, graph 0.02, 0, 0\n");
-    write_sizes(f);
-    fprintf(f, "set title 'Time (lower is better)'\nset logscale y\nset ylabel 'microseconds'\nset key top left\n");
-    write_curves(f, b, 2);
-    fprintf(f, "set title 'Bus bandwidth (higher is better)'\nunset logscale y\nset yrange [0:*]\nset ylabel 'GB/s'\n"
-               "set key top left\n");
-    write_curves(f, b, 3);
-    fprintf(f, "unset multiplot\n");
+    snprintf(out, room, "%c%s of %s%s, %u rank%s (%s), %s", plait_upper(b->coll->title[0]), b->coll->title + 1,
+             dtype_label(first->type), what, b->ranks[0].nrank, plural(b->ranks[0].nrank),
+             b->options->threads ? "threads" : "processes",
+             drawn(first) == &first->half[IN_PLACE] ? "in place" : "out of place");
+}
+
+static void draw_chart(FILE *f, const struct bench *b, bool bandwidth)
+{
+    const struct chart c = {
+        .title = bandwidth ? "Bus bandwidth (higher is better)" : "Time (lower is better)",
+        .x = { .label = "size", .unit = CHART_BYTES, .log = true },
+        .y = { .unit = bandwidth ? CHART_RATE : CHART_SECONDS, .log = !bandwidth },
+        .lines = make_lines(b, bandwidth),
+        .nline = b->nbackend + 1,
+    };
+
+    chart_draw(f, &c, bandwidth ? WIDTH / 2 : 0, TOP, WIDTH / 2, HEIGHT - TOP);
+    for (size_t k = 0; k < c.nline; k++)
+        chart_line_finish(&c.lines[k]);
+    free(c.lines);
+}
+
+void sweep_draw(FILE *f, const struct bench *b, bool alone)
+{
+    char title[256];
+
+    sweep_title(b, title, sizeof title);
+    svg_begin(f, WIDTH, HEIGHT, title, alone);
+    svg_text(f, 16, 22, "bold", "%s", title);
+    svg_text(f, 16, 40, "small", "%s; midmean of single operations; buffers from %s", b->limits.processor,
+             b->options->library_memory ? "plait_mem_alloc"
+             : b->options->same_memory  ? "shared pages"
+                                        : "malloc");
+    draw_chart(f, b, false);
+    draw_chart(f, b, true);
+    svg_end(f);
+}
+
+static bool write_file(FILE *f, const void *bench)
+{
+    sweep_draw(f, bench, true);
     return true;
 }
 
@@ -114,7 +119,7 @@ bool sweep_plot(const struct bench *b, const char *path)
 {
     if (b->ncell == 0)
         return complain("--plot %s: nothing was measured", path);
-    if (!plot_script(path, write_script, b))
+    if (!svg_file("--plot", path, write_file, b))
         return false;
     printf("# Plot                 : %s\n", path);
     return true;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "child.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,25 +33,6 @@ void child_end(int status, char *out, size_t room)
         snprintf(out, room, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(out, room, "exit status %d", WEXITSTATUS(status));
-}
-
-int child_run(const char *program, int input)
-{
-    char *const arguments[] = { (char *)(uintptr_t)program, NULL };
-    posix_spawn_file_actions_t actions;
-    pid_t child;
-    int status;
-
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-    errno = posix_spawnp(&child, program, &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (errno != 0)
-        return -1;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
 bool child_find(const char *program, const char *more, char *path, size_t room)

@@ -17,12 +17,6 @@ void child_follow(pid_t parent, int death);
 /** How a process ended, from waitpid()'s status: "exit status 1", "killed by signal 9 (Killed)". */
 void child_end(int status, char *out, size_t room);
 
-/**
- * Run `program` of PATH with this standard input, and wait for its end. Returns its exit status, 128 when a signal
- * ended it, or -1 with errno.
- */
-int child_run(const char *program, int input);
-
 /** Is there such a program in PATH, or in the folders of `more` (with ':' between)? path: [room], where. */
 bool child_find(const char *program, const char *more, char *path, size_t room);
 

@@ -78,8 +78,7 @@ bool value_picture(const char *flag, const char *text)
 {
     const char *dot = strrchr(text, '.');
 
-    return (dot != NULL && (strcmp(dot, ".png") == 0 || strcmp(dot, ".svg") == 0)) ||
-           complain("%s %s: must be a name that ends in .png or .svg", flag, text);
+    return (dot != NULL && strcmp(dot, ".svg") == 0) || complain("%s %s: must be a name that ends in .svg", flag, text);
 }
 
 bool number_begins(const char *text, uint32_t least, uint32_t most, const char **end, uint32_t *out)

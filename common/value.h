@@ -28,7 +28,7 @@ bool value_bytes(const char *flag, const char *text, size_t *out);
 /** Names in any case of letters. out: an int, or an enum of that size */
 bool value_choice(const char *flag, const char *text, const struct choice *choices, void *out);
 
-/** A file name that ends in .png or .svg. */
+/** A file name that ends in .svg. */
 bool value_picture(const char *flag, const char *text);
 
 /** Digits at the start of `text`, from `least` to `most`; *end is what follows them. false without a message. */

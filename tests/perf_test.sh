@@ -394,14 +394,14 @@ mistake "--coll '' names no collective" --coll ''
 mistake 'did you mean scatter' --coll gather,scater
 mistake '--starts 0: must be a whole number from 1 to 100' --starts 0
 mistake '--starts 2 does not go with --overlap' --starts 2 --overlap busy
-mistake '--starts 2 does not go with --plot' --starts 2 --plot x.png
+mistake '--starts 2 does not go with --plot' --starts 2 --plot x.svg
 mistake '--starts 2 does not go with --csv' --starts 2 --csv x.csv
 mistake '--starts 2 does not go with -N' --starts 2 -N 3
 mistake '--starts 2 does not go with plait-perf fusion' $fusion --starts 2
 mistake '--starts 2 does not go with plait-perf elastic' elastic --starts 2
 mistake "--mode ',' names no mode" elastic --mode ,
 mistake '--tensors: a barrier has no size' --coll bcast,barrier --tensors "$tensors"
-mistake '--plot: a barrier has no size' --coll barrier --plot x.png
+mistake '--plot: a barrier has no size' --coll barrier --plot x.svg
 mistake 'barrier has no form in place' --coll barrier --place in
 mistake 'use busy, sleep or both' --overlap gpu
 mistake '--tensors does not go with --overlap' --overlap both --tensors "$tensors"
@@ -423,7 +423,7 @@ mistake '--memory same does not go with plait-perf fusion' $fusion --memory same
 mistake '--as threads does not go with plait-perf elastic' elastic --as threads
 mistake '--mode is an option of plait-perf elastic' --mode sync3
 mistake '--overlap does not go with plait-perf fusion' $fusion --overlap both
-mistake '--plot does not go with plait-perf fusion' $fusion --plot x.png
+mistake '--plot does not go with plait-perf fusion' $fusion --plot x.svg
 mistake 'leave out --coll, -o and -d' $fusion --coll broadcast
 mistake 'leave out --coll, -o and -d' $fusion -d double
 mistake 'no such layout; use threshold:SIZE' $fusion --layouts cubic,square
@@ -435,7 +435,7 @@ mistake '--min-elements 9999 is more than --max-elements 4096' $fusion --min-ele
 mistake 'no tensor has from 0 to 3 elements' $fusion --max-elements 3
 mistake '--timeline.*its folder is missing' $fusion --timeline "$work/none/t.json"
 mistake '--timeline is an option of plait-perf fusion' --tensors "$tensors" --timeline "$work/t.json"
-mistake 'a name that ends in .png or .svg' --plot x.gif
+mistake 'a name that ends in .svg' --plot x.gif
 mistake 'No such file' --tensors "$work/none.csv"
 mistake 'no algorithm' --algo nosuch
 mistake 'torus:2x9.*does not fit 2 ranks; the product of its factors.*; change --algo or the ranks' --algo torus:2x9

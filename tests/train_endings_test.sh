@@ -121,10 +121,10 @@ fi
 complains 1 'choose another folder with --run' "$data/images" --ranks 2 --run /dev/null/run
 complains 1 '--trace .*/nowhere/x: No such file or directory; name another file' "$data/images" --ranks 2 --run "$data/refused" --trace "$data/nowhere/x"
 [ ! -e "$data/refused" ] || fail "a run that was refused leaves its folder"
-complains 1 '--plot .*: is a folder' "$data/images" --ranks 2 --run "$data/refused" --plot "$(mkdir "$data/d.png" && echo "$data/d.png")"
+complains 1 '--plot .*: is a folder' "$data/images" --ranks 2 --run "$data/refused" --plot "$(mkdir "$data/d.svg" && echo "$data/d.svg")"
 
 # What cannot be is said before anything is computed.
-complains 2 '--plot x.gif: must be a name that ends in .png or .svg' "$data/images" --plot x.gif
+complains 2 '--plot x.gif: must be a name that ends in .svg' "$data/images" --plot x.gif
 complains 2 '--warmup 14: more than --epochs 13' "$data/images" --epochs 13 --warmup 14
 complains 2 '--tail 100: more than --epochs 13' "$data/images" --epochs 13 --tail 100
 complains 2 '--threads 1024: at most [0-9]*, four for each processor' "$data/images" --threads 1024

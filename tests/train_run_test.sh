@@ -81,7 +81,7 @@ complains 2 '--classes has an effect only with make-data' "$data/images" --class
 complains 2 '--threads has an effect only without --reproducible' "$data/images" --threads 2 --reproducible
 complains 2 'need a multiple of 2' "$data/images" --ranks 2 --batch 15
 complains 1 'nowhere' "$data/nowhere"
-complains 2 'ends in .png or .svg' plot "$data/same1" --plot x.pdf
+complains 2 'ends in .svg' plot "$data/same1" --plot x.pdf
 mkdir "$data/short" && grep '"event":"start"' "$data/same1/log.jsonl" >"$data/short/log.jsonl"
 complains 1 'short has no point yet' plot "$data/short" --plot "$data/x.svg"
 complains 0 'plot:' plot "$data/same1" "$data/same2" --plot "$data/x.svg"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints the tables of train-evidence, and draws docs/training.png."""
+"""Prints the tables of train-evidence, and draws docs/training.svg."""
+import pathlib
 import statistics
 import subprocess
 
@@ -96,20 +97,15 @@ def print_tables(results):
 
 # ---- the plot ----------------------------------------------------------------------------------------
 
-COLOURS = ("#c1272d", "#0072b2", "#009e73", "#d18f00", "#8560a8", "#56b4e9", "#444444", "#a0522d")
+CHARTS = pathlib.Path(__file__).resolve().parent.parent / "build/release/tools/charts"
 
 
-def blocks(series):
-    return "".join(f"$d{k} << EOD\n" + "".join(" ".join(f"{x:g}" for x in point) + "\n" for point in points) + "EOD\n"
-                   for k, (_, points) in enumerate(series))
-
-
-def panel(title, xlabel, series, logarithmic=False):
-    style = "using 1:2 with linespoints lw 2 pt 7 ps 0.7"
-    draw = ", ".join(f"$d{k} {style} lc rgb '{COLOURS[k % len(COLOURS)]}' title '{name}'"
-                     for k, (name, _) in enumerate(series))
-    scale = "set logscale x" if logarithmic else "unset logscale x\nset xrange [0:*]"
-    return f"{blocks(series)}set title '{title}'\nset xlabel '{xlabel}'\n{scale}\nplot {draw}\n"
+def panel(title, axis, series):
+    """For tools/charts.c."""
+    lines = [f"chart {title}", axis, "percent top-1"]
+    for name, points in series:
+        lines += [f"line {name}"] + [f"{x:g} {y:g}" for x, y in points]
+    return "\n".join(lines) + "\n"
 
 
 def search_series(results):
@@ -125,17 +121,14 @@ def elastic_series(results):
 
 
 def plot(results, path):
-    panels = [panel("Rates that were tried", "rate", search_series(results), True)]
+    text = panel("Rates that were tried: top-1", "log rate", search_series(results))
     if groups(results, "elastic"):
-        panels.append(panel("Elastic averaging, mean of the seeds", "seconds", elastic_series(results)))
-    script = (f"set terminal pngcairo size {640 * len(panels)},520 noenhanced font 'sans,12' background rgb 'white'\n"
-              f"set output '{path}'\nset multiplot layout 1,{len(panels)}\nset grid lc rgb '#dddddd'\n"
-              "set yrange [0:100]\nset ylabel 'top-1, %'\nset key bottom right\n" + "".join(panels)
-              + "unset multiplot\n")
-    subprocess.run(["gnuplot"], input=script, text=True, check=True)
+        text += panel("Elastic averaging, mean of the seeds: top-1", "x seconds", elastic_series(results))
+    with open(path, "w", encoding="utf-8") as f:
+        subprocess.run([CHARTS], input=text, text=True, stdout=f, check=True)
 
 
 def write(results, folder):
     results = list(results)
     print_tables(results)
-    plot(results, folder / "training.png")
+    plot(results, folder / "training.svg")

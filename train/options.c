@@ -305,7 +305,7 @@ static const struct row rows[] = {
     ROW(OPTION_IN(NUMBER, "print-every", "N", print_every,
                   "print progress every N steps (chosen: on a terminal ten times a second, else every 10 s)",
                   .also = "print-freq log-interval", .least = 1, .most = 1e9)),
-    TEXTS("plot", "FILE", plot, "plot the run at the end; .png or .svg"),
+    TEXTS("plot", "FILE", plot, "plot the run at the end; .svg"),
     TEXTS("trace", "FILE", trace, "trace the first steps, for ui.perfetto.dev", .need = &synchronous),
     ROW(OPTION_IN(SWITCH, "evaluate-only", NULL, evaluate_only,
                   "evaluate the weights of --weights or --resume, and exit", .also = "test-only"),

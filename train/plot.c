@@ -1,111 +1,124 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Curves of runs, from their log.jsonl, drawn by gnuplot. */
-#include "plot.h"
-
+/* Curves of runs, from their log.jsonl. */
+#include "allocate.h"
+#include "chart.h"
 #include "ending.h"
+#include "message.h"
 #include "run.h"
 
 #include <jansson.h>
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static bool write_number(FILE *f, const json_t *object, const char *name, double factor)
+#define WIDTH  1200
+#define HEIGHT 560
+
+enum { TRAINING, TEST, NCURVE }; /* of a run */
+
+/* What is drawn: a value of each step, and of each epoch's test. */
+struct picture {
+    struct chart top1, loss; /* of `n` runs NCURVE lines each */
+    size_t n;                /* points */
+};
+
+static double number(const json_t *object, const char *name)
 {
     const json_t *value = json_object_get(object, name);
 
-    fprintf(f, json_is_number(value) ? " %.9g" : " NaN", factor * json_number_value(value));
-    return json_is_number(value);
+    return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* One data block: position in epochs, then the named values of each event of one kind. Counts its lines. */
-static bool write_block(FILE *f, const char *path, uint32_t run, const char *kind, const char *const *names, int n,
-                        unsigned *lines)
+static void add_line(struct picture *p, uint32_t run, const char *text)
 {
-    FILE *log = fopen(path, "r");
-    char *line = NULL;
+    json_t *object = json_loads(text, 0, NULL);
+    const char *event = json_string_value(json_object_get(object, "event"));
+    const bool test = event != NULL && strcmp(event, "epoch") == 0;
+
+    if (test || (event != NULL && strcmp(event, "step") == 0)) {
+        const double position = number(object, "position");
+        chart_add(&p->top1.lines[NCURVE * run + test], position, 100 * number(object, "top1"));
+        chart_add(&p->loss.lines[NCURVE * run + test], position, number(object, "loss"));
+        p->n++;
+    }
+    json_decref(object);
+}
+
+static bool read_log(struct picture *p, uint32_t run, const char *folder)
+{
+    char path[4200], *line = NULL;
     size_t room = 0;
 
+    snprintf(path, sizeof path, "%s/log.jsonl", folder);
+    FILE *log = fopen(path, "r");
     if (log == NULL)
         return complain("%s: %s; plot takes the folder of a run", path, strerror(errno));
-    fprintf(f, "$%s%u << EOD\n", kind, run);
-    while (getline(&line, &room, log) > 0) {
-        json_t *object = json_loads(line, 0, NULL);
-        const char *event = json_string_value(json_object_get(object, "event"));
-        if (event != NULL && strcmp(event, kind) == 0) {
-            for (int k = 0; k < n; k++)
-                write_number(f, object, names[k], k > 0 && strstr(names[k], "loss") == NULL ? 100 : 1);
-            fputc('\n', f);
-            ++*lines;
-        }
-        json_decref(object);
-    }
-    fprintf(f, "EOD\n");
+    while (getline(&line, &room, log) > 0)
+        add_line(p, run, line);
     free(line);
     fclose(log);
     return true;
 }
 
-static void write_curves(FILE *f, const char *const *folders, uint32_t n, const char *what)
+static struct chart_line *make_lines(const char *const *folders, uint32_t n)
 {
-    fprintf(f, "plot ");
-    for (uint32_t k = 0; k < n; k++) {
-        const char *colour = plot_colours[k % PLOT_NCOLOUR], *end = k + 1 < n ? ", " : "\n";
-        if (strcmp(what, "loss") == 0)
-            fprintf(f,
-                    "$step%u using 1:2 with lines lw 1 lc rgb '%s' title '%s, training', $epoch%u using 1:2 with "
-                    "linespoints lw 2.5 pt 7 ps 0.6 lc rgb '%s' title 'test'%s",
-                    k, colour, folders[k], k, colour, end);
-        else
-            fprintf(
-                f,
-                "$epoch%u using 1:3 with linespoints lw 2.5 pt 7 ps 0.7 lc rgb '%s' title '%s, test', $step%u using "
-                "1:3 with lines lw 1 lc rgb '%s' title 'training'%s",
-                k, colour, folders[k], k, colour, end);
+    struct chart_line *lines = allocate(NCURVE * (size_t)n, sizeof *lines);
+
+    for (uint32_t i = 0; i < NCURVE * n; i++) {
+        const bool test = i % NCURVE == TEST;
+        snprintf(lines[i].name, sizeof lines[i].name, "%.100s, %s", folders[i / NCURVE], test ? "test" : "training");
+        lines[i].colour = i / NCURVE;
+        lines[i].thin = !test;
+        lines[i].dashed = !test;
+        lines[i].dots = test;
     }
+    return lines;
 }
 
-struct picture {
-    const char *const *folders;
-    uint32_t n;
-};
-
-static bool write_script(FILE *f, const void *what, const char *path)
+static bool write_file(FILE *f, const void *what)
 {
-    static const char *const names[] = { "position", "loss", "top1" };
-    const struct picture *picture = what;
-    const char *const *folders = picture->folders;
-    const uint32_t n = picture->n;
-    unsigned lines = 0;
+    const struct picture *p = what;
 
-    for (uint32_t k = 0; k < n; k++) {
-        char log[4200];
-        snprintf(log, sizeof log, "%s/log.jsonl", folders[k]);
-        if (!write_block(f, log, k, "step", names, 3, &lines) || !write_block(f, log, k, "epoch", names, 3, &lines))
-            return false;
-    }
-    if (lines == 0)
-        return complain("plot: %s has no point yet: its log has neither a complete epoch nor a line of progress",
-                        folders[0]);
-    fprintf(f, "set datafile missing 'NaN'\n");
-    plot_terminal(f, path, "1500,640", " noenhanced");
-    fprintf(f, "set multiplot layout 1,2\n");
-    fprintf(f, "set grid lc rgb '#dddddd'\nset border lc rgb '#444444'\nset xlabel 'epoch'\n");
-    fprintf(f, "set title 'Top-1 accuracy in %% (higher is better)'\nset yrange [0:100]\nset key bottom right\n");
-    write_curves(f, folders, n, "top1");
-    fprintf(f, "set title 'Loss (lower is better)'\nset yrange [0:*]\nset key top right\n");
-    write_curves(f, folders, n, "loss");
-    fprintf(f, "unset multiplot\n");
+    svg_begin(f, WIDTH, HEIGHT, "Training: accuracy and loss", true);
+    chart_draw(f, &p->top1, 0, 8, WIDTH / 2, HEIGHT - 8);
+    chart_draw(f, &p->loss, WIDTH / 2, 8, WIDTH / 2, HEIGHT - 8);
+    svg_end(f);
     return true;
+}
+
+static void finish(struct chart *c)
+{
+    for (size_t i = 0; i < c->nline; i++)
+        chart_line_finish(&c->lines[i]);
+    free(c->lines);
 }
 
 int plot_runs(const char *const *folders, uint32_t n, const char *path)
 {
-    const struct picture picture = { folders, n };
+    const struct chart_axis epochs = { .label = "epoch" };
+    struct picture p = {
+        .top1 = { .title = "Top-1 accuracy (higher is better)",
+                  .x = epochs,
+                  .y = { .unit = CHART_PERCENT, .low = 0, .high = 100 } },
+        .loss = { .title = "Loss (lower is better)", .x = epochs },
+    };
+    bool ok = true;
 
-    if (!plot_script(path, write_script, &picture))
-        return ENDING_ERROR;
-    printf("plot: %s\n", path);
-    return ENDING_GOOD;
+    p.top1.lines = make_lines(folders, n);
+    p.loss.lines = make_lines(folders, n);
+    p.top1.nline = p.loss.nline = NCURVE * (size_t)n;
+    for (uint32_t k = 0; ok && k < n; k++)
+        ok = read_log(&p, k, folders[k]);
+    if (ok && p.n == 0)
+        ok = complain("plot: %s has no point yet: its log has neither a complete epoch nor a line of progress",
+                      folders[0]);
+    ok = ok && svg_file("--plot", path, write_file, &p);
+    finish(&p.top1);
+    finish(&p.loss);
+    if (ok)
+        printf("plot: %s\n", path);
+    return ok ? ENDING_GOOD : ENDING_ERROR;
 }

@@ -424,7 +424,7 @@ static int run_command(struct options *o)
         return make_data(o->data, (uint32_t)o->classes, (uint32_t)o->train_images, (uint32_t)o->val_images,
                          o->pixels > 0 ? (uint32_t)o->pixels : 64, o->seed);
     if (o->command == COMMAND_PLOT)
-        return plot_runs((const char *const *)o->paths, o->npath, o->plot != NULL ? o->plot : "run.png");
+        return plot_runs((const char *const *)o->paths, o->npath, o->plot != NULL ? o->plot : "run.svg");
     return run_training(o);
 }
 
