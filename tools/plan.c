@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-plan: lists algorithms, shows the plans they emit, and proves them. */
 #include "base/clock.h"
+#include "draw.h"
 #include "export.h"
 #include "machine_load.h"
 #include "message.h"
@@ -21,7 +22,8 @@
 static bool inplace, json;
 static size_t bytes = 4 << 20;
 static uint32_t one_rank;
-static const char *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "allreduce", *algorithm, *machine, *output;
+static const char *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "allreduce", *algorithm, *machine, *output,
+                                                  *picture = "messages", *report;
 static enum export_format format = EXPORT_GOAL;
 
 static const struct choice formats[] = { { "goal", EXPORT_GOAL }, { "chakra", EXPORT_CHAKRA }, { 0 } };
@@ -38,19 +40,22 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check",
               .letter = 'r'),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
-    OPTION_TO(TEXT, "machine", "NAME|FILE", &machine, "simulate, export: " MACHINE_NAMES " (docs/predict.md)"),
-    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "simulate, export: of the vector, or of a block (default 4M)",
+    OPTION_TO(TEXT, "machine", "NAME|FILE", &machine, "simulate, export, draw: " MACHINE_NAMES " (docs/predict.md)"),
+    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "simulate, export, draw: of the vector, or of a block (default 4M)",
               .letter = 'b'),
     OPTION_TO(FLAG, "json", NULL, &json, "simulate: print JSON"),
     OPTION_TO(CHOICE, "format", "KIND", &format, "export: goal (text) or chakra (a trace for each rank) (default goal)",
               .choices = formats),
     OPTION_TO(TEXT, "output", "PREFIX", &output, "export: rank R's trace is PREFIX.R.et"),
+    OPTION_TO(TEXT, "report", "FILE", &report, "simulate: write one HTML page, too: pictures, table, what to try"),
+    OPTION_TO(TEXT, "picture", "NAME", &picture,
+              "draw: messages (ranks against time), graph (over the machine), or links (their use over time)"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
 static const struct option_table table = {
     "Usage: plait-plan list | show SPEC | check [SPEC|all] | simulate [SPEC] --machine NAME|FILE |\n"
-    "                  export SPEC [options]\n"
+    "                  export SPEC | draw SPEC --machine NAME|FILE [options]\n"
     "\n"
     "A plan is the steps of one rank in a collective, as data.\n"
     "\n"
@@ -61,6 +66,7 @@ static const struct option_table table = {
     "  simulate\n"
     "          predict their times on a machine that need not exist, the fastest first, and where the time goes\n"
     "  export  all ranks' plans for other simulators: GOAL (LogGOPSim, ATLAHS) or Chakra traces (ASTRA-sim)\n"
+    "  draw    a picture of one algorithm on a machine, as SVG on standard output\n"
     "\n"
     "  $ plait-plan list --ranks 1024\n"
     "  $ plait-plan show torus:2x4 --ranks 8 --rank 3\n"
@@ -69,6 +75,7 @@ static const struct option_table table = {
     "  $ plait-plan show gather:binomial --root 2 --ranks 5\n"
     "  $ plait-plan check hierarchy:jia:ring --nodes 64x16\n"
     "  $ plait-plan simulate --machine dgx-h100-pod --bytes 64M\n"
+    "  $ plait-plan draw ring --machine dgx-h100-pod --ranks 16 >ring.svg\n"
     "\nOptions:\n",
     NULL, options, sizeof options / sizeof *options, sizeof *options
 };
@@ -338,19 +345,23 @@ static int check(const char *spec)
     return t.failed > 0 || t.passed == 0;
 }
 
-static int predict(const char *spec, bool exports)
+/* The commands simulate, export and draw. */
+static int predict(const char *name, const char *spec)
 {
+    const bool exports = strcmp(name, "export") == 0, simulates = strcmp(name, "simulate") == 0;
     struct plait_machine m;
     uint32_t nrank, last, at;
     unsigned coll, colls;
 
     if (machine == NULL && !exports)
-        option_misuse("simulate needs --machine: a file, or a name such as dgx-h100-pod or this-host");
-    if (spec == NULL && exports)
-        option_misuse("export needs a spec such as ring or torus:2x4 (plait-plan list shows all)");
+        option_misuse("%s needs --machine: a file, or a name such as dgx-h100-pod or this-host", name);
+    if (spec == NULL && !simulates)
+        option_misuse("%s needs a spec such as ring or torus:2x4 (plait-plan list shows all)", name);
     if (exports && (format == EXPORT_CHAKRA) != (output != NULL))
         option_misuse(output == NULL ? "export --format chakra needs --output PREFIX: a file for each rank, PREFIX.R.et"
                                      : "export prints GOAL; --output is for --format chakra");
+    if (report != NULL && !svg_possible("--report", report))
+        return 2;
     if (machine != NULL && !machine_load(machine, &m))
         return 2;
     read_colls(false, &coll, &colls);
@@ -361,9 +372,10 @@ static int predict(const char *spec, bool exports)
     read_roots(coll, nrank, false, &at, &last);
     struct plait_shape s = shape_of(coll, nrank, at);
     const size_t count = bytes / sizeof(float);
+    struct drawing d = { .machine = &m, .shape = &s, .spec = spec, .count = count };
     if (exports)
         return export_plans(format, output, machine != NULL ? &m : NULL, &s, spec, count);
-    return simulate(&m, &s, spec, count, json);
+    return simulates ? simulate(&m, &s, spec, count, json, report) : draw(&d, picture);
 }
 
 /* SPEC is "bruck", or "allgather:bruck" as in PLAIT_ALGO. */
@@ -398,11 +410,13 @@ static int command(int argc, char **argv)
     }
     if (strcmp(name, "check") == 0)
         return check(spec != NULL ? spec : "all");
-    if (strcmp(name, "simulate") == 0 || strcmp(name, "export") == 0)
-        return predict(spec, strcmp(name, "export") == 0);
+    if (strcmp(name, "simulate") != 0 && report != NULL)
+        option_misuse("--report has an effect only with simulate; leave it out");
+    if (strcmp(name, "simulate") == 0 || strcmp(name, "export") == 0 || strcmp(name, "draw") == 0)
+        return predict(name, spec);
     if (strcmp(name, "show") != 0)
-        option_misuse(nrest == 0 ? "needs list, show, check, simulate or export; see --help"
-                                 : "there is no command '%s'; it must be list, show, check, simulate or export",
+        option_misuse(nrest == 0 ? "needs list, show, check, simulate, export or draw; see --help"
+                                 : "there is no command '%s'; it must be list, show, check, simulate, export or draw",
                       name);
     if (spec == NULL)
         option_misuse("show needs a spec such as ring or torus:2x4 (plait-plan list shows all)");

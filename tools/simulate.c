@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "simulate.h"
 
+#include "draw.h"
 #include "message.h"
 #include "option.h"
+#include "report.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,14 +16,10 @@
 #define MOST_MESSAGES   1000000 /* of an algorithm that was not asked for by name: a minute or so */
 #define MOST_AT_ONCE    10000   /* messages at the same time, which share links; likewise */
 
-struct row {
-    char spec[PLAIT_MAX_SPEC];
-    struct plait_prediction p;
-};
 
 static int compare(const void *a, const void *b)
 {
-    const struct row *x = a, *y = b;
+    const struct report_row *x = a, *y = b;
 
     return (x->p.time > y->p.time) - (x->p.time < y->p.time);
 }
@@ -43,8 +41,8 @@ static void json_path(json_t *o, const struct plait_path *path)
     json_object_set_new(o, "waiting_us", json_real(1e-6 * (double)path->waiting));
 }
 
-static void print_json(const struct plait_machine *m, const struct plait_shape *s, size_t bytes, const struct row *rows,
-                       size_t n)
+static void print_json(const struct plait_machine *m, const struct plait_shape *s, size_t bytes,
+                       const struct report_row *rows, size_t n)
 {
     json_t *root = json_object(), *list = json_array();
 
@@ -71,7 +69,7 @@ static void print_json(const struct plait_machine *m, const struct plait_shape *
     json_decref(root);
 }
 
-static void print_table(const struct row *rows, size_t n)
+static void print_table(const struct report_row *rows, size_t n)
 {
     printf("%-20s %12s %6s  %-22s %7s %8s %7s %7s %9s\n", "algorithm", "time (us)", "bound", "busiest", "latency",
            "transfer", "compute", "waiting", "messages");
@@ -87,14 +85,18 @@ static void print_table(const struct row *rows, size_t n)
            "latency to waiting: parts of the longest chain of dependent steps.\n");
 }
 
-int simulate(const struct plait_machine *m, const struct plait_shape *shape, const char *spec, size_t count, bool json)
+int simulate(const struct plait_machine *m, const struct plait_shape *shape, const char *spec, size_t count, bool json,
+             const char *report)
 {
-    struct row rows[MOST_ALGORITHMS];
+    struct report_row rows[MOST_ALGORITHMS];
+    const struct drawing d = { .machine = m, .shape = shape };
+    uint32_t *nodes = shape->node == NULL ? draw_nodes(&d) : NULL;
     char large[512] = "";
     size_t n = 0;
 
     for (const struct plait_alg *const *a = plait_algs; *a != NULL && n < MOST_ALGORITHMS; a++) {
         struct plait_shape s = *shape;
+        s.node = nodes != NULL ? nodes : s.node;
         const struct plait_alg *alg;
         const char *name = spec != NULL ? spec : (*a)->name;
         if ((*a)->coll != shape->coll || plait_alg_find(plait_algs, name, &s, &alg) != PLAIT_OK) {
@@ -115,7 +117,11 @@ int simulate(const struct plait_machine *m, const struct plait_shape *shape, con
         if (spec != NULL)
             break;
     }
+    free(nodes);
     qsort(rows, n, sizeof *rows, compare);
+    const struct report r = { .machine = m, .shape = shape, .count = count, .rows = rows, .n = n, .large = large };
+    if (report != NULL && n > 0 && !report_write(report, &r))
+        return 1;
     if (json) {
         print_json(m, shape, count * sizeof(float), rows, n);
         return n == 0;

@@ -11,9 +11,10 @@
  * spec   NULL: all algorithms that apply and are not too large to wait for
  * count  float32 elements
  * json   print one JSON object instead of the table
+ * report write this HTML page, too; NULL: none
  * Returns the exit status.
  */
 int simulate(const struct plait_machine *machine, const struct plait_shape *shape, const char *spec, size_t count,
-             bool json);
+             bool json, const char *report);
 
 #endif

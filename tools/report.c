@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "report.h"
+
+#include "draw.h"
+#include "message.h"
+#include "page.h"
+#include "units.h"
+#include "value.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_TRIES    (3 * PLAIT_MOST_LEVELS + 2)
+#define MOST_MESSAGES 2000000 /* of all simulations for what to try */
+
+static double seconds(uint64_t picoseconds)
+{
+    return 1e-12 * (double)picoseconds;
+}
+
+static double percent(uint64_t part, uint64_t all)
+{
+    return all > 0 ? 100 * (double)part / (double)all : 0;
+}
+
+/* ---- What to try ------------------------------------------------------------------------------------ */
+
+struct
+try { /* a machine with one thing better, and the time there */
+    char what[96];
+    uint64_t time;
+};
+
+static int compare(const void *a, const void *b)
+{
+    const struct try *x = a, *y = b;
+
+    return (x->time > y->time) - (x->time < y->time);
+}
+
+/* Simulate the fastest algorithm on this machine. */
+static void attempt(const struct report *r, const struct plait_machine *m, const char *what, const char *unit,
+                    struct try *tries, size_t *n)
+{
+    const struct plait_sim_options options = { .place = r->place };
+    struct plait_prediction p;
+
+    if (plait_simulate(m, r->rows[0].spec, r->shape, PLAIT_FLOAT32, r->count, &options, &p) != PLAIT_OK)
+        return;
+    snprintf(tries[*n].what, sizeof tries->what, "%s%s%s", what, unit[0] != '\0' ? " of each " : "", unit);
+    tries[(*n)++].time = p.time;
+}
+
+/* Of each level a better bandwidth, latency and overhead; of ranks better copies and reductions, and processors. */
+static size_t attempts(const struct report *r, struct try tries[MOST_TRIES])
+{
+    const struct plait_machine *from = r->machine;
+    size_t n = 0;
+
+    if (r->rows[0].p.messages * MOST_TRIES > MOST_MESSAGES)
+        return 0;
+    for (uint32_t k = 0; k < from->nlevel; k++) {
+        const struct plait_level *l = &from->level[k];
+        struct plait_machine m = *from;
+        m.level[k].bandwidth *= 2;
+        attempt(r, &m, "twice the bandwidth", l->name, tries, &n);
+        m = *from;
+        m.level[k].latency /= 2;
+        m.level[k].overhead /= 2;
+        if (l->latency + l->overhead > 0)
+            attempt(r, &m, "half the latency and overhead", l->name, tries, &n);
+        m = *from;
+        m.level[k].processors *= 2;
+        m.level[k].memory *= 2;
+        if (l->processors > 0 || l->memory > 0)
+            attempt(r, &m, "twice the processors and memory bandwidth", l->name, tries, &n);
+    }
+    struct plait_machine m = *from;
+    m.copy *= 2;
+    m.reduce *= 2;
+    if (m.copy + m.reduce > 0)
+        attempt(r, &m, "copies and reductions twice as fast", "", tries, &n);
+    qsort(tries, n, sizeof *tries, compare);
+    return n;
+}
+
+static void write_tries(FILE *f, const struct report *r)
+{
+    const uint64_t now = r->rows[0].p.time;
+    struct try tries[MOST_TRIES];
+    char text[UNITS_ROOM], useless[1024] = "";
+
+    const size_t n = attempts(r, tries);
+    for (size_t i = 0; i < n; i++) {
+        if (percent(tries[i].time, now) < 98)
+            page_item(f, "With %s it would take %s, %.0f %% less.", tries[i].what,
+                      units_seconds(text, seconds(tries[i].time)), 100 - percent(tries[i].time, now));
+        else
+            list_add(useless, sizeof useless, tries[i].what);
+    }
+    if (useless[0] != '\0')
+        page_item(f, "Less than 2 %% would be gained by: %s.", useless);
+}
+
+/* The largest part of the longest chain of dependent steps, and what makes it smaller. */
+static void write_path(FILE *f, const struct plait_prediction *p)
+{
+    const struct {
+        uint64_t time;
+        const char *what, *remedy;
+    } parts[] = {
+        { p->path.latency, "latency and overhead of messages",
+          "an algorithm with fewer rounds, or fewer and larger operations, sends fewer messages one after the other" },
+        { p->path.transfer, "transfer of bytes",
+          "an algorithm that sends fewer bytes over the slowest links, or another placement of the ranks, shortens "
+          "it" },
+        { p->path.compute, "copies and reductions",
+          "an algorithm that spreads reductions over more ranks shortens it, and so does faster memory" },
+        { p->path.waiting, "waiting for a processor, or for room in the window of a pair of ranks",
+          "more processors for the ranks shorten it, and so does an algorithm with fewer steps on each rank" },
+    };
+    size_t most = 0;
+
+    for (size_t i = 1; i < sizeof parts / sizeof *parts; i++)
+        most = parts[i].time > parts[most].time ? i : most;
+    page_item(f, "The longest chain of dependent steps is %.0f %% %s: %s.", percent(parts[most].time, p->time),
+              parts[most].what, parts[most].remedy);
+}
+
+static void write_advice(FILE *f, const struct report *r)
+{
+    const struct report_row *best = &r->rows[0];
+    const double bound = percent(best->p.bound, best->p.time);
+    char text[UNITS_ROOM];
+
+    page_heading(f, "What to try");
+    page_list(f);
+    if (r->n > 1)
+        page_item(f, "Use %s (PLAIT_ALGO=%s:%s): it is the fastest of %zu algorithms. %s takes %.2f times as long.",
+                  best->spec, plait_coll_name(r->shape->coll), best->spec, r->n, r->rows[1].spec,
+                  best->p.time > 0 ? (double)r->rows[1].p.time / (double)best->p.time : 1);
+    if (best->p.busiest[0] != '\0')
+        page_item(f, "%s is needed for %s, %.0f %% of the time: %s.", best->p.busiest,
+                  units_seconds(text, seconds(best->p.bound)), bound,
+                  bound >= 90   ? "only an algorithm that uses it less, or a faster one, helps much"
+                  : bound >= 50 ? "at most the rest can be gained with this algorithm on this machine"
+                                : "most of the time nothing is the bottleneck, so bandwidth alone does not help");
+    write_path(f, &best->p);
+    write_tries(f, r);
+    page_list_end(f);
+}
+
+/* ---- The table ------------------------------------------------------------------------------------- */
+
+static void write_table(FILE *f, const struct report *r)
+{
+    page_heading(f, "Algorithms, the fastest first");
+    page_table(f, "<algorithm|time (us)|bound (us)|bound|<busiest|latency (us)|transfer (us)|compute (us)|waiting (us)|"
+                  "messages|bytes|slices");
+    for (size_t i = 0; i < r->n; i++) {
+        const struct plait_prediction *p = &r->rows[i].p;
+        page_row(f);
+        page_cell(f, "%s", r->rows[i].spec);
+        page_cell(f, "%.3f", 1e6 * seconds(p->time));
+        page_cell(f, "%.3f", 1e6 * seconds(p->bound));
+        page_cell(f, "%.0f %%", percent(p->bound, p->time));
+        page_cell(f, "%s", p->busiest[0] != '\0' ? p->busiest : "-");
+        page_cell(f, "%.3f", 1e6 * seconds(p->path.latency));
+        page_cell(f, "%.3f", 1e6 * seconds(p->path.transfer));
+        page_cell(f, "%.3f", 1e6 * seconds(p->path.compute));
+        page_cell(f, "%.3f", 1e6 * seconds(p->path.waiting));
+        page_cell(f, "%" PRIu64, p->messages);
+        page_cell(f, "%" PRIu64, p->bytes);
+        page_cell(f, "%" PRIu64, p->slices);
+    }
+    page_table_end(f);
+    page_paragraph(f,
+                   "bound: what the busiest link, memory or processor needs for this plan alone. latency to waiting: "
+                   "parts of the longest chain of dependent steps; their sum is the time.");
+    if (r->large[0] != '\0')
+        page_paragraph(f, "Not simulated, since that takes long: %s.", r->large);
+}
+
+/* The longest chain of each algorithm as a bar of its parts. Bars of more than four times the fastest are cut. */
+static void write_bars(FILE *f, const struct report *r)
+{
+    const double left = 170, wide = DRAW_WIDTH - left - 90, row = 22, top = 40;
+    const double height = row * (double)r->n;
+    const struct chart_key keys[] = {
+        { "latency and overhead", "f4" }, { "transfer", "f0" }, { "copies and reductions", "f1" }, { "waiting", "f3" }
+    };
+    const uint64_t last = r->rows[r->n - 1].p.time, first = r->rows[0].p.time,
+                   most = last < 4 * first ? last : 4 * first;
+    char time[UNITS_ROOM];
+    const struct chart_axis axis = { .label = "time", .unit = CHART_SECONDS, .high = most > 0 ? seconds(most) : 1e-12 };
+
+    svg_begin(f, DRAW_WIDTH, top + height + 44, "The longest chain of dependent steps of each algorithm", false);
+    chart_legend(f, keys, 4, left, 18, wide);
+    chart_x_axis(f, &axis, left, top + height, wide, height);
+    for (size_t i = 0; i < r->n; i++) {
+        const struct plait_path *path = &r->rows[i].p.path;
+        const uint64_t parts[] = { path->latency, path->transfer, path->compute, path->waiting };
+        const double y = top + row * (double)i;
+        double x = left;
+        svg_text(f, left - 8, y + 15, "small end", "%s", r->rows[i].spec);
+        for (int k = 0; k < 4; k++) {
+            const double length = fmin(wide * seconds(parts[k]) / axis.high, left + wide - x);
+            svg_rect(f, x, y + 3, length, row - 6, keys[k].classes);
+            x += length;
+        }
+        svg_text(f, x + 6, y + 15, "small", "%s%s", units_seconds(time, seconds(r->rows[i].p.time)),
+                 r->rows[i].p.time > most ? " (cut)" : "");
+    }
+    svg_end(f);
+}
+
+/* ---- The page -------------------------------------------------------------------------------------- */
+
+static void write_machine(FILE *f, const struct plait_machine *m)
+{
+    char rate[UNITS_ROOM], latency[UNITS_ROOM], overhead[UNITS_ROOM], memory[UNITS_ROOM];
+
+    page_heading(f, "The machine");
+    page_table(f, "<level|children|links of each|bandwidth|latency|overhead|processors|memory");
+    for (uint32_t k = 0; k < m->nlevel; k++) {
+        const struct plait_level *l = &m->level[k];
+        page_row(f);
+        page_cell(f, "%s", l->name);
+        page_cell(f, "%" PRIu32, l->children);
+        if (l->links > 0)
+            page_cell(f, "%" PRIu32, l->links);
+        else
+            page_cell(f, "shared memory");
+        page_cell(f, "%s", units_rate(rate, (double)l->bandwidth));
+        page_cell(f, "%s", units_seconds(latency, 1e-9 * (double)l->latency));
+        page_cell(f, "%s", units_seconds(overhead, 1e-9 * (double)l->overhead));
+        if (l->processors > 0)
+            page_cell(f, "%" PRIu32, l->processors);
+        else
+            page_cell(f, "as many as ranks");
+        page_cell(f, "%s", l->memory > 0 ? units_rate(memory, (double)l->memory) : "unlimited");
+    }
+    page_table_end(f);
+    page_paragraph(f, "Each rank copies at %s and reduces at %s.",
+                   m->copy > 0 ? units_rate(rate, (double)m->copy) : "any rate",
+                   m->reduce > 0 ? units_rate(memory, (double)m->reduce) : "any rate");
+}
+
+static bool write_pictures(FILE *f, const struct report *r)
+{
+    static bool (*const pictures[])(FILE *, const struct drawing *, bool) = { draw_messages, draw_graph, draw_links };
+    struct drawing d = { .machine = r->machine,
+                         .shape = r->shape,
+                         .spec = r->rows[0].spec,
+                         .count = r->count,
+                         .place = r->place,
+                         .p = r->rows[0].p };
+    char title[128];
+    bool ok = true;
+
+    snprintf(title, sizeof title, "Pictures of %s", d.spec);
+    page_heading(f, title);
+    for (size_t i = 0; ok && i < sizeof pictures / sizeof *pictures; i++) {
+        page_picture(f);
+        ok = pictures[i](f, &d, false);
+        page_picture_end(f);
+    }
+    return ok;
+}
+
+static bool write_page(FILE *f, const void *what)
+{
+    const struct report *r = what;
+    char title[256], size[UNITS_ROOM], time[UNITS_ROOM], bound[UNITS_ROOM];
+    const struct plait_prediction *best = &r->rows[0].p;
+
+    snprintf(title, sizeof title, "%s of %s, %" PRIu32 " rank%s, on %s", plait_coll_name(r->shape->coll),
+             units_bytes(size, (double)(r->count * sizeof(float))), r->shape->nrank, plural(r->shape->nrank),
+             r->machine->name);
+    page_begin(f, title);
+    page_paragraph(
+        f, "%s is the fastest: %s. Its bound is %s. A prediction of plait-plan simulate; nothing was measured.",
+        r->rows[0].spec, units_seconds(time, seconds(best->time)), units_seconds(bound, seconds(best->bound)));
+    write_advice(f, r);
+    write_table(f, r);
+    page_heading(f, "Where the time goes");
+    page_picture(f);
+    write_bars(f, r);
+    page_picture_end(f);
+    const bool ok = write_pictures(f, r);
+    write_machine(f, r->machine);
+    page_end(f);
+    return ok;
+}
+
+bool report_write(const char *path, const struct report *r)
+{
+    return svg_file("--report", path, write_page, r);
+}
