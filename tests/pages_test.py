@@ -67,7 +67,7 @@ NOT_HERE = [  # pattern, and the reason, or the file of the test that runs it an
     (r'--peer .*\bddp\b', 'tests/perf_test.sh', r'\$perf" \$fusion .*--peer ddp'),
     (r'--coll all -r 1', 'tests/perf_test.sh', r'--coll all -r 1'),
     (r'^tests/settings_page\.py', 'tests/meson.build', r"files\('settings_page.py'\)"),
-    (r'^plait-(perf fusion|perf --overlap|info --explain)$|^which is device memory', PART),
+    (r'^plait-(perf fusion|perf --overlap|perf --report|plan draw|info --explain)$|^which is device memory', PART),
 ]
 ENDS = {'--cut 2:1': (3, 'host1 is down')}  # status and words; the others end with 0
 

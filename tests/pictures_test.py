@@ -141,6 +141,22 @@ class Pictures(unittest.TestCase):
         self.assertEqual(len([e for e in graph.iter(f'{SVG}circle') if 'leaf' in e.get('class')]), 48)
         self.assertIn('inside hosts', ' '.join(e.text for e in graph.iter(f'{SVG}text')))
 
+    def test_mistakes_are_named(self):
+        path = machine(self.folder, 2, 4)
+        for status, words, command in (
+                (2, 'draw needs --machine', ['draw', 'ring']),
+                (2, 'draw needs a spec', ['draw', '--machine', path]),
+                (2, '--picture x: must be messages, graph or links', ['draw', 'ring', '--machine', path, '--picture', 'x']),
+                (2, "no algorithm 'rong'", ['draw', 'rong', '--machine', path]),
+                (2, '--picture has an effect only with draw', ['simulate', '--machine', path, '--picture', 'graph']),
+                (2, '--report has an effect only with simulate', ['draw', 'ring', '--machine', path, '--report', 'x']),
+                (2, '--report /nowhere/x: No such file', ['simulate', '--machine', path, '--report', '/nowhere/x']),
+                (1, '--report /dev/full: cannot be written', ['simulate', '--machine', path, '--report', '/dev/full'])):
+            done = subprocess.run([PLAN, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, status, command)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(done.stderr.count('\n'), 1, done.stderr)
+
     def test_an_operation_of_nothing_and_one_rank_have_pictures(self):
         path = machine(self.folder, 2, 4)
         for picture in 'messages', 'graph', 'links':

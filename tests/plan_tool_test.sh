@@ -105,7 +105,7 @@ export_writes_chakra_traces() {
 mistakes_are_named() {
     says 2 "no algorithm 'rong' for allreduce; did you mean 'ring'" check rong &&
         says 2 "no algorithm 'ring' for barrier, which has none (plait-plan list" check ring --coll barrier &&
-        says 2 'needs list, show, check, simulate or export' && says 2 "no command 'prove'" prove &&
+        says 2 'needs list, show, check, simulate, export or draw' && says 2 "no command 'prove'" prove &&
         says 2 "'torus:3x3' does not fit 20 ranks" show torus:3x3 --ranks 20 &&
         says 2 "'hierarchy' does not fit 8 ranks; the ranks must lie on two nodes or more" check hierarchy &&
         says 2 "'torus:3y3': parameters '3y3' are not of the form torus" check torus:3y3 &&

@@ -123,7 +123,13 @@ int draw(struct drawing *d, const char *picture)
     } pictures[] = { { "messages", draw_messages }, { "graph", draw_graph }, { "links", draw_links } };
 
     for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
-        if (strcmp(pictures[i].name, picture) == 0)
-            return draw_begin(d) && pictures[i].draw(stdout, d, true) ? 0 : 1;
+        if (strcmp(pictures[i].name, picture) == 0) {
+            if (!draw_begin(d))
+                return 2;
+            if (d->p.messages > DRAW_SOON)
+                remark("%" PRIu64 " messages: the picture may take minutes; fewer --ranks or --bytes are faster",
+                       d->p.messages);
+            return pictures[i].draw(stdout, d, true) ? 0 : 1;
+        }
     option_misuse("--picture %s: must be messages, graph or links", picture);
 }

@@ -15,8 +15,9 @@
 
 #include <stdbool.h>
 
-#define DRAW_WIDTH 1000 /* of a picture */
-#define DRAW_TOP   66   /* below its title */
+#define DRAW_WIDTH 1000    /* of a picture */
+#define DRAW_TOP   66      /* below its title */
+#define DRAW_SOON  1000000 /* messages that are drawn in seconds */
 
 struct drawing {
     const struct plait_machine *machine;

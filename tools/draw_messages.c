@@ -228,7 +228,7 @@ bool draw_messages(FILE *f, const struct drawing *d, bool alone)
 
     p.shown = nrank < MOST_RANKS ? nrank : MOST_RANKS;
     p.lane = fmin(56, 4 + 640.0 / p.shown);
-    p.every = (uint32_t)(d->p.messages / MOST) + 1;
+    p.every = (uint32_t)(d->p.messages * p.shown / nrank / MOST) + 1; /* as if all ranks send equally many */
     p.few = d->p.messages <= FEW;
     p.last = allocate((size_t)p.shown * PLAIT_SIM_NKIND, sizeof *p.last);
     const struct plait_sim_options callbacks = { .event = event, .arg = &p };

@@ -23,7 +23,7 @@ static bool inplace, json;
 static size_t bytes = 4 << 20;
 static uint32_t one_rank;
 static const char *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "allreduce", *algorithm, *machine, *output,
-                                                  *picture = "messages", *report;
+                                                  *picture, *report;
 static enum export_format format = EXPORT_GOAL;
 
 static const struct choice formats[] = { { "goal", EXPORT_GOAL }, { "chakra", EXPORT_CHAKRA }, { 0 } };
@@ -48,8 +48,9 @@ static const struct option options[] = {
               .choices = formats),
     OPTION_TO(TEXT, "output", "PREFIX", &output, "export: rank R's trace is PREFIX.R.et"),
     OPTION_TO(TEXT, "report", "FILE", &report, "simulate: write one HTML page, too: pictures, table, what to try"),
-    OPTION_TO(TEXT, "picture", "NAME", &picture,
-              "draw: messages (ranks against time), graph (over the machine), or links (their use over time)"),
+    OPTION_TO(
+        TEXT, "picture", "NAME", &picture,
+        "draw: messages (the default: ranks against time), graph (over the machine), or links (their use over time)"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
@@ -375,7 +376,7 @@ static int predict(const char *name, const char *spec)
     struct drawing d = { .machine = &m, .shape = &s, .spec = spec, .count = count };
     if (exports)
         return export_plans(format, output, machine != NULL ? &m : NULL, &s, spec, count);
-    return simulates ? simulate(&m, &s, spec, count, json, report) : draw(&d, picture);
+    return simulates ? simulate(&m, &s, spec, count, json, report) : draw(&d, picture != NULL ? picture : "messages");
 }
 
 /* SPEC is "bruck", or "allgather:bruck" as in PLAIT_ALGO. */
@@ -410,8 +411,9 @@ static int command(int argc, char **argv)
     }
     if (strcmp(name, "check") == 0)
         return check(spec != NULL ? spec : "all");
-    if (strcmp(name, "simulate") != 0 && report != NULL)
-        option_misuse("--report has an effect only with simulate; leave it out");
+    if ((strcmp(name, "simulate") != 0 && report != NULL) || (strcmp(name, "draw") != 0 && picture != NULL))
+        option_misuse("%s; leave it out", report != NULL ? "--report has an effect only with simulate"
+                                                         : "--picture has an effect only with draw");
     if (strcmp(name, "simulate") == 0 || strcmp(name, "export") == 0 || strcmp(name, "draw") == 0)
         return predict(name, spec);
     if (strcmp(name, "show") != 0)

@@ -263,6 +263,11 @@ static bool write_pictures(FILE *f, const struct report *r)
 
     snprintf(title, sizeof title, "Pictures of %s", d.spec);
     page_heading(f, title);
+    if (d.p.messages > DRAW_SOON) {
+        page_paragraph(f, "%" PRIu64 " messages: pictures would take minutes. plait-plan draw makes them.",
+                       d.p.messages);
+        return true;
+    }
     for (size_t i = 0; ok && i < sizeof pictures / sizeof *pictures; i++) {
         page_picture(f);
         ok = pictures[i](f, &d, false);

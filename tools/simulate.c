@@ -16,7 +16,6 @@
 #define MOST_MESSAGES   1000000 /* of an algorithm that was not asked for by name: a minute or so */
 #define MOST_AT_ONCE    10000   /* messages at the same time, which share links; likewise */
 
-
 static int compare(const void *a, const void *b)
 {
     const struct report_row *x = a, *y = b;
