@@ -14,7 +14,7 @@
 #include "device.h"
 #include "gpu_kernels.h"
 
-#include "../../bench/tensors.h"
+#include "../../common/tensors.h"
 
 #include <plait/coll.h>
 #include <plait/fusion.h>

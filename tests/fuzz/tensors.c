@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-perf's tensor lists: one tensor per line, sizes in range, and the list printed as CSV reads as itself. */
+/* Lists of tensors: one tensor per line, sizes in range, and the list printed as CSV reads as itself. */
 #include "fuzz.h"
 
 #include "message.h"
@@ -7,7 +7,7 @@
 
 #include <stdarg.h>
 
-/* The parser's only need of plait-perf. */
+/* The parser's only need of the programs. */
 bool complain(const char *format, ...)
 {
     char text[512];
@@ -16,7 +16,7 @@ bool complain(const char *format, ...)
     va_start(arguments, format);
     const int n = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    MUST(n > 0 && strncmp(text, "--tensors fuzz", 14) == 0);
+    MUST(n > 0 && strncmp(text, "fuzz", 4) == 0);
     return false;
 }
 
@@ -38,12 +38,19 @@ static void must_print_and_parse_to_the_same(const struct tensors *t)
     FILE *f = open_memstream(&text, &size);
 
     MUST(f != NULL);
-    fprintf(f, "id,name,elements,kind\n");
-    for (uint32_t i = 0; i < t->n; i++)
-        fprintf(f, "%u,t,%llu,weight\n", i, (unsigned long long)t->count[i]);
+    fprintf(f, "id,name,elements,kind%s\n", t->forward != NULL ? ",forward,backward" : "");
+    for (uint32_t i = 0; i < t->n; i++) {
+        fprintf(f, "%u,t,%llu,weight", i, (unsigned long long)t->count[i]);
+        if (t->forward != NULL)
+            fprintf(f, ",%llu,%llu", (unsigned long long)t->forward[i], (unsigned long long)t->backward[i]);
+        fputc('\n', f);
+    }
     fclose(f);
     MUST(parse(text, size, &again) && again.n == t->n);
     MUST(memcmp(again.count, t->count, t->n * sizeof *t->count) == 0);
+    MUST((again.forward != NULL) == (t->forward != NULL));
+    MUST(t->forward == NULL || (memcmp(again.forward, t->forward, t->n * sizeof *t->forward) == 0 &&
+                                memcmp(again.backward, t->backward, t->n * sizeof *t->backward) == 0));
     tensors_finish(&again);
     free(text);
 }

@@ -6,7 +6,7 @@
  */
 #include "gpu.h"
 
-#include "../../bench/tensors.h"
+#include "../../common/tensors.h"
 
 #include <string.h>
 #include <time.h>

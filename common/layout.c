@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "step.h"
+#include "layout.h"
 
 #include "base/bytes.h"
 

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A list of gradient tensors from a CSV file with the header id,name,elements,kind. */
-#ifndef PLAIT_BENCH_TENSORS_H
-#define PLAIT_BENCH_TENSORS_H
+/*
+ * A model's gradients, from a CSV file with the header id,name,elements,kind, and further columns or none. With the
+ * header id,name,elements,kind,forward,backward (bench/data/make.py) it has the FLOPs, too.
+ */
+#ifndef PLAIT_COMMON_TENSORS_H
+#define PLAIT_COMMON_TENSORS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
 struct tensors {
-    uint64_t *count; /* [n] elements */
+    uint64_t *count;              /* [n] elements, in forward order */
+    uint64_t *forward, *backward; /* [n] FLOPs of a sample in the tensor's layer; NULL: the file has none */
     uint32_t n;
 };
 
