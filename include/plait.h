@@ -7,6 +7,7 @@
 #include <plait/comm.h>
 #include <plait/config.h>
 #include <plait/elastic.h>
+#include <plait/forecast.h>
 #include <plait/fusion.h>
 #include <plait/group.h>
 #include <plait/launch.h>
