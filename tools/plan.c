@@ -19,11 +19,12 @@
 
 #define MAX_RANKS 16384
 
-static bool inplace, json;
+static bool inplace;
+static struct simulate_options predicted = { .batch = 64, .teraflops = 10 };
 static size_t bytes = 4 << 20;
 static uint32_t one_rank;
 static const char *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "allreduce", *algorithm, *machine, *output,
-                                                  *picture, *report;
+                                                  *picture;
 static enum export_format format = EXPORT_GOAL;
 
 static const struct choice formats[] = { { "goal", EXPORT_GOAL }, { "chakra", EXPORT_CHAKRA }, { 0 } };
@@ -43,11 +44,26 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "machine", "NAME|FILE", &machine, "simulate, export, draw: " MACHINE_NAMES " (docs/predict.md)"),
     OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "simulate, export, draw: of the vector, or of a block (default 4M)",
               .letter = 'b'),
-    OPTION_TO(FLAG, "json", NULL, &json, "simulate: print JSON"),
+    OPTION_TO(TEXT, "sweep", "A-B", &predicted.sweep, "simulate: sizes, 1K-64M by fours: the fastest, and the crossings"),
+    OPTION_TO(TEXT, "step", "MODEL", &predicted.step,
+              "simulate: a training step of alexnet, gpt2, resnet50, vgg16 or a CSV file: layouts, the best first"),
+    OPTION_TO(TEXT, "layouts", "LIST", &predicted.layouts, "step: per-tensor, threshold:4M, threshold:all, ddp ..."),
+    OPTION_TO(COUNT, "batch", "N", &predicted.batch, "step: samples of each rank (default 64)", .least = 1,
+              .most = 1 << 20),
+    OPTION_TO(REAL, "teraflops", "R", &predicted.teraflops, "step: 10^12 FLOPs per second that a rank reaches (10)",
+              .least = 1e-6, .most = 1e6),
+    OPTION_TO(REAL, "samples", "R", &predicted.samples, "step: instead, samples per second of one rank alone",
+              .least = 1e-6, .most = 1e9),
+    OPTION_TO(TEXT, "scale", "A-B|LIST", &predicted.scale, "simulate: numbers of ranks, 8-1024 by twos: a curve"),
+    OPTION_TO(TEXT, "what-if", "CHANGES", &predicted.what_if,
+              "simulate: beside it a changed machine: rack.uplink=/4, 'rank 5=/2', 'host 3=/2'"),
+    OPTION_TO(TEXT, "placement", "round-robin|FILE", &predicted.placement,
+              "simulate: beside it other places of the ranks"),
+    OPTION_TO(FLAG, "json", NULL, &predicted.json, "simulate: print JSON"),
     OPTION_TO(CHOICE, "format", "KIND", &format, "export: goal (text) or chakra (a trace for each rank) (default goal)",
               .choices = formats),
     OPTION_TO(TEXT, "output", "PREFIX", &output, "export: rank R's trace is PREFIX.R.et"),
-    OPTION_TO(TEXT, "report", "FILE", &report, "simulate: write one HTML page, too: pictures, table, what to try"),
+    OPTION_TO(TEXT, "report", "FILE", &predicted.report, "simulate: write one HTML page, too: pictures, table, what to try"),
     OPTION_TO(
         TEXT, "picture", "NAME", &picture,
         "draw: messages (the default: ranks against time), graph (over the machine), or links (their use over time)"),
@@ -361,7 +377,7 @@ static int predict(const char *name, const char *spec)
     if (exports && (format == EXPORT_CHAKRA) != (output != NULL))
         option_misuse(output == NULL ? "export --format chakra needs --output PREFIX: a file for each rank, PREFIX.R.et"
                                      : "export prints GOAL; --output is for --format chakra");
-    if (report != NULL && !svg_possible("--report", report))
+    if (predicted.report != NULL && !svg_possible("--report", predicted.report))
         return 2;
     if (machine != NULL && !machine_load(machine, &m))
         return 2;
@@ -376,7 +392,7 @@ static int predict(const char *name, const char *spec)
     struct drawing d = { .machine = &m, .shape = &s, .spec = spec, .count = count };
     if (exports)
         return export_plans(format, output, machine != NULL ? &m : NULL, &s, spec, count);
-    return simulates ? simulate(&m, &s, spec, count, json, report) : draw(&d, picture != NULL ? picture : "messages");
+    return simulates ? simulate(&m, &s, spec, count, &predicted) : draw(&d, picture != NULL ? picture : "messages");
 }
 
 /* SPEC is "bruck", or "allgather:bruck" as in PLAIT_ALGO. */
@@ -411,8 +427,8 @@ static int command(int argc, char **argv)
     }
     if (strcmp(name, "check") == 0)
         return check(spec != NULL ? spec : "all");
-    if ((strcmp(name, "simulate") != 0 && report != NULL) || (strcmp(name, "draw") != 0 && picture != NULL))
-        option_misuse("%s; leave it out", report != NULL ? "--report has an effect only with simulate"
+    if ((strcmp(name, "simulate") != 0 && predicted.report != NULL) || (strcmp(name, "draw") != 0 && picture != NULL))
+        option_misuse("%s; leave it out", predicted.report != NULL ? "--report has an effect only with simulate"
                                                          : "--picture has an effect only with draw");
     if (strcmp(name, "simulate") == 0 || strcmp(name, "export") == 0 || strcmp(name, "draw") == 0)
         return predict(name, spec);

@@ -5,6 +5,7 @@
 #include "message.h"
 #include "option.h"
 #include "report.h"
+#include "step.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -30,6 +31,14 @@ static bool is_large(const struct plait_alg *alg, const struct plait_shape *shap
     const uint64_t messages = c.rounds * shape->nrank;
 
     return messages > MOST_MESSAGES || messages / (c.depth > 0 ? c.depth : 1) > MOST_AT_ONCE;
+}
+
+bool simulate_takes_long(const char *spec, const struct plait_shape *shape)
+{
+    struct plait_shape s = *shape;
+    const struct plait_alg *alg;
+
+    return plait_alg_find(plait_algs, spec, &s, &alg) == PLAIT_OK && is_large(alg, &s);
 }
 
 static void json_path(json_t *o, const struct plait_path *path)
@@ -84,8 +93,8 @@ static void print_table(const struct report_row *rows, size_t n)
            "latency to waiting: parts of the longest chain of dependent steps.\n");
 }
 
-int simulate(const struct plait_machine *m, const struct plait_shape *shape, const char *spec, size_t count, bool json,
-             const char *report)
+static int simulate_all(const struct plait_machine *m, const struct plait_shape *shape, const char *spec, size_t count,
+                        bool json, const char *report)
 {
     struct report_row rows[MOST_ALGORITHMS];
     const struct drawing d = { .machine = m, .shape = shape };
@@ -131,4 +140,39 @@ int simulate(const struct plait_machine *m, const struct plait_shape *shape, con
     if (large[0] != '\0')
         printf("Not simulated, since that takes long: %s. Name one to wait for it.\n", large);
     return n == 0;
+}
+
+int simulate(const struct plait_machine *m, const struct plait_shape *shape, const char *spec, size_t count,
+             const struct simulate_options *o)
+{
+    struct scene scenes[2] = { { .machine = *m }, { .machine = *m } };
+    const int n = o->what_if != NULL || o->placement != NULL ? 2 : 1;
+    char one[32];
+    struct simulate_options own = *o;
+    struct plait_shape s = *shape;
+    int status;
+
+    if ((o->sweep != NULL) + (o->scale != NULL || o->step != NULL) > 1)
+        option_misuse("--sweep %s: does not go with --step or --scale; give one of them", o->sweep);
+    if (o->step != NULL && shape->coll != PLAIT_ALLREDUCE)
+        option_misuse("--step %s: gradients travel by all-reduce; leave out %s", o->step, plait_coll_name(shape->coll));
+    if (o->what_if != NULL)
+        scene_change(&scenes[1], o->what_if);
+    if (o->placement != NULL)
+        scene_place(&scenes[1], o->placement, shape->nrank);
+    if (o->step != NULL)
+        s.inplace = true;
+    if (o->scale != NULL) {
+        status = step_scale(scenes, n, &s, spec, count, o);
+    } else if (o->step != NULL) {
+        status = step_layouts(scenes, n, &s, spec, o);
+    } else if (o->sweep != NULL || n > 1) {
+        snprintf(one, sizeof one, "%zu", count * sizeof(float));
+        own.sweep = o->sweep != NULL ? o->sweep : one;
+        status = step_sweep(scenes, n, &s, spec, &own);
+    } else {
+        status = simulate_all(m, shape, spec, count, o->json, o->report);
+    }
+    free(scenes[1].place);
+    return status;
 }

@@ -3,18 +3,34 @@
 #ifndef PLAIT_TOOLS_SIMULATE_H
 #define PLAIT_TOOLS_SIMULATE_H
 
-#include <plait/simulate.h>
+#include <plait/forecast.h>
 
 #include <stdbool.h>
+
+/* Would the simulation of this algorithm take long? */
+bool simulate_takes_long(const char *spec, const struct plait_shape *shape);
+
+/* Options of plait-plan simulate, as text; NULL: not given. */
+struct simulate_options {
+    bool json;
+    const char *report;              /* write this HTML page, too */
+    const char *sweep;               /* sizes: "1K-64M" */
+    const char *step;                /* a model's list of gradients */
+    const char *scale;               /* numbers of ranks: "8-1024" or "8,16,48" */
+    const char *what_if, *placement; /* scene.h */
+    const char *trace;               /* file */
+    const char *layouts;             /* of the step */
+    uint32_t batch;                  /* samples of a rank in a step */
+    double samples;                  /* per second of one rank alone; 0: from teraflops */
+    double teraflops;                /* 10^12 FLOPs per second of one rank */
+};
 
 /*
  * spec   NULL: all algorithms that apply and are not too large to wait for
  * count  float32 elements
- * json   print one JSON object instead of the table
- * report write this HTML page, too; NULL: none
  * Returns the exit status.
  */
 int simulate(const struct plait_machine *machine, const struct plait_shape *shape, const char *spec, size_t count,
-             bool json, const char *report);
+             const struct simulate_options *options);
 
 #endif
