@@ -149,7 +149,7 @@ void scene_change(struct scene *s, const char *changes)
 void scene_place(struct scene *s, const char *placement, uint32_t nrank)
 {
     const uint64_t all = plait_machine_ranks(&s->machine);
-    const uint32_t each = s->machine.level[0].children, units = (uint32_t)(all / each);
+    const uint32_t each = s->machine.level[0].children, units = (nrank + each - 1) / each; /* as few as possible */
     unsigned long long n = 0, at;
 
     s->place = calloc(nrank, sizeof *s->place);

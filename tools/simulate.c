@@ -6,6 +6,7 @@
 #include "option.h"
 #include "report.h"
 #include "step.h"
+#include "trace.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -160,6 +161,8 @@ int simulate(const struct plait_machine *m, const struct plait_shape *shape, con
         scene_change(&scenes[1], o->what_if);
     if (o->placement != NULL)
         scene_place(&scenes[1], o->placement, shape->nrank);
+    if (o->trace != NULL && (o->sweep != NULL || o->scale != NULL || o->step != NULL))
+        option_misuse("--trace %s: is of one operation; leave out --sweep, --scale and --step", o->trace);
     if (o->step != NULL)
         s.inplace = true;
     if (o->scale != NULL) {
@@ -173,6 +176,8 @@ int simulate(const struct plait_machine *m, const struct plait_shape *shape, con
     } else {
         status = simulate_all(m, shape, spec, count, o->json, o->report);
     }
+    if (status == 0 && o->trace != NULL)
+        status = trace_write(&scenes[n - 1], shape, spec, count, o->trace);
     free(scenes[1].place);
     return status;
 }
