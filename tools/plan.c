@@ -66,7 +66,8 @@ static const struct option options[] = {
     OPTION_TO(CHOICE, "format", "KIND", &format, "export: goal (text) or chakra (a trace for each rank) (default goal)",
               .choices = formats),
     OPTION_TO(TEXT, "output", "PREFIX", &output, "export: rank R's trace is PREFIX.R.et"),
-    OPTION_TO(TEXT, "report", "FILE", &predicted.report, "simulate: write one HTML page, too: pictures, table, what to try"),
+    OPTION_TO(TEXT, "report", "FILE", &predicted.report,
+              "simulate: write one HTML page, too: pictures, table, what to try"),
     OPTION_TO(
         TEXT, "picture", "NAME", &picture,
         "draw: messages (the default: ranks against time), graph (over the machine), or links (their use over time)"),
@@ -432,7 +433,7 @@ static int command(int argc, char **argv)
         return check(spec != NULL ? spec : "all");
     if ((strcmp(name, "simulate") != 0 && predicted.report != NULL) || (strcmp(name, "draw") != 0 && picture != NULL))
         option_misuse("%s; leave it out", predicted.report != NULL ? "--report has an effect only with simulate"
-                                                         : "--picture has an effect only with draw");
+                                                                   : "--picture has an effect only with draw");
     if (strcmp(name, "simulate") == 0 || strcmp(name, "export") == 0 || strcmp(name, "draw") == 0)
         return predict(name, spec);
     if (strcmp(name, "show") != 0)

@@ -23,9 +23,9 @@ struct plait_error { /* sent in place of an expected message */
 };
 
 /*
- * A reason from outside to end this thread's waits: they call check() every 50 ms. If check() returns an
- * error, it has recorded the text, and the wait ends. The error must be neither PLAIT_ERR_TIMEOUT nor PLAIT_ERR_PEER,
- * which are states of a connection.
+ * A reason from outside to end this thread's waits: they call check() every 50 ms. If check() returns an error, it has
+ * recorded the text, and the wait ends. The error must be neither PLAIT_ERR_TIMEOUT nor PLAIT_ERR_PEER, which are
+ * states of a connection.
  */
 struct plait_watch {
     enum plait_status (*check)(const void *context);
@@ -38,8 +38,8 @@ void plait_frame_unwatch(void);
 enum plait_status plait_frame_check(void);
 
 /*
- * This thread's waits call `progress` until it returns false: meanwhile no other thread advances this process's pending
- * operations. NULL: they no longer do.
+ * This thread's waits call `progress` until it returns false. No other thread drives this process's pending operations
+ * then. NULL: they no longer do.
  */
 void plait_frame_drive(bool (*progress)(void));
 

@@ -27,7 +27,7 @@ struct plait_tcp_id {
 /* The last byte of any id. */
 enum plait_id_kind {
     PLAIT_ID_MADE,
-    PLAIT_ID_LAUNCHED, /* of what a launcher says: another job may have this id (unix.h) */
+    PLAIT_ID_LAUNCHED, /* made from a launcher's variables: another job may have this id (unix.h) */
 };
 
 #define PLAIT_MOST_PORTS 8 /* ports of the range that one rendezvous tries */

@@ -24,7 +24,7 @@ struct plait_bootstrap {
     uint32_t rank, nrank;
     double limit;
     bool tcp;
-    bool launched; /* the id is of what a launcher says: ranks of another job may connect */
+    bool launched; /* the id is made from a launcher's variables: ranks of another job may connect */
     struct plait_star star, node;
     struct plait_nodes nodes;
 };

@@ -3,9 +3,9 @@
  * The room call: what the public functions do.
  *
  * coll.c and collv.c have the collectives, send.c the messages, persistent.c persistent requests, group_end.c the
- * groups. spaces.c finds the memory space in which a call's buffers lie.
- * creation.c creates the communicators of a group, while its caller drives pending operations. drive.c is one turn of
- * everything that is pending in a communicator.
+ * groups. spaces.c finds the memory space in which a call's buffers lie. creation.c creates the communicators of a
+ * group, while its caller drives pending operations. drive.c is one turn of everything that is pending in a
+ * communicator.
  *
  * For fusion, optim and elastic: agree.c lets all ranks agree that each is ready and gave the same options. object.c
  * has what these need of their communicator, owner.c begins its operations, device_work.c puts work on a GPU.

@@ -19,8 +19,8 @@ enum plait_status plait_group_start(void)
 }
 
 /*
- * Begin all, or, when a call was refused, end all with that error. Returns those for whose end, or until a stream has
- * them, the group waits.
+ * Begin all, or, when a call was refused, end all with that error. Returns the requests for which the group waits:
+ * until they end, or until a stream has them.
  */
 static struct plait_request *begin_all(struct plait_request *first, enum plait_status refused)
 {

@@ -91,8 +91,9 @@ enum plait_status plait_object_fail(struct plait_comm *comm, enum plait_status s
 /* Has another rank failed? Its failure is this rank's then. */
 enum plait_status plait_object_probe(struct plait_comm *comm);
 
-/* Has the comm failed? And its failure, as plait_last_error() and status; PLAIT_OK: it has not. */
+/* Has the comm failed? */
 bool plait_object_failing(const struct plait_comm *comm);
+/* Its status, with the text as plait_last_error(); PLAIT_OK: it has not. */
 enum plait_status plait_object_failed(const struct plait_comm *comm);
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */

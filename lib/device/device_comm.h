@@ -129,8 +129,8 @@ struct plait_device_comm {
     uint32_t nbatch[2], ncopy, nnotification;
 
     _Atomic bool captured; /* an operation is in a graph: nobody knows when it runs */
-    uint32_t ncapture;     /* messages that are being captured, by */
-    uint64_t capturing;    /* this capture */
+    uint32_t ncapture;     /* messages in the capture `capturing` */
+    uint64_t capturing;    /* its id */
     bool lost;             /* others may still use this rank's device memory */
     char why[256];         /* the error with which the comm fails; "": none */
     enum plait_status as;  /* its status */
@@ -159,7 +159,7 @@ extern const char plait_device_no_graph[];
 
 /*
  * The next operations go to this queue. Operations of one comm have their own queues and take turns, so each operation
- * aims again in its turn.
+ * sets its queue again at each turn.
  */
 static inline void plait_device_use_queue(const struct plait_comm *comm, const struct plait_target *target)
 {
@@ -184,7 +184,7 @@ static inline bool plait_device_has_passed_all(const struct plait_device_comm *d
 bool plait_device_has_passed(struct plait_comm *comm, uint32_t put);
 
 /*
- * The aimed queue, after it was made to wait for all operations on other queues (of the same capture): they share the
+ * The current queue, after it was made to wait for all operations on other queues (of the same capture): they share the
  * comm's flags and memory. NULL: the device has reported an error, and nothing more is put on its queues.
  */
 struct plait_queue *plait_device_queue(struct plait_comm *comm);
@@ -217,8 +217,8 @@ struct plait_device_memory {
 /* GPU memory. free_later: also memory that others allocated and that operations on a queue or in a graph still use. */
 enum plait_status plait_device_alloc(struct plait_comm *comm, size_t bytes, void **out);
 /*
- * See struct plait_space. It grows to twice its size at least, and the old memory stays until the comm is left, for
- * freeing waits for all streams of the process, which may wait for this thread. The old ones together are no larger.
+ * See struct plait_space. It grows to twice its size at least. Old blocks are kept until the comm is left, as freeing
+ * waits for all streams of the process, which may wait for this thread; together they are no larger than the new one.
  */
 enum plait_status plait_device_grow(struct plait_comm *comm, struct plait_room *room, size_t bytes);
 void plait_device_free_later(struct plait_comm *comm, void *memory);

@@ -9,10 +9,10 @@
 #include "device_comm.h"
 
 enum plait_list_phase {
-    PLAIT_LIST_WHOLE,
-    PLAIT_LIST_GATHER,
-    PLAIT_LIST_SPREAD
-}; /* all results; the leaders' inputs; the members' results, from the leaders' output */
+    PLAIT_LIST_WHOLE,  /* all results */
+    PLAIT_LIST_GATHER, /* the leaders' inputs */
+    PLAIT_LIST_SPREAD  /* the members' results, from the leaders' output */
+};
 
 struct plait_whole {
     /* Groups of ranks that share a GPU, in the order of their lowest ranks, the leaders. */
@@ -31,7 +31,7 @@ struct plait_whole {
     const void *from, *to;    /* IN and OUT of the leaders' plan */
     struct plait_item *items; /* [bytes] of room for a list */
     size_t bytes;
-    /* [captured] of IN and OUT: of the leaders' plan; of another rank that the driver does not show to processes */
+    /* [in a graph][IN, OUT] of the leaders' plan, or of a rank whose memory cannot be exported */
     struct plait_room rooms[2][2];
 };
 

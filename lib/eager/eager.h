@@ -31,7 +31,7 @@ void plait_eager_tell(struct plait_comm *comm, const struct plait_op_plan *o);
 
 #define PLAIT_EAGER_HEAD sizeof(uint64_t) /* bytes of the size field of a part (variable block sizes) */
 
-/* The longest vector, or block, of which each writer writes at most `bytes`. */
+/* Most bytes of a vector, or block, so that no writer writes more than `bytes`. */
 size_t plait_eager_room(enum plait_coll coll, uint32_t nrank, size_t bytes, bool vform);
 
 /*

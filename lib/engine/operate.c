@@ -37,8 +37,8 @@ static bool replaces_input(const struct plait_job *job)
 
 /*
  * A pre-multiplied sum is the sum of scaled inputs; some averages are the sum of divided inputs. An all-reduce puts
- * them in OUT and goes on in place. The others, an all-to-all in place, and a reduction in place by a plan that is not
- * put them in library memory, which the comm keeps for the next operation.
+ * them in OUT and goes on in place. Others use library memory, which the comm keeps for the next operation, and so does
+ * the input of an all-to-all in place, and of a reduction in place whose plan is out of place.
  */
 static __attribute__((noinline)) enum plait_status replace_input(struct plait_comm *comm, const struct plait_job *job,
                                                                  const void **in)

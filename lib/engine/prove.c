@@ -312,10 +312,12 @@ static enum plait_status prove_all(const struct plait_alg *alg, const char *spec
         status = choose_fusing(plans, *others, spec, common->nrank, hop, &out->fusing, &proved);
     if (status != PLAIT_OK || proved)
         return status;
-    return plait_fail(PLAIT_ERR_PLAN,
-                      "algorithm '%s' can deadlock with %u ranks: a message overtakes %d earlier ones of the same pair "
-                      "of ranks, a whole window; receive lanes in the order in which they are sent",
-                      spec, common->nrank, PLAIT_WINDOW);
+    return plait_fail(
+        PLAIT_ERR_PLAN,
+        "algorithm '%s' can deadlock with %u ranks: a message overtakes %d earlier ones of the same pair "
+        "of ranks, a whole window; receive lanes in the order in which they are sent (or its plan in place has "
+        "other messages)",
+        spec, common->nrank, PLAIT_WINDOW);
 }
 
 enum plait_status plait_prove(const struct plait_alg *alg, const char *spec, const struct plait_shape *shape,

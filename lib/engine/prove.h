@@ -9,8 +9,8 @@
 
 /*
  * The shape as all ranks know it. Only the rank itself knows whether it works in place. The library's plans have the
- * same messages either way. A caller's algorithm may send other values in place, so all ranks must agree on it, and
- * its plans of a rooted collective, of which only the root knows, are never in place (plait_select()).
+ * same messages either way. A caller's algorithm may send other values in place, so all ranks must agree on it. In a
+ * rooted collective only the root knows; there a caller's plan is never in place (plait_select()).
  */
 struct plait_shape plait_common_shape(const struct plait_alg *alg, const struct plait_shape *shape);
 

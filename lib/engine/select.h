@@ -31,10 +31,11 @@ struct plait_wish plait_wish_of(const struct plait_config *config, enum plait_co
                                 const struct plait_call *call);
 
 /*
- * Most bytes of the vector or of a block on the eager path; 0: none. And is this small enough for it? In v-forms bytes
- * are those of the largest block if all ranks know it, else 0. Reads vform, oversubscribed, remote, device and paced.
+ * Most bytes of the vector or of a block on the eager path; 0: none. Reads vform, oversubscribed, remote, device and
+ * paced.
  */
 size_t plait_most_eager(enum plait_coll coll, uint32_t nrank, const struct plait_wish *wish);
+/* Is this small enough for it? bytes: in v-forms of the largest block if all ranks know it, else 0. */
 bool plait_fits_eager(enum plait_coll coll, uint32_t nrank, size_t bytes, const struct plait_wish *wish);
 
 /* Are the ranks on several nodes? node NULL: on one. */
@@ -44,8 +45,8 @@ bool plait_has_nodes(const uint32_t *node, uint32_t nrank);
 bool plait_is_of_library(const struct plait_alg *alg);
 
 /*
- * Reads coll, nrank, node and inplace of `shape`. Writes param; and inplace if the inputs are divided first, as the
- * quotients may lie elsewhere, or if it is a caller's plan of a rooted collective. Errors: PLAIT_ERR_CONFIG,
+ * Reads coll, nrank, node and inplace of `shape`. Writes param. Clears inplace for a caller's plan of a rooted
+ * collective; sets it anew if inputs are divided first, as the quotients may lie elsewhere. Errors: PLAIT_ERR_CONFIG,
  * PLAIT_ERR_UNSUPPORTED.
  */
 enum plait_status plait_select(struct plait_shape *shape, size_t count, enum plait_dtype type,

@@ -17,10 +17,9 @@ atomic_bool plait_other_spaces;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The program uses GPUs and the plug-in cannot: why; and the driver's function that knows memory. */
-static char unusable[1024];
-static _Atomic(int (*)(void *out, int attribute, unsigned long long memory)) ask_driver;
-enum { MEMORY_TYPE = 2, IS_MANAGED = 8, TYPE_DEVICE = 2, NOT_INITIALIZED = 3 }; /* as in cuda.h */
+static char unusable[1024]; /* why the plug-in cannot be used, in a program that uses GPUs */
+static _Atomic(int (*)(void *out, int attribute, unsigned long long memory)) ask_driver; /* its query of a pointer */
+enum { MEMORY_TYPE = 2, IS_MANAGED = 8, TYPE_DEVICE = 2, NOT_INITIALIZED = 3 };          /* as in cuda.h */
 
 const struct plait_fork_module plait_devices_fork = { .lock = &lock };
 

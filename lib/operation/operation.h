@@ -82,7 +82,7 @@ struct plait_op_plan {
     enum plait_op op;
     uint32_t root;
     bool inplace;
-    bool aside;   /* in place, but its plan is not: what is reduced is copied first */
+    bool aside;   /* the call is in place, its plan is not: a reduction copies its input */
     bool vform;   /* variable block sizes, given by each call */
     size_t count; /* elements of the vector or of a block (geometry.kind); vform: of the largest, 0 if not eager */
     bool plain;   /* the call had no options */

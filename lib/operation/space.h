@@ -69,7 +69,7 @@ struct plait_space {
     void (*scale)(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late);
 
     /*
-     * The end of a comm; NULL: host. settle: wait until its work has ended. leaves_some: this rank leaves a comm that
+     * The end of a comm; NULL in the host's space only. settle: wait until its work has ended. leaves_some: this rank leaves a comm that
      * has not failed; do other ranks still wait for its work? Then the comm fails. close: free all. bytes: of memory
      * that the space holds for it.
      */

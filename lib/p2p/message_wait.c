@@ -139,8 +139,8 @@ static enum plait_status check_incoming(struct plait_comm *comm, const struct pl
 }
 
 /*
- * Does the peer, of this host, receive the message into another space? It sees those of PLAIT_CHANNEL_MESSAGES itself,
- * of other channels only if it uses them, too.
+ * Does the peer, of this host, receive the message into another space? It sees PLAIT_CHANNEL_MESSAGES itself, other
+ * channels only if it uses that space.
  */
 static enum plait_status check_outgoing(struct plait_comm *comm, const struct plait_message *m)
 {

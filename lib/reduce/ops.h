@@ -61,11 +61,13 @@ _Static_assert(FLT_EVAL_METHOD == 0 || FLT_EVAL_METHOD == 16, "float and double 
  * An integer addition rounds other numbers. Values are first limited to `most`.
  */
 struct narrow_format {
-    float most, least, unit; /* largest finite number, or what becomes infinity; smallest normal one; see above */
-    uint32_t bias;           /* difference of the exponent biases, at the exponent's place in fp32 */
-    int shift;               /* fraction bits of fp32 beyond those of this type */
-    int left;                /* bits of fp32 beyond those of this type */
-    uint32_t special, nan;   /* lowest encoding of infinity or NaN; the canonical NaN */
+    float most;            /* largest finite number; of a type with infinity, the smallest that becomes it */
+    float least;           /* smallest normal number */
+    float unit;            /* its last bit is the smallest denormal number */
+    uint32_t bias;         /* difference of the exponent biases, at the exponent's place in fp32 */
+    int shift;             /* fraction bits of fp32 beyond those of this type */
+    int left;              /* 32 minus the bits of this type */
+    uint32_t special, nan; /* lowest encoding of infinity or NaN; the canonical NaN */
 };
 PLAIT_DEVICE static const struct narrow_format f16 = { 0x1p16f, 0x1p-14f, 0x1p-1f, 0x38000000, 13, 16, 0x7c00, 0x7e00 };
 PLAIT_DEVICE static const struct narrow_format e4m3 = { 448, 0x1p-6f, 0x1p14f, 0x3c000000, 20, 24, 0x7f, 0x7f };

@@ -24,7 +24,7 @@ PLAIT_DEVICE static inline T FN(max)(T a, T b)
     return a > b ? a : b;
 }
 
-/* Float and double vectorise, and are exact: a quotient is an integer, or at least 2^-8 or 2^-32 below the next one. */
+/* Float and double vectorise, and are exact: a quotient that is no integer is at least 2^-8 (2^-32) below the next. */
 PLAIT_DEVICE static inline T FN(quotient)(T v, uint32_t divisor)
 {
     if (sizeof(T) == 1)

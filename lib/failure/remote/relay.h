@@ -11,7 +11,7 @@
 struct line {
     struct plait_control_update update; /* the last one of the rank at the other end; line 0: of this rank */
     uint64_t version;                   /* of `update`; 0: none yet */
-    uint64_t told, upto;                /* what was put into `out`: all up to this version; in the pass that goes on */
+    uint64_t told, upto;                /* the last version that was sent; that of the pass that goes on */
     int fd;                             /* -1: closed */
     _Atomic double heard;               /* clock of the last update that arrived */
     bool silent;                        /* rank 0: the others were told of the silence of the rank */
