@@ -260,8 +260,8 @@ static inline __attribute__((always_inline)) enum plait_status vform_inside(stru
               (uintptr_t)a.in - (uintptr_t)a.out == (uintptr_t)s->place;
     if (!plait_buffers_fit(&a, in_bytes, out_bytes))
         return plait_refuse(plait_wrong_buffers(&a, g, "v", in_bytes, out_bytes));
-    /* A rank with an empty block cannot tell whether it is in place. So a plan on which all ranks must agree runs out of
-     * place: it reads this rank's block before it writes it. */
+    /* A rank with an empty block cannot tell whether it is in place. So a plan on which all ranks must agree runs out
+     * of place: it reads this rank's block before it writes it. */
     a.inplace = g->rooted && plait_works_inplace(a.coll, a.alias, call);
     if (plait_has_spaces())
         status =
