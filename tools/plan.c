@@ -49,6 +49,7 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "step", "MODEL", &predicted.step,
               "simulate: a training step of alexnet, gpt2, resnet50, vgg16 or a CSV file: layouts, the best first"),
     OPTION_TO(TEXT, "layouts", "LIST", &predicted.layouts, "step: per-tensor, threshold:4M, threshold:all, ddp ..."),
+    OPTION_TO(TEXT, "payload", "TYPE", &predicted.payload, "step: gradients travel in this type: float16, bfloat16"),
     OPTION_TO(COUNT, "batch", "N", &predicted.batch, "step: samples of each rank (default 64)", .least = 1,
               .most = 1 << 20),
     OPTION_TO(REAL, "teraflops", "R", &predicted.teraflops, "step: 10^12 FLOPs per second that a rank reaches (10)",

@@ -20,6 +20,7 @@ struct simulate_options {
     const char *what_if, *placement; /* scene.h */
     const char *trace;               /* file */
     const char *layouts;             /* of the step */
+    const char *payload;             /* type in which its gradients travel */
     uint32_t batch;                  /* samples of a rank in a step */
     double samples;                  /* per second of one rank alone; 0: from teraflops */
     double teraflops;                /* 10^12 FLOPs per second of one rank */

@@ -26,6 +26,7 @@ struct model {
     uint64_t *count, *ready;
     struct plait_tensor *tensors;
     uint32_t *cuts;
+    enum plait_dtype payload; /* PLAIT_NDTYPE: as the tensors */
 };
 
 /* A result in two scenes. */
@@ -104,6 +105,13 @@ static bool load(const struct simulate_options *o, struct model *m)
         m->tensors[i] = (struct plait_tensor){ "gradient", t.count[from], PLAIT_FLOAT32, NULL };
     }
     m->compute = ok ? m->ready[t.n - 1] : 0;
+    m->payload = PLAIT_NDTYPE;
+    if (o->payload != NULL) {
+        const int type = plait_dtype_find(o->payload);
+        if (type != PLAIT_FLOAT32 && type != PLAIT_FLOAT16 && type != PLAIT_BFLOAT16)
+            option_misuse("--payload %s: must be float32, float16 or bfloat16", o->payload);
+        m->payload = type == PLAIT_FLOAT32 ? PLAIT_NDTYPE : (enum plait_dtype)type;
+    }
     free(ready);
     tensors_finish(&t);
     if (!ok)
@@ -188,7 +196,7 @@ static bool predict_step(struct plait_forecast *f, const struct model *m, const 
                          struct point *p)
 {
     struct plait_training t = {
-        .tensors = m->tensors, .ready = m->ready, .ntensor = m->n, .compute = m->compute, .payload = PLAIT_NDTYPE
+        .tensors = m->tensors, .ready = m->ready, .ntensor = m->n, .compute = m->compute, .payload = m->payload
     };
     struct plait_training_bucket *buckets = calloc(m->n, sizeof *buckets);
     struct plait_step_time s;

@@ -69,9 +69,9 @@ struct plait_space {
     void (*scale)(const struct plait_run *run, void *to, const void *from, size_t count, const void *scalar, bool late);
 
     /*
-     * The end of a comm; NULL in the host's space only. settle: wait until its work has ended. leaves_some: this rank leaves a comm that
-     * has not failed; do other ranks still wait for its work? Then the comm fails. close: free all. bytes: of memory
-     * that the space holds for it.
+     * The end of a comm; NULL in the host's space only. settle: wait until its work has ended. leaves_some: this rank
+     * leaves a comm that has not failed; do other ranks still wait for its work? Then the comm fails. close: free all.
+     * bytes: of memory that the space holds for it.
      */
     void (*settle)(struct plait_comm *comm);
     bool (*leaves_some)(struct plait_comm *comm);

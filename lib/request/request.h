@@ -230,8 +230,8 @@ void plait_requests_forget(struct plait_comm *comm);
  * the comm's list of issued requests, and later operations begin. Where a queue only records, as in a graph capture, a
  * request ends when its operation is recorded.
  *
- * mark: all of it is on its queue. False: the queue only records (capture). withdraw: stop its wait for its mark, if any; it is no
- * longer pending then. Both need the comm's lock.
+ * mark: all of it is on its queue. False: the queue only records (capture). withdraw: stop its wait for its mark, if
+ * any; it is no longer pending then. Both need the comm's lock.
  */
 bool plait_request_mark(struct plait_request *r);
 void plait_request_withdraw(struct plait_request *r);
