@@ -51,9 +51,10 @@ def ranks_meet_over_tcp():
             equal(comm.allreduce(numpy.full(3, rank + 1.0)), numpy.full(3, 10.0))
             return comm.peer(rank), comm.peer((rank + 1) % NRANK)
 
-    both = {'device': '', 'node': 0, 'gpu': 'mapped'}
+    both = {'device': '', 'node': 0, 'gpu': 'mapped', 'shares': ''}
     here, there = {'transport': 'self', **both}, {'transport': 'shm', **both}
-    assert ranks.processes(NRANK, body) == [(here, there)] * NRANK
+    seen = ranks.processes(NRANK, body)
+    assert seen == [(here, there)] * NRANK, seen
     wrong(plait.ConfigError, 'nowhere', lambda: plait.unique_id(ifname='=nowhere'))
 
 

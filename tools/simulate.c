@@ -119,6 +119,7 @@ static int simulate_all(const struct plait_machine *m, const struct plait_shape 
         }
         if (plait_simulate(m, name, shape, PLAIT_FLOAT32, count, NULL, &rows[n].p) != PLAIT_OK) {
             complain("%s: %s", name, plait_last_error());
+            free(nodes);
             return 1;
         }
         snprintf(rows[n].spec, sizeof rows[n].spec, "%s", name);
