@@ -86,7 +86,16 @@ def fields(folders, name):
     found = []
     for member in filter(None, map(str.strip, body.split(';'))):
         pointer = re.search(r'\(\*(\w+)\)', member)
-        plain = re.match(r'(.*?)(\w+)(\[\w+\])?$', squeeze(member))
-        found.append(('(*)', pointer.group(1)) if pointer else (plain.group(1).strip() + (plain.group(3) or ''),
-                                                                plain.group(2)))
+        if pointer:
+            found.append(('(*)', pointer.group(1)))
+            continue
+        first, *more = squeeze(member).split(',')
+        kind, plain, size = re.match(r'(.*?)(\w+)(\[\w+\])?$', first).groups()
+        found += [(kind.strip() + number(folders, size or ''), name.strip()) for name in [plain, *more]]
     return found
+
+
+def number(folders, size):
+    """"[PLAIT_MAX_PARAM]" with its number."""
+    value = re.search(rf'#define {size[1:-1]}\s+(\d+)\b', code(folders)) if size[1:2].isalpha() else None
+    return f'[{value.group(1)}]' if value else size

@@ -15,8 +15,9 @@ folders = sys.argv[1:]
 declared = {f.name: f for f in headers.functions(folders)}
 
 PLAIN = {'size_t': ctypes.c_size_t, 'uint32_t': ctypes.c_uint32, 'uint64_t': ctypes.c_uint64, 'int': ctypes.c_int,
-         'unsigned': ctypes.c_uint,
-         'double': ctypes.c_double, 'const char*': ctypes.c_char_p, 'void': None}
+         'unsigned': ctypes.c_uint, 'bool': ctypes.c_bool, 'char': ctypes.c_char, 'unsigned char': ctypes.c_ubyte,
+         'double': ctypes.c_double, 'const char*': ctypes.c_char_p, 'void': None,
+         'const char**': ctypes.POINTER(ctypes.c_char_p), 'const char*const*': ctypes.POINTER(ctypes.c_char_p)}
 
 
 def fits(kind, c):
@@ -25,14 +26,13 @@ def fits(kind, c):
         return kind is ctypes.c_int
     if c.endswith(']'):
         base, size = c[:-1].split('[')
-        return issubclass(kind, ctypes.Array) and kind._length_ == int(size) and ctypes.sizeof(kind) == int(size) \
-            and base in ('unsigned char', 'char')
+        return issubclass(kind, ctypes.Array) and kind._length_ == int(size) and fits(kind._type_, base)
     if c in PLAIN:
         return kind is PLAIN[c]
     if c.startswith('struct ') and not c.endswith('*'):
         return kind is _library.STRUCTS[c.replace('struct ', '')]
     if c == '(*)':
-        return kind is _library.Combine
+        return kind in (_library.Combine, _library.HearEvent, _library.HearUse)
     if '(*' in c:
         return c == 'int (*interrupted)(void)' and kind is _library.Interrupted
     assert c.endswith('*'), c
@@ -113,6 +113,8 @@ def names_of_rounding_are_the_enum():
     names = headers.enumerators(folders, 'plait_round')
     assert names == ['PLAIT_ROUND_' + name.upper() for name in _library.ROUNDS], names
     assert headers.enumerators(folders, 'plait_scale_when') == ['PLAIT_SCALE_' + n.upper() for n in _library.SCALE_WHEN]
+    assert headers.enumerators(folders, 'plait_sim_kind') == \
+        ['PLAIT_SIM_' + name.upper() for name in _library.SIM_KINDS + ('nkind',)]
 
 
 def names_of_methods_and_rules_are_the_enums():

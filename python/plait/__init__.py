@@ -22,15 +22,16 @@ from ._group import group
 from ._interrupt import watch as _watch
 from ._optim import LossScale, Optim, Part, Schedule
 from ._request import Persistent, Request, wait_all, wait_any
+from ._simulate import Forecast, Machine, Prediction, simulate, training_ready
 
 __version__ = '0.1.0'  # of this package; version() is the library's
 
 _watch()
 globals().update({c.__name__: c for c in _BY_NAME.values()})
 
-__all__ = ['Comm', 'Elastic', 'Error', 'Fusion', 'Launch', 'LossScale', 'Optim', 'Part', 'Persistent', 'Request',
-           'Schedule', 'group',
-           'launch', 'unique_id', 'version', 'wait_all', 'wait_any', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
+__all__ = ['Comm', 'Elastic', 'Error', 'Forecast', 'Fusion', 'Launch', 'LossScale', 'Machine', 'Optim', 'Part',
+           'Persistent', 'Prediction', 'Request', 'Schedule', 'group', 'launch', 'simulate', 'training_ready',
+           'unique_id', 'version', 'wait_all', 'wait_any', 'zeros'] + [c.__name__ for c in _BY_NAME.values()]
 
 
 def version():

@@ -5,8 +5,8 @@ Everything that must agree with the public headers is here; tests/python_headers
 """
 import ctypes
 import os
-from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_size_t, c_ubyte, c_uint, \
-    c_uint32, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_size_t, c_ubyte, \
+    c_uint, c_uint32, c_uint64, c_void_p
 
 SONAME = 'libplait.so.0'
 ROUNDS = ('default', 'once', 'hop')  # enum plait_round
@@ -16,6 +16,7 @@ OPTIM_METHODS = ('sgd', 'lars')  # enum plait_optim_method
 OPTIM_PLAIN = 3
 
 DECAY_RULES = ('none', 'polynomial', 'steps', 'cosine')  # enum plait_decay_rule
+SIM_KINDS = ('send', 'recv', 'copy', 'reduce', 'transfer')  # enum plait_sim_kind
 
 Combine = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
 Interrupted = CFUNCTYPE(c_int)
@@ -45,8 +46,13 @@ class ElasticHandle(Structure):
     pass
 
 
+class ForecastHandle(Structure):
+    pass
+
+
 OPAQUE = {'plait_comm': CommHandle, 'plait_request': RequestHandle, 'plait_stream': StreamHandle,
-          'plait_fusion': FusionHandle, 'plait_optim': OptimHandle, 'plait_elastic': ElasticHandle}
+          'plait_fusion': FusionHandle, 'plait_optim': OptimHandle, 'plait_elastic': ElasticHandle,
+          'plait_forecast': ForecastHandle}
 
 
 class UniqueId(Structure):
@@ -159,6 +165,74 @@ class ElasticCounts(Structure):
                 ('movement', c_double), ('slots', c_size_t), ('staged', c_uint64)]
 
 
+class Shape(Structure):
+    _fields_ = [('coll', c_int), ('nrank', c_uint32), ('root', c_uint32), ('inplace', c_bool),
+                ('node', POINTER(c_uint32)), ('nlevel', c_uint32), ('level', POINTER(c_uint32)), ('nparam', c_uint32),
+                ('param', c_uint32 * 8), ('vform', c_bool)]
+
+
+class Level(Structure):
+    _fields_ = [('name', c_char * 24), ('children', c_uint32), ('links', c_uint32), ('bandwidth', c_uint64),
+                ('latency', c_uint64), ('overhead', c_uint64), ('eager', c_size_t), ('processors', c_uint32),
+                ('memory', c_uint64)]
+
+
+class Slow(Structure):
+    _fields_ = [('rank', c_bool), ('level', c_uint32), ('child', c_uint32), ('percent', c_uint32)]
+
+
+class MachineStruct(Structure):
+    _fields_ = [('name', c_char * 96), ('nlevel', c_uint32), ('level', Level * 8), ('copy', c_uint64),
+                ('reduce', c_uint64), ('cache', c_size_t), ('nslow', c_uint32), ('slow', Slow * 16)]
+
+
+class PathStruct(Structure):
+    _fields_ = [(name, c_uint64) for name in ('latency', 'transfer', 'compute', 'waiting')]
+
+
+class PredictionStruct(Structure):
+    _fields_ = [('time', c_uint64), ('bound', c_uint64), ('busiest', c_char * 64), ('busiest_resource', c_uint32),
+                ('path', PathStruct), ('messages', c_uint64), ('bytes', c_uint64), ('slices', c_uint64),
+                ('simulated', c_uint32)]
+
+
+class SimEvent(Structure):
+    _fields_ = [('kind', c_int), ('rank', c_uint32), ('peer', c_uint32), ('step', c_uint32), ('slice', c_uint64),
+                ('start', c_uint64), ('end', c_uint64), ('bytes', c_uint64)]
+
+
+class SimUse(Structure):
+    _fields_ = [('resource', c_uint32), ('time', c_uint64), ('rate', c_uint64), ('capacity', c_uint64)]
+
+
+HearEvent = CFUNCTYPE(None, c_void_p, POINTER(SimEvent))
+HearUse = CFUNCTYPE(None, c_void_p, POINTER(SimUse))
+
+
+class SimOptions(Structure):
+    _fields_ = [('place', POINTER(c_uint32)), ('event', HearEvent), ('use', HearUse), ('arg', c_void_p)]
+
+
+class ForecastOptions(Structure):
+    _fields_ = [('machine', POINTER(MachineStruct)), ('shape', Shape), ('place', POINTER(c_uint32)),
+                ('algorithms', POINTER(c_char_p))]
+
+
+class Training(Structure):
+    _fields_ = [('tensors', POINTER(Tensor)), ('ready', POINTER(c_uint64)), ('ntensor', c_uint32),
+                ('compute', c_uint64), ('layout', Layout), ('payload', c_int)]
+
+
+class TrainingBucket(Structure):
+    _fields_ = [('type', c_int), ('first', c_uint32), ('ntensor', c_uint32), ('bytes', c_size_t), ('ready', c_uint64),
+                ('begin', c_uint64), ('end', c_uint64), ('algorithm', c_char * 64)]
+
+
+class StepTimeStruct(Structure):
+    _fields_ = [('time', c_uint64), ('compute', c_uint64), ('communication', c_uint64), ('exposed', c_uint64),
+                ('nbucket', c_uint32), ('bytes', c_size_t)]
+
+
 STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': Call, 'plait_comm_options': CommOptions,
            'plait_launch': LaunchStruct, 'plait_peer_info': PeerInfo, 'plait_comm_stats': CommStats,
            'plait_comm_memory': CommMemory, 'plait_comm_count': CommCount, 'plait_tensor': Tensor,
@@ -166,7 +240,11 @@ STRUCTS = {'plait_unique_id': UniqueId, 'plait_user_op': UserOp, 'plait_call': C
            'plait_fusion_options': FusionOptions, 'plait_fusion_result': FusionResult,
            'plait_optim_part': OptimPart, 'plait_optim_options': OptimOptions, 'plait_optim_step': OptimStep,
            'plait_optim_result': OptimResult, 'plait_loss_scale': LossScaleStruct, 'plait_schedule': ScheduleStruct,
-           'plait_elastic_options': ElasticOptions, 'plait_elastic_counts': ElasticCounts}
+           'plait_elastic_options': ElasticOptions, 'plait_elastic_counts': ElasticCounts,
+           'plait_shape': Shape, 'plait_level': Level, 'plait_slow': Slow, 'plait_machine': MachineStruct,
+           'plait_path': PathStruct, 'plait_prediction': PredictionStruct, 'plait_sim_event': SimEvent,
+           'plait_sim_use': SimUse, 'plait_sim_options': SimOptions, 'plait_forecast_options': ForecastOptions,
+           'plait_training': Training, 'plait_training_bucket': TrainingBucket, 'plait_step_time': StepTimeStruct}
 
 
 class Status(c_int):
@@ -177,6 +255,7 @@ _CALL = POINTER(Call)
 _IN, _OUT, _COUNTS = [c_void_p] * 3
 _COMM, _REQUEST = POINTER(CommHandle), POINTER(RequestHandle)
 _FUSION, _ELASTIC = POINTER(FusionHandle), POINTER(ElasticHandle)
+_MACHINE, _FORECAST, _PREDICTION = POINTER(MachineStruct), POINTER(ForecastHandle), POINTER(PredictionStruct)
 _TYPE = _OP = _COLL = c_int
 
 # name: result, parameters
@@ -192,6 +271,7 @@ FUNCTIONS = {
     'plait_op_name': (c_char_p, [_OP]),
     'plait_op_find': (c_int, [c_char_p]),
     'plait_coll_name': (c_char_p, [_COLL]),
+    'plait_coll_find': (c_int, [c_char_p]),
     'plait_mem_alloc': (Status, [c_size_t, POINTER(c_void_p)]),
     'plait_mem_free': (Status, [c_void_p]),
     'plait_mem_share': (Status, [c_void_p, POINTER(c_void_p)]),
@@ -268,6 +348,19 @@ FUNCTIONS = {
     'plait_elastic_centre': (Status, [_ELASTIC, c_void_p]),
     'plait_elastic_counts': (None, [_ELASTIC, POINTER(ElasticCounts)]),
     'plait_schedule_at': (c_double, [POINTER(ScheduleStruct), c_double]),
+    'plait_machine_check': (Status, [_MACHINE]),
+    'plait_machine_ranks': (c_uint64, [_MACHINE]),
+    'plait_machine_resources': (c_uint32, [_MACHINE]),
+    'plait_machine_resource': (None, [_MACHINE, c_uint32, POINTER(c_char), c_size_t]),
+    'plait_simulate': (Status, [_MACHINE, c_char_p, POINTER(Shape), _TYPE, c_size_t, POINTER(SimOptions),
+                                _PREDICTION]),
+    'plait_forecast_create': (Status, [POINTER(ForecastOptions), POINTER(_FORECAST)]),
+    'plait_forecast_destroy': (None, [_FORECAST]),
+    'plait_forecast_algorithm': (c_char_p, [_FORECAST, c_uint32]),
+    'plait_forecast_time': (Status, [_FORECAST, c_uint32, _TYPE, c_size_t, _PREDICTION]),
+    'plait_forecast_fastest': (Status, [_FORECAST, _TYPE, c_size_t, POINTER(c_char_p), _PREDICTION]),
+    'plait_forecast_step': (Status, [_FORECAST, POINTER(Training), POINTER(TrainingBucket), POINTER(StepTimeStruct)]),
+    'plait_training_ready': (Status, [POINTER(c_uint64), POINTER(c_uint64), c_uint32, c_uint64, POINTER(c_uint64)]),
 }
 
 
