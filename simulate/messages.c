@@ -45,7 +45,7 @@ void plait_sim_offer(struct simulation *s, struct member *k, const struct job *j
     struct message *m = message_of(p, number);
     uint32_t slot, step;
 
-    if (m->busy) {
+    if (m->busy || m->next != number) {
         if (!plait_grow((void **)&k->blocked, k->nblocked + 1, &k->blocked_room, sizeof *k->blocked)) {
             s->failed = true;
             return;
@@ -54,8 +54,9 @@ void plait_sim_offer(struct simulation *s, struct member *k, const struct job *j
         return;
     }
     const struct moment at = SINCE(s, j->ready, waiting);
-    *m =
-        (struct message){ .number = number, .busy = true, .slot = j->slot, .step = j->step, .begun = s->now, .at = at };
+    *m = (struct message){
+        .number = number, .next = number, .busy = true, .slot = j->slot, .step = j->step, .begun = s->now, .at = at
+    };
     m->bytes = bytes_of(s, k, j->slot, in);
     s->out->messages += plait_class_size(&s->classes, (uint32_t)(k - s->members));
     s->out->bytes += m->bytes * plait_class_size(&s->classes, (uint32_t)(k - s->members));
@@ -122,11 +123,13 @@ void plait_sim_arrive(struct simulation *s, struct member *from, struct pair *p,
         deliver(s, &s->members[p->to], slot, step, later(m->at, s->members[p->to].slots[slot].ready[step]));
 }
 
-/* There is room in a window of the rank's. */
-static void offer_blocked(struct simulation *s, struct member *k)
+/* The place in the window is free for the next message that belongs there. */
+static void free_place(struct simulation *s, struct member *k, const struct pair *p, struct message *m)
 {
     const uint32_t n = k->nblocked;
 
+    m->busy = false;
+    m->next += p->nwindow;
     k->nblocked = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct job j = k->blocked[i];
@@ -144,8 +147,7 @@ void plait_sim_release(struct simulation *s, struct member *from, struct pair *p
         plait_sim_timer(s, level_of(s, p)->latency * 1000, event_for(s, RELEASED, from, p, m));
         return;
     }
-    m->busy = false;
-    offer_blocked(s, from);
+    free_place(s, from, p, m);
 }
 
 void plait_sim_end_release(struct simulation *s, struct member *from, struct pair *p, uint32_t window)
@@ -153,8 +155,7 @@ void plait_sim_end_release(struct simulation *s, struct member *from, struct pai
     struct message *m = &p->window[window];
     const struct message done = *m;
 
-    m->busy = false;
     if (!is_eager(s, p, &done))
         plait_sim_complete(s, from, done.slot, done.step, SINCE(s, done.at, latency));
-    offer_blocked(s, from);
+    free_place(s, from, p, m);
 }

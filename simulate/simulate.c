@@ -161,6 +161,8 @@ static void make_pair(struct simulation *s, uint32_t member, uint32_t index)
     plait_classes_route(&s->classes, &s->programs, &s->hardware, member, index, &u);
     p->nwindow = window_of(s, k->prog->nsend[index]);
     p->window = plait_scratch(&s->arrays, p->nwindow, sizeof *p->window);
+    for (uint32_t i = 0; p->window != NULL && i < p->nwindow; i++)
+        p->window[i].next = i;
     p->speed = u.speed;
     p->nuse = u.n;
     p->use = use = plait_scratch(&s->arrays, u.n, sizeof *use);

@@ -28,6 +28,7 @@ struct moment { /* when something happened, and the longest path to it */
 
 struct message { /* a message in the window of a pair of ranks */
     uint32_t number;
+    uint32_t next; /* the number of the message whose turn it is here */
     bool busy, moves, arrived;
     uint32_t slot, step; /* of the SEND */
     uint64_t bytes, begun;

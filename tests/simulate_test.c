@@ -346,6 +346,20 @@ static void a_slower_link_never_helps(void **state)
     for_all(see_slower);
 }
 
+/* A message takes its place in the window after the message before it there, of an earlier slice, too. */
+static void messages_of_a_later_slice_do_not_overtake_a_window(void **state)
+{
+    struct plait_machine m = { .name = "hosts", .nlevel = 2, .reduce = 50000000000, .cache = 16 << 20 };
+    const struct plait_shape shape = { .coll = PLAIT_ALLREDUCE, .nrank = 64 };
+    struct plait_prediction p;
+
+    (void)state;
+    m.level[0] = (struct plait_level){ "host", 2, 1, 10000000000, 5000, 0, 0, 0, 0 };
+    m.level[1] = (struct plait_level){ "net", 32, 1, 12500000000, 10000, 0, 0, 0, 0 };
+    assert_int_equal(plait_simulate(&m, "hierarchy:jia:ring", &shape, PLAIT_FLOAT32, 16 << 20, NULL, &p), PLAIT_OK);
+    assert_true(p.slices >= 8);
+}
+
 /* ---- Use of links -------------------------------------------------------------------------------------- */
 
 struct used {
@@ -400,6 +414,7 @@ int main(void)
         cmocka_unit_test(latency_is_the_claimed_depth),
         cmocka_unit_test(the_bound_is_the_claimed_volume),
         cmocka_unit_test(a_slower_link_never_helps),
+        cmocka_unit_test(messages_of_a_later_slice_do_not_overtake_a_window),
         cmocka_unit_test(uses_add_up_to_the_bytes),
     };
 

@@ -232,7 +232,8 @@ enum plait_status plait_device_is_on(const char *call, const char *which, const 
         return plait_device_aligned(call, which, memory, size);
     if (at->device >= 0)
         snprintf(of, sizeof of, " of GPU %d", at->device);
-    return plait_fail(PLAIT_ERR_ARG, "%s%s is %p, which is %s memory%s; the call needs device memory of GPU %d", call,
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s%s is %p, which is %s memory%s; the call needs device memory of GPU %d: copy it there", call,
                       which, memory, plait_memory_name(at->kind), of, device);
 }
 
