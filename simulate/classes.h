@@ -33,8 +33,10 @@ static inline uint32_t plait_class_size(const struct plait_classes *c, uint32_t 
     return c->begin[class + 1] - c->begin[class];
 }
 
-/* What the lowest rank's message to a peer uses, and its processor: classes of resources, each with the weight of all
-   ranks of the class that use this resource at the same time. */
+/*
+ * The resources of the lowest rank's message to a peer, and of its processor: as classes, each with the weight of all
+ * ranks of the class that use it at the same time.
+ */
 void plait_classes_route(const struct plait_classes *c, const struct plait_programs *p, const struct plait_hardware *h,
                          uint32_t class, uint32_t index, struct plait_uses_of *out);
 void plait_classes_own(const struct plait_classes *c, const struct plait_hardware *h, uint32_t class,

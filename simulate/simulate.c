@@ -81,7 +81,7 @@ static void handle(struct simulation *s, uint64_t what)
     }
 }
 
-/* What happens now; then the processors take jobs; some of these take no time. */
+/* Handle all events of this time. Then the processors take jobs, and those that take no time end at once. */
 static void handle_now(struct simulation *s)
 {
     uint64_t what;

@@ -3,9 +3,9 @@
  * The state of a simulation, for steps.c (a rank's processor and slices), messages.c and simulate.c. A *member* is the
  * lowest rank of a class and stands for all of it.
  *
- * What happens at one time is handled in any order with the same result: a processor takes the jobs that become ready
- * at that time by slice and step, and of paths that are equally long the larger one counts. So it does not matter which
- * ranks are simulated.
+ * Events of one time are handled in any order with the same result: a processor takes the jobs that become ready then by
+ * slice and step, and of two paths that are equally long the larger one counts. So a simulation of one member for each
+ * class gives the result of all ranks.
  */
 #ifndef PLAIT_SIMULATE_SIMULATION_H
 #define PLAIT_SIMULATE_SIMULATION_H
@@ -17,7 +17,7 @@
 #include "comm/comm.h"
 #include "plan/scratch.h"
 
-enum phase { TODO, STARTED, DONE };                        /* of a step */
+enum phase { PENDING, STARTED, DONE };                     /* of a step */
 enum task { SENDING, TAKING, READING, COPYING, REDUCING }; /* of a processor */
 enum event { TASK_ENDS, TRANSFER_ENDS, ARRIVES, RELEASED };
 

@@ -240,7 +240,7 @@ void plait_sim_launch(struct simulation *s, struct member *k)
     f->elements = left < s->slice ? left : s->slice;
     f->done = 0;
     memcpy(f->pending, p->ndeps, p->ninstr * sizeof *f->pending);
-    memset(f->phase, TODO, p->ninstr);
+    memset(f->phase, PENDING, p->ninstr);
     for (uint32_t i = 0; i <= p->ninstr; i++)
         f->ready[i] = start;
     for (uint32_t i = 0; i < p->ninstr; i++)

@@ -68,7 +68,7 @@ PLAIT_API enum plait_status plait_forecast_fastest(struct plait_forecast *foreca
 
 /* ---- Steps of training ---------------------------------------------------------------------------------- */
 
-/* What one rank computes in a step, and how its gradients travel. */
+/* A rank's computation in a step, and the exchange of its gradients. */
 struct plait_training {
     const struct plait_tensor *tensors; /* [ntensor] gradients in the order of their registration (fusion.h); no data */
     const uint64_t *ready;              /* [ntensor] time from the step's start until each gradient is ready */

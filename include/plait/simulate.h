@@ -52,7 +52,7 @@ struct plait_level {
     uint64_t memory;     /* bytes per second read and written, by copies and reductions of its ranks; 0: unlimited */
 };
 
-/* What is slower than the rest: the links of one unit, or one rank. */
+/* A slower part: the links of one unit, or one rank. */
 struct plait_slow {
     bool rank;        /* the copies, reductions and overheads of a rank; else links */
     uint32_t level;   /* links: whose children they join */
@@ -79,20 +79,19 @@ struct plait_path {
 };
 
 struct plait_prediction {
-    uint64_t time;    /* picoseconds, until the last rank is done */
-    uint64_t bound;   /* picoseconds that the busiest link, memory or processor needs for this plan alone */
-    char busiest[64]; /* its name: "rack 3, up" */
-    uint32_t busiest_resource;
-    struct plait_path path; /* their sum is `time` */
-    uint64_t messages;      /* of all ranks */
-    uint64_t bytes;         /* of all messages */
-    uint64_t slices;        /* into which the operation is cut */
-    uint32_t simulated;     /* ranks: equal ranks are simulated once; all, if events or uses are asked for */
+    uint64_t time;             /* picoseconds, until the last rank is done */
+    uint64_t bound;            /* picoseconds that the busiest link, memory or processor needs for this plan alone */
+    char busiest[64];          /* its name: "rack 3, up" */
+    uint32_t busiest_resource; /* its number: plait_machine_resource() */
+    struct plait_path path;    /* their sum is `time` */
+    uint64_t messages;         /* of all ranks */
+    uint64_t bytes;            /* of all messages */
+    uint64_t slices;           /* into which the operation is cut */
+    uint32_t simulated;        /* ranks: equal ranks are simulated once; all, if events or uses are asked for */
 };
 
 /*
- * What happens, as a simulation goes on. Times are in picoseconds from the operation's start, and never earlier than
- * those of the call before, for events by their end.
+ * Events of a simulation, reported in the order of their ends. Times are in picoseconds from the operation's start.
  */
 enum plait_sim_kind {
     PLAIT_SIM_SEND, /* a processor's overhead of a message */
