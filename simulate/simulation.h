@@ -3,9 +3,9 @@
  * The state of a simulation, for steps.c (a rank's processor and slices), messages.c and simulate.c. A *member* is the
  * lowest rank of a class and stands for all of it.
  *
- * Events of one time are handled in any order with the same result: a processor takes the jobs that become ready then by
- * slice and step, and of two paths that are equally long the larger one counts. So a simulation of one member for each
- * class gives the result of all ranks.
+ * Events of one time are handled in any order with the same result: a processor takes the jobs that become ready then
+ * by slice and step, and of two paths that are equally long the larger one counts. So a simulation of one member for
+ * each class gives the result of all ranks.
  */
 #ifndef PLAIT_SIMULATE_SIMULATION_H
 #define PLAIT_SIMULATE_SIMULATION_H
