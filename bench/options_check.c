@@ -62,17 +62,22 @@ static bool check_files(const struct options *o)
     return true;
 }
 
+/* An option that only a sweep over sizes has; NULL: none is given. */
+static const char *sweep_option(const struct options *o)
+{
+    return picture(o) != NULL ? picture(o)
+           : o->csv != NULL   ? "--csv"
+           : o->aggregate > 1 ? options_flag(o, "agg_iters")
+           : o->cputime       ? options_flag(o, "report_cputime")
+           : o->per_iter      ? options_flag(o, "per_iter_timing")
+           : o->timestamps    ? options_flag(o, "report_timestamps")
+                              : NULL;
+}
+
 /* Overlap has a table of its own. */
 static bool check_overlap(const struct options *o)
 {
-    const char *other = o->tensors != NULL   ? "--tensors"
-                        : picture(o) != NULL ? picture(o)
-                        : o->csv != NULL     ? "--csv"
-                        : o->aggregate > 1   ? options_flag(o, "agg_iters")
-                        : o->cputime         ? options_flag(o, "report_cputime")
-                        : o->per_iter        ? options_flag(o, "per_iter_timing")
-                        : o->timestamps      ? options_flag(o, "report_timestamps")
-                                             : NULL;
+    const char *other = o->tensors != NULL ? "--tensors" : sweep_option(o);
 
     if (other != NULL)
         return complain("%s does not go with --overlap, which times single operations; leave one of them out", other);
@@ -169,17 +174,12 @@ static bool check_ddp(const struct options *o)
 /* fusion has its own table, of sums of float32 gradients. */
 static bool check_fusion(const struct options *o)
 {
-    const char *other = o->overlap           ? "--overlap"
-                        : picture(o) != NULL ? picture(o)
-                        : o->csv != NULL     ? "--csv"
-                        : o->aggregate > 1   ? options_flag(o, "agg_iters")
-                        : o->cputime         ? options_flag(o, "report_cputime")
-                        : o->per_iter        ? options_flag(o, "per_iter_timing")
-                        : o->timestamps      ? options_flag(o, "report_timestamps")
-                        : o->unalign         ? options_flag(o, "unalign")
-                        : o->slice           ? "--slice"
-                        : o->same_memory     ? "--memory same"
-                                             : NULL;
+    const char *other = o->overlap                ? "--overlap"
+                        : sweep_option(o) != NULL ? sweep_option(o)
+                        : o->unalign              ? options_flag(o, "unalign")
+                        : o->slice                ? "--slice"
+                        : o->same_memory          ? "--memory same"
+                                                  : NULL;
 
     if (other != NULL)
         return complain("%s does not go with plait-perf fusion, which times whole steps; leave it out", other);
