@@ -113,7 +113,9 @@ mistakes_are_named() {
         says 2 "ranks 0: must be a number" check ring --ranks 0 &&
         says 2 "ranks 1-8: must be a number from 1 to [0-9]*$" show ring --ranks 1-8 &&
         says 2 "rank 8: must be a rank from 0 to 7" show ring --rank 8 &&
-        says 2 'rank has an effect only with show' check ring --rank 1 && says 2 'show needs a spec' show &&
+        says 2 'rank has an effect only with show' check ring --rank 1 &&
+        says 2 'sweep has an effect only with simulate' show ring --sweep 1K-1M &&
+        says 2 'batch has an effect only with --step' simulate ring --machine abci --batch 3 && says 2 'show needs a spec' show &&
         says 2 "nodes 3+: must be like" check ring --nodes 3+ &&
         says 2 "nodes 2x2 has 4 ranks, but --ranks says 5" check ring --nodes 2x2 --ranks 5 &&
         says 2 "coll alltosome: must be all, or allreduce, barrier, " list --coll alltosome &&

@@ -412,6 +412,40 @@ static const char *take_coll(const char *spec)
     return spec;
 }
 
+/* Options that one command alone takes, and those of its --step. */
+static void check_effects(const char *command)
+{
+    static const struct {
+        const char *option, *command;
+        bool step;
+    } only[] = {
+        { "rank", "show" },
+        { "picture", "draw" },
+        { "format", "export" },
+        { "output", "export" },
+        { "report", "simulate" },
+        { "json", "simulate" },
+        { "sweep", "simulate" },
+        { "step", "simulate" },
+        { "scale", "simulate" },
+        { "what-if", "simulate" },
+        { "placement", "simulate" },
+        { "trace", "simulate" },
+        { "layouts", "simulate", true },
+        { "payload", "simulate", true },
+        { "batch", "simulate", true },
+        { "teraflops", "simulate", true },
+        { "samples", "simulate", true },
+    };
+
+    for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
+        const bool step = only[i].step && predicted.step == NULL;
+        if (given[option_of(&table, only[i].option)].yes && (step || strcmp(command, only[i].command) != 0))
+            option_misuse("%s has an effect only with %s; leave it out", flag_of(only[i].option),
+                          step ? "--step" : only[i].command);
+    }
+}
+
 static int command(int argc, char **argv)
 {
     int nrest;
@@ -422,8 +456,7 @@ static int command(int argc, char **argv)
     if (algorithm != NULL && (nrest > 1 || strcmp(name, "list") == 0))
         option_misuse("%s %s: %s; leave it out", flag_of("algo"), algorithm,
                       nrest > 1 ? "SPEC is given, too" : "list shows all");
-    if (strcmp(name, "show") != 0 && rank != NULL)
-        option_misuse("--rank has an effect only with show; leave it out");
+    check_effects(name);
     if (nrest > 2 || (nrest > 1 && strcmp(name, "list") == 0))
         option_misuse("unexpected argument '%s'; see --help", argv[nrest]);
     if (strcmp(name, "list") == 0) {
@@ -432,9 +465,6 @@ static int command(int argc, char **argv)
     }
     if (strcmp(name, "check") == 0)
         return check(spec != NULL ? spec : "all");
-    if ((strcmp(name, "simulate") != 0 && predicted.report != NULL) || (strcmp(name, "draw") != 0 && picture != NULL))
-        option_misuse("%s; leave it out", predicted.report != NULL ? "--report has an effect only with simulate"
-                                                                   : "--picture has an effect only with draw");
     if (strcmp(name, "simulate") == 0 || strcmp(name, "export") == 0 || strcmp(name, "draw") == 0)
         return predict(name, spec);
     if (strcmp(name, "show") != 0)
