@@ -111,18 +111,19 @@ bool plait_plan_sliceable(const struct plait_plan *plan)
 
 uint32_t plait_nodes_of(const struct plait_shape *s, uint32_t *each)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, highest = 0; /* of the nodes so far: a higher one is new */
     bool equal = true;
 
     *each = 0;
     for (uint32_t first = 0, end; s->node != NULL && first < s->nrank; first = end, n++) {
         for (end = first + 1; end < s->nrank && s->node[end] == s->node[first];)
             end++;
-        for (uint32_t r = end; r < s->nrank; r++)
+        for (uint32_t r = 0; s->node[first] <= highest && r < first; r++)
             if (s->node[r] == s->node[first]) {
                 *each = 0;
                 return 0;
             }
+        highest = s->node[first] > highest ? s->node[first] : highest;
         *each = n == 0 ? end : *each;
         equal &= end - first == *each;
     }
