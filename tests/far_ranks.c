@@ -114,15 +114,14 @@ static void run_all(void)
 #define HEADER 66
 
 /*
- * Bytes in a packet, acknowledgements included, where links are not shaped: in segments of 8 KiB, UCX's own, some 6700. And
- * how far from the claim.
+ * The least bytes in a packet, acknowledgements included, where links are not shaped: UCX's own segments of 8 KiB give at
+ * most 6700. And how far the bytes may be from the claim.
  */
+#define LEAST_MEAN 7500
 #ifdef __SANITIZE_ADDRESS__ /* slow */
-#define LEAST_MEAN 9000
-#define MOST_OFF   0.15
+#define MOST_OFF 0.15
 #else
-#define LEAST_MEAN 12000
-#define MOST_OFF   0.05
+#define MOST_OFF 0.05
 #endif
 
 /* tx_bytes or tx_packets of the host. */
@@ -176,7 +175,10 @@ static bool bytes_are_right(const char *spec, const struct plait_call *call, flo
     return fabs(got / wanted - 1) < MOST_OFF && mean > LEAST_MEAN;
 }
 
-/* Control-plane updates go by time: on a machine with much else to do a series is repeated. */
+/*
+ * Control-plane updates and acknowledgements go by time: on a machine with much else to do there are more of them. So a
+ * series is repeated until each host has had a right one.
+ */
 static void count_bytes(const char *spec, double vectors)
 {
     static const uint32_t node[] = { 0, 0, 1, 1, 2, 2, 3, 3 };
@@ -185,7 +187,7 @@ static void count_bytes(const char *spec, double vectors)
     struct plait_call call = PLAIT_CALL_DEFAULT;
     const struct plait_alg *alg;
     float *x = room(ELEMENTS * sizeof *x), *y = room(ELEMENTS * sizeof *y);
-    uint32_t nblk = 1, right = 0;
+    uint32_t nblk = 1, right = 0, all = 0;
 
     call.algorithm = spec;
     must(plait_alg_find(plait_algs, spec, &shape, &alg) == PLAIT_OK, spec);
@@ -193,11 +195,11 @@ static void count_bytes(const char *spec, double vectors)
          "the plan sends not what is claimed");
     must(plait_allreduce(comm, x, y, ELEMENTS, PLAIT_FLOAT32, PLAIT_SUM, &call) == PLAIT_OK, spec);
     must(plait_barrier(comm, NULL) == PLAIT_OK, "barrier");
-    for (int series = 0; !right && series < 5; series++) {
-        right = bytes_are_right(spec, &call, x, y, vectors);
-        must(plait_allreduce(comm, &right, &right, 1, PLAIT_UINT32, PLAIT_MIN, NULL) == PLAIT_OK, "agreeing");
+    for (int series = 0; !all && series < 5; series++) {
+        right |= bytes_are_right(spec, &call, x, y, vectors);
+        must(plait_allreduce(comm, &right, &all, 1, PLAIT_UINT32, PLAIT_MIN, NULL) == PLAIT_OK, "agreeing");
     }
-    must(right, "too many bytes or too short packets in each of five series");
+    must(all, "too many bytes or too short packets in each of five series, on some host");
     free(x);
     free(y);
 }

@@ -34,10 +34,18 @@ static int clear(void **state)
     unsetenv("UCX_HANDLE_ERRORS");
     unsetenv("UCX_MM_ERROR_HANDLING");
     unsetenv("UCX_MEM_EVENTS");
+    unsetenv("UCX_TCP_SNDBUF");
     return 0;
 }
 
+#define STOPS 10000 /* ms without a message, far more than it takes */
+
 static const struct plait_net_plugin *plugin;
+
+struct counting {
+    struct plait_net *net;
+    uint32_t narrived;
+};
 
 static int run(int (*body)(struct plait_comm **, uint32_t, void *), uint32_t nprocess, bool wired)
 {
@@ -527,6 +535,63 @@ static void a_network_may_end_while_another_connects_to_it(void **state)
     assert_int_equal(run(end_while_connecting, 1, false), 0);
 }
 
+/* Counts what arrives, and lets go of it. */
+static void count_arrival(void *net, const struct plait_net_arrival *a)
+{
+    struct counting *c = net;
+
+    c->narrived++;
+    plugin->release(c->net, a->held);
+}
+
+/*
+ * A sender that has ended its send makes no more progress: it computes. The message must arrive all the same. With a
+ * small socket buffer the kernel does not take a message at once.
+ */
+static int leave_its_process(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    static const unsigned char header[PLAIT_NET_HEADER];
+    static char data[1 << 20];
+    struct counting n[2] = { { NULL, 0 }, { NULL, 0 } };
+    enum plait_net_state state;
+    char why[256] = "";
+    size_t bytes;
+    uint32_t nsent = 0;
+
+    CHECK(plait_plugin_load(&plait_plugin_ucx, (*comm)->config.plugins, (const void **)&plugin) == PLAIT_OK);
+    for (int i = 0; i < 2; i++) {
+        const struct plait_net_options o = { .nendpoint = 1, .context = &n[i], .arrive = count_arrival };
+        CHECK(plugin->open(&o, &n[i].net, why, sizeof why));
+    }
+    const void *address = plugin->address(n[1].net, &bytes);
+    struct plait_net_endpoint *e = plugin->connect(n[0].net, address, bytes, why, sizeof why);
+    CHECK(e != NULL);
+    for (size_t size = 0; size <= sizeof data; size = size < 4096 ? size + 512 : 2 * size) {
+        plugin->send(e, header, data, size, &state);
+        nsent++;
+        while (state == PLAIT_NET_BUSY)
+            for (int i = 0; i < 2; i++)
+                plugin->progress(n[i].net);
+        CHECK(state == PLAIT_NET_DONE);
+        for (int turns = 0; n[1].narrived < nsent && turns < STOPS; turns++)
+            if (!plugin->progress(n[1].net))
+                usleep(1000);
+        if (n[1].narrived < nsent)
+            print_error("a message of %zu bytes has not left its sender\n", size);
+        CHECK(n[1].narrived == nsent);
+    }
+    for (int i = 0; i < 2; i++)
+        plugin->close(n[i].net);
+    return 0;
+}
+
+static void a_message_has_left_its_process_when_its_send_ends(void **state)
+{
+    setenv("UCX_TLS", "tcp", 1);
+    setenv("UCX_TCP_SNDBUF", "4608", 1);
+    assert_int_equal(run(leave_its_process, 1, false), 0);
+}
+
 #define TEST(test) cmocka_unit_test_teardown(test, clear)
 
 int main(void)
@@ -542,6 +607,7 @@ int main(void)
         TEST(who_died_is_named_before_who_left_for_that),
         TEST(who_sleeps_is_woken_by_the_network),
         TEST(messages_arrive_although_their_sender_leaves),
+        TEST(a_message_has_left_its_process_when_its_send_ends),
         TEST(a_process_may_exit_with_its_network_still_open),
         TEST(a_network_may_end_while_another_connects_to_it),
         TEST(a_message_that_nobody_wants_does_not_hold_up_who_leaves),

@@ -87,13 +87,12 @@ static __attribute__((noinline)) ptrdiff_t find_place(const struct plait_comm *c
 
 static inline bool is_alias(const struct plait_comm *comm, const struct plait_args *a)
 {
-    const struct plait_op_plan *last = comm->last;
-    const bool known = last != NULL && last->count == a->count && plait_same_key(last->key, plait_key(a));
-
     if (a->count == 0 || a->in == NULL || a->out == NULL)
         return false;
     if (a->coll == PLAIT_ALLREDUCE)
         return a->in == a->out;
+    const struct plait_op_plan *last = comm->last;
+    const bool known = last != NULL && last->count == a->count && plait_same_key(last->key, plait_key(a));
     const ptrdiff_t place = known ? last->place : find_place(comm, a);
     return place != PTRDIFF_MIN && (uintptr_t)a->in == (uintptr_t)a->out + (uintptr_t)place;
 }

@@ -68,6 +68,18 @@ static inline bool is_free(struct plait_comm *comm, const struct plait_eager_pla
     return __builtin_expect(sequence - comm->begun <= t->turn, 1) || is_read(comm, t, sequence, reader);
 }
 
+/*
+ * Prefetches the data of this rank's next slot for writing, while it reduces: sizes repeat. Not the cache line of the
+ * word, which readers poll. All-reduces of 2 and 4 KiB between 2 processes take a tenth less time.
+ */
+static inline void prefetch_next(const struct plait_comm *comm, const struct plait_eager_plan *t)
+{
+    const uint8_t *data = plait_eager_data_at(comm->own, t, plait_eager_slot(t, comm->sequence + 1));
+
+    for (size_t at = 0; at < t->bytes; at += PLAIT_LINE)
+        __builtin_prefetch(data + at, 1);
+}
+
 /* Publishes this rank's data. */
 static inline __attribute__((always_inline)) void publish(const struct plait_run *run, size_t slot)
 {
@@ -125,20 +137,28 @@ static inline bool has_published(const struct plait_run *run, uint32_t rank)
                                 memory_order_acquire) == run->word;
 }
 
-/* The published data of `rank` for this rank. Sets *by_single_copy if this is a single copy. */
-static inline const void *published_by(const struct plait_run *run, uint32_t rank, bool *by_single_copy)
+/* Where the data of `rank` lies, from its control block; PLAIT_LIES_HERE: in its slot. */
+static inline int64_t lies_at(const struct plait_run *run, uint32_t rank)
+{
+    const struct plait_eager_plan *t = &run->o->eager;
+    const struct plait_control *c = run->comm->peers[rank].control;
+
+    return t->single_copy ? plait_eager_entry_at(c, t, plait_eager_slot(t, run->comm->sequence))->lies
+                          : PLAIT_LIES_HERE;
+}
+
+/* The published data of `rank` for this rank. */
+static inline const void *published_by(const struct plait_run *run, uint32_t rank)
 {
     const struct plait_eager_plan *t = &run->o->eager;
     const struct plait_comm *comm = run->comm;
     const struct plait_control *c = comm->peers[rank].control;
-    const size_t slot = plait_eager_slot(t, comm->sequence);
-    const int64_t at = t->single_copy ? plait_eager_entry_at(c, t, slot)->lies : PLAIT_LIES_HERE;
+    const int64_t at = lies_at(run, rank);
 
-    if (at != PLAIT_LIES_HERE) {
-        *by_single_copy = true;
+    if (at != PLAIT_LIES_HERE)
         return (const uint8_t *)((uintptr_t)c + (uintptr_t)at) + (t->parts ? comm->rank * t->room : 0);
-    }
-    return plait_eager_data_at(c, t, slot) + plait_eager_own_part(comm, t, rank) * t->part + t->head;
+    return plait_eager_data_at(c, t, plait_eager_slot(t, comm->sequence)) +
+           plait_eager_own_part(comm, t, rank) * t->part + t->head;
 }
 
 /*
@@ -175,19 +195,17 @@ static inline __attribute__((always_inline)) enum plait_status take(struct plait
 {
     const struct plait_op_plan *o = run->o;
     enum plait_status status = PLAIT_OK;
-    bool by_single_copy = false;
-    const void *from = published_by(run, rank, &by_single_copy);
 
-    if (by_single_copy) {
+    if (lies_at(run, rank) != PLAIT_LIES_HERE) {
         run->by_single_copy = true;
         status = check_writer(run->comm, rank);
     }
     if (status != PLAIT_OK)
         return status;
     if (o->vform)
-        return plait_eager_take_part(run, rank, from);
+        return plait_eager_take_part(run, rank, published_by(run, rank));
     if (!o->geometry.combines)
-        plait_eager_copy(run->comm, run->out + rank * o->eager.stride, from, o->bytes);
+        plait_eager_copy(run->comm, run->out + rank * o->eager.stride, published_by(run, rank), o->bytes);
     return PLAIT_OK;
 }
 
@@ -199,12 +217,11 @@ static inline __attribute__((always_inline)) void combine(const struct plait_run
     const size_t count = o->vform ? run->sizes.out[0] : o->count;
     const void *from[PLAIT_EAGER_RANKS];
     const char *own = run->in + o->eager.at;
-    bool by_single_copy;
 
     if (count == 0)
         return;
     for (uint32_t i = 0, r = o->eager.from.first; i < o->eager.from.n; i++, r = plait_eager_next(comm, r))
-        from[r] = published_by(run, r, &by_single_copy);
+        from[r] = published_by(run, r);
     if (o->vform)
         plait_eager_part_in(run, comm->rank, &own);
     from[comm->rank] = own;
@@ -242,6 +259,9 @@ static inline __attribute__((always_inline)) enum plait_status finish(struct pla
     run->finished = true;
     if (t->from.n == comm->nrank - 1)
         comm->begun = comm->sequence;
+    if (t->turn == 1 && t->to.n > 0 && !run->single_copy &&
+        comm->begun == comm->sequence) /* large slots, two in turn */
+        prefetch_next(comm, t);
     if (o->geometry.out.nslot > 0 && o->geometry.combines)
         combine(run);
     if (run->by_single_copy) {

@@ -14,6 +14,16 @@
  */
 #define TCP_SEGMENT "132K"
 
+/*
+ * Least bytes that TCP sends from the caller's memory. UCX copies less into a buffer of its own, and calls the send
+ * complete even if the socket has not taken all: the rest leaves only when this rank calls the library again. A send
+ * from the caller's memory ends when the socket has all. On InfiniBand UCX's own choice stands, as the adapter sends
+ * without the process.
+ */
+#define TCP_UNCOPIED "2K"
+
+#define PORTS "/sys/class/infiniband/*/ports/*"
+
 bool ucx_fail(char *why, size_t room, const char *format, ...)
 {
     va_list args;
@@ -30,6 +40,15 @@ bool ucx_is_set(const char *name)
 
     snprintf(variable, sizeof variable, "UCX_%s", name);
     return getenv(variable) != NULL;
+}
+
+static bool has_infiniband(void)
+{
+    glob_t found = { .gl_pathc = 0 };
+    const bool any = glob(PORTS, GLOB_NOSORT, NULL, &found) == 0;
+
+    globfree(&found);
+    return any;
 }
 
 /* Set an option that the user has not set. A name that this UCX version does not know changes nothing. */
@@ -55,7 +74,7 @@ static void add_ports(char *devices, size_t room)
 {
     glob_t found;
 
-    if (glob("/sys/class/infiniband/*/ports/*", GLOB_NOSORT, NULL, &found) != 0)
+    if (glob(PORTS, GLOB_NOSORT, NULL, &found) != 0)
         return;
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char name[64], port[16];
@@ -109,6 +128,8 @@ bool ucx_read_settings(const char *devices, ucp_config_t **out, char *why, size_
         prefer(*out, "MM_ERROR_HANDLING", "y");
     prefer_of_transport(*out, "TCP_TX_SEG_SIZE", TCP_SEGMENT);
     prefer_of_transport(*out, "TCP_RX_SEG_SIZE", TCP_SEGMENT);
+    if (!has_infiniband() || strcmp(ucx_setting("UCX_TLS"), "tcp") == 0)
+        prefer(*out, "ZCOPY_THRESH", TCP_UNCOPIED);
     prefer_of_transport(*out, "TCP_CONN_NB", "y"); /* else connecting blocks, for minutes if nobody answers */
     prefer_devices(*out, devices);
     prefer(*out, "ADDRESS_VERSION", "v2");
