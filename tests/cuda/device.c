@@ -107,8 +107,8 @@ static bool load(void)
         }
         *(void **)(void *)((char *)&device + entries[i].offset) = function;
     }
-    ask = (struct device_ask){ no_calls, no_named,    no_fail, no_arm,   no_disarm,  no_puts,
-                               no_puts,  no_careless, no_left, no_calls, no_careless };
+    ask = (struct device_ask){ no_calls, no_named,    no_fail, no_arm,   no_disarm, no_puts,
+                               no_puts,  no_careless, no_left, no_calls, no_fail,   no_careless };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         void *function = dlsym(handle, asked[i].symbol);
         if (function != NULL)

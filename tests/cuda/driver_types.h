@@ -77,7 +77,9 @@ typedef enum {
     X(STREAM_CAPTURE_STATUS_INVALIDATED, 2)             \
     X(STREAM_CAPTURE_MODE_GLOBAL, 0)                    \
     X(STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)              \
-    X(STREAM_CAPTURE_MODE_RELAXED, 2)
+    X(STREAM_CAPTURE_MODE_RELAXED, 2)                   \
+    X(GRAPH_NODE_TYPE_CONDITIONAL, 13)                  \
+    X(GRAPH_COND_TYPE_IF, 0)
 
 enum {
 #define PLAIT_X(name, value) VALUE_##name = value,
@@ -102,5 +104,21 @@ typedef union {
     } item;
     uint64_t pad[6];
 } cu_mem_op;
+
+/* A node of a graph, of the type that says what `of` has. */
+typedef struct {
+    int type, zero[3];
+    union {
+        long long pad[29];
+        struct {
+            unsigned long long handle;
+            int type;
+            unsigned size;
+            void **graphs; /* [size] the driver's */
+            void *context;
+        } conditional;
+    } of;
+    long long also_zero;
+} cu_node_params;
 
 #endif

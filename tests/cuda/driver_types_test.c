@@ -23,6 +23,14 @@ SAME(flags, waitValue.flags)
 SAME(address, writeValue.address)
 SAME(value, writeValue.value64)
 SAME(flags, writeValue.flags)
+_Static_assert(sizeof(cu_node_params) == sizeof(CUgraphNodeParams), "a node");
+#define SAME_NODE(member, theirs) \
+    _Static_assert(offsetof(cu_node_params, of.conditional.member) == offsetof(CUgraphNodeParams, theirs), #member);
+SAME_NODE(handle, conditional.handle)
+SAME_NODE(type, conditional.type)
+SAME_NODE(size, conditional.size)
+SAME_NODE(graphs, conditional.phGraph_out)
+SAME_NODE(context, conditional.ctx)
 
 int main(void)
 {

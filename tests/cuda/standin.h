@@ -9,7 +9,7 @@
  *   memory     of devices is shared memory, so that IPC handles open in other processes; where the processor can, the
  *              threads of the program fault when they touch it
  *   kernels    run their host bodies (cuda/kernels/host.h), found by name
- *   capture    keeps operations; launching a graph queues them again
+ *   capture    keeps operations; launching a graph queues them again; one with a conditional node is made, not launched
  *   world      what all processes of a test share: who has accessed which bytes when, as vector clocks
  *
  * Every operation of a stream has a time: the stream's number and a count. A stream knows up to which time of every other
@@ -26,6 +26,7 @@
  *   PLAIT_STANDIN_QUEUES   1: streams share hardware queues (0)
  *   PLAIT_STANDIN_ALONE    a device that cannot reach the others' memory, nor they its; DEVICES or more: none (64)
  *   PLAIT_STANDIN_CUDA     the driver's version, 12080 is 12.8: it refuses newer PTX; else it is 13.0 and takes any
+ *   PLAIT_STANDIN_VALUES   0: there are no batched operations on values in memory, cuStreamBatchMemOp() (1)
  *   PLAIT_STANDIN_FAIL     the n-th call of this process fails with CUDA_ERROR_UNKNOWN; 0: none
  *   PLAIT_STANDIN_GUARD    0: threads of the program may touch devices' memory (1)
  *   PLAIT_STANDIN_LOG      1: names every call on stderr
@@ -119,9 +120,10 @@ struct mapping {
 bool mapping_find(uint64_t address, struct mapping *out);
 void memory_open(void);
 uint32_t memory_count(enum kind kind);
-uint64_t memory_bytes(void); /* of devices' memory that this process has allocated */
-void memory_allow(bool allow); /* may this thread touch devices' memory? */
-void memory_hide(bool hide);   /* what this thread allocates has no IPC handle */
+uint64_t memory_bytes(void);       /* of devices' memory that this process has allocated */
+void memory_allow(bool allow);     /* may this thread touch devices' memory? */
+void memory_hide(bool hide);       /* what this thread allocates has no IPC handle */
+void memory_limit(uint64_t bytes); /* the most device memory of this process; 0: any */
 
 struct stream;
 

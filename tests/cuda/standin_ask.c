@@ -143,6 +143,11 @@ unsigned long long standin_bytes(void)
     return memory_bytes();
 }
 
+void standin_limit(unsigned long long bytes)
+{
+    memory_limit(bytes);
+}
+
 void standin_careless(int careless)
 {
     world_careless(careless != 0);

@@ -30,6 +30,8 @@ struct standin_left { /* what this process has taken and not given back */
     X(standin_left, void, (struct standin_left * out))                                                \
     /* Bytes of devices' memory that this process has allocated and not freed. */                     \
     X(standin_bytes, unsigned long long, (void))                                                      \
+    /* The most bytes of devices' memory that this process gets; 0: any. */                           \
+    X(standin_limit, void, (unsigned long long bytes))                                                \
     /* For the whole world: accesses that no wait orders are allowed, as of comms that have failed */ \
     X(standin_careless, void, (int careless))
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH = 32 };
+enum { DEPTH = 32, MADE = 16, CONTEXTS = DEVICES + MADE };
 
 static atomic_bool initialised;
-static struct context contexts[DEVICES];
+static struct context contexts[CONTEXTS]; /* the primary ones, then those of cuCtxCreate() */
 static _Thread_local struct context *stack[DEPTH];
 static _Thread_local uint32_t depth;
 
@@ -226,7 +226,7 @@ uint32_t context_count(void)
     uint32_t n = 0;
 
     process_lock();
-    for (uint32_t i = 0; i < DEVICES; i++)
+    for (uint32_t i = 0; i < CONTEXTS; i++)
         n += contexts[i].retained;
     process_unlock();
     return n;
@@ -234,7 +234,7 @@ uint32_t context_count(void)
 
 static bool is_context(const struct context *c)
 {
-    return c >= contexts && c < contexts + DEVICES && c->retained > 0;
+    return c >= contexts && c < contexts + CONTEXTS && c->retained > 0;
 }
 
 EXPORT int cuDevicePrimaryCtxRetain(void **out, int device)
@@ -279,6 +279,39 @@ EXPORT int cuCtxPushCurrent_v2(void *context)
     if (depth == DEPTH)
         die("more than %d contexts are pushed", DEPTH);
     stack[depth++] = context;
+    return CU_OK;
+}
+
+EXPORT int cuCtxCreate_v2(void **out, unsigned flags, int device)
+{
+    CALL(false);
+    (void)flags;
+    if (!is_device(device))
+        return CU_INVALID_DEVICE;
+    process_lock();
+    struct context *c = contexts + DEVICES;
+    while (c < contexts + CONTEXTS && c->retained > 0)
+        c++;
+    if (c == contexts + CONTEXTS || depth == DEPTH)
+        die("more than %d contexts are made, or %d pushed", MADE, DEPTH);
+    c->device = device;
+    c->retained = 1;
+    process_unlock();
+    *out = stack[depth++] = c;
+    return CU_OK;
+}
+
+EXPORT int cuCtxDestroy_v2(void *context)
+{
+    CALL(false);
+    struct context *c = context;
+
+    if (!is_context(c) || c < contexts + DEVICES)
+        return CU_INVALID_CONTEXT;
+    depth -= context_now() == c;
+    process_lock();
+    c->retained = 0;
+    process_unlock();
     return CU_OK;
 }
 

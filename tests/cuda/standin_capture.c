@@ -21,6 +21,8 @@ struct graph {
     struct node *nodes;
     uint32_t nnode, room;
     uint32_t nlane, npoint;
+    struct graph *body; /* of its conditional node; NULL: it has none */
+    bool is_body;       /* another graph's */
 };
 
 struct point { /* where an event was recorded: how much of each lane is done then */
@@ -182,12 +184,22 @@ EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
 
 /* ---- Begin and end ----------------------------------------------------------------------------------------- */
 
-static struct capture *capture_make(struct stream *s, int mode)
+static struct graph *graph_make(void)
+{
+    struct graph *g = calloc(1, sizeof *g);
+
+    if (g == NULL)
+        die("out of memory for a graph");
+    return g;
+}
+
+static struct capture *capture_make(struct stream *s, int mode, struct graph *graph)
 {
     struct capture *c = calloc(1, sizeof *c);
 
-    if (c == NULL || (c->graph = calloc(1, sizeof *c->graph)) == NULL)
+    if (c == NULL)
         die("out of memory for a capture");
+    c->graph = graph;
     c->id = atomic_fetch_add(&ncapture, 1);
     c->origin = c->streams[0] = s;
     c->graph->nlane = 1;
@@ -196,9 +208,9 @@ static struct capture *capture_make(struct stream *s, int mode)
     return c;
 }
 
-EXPORT int cuStreamBeginCapture_v2(void *stream, int mode)
+/* body: what is captured becomes it; NULL: a graph of its own */
+static int begin(void *stream, int mode, struct graph *body)
 {
-    CALL(true);
     struct stream *s;
     const int status = stream_find(stream, &s);
 
@@ -208,7 +220,7 @@ EXPORT int cuStreamBeginCapture_v2(void *stream, int mode)
         return CU_STREAM_CAPTURE_UNSUPPORTED;
     if (s->capture != NULL || mode < 0 || mode > VALUE_STREAM_CAPTURE_MODE_RELAXED)
         return CU_INVALID_VALUE;
-    struct capture *c = capture_make(s, mode);
+    struct capture *c = capture_make(s, mode, body != NULL ? body : graph_make());
     s->lane = 0;
     s->capture = c;
     process_lock();
@@ -218,8 +230,28 @@ EXPORT int cuStreamBeginCapture_v2(void *stream, int mode)
     return CU_OK;
 }
 
+EXPORT int cuStreamBeginCapture_v2(void *stream, int mode)
+{
+    CALL(true);
+    return begin(stream, mode, NULL);
+}
+
+EXPORT int cuStreamBeginCaptureToGraph(void *stream, void *graph, void *const *after, const void *edges, size_t nafter,
+                                       int mode)
+{
+    CALL(true);
+    struct graph *body = graph;
+
+    (void)after, (void)edges;
+    if (nafter > 0 || !body->is_body || body->nnode > 0)
+        return CU_NOT_SUPPORTED; /* a driver does */
+    return begin(stream, mode, body);
+}
+
 static void graph_free(struct graph *g)
 {
+    if (g->body != NULL)
+        graph_free(g->body);
     for (uint32_t i = 0; i < g->nnode; i++)
         free(g->nodes[i].op.argument);
     free(g->nodes);
@@ -266,7 +298,7 @@ EXPORT int cuStreamEndCapture(void *stream, void **out)
     status = c->spoilt ? CU_STREAM_CAPTURE_INVALIDATED : is_joined(c) ? CU_OK : CU_STREAM_CAPTURE_UNJOINED;
     capture_leave(c);
     *out = status == CU_OK ? c->graph : NULL;
-    if (status != CU_OK)
+    if (status != CU_OK && !c->graph->is_body)
         graph_free(c->graph);
     free(c->points);
     free(c);
@@ -305,10 +337,8 @@ static struct op op_copy(const struct op *op)
 
 static struct graph *graph_copy(const struct graph *g)
 {
-    struct graph *copy = calloc(1, sizeof *copy);
+    struct graph *copy = graph_make();
 
-    if (copy == NULL)
-        die("out of memory for a graph");
     for (uint32_t i = 0; i < g->nnode; i++)
         graph_add(copy, op_copy(&g->nodes[i].op), g->nodes[i].lane);
     copy->nlane = g->nlane;
@@ -316,9 +346,58 @@ static struct graph *graph_copy(const struct graph *g)
     return copy;
 }
 
+EXPORT int cuGraphCreate(void **out, unsigned flags)
+{
+    CALL(false);
+    (void)flags;
+    *out = graph_make();
+    return CU_OK;
+}
+
+EXPORT int cuGraphConditionalHandleCreate(unsigned long long *out, void *graph, void *context, unsigned value,
+                                          unsigned flags)
+{
+    CALL(true);
+    (void)graph, (void)context, (void)value, (void)flags;
+    *out = 1;
+    return CU_OK;
+}
+
+/* A conditional node with one body. */
+EXPORT int cuGraphAddNode_v2(void **out, void *graph, void *const *after, const void *edges, size_t nafter,
+                             cu_node_params *node)
+{
+    CALL(true);
+    struct graph *g = graph;
+
+    (void)after, (void)edges;
+    if (node->type != VALUE_GRAPH_NODE_TYPE_CONDITIONAL || node->of.conditional.size != 1 || nafter > 0 ||
+        g->body != NULL)
+        return CU_NOT_SUPPORTED; /* a driver does */
+    g->body = graph_make();
+    g->body->is_body = true;
+    node->of.conditional.graphs = (void **)&g->body;
+    *out = g->body;
+    return CU_OK;
+}
+
+/* Kernels, copies and memsets may be in the body of a conditional node, but no host functions and no values. */
+static bool may_be_body(const struct graph *g)
+{
+    bool may = true;
+
+    for (uint32_t i = 0; i < g->nnode; i++)
+        may &= g->nodes[i].op.what != DO_CALL && g->nodes[i].op.what != DO_WRITE && g->nodes[i].op.what != DO_WAIT;
+    return may;
+}
+
 EXPORT int cuGraphInstantiateWithFlags(void **out, void *graph, unsigned long long flags)
 {
     CALL(true);
+    const struct graph *g = graph;
+
+    if (g->body != NULL)
+        return may_be_body(g->body) ? CU_NOT_SUPPORTED : CU_INVALID_VALUE; /* a driver makes what may be */
     struct executable *x = calloc(1, sizeof *x);
 
     (void)flags;

@@ -390,7 +390,9 @@ static int put_item(void *stream, const cu_mem_op *item, bool joined)
 EXPORT int cuStreamBatchMemOp_v2(void *stream, unsigned n, const cu_mem_op *ops, unsigned flags)
 {
     CALL(true);
-    int status = flags != 0 || n >= 256 ? CU_INVALID_VALUE : CU_OK;
+    int status = setting("PLAIT_STANDIN_VALUES", 1) == 0 ? CU_NOT_SUPPORTED
+                 : flags != 0 || n >= 256                ? CU_INVALID_VALUE
+                                                         : CU_OK;
 
     for (unsigned i = 0; i < n && status == CU_OK; i++)
         status = put_item(stream, &ops[i], i > 0);

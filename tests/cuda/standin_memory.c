@@ -216,12 +216,21 @@ static int drop(uint64_t address, enum kind kind, enum kind or)
     return CU_OK;
 }
 
+static _Atomic uint64_t most; /* bytes of device memory; 0: any */
+
+void memory_limit(uint64_t bytes)
+{
+    most = bytes;
+}
+
 EXPORT int cuMemAlloc_v2(cu_address *out, size_t bytes)
 {
     CALL(true);
     const int status = capture_unsafe();
     if (status != CU_OK || bytes == 0)
         return status != CU_OK ? status : CU_INVALID_VALUE;
+    if (most != 0 && memory_bytes() + bytes > most)
+        return CU_OUT_OF_MEMORY;
     uint64_t address;
     const int made = make(NULL, bytes, DEVICE_MEMORY, &address);
     if (made == CU_OK)
