@@ -32,6 +32,16 @@ static const char *use(int device)
     return plait_cuda_gpu(device, &gpu);
 }
 
+static const char *finish(int device)
+{
+    struct gpu *gpu;
+    const char *why = plait_cuda_gpu(device, &gpu);
+
+    if (why == NULL)
+        CALL(gpu, "cuCtxSynchronize", plait_cuda.context_synchronize());
+    return why;
+}
+
 static const char *identify(int device, unsigned char uuid[16])
 {
     return plait_cuda_why(plait_cuda.device_uuid((cu_uuid *)uuid, device), "cuDeviceGetUuid");
@@ -113,8 +123,10 @@ static const char *take_stream(struct plait_queue *q, int wanted)
     if (why == NULL && q->gpu == NULL)
         why = plait_cuda_gpu(device, &q->gpu);
     if (why == NULL && context != q->gpu->context)
-        why = plait_cuda_say("the stream is of another context than GPU %d's primary one, which cudaSetDevice() gives",
-                             device);
+        why =
+            plait_cuda_say("it is of another context than GPU %d's primary one, which cudaSetDevice() gives: create a "
+                           "stream there",
+                           device);
     return why;
 }
 
@@ -419,6 +431,7 @@ __attribute__((visibility("default"))) const struct plait_device_plugin plait_de
     .open = plait_cuda_find,
     .current = current,
     .use = use,
+    .finish = finish,
     .identify = identify,
     .locate = plait_cuda_locate,
     .alloc = plait_cuda_alloc,

@@ -49,7 +49,9 @@ const char *plait_cuda_find(const char *path)
     void *handle = dlopen(path[0] != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
 
     if (handle == NULL)
-        return plait_cuda_say("there is no CUDA driver here: %s", dlerror());
+        return plait_cuda_say("there is no CUDA driver here: %s: install NVIDIA's driver, or give the container its "
+                              "libcuda.so.1",
+                              dlerror());
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         void *function = dlsym(handle, entries[i].symbol);
         if (function == NULL)

@@ -38,6 +38,7 @@ enum { /* the used values of the driver's enums */
        DRIVER_NOT_FOUND = 500,
        DRIVER_NOT_READY = 600,
        DRIVER_PEER_ALREADY = 704,
+       DRIVER_NOT_SUPPORTED = 801,
 
        DRIVER_MEMORY_HOST = 1,
        DRIVER_MEMORY_DEVICE = 2,
@@ -80,6 +81,7 @@ enum { /* the used values of the driver's enums */
     X(context_pop, "cuCtxPopCurrent_v2", (void **out))                                                              \
     X(context_current, "cuCtxGetCurrent", (void **out))                                                             \
     X(context_device, "cuCtxGetDevice", (int *out))                                                                 \
+    X(context_synchronize, "cuCtxSynchronize", (void))                                                              \
     X(enable_peer, "cuCtxEnablePeerAccess", (void *context, unsigned flags))                                        \
     X(pointer_attributes, "cuPointerGetAttributes", (unsigned n, int *attributes, void **data, cu_address pointer)) \
     X(mem_alloc, "cuMemAlloc_v2", (cu_address * out, size_t bytes))                                                 \
@@ -126,6 +128,9 @@ extern void (*plait_cuda_seen)(const void *word, uint32_t value); /* of a stand-
 
 /* Load the driver from `path`, or libcuda.so.1 if that is "", and fill the table. Returns NULL, or the error. */
 const char *plait_cuda_find(const char *path);
+
+/* The end of error texts where GPUs do not reach each other's memory. */
+#define PLAIT_CUDA_NO_PEERS ": use GPUs with peer access (nvidia-smi topo -p2p r)"
 
 /* The error text of a failed driver call: `call` and the error's name. NULL for DRIVER_OK. */
 const char *plait_cuda_why(int error, const char *call);

@@ -118,6 +118,31 @@ static const char *load_kernels(struct gpu *gpu)
     return why;
 }
 
+/*
+ * Waits for values in memory, and writes of them, in the order of a stream: no attribute of a GPU says whether it has
+ * them, so one is tried.
+ */
+static const char *try_values(const struct gpu *gpu)
+{
+    cu_mem_op write = { .item = { .operation = DRIVER_VALUE_WRITE } };
+    const char *why = plait_cuda_why(plait_cuda.mem_alloc(&write.item.address, sizeof(uint32_t)), "cuMemAlloc");
+
+    if (why != NULL)
+        return why;
+    const int error = plait_cuda.stream_values(gpu->stream, 1, &write, 0);
+    const int ended = plait_cuda.stream_synchronize(gpu->stream);
+    if (plait_cuda.mem_free(write.item.address) != DRIVER_OK)
+        plait_cuda.mem_free(write.item.address);
+    if (error == DRIVER_NOT_SUPPORTED)
+        return plait_cuda_say(
+            "GPU %d, or its driver, has no batched memory operations of streams, with which ranks wait "
+            "for each other (cuStreamBatchMemOp: CUDA_ERROR_NOT_SUPPORTED): use another GPU, or a "
+            "newer driver",
+            gpu->device);
+    why = plait_cuda_why(error, "cuStreamBatchMemOp");
+    return why == NULL ? plait_cuda_why(ended, "cuStreamSynchronize") : why;
+}
+
 /* With its context current. */
 static const char *fill_gpu(struct gpu *gpu)
 {
@@ -131,7 +156,9 @@ static const char *fill_gpu(struct gpu *gpu)
                              "cuStreamCreateWithPriority");
     if (why != NULL)
         return why;
-    why = load_kernels(gpu);
+    why = try_values(gpu);
+    if (why == NULL)
+        why = load_kernels(gpu);
     if (why != NULL)
         plait_cuda.stream_destroy(gpu->stream);
     return why;

@@ -148,7 +148,8 @@ const char *plait_cuda_import(const struct plait_exported *memory, int device, v
     if (why == NULL)
         INSIDE(gpu, error = plait_cuda.ipc_open(&at, copy, DRIVER_IPC_LAZY_PEER));
     if (why == NULL && error == DRIVER_PEER_UNSUPPORTED)
-        return plait_cuda_say("GPU %d cannot reach the memory of the GPU that another process uses", device);
+        return plait_cuda_say("GPU %d cannot reach the memory of the GPU that another process uses" PLAIT_CUDA_NO_PEERS,
+                              device);
     *taken = error == DRIVER_ALREADY_MAPPED;
     if (why == NULL)
         why = plait_cuda_why(error, "cuIpcOpenMemHandle");
@@ -177,7 +178,7 @@ const char *plait_cuda_enable_peer(int device, int other)
     if (why == NULL)
         why = plait_cuda_why(plait_cuda.can_access(&able, device, other), "cuDeviceCanAccessPeer");
     if (why == NULL && !able)
-        return plait_cuda_say("GPU %d cannot reach the memory of GPU %d", device, other);
+        return plait_cuda_say("GPU %d cannot reach the memory of GPU %d" PLAIT_CUDA_NO_PEERS, device, other);
     if (why == NULL) {
         int error = DRIVER_OK;
         INSIDE(gpu, error = plait_cuda.enable_peer(peer->context, 0));

@@ -180,15 +180,18 @@ static bool others_are_quiet(const struct plait_comm *comm)
 }
 
 /*
- * Nobody knows whether a graph runs. If the comm has failed, the graph may wait for a flag, which the watch sets.
- * Trick: freeing device memory waits until everything on the device has completed.
+ * Nobody knows whether a graph runs. If the comm has failed, the graph may wait for a flag, which the watch sets. The
+ * device cannot be waited for while a stream is captured: this rank waits for that, too, but at most MOST_PATIENCE.
  */
-static void end_graphs(const struct plait_device_comm *d)
+static void end_graphs(struct plait_device_comm *d)
 {
-    void *memory;
+    const double until = plait_clock() + MOST_PATIENCE;
 
-    if (d->captured && d->plugin->alloc(PLAIT_MEMORY_DEVICE, d->device, sizeof(uint32_t), &memory) == NULL)
-        d->plugin->free(PLAIT_MEMORY_DEVICE, memory);
+    while (d->captured && !d->lost && d->plugin->finish(d->device) != NULL)
+        if (plait_clock() < until)
+            usleep(1000);
+        else
+            d->lost = true;
 }
 
 /* Does the driver know, too, that the queues have passed? It frees memory without waiting for them. */

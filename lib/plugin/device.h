@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAIT_DEVICE_ABI    12 /* changes with the declarations below; a plug-in with another number is refused */
+#define PLAIT_DEVICE_ABI    13 /* changes with the declarations below; a plug-in with another number is refused */
 #define PLAIT_DEVICE_HANDLE 64
 
 struct plait_location { /* of memory */
@@ -140,6 +140,8 @@ struct plait_device_plugin {
     const char *(*current)(int *device, int *n);
     /* Load what every other call with this device needs. */
     const char *(*use)(int device);
+    /* Wait until all work of this process on the device has completed. Fails, and ends them, if there are captures. */
+    const char *(*finish)(int device);
     /* Names the GPU, whatever its number in this process is. */
     const char *(*identify)(int device, unsigned char uuid[16]);
 

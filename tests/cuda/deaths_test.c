@@ -258,12 +258,14 @@ static int left_with_a_graph(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(plait_comm_abort(*comm, "enough") == PLAIT_OK);
     else if (rank == VICTIM)
         kill(getpid(), SIGKILL);
+    const unsigned long long waited = ask.standin_named("cuCtxSynchronize");
     for (int i = 0; i < 3 && rank != VICTIM; i++)
         CHECK(device.launch(exec, d.cuda) == 0);
     while (plait_comm_status(*comm) == PLAIT_OK)
         usleep(100);
     CHECK(plait_comm_destroy(*comm) == (*aborts ? PLAIT_ERR_FAILED : PLAIT_ERR_PEER));
     *comm = NULL;
+    CHECK(ask.standin_calls() == 0 || ask.standin_named("cuCtxSynchronize") > waited);
     CHECK(device.stream_synchronize(d.cuda) == 0);
     CHECK(device.exec_destroy(exec) == 0 && device.graph_destroy(graph) == 0);
     CHECK(device_end(&d));

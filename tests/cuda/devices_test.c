@@ -94,7 +94,8 @@ static int on_a_device_that_is_alone(struct plait_comm **comm, uint32_t rank, vo
     CHECK(device_begin_on(&d, ROOM, rank == 1 ? 2 : 0));
     call.stream = d.stream;
     CHECK(plait_allreduce(*comm, d.in, d.out, 100, PLAIT_INT32, PLAIT_SUM, &call) == PLAIT_ERR_SYSTEM);
-    CHECK(strstr(plait_last_error(), "cannot reach the memory of") != NULL);
+    CHECK(strstr(plait_last_error(), "cannot reach the memory of") != NULL &&
+          strstr(plait_last_error(), "use GPUs with peer access") != NULL);
     CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK);
     CHECK(plait_comm_destroy(*comm) != PLAIT_OK);
     *comm = NULL;

@@ -77,13 +77,9 @@ static int refuse(ncclComm_t *comm, int rank, int nrank)
     return failed;
 }
 
-/* Its PTX is newer than the driver. */
-static int refuse_as_too_new(ncclComm_t *comm, int rank, int nrank)
+/* The GPU cannot be used, and the error says all this. */
+static int refuse_gpu(int rank, const char *const *parts, size_t n)
 {
-    static const char *const parts[] = {
-        "ncclCommInit",           "UNSUPPORTED_PTX_VERSION", "built by nvcc of CUDA 1", "the driver is of CUDA 12.8",
-        "install a newer driver", "/plait-cuda.so",          "-Dgpu_architectures"
-    };
     struct plait_stream *stream;
     ncclComm_t none = NULL;
     struct gpu_rank g;
@@ -91,13 +87,33 @@ static int refuse_as_too_new(ncclComm_t *comm, int rank, int nrank)
     CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
     for (int all = 0; all < 2; all++) {
         CHECK((all ? ncclCommInitAll(&none, 1, NULL) : ncclCommInitRank(&none, 1, ranks_id[0], 0)) == ncclInvalidUsage);
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (size_t i = 0; i < n; i++)
             CHECK(none == NULL && strstr(ncclGetLastError(NULL), parts[i]) != NULL);
     }
     CHECK(plait_stream_create_cuda(g.stream, &stream) == PLAIT_ERR_UNSUPPORTED);
     CHECK(plait_stream_create_cuda_on(0, g.stream, &stream) == PLAIT_ERR_UNSUPPORTED);
     CHECK(gpu_end(&g));
     return 0;
+}
+
+/* Its PTX is newer than the driver. */
+static int refuse_as_too_new(ncclComm_t *comm, int rank, int nrank)
+{
+    static const char *const parts[] = {
+        "ncclCommInit",           "UNSUPPORTED_PTX_VERSION", "built by nvcc of CUDA 1", "the driver is of CUDA 12.8",
+        "install a newer driver", "/plait-cuda.so",          "-Dgpu_architectures"
+    };
+
+    return refuse_gpu(rank, parts, sizeof parts / sizeof *parts);
+}
+
+static int refuse_without_values(ncclComm_t *comm, int rank, int nrank)
+{
+    static const char *const parts[] = { "ncclCommInit", "GPU 0, or its driver, has no batched memory operations",
+                                         "cuStreamBatchMemOp: CUDA_ERROR_NOT_SUPPORTED",
+                                         "use another GPU, or a newer driver" };
+
+    return refuse_gpu(rank, parts, sizeof parts / sizeof *parts);
 }
 
 static int add_up(ncclComm_t *comm, int rank, int nrank)
@@ -163,6 +179,11 @@ static void a_plug_in_that_is_newer_than_the_driver_is_an_error_of_the_first_com
     run_with(refuse_as_too_new, "", "", "PLAIT_STANDIN_CUDA=12080");
 }
 
+static void a_gpu_without_batched_memory_operations_is_an_error_of_the_first_comm(void **state)
+{
+    run_with(refuse_without_values, "", "", "PLAIT_STANDIN_VALUES=0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +192,7 @@ int main(void)
         cmocka_unit_test(a_plug_in_of_a_newer_build_is_one),
         cmocka_unit_test(the_plug_in_is_found_in_a_build_folder),
         cmocka_unit_test(a_plug_in_that_is_newer_than_the_driver_is_an_error_of_the_first_comm),
+        cmocka_unit_test(a_gpu_without_batched_memory_operations_is_an_error_of_the_first_comm),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL || getenv("PLAIT_TEST_NEWER") == NULL)
