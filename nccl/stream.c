@@ -80,8 +80,11 @@ static ncclResult_t check_buffer(const struct nccl_call *c, const char *which, c
         return nccl_result(status, c->comm, c->kind->name);
     if (device < 0)
         return nccl_fail(ncclInvalidArgument, c->comm,
-                         "%s: %s is %p, which is %s memory; the stream needs device memory of its GPU", c->kind->name,
-                         which, memory, plait_memory_name(kind));
+                         "%s: %s is %p, which is %s%s; the stream needs device memory of its GPU: copy it there",
+                         c->kind->name, which, memory,
+                         kind == PLAIT_MEMORY_HOST ? "memory that CUDA does not know (host memory, or freed)"
+                                                   : plait_memory_name(kind),
+                         kind == PLAIT_MEMORY_HOST ? "" : " memory");
     if (c->comm->gpu && device != c->comm->device)
         return nccl_fail(ncclInvalidArgument, c->comm,
                          "%s: %s is %p, which is device memory of GPU %d, but the comm is of GPU %d", c->kind->name,

@@ -22,22 +22,25 @@ static enum plait_status check_queue(const struct plait_comm *comm, const char *
 static enum plait_status check_scale(const char *name, const struct plait_call *call, size_t size,
                                      const struct plait_queue *queue)
 {
+    static const char which[] = ": call->scale";
     struct plait_location p;
 
     if (call == NULL || call->scale == NULL)
         return PLAIT_OK;
-    if (queue == NULL || call->scale_when == PLAIT_SCALE_NOW)
-        return plait_device_refuse(name, ": call->scale", call->scale);
-    const enum plait_status status = plait_device_find(name, ": call->scale", call->scale, &p);
-    if (status == PLAIT_OK && p.kind != PLAIT_MEMORY_HOST)
-        return plait_device_aligned(name, ": call->scale", call->scale, size);
-    if (status != PLAIT_OK)
+    const bool late = queue != NULL && call->scale_when == PLAIT_SCALE_LATE;
+    const enum plait_status status = plait_device_find(name, which, call->scale, &p);
+    if (status != PLAIT_OK || (!late && p.kind != PLAIT_MEMORY_DEVICE))
         return status;
-    return plait_fail(
-        PLAIT_ERR_ARG,
-        "%s: call->scale is %p, host memory, which the GPU cannot read when the operation runs there: with "
-        "PLAIT_SCALE_LATE use device, pinned or managed memory",
-        name, call->scale);
+    if (!late)
+        return plait_fail(PLAIT_ERR_UNSUPPORTED, "%s%s is %p, memory of GPU %d, which the host cannot read: %s", name,
+                          which, call->scale, p.device,
+                          queue != NULL ? "set call->scale_when to PLAIT_SCALE_LATE" : "copy it to the host");
+    if (p.kind != PLAIT_MEMORY_HOST)
+        return plait_device_aligned(name, which, call->scale, size);
+    return plait_fail(PLAIT_ERR_ARG,
+                      "%s%s is %p, %s, which the GPU cannot read when the operation runs there: with PLAIT_SCALE_LATE "
+                      "use device, pinned or managed memory",
+                      name, which, call->scale, plait_device_unknown);
 }
 
 /* Without a stream: the comm's own queue. */

@@ -213,6 +213,8 @@ enum plait_status plait_mem_device(const void *memory, int *out)
     return status;
 }
 
+const char plait_device_unknown[] = "memory that CUDA does not know (host memory, or freed)";
+
 enum plait_status plait_device_aligned(const char *call, const char *which, const void *memory, size_t size)
 {
     if (size == 0 || (uintptr_t)memory % size == 0) /* 0: an unknown type, which the caller refuses */
@@ -226,15 +228,16 @@ enum plait_status plait_device_aligned(const char *call, const char *which, cons
 enum plait_status plait_device_is_on(const char *call, const char *which, const void *memory,
                                      const struct plait_location *at, size_t size, int device)
 {
+    const bool known = at->kind != PLAIT_MEMORY_HOST;
     char of[32] = "";
 
     if (at->kind == PLAIT_MEMORY_DEVICE && at->device == device)
         return plait_device_aligned(call, which, memory, size);
     if (at->device >= 0)
         snprintf(of, sizeof of, " of GPU %d", at->device);
-    return plait_fail(PLAIT_ERR_ARG,
-                      "%s%s is %p, which is %s memory%s; the call needs device memory of GPU %d: copy it there", call,
-                      which, memory, plait_memory_name(at->kind), of, device);
+    return plait_fail(
+        PLAIT_ERR_ARG, "%s%s is %p, which is %s%s%s; the call needs device memory of GPU %d: copy it there", call,
+        which, memory, known ? plait_memory_name(at->kind) : plait_device_unknown, known ? " memory" : "", of, device);
 }
 
 enum plait_status plait_device_fits(const char *what, const void *memory, size_t size, const struct plait_queue *queue)

@@ -50,6 +50,9 @@ enum plait_status plait_device_free(void *memory);
  */
 enum plait_status plait_device_fits(const char *what, const void *memory, size_t size, const struct plait_queue *queue);
 
+/* Error text: what memory is that the driver does not know. */
+extern const char plait_device_unknown[];
+
 /*
  * PLAIT_ERR_ARG unless the address of this GPU memory is a multiple of `size` bytes; the text begins with `call` and
  * `which`. A misaligned access by a kernel is an error from which the process cannot recover.

@@ -351,7 +351,8 @@ static void a_failed_comm_does_not_keep_its_device_busy(void **state)
 
 static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32_t rank, void *arg)
 {
-    static const char *const words[] = { "is host memory; the call needs device memory", "call->scale is" };
+    static const char *const words[] = { "is memory that CUDA does not know (host memory, or freed); the call needs",
+                                         "call->scale is", "set call->scale_when to PLAIT_SCALE_LATE" };
     struct plait_call call = PLAIT_CALL_DEFAULT;
     struct device_rank d;
     enum plait_memory kind;
@@ -368,8 +369,11 @@ static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32
     call.scale_when = PLAIT_SCALE_LATE;
     CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_ARG);
     CHECK(strstr(plait_last_error(), words[1]) != NULL);
-    call.stream = NULL; /* and what the GPU reads the host cannot */
     call.scale = d.in;
+    call.scale_when = PLAIT_SCALE_NOW;
+    CHECK(plait_allreduce(*comm, d.in, d.out, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_UNSUPPORTED);
+    CHECK(strstr(plait_last_error(), words[1]) != NULL && strstr(plait_last_error(), words[2]) != NULL);
+    call.stream = NULL; /* and what the GPU reads the host cannot */
     CHECK(plait_allreduce(*comm, host, host, 4, PLAIT_INT32, PLAIT_PREMULSUM, &call) == PLAIT_ERR_UNSUPPORTED);
     CHECK(strstr(plait_last_error(), words[1]) != NULL);
     CHECK(plait_mem_kind(host, &kind) == PLAIT_OK && kind == PLAIT_MEMORY_HOST);

@@ -406,7 +406,8 @@ static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32
     o.tensors = &tensor;
     o.ntensor = 1;
     o.stream = d.stream;
-    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "is host memory") != NULL);
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG &&
+          strstr(plait_last_error(), "is memory that CUDA does not know") != NULL);
     tensor.data = d.in + 1;
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_ERR_ARG && strstr(plait_last_error(), "no multiple of") != NULL);
     tensor.data = d.in;

@@ -537,7 +537,8 @@ static int what_does_not_fit_is_refused_by_name(struct plait_comm **comm, uint32
     part.copy = m.gpu.parts[1].copy;
     CHECK(refuses(&o, PLAIT_ERR_ARG, "parts[0].copy"));
     o.stream = m.d.stream;
-    CHECK(refuses(&o, PLAIT_ERR_ARG, "parts[0].gradient") && refuses(&o, PLAIT_ERR_ARG, "is host memory"));
+    CHECK(refuses(&o, PLAIT_ERR_ARG, "parts[0].gradient") &&
+          refuses(&o, PLAIT_ERR_ARG, "is memory that CUDA does not know"));
     part.gradient = m.gpu.parts[1].gradient;
     CHECK(refuses(&o, PLAIT_ERR_ARG, "parts[0].master"));
     part = m.gpu.parts[1];

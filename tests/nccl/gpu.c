@@ -19,9 +19,13 @@ static unsigned long long (*disarm)(const char **failed);
 static const struct {
     const char *symbol;
     size_t offset;
+    bool newer;
 } entries[] = {
-#define PLAIT_X(name, symbol, arguments) { symbol, offsetof(struct gpu_driver, name) },
+#define PLAIT_X(name, symbol, arguments) { symbol, offsetof(struct gpu_driver, name), false },
     GPU_CALL_LIST(PLAIT_X)
+#undef PLAIT_X
+#define PLAIT_X(name, symbol, arguments) { symbol, offsetof(struct gpu_driver, name), true },
+        GPU_NEWER_CALL_LIST(PLAIT_X)
 #undef PLAIT_X
 };
 
@@ -39,7 +43,7 @@ static void load(void)
     }
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         void *function = dlsym(handle, entries[i].symbol);
-        if (function == NULL) {
+        if (function == NULL && !entries[i].newer) {
             fprintf(stderr, "%s has no %s\n", path, entries[i].symbol);
             return;
         }

@@ -7,6 +7,7 @@
 #define PLAIT_TESTS_NCCL_GPU_H
 
 #include "../cuda/capture.h"
+#include "../cuda/driver_types.h"
 #include "../cuda/standin_ask.h"
 #include "ranks.h"
 
@@ -40,11 +41,21 @@
     X(instantiate, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long))      \
     X(launch, "cuGraphLaunch", (void *, void *))                                              \
     X(exec_destroy, "cuGraphExecDestroy", (void *))                                           \
-    X(graph_destroy, "cuGraphDestroy", (void *))
+    X(graph_destroy, "cuGraphDestroy", (void *))                                              \
+    X(context_create, "cuCtxCreate_v2", (void **, unsigned, int))                             \
+    X(context_destroy, "cuCtxDestroy_v2", (void *))
+
+/* The same of CUDA 12.4, for conditional nodes; NULL: the driver is older. */
+#define GPU_NEWER_CALL_LIST(X)                                                                                     \
+    X(graph_create, "cuGraphCreate", (void **, unsigned))                                                          \
+    X(handle_create, "cuGraphConditionalHandleCreate", (unsigned long long *, void *, void *, unsigned, unsigned)) \
+    X(add_node, "cuGraphAddNode_v2", (void **, void *, void *const *, const void *, size_t, cu_node_params *))     \
+    X(capture_into, "cuStreamBeginCaptureToGraph", (void *, void *, void *const *, const void *, size_t, int))
 
 struct gpu_driver {
 #define PLAIT_X(name, symbol, arguments) int(*name) arguments;
     GPU_CALL_LIST(PLAIT_X)
+    GPU_NEWER_CALL_LIST(PLAIT_X)
 #undef PLAIT_X
 };
 extern struct gpu_driver gpu; /* after gpu_use() in this process */

@@ -3,6 +3,8 @@
 #include "../places.h"
 #include "unit_gpu.h"
 
+#include <plait/stream.h>
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +50,8 @@ static int mix_memory(ncclComm_t comm, int rank, const struct gpu_rank *g, const
 {
     CHECK(sum(comm, g->in, unknown, g->stream) == ncclInvalidArgument);
     SAYS("ncclAllReduce: allreduce: recvbuff is");
-    SAYS("which is host memory; the call needs device memory of GPU 0");
+    SAYS(
+        "which is memory that CUDA does not know (host memory, or freed); the call needs device memory of GPU 0: copy");
     CHECK(sum(comm, unknown, g->out, NULL) == ncclInvalidArgument);
     SAYS("sendbuff is");
     CHECK(sum(comm, unknown, unknown, g->stream) == ncclInvalidArgument);
@@ -79,10 +82,11 @@ static int mix_scalars(ncclComm_t comm, int rank, const struct gpu_rank *g)
     OK(ncclRedOpCreatePreMulSum(&on_host, &scalar, ncclFloat, ncclScalarDevice, comm));
     OK(ncclRedOpCreatePreMulSum(&on_gpu, g->in, ncclFloat, ncclScalarDevice, comm));
     CHECK(ncclAllReduce(g->in, g->out, COUNT, ncclFloat, on_host, comm, g->stream) == ncclInvalidArgument);
-    SAYS("call->scale is");
+    SAYS("the operator's scalar is");
     SAYS("host memory");
+    SAYS("with ncclScalarDevice use device");
     CHECK(ncclAllReduce(unknown, unknown, COUNT, ncclFloat, on_gpu, comm, NULL) == ncclInvalidUsage);
-    SAYS("call->scale is");
+    SAYS("the operator's scalar is");
     OK(ncclRedOpDestroy(on_host, comm));
     OK(ncclRedOpDestroy(on_gpu, comm));
     return 0;
@@ -111,6 +115,9 @@ static int go_wrong(ncclComm_t *comm, int rank, int nrank)
     SAYS("recvbuff is");
     SAYS("device memory of GPU 1, but the comm is of GPU 0");
     CHECK(sum(*comm, unknown, g.out, g.stream) == ncclInvalidArgument);
+    SAYS("sendbuff is");
+    SAYS("which is memory that CUDA does not know (host memory, or freed)");
+    SAYS("copy it there");
     CHECK(ncclGroupEnd() == ncclInvalidArgument);
     CHECK(put(&g, 1, g.stream) == 0);
     OK(sum(*comm, g.in, g.out, g.stream)); /* the comm is as it was */
@@ -141,6 +148,20 @@ static void what_does_not_go_together_is_refused_by_name(void **state)
     assert_int_equal(run_on_two_gpus(2, 1, go_on), 0);
 }
 
+static int use_stream_of_another_context(ncclComm_t comm, int rank, const struct gpu_rank *g)
+{
+    struct plait_stream *taken;
+    void *context, *stream;
+
+    CHECK(gpu.context_create(&context, 0, 0) == 0 && gpu.stream_create(&stream, 1) == 0 && gpu_use(0));
+    CHECK(sum(comm, g->in, g->out, stream) == ncclInvalidArgument);
+    SAYS("ncclAllReduce: stream is 0x");
+    SAYS(": it is of another context than GPU 0's primary one, which cudaSetDevice() gives: create a stream there");
+    CHECK(plait_stream_create_cuda(stream, &taken) == PLAIT_ERR_ARG);
+    CHECK(gpu.stream_destroy(stream) == 0 && gpu.context_destroy(context) == 0);
+    return 0;
+}
+
 /* NCCL takes these (docs/nccl.md): memory of the host that a GPU can use, with a stream; a stream of each thread. */
 static int use_what_nccl_takes(ncclComm_t *comm, int rank, int nrank)
 {
@@ -154,11 +175,12 @@ static int use_what_nccl_takes(ncclComm_t *comm, int rank, int nrank)
     CHECK(sum(*comm, pinned, g.out, g.stream) == ncclInvalidArgument);
     SAYS("which is pinned memory; the call needs device memory");
     CHECK(sum(*comm, g.in, (void *)(uintptr_t)managed, g.stream) == ncclInvalidArgument);
-    SAYS("which is managed memory of GPU 0; the call needs device memory");
+    SAYS("which is managed memory of GPU 0; the call needs device memory of GPU 0: copy it there");
     CHECK(ncclRecv(pinned, COUNT, ncclFloat, !rank, *comm, g.stream) == ncclInvalidArgument);
     SAYS("which is pinned memory");
     CHECK(sum(*comm, g.in, g.out, stream_of_thread) == ncclInvalidArgument);
     SAYS("cudaStreamPerThread is another stream in each thread");
+    CHECK(nrank > 2 || use_stream_of_another_context(*comm, rank, &g) == 0);
     CHECK(sum(*comm, g.in, g.in + 1, g.stream) == ncclInvalidArgument);
     SAYS("overlap");
     CHECK(ncclAlltoAll(g.in, g.in + 1, 1, ncclFloat, *comm, g.stream) == ncclInvalidArgument);
@@ -290,6 +312,41 @@ static void a_captured_stream_of_a_comm_over_hosts_is_refused(void **state)
     assert_int_equal(gpu_run(2, 1, capture_over_hosts), 0);
 }
 
+/* The body of a conditional node takes kernels and copies only: the graph with it cannot be made. */
+static int capture_into_a_body(ncclComm_t *comm, int rank, int nrank)
+{
+    cu_node_params node = { .type = VALUE_GRAPH_NODE_TYPE_CONDITIONAL };
+    void *context, *graph, *added, *body, *exec;
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT) && gpu.retain(&context, 0) == 0);
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    if (gpu.add_node != NULL) {
+        CHECK(gpu.graph_create(&graph, 0) == 0);
+        CHECK(gpu.handle_create(&node.of.conditional.handle, graph, context, 0, 0) == 0);
+        node.of.conditional.type = VALUE_GRAPH_COND_TYPE_IF;
+        node.of.conditional.size = 1;
+        node.of.conditional.context = context;
+        CHECK(gpu.add_node(&added, graph, NULL, NULL, 0, &node) == 0);
+        CHECK(gpu.capture_into(g.stream, node.of.conditional.graphs[0], NULL, NULL, 0, CAPTURE_ALONE) == 0);
+        OK(sum(*comm, g.in, g.out, g.stream));
+        CHECK(gpu.capture_end(g.stream, &body) == 0 && body == node.of.conditional.graphs[0]);
+        CHECK(gpu.instantiate(&exec, graph, 0) == CU_INVALID_VALUE);
+        CHECK(gpu.graph_destroy(graph) == 0);
+    }
+    CHECK(put(&g, 1, g.stream) == 0);
+    OK(sum(*comm, g.in, g.out, g.stream)); /* the comm is as it was */
+    CHECK(is(&g, rank, g.out, (float)nrank, g.stream) == 0);
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void a_graph_with_a_call_in_the_body_of_a_conditional_node_cannot_be_made(void **state)
+{
+    assert_int_equal(gpu_run(1, 2, capture_into_a_body), 0);
+    assert_int_equal(gpu_run(2, 1, capture_into_a_body), 0);
+}
+
 /* ---- What is not --------------------------------------------------------------------------------------------------- */
 
 /* NULL is CUDA's default stream: of the comm's GPU, whichever the thread's is, and in its order. */
@@ -349,6 +406,35 @@ static int pinned_memory_waits_for_the_default_stream(ncclComm_t *comm, int rank
     CHECK(sum(*comm, x, x + COUNT, g.stream) == ncclInvalidArgument);
     SAYS("pinned memory");
     CHECK(gpu.free_pinned(pinned) == 0 && gpu_end(&g));
+    return 0;
+}
+
+/* What is only moved need not be aligned to its elements. */
+static int unaligned_memory_is_sent_and_gathered(ncclComm_t *comm, int rank, int nrank)
+{
+    enum { FEW = 50 };
+    unsigned char *host, got[2 * FEW * sizeof(float)];
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, COUNT));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    host = (unsigned char *)g.host;
+    for (size_t i = 0; i < FEW * sizeof(float); i++)
+        host[i] = (unsigned char)(i + 100 * (size_t)rank);
+    char *const in = (char *)g.in + 2, *const out = (char *)g.out + 1;
+    CHECK(gpu_put(in, host, FEW * sizeof(float), g.stream));
+    OK(ncclGroupStart());
+    OK(ncclSend(in, FEW, ncclFloat, !rank, *comm, g.stream));
+    OK(ncclRecv(out, FEW, ncclFloat, !rank, *comm, g.stream));
+    OK(ncclGroupEnd());
+    CHECK(gpu_get(got, out, FEW * sizeof(float), g.stream));
+    for (size_t i = 0; i < FEW * sizeof(float); i++)
+        CHECK(got[i] == (unsigned char)(i + 100 * (size_t)!rank));
+    OK(ncclAllGather(in, out, FEW, ncclFloat, *comm, g.stream));
+    CHECK(gpu_get(got, out, sizeof got, g.stream));
+    for (size_t i = 0; i < sizeof got; i++)
+        CHECK(got[i] == (unsigned char)(i % (FEW * sizeof(float)) + 100 * (i / (FEW * sizeof(float)))));
+    CHECK(gpu_end(&g));
     return 0;
 }
 
@@ -579,9 +665,11 @@ int main(void)
         test_on_one_host(memory_that_has_no_handle_is_not_sent_to_another_process),
         cmocka_unit_test(an_empty_call_of_some_ranks_is_an_error_of_all),
         cmocka_unit_test(a_call_that_waits_for_a_rank_that_waits_for_its_return_ends_at_the_deadline),
+        test_on_one_host(a_graph_with_a_call_in_the_body_of_a_conditional_node_cannot_be_made),
         test_over_hosts(a_captured_stream_of_a_comm_over_hosts_is_refused),
         cmocka_unit_test(no_stream_is_the_default_one_of_the_comm_s_gpu),
         test_on_gpu_both(pinned_memory_waits_for_the_default_stream, 2),
+        test_on_gpu_both(unaligned_memory_is_sent_and_gathered, 2),
         cmocka_unit_test(streams_may_take_the_place_of_others),
         cmocka_unit_test(memory_may_lie_where_what_was_freed_lay),
         test_on_one_host(graphs_and_calls_may_use_more_than_64_allocations),
