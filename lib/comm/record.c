@@ -196,6 +196,11 @@ static void put_message(const struct plait_operation *o, char *text, size_t room
              o->send ? "to" : "from", o->peer, (unsigned long long)o->what.count, plait_dtype_name(o->what.type));
 }
 
+static bool is_whole(const struct plait_operation *o)
+{
+    return o->has_progress && o->progress.nslice == 0;
+}
+
 static void put_collective(const struct plait_operation *o, char *text, size_t room)
 {
     const struct plait_what *w = &o->what;
@@ -213,7 +218,9 @@ static void put_collective(const struct plait_operation *o, char *text, size_t r
         add(text, room, " %s", plait_op_name(w->op));
     if (g.rooted)
         add(text, room, ", root %u", w->root);
-    add(text, room, ", %.26s)", w->algorithm);
+    if (!is_whole(o) || o->progress.nstep > 0)
+        add(text, room, ", %.26s", is_whole(o) ? "one kernel" : w->algorithm);
+    add(text, room, ")");
 }
 
 static void put_name(const struct plait_operation *o, char *text, size_t room)
@@ -225,7 +232,7 @@ static void add_progress(const struct plait_operation *o, char *text, size_t roo
 {
     if (o->has_progress && o->progress.nslice > 1)
         add(text, room, ", %u of %u slices", o->progress.slices, o->progress.nslice);
-    if (o->has_progress && o->progress.nstep > 0)
+    if (o->has_progress && !is_whole(o) && o->progress.nstep > 0)
         add(text, room, ", %llu of %llu steps", (unsigned long long)o->progress.steps,
             (unsigned long long)o->progress.nstep);
 }

@@ -61,7 +61,7 @@ struct plait_progress {
     _Alignas(64) _Atomic uint64_t sequence;   /* of this operation; written last */
     _Atomic uint64_t began;                   /* ns of CLOCK_MONOTONIC */
     _Atomic uint64_t steps, nstep;            /* over all slices; written in long waits and at a failure */
-    _Atomic uint32_t slices, nslice;          /* written as each slice ends */
+    _Atomic uint32_t slices, nslice;          /* written as each slice ends; nslice 0: it is made as a whole */
     _Atomic uint32_t waiting_for, waited_for; /* rank + 1, of the current, and the last, long wait; 0: none */
 };
 _Static_assert(sizeof(struct plait_record) == 64 && sizeof(struct plait_progress) == 64, "one line each");
@@ -104,8 +104,14 @@ static inline void plait_ring_expect(struct plait_ring *ring, uint64_t sequence)
     __builtin_prefetch(plait_ring_record(ring, sequence), 1);
 }
 
-/* Start the progress entry of an operation of `nslice` slices, `nstep` steps in all. */
+/* Start the progress entry of an operation of `nslice` slices, `nstep` steps in all. 0, 0: perhaps as a whole. */
 void plait_progress_begin(struct plait_ring *ring, uint64_t sequence, uint64_t now, uint64_t nslice, uint64_t nstep);
+
+/* The operation is made as a whole: by one kernel. */
+static inline void plait_progress_whole(struct plait_ring *ring, uint64_t sequence)
+{
+    atomic_store_explicit(&plait_ring_progress(ring, sequence)->nstep, 1, memory_order_relaxed);
+}
 
 /* ---- Messages ------------------------------------------------------------------------------------ */
 

@@ -350,6 +350,7 @@ enum plait_status plait_device_whole_turn(struct plait_run *run, bool *moved, bo
     struct plait_whole *w = d->whole;
     if (w->sequence != comm->sequence) {
         w->sequence = comm->sequence;
+        plait_progress_whole(&comm->own->ring, comm->sequence);
         w->offered = false;
         w->ntaken = 0;
         memset(w->taken, 0, comm->nrank * sizeof *w->taken);

@@ -276,11 +276,17 @@ enum plait_status plait_engine_begin(struct plait_comm *comm, const struct plait
     run->sizes = job->sizes;
     run->channel = run->space->channel;
     run->inner.state = PLAIT_INNER_NONE;
-    run->whole = run->space->whole != NULL && job->o->selection.whole && job->work.prologue == NULL &&
-                 job->work.epilogue == NULL;
     plait_wait_init(&run->wait, NULL, plait_run_awaited, run);
     run->wait.detector.steps = plait_run_steps_done;
     return begin_plan(run, job, in);
+}
+
+/* From here on the operation's progress is the plan's. */
+static void show_plan(const struct plait_run *run)
+{
+    if (PLAIT_GUARDS)
+        plait_progress_begin(&run->comm->own->ring, run->comm->sequence, plait_clock_ns(), run->nslice,
+                             run->nslice * run->prog->ninstr);
 }
 
 /* The team's plan runs now. Its messages carry what the operation's carry, and more. */
@@ -296,10 +302,9 @@ static enum plait_status begin_inner(struct plait_run *run)
     run->whole = false;
     run->inner.state = PLAIT_INNER_RUNS;
     run->fingerprint += plait_message_fingerprint(job.o, 0);
-    if (PLAIT_GUARDS)
-        plait_progress_begin(&comm->own->ring, comm->sequence, plait_clock_ns(), job.o->selection.nslice,
-                             job.o->selection.nslice * job.o->prog->ninstr);
-    return begin_plan(run, &job, run->inner.in);
+    const enum plait_status begun = begin_plan(run, &job, run->inner.in);
+    show_plan(run);
+    return begun;
 }
 
 /* One turn of each slice in flight. Idle slices take the next slices in round-robin order. */
@@ -379,6 +384,7 @@ enum plait_status plait_engine_turn(struct plait_comm *comm, bool *moved, bool *
         const enum plait_status status = turn_whole(run, moved, ended);
         if (run->whole || status != PLAIT_OK || run->inner.state == PLAIT_INNER_RUNS)
             return status;
+        show_plan(run);
     }
     if (!run->fits) {
         enum plait_status status = plait_comm_fail_too(comm, plait_slices_fit(run));

@@ -115,7 +115,7 @@ static void enter_engine(struct plait_comm *comm, const struct plait_job *job)
 {
     if (!PLAIT_GUARDS)
         return;
-    const uint64_t nslice = plait_job_slices(job);
+    const uint64_t nslice = comm->run->whole ? 0 : plait_job_slices(job);
     struct plait_what what = job->o->what;
     if (job->o->vform)
         what.count = job->sizes.known;
@@ -137,6 +137,8 @@ static void begin_parts(struct plait_comm *comm, const struct plait_job *job)
     run->eager_pending = s->eager || s->split > 0;
     run->engine_pending = !s->eager && (s->split == 0 || !plait_eager_has_all(job->o, &job->sizes, comm->nrank));
     run->word = plait_word(job->o, ++comm->sequence);
+    run->whole = run->engine_pending && run->space->whole != NULL && s->whole && job->work.prologue == NULL &&
+                 job->work.epilogue == NULL;
     run->published = run->single_copy = run->by_single_copy = run->finished = false;
     run->taken = 0;
     if (run->engine_pending)
