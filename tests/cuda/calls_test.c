@@ -531,12 +531,52 @@ static void the_first_use_of_a_device(void **state)
     assert_true(end == 3 && n > 60);
 }
 
+/* A call may return the error of an earlier one: whichever fails, the memory is freed. */
+static void free_memory(void)
+{
+    static const enum plait_memory kinds_of_memory[] = { PLAIT_MEMORY_DEVICE, PLAIT_MEMORY_PINNED,
+                                                         PLAIT_MEMORY_MANAGED };
+    struct standin_left left;
+    const char *failed;
+    void *memory;
+
+    alarm(60);
+    for (unsigned k = 0; k < sizeof kinds_of_memory / sizeof *kinds_of_memory; k++) {
+        failed = "";
+        for (unsigned n = 1; failed != NULL; n++) {
+            if (!device_load() || plait_mem_alloc_as(kinds_of_memory[k], 1000, &memory) != PLAIT_OK)
+                _exit(1);
+            ask.standin_arm(n, FAULT);
+            const enum plait_status status = plait_mem_free(memory);
+            ask.standin_disarm(&failed);
+            if (status != PLAIT_OK) {
+                fprintf(stderr, "call %u (%s): %s\n", n, failed, plait_last_error());
+                _exit(1);
+            }
+        }
+    }
+    ask.standin_left(&left);
+    _exit(left.memory + left.pinned + left.managed == 0 ? 0 : 2);
+}
+
+static void memory_is_freed_though_a_call_fails(void **state)
+{
+    const pid_t child = child_fork();
+
+    if (child == 0)
+        free_memory();
+    assert_int_equal(child_end(child), 0);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[] = {
         test_on_one_host(the_first_use_of_a_device), /* there is no comm */
-        cmocka_unit_test(the_first_operation_of_a_comm), cmocka_unit_test(later_operations),
-        test_on_one_host(an_operation_that_is_captured), cmocka_unit_test(leaving),
+        test_on_one_host(memory_is_freed_though_a_call_fails),
+        cmocka_unit_test(the_first_operation_of_a_comm),
+        cmocka_unit_test(later_operations),
+        test_on_one_host(an_operation_that_is_captured),
+        cmocka_unit_test(leaving),
     };
 
     if (getenv("PLAIT_CUDA_DRIVER") == NULL)

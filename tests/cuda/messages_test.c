@@ -474,6 +474,69 @@ static int a_stream_in_the_place_of_another_comes_behind_it(struct plait_comm **
     return 0;
 }
 
+/* ---- Memory of another process ---------------------------------------------------------------------------------- */
+
+/*
+ * A driver cuts blocks of 2 MiB into small allocations and maps a block as a whole. Two allocations of one block, in which
+ * nothing else is mapped by the other process.
+ */
+static int find_two(void *const *memory, unsigned n, void *out[2])
+{
+    enum { BLOCK = 21 }; /* bits */
+
+    for (unsigned i = 0; i < n; i++) {
+        unsigned same = 0;
+        for (unsigned k = 0; k < n; k++)
+            if ((uintptr_t)memory[k] >> BLOCK == (uintptr_t)memory[i] >> BLOCK && same++ < 2)
+                out[same - 1] = memory[k];
+        if (same == 4) /* these fill it */
+            return 0;
+    }
+    return 1;
+}
+
+static int send_what_lies_beside_what_was_freed(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    enum { NSMALL = 32, BYTES = 512 << 10, COUNT = 10 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    void *memory[NSMALL], *two[2] = { NULL };
+    int32_t x[COUNT];
+    struct device_rank d;
+
+    CHECK(device_begin(&d, ROOM));
+    call.stream = d.stream;
+    for (unsigned i = 0; i < NSMALL; i++)
+        CHECK(plait_mem_alloc_as(PLAIT_MEMORY_DEVICE, BYTES, &memory[i]) == PLAIT_OK);
+    const bool found = find_two(memory, NSMALL, two) == 0;
+    CHECK(found || ask.standin_calls() == 0);
+    for (int k = 0; k < 2 && found; k++) {
+        for (int i = 0; i < COUNT; i++)
+            x[i] = 100 * k + i;
+        if (rank == 0)
+            CHECK(device_write(&d, two[k], x, sizeof x) &&
+                  plait_send(*comm, two[k], COUNT, PLAIT_INT32, 1, &call) == PLAIT_OK);
+        else
+            CHECK(plait_recv(*comm, d.out, COUNT, PLAIT_INT32, 0, &call) == PLAIT_OK);
+        CHECK(rank == 0 || device_read(&d, x, d.out, sizeof x));
+        for (int i = 0; i < COUNT; i++)
+            CHECK(x[i] == 100 * k + i);
+        CHECK(plait_stream_synchronize(d.stream) == PLAIT_OK && plait_barrier(*comm, NULL) == PLAIT_OK);
+        CHECK(plait_mem_free(two[k]) == PLAIT_OK);
+        for (unsigned i = 0; i < NSMALL; i++)
+            memory[i] = memory[i] == two[k] ? NULL : memory[i];
+    }
+    for (unsigned i = 0; i < NSMALL; i++)
+        CHECK(memory[i] == NULL || plait_mem_free(memory[i]) == PLAIT_OK);
+    CHECK(device_end(&d));
+    return 0;
+}
+
+/* On one host: over hosts no memory is mapped */
+static void what_lies_beside_freed_memory_is_mapped(void **state)
+{
+    device_run(2, 1, send_what_lies_beside_what_was_freed, NULL);
+}
+
 /* ---- What does not fit ------------------------------------------------------------------------------------------ */
 
 /*
@@ -610,6 +673,7 @@ int main(void)
         cmocka_unit_test(one_thread_holds_several_ranks),
         test_on_device(a_stream_in_the_place_of_another_comes_behind_it, 1, 2),
         cmocka_unit_test(a_message_between_a_device_and_the_host_is_named),
+        test_on_one_host(what_lies_beside_freed_memory_is_mapped),
         test_on_one_host(messages_end_with_a_comm_that_fails),
     };
 

@@ -282,6 +282,49 @@ static void a_larger_captured_group_leaves_the_memory_of_smaller_ones(void **sta
     assert_int_equal(gpu_run(1, 2, capture_growing_groups), 0);
 }
 
+/* Bytes that groups of two sums of `from`, `from` + 100 and so on elements add to what a new comm has. */
+static int bytes_of_groups(ncclComm_t world, int rank, const struct gpu_rank *g, size_t from, uint64_t *out)
+{
+    enum { LARGEST = 8000, STEP = 100 };
+    uint64_t before = 0;
+    ncclComm_t comm;
+
+    OK(ncclCommSplit(world, 0, rank, &comm, NULL));
+    for (size_t n = 8; n <= LARGEST; n = n == 8 ? from : n + STEP) { /* the first makes what each comm has */
+        OK(ncclGroupStart());
+        for (int i = 0; i < 2; i++)
+            OK(ncclAllReduce(g->in + i * LARGEST, g->out + i * LARGEST, n, ncclFloat, ncclSum, comm, g->stream));
+        OK(ncclGroupEnd());
+        OK(ncclCommMemStats(comm, ncclStatGpuMemPersist, n == 8 ? &before : out));
+    }
+    *out -= before;
+    CHECK(gpu.synchronize(g->stream) == 0);
+    OK(ncclCommDestroy(comm));
+    return 0;
+}
+
+static int grow(ncclComm_t *comm, int rank, int nrank)
+{
+    uint64_t one, many;
+    struct gpu_rank g;
+
+    CHECK(gpu_use(0) && gpu_begin(&g, 2 * 8000));
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    CHECK(bytes_of_groups(*comm, rank, &g, 8000, &one) == 0 && bytes_of_groups(*comm, rank, &g, 1000, &many) == 0);
+    if (many > 4 * one)
+        fprintf(stderr, "%llu bytes, of the largest group %llu\n", (unsigned long long)many, (unsigned long long)one);
+    CHECK(one >= 2 * 8000 * sizeof(float) && many <= 4 * one);
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+/* On one host: over hosts what is on its way has pinned memory, too */
+static void groups_that_grow_keep_four_times_the_memory_of_the_largest_at_most(void **state)
+{
+    assert_int_equal(gpu_run(1, 2, grow), 0);
+    assert_int_equal(gpu_run(2, 1, grow), 0);
+}
+
 /* Of the vectors of all operations so far. */
 static uint64_t bytes_of_all(ncclComm_t comm)
 {
@@ -317,6 +360,7 @@ int main(void)
         cmocka_unit_test(groups_follow_each_other_on_several_streams),
         test_on_gpu_both(a_group_is_behind_the_streams_of_its_calls_and_before_them, 2),
         test_on_gpu_both(memory_of_the_host_and_of_a_gpu_are_fused_apart, 2),
+        test_on_one_host(groups_that_grow_keep_four_times_the_memory_of_the_largest_at_most),
         test_on_gpu(parts_of_a_fused_group_begin_on_16_bytes, 1, 2),
         test_on_one_host(a_fused_group_is_captured),
         test_on_one_host(a_larger_captured_group_leaves_the_memory_of_smaller_ones),
