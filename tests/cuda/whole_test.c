@@ -351,12 +351,15 @@ static void errors_name_the_algorithm_and_the_steps_only_if_there_are_some(void 
     };
 
     setenv("PLAIT_STANDIN_DEVICES", "2", 1);
-    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
-        for (uint32_t n = 1; n <= 2; n++)
-            assert_int_equal(
-                device_ranks_run(&(struct ranks){
-                    .nprocess = n, .nthread = 3 - n, .body = miss_one, .arg = &all[i], .options.deadline = 1 }),
-                0);
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++) {
+        const struct ranks r = { .nprocess = 1,
+                                 .nthread = 2,
+                                 .body = miss_one,
+                                 .arg = &all[i],
+                                 .options.deadline = all[i].number == 1 ? 1 : 3 };
+        if (!all[i].steps || device_of(&all[i].place, 1) != device_of(&all[i].place, 0)) /* there may be one only */
+            assert_int_equal(device_ranks_run(&r), 0);
+    }
     unsetenv("PLAIT_STANDIN_DEVICES");
 }
 
