@@ -347,6 +347,40 @@ static void a_graph_with_a_call_in_the_body_of_a_conditional_node_cannot_be_made
     assert_int_equal(gpu_run(2, 1, capture_into_a_body), 0);
 }
 
+/* Device 1 is out of the other's reach; those of a driver are not. */
+static int call_a_gpu_out_of_reach(ncclComm_t *comm, int rank, int nrank)
+{
+    struct gpu_rank g;
+
+    CHECK(gpu_use(rank) && gpu_begin(&g, COUNT));
+    gpu_careless();
+    OK(ncclCommInitRank(comm, nrank, ranks_id[0], rank));
+    const ncclResult_t result = sum(*comm, g.in, g.out, g.stream);
+    if (gpu_left().contexts > 0) {
+        CHECK(result == ncclSystemError);
+        SAYS("cannot reach the memory of");
+        SAYS("use GPUs with peer access");
+    }
+    CHECK(gpu.synchronize(g.stream) == 0);
+    OK(ncclCommAbort(*comm));
+    *comm = NULL;
+    CHECK(gpu_end(&g));
+    return 0;
+}
+
+static void a_gpu_that_cannot_reach_another_s_memory_is_named(void **state)
+{
+    static const char *const environment[] = { "PLAIT_STANDIN_DEVICES=2", "PLAIT_STANDIN_ALONE=1", NULL };
+
+    if (!gpu_has_two())
+        skip();
+    for (int n = 1; n <= 2; n++)
+        assert_int_equal(
+            gpu_ranks_run((struct ranks){
+                .nprocess = n, .nthread = 3 - n, .body = call_a_gpu_out_of_reach, .environment = environment }),
+            0);
+}
+
 /* ---- What is not --------------------------------------------------------------------------------------------------- */
 
 /* NULL is CUDA's default stream: of the comm's GPU, whichever the thread's is, and in its order. */
@@ -666,6 +700,7 @@ int main(void)
         cmocka_unit_test(an_empty_call_of_some_ranks_is_an_error_of_all),
         cmocka_unit_test(a_call_that_waits_for_a_rank_that_waits_for_its_return_ends_at_the_deadline),
         test_on_one_host(a_graph_with_a_call_in_the_body_of_a_conditional_node_cannot_be_made),
+        test_on_one_host(a_gpu_that_cannot_reach_another_s_memory_is_named),
         test_over_hosts(a_captured_stream_of_a_comm_over_hosts_is_refused),
         cmocka_unit_test(no_stream_is_the_default_one_of_the_comm_s_gpu),
         test_on_gpu_both(pinned_memory_waits_for_the_default_stream, 2),
