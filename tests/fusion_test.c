@@ -460,9 +460,10 @@ static int a_trace_has_every_tensor_and_transfer_of_every_rank(struct plait_comm
         CHECK(occurrences(text, "\"s\":\"t\"") == 3 * NTENSOR); /* ready */
         for (uint32_t k = 0; k < plait_fusion_nbucket(f); k++) {
             struct plait_fusion_bucket bucket;
-            snprintf(word, sizeof word, "\"s\":\"t\",\"args\":{\"bucket\":%u}", k);
+            snprintf(word, sizeof word, "\"s\":\"t\",\"args\":{\"bucket\":%u,\"tensor\":", k);
             CHECK(plait_fusion_bucket(f, k, &bucket) == PLAIT_OK && occurrences(text, word) == 3 * bucket.ntensor);
         }
+        CHECK(occurrences(text, "\"tid\":5,\"ts\"") == 3); /* the last step of each rank */
         CHECK(occurrences(text, "\"tid\":1,\"ts\"") == transfers && occurrences(text, "\"tid\":2,\"ts\"") == transfers);
         CHECK(occurrences(text, "\"algorithm\":\"") - occurrences(text, "\"algorithm\":\"\"") >= 3 * transfers);
         CHECK(occurrences(text, "{") == occurrences(text, "}"));

@@ -9,7 +9,7 @@ import tempfile
 sys.path.insert(0, sys.argv[1])
 import trace_tail
 
-ROWS = ("ready", "pack", "transfer", "unpack", "wait")
+ROWS = ("ready", "pack", "transfer", "unpack", "wait", "compute")
 MEGABYTE_EACH_MS = "8gbit"  # 1 ms for a million bytes
 
 
@@ -24,6 +24,7 @@ def rank_of(rank, ready, moved):
     names = [{"ph": "M", "pid": rank, "tid": k, "name": "thread_name", "args": {"name": row}} for k, row in enumerate(ROWS)]
     points = [{"ph": "i", "pid": rank, "tid": 0, "ts": 1e3 * t, "dur": 0, "name": "abc"[k % 3], "args": {"bucket": (0, 0, 1)[k % 3]}}
               for k, t in enumerate(ready)]
+    points += [{"ph": "X", "pid": rank, "tid": 5, "ts": 1e3 * (t - 1), "dur": 1e3, "name": "until the first gradient"} for t in ready[::3]]
     return names + points + [bucket(rank, "transfer", k % 2, *t) for k, t in enumerate(moved)]
 
 

@@ -63,7 +63,7 @@ class Timeline:
         for e in events:
             kind, (begin, end) = self.names[e["tid"]], seconds(e)
             step = next((s for s in reversed(steps) if s["begin"] <= begin), None)
-            if kind != "ready" and step:
+            if kind not in ("ready", "compute") and step:
                 step["events"].append((kind, number(e), begin, end))
                 step["end"] = max(step["end"], end)
         return steps

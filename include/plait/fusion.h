@@ -237,8 +237,9 @@ PLAIT_API enum plait_status plait_fusion_times(struct plait_fusion *fusion, stru
 
 /**
  * Write a trace for chrome://tracing or ui.perfetto.dev. For every rank it has a row each for tensors that became ready
- * (and their bucket), packing, transfers (algorithm and bytes), unpacking and waits. It holds the first 32768 events of
- * each rank since creation or the last call.
+ * (bucket, number, elements, type), packing, transfers (algorithm and bytes), unpacking, waits, and the computation of
+ * each step until its first gradient, which begins with the end of the last wait. It holds the first 32768 events of
+ * each rank since creation or the last call. plait-plan simulate --step predicts steps from it.
  *
  * path   written by rank 0; ignored on other ranks
  * Clocks are those of the ranks' hosts: rows of hosts whose clocks began at different times lie apart.

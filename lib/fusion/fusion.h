@@ -180,8 +180,9 @@ void *plait_fusion_place(const struct plait_fusion *f, uint32_t tensor);
 
 /*
  * Times of this rank's tensors and buckets (trace.c). Without options.trace there is no trace, and no clock is read:
- * now() is 0. add: an event of a tensor (READY) or a bucket that began at `begin` and ends now; any thread may call.
- * change: so many buckets more are in flight, so many threads more wait: 1, 0 or -1.
+ * now() is 0. add: an event of a bucket that began at `begin` and ends now; any thread may call. change: so many
+ * buckets more are in flight, so many threads more wait: 1, 0 or -1. waited: a step has ended, the next one computes.
+ * ready: a tensor is.
  */
 enum plait_trace_kind {
     PLAIT_TRACE_READY,
@@ -189,12 +190,15 @@ enum plait_trace_kind {
     PLAIT_TRACE_TRANSFER,
     PLAIT_TRACE_UNPACK,
     PLAIT_TRACE_WAIT,
+    PLAIT_TRACE_COMPUTE, /* of a step until its first gradient is ready */
     PLAIT_NTRACE_KIND
 };
 struct plait_trace *plait_trace_create(void); /* NULL: out of memory */
 void plait_trace_destroy(struct plait_trace *trace);
 double plait_trace_now(const struct plait_trace *trace);
 void plait_trace_add(struct plait_trace *trace, enum plait_trace_kind kind, uint32_t number, double begin);
+void plait_trace_waited(struct plait_trace *trace);
+void plait_trace_ready(struct plait_trace *trace, uint32_t tensor);
 void plait_trace_change(struct plait_trace *trace, int in_flight, int waiting);
 
 #endif

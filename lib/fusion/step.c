@@ -52,7 +52,7 @@ static enum plait_status mark(struct plait_fusion *f, const char *call, uint32_t
                       before & PLAIT_FUSION_SKIPPED ? "is skipped already in this step"
                                                     : "is ready already; wait for it first");
     plait_owner_pends(f->comm); /* before the count-down, after which the round may end */
-    plait_trace_add(f->trace, PLAIT_TRACE_READY, tensor, plait_trace_now(f->trace));
+    plait_trace_ready(f->trace, tensor);
     raise_to(&f->latest, round);
     if ((uint32_t)atomic_fetch_sub_explicit(&b->state, 1, memory_order_acq_rel) == 1)
         plait_owner_wake(); /* the bucket is complete */
@@ -320,6 +320,7 @@ enum plait_status plait_fusion_wait(struct plait_fusion *f, uint32_t tensor)
     if (atomic_load(&f->waited[tensor]) == round && (int32_t)(atomic_load(&f->latest) - round) > 0)
         return refuse(f, "plait_fusion_wait", tensor, "is neither ready nor skipped in this step, others are");
     status = wait_for(f, "plait_fusion_wait", f->flat.places[tensor].bucket, round);
+    plait_trace_waited(f->trace);
     if (status == PLAIT_OK)
         atomic_store(&f->waited[tensor], round);
     return status;
@@ -344,6 +345,7 @@ enum plait_status plait_fusion_wait_all(struct plait_fusion *f, struct plait_fus
             if (f->flat.places[t].bucket == k)
                 atomic_store_explicit(&f->waited[t], round, memory_order_relaxed);
     }
+    plait_trace_waited(f->trace);
     const int finite = status == PLAIT_OK ? !atomic_exchange(&f->infinite, 0) : 0;
     if (status == PLAIT_OK && result != NULL)
         result->finite = finite;

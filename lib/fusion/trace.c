@@ -26,6 +26,7 @@ struct plait_trace {
     pthread_mutex_t lock;
     uint32_t in_flight, waiting;
     double changed; /* time when one of them changed */
+    double idle;    /* end of the last wait, from which a step computes; 0: its first gradient is ready */
     struct plait_fusion_times times;
 };
 
@@ -33,8 +34,10 @@ struct plait_trace *plait_trace_create(void)
 {
     struct plait_trace *t = calloc(1, sizeof *t);
 
-    if (t != NULL)
+    if (t != NULL) {
         pthread_mutex_init(&t->lock, NULL);
+        plait_trace_waited(t);
+    }
     return t;
 }
 
@@ -67,6 +70,28 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
         t->times.packing += end - begin; /* under the comm's lock, as is unpacking */
     else if (kind == PLAIT_TRACE_UNPACK)
         t->times.unpacking += end - begin;
+}
+
+void plait_trace_waited(struct plait_trace *t)
+{
+    if (t == NULL)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->idle = plait_clock();
+    pthread_mutex_unlock(&t->lock);
+}
+
+void plait_trace_ready(struct plait_trace *t, uint32_t tensor)
+{
+    if (t == NULL)
+        return;
+    pthread_mutex_lock(&t->lock);
+    const double idle = t->idle;
+    t->idle = 0;
+    pthread_mutex_unlock(&t->lock);
+    if (idle > 0)
+        plait_trace_add(t, PLAIT_TRACE_COMPUTE, 0, idle);
+    plait_trace_add(t, PLAIT_TRACE_READY, tensor, plait_clock());
 }
 
 void plait_trace_change(struct plait_trace *t, int in_flight, int waiting)
@@ -104,7 +129,7 @@ enum plait_status plait_fusion_times(struct plait_fusion *f, struct plait_fusion
 
 /* ---- The file --------------------------------------------------------------------------------------------- */
 
-static const char *const rows[PLAIT_NTRACE_KIND] = { "ready", "pack", "transfer", "unpack", "wait" };
+static const char *const rows[PLAIT_NTRACE_KIND] = { "ready", "pack", "transfer", "unpack", "wait", "compute" };
 
 /* Names may be any bytes; JSON must be UTF-8. */
 static void write_string(FILE *file, const char *text)
@@ -141,9 +166,13 @@ static void write_event(FILE *file, const struct plait_fusion *f, uint32_t rank,
     write_time(file, "ts", e->begin - start);
     write_time(file, "dur", e->end - e->begin);
     fprintf(file, "\"name\":");
-    if (e->kind == PLAIT_TRACE_READY) {
-        write_string(file, f->tensors[e->number].name);
-        fprintf(file, ",\"s\":\"t\",\"args\":{\"bucket\":%u}}", f->flat.places[e->number].bucket);
+    if (e->kind == PLAIT_TRACE_COMPUTE) {
+        fprintf(file, "\"until the first gradient\"}");
+    } else if (e->kind == PLAIT_TRACE_READY) {
+        const struct plait_tensor *x = &f->tensors[e->number];
+        write_string(file, x->name);
+        fprintf(file, ",\"s\":\"t\",\"args\":{\"bucket\":%u,\"tensor\":%u,\"elements\":%zu,\"type\":\"%s\"}}",
+                f->flat.places[e->number].bucket, e->number, x->count, plait_dtype_name(x->type));
     } else {
         const struct plait_slab *s = &f->flat.buckets[e->number];
         fprintf(file, "\"bucket %u\",\"args\":{\"tensors\":%u,\"bytes\":%zu,\"type\":\"%s\",\"algorithm\":", e->number,
@@ -204,6 +233,7 @@ static enum plait_status collect(struct plait_fusion *f, const char *path, size_
     if (status == PLAIT_OK && written != PLAIT_OK && f->rank > 0)
         plait_fail((enum plait_status)written, "plait_fusion_trace: rank 0 could not write the file");
     f->trace->n = 0;
+    plait_trace_waited(f->trace);
     return status == PLAIT_OK ? (enum plait_status)written : status;
 }
 
