@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "beside.h"
 
+#include "file.h"
+
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-
-/* The folder of this program; "" when unknown. */
-static void find_own_folder(char *out, size_t room)
-{
-    const ssize_t length = readlink("/proc/self/exe", out, room - 1);
-
-    out[length > 0 ? length : 0] = '\0';
-    if (length > 0)
-        *strrchr(out, '/') = '\0';
-}
 
 bool find_beside(const char *name, int mode, char *path, size_t room)
 {
@@ -22,7 +13,7 @@ bool find_beside(const char *name, int mode, char *path, size_t room)
     const char *const folders[] = { own, moved, PERF_LIBEXEC };
     bool found = false;
 
-    find_own_folder(own, sizeof own);
+    own_folder(own, sizeof own);
     snprintf(moved, sizeof moved, "%s/../%s", own, PERF_LIBEXECDIR);
     for (size_t i = 0; i < 3 && !found; i++) {
         snprintf(path, room, "%s/%s", folders[i], name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "html.h"
 
+#include "file.h"
 #include "measure.h"
 #include "message.h"
 #include "page.h"
@@ -204,7 +205,7 @@ bool html_write(const struct bench *b, const char *path)
 {
     if (b->ncell == 0)
         return complain("--report %s: nothing was measured", path);
-    if (!svg_file("--report", path, write_file, b))
+    if (!file_write("--report", path, write_file, b))
         return false;
     printf("# Report               : %s\n", path);
     return true;

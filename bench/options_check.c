@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of options that do not go together, and of those that the library would refuse. */
+#include "file.h"
 #include "options.h"
 
 #include "allocate.h"
@@ -47,8 +48,8 @@ static const char *picture(const struct options *o)
 
 static bool check_files(const struct options *o)
 {
-    if ((o->plot != NULL && !svg_possible("--plot", o->plot)) ||
-        (o->report != NULL && !svg_possible("--report", o->report)) ||
+    if ((o->plot != NULL && !file_possible("--plot", o->plot)) ||
+        (o->report != NULL && !file_possible("--report", o->report)) ||
         (o->json != NULL && !check_folder(options_flag(o, "output_file"), o->json)) ||
         (o->csv != NULL && !check_folder("--csv", o->csv)))
         return false;

@@ -4,6 +4,7 @@
 #include "allocate.h"
 #include "base/ascii.h"
 #include "chart.h"
+#include "file.h"
 #include "measure.h"
 #include "message.h"
 #include "report.h"
@@ -119,7 +120,7 @@ bool sweep_plot(const struct bench *b, const char *path)
 {
     if (b->ncell == 0)
         return complain("--plot %s: nothing was measured", path);
-    if (!svg_file("--plot", path, write_file, b))
+    if (!file_write("--plot", path, write_file, b))
         return false;
     printf("# Plot                 : %s\n", path);
     return true;

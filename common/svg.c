@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "svg.h"
 
-#include "message.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- Text ------------------------------------------------------------------------------------------ */
 
@@ -143,32 +138,4 @@ double svg_width(const char *text, bool small)
     for (; *text != '\0'; text++)
         n += (*text & 0xc0) != 0x80;
     return (small ? 6.1 : 7.2) * (double)n;
-}
-
-/* ---- Files ------------------------------------------------------------------------------------------ */
-
-bool svg_possible(const char *flag, const char *path)
-{
-    const bool existed = access(path, F_OK) == 0;
-    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-
-    if (fd < 0)
-        return complain("%s %s: %s", flag, path, strerror(errno));
-    close(fd);
-    if (!existed)
-        unlink(path);
-    return true;
-}
-
-bool svg_file(const char *flag, const char *path, bool (*write)(FILE *f, const void *what), const void *what)
-{
-    FILE *f = fopen(path, "we");
-
-    if (f == NULL)
-        return complain("%s %s: %s", flag, path, strerror(errno));
-    const bool ok = write(f, what);
-    const bool failed = fflush(f) != 0 || ferror(f);
-    const int error = errno;
-    fclose(f);
-    return failed ? complain("%s %s: cannot be written: %s", flag, path, strerror(error)) : ok;
 }

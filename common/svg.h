@@ -37,10 +37,4 @@ void svg_rect(FILE *f, double x, double y, double width, double height, const ch
 /** About the width of a text, in the size of `small` or else the usual one. */
 double svg_width(const char *text, bool small);
 
-/** Before the work: can this file be written? A new one is not left behind. Returns false after a message. */
-bool svg_possible(const char *flag, const char *path);
-
-/** Write a file by `write`, which returns false after a message of its own. Returns false after a message. */
-bool svg_file(const char *flag, const char *path, bool (*write)(FILE *f, const void *what), const void *what);
-
 #endif

@@ -121,3 +121,22 @@ bool nodes_parse(const char *text, uint32_t *node, uint32_t room, uint32_t *nran
     *nrank = n;
     return n > 0;
 }
+
+uint32_t levels_parse(const char *text, uint32_t *level, uint32_t most, uint32_t room, uint32_t *nrank)
+{
+    uint32_t n = 0;
+    char map[256];
+
+    while (*text != '\0') {
+        const size_t length = strcspn(text, ",");
+        uint32_t ranks;
+        snprintf(map, sizeof map, "%.*s", (int)length, text);
+        if (n == most || length >= sizeof map || (text[length] == ',' && text[length + 1] == '\0') ||
+            !nodes_parse(map, level + (n > 0 ? n * *nrank : 0), room, &ranks) || (n > 0 && ranks != *nrank))
+            return 0;
+        *nrank = ranks;
+        n++;
+        text += length + (text[length] == ',');
+    }
+    return n;
+}

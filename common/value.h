@@ -46,4 +46,13 @@ void list_add(char *text, size_t room, const char *name);
  */
 bool nodes_parse(const char *text, uint32_t *node, uint32_t room, uint32_t *nrank);
 
+/**
+ * Levels of groups, as struct plait_shape has them: node maps with commas between, innermost first, of equally many
+ * ranks: "4x2,2x4" is 2 nodes of 2 packages of 2 ranks.
+ *
+ * level  [most * room] gets the maps, one after the other; *nrank their ranks
+ * Returns the number of levels; 0 without a message: wrong text, more than `most` levels or `room` ranks.
+ */
+uint32_t levels_parse(const char *text, uint32_t *level, uint32_t most, uint32_t room, uint32_t *nrank);
+
 #endif

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RANKS 5
+#define MAX_RANKS  5
+#define MOST_RANKS 10 /* with levels */
 
 static const char *info;
 
@@ -27,6 +28,7 @@ struct run {
     const char *algorithm;
     const char *nodes;    /* the map, as plait-info has it, */
     const uint32_t *node; /* and as the library has it; NULL: one node */
+    const char *levels;   /* likewise; those of the library are hwloc's */
     enum plait_status status;
     uint64_t plan_hash;
     char error[256];
@@ -38,7 +40,7 @@ static enum plait_status run_sized(struct plait_comm *comm, const struct run *r,
 {
     const uint32_t root = r->nrank - 1;
     const size_t n = r->bytes / plait_dtype_size(r->type);
-    size_t counts[MAX_RANKS], equal[MAX_RANKS];
+    size_t counts[MOST_RANKS], equal[MOST_RANKS];
 
     for (uint32_t i = 0; i < r->nrank; i++) {
         counts[i] = i == root ? n : 1;
@@ -96,11 +98,11 @@ static uint64_t explained(const struct run *r)
     uint64_t hash = 0;
     FILE *f;
 
-    snprintf(command, sizeof command, "'%s' --explain %s%s %zu --ranks %u --type %s --op %s %s %s %s %s %s", info,
+    snprintf(command, sizeof command, "'%s' --explain %s%s %zu --ranks %u --type %s --op %s %s %s %s %s %s %s %s", info,
              plait_coll_name(r->coll), r->vform ? "v" : "", r->bytes, r->nrank, plait_dtype_name(r->type),
              plait_op_name(r->op), r->inplace ? "--inplace" : "", r->algorithm != NULL ? "--algo" : "",
              r->algorithm != NULL ? r->algorithm : "", r->nodes != NULL ? "--nodes" : "",
-             r->nodes != NULL ? r->nodes : "");
+             r->nodes != NULL ? r->nodes : "", r->levels != NULL ? "--levels" : "", r->levels != NULL ? r->levels : "");
     f = popen(command, "r");
     assert_non_null(f);
     while (fgets(line, sizeof line, f) != NULL)
@@ -112,8 +114,8 @@ static uint64_t explained(const struct run *r)
 
 static void compare(struct run what)
 {
-    struct run runs[MAX_RANKS];
-    pthread_t threads[MAX_RANKS];
+    struct run runs[MOST_RANKS];
+    pthread_t threads[MOST_RANKS];
     const uint64_t hash = explained(&what);
 
     assert_int_equal(plait_unique_id_create(&what.id), PLAIT_OK);
@@ -131,6 +133,25 @@ static void compare(struct run what)
             fail_msg("%u ranks, %zu bytes, %s: rank %u ran %" PRIx64 ", explained was %" PRIx64, what.nrank, what.bytes,
                      plait_dtype_name(what.type), i, runs[i].plan_hash, hash);
     }
+}
+
+/* Of 10 ranks two caches have two, and memory nodes 3, 2, 3 and 2. It is first, since hwloc reads a host once. */
+static void levels_run_as_explained(void **state)
+{
+    static const char *const algorithms[] = { NULL, "hierarchy", "hierarchy:jia:ring" };
+
+    setenv("HWLOC_SYNTHETIC", "package:2 numa:2 l3:2 core:2 pu:1", 1);
+    setenv("PLAIT_BIND", "core", 1);
+    for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++)
+        for (size_t bytes = 8; bytes <= 4 << 20; bytes *= 512)
+            compare((struct run){ .nrank = MOST_RANKS,
+                                  .bytes = bytes,
+                                  .type = PLAIT_FLOAT32,
+                                  .op = PLAIT_SUM,
+                                  .algorithm = algorithms[a],
+                                  .levels = "2+1+1+1+2+1+1+1,3+2+3+2,5+5" });
+    unsetenv("PLAIT_BIND");
+    unsetenv("HWLOC_SYNTHETIC");
 }
 
 static void every_size_runs_as_explained(void **state)
@@ -209,6 +230,7 @@ static void forms_of_different_sizes_run_as_explained(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(levels_run_as_explained),
         cmocka_unit_test(every_size_runs_as_explained),
         cmocka_unit_test(every_type_and_operator_runs_as_explained),
         cmocka_unit_test(a_named_algorithm_runs_as_explained),
@@ -221,5 +243,6 @@ int main(int argc, char **argv)
         return 2;
     }
     info = argv[1];
+    unsetenv("PLAIT_BIND");
     return cmocka_run_group_tests_name("explain", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""plait-plan simulate: steps, curves, sweeps, what-ifs and traces. Usage: forecast_tool_test.py PLAIT_PLAN"""
+"""plait-plan simulate: steps, curves, sweeps, what-ifs and traces. Usage: forecast_tool_test.py PLAIT_PLAN PLAIT_PERF"""
 import json
 import os
 import subprocess
@@ -9,7 +9,7 @@ import tempfile
 
 import sentences
 
-PLAN = sys.argv[1]
+PLAN, PERF = sys.argv[1:3]
 
 
 def run(*arguments, status=0):
@@ -34,6 +34,79 @@ def a_step_compares_layouts():
     assert abs(rows['threshold:all']['time_us'] - 1e5 - alone) < 0.01 * alone
 
 
+def event(phase, rank, time, name, **arguments):
+    """Of a trace; time in microseconds."""
+    return {'ph': phase, 'pid': rank, 'ts': time, 'dur': 0, 'name': name, 'args': arguments}
+
+
+def start(rank, time):
+    return event('X', rank, time, 'until the first gradient')
+
+
+def mark(rank, tensor, time, elements=1000, of='float32'):
+    return event('i', rank, time, f't{tensor}', tensor=tensor, elements=elements, type=of)
+
+
+def of_trace(events, *arguments, status=0):
+    """What --step prints of such a trace, an event for each line from the second on."""
+    with tempfile.NamedTemporaryFile('w') as file:
+        file.write('{"traceEvents":[\n' + ',\n'.join(json.dumps(e) for e in events) + '\n]}\n')
+        file.flush()
+        return run('ring', '--ranks', '8', '--step', file.name, '--layouts', 'per-tensor', *arguments, status=status)
+
+
+def a_gradient_is_ready_on_the_slowest_rank_in_the_median_of_the_steps():
+    steps = {0: [(0, 20, 60), (100, 140, 120), (200, 210, 300)],  # start, tensor 0, tensor 1
+             1: [(5, 55, 45), (105, 115, 165), (205, 235, 245)]}  # another clock
+    events = [e for rank, own in steps.items() for at, a, b in own
+              for e in (start(rank, at), mark(rank, 1, b, 500), mark(rank, 0, a))]
+    text = of_trace(events)
+    # tensor 0: 50, 40, 30 after the start; tensor 1: 60, 60, 100
+    assert '1500 elements in 2 tensors; a rank computes 0.060 ms in the median of 3 steps of 2 ranks' in text, text
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'trace.json')
+        of_trace(events, '--trace', path)
+        with open(path, encoding='utf-8') as file:
+            assert [e['ts'] for e in json.load(file)['traceEvents'] if e['ph'] == 'i'] == [40, 60]
+    # Of a step that is not whole the gradients that all ranks have count.
+    text = of_trace(events + [start(0, 400), mark(0, 0, 401), start(1, 405), mark(1, 0, 406), mark(1, 1, 500, 500)])
+    assert 'computes 0.060 ms in the median of 3 steps' in text, text
+
+
+def a_predicted_step_is_a_trace_of_the_same_step():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'trace.json')
+        rows = results('ring', '--ranks', '8', '--step', 'resnet50', '--layouts', 'ddp,per-tensor', '--trace', path)
+        assert results('ring', '--ranks', '8', '--step', path, '--layouts', 'ddp,per-tensor') == rows
+        with open(path, encoding='utf-8') as file:
+            events = json.load(file)['traceEvents']
+    names = {e['tid']: e['args']['name'] for e in events if e['name'] == 'thread_name'}
+    on = {row: [(e['ts'], e['ts'] + e['dur']) for e in events if e['ph'] == 'X' and names[e['tid']] == row]
+          for row in names.values()}
+    (begin, end), = on['wait']
+    assert len(on['transfer']) == rows[0]['buckets'] and abs(on['transfer'][-1][1] - rows[0]['time_us']) < 1e-3, on
+    assert begin == on['compute'][-1][1] and abs((end - begin) / end - rows[0]['exposed']) < 1e-9
+
+
+def a_trace_of_plait_perf_can_be_read():
+    with tempfile.TemporaryDirectory() as folder:
+        tensors, path = os.path.join(folder, 'list.csv'), os.path.join(folder, 'trace.json')
+        with open(tensors, 'w', encoding='utf-8') as file:
+            file.write('id,name,elements,kind\n' + ''.join(f'{k},t,{1000 * (k + 1)},w\n' for k in range(5)))
+        subprocess.run([PERF, 'fusion', '--ranks', '2', '--tensors', tensors, '--compute-ms', '5', '--layouts', 'ddp',
+                        '--payload', 'float', '--gradients', 'buckets', '-n', '2', '--rounds', '1', '--timeline', path],
+                       check=True, capture_output=True)
+        text = run('ring', '--ranks', '8', '--step', path)
+        with open(path, encoding='utf-8') as file:
+            events = json.load(file)['traceEvents']
+    starts = {e['pid']: e['ts'] for e in events if e['name'] == 'until the first gradient'}
+    assert sorted(starts) == [0, 1]
+    ready = [round(e['ts'] - starts[e['pid']], 3) for e in events if e['ph'] == 'i']
+    assert len(ready) == 10 and max(ready) >= 5000  # plait-perf sleeps for so long
+    found = f'15000 elements in 5 tensors; a rank computes {max(ready) / 1000:.3f} ms in the median of 1 step of 2 ranks'
+    assert found in text, (found, text)
+
+
 def every_model_can_be_read():
     for model, elements in (('alexnet', 61100840), ('vgg16', 138357544), ('gpt2', 124439808)):
         text = run('ring', '--ranks', '4', '--step', model, '--layouts', 'threshold:all')
@@ -44,6 +117,12 @@ def a_curve_over_ranks():
     rows = results('ring', '--scale', '2-16', '--step', 'gpt2', '--batch', '1')
     assert [r['ranks'] for r in rows] == ['2', '4', '8', '16']
     assert all(a['efficiency'] >= b['efficiency'] for a, b in zip(rows, rows[1:])), rows
+    options = ['ring', '--scale', '2,16,4,8', '--step', 'gpt2', '--batch', '1']
+    worth, text = json.loads(run(*options, '--json')), run(*options)
+    above = max(int(r['ranks']) for r in worth['results'] if r['efficiency'] > 0.9)
+    least = min(worth['results'], key=lambda r: r['time_us'] / int(r['ranks']))['ranks']
+    assert (worth['worth_ranks'], worth['fastest_ranks']) == (above, int(least)) == (4, 16), worth
+    assert f'above 90 % up to {above} ranks; the time for each sample falls up to {least}.' in text, text
     assert len(results('ring', '--scale', '3,5', '--bytes', '1M')) == 2
 
 
@@ -72,6 +151,23 @@ def a_what_if_is_beside_the_machine():
         f.flush()
         r, = results('ring', '--ranks', '16', '--placement', f.name)
         assert r['what_if']['ratio'] == 1
+
+
+def the_change_that_helps_most_is_named():
+    options = ['ring', '--ranks', '16', '--bytes', '64M']
+    changes = ['cluster.latency=/2', 'host.uplink=*2']
+    both = json.loads(run(*options, '--what-if', ','.join(changes), '--json'))
+    assert [a['change'] for a in both['alone']] == changes
+    for alone in both['alone']:
+        r, = results(*options, '--what-if', alone['change'])
+        assert r['what_if']['ratio'] == alone['ratio'], (r, alone)
+    assert run(*options, '--what-if', ','.join(changes)).endswith(f'{changes[1]} helps most.\n')
+    assert run(*options, '--what-if', 'host.uplink=/2,host 0=/2').endswith('None of them helps.\n')
+    assert 'alone' not in run(*options, '--what-if', changes[0])
+    # Alone the first leaves no room for the ranks.
+    changes = 'cluster.children=1,rack.children=*16'
+    alone = json.loads(run('ring', '--ranks', '256', '--bytes', '1M', '--what-if', changes, '--json'))['alone']
+    assert [a['change'] for a in alone] == ['rack.children=*16'], alone
 
 
 def a_trace_has_every_message_and_no_overlap():
@@ -104,11 +200,25 @@ def mistakes_are_one_line():
             (['--step', 'alexnet', '--layouts', 'dpp'], "'dpp' must be per-tensor"),
             (['--sweep', '0-4'], 'must be numbers from 1'), (['--scale', '3000'], 'must be numbers from 1 to'),
             (['--sweep', '4', '--step', 'alexnet'], 'does not go with'),
-            (['--sweep', '4', '--trace', 'x'], 'is of one operation')):
+            (['--sweep', '4', '--trace', 'x'], 'is of one operation'),
+            (['--step', 'alexnet', '--trace', '/no/such/file'], '--trace /no/such/file: No such file')):
         error = run('ring', *arguments, status=2)
         assert text in error and error.count('\n') == 1, (arguments, error)
+    whole = [start(0, 0), mark(0, 0, 1), mark(0, 1, 2)]
+    for events, text in (([], 'has no gradients'), (whole[1:], 'rank 0 has no event "until the first gradient"'),
+                         (whole + [mark(0, 0, 3, 999)], 'line 5: event 3 says that tensor 0 has 999 float32; it had 1000'),
+                         ([start(0, 0), mark(0, 0, 1, of='float5')], 'line 3: event 1 has no "type"'),
+                         ([start(0, 0), mark(0, -1, 1)], 'line 3: event 1 has no "tensor" from 0 to'),
+                         ([start(0, 'now')], 'line 2: event 0 has no "ts"'),
+                         (whole[:1] + whole[2:], 'all 1 ranks have tensor 0'),
+                         (whole + [start(1, 0), mark(1, 0, 1)], 'all 2 ranks have tensor 1')):
+        error = of_trace(events, status=2)
+        assert text in error and 'plait-train --trace' in error and error.count('\n') == 1, (events, error)
+    assert 'leave out --batch' in of_trace(whole, '--batch', '3', status=2)
 
 
-sentences.run([a_step_compares_layouts, every_model_can_be_read, a_curve_over_ranks,
-               a_sweep_finds_the_winner_and_the_crossings, a_what_if_is_beside_the_machine,
+sentences.run([a_step_compares_layouts, a_gradient_is_ready_on_the_slowest_rank_in_the_median_of_the_steps,
+               a_predicted_step_is_a_trace_of_the_same_step, a_trace_of_plait_perf_can_be_read,
+               every_model_can_be_read, a_curve_over_ranks, a_sweep_finds_the_winner_and_the_crossings,
+               a_what_if_is_beside_the_machine, the_change_that_helps_most_is_named,
                a_trace_has_every_message_and_no_overlap, mistakes_are_one_line])

@@ -53,6 +53,19 @@ check 'two levels run' grep -q '4096 .* 0$' "$tmp/out"
 PLAIT_RACK=a perf 'package:2 l3:2 core:2 pu:1' 6
 check 'one rack is no level' grep -q 'levels: cache, package, Plait' "$tmp/err"
 
+# 10 ranks on 16 cores: groups of one and two by cache, of two and three by memory node, of five by package.
+for spec in hierarchy hierarchy:tree:two-shot hierarchy:jia:ring; do
+    perf 'package:2 numa:2 l3:2 core:2 pu:1' 10 --algo $spec
+    check "three levels, $spec" grep -q 'levels: cache, memory node, package, Plait' "$tmp/err"
+    check "three levels run, $spec" grep -q '4096 .* 0$' "$tmp/out"
+done
+"$info" --explain allreduce 1M --levels 2+1,2+2 > "$tmp/out" 2> "$tmp/err"
+check 'explained levels of different rank counts' grep -q -- '--levels 2+1,2+2: must be' "$tmp/err"
+"$info" --explain allreduce 1M --levels 2+1,2+1 --ranks 4 > "$tmp/out" 2> "$tmp/err"
+check 'explained levels of other ranks' grep -q -- '--levels 2+1,2+1 has 3 ranks, but --ranks says 4' "$tmp/err"
+"$info" --explain allreduce 1M --levels 2x3 --algo hierarchy > "$tmp/out" 2> "$tmp/err"
+check 'explained levels' grep -q '^algorithm  *hierarchy$' "$tmp/out"
+
 # Three levels of uneven groups, by the checker.
 "$plan" check hierarchy:direct --levels 2+1+3+2+1,3+3+2+1,6+3 > "$tmp/out" 2> "$tmp/err"
 check 'three levels' grep -q '^2 passed, 0 failed' "$tmp/out"

@@ -60,6 +60,30 @@ static void many_orders_give_the_same_result(void **state)
     }
 }
 
+/* Ranks of 8 caches on 4 memory nodes in 2 packages, in any order: the groups of a level differ in size. */
+static void hierarchies_of_three_levels_give_the_same_result(void **state)
+{
+    enum { N = 10, LEVELS = 3 };
+    static const uint32_t core[N] = { 0, 14, 1, 3, 12, 4, 6, 8, 9, 11 };
+    static const char *const specs[] = { "hierarchy", "hierarchy:tree:ring", "hierarchy:jia:ring",
+                                         "hierarchy:direct:halving-doubling", "hierarchy:jia:two-shot" };
+    uint32_t level[LEVELS * N];
+
+    for (uint32_t r = 0; r < N; r++)
+        for (uint32_t l = 0; l < LEVELS; l++)
+            level[l * N + r] = core[r] >> (l + 1);
+    for (int inplace = 0; inplace < 2; inplace++)
+        for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+            struct spec spec = {
+                .shape = { .coll = PLAIT_ALLREDUCE, .nrank = N, .inplace = inplace, .nlevel = LEVELS, .level = level }
+            };
+            snprintf(spec.text, sizeof spec.text, "%s of three levels", specs[i]);
+            assert_int_equal(plait_alg_find(plait_algs, specs[i], &spec.shape, &spec.alg), PLAIT_OK);
+            for (uint64_t seed = 0; seed < 20; seed++)
+                check_results(&spec, 13 * seed, seed);
+        }
+}
+
 static void assert_refused(const char *const *texts, uint32_t n, const char *message)
 {
     struct plans p = plans_read(texts, n, false);
@@ -112,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm_gives_the_result_for_any_count_and_root),
         cmocka_unit_test(many_orders_give_the_same_result),
+        cmocka_unit_test(hierarchies_of_three_levels_give_the_same_result),
         cmocka_unit_test(a_deadlock_is_reported),
         cmocka_unit_test(other_blocks_at_the_two_ends_are_reported),
         cmocka_unit_test(a_span_outside_its_buffer_is_reported),

@@ -57,6 +57,7 @@ def fields_are_those_of_docs_predict():
     odd = {**json.loads(text), 'cache': '1.5 MiB', 'slow': [{'rank': 5, 'percent': 10}, {'links': 'host 3', 'percent': 5}]}
     odd['levels'][1].update(links=3, bandwidth='1.9 GB/s', overhead='2.5ns', eager=100)
     odd['levels'][2].update(oversubscription=2.5, bandwidth='7 Gbit/s')
+    odd['slow'].append({'links': 'rack 1', 'percent': 29})
     for description in json.loads(text), odd:
         with tempfile.NamedTemporaryFile('w', suffix='.json') as file:
             json.dump(description, file)
@@ -74,6 +75,19 @@ def times_are_the_formula_s_and_places_matter():
                                             dict(STAR['levels'][0], children=2, bandwidth='100 MB/s')]})
     near, far = (plait.simulate(two, 'ring', nbytes=1 << 20, place=place) for place in ([0, 1, 2, 3], [0, 2, 1, 3]))
     assert far.time > 1.5 * near.time, (near, far)
+
+
+def a_changed_machine_is_the_tool_s_what_if():
+    file = source / 'tools/machines/abci.json'
+    machine = plait.Machine(file)
+    p = plait.simulate(machine, 'ring', ranks=16, nbytes=1 << 20)
+    for changes in 'host.uplink=/4', 'host.latency=*3,host.bandwidth=1 GB/s', 'rank 5=/2,host 1=*0.5', 'rank 3 links=/8':
+        text = subprocess.run([PLAN, 'simulate', 'ring', '--machine', str(file), '--ranks', '16', '--bytes', '1M', '--json',
+                               '--what-if', changes], check=True, capture_output=True, text=True).stdout
+        other, row = plait.simulate(machine.changed(changes), 'ring', ranks=16, nbytes=1 << 20), json.loads(text)['results'][0]
+        assert abs(1e6 * other.time - row['what_if']['time_us']) <= 1e-8 * row['what_if']['time_us'], (other, row)
+        assert other.time > p.time, (changes, other.time, p.time)
+    assert plait.simulate(machine, 'ring', ranks=16, nbytes=1 << 20) == p  # it is as it was
 
 
 def events_and_uses_are_in_order():
@@ -118,18 +132,21 @@ def steps_are_buckets_one_after_the_other():
 def what_is_wrong_is_named():
     machine, arg = plait.Machine(STAR), plait.ArgError
     wrong(arg, r'cluster.children is 0; it must be 1 to', lambda: plait.Machine(star(children=0)))
-    wrong(arg, r"levels\[0\] has no field 'lanes'", lambda: plait.Machine(star(lanes=2)))
-    wrong(arg, r"levels\[0\].latency is '5 KiB'; it must be nanoseconds", lambda: plait.Machine(star(latency='5 KiB')))
-    wrong(arg, r'links is 4294967296; it must be a whole', lambda: plait.Machine(star(links=1 << 32)))
-    wrong(arg, r'links is True; it must be a whole', lambda: plait.Machine(star(links=True)))
-    wrong(arg, r'bandwidth is nan', lambda: plait.Machine(star(bandwidth=float('nan'))))
+    wrong(arg, r"level 'levels\[0\]' has no field 'lanes'", lambda: plait.Machine(star(lanes=2)))
+    wrong(arg, r"levels\[0\].latency=5 KiB: the value must be nanoseconds", lambda: plait.Machine(star(latency='5 KiB')))
+    wrong(arg, r'links=4294967296: 4294967296 is too large', lambda: plait.Machine(star(links=1 << 32)))
+    wrong(arg, r'links=True: the value must be a whole', lambda: plait.Machine(star(links=True)))
+    wrong(arg, r'bandwidth=nan: the value must be bytes per second', lambda: plait.Machine(star(bandwidth=float('nan'))))
     wrong(arg, r"levels\[0\] has no 'latency'", lambda: plait.Machine({**STAR, 'levels': [{'name': 'a', 'children': 1}]}))
     wrong(arg, 'text of 1 to 23 bytes', lambda: plait.Machine(star(name='a' * 24)))
     wrong(arg, 'list of at most 8', lambda: plait.Machine({**STAR, 'levels': STAR['levels'] * 9}))
     wrong(arg, 'nlevel is 0', lambda: plait.Machine({**STAR, 'levels': []}))
     wrong(arg, 'needs links in the level below', lambda: plait.Machine(star(oversubscription=2)))
-    wrong(arg, 'needs either', lambda: plait.Machine({**STAR, 'slow': [{'percent': 2}]}))
-    wrong(arg, 'must be a unit', lambda: plait.Machine({**STAR, 'slow': [{'links': 'host 3', 'percent': 2}]}))
+    wrong(arg, 'either "rank": a number', lambda: plait.Machine({**STAR, 'slow': [{'percent': 2}]}))
+    wrong(arg, 'host 3 links=/1: must be .rank N. or', lambda: plait.Machine({**STAR, 'slow': [{'links': 'host 3', 'percent': 2}]}))
+    wrong(arg, 'it must be a number, or one with', lambda: plait.Machine(star(overhead='*2')))
+    wrong(arg, 'leaves 300 %', lambda: machine.changed('rank 1=*3'))
+    wrong(arg, 'children is 0', lambda: machine.changed('cluster.children=0'))
     wrong(arg, 'slow.percent is 0', lambda: plait.Machine({**STAR, 'slow': [{'rank': 3, 'percent': 0}]}))
     wrong(TypeError, 'must be a dict', lambda: plait.Machine([]))
     with tempfile.NamedTemporaryFile('w') as file:
@@ -152,5 +169,5 @@ def what_is_wrong_is_named():
 
 
 sentences.run([predictions_are_the_tool_s_on_every_machine_file, fields_are_those_of_docs_predict,
-               times_are_the_formula_s_and_places_matter, events_and_uses_are_in_order, a_forecast_has_the_fastest,
+               times_are_the_formula_s_and_places_matter, a_changed_machine_is_the_tool_s_what_if, events_and_uses_are_in_order, a_forecast_has_the_fastest,
                steps_are_buckets_one_after_the_other, what_is_wrong_is_named])

@@ -231,6 +231,93 @@ static void changed_plans_that_are_accepted_run_right(void **state)
     free(b.plan);
 }
 
+/* ---- Hierarchies of three levels ---------------------------------------------------------------------- */
+
+#define LEVELS      3
+#define LEVEL_RANKS 10
+#define MACHINE     "package:2 numa:2 l3:2 core:2 pu:1" /* 16 cores: ranks lie apart as evenly as they can */
+
+/* All-reduce k of the ranks. */
+static struct collective hierarchy(uint32_t k)
+{
+    static const char *const specs[] = { "hierarchy", "hierarchy:tree:two-shot", "hierarchy:jia:ring" };
+    static const enum plait_dtype types[] = { PLAIT_FLOAT32, PLAIT_BFLOAT16, PLAIT_INT8 };
+    static const size_t counts[] = { 1, 61, 9000, 20000 };
+    struct collective c = { .coll = PLAIT_ALLREDUCE,
+                            .type = types[k / 3 % 3],
+                            .op = PLAIT_SUM,
+                            .count = counts[k / 9 % 4],
+                            .inplace = k % 2,
+                            .library = k / 2 % 2,
+                            .slice = k % 5 == 0 ? 4096 : 0 };
+
+    snprintf(c.spec, sizeof c.spec, "%s", specs[k % 3]);
+    return c;
+}
+
+/* The hash of the plan over these levels: so it is what runs. */
+static uint64_t hash_of(const struct collective *c)
+{
+    uint32_t level[LEVELS * LEVEL_RANKS];
+    const struct plait_shape shape = {
+        .coll = c->coll, .nrank = LEVEL_RANKS, .inplace = c->inplace, .nlevel = LEVELS, .level = level
+    };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_choice choice = { .plan_hash = 0 };
+
+    for (uint32_t r = 0; r < LEVEL_RANKS; r++)
+        for (uint32_t l = 0; l < LEVELS; l++)
+            level[l * LEVEL_RANKS + r] = r * 16 / LEVEL_RANKS >> (l + 1);
+    call.algorithm = c->spec;
+    call.slice = c->slice;
+    plait_choose(&shape, c->count, c->type, c->op, &call, &choice);
+    return choice.plan_hash;
+}
+
+static int run_hierarchies(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    char *memory[4], *library[2];
+
+    for (int k = 0; k < 4; k++)
+        CHECK((memory[k] = malloc(ROOM)) != NULL);
+    for (int k = 0; k < 2; k++)
+        CHECK(plait_mem_alloc(ROOM, (void **)&library[k]) == PLAIT_OK);
+    for (uint32_t k = 0; k < 36; k++) {
+        const struct collective c = hierarchy(k);
+        char **own = c.library ? library : memory;
+        const struct collective_buffers at = collective_place(&c, LEVEL_RANKS, rank, own[0], own[1]);
+        collective_want(&c, LEVEL_RANKS, rank, memory[2], memory[3]);
+        collective_fill(&c, LEVEL_RANKS, rank, at.in);
+        CHECK(collective_run(*comm, &c, at.in, at.out) == PLAIT_OK);
+        CHECK(collective_right(&c, LEVEL_RANKS, rank, at.out, memory[3]));
+        CHECK(stats_of(*comm).plan_hash == hash_of(&c));
+    }
+    for (int k = 0; k < 4; k++)
+        free(memory[k]);
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    for (int k = 0; k < 2; k++)
+        plait_mem_free(library[k]);
+    return 0;
+}
+
+static void hierarchies_of_three_levels_run_right(void **state)
+{
+    const struct ranks r = { .nprocess = LEVEL_RANKS, .nthread = 1, .limit = 60, .body = run_hierarchies };
+
+    if (RANKS_ON_HOSTS || getenv("PLAIT_TEST_KEPT") != NULL || *TOPOLOGY_PLUGIN == '\0') {
+        print_message("skipped: needs one host, processes of its own and hwloc\n");
+        skip();
+    }
+    setenv("PLAIT_PLUGINS", TOPOLOGY_PLUGIN, 1);
+    setenv("HWLOC_SYNTHETIC", MACHINE, 1);
+    setenv("PLAIT_BIND", "core", 1);
+    assert_int_equal(ranks_run(&r), 0);
+    unsetenv("PLAIT_PLUGINS");
+    unsetenv("HWLOC_SYNTHETIC");
+    unsetenv("PLAIT_BIND");
+}
+
 /* ---- What random plans have found ---------------------------------------------------------------- */
 
 #define SEND_STEP(to, from, block, n)                                                   \
@@ -405,6 +492,7 @@ int main(void)
         cmocka_unit_test(blocks_in_a_row_are_as_close_as_their_width_says),
         cmocka_unit_test(random_plans_that_are_right_run_right),
         cmocka_unit_test(changed_plans_that_are_accepted_run_right),
+        cmocka_unit_test(hierarchies_of_three_levels_run_right),
     };
     return cmocka_run_group_tests_name("random plans", tests, NULL, NULL);
 }

@@ -399,6 +399,69 @@ static void uses_add_up_to_the_bytes(void **state)
     }
 }
 
+static void a_change_is_what_its_text_says(void **state)
+{
+    struct plait_machine m = { .name = "two racks", .nlevel = 3, .copy = 1000 };
+
+    (void)state;
+    m.level[0] = (struct plait_level){ "host", 4, 2, 1000000000, 200, 0, 0, 0, 0 };
+    m.level[1] = (struct plait_level){ "rack", 8, 2, 4000000000, 2000, 0, 0, 0, 0 };
+    m.level[2] = (struct plait_level){ "all.of it", 2, 4, 1000000000, 3000, 0, 0, 0, 0 };
+    assert_int_equal(plait_machine_change(&m, "rack.uplink=/4,rack.uplinks=*3,host.latency=2.5 us,copy=2 GB/s"),
+                     PLAIT_OK);
+    assert_true(m.level[2].bandwidth == 250000000 && m.level[2].links == 12 && m.level[0].latency == 2500);
+    assert_int_equal(m.copy, 2000000000);
+    assert_int_equal(plait_machine_change(&m, "all.of it.oversubscription=8"), PLAIT_OK);
+    assert_int_equal(m.level[2].links, 32); /* 8 hosts with 2 links of 4 GB/s each, by 8, in links of 250 MB/s */
+    assert_int_equal(plait_machine_change(&m, "rank 5=/2,host 3=*0.29,rank 6 links=/1,rack 1 links=/4"), PLAIT_OK);
+    const struct plait_slow slow[] = {
+        { true, 0, 5, 50 }, { false, 1, 3, 29 }, { false, 0, 6, 100 }, { false, 2, 1, 25 }
+    };
+    assert_int_equal(m.nslow, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true(m.slow[i].rank == slow[i].rank && m.slow[i].level == slow[i].level &&
+                    m.slow[i].child == slow[i].child && m.slow[i].percent == slow[i].percent);
+    assert_int_equal(plait_machine_check(&m), PLAIT_OK);
+}
+
+static void a_wrong_change_is_named_and_changes_nothing(void **state)
+{
+    static const char *const wrong[][2] = {
+        { "cluster.links", "must be LEVEL.FIELD=VALUE" },
+        { "links=3", "must be LEVEL.FIELD=VALUE" },
+        { "rack.links=3", "no level 'rack'" },
+        { "cluster.lanes=3", "no field 'lanes'" },
+        { "cluster.uplink=3", "no field 'uplink'" },
+        { "cluster.links=1.5", "must be a whole number" },
+        { "cluster.links=", "must be a whole number" },
+        { "cluster.links=/0", "must be a whole number" },
+        { "cluster.links=*1e12", "is too large" },
+        { "cluster.latency=2 GB/s", "must be nanoseconds" },
+        { "cluster.latency=-2", "must be nanoseconds" },
+        { "cluster.bandwidth=nan", "must be bytes per second" },
+        { "cluster.oversubscription=2", "needs links in the level below" },
+        { "cluster.oversubscription=0", "a number from 0.01" },
+        { "rank x=/2", "must be 'rank N'" },
+        { "cluster 0=/2", "must be 'rank N'" },
+        { "rank 1=2", "must be /FACTOR" },
+        { "rank 1=*2", "leaves 200 %" },
+        { "rank 1=/1000", "leaves 0 %" },
+    };
+    const struct plait_machine before = star(4, 1000000000, 5000);
+    char both[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct plait_machine m;
+        memcpy(&m, &before, sizeof m);
+        snprintf(both, sizeof both, "copy=7,%s", wrong[i][0]);
+        assert_int_equal(plait_machine_change(&m, both), PLAIT_ERR_ARG);
+        if (strstr(plait_last_error(), wrong[i][0]) == NULL || strstr(plait_last_error(), wrong[i][1]) == NULL)
+            fail_msg("%s: %s", both, plait_last_error());
+        assert_memory_equal(&m, &before, sizeof m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +479,8 @@ int main(void)
         cmocka_unit_test(a_slower_link_never_helps),
         cmocka_unit_test(messages_of_a_later_slice_do_not_overtake_a_window),
         cmocka_unit_test(uses_add_up_to_the_bytes),
+        cmocka_unit_test(a_change_is_what_its_text_says),
+        cmocka_unit_test(a_wrong_change_is_named_and_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,22 +9,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-bool draw_again(const struct drawing *d, const struct plait_sim_options *callbacks)
+static bool run(const struct drawing *d, struct plait_sim_options options, struct plait_prediction *out)
 {
-    struct plait_sim_options options = *callbacks;
-    struct plait_prediction p;
-
     options.place = d->place;
-    return plait_simulate(d->machine, d->spec, d->shape, PLAIT_FLOAT32, d->count, &options, &p) == PLAIT_OK ||
+    return plait_simulate(d->machine, d->spec, d->shape, PLAIT_FLOAT32, d->count, &options, out) == PLAIT_OK ||
            complain("%s: %s", d->spec, plait_last_error());
 }
 
-bool draw_begin(struct drawing *d)
+bool draw_again(const struct drawing *d, const struct plait_sim_options *callbacks)
 {
-    const struct plait_sim_options options = { .place = d->place };
+    struct plait_prediction p;
 
-    return plait_simulate(d->machine, d->spec, d->shape, PLAIT_FLOAT32, d->count, &options, &d->p) == PLAIT_OK ||
-           complain("%s: %s", d->spec, plait_last_error());
+    return run(d, *callbacks, &p);
 }
 
 /* ---- Titles ---------------------------------------------------------------------------------------- */
@@ -45,6 +41,15 @@ void draw_title(FILE *f, const struct drawing *d, const char *what, double heigh
              units_seconds(bound, 1e-12 * (double)d->p.bound), share,
              d->p.busiest[0] != '\0' ? d->p.busiest : "nothing is used", d->p.messages, plural(d->p.messages),
              units_bytes(moved, (double)d->p.bytes), d->p.slices, plural(d->p.slices));
+}
+
+void draw_time(FILE *f, uint64_t time, double x, double y, double width, double height)
+{
+    const struct chart_axis axis = { .label = "time",
+                                     .unit = CHART_SECONDS,
+                                     .high = 1e-12 * (double)(time > 0 ? time : 1) };
+
+    chart_x_axis(f, &axis, x, y, width, height);
 }
 
 /* ---- Levels ---------------------------------------------------------------------------------------- */
@@ -68,21 +73,6 @@ uint32_t draw_level(const struct drawing *d, uint32_t a, uint32_t b)
             return k;
     }
     return d->machine->nlevel - 1;
-}
-
-uint32_t *draw_nodes(const struct drawing *d)
-{
-    uint32_t level = 0, *node;
-
-    if (d->machine->nlevel == 1)
-        return NULL;
-    for (uint32_t k = 0; k < d->machine->nlevel; k++)
-        if (d->machine->level[k].links == 0)
-            level = k;
-    node = allocate(d->shape->nrank, sizeof *node);
-    for (uint32_t r = 0; r < d->shape->nrank; r++)
-        node[r] = (uint32_t)(draw_place(d, r) / draw_places(d, level));
-    return node;
 }
 
 void draw_level_name(const struct drawing *d, uint32_t level, char *out, size_t room)
@@ -124,7 +114,7 @@ int draw(struct drawing *d, const char *picture)
 
     for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
         if (strcmp(pictures[i].name, picture) == 0) {
-            if (!draw_begin(d))
+            if (!run(d, (struct plait_sim_options){ 0 }, &d->p))
                 return 2;
             if (d->p.messages > DRAW_SOON)
                 remark("%" PRIu64 " messages: the picture may take minutes; fewer --ranks or --bytes are faster",

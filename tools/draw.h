@@ -28,9 +28,6 @@ struct drawing {
     struct plait_prediction p;
 };
 
-/** Simulate, for d->p. Returns false after a message. */
-bool draw_begin(struct drawing *d);
-
 /** alone: a file of its own, not part of a page. Return false after a message. */
 bool draw_messages(FILE *f, const struct drawing *d, bool alone);
 bool draw_graph(FILE *f, const struct drawing *d, bool alone);
@@ -43,6 +40,9 @@ int draw(struct drawing *d, const char *picture);
 
 /** svg_begin(), the title and what is below it. */
 void draw_title(FILE *f, const struct drawing *d, const char *what, double height, bool alone);
+
+/** An axis from 0 to `time` picoseconds, as chart_x_axis(). */
+void draw_time(FILE *f, uint64_t time, double x, double y, double width, double height);
 
 /** Simulate again, with these callbacks. Returns false after a message. */
 bool draw_again(const struct drawing *d, const struct plait_sim_options *callbacks);
@@ -57,12 +57,6 @@ uint64_t draw_places(const struct drawing *d, uint32_t level);
 
 /** The level of the smallest unit that contains both ranks. */
 uint32_t draw_level(const struct drawing *d, uint32_t a, uint32_t b);
-
-/**
- * The node of each rank, as plait_simulate() gives them to algorithms: the largest units that share memory, or those of
- * level 0. NULL: all ranks are on one. The caller frees it.
- */
-uint32_t *draw_nodes(const struct drawing *d);
 
 /** Of messages that units of this level join: "inside a host", "between hosts"; a colour. */
 void draw_level_name(const struct drawing *d, uint32_t level, char *out, size_t room);

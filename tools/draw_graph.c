@@ -6,8 +6,6 @@
 #include "draw.h"
 
 #include "allocate.h"
-#include "export.h"
-#include "message.h"
 #include "units.h"
 
 #include <inttypes.h>
@@ -72,40 +70,14 @@ static void find_leaves(struct graph *g)
             g->unit[g->nleaf++] = g->unit[r];
 }
 
-static bool add_plan(struct graph *g, const struct plait_alg *alg, const struct plait_shape *s, uint32_t rank)
+static void add_message(void *arg, const struct plait_sim_event *e)
 {
-    struct plait_plan *plan;
+    struct graph *g = arg;
 
-    if (plait_plan_emit(alg, s, rank, &plan) != PLAIT_OK)
-        return complain("%s: %s", g->d->spec, plait_last_error());
-    for (uint32_t i = 0; i < plan->nstep; i++) {
-        const struct plait_step *step = &plan->step[i];
-        if (step->verb != PLAIT_STEP_SEND)
-            continue;
-        const uint64_t bytes = export_bytes(plan, step, g->d->count);
-        const uint32_t from = leaf_of(g, rank), to = leaf_of(g, (uint32_t)step->peer);
-        if (from == to)
-            g->inside += bytes;
-        else
-            g->bytes[(size_t)from * g->nleaf + to] += bytes;
-    }
-    plait_plan_destroy(plan);
-    return true;
-}
-
-static bool add_plans(struct graph *g)
-{
-    struct plait_shape s = *g->d->shape;
-    uint32_t *node = s.node == NULL ? draw_nodes(g->d) : NULL;
-    const struct plait_alg *alg;
-
-    if (s.node == NULL)
-        s.node = node;
-    bool ok = plait_alg_find(plait_algs, g->d->spec, &s, &alg) == PLAIT_OK || complain("%s", plait_last_error());
-    for (uint32_t r = 0; ok && r < s.nrank; r++)
-        ok = add_plan(g, alg, &s, r);
-    free(node);
-    return ok;
+    if (e->kind != PLAIT_SIM_TRANSFER)
+        return;
+    const uint32_t from = leaf_of(g, e->rank), to = leaf_of(g, e->peer);
+    *(from == to ? &g->inside : &g->bytes[(size_t)from * g->nleaf + to]) += e->bytes;
 }
 
 /* ---- Places on the circle -------------------------------------------------------------------------- */
@@ -297,7 +269,8 @@ bool draw_graph(FILE *f, const struct drawing *d, bool alone)
     g.x = DRAW_WIDTH / 2.0;
     g.y = DRAW_TOP + 46 + outer;
     place_leaves(&g);
-    const bool ok = add_plans(&g);
+    const struct plait_sim_options callbacks = { .event = add_message, .arg = &g };
+    const bool ok = draw_again(d, &callbacks);
     if (ok)
         draw_all(f, &g, g.y + outer + 16, alone);
     free(g.unit);

@@ -227,12 +227,9 @@ bool draw_links(FILE *f, const struct drawing *d, bool alone)
         find_groups(&p);
     for (uint32_t i = 0; i < p.ngroup; i++)
         height += 30 + p.groups[i].rows * p.groups[i].row;
-    const struct chart_axis time = { .label = "time",
-                                     .unit = CHART_SECONDS,
-                                     .high = d->p.time > 0 ? 1e-12 * (double)d->p.time : 1e-12 };
     draw_title(f, d, "Use of links over time", height + 48, alone);
     draw_scale(f, DRAW_TOP + 12);
-    chart_x_axis(f, &time, LEFT, height, DRAW_WIDTH - LEFT - RIGHT, height - DRAW_TOP - 24);
+    draw_time(f, d->p.time, LEFT, height, DRAW_WIDTH - LEFT - RIGHT, height - DRAW_TOP - 24);
     for (uint32_t i = 0; i < p.ngroup; i++) {
         y += 30;
         draw_group(f, &p, &p.groups[i], y);

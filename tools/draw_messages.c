@@ -159,12 +159,9 @@ static void draw_units(FILE *f, const struct picture *p)
 static void draw_lanes(FILE *f, const struct picture *p)
 {
     const uint32_t every = p->lane >= 12 ? 1 : p->lane >= 6 ? 4 : 16;
-    const struct chart_axis time = { .label = "time",
-                                     .unit = CHART_SECONDS,
-                                     .high = p->d->p.time > 0 ? 1e-12 * (double)p->d->p.time : 1e-12 };
 
     draw_units(f, p);
-    chart_x_axis(f, &time, LEFT, p->top + p->lane * p->shown, p->width, p->lane * p->shown);
+    draw_time(f, p->d->p.time, LEFT, p->top + p->lane * p->shown, p->width, p->lane * p->shown);
     for (uint32_t r = 0; r < p->shown; r++) {
         svg_line(f, LEFT, y_of(p, r), LEFT + p->width, y_of(p, r), "grid");
         if (r % every == 0)

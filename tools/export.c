@@ -134,7 +134,7 @@ static void write_metadata(FILE *f)
 
 /* ---- Plans -------------------------------------------------------------------------------------------- */
 
-uint64_t export_bytes(const struct plait_plan *plan, const struct plait_step *s, size_t count)
+static uint64_t bytes_of(const struct plait_plan *plan, const struct plait_step *s, size_t count)
 {
     const bool vector = plait_geometry_of((enum plait_coll)plan->coll, 1, 0, 0, 1).kind == PLAIT_KIND_VECTOR;
 
@@ -153,7 +153,7 @@ static struct item item_of(const struct plait_machine *m, const struct plait_pla
     struct item x = { .verb = (enum plait_verb)s->verb,
                       .number = i,
                       .rank = plan->rank,
-                      .bytes = export_bytes(plan, s, count),
+                      .bytes = bytes_of(plan, s, count),
                       .deps = plait_plan_deps(plan) + s->dep0,
                       .ndep = s->ndep };
 

@@ -20,7 +20,4 @@ enum export_format { EXPORT_GOAL, EXPORT_CHAKRA };
 int export_plans(enum export_format format, const char *prefix, const struct plait_machine *machine,
                  const struct plait_shape *shape, const char *spec, size_t count);
 
-/* Bytes of a step, of `count` float32 elements. */
-uint64_t export_bytes(const struct plait_plan *plan, const struct plait_step *step, size_t count);
-
 #endif

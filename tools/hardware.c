@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hardware.h"
+#include "../simulate/fields.h"
 
 #include "allocate.h"
 #include "message.h"
-#include "quantity.h"
 #include "tree.h"
+#include "units.h"
+#include "value.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -82,42 +84,34 @@ struct drawing {
     uint32_t nrank; /* drawn so far */
 };
 
-static void add_text(char *text, size_t room, const char *before, const char *what)
-{
-    const size_t n = strlen(text);
-
-    snprintf(text + n, room - n, "%s%s%s", n > 0 ? ", " : "", before, what);
-}
-
 /* "32 MiB, rank 3" */
 static void describe(struct drawing *d, const struct part *p, uint32_t n, char *text, size_t room)
 {
-    char value[64];
+    char rate[32], value[64];
 
     text[0] = '\0';
-    if (p->bytes > 0 && (p->kind == PART_NUMA || p->kind == PART_CACHE)) {
-        snprintf(value, sizeof value, p->bytes >= 1 << 30 ? "%.1f GiB" : "%.1f MiB",
-                 (double)p->bytes / (p->bytes >= 1 << 30 ? 1 << 30 : 1 << 20));
-        add_text(text, room, "", value);
-    }
+    if (p->bytes > 0 && (p->kind == PART_NUMA || p->kind == PART_CACHE))
+        list_add(text, room, units_bytes(rate, (double)p->bytes));
     if (p->name[0] != '\0')
-        add_text(text, room, "", p->name);
+        list_add(text, room, p->name);
     if (p->network > 0) {
-        quantity_print(RATE, p->network, value);
-        add_text(text, room, "network ", value);
+        plait_quantity_print(PLAIT_RATE, p->network, rate);
+        snprintf(value, sizeof value, "network %s", rate);
+        list_add(text, room, value);
     }
     if (p->rate > 0) {
-        quantity_print(RATE, p->rate, value);
-        add_text(text, room, "PCIe ", value);
+        plait_quantity_print(PLAIT_RATE, p->rate, rate);
+        snprintf(value, sizeof value, "PCIe %s", rate);
+        list_add(text, room, value);
     }
     if (p->nvlinks > 0) {
         snprintf(value, sizeof value, "%" PRIu32 " NVLink%s", p->nvlinks, plural(p->nvlinks));
-        add_text(text, room, "", value);
+        list_add(text, room, value);
     }
     if (p->kind == d->rank) {
         snprintf(value, sizeof value, n > 1 ? "ranks %" PRIu32 " - %" PRIu32 : "rank %" PRIu32, d->nrank,
                  d->nrank + n - 1);
-        add_text(text, room, "", value);
+        list_add(text, room, value);
         d->nrank += n;
     }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plait-info: what this build can do, its configuration, what it sees of the machine, and what it would run. */
+#include "../simulate/fields.h"
 #include "base/bytes.h"
 #include "build.h"
 #include "dump.h"
@@ -11,8 +12,9 @@
 #include "option.h"
 #include "peers.h"
 #include "program.h"
-#include "quantity.h"
+#include "shape.h"
 #include "topology.h"
+#include "units.h"
 
 #include <plait/comm.h>
 #include <plait/config.h>
@@ -31,7 +33,8 @@ static bool show_features, show_json, show_config, show_topology, show_algorithm
     make_secret, peers, show_nccl;
 static uint32_t nrank;
 static size_t slice;
-static const char *type_name = "float32", *op_name = "sum", *nodes, *algorithm, *dump, *machine, *export, *network;
+static const char *type_name = "float32", *op_name = "sum", *nodes, *levels, *algorithm, *dump, *machine, *export,
+                  *network;
 static struct machine_wish wish;
 static enum plait_round rounding = PLAIT_ROUND_DEFAULT;
 static uint32_t dump_last;
@@ -71,8 +74,8 @@ static const struct option options[] = {
     OPTION_TO(COUNT, "ranks", "N", &nrank,
               "ranks of --explain and --algorithms (default: one per processor, at least 2)", .least = 1,
               .most = PLAIT_MAX_RANKS),
-    OPTION_TO(TEXT, "nodes", "MAP", &nodes,
-              "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)"),
+    OPTION_TO(TEXT, "nodes", "MAP", &nodes, SHAPE_NODES),
+    OPTION_TO(TEXT, "levels", "MAP,MAP...", &levels, SHAPE_LEVELS),
     OPTION_TO(TEXT, "datatype", "TYPE", &type_name, "element type of --explain (default float32)", .letter = 'd'),
     OPTION_TO(TEXT, "op", "OP", &op_name, "sum, prod, min, max, avg or premulsum (default sum)", .letter = 'o'),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output"),
@@ -150,24 +153,16 @@ static bool print_config(bool all)
 
 /* ---- Algorithms -------------------------------------------------------------------------------- */
 
-static uint32_t node_map[PLAIT_MAX_RANKS];
-
-/* The shape that --ranks and --nodes describe. */
+/* The shape that --ranks, --nodes and --levels describe. */
 static struct plait_shape make_shape(enum plait_coll coll)
 {
     struct plait_shape shape = { .coll = coll, .inplace = inplace };
     struct plait_topology t;
-    uint32_t mapped = 0;
 
-    if (nodes != NULL && !nodes_parse(nodes, node_map, PLAIT_MAX_RANKS, &mapped))
-        option_misuse("--nodes %s: must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
-                      PLAIT_MAX_RANKS);
-    if (nodes != NULL && nrank != 0 && nrank != mapped)
-        option_misuse("--nodes %s has %" PRIu32 " rank%s, but %s says %" PRIu32, nodes, mapped, plural(mapped),
-                      flag_of("ranks"), nrank);
+    shape_read(nodes, levels, nrank, flag_of("ranks"), PLAIT_MAX_RANKS, &shape);
     plait_topology_get(&t);
-    shape.nrank = nodes != NULL ? mapped : nrank != 0 ? nrank : t.ncpu > 2 ? t.ncpu : 2;
-    shape.node = nodes != NULL ? node_map : NULL;
+    if (shape.nrank == 0)
+        shape.nrank = nrank != 0 ? nrank : t.ncpu > 2 ? t.ncpu : 2;
     return shape;
 }
 
@@ -231,7 +226,7 @@ static int print_choice(const char *coll_name, const char *size_text)
     struct plait_choice choice;
     struct plait_shape shape;
     size_t bytes, element;
-    char size[32], slice_size[32];
+    char size[UNITS_ROOM], slice_size[UNITS_ROOM];
 
     if (coll < 0 || coll == PLAIT_BARRIER)
         option_misuse("--explain %s: must be a collective with data, such as allreduce or allgatherv", coll_name);
@@ -258,8 +253,8 @@ static int print_choice(const char *coll_name, const char *size_text)
         complain("%s", plait_last_error());
         return 1;
     }
-    show_bytes(size, bytes);
-    show_bytes(slice_size, choice.slice < bytes ? choice.slice : bytes);
+    units_bytes(size, (double)bytes);
+    units_bytes(slice_size, (double)(choice.slice < bytes ? choice.slice : bytes));
     const struct plait_geometry geometry = plait_geometry_of((enum plait_coll)coll, 1, 0, 0, 1);
     const bool part = !vform && geometry.kind != PLAIT_KIND_VECTOR, combines = geometry.combines;
     printf("%s%s of %s%zu %s (%s)%s%s%s, %" PRIu32 " rank%s%s\n", plait_coll_name((enum plait_coll)coll),
@@ -306,8 +301,8 @@ static bool show_machine(void)
     double rate = 0;
     bool ok = true;
 
-    if (network != NULL && (!quantity_parse(RATE, network, &rate) || rate < 1))
-        option_misuse("--network %s: must be %s", network, quantity_form(RATE));
+    if (network != NULL && (!plait_quantity_parse(PLAIT_RATE, network, &rate) || rate < 1))
+        option_misuse("--network %s: must be %s", network, plait_quantity_form(PLAIT_RATE));
     wish.network = (uint64_t)rate;
     if (wish.oversubscription > 1 && wish.rack == 0 && !has_word("rack:"))
         option_misuse("--oversubscription needs --hosts-per-rack");
@@ -364,8 +359,8 @@ static int command(int argc, char **argv)
         option_misuse("unexpected argument '%s'; see --help", argv[1]);
     if (!explain && (algorithm != NULL || slice != 0 || rounding != PLAIT_ROUND_DEFAULT || reproducible || inplace))
         option_misuse("--algo, --slice, --round, --reproducible and --inplace need --explain");
-    if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL))
-        option_misuse("--ranks and --nodes need --explain or --algorithms");
+    if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL || levels != NULL))
+        option_misuse("--ranks, --nodes and --levels need --explain or --algorithms");
     if (!show_topology && export == NULL && describes_machine())
         option_misuse("--machine, --hosts and the like need --topology or --export");
     if (show_json && (show_features || show_config || show_topology || make_secret || show_algorithms || show_nccl ||

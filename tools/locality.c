@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "machine.h"
+#include "value.h"
 
 #include <plait/config.h>
 #include <plait/topology.h>
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
-/* "package 1 of 2", or "several of 2 packages"; nothing where there is one. */
+/* "package 1 of 2", or "in several of 2 packages"; nothing where there is one. */
 static void add(char *line, size_t room, const char *what, uint32_t number, uint32_t n)
 {
-    const size_t used = strlen(line);
-    const char *comma = used > 0 ? ", " : "";
+    char text[64];
 
     if (n > 1 && number != PLAIT_NOWHERE)
-        snprintf(line + used, room - used, "%s%s %" PRIu32 " of %" PRIu32, comma, what, number, n);
-    else if (n > 1)
-        snprintf(line + used, room - used, "%sin several of %" PRIu32 " %ss", comma, n, what);
+        snprintf(text, sizeof text, "%s %" PRIu32 " of %" PRIu32, what, number, n);
+    else
+        snprintf(text, sizeof text, "in several of %" PRIu32 " %ss", n, what);
+    if (n > 1)
+        list_add(line, room, text);
 }
 
 void locality_print(void)

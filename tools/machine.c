@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "machine.h"
 
+#include "hardware.h"
+#include "message.h"
+#include "units.h"
+#include "value.h"
+
 #include <plait/memory.h>
 #include <plait/status.h>
 #include <plait/topology.h>
@@ -14,50 +19,28 @@
 #include <unistd.h>
 
 #if PLAIT_HAVE_HWLOC
-#include <hwloc.h>
-#endif
-
-void show_bytes(char text[32], uint64_t bytes)
-{
-    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
-    double value = (double)bytes;
-    unsigned u = 0;
-
-    for (; value >= 1024 && u < 4; u++)
-        value /= 1024;
-    snprintf(text, 32, "%.4g %s", value, units[u]);
-}
-
-#if PLAIT_HAVE_HWLOC
 static void print_counts(void)
 {
     static const struct {
-        hwloc_obj_type_t type;
-        const char *one, *many;
-    } kinds[] = {
-        { HWLOC_OBJ_PACKAGE, "package", "packages" },
-        { HWLOC_OBJ_NUMANODE, "memory node", "memory nodes" },
-        { HWLOC_OBJ_L3CACHE, "L3 cache", "L3 caches" },
-        { HWLOC_OBJ_CORE, "core", "cores" },
-        { HWLOC_OBJ_PU, "hardware thread", "hardware threads" },
-    };
-    hwloc_topology_t topology;
+        enum part_kind kind;
+        const char *name;
+    } kinds[] = { { PART_PACKAGE, "package" },
+                  { PART_NUMA, "memory node" },
+                  { PART_CACHE, "L3 cache" },
+                  { PART_CORE, "core" },
+                  { PART_THREAD, "hardware thread" } };
+    struct part *host = parts_here();
+    char text[160] = "", one[48];
 
-    if (hwloc_topology_init(&topology) != 0)
-        return;
-    if (hwloc_topology_load(topology) == 0) {
-        const char *comma = "";
-        printf("machine     ");
-        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-            const int n = hwloc_get_nbobjs_by_type(topology, kinds[i].type);
-            if (n > 0) {
-                printf("%s%d %s", comma, n, n == 1 ? kinds[i].one : kinds[i].many);
-                comma = ", ";
-            }
-        }
-        printf("\n");
+    for (size_t i = 0; host != NULL && i < sizeof kinds / sizeof kinds[0]; i++) {
+        const uint32_t n = host->counts[kinds[i].kind];
+        snprintf(one, sizeof one, "%" PRIu32 " %s%s", n, kinds[i].name, plural(n));
+        if (n > 0)
+            list_add(text, sizeof text, one);
     }
-    hwloc_topology_destroy(topology);
+    if (text[0] != '\0')
+        printf("machine     %s\n", text);
+    parts_free(host);
 }
 #else
 static void print_counts(void)
@@ -109,21 +92,22 @@ static void print_gpu(void)
     plait_mem_free(memory);
 }
 
+static const char *known(char text[UNITS_ROOM], uint64_t bytes)
+{
+    return bytes > 0 ? units_bytes(text, (double)bytes) : "unknown";
+}
+
 void machine_print(void)
 {
     struct plait_topology t;
-    char l1[32], l2[32], l3[32], memory[32];
+    char l1[UNITS_ROOM], l2[UNITS_ROOM], l3[UNITS_ROOM], memory[UNITS_ROOM];
 
     plait_topology_get(&t);
-    show_bytes(l1, t.l1);
-    show_bytes(l2, t.l2);
-    show_bytes(l3, t.l3);
-    show_bytes(memory, t.memory);
     printf("processor   %s; %" PRIu32 " usable\n", t.processor, t.ncpu);
     print_counts();
     locality_print();
-    printf("caches      L1 %s, L2 %s, L3 %s\n", t.l1 ? l1 : "unknown", t.l2 ? l2 : "unknown", t.l3 ? l3 : "unknown");
-    printf("memory      %s\n", t.memory ? memory : "unknown");
+    printf("caches      L1 %s, L2 %s, L3 %s\n", known(l1, t.l1), known(l2, t.l2), known(l3, t.l3));
+    printf("memory      %s\n", known(memory, t.memory));
     printf("kernels     %s\n", t.isa);
     print_reading();
     print_gpu();

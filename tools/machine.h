@@ -3,14 +3,9 @@
 #ifndef PLAIT_TOOLS_MACHINE_H
 #define PLAIT_TOOLS_MACHINE_H
 
-#include <stdint.h>
-
 void machine_print(void);
 
 /* Where this process may run, by hwloc, and advice on binding; or why that is not known. */
 void locality_print(void);
-
-/* "1.5 MiB" */
-void show_bytes(char text[32], uint64_t bytes);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "machine_draw.h"
+#include "../simulate/fields.h"
 
 #include "message.h"
-#include "quantity.h"
 #include "tree.h"
+#include "value.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -21,13 +22,6 @@ static const char *child_name(const struct plait_machine *m, uint32_t level)
     return level > 0 ? m->level[level - 1].name : "rank";
 }
 
-static void add(char *text, size_t room, const char *what)
-{
-    const size_t n = strlen(text);
-
-    snprintf(text + n, room - n, "%s%s", n > 0 ? ", " : "", what);
-}
-
 /* The slow things of this unit, or of one of its ranks. */
 static void add_slow(const struct drawing *d, uint32_t level, uint64_t unit, char *text, size_t room)
 {
@@ -40,7 +34,7 @@ static void add_slow(const struct drawing *d, uint32_t level, uint64_t unit, cha
             snprintf(what, sizeof what, "%srank %" PRIu32 " at %" PRIu32 " %%", s->rank ? "" : "links of ", s->child,
                      s->percent);
         if (what[0] != '\0')
-            add(text, room, what);
+            list_add(text, room, what);
     }
 }
 
@@ -73,9 +67,9 @@ static void describe(const struct drawing *d, uint32_t level, char *text, size_t
     const struct plait_level *l = &d->m->level[level];
     char rate[32], latency[32], memory[32], what[96];
 
-    quantity_print(RATE, l->bandwidth, rate);
-    quantity_print(TIME, l->latency, latency);
-    quantity_print(RATE, l->memory, memory);
+    plait_quantity_print(PLAIT_RATE, l->bandwidth, rate);
+    plait_quantity_print(PLAIT_TIME, l->latency, latency);
+    plait_quantity_print(PLAIT_RATE, l->memory, memory);
     if (l->links == 0)
         snprintf(text, room, "joined by memory, %s each, %s", rate, l->latency > 0 ? latency : "no latency");
     else
@@ -83,11 +77,11 @@ static void describe(const struct drawing *d, uint32_t level, char *text, size_t
                  child_name(d->m, level), l->latency > 0 ? latency : "no latency");
     if (l->memory > 0) {
         snprintf(what, sizeof what, "memory %s", memory);
-        add(text, room, what);
+        list_add(text, room, what);
     }
     if (l->processors > 0) {
         snprintf(what, sizeof what, "%" PRIu32 " processor%s", l->processors, plural(l->processors));
-        add(text, room, what);
+        list_add(text, room, what);
     }
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "machine_load.h"
 
+#include "file.h"
 #include "message.h"
 #include "value.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MOST_BYTES (16 << 20) /* of a description */
 #define MOST_TEXT  512        /* of a synthetic one */
@@ -130,60 +130,19 @@ static bool read_text(const char *path, const char *text, size_t bytes, struct m
     return out->host != NULL;
 }
 
-static bool read_file(const char *path, FILE *f, struct machine_source *out)
-{
-    char *text = malloc(MOST_BYTES + 1);
-    const size_t n = text != NULL ? fread(text, 1, MOST_BYTES + 1, f) : 0;
-    bool ok = text != NULL && !ferror(f) && n <= MOST_BYTES;
-
-    if (!ok) {
-        complain("%s: %s", path, n > MOST_BYTES ? "longer than a machine's description" : "cannot be read");
-    } else {
-        text[n] = '\0';
-        ok = read_text(path, text, n, out);
-    }
-    free(text);
-    return ok;
-}
-
-/* The folder of this program. */
-static const char *own_folder(char *room, size_t size)
-{
-    const ssize_t n = readlink("/proc/self/exe", room, size - 1);
-
-    room[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(room, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    return room;
-}
-
-/* A file; else one of the installed machines, or of those beside this program in a build's folder. */
-static FILE *open_file(const char *name, char *path, size_t room)
-{
-    char own[1024];
-    FILE *f;
-
-    snprintf(path, room, "%s", name);
-    if ((f = fopen(path, "re")) != NULL || strchr(name, '/') != NULL)
-        return f;
-    snprintf(path, room, "%s/machines/%s.json", own_folder(own, sizeof own), name);
-    if ((f = fopen(path, "re")) != NULL)
-        return f;
-    snprintf(path, room, "%s/%s.json", PLAIT_MACHINES, name);
-    return fopen(path, "re");
-}
-
 /* ---- Machines ------------------------------------------------------------------------------------------- */
 
 static bool read_source(const char *name, struct machine_source *out)
 {
     char path[4096];
-    FILE *f = open_file(name, path, sizeof path);
+    size_t bytes;
+    FILE *f = file_find(name, "json", "machines", PLAIT_MACHINES, path, sizeof path);
 
     if (f != NULL) {
-        const bool ok = read_file(path, f, out);
+        char *text = file_read(f, path, MOST_BYTES, &bytes);
+        const bool ok = text != NULL && read_text(path, text, bytes, out);
         fclose(f);
+        free(text);
         return ok;
     }
     if (strcmp(name, "this-host") == 0 || strcmp(name, "this") == 0)

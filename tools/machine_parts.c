@@ -8,7 +8,6 @@
  */
 #include "hardware.h"
 #include "message.h"
-#include "quantity.h"
 
 #include <inttypes.h>
 #include <math.h>

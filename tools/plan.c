@@ -3,11 +3,13 @@
 #include "base/clock.h"
 #include "draw.h"
 #include "export.h"
+#include "file.h"
 #include "machine_load.h"
 #include "message.h"
 #include "names.h"
 #include "option.h"
 #include "program.h"
+#include "shape.h"
 #include "simulate.h"
 
 #include <plait/plan.h>
@@ -20,7 +22,7 @@
 #define MAX_RANKS 16384
 
 static bool inplace;
-static struct simulate_options predicted = { .batch = 64, .teraflops = 10 };
+static struct simulate_options predicted;
 static size_t bytes = 4 << 20;
 static uint32_t one_rank;
 static const char *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "allreduce", *algorithm, *machine, *output,
@@ -31,10 +33,8 @@ static const struct choice formats[] = { { "goal", EXPORT_GOAL }, { "chakra", EX
 static const struct option options[] = {
     OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: that of --nodes, or 8)"),
     OPTION_TO(TEXT, "rank", "R", &rank, "show only this rank's plan"),
-    OPTION_TO(TEXT, "levels", "MAP,MAP...", &levels,
-              "groups of ranks by level, innermost first: 4x2,2x4 is 2 nodes of 2 packages of 2 ranks"),
-    OPTION_TO(TEXT, "nodes", "MAP", &nodes,
-              "node of each rank: 4x2 is 4 nodes of 2, 3+1+2 is uneven (default: one node)"),
+    OPTION_TO(TEXT, "levels", "MAP,MAP...", &levels, SHAPE_LEVELS),
+    OPTION_TO(TEXT, "nodes", "MAP", &nodes, SHAPE_NODES),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output (check: only that; default: both)"),
     OPTION_TO(TEXT, "coll", "NAME", &coll_name,
               "collective or its v-form (default allreduce); all: every one, for list and check"),
@@ -47,7 +47,8 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "sweep", "A-B", &predicted.sweep,
               "simulate: sizes, 1K-64M by fours: the fastest, and the crossings"),
     OPTION_TO(TEXT, "step", "MODEL", &predicted.step,
-              "simulate: a training step of alexnet, gpt2, resnet50, vgg16 or a CSV file: layouts, the best first"),
+              "simulate: a training step of alexnet, gpt2, resnet50, vgg16, a CSV file, or a trace of plait-train or "
+              "plait-perf fusion: layouts, the best first"),
     OPTION_TO(TEXT, "layouts", "LIST", &predicted.layouts, "step: per-tensor, threshold:4M, threshold:all, ddp ..."),
     OPTION_TO(TEXT, "payload", "TYPE", &predicted.payload, "step: gradients travel in this type: float16, bfloat16"),
     OPTION_TO(COUNT, "batch", "N", &predicted.batch, "step: samples of each rank (default 64)", .least = 1,
@@ -58,11 +59,12 @@ static const struct option options[] = {
               .least = 1e-6, .most = 1e9),
     OPTION_TO(TEXT, "scale", "A-B|LIST", &predicted.scale, "simulate: numbers of ranks, 8-1024 by twos: a curve"),
     OPTION_TO(TEXT, "what-if", "CHANGES", &predicted.what_if,
-              "simulate: beside it a changed machine: rack.uplink=/4, 'rank 5=/2', 'host 3=/2'"),
+              "simulate: beside it a changed machine: rack.uplink=/4, 'rank 5=/2', 'host 3=/2'; commas"),
     OPTION_TO(TEXT, "placement", "round-robin|FILE", &predicted.placement,
               "simulate: beside it other places of the ranks"),
-    OPTION_TO(TEXT, "trace", "FILE", &predicted.trace,
-              "simulate: write SPEC's events, or the fastest algorithm's, for ui.perfetto.dev"),
+    OPTION_TO(
+        TEXT, "trace", "FILE", &predicted.trace,
+        "simulate: write SPEC's events, or the fastest algorithm's; of a step its best layout's; for ui.perfetto.dev"),
     OPTION_TO(FLAG, "json", NULL, &predicted.json, "simulate: print JSON"),
     OPTION_TO(CHOICE, "format", "KIND", &format, "export: goal (text) or chakra (a trace for each rank) (default goal)",
               .choices = formats),
@@ -111,9 +113,7 @@ static const char *flag_of(const char *name)
 
 /* ---- Arguments --------------------------------------------------------------------------------- */
 
-static uint32_t node_map[MAX_RANKS];
-static uint32_t mapped; /* ranks of --nodes and --levels */
-static uint32_t nlevel, level_map[PLAIT_MAX_LEVELS * MAX_RANKS];
+static struct plait_shape mapped; /* of --nodes and --levels */
 
 /* The collectives from *first up to, but not including, *end. */
 static void read_colls(bool all, unsigned *first, unsigned *end)
@@ -154,62 +154,41 @@ static void read_roots(unsigned coll, uint32_t nrank, bool all, uint32_t *first,
     *end = *first + 1;
 }
 
-static void read_levels(void)
-{
-    for (const char *at = levels; at != NULL && *at != '\0'; at += *at == ',') {
-        char map[256];
-        uint32_t n = 0;
-        snprintf(map, sizeof map, "%.*s", (int)strcspn(at, ","), at);
-        at += strlen(map);
-        if (nlevel == PLAIT_MAX_LEVELS || !nodes_parse(map, level_map + nlevel * mapped, MAX_RANKS, &n) ||
-            (mapped != 0 && n != mapped) || (*at != ',' && *at != '\0'))
-            option_misuse(
-                "--levels %s: must be at most %d maps as of --nodes, such as 2+1+3,3+3, of equally many ranks", levels,
-                PLAIT_MAX_LEVELS);
-        mapped = n;
-        nlevel++;
-    }
-}
-
 static void read_ranks(bool range, uint32_t *first, uint32_t *last)
 {
     const char *end = "";
 
-    if (nodes != NULL && !nodes_parse(nodes, node_map, MAX_RANKS, &mapped))
-        option_misuse("--nodes %s: must be like 4x2 (4 nodes of 2 ranks) or 3+1+2, with at most %d ranks", nodes,
-                      MAX_RANKS);
-    read_levels();
-    *first = *last = mapped > 0 ? mapped : 8;
-    if (ranks == NULL)
-        return;
-    bool ok = number_begins(ranks, 1, MAX_RANKS, &end, first);
+    *first = 0;
+    bool ok = ranks == NULL || number_begins(ranks, 1, MAX_RANKS, &end, first);
     *last = *first;
     if (ok && *end == '-' && range)
         ok = number_begins(end + 1, *first, MAX_RANKS, &end, last);
     if (!ok || *end != '\0')
         option_misuse("%s %s: must be a number from 1 to %d%s", flag_of("ranks"), ranks, MAX_RANKS,
                       range ? ", or a range such as 1-64" : "");
-    if (mapped > 0 && (*first != mapped || *last != mapped))
-        option_misuse("--%s %s has %" PRIu32 " rank%s, but %s says %s", nodes != NULL ? "nodes" : "levels",
-                      nodes != NULL ? nodes : levels, mapped, plural(mapped), flag_of("ranks"), ranks);
+    shape_read(nodes, levels, *first, flag_of("ranks"), MAX_RANKS, &mapped);
+    if (mapped.nrank > 0 && *last > *first)
+        option_misuse("%s %s: must be one number with --nodes or --levels", flag_of("ranks"), ranks);
+    if (ranks == NULL)
+        *first = *last = mapped.nrank > 0 ? mapped.nrank : 8;
 }
 
 static struct plait_shape shape_of(unsigned coll, uint32_t nrank, uint32_t at)
 {
-    return (struct plait_shape){ .coll = (enum plait_coll)coll,
-                                 .nrank = nrank,
-                                 .root = at,
-                                 .inplace = inplace,
-                                 .node = nodes != NULL ? node_map : NULL,
-                                 .nlevel = nlevel,
-                                 .level = level_map };
+    struct plait_shape s = mapped;
+
+    s.coll = (enum plait_coll)coll;
+    s.nrank = nrank;
+    s.root = at;
+    s.inplace = inplace;
+    return s;
 }
 
 _Noreturn static void refuse_spec(const struct plait_shape *s)
 {
     const bool fits = strstr(plait_last_error(), "does not fit") == NULL;
     option_misuse("%s%s", plait_last_error(),
-                  fits || s->node != NULL || nlevel > 0 ? "" : " (of one node; --nodes gives more)");
+                  fits || s->node != NULL || s->nlevel > 0 ? "" : " (of one node; --nodes gives more)");
 }
 
 /* ---- Commands ---------------------------------------------------------------------------------- */
@@ -382,12 +361,13 @@ static int predict(const char *name, const char *spec)
     if (exports && (format == EXPORT_CHAKRA) != (output != NULL))
         option_misuse(output == NULL ? "export --format chakra needs --output PREFIX: a file for each rank, PREFIX.R.et"
                                      : "export prints GOAL; --output is for --format chakra");
-    if (predicted.report != NULL && !svg_possible("--report", predicted.report))
+    if ((predicted.report != NULL && !file_possible("--report", predicted.report)) ||
+        (predicted.trace != NULL && !file_possible("--trace", predicted.trace)))
         return 2;
     if (machine != NULL && !machine_load(machine, &m))
         return 2;
     read_colls(false, &coll, &colls);
-    if (ranks == NULL && nodes == NULL && machine != NULL)
+    if (ranks == NULL && nodes == NULL && levels == NULL && machine != NULL)
         nrank = (uint32_t)plait_machine_ranks(&m);
     else
         read_ranks(false, &nrank, &last);

@@ -2,6 +2,7 @@
 #include "report.h"
 
 #include "draw.h"
+#include "file.h"
 #include "message.h"
 #include "page.h"
 #include "units.h"
@@ -195,11 +196,10 @@ static void write_bars(FILE *f, const struct report *r)
     const uint64_t last = r->rows[r->n - 1].p.time, first = r->rows[0].p.time,
                    most = last < 4 * first ? last : 4 * first;
     char time[UNITS_ROOM];
-    const struct chart_axis axis = { .label = "time", .unit = CHART_SECONDS, .high = most > 0 ? seconds(most) : 1e-12 };
 
     svg_begin(f, DRAW_WIDTH, top + height + 44, "The longest chain of dependent steps of each algorithm", false);
     chart_legend(f, keys, 4, left, 18, wide);
-    chart_x_axis(f, &axis, left, top + height, wide, height);
+    draw_time(f, most, left, top + height, wide, height);
     for (size_t i = 0; i < r->n; i++) {
         const struct plait_path *path = &r->rows[i].p.path;
         const uint64_t parts[] = { path->latency, path->transfer, path->compute, path->waiting };
@@ -207,7 +207,7 @@ static void write_bars(FILE *f, const struct report *r)
         double x = left;
         svg_text(f, left - 8, y + 15, "small end", "%s", r->rows[i].spec);
         for (int k = 0; k < 4; k++) {
-            const double length = fmin(wide * seconds(parts[k]) / axis.high, left + wide - x);
+            const double length = fmin(most > 0 ? wide * (double)parts[k] / (double)most : 0, left + wide - x);
             svg_rect(f, x, y + 3, length, row - 6, keys[k].classes);
             x += length;
         }
@@ -303,5 +303,5 @@ static bool write_page(FILE *f, const void *what)
 
 bool report_write(const char *path, const struct report *r)
 {
-    return svg_file("--report", path, write_page, r);
+    return file_write("--report", path, write_page, r);
 }

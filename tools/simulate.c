@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "simulate.h"
 
-#include "draw.h"
 #include "message.h"
 #include "option.h"
 #include "report.h"
@@ -15,8 +14,6 @@
 #include <string.h>
 
 #define MOST_ALGORITHMS 64
-#define MOST_MESSAGES   1000000 /* of an algorithm that was not asked for by name: a minute or so */
-#define MOST_AT_ONCE    10000   /* messages at the same time, which share links; likewise */
 
 static int compare(const void *a, const void *b)
 {
@@ -25,54 +22,23 @@ static int compare(const void *a, const void *b)
     return (x->p.time > y->p.time) - (x->p.time < y->p.time);
 }
 
-/* Would its simulation take long? */
-static bool is_large(const struct plait_alg *alg, const struct plait_shape *shape)
+static void print_json(const struct report *r)
 {
-    const struct plait_claim c = alg->claim(alg, shape);
-    const uint64_t messages = c.rounds * shape->nrank;
+    json_t *list = json_array();
 
-    return messages > MOST_MESSAGES || messages / (c.depth > 0 ? c.depth : 1) > MOST_AT_ONCE;
-}
-
-bool simulate_takes_long(const char *spec, const struct plait_shape *shape)
-{
-    struct plait_shape s = *shape;
-    const struct plait_alg *alg;
-
-    return plait_alg_find(plait_algs, spec, &s, &alg) == PLAIT_OK && is_large(alg, &s);
-}
-
-static void json_path(json_t *o, const struct plait_path *path)
-{
-    json_object_set_new(o, "latency_us", json_real(1e-6 * (double)path->latency));
-    json_object_set_new(o, "transfer_us", json_real(1e-6 * (double)path->transfer));
-    json_object_set_new(o, "compute_us", json_real(1e-6 * (double)path->compute));
-    json_object_set_new(o, "waiting_us", json_real(1e-6 * (double)path->waiting));
-}
-
-static void print_json(const struct plait_machine *m, const struct plait_shape *s, size_t bytes,
-                       const struct report_row *rows, size_t n)
-{
-    json_t *root = json_object(), *list = json_array();
-
-    json_object_set_new(root, "machine", json_string(m->name));
-    json_object_set_new(root, "collective", json_string(plait_coll_name(s->coll)));
-    json_object_set_new(root, "ranks", json_integer(s->nrank));
-    json_object_set_new(root, "bytes", json_integer((json_int_t)bytes));
-    for (size_t i = 0; i < n; i++) {
-        const struct plait_prediction *p = &rows[i].p;
-        json_t *o = json_object();
-        json_object_set_new(o, "algorithm", json_string(rows[i].spec));
-        json_object_set_new(o, "time_us", json_real(1e-6 * (double)p->time));
-        json_object_set_new(o, "bound_us", json_real(1e-6 * (double)p->bound));
-        json_object_set_new(o, "busiest", json_string(p->busiest));
-        json_path(o, &p->path);
-        json_object_set_new(o, "messages", json_integer((json_int_t)p->messages));
-        json_object_set_new(o, "message_bytes", json_integer((json_int_t)p->bytes));
-        json_object_set_new(o, "slices", json_integer((json_int_t)p->slices));
-        json_array_append_new(list, o);
+    for (size_t i = 0; i < r->n; i++) {
+        const struct plait_prediction *p = &r->rows[i].p;
+        json_array_append_new(
+            list, json_pack("{s:s, s:f, s:f, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "algorithm", r->rows[i].spec,
+                            "time_us", 1e-6 * (double)p->time, "bound_us", 1e-6 * (double)p->bound, "busiest",
+                            p->busiest, "latency_us", 1e-6 * (double)p->path.latency, "transfer_us",
+                            1e-6 * (double)p->path.transfer, "compute_us", 1e-6 * (double)p->path.compute, "waiting_us",
+                            1e-6 * (double)p->path.waiting, "messages", (json_int_t)p->messages, "message_bytes",
+                            (json_int_t)p->bytes, "slices", (json_int_t)p->slices));
     }
-    json_object_set_new(root, "algorithms", list);
+    json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:o}", "machine", r->machine->name, "collective",
+                             plait_coll_name(r->shape->coll), "ranks", (int)r->shape->nrank, "bytes",
+                             (json_int_t)(r->count * sizeof(float)), "algorithms", list);
     json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(root);
@@ -94,54 +60,34 @@ static void print_table(const struct report_row *rows, size_t n)
            "latency to waiting: parts of the longest chain of dependent steps.\n");
 }
 
-static int simulate_all(const struct plait_machine *m, const struct plait_shape *shape, const char *spec, size_t count,
-                        bool json, const char *report)
+static int simulate_all(const struct scene *scene, const struct plait_shape *shape, const char *spec, size_t count,
+                        const struct simulate_options *o)
 {
     struct report_row rows[MOST_ALGORITHMS];
-    const struct drawing d = { .machine = m, .shape = shape };
-    uint32_t *nodes = shape->node == NULL ? draw_nodes(&d) : NULL;
     char large[512] = "";
-    size_t n = 0;
+    struct plait_forecast *f = scene_forecast(scene, shape, spec, large, sizeof large);
+    struct report r = { .machine = &scene->machine, .shape = shape, .count = count, .rows = rows, .large = large };
+    bool ok = f != NULL;
 
-    for (const struct plait_alg *const *a = plait_algs; *a != NULL && n < MOST_ALGORITHMS; a++) {
-        struct plait_shape s = *shape;
-        s.node = nodes != NULL ? nodes : s.node;
-        const struct plait_alg *alg;
-        const char *name = spec != NULL ? spec : (*a)->name;
-        if ((*a)->coll != shape->coll || plait_alg_find(plait_algs, name, &s, &alg) != PLAIT_OK) {
-            if (spec == NULL || (*a)->coll != shape->coll)
-                continue;
-            option_misuse("%s", plait_last_error());
-        }
-        if (spec == NULL && is_large(alg, &s)) {
-            list_add(large, sizeof large, name);
-            continue;
-        }
-        if (plait_simulate(m, name, shape, PLAIT_FLOAT32, count, NULL, &rows[n].p) != PLAIT_OK) {
-            complain("%s: %s", name, plait_last_error());
-            free(nodes);
-            return 1;
-        }
-        snprintf(rows[n].spec, sizeof rows[n].spec, "%s", name);
-        n++;
-        if (spec != NULL)
-            break;
+    for (; ok && r.n < MOST_ALGORITHMS && plait_forecast_algorithm(f, (uint32_t)r.n) != NULL; r.n++) {
+        snprintf(rows[r.n].spec, sizeof rows->spec, "%s", plait_forecast_algorithm(f, (uint32_t)r.n));
+        ok = plait_forecast_time(f, (uint32_t)r.n, PLAIT_FLOAT32, count, &rows[r.n].p) == PLAIT_OK ||
+             complain("%s: %s", rows[r.n].spec, plait_last_error());
     }
-    free(nodes);
-    qsort(rows, n, sizeof *rows, compare);
-    const struct report r = { .machine = m, .shape = shape, .count = count, .rows = rows, .n = n, .large = large };
-    if (report != NULL && n > 0 && !report_write(report, &r))
+    plait_forecast_destroy(f);
+    qsort(rows, r.n, sizeof *rows, compare);
+    if (!ok || (o->report != NULL && !report_write(o->report, &r)))
         return 1;
-    if (json) {
-        print_json(m, shape, count * sizeof(float), rows, n);
-        return n == 0;
+    if (o->json) {
+        print_json(&r);
+        return 0;
     }
-    printf("%s\n%s of %zu bytes, %" PRIu32 " ranks\n\n", m->name, plait_coll_name(shape->coll), count * sizeof(float),
-           shape->nrank);
-    print_table(rows, n);
+    printf("%s\n%s of %zu bytes, %" PRIu32 " ranks\n\n", r.machine->name, plait_coll_name(shape->coll),
+           count * sizeof(float), shape->nrank);
+    print_table(rows, r.n);
     if (large[0] != '\0')
         printf("Not simulated, since that takes long: %s. Name one to wait for it.\n", large);
-    return n == 0;
+    return 0;
 }
 
 int simulate(const struct plait_machine *m, const struct plait_shape *shape, const char *spec, size_t count,
@@ -149,8 +95,6 @@ int simulate(const struct plait_machine *m, const struct plait_shape *shape, con
 {
     struct scene scenes[2] = { { .machine = *m }, { .machine = *m } };
     const int n = o->what_if != NULL || o->placement != NULL ? 2 : 1;
-    char one[32];
-    struct simulate_options own = *o;
     struct plait_shape s = *shape;
     int status;
 
@@ -158,27 +102,21 @@ int simulate(const struct plait_machine *m, const struct plait_shape *shape, con
         option_misuse("--sweep %s: does not go with --step or --scale; give one of them", o->sweep);
     if (o->step != NULL && shape->coll != PLAIT_ALLREDUCE)
         option_misuse("--step %s: gradients travel by all-reduce; leave out %s", o->step, plait_coll_name(shape->coll));
+    if (o->trace != NULL && (o->sweep != NULL || o->scale != NULL))
+        option_misuse("--trace %s: is of one operation or step; leave out --sweep and --scale", o->trace);
     if (o->what_if != NULL)
         scene_change(&scenes[1], o->what_if);
+    if (plait_machine_check(&scenes[1].machine) != PLAIT_OK)
+        option_misuse("--what-if %s: %s", o->what_if, plait_last_error());
     if (o->placement != NULL)
         scene_place(&scenes[1], o->placement, shape->nrank);
-    if (o->trace != NULL && (o->sweep != NULL || o->scale != NULL || o->step != NULL))
-        option_misuse("--trace %s: is of one operation; leave out --sweep, --scale and --step", o->trace);
-    if (o->step != NULL)
-        s.inplace = true;
-    if (o->scale != NULL) {
-        status = step_scale(scenes, n, &s, spec, count, o);
-    } else if (o->step != NULL) {
-        status = step_layouts(scenes, n, &s, spec, o);
-    } else if (o->sweep != NULL || n > 1) {
-        snprintf(one, sizeof one, "%zu", count * sizeof(float));
-        own.sweep = o->sweep != NULL ? o->sweep : one;
-        status = step_sweep(scenes, n, &s, spec, &own);
-    } else {
-        status = simulate_all(m, shape, spec, count, o->json, o->report);
-    }
-    if (status == 0 && o->trace != NULL)
-        status = trace_write(&scenes[n - 1], shape, spec, count, o->trace);
+    s.inplace |= o->step != NULL;
+    if (o->scale != NULL || o->step != NULL || o->sweep != NULL || n > 1)
+        status = step_run(scenes, n, &s, spec, count, o);
+    else
+        status = simulate_all(&scenes[0], shape, spec, count, o);
+    if (status == 0 && o->trace != NULL && o->step == NULL)
+        status = !trace_write(&scenes[n - 1], shape, spec, count, o->trace);
     free(scenes[1].place);
     return status;
 }

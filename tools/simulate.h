@@ -7,23 +7,20 @@
 
 #include <stdbool.h>
 
-/* Would the simulation of this algorithm take long? */
-bool simulate_takes_long(const char *spec, const struct plait_shape *shape);
-
 /* Options of plait-plan simulate, as text; NULL: not given. */
 struct simulate_options {
     bool json;
     const char *report;              /* write this HTML page, too */
     const char *sweep;               /* sizes: "1K-64M" */
-    const char *step;                /* a model's list of gradients */
+    const char *step;                /* a model's list of gradients, or a trace */
     const char *scale;               /* numbers of ranks: "8-1024" or "8,16,48" */
     const char *what_if, *placement; /* scene.h */
     const char *trace;               /* file */
     const char *layouts;             /* of the step */
     const char *payload;             /* type in which its gradients travel */
-    uint32_t batch;                  /* samples of a rank in a step */
+    uint32_t batch;                  /* samples of a rank in a step; 0: the usual number */
     double samples;                  /* per second of one rank alone; 0: from teraflops */
-    double teraflops;                /* 10^12 FLOPs per second of one rank */
+    double teraflops;                /* 10^12 FLOPs per second of one rank; 0: the usual rate */
 };
 
 /*

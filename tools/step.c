@@ -1,396 +1,310 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "step.h"
 
-#include "layout.h"
+#include "allocate.h"
 #include "message.h"
 #include "option.h"
-#include "tensors.h"
+#include "trace.h"
 #include "value.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MOST_LAYOUTS 16
-#define MOST_POINTS  64
+#define MOST_CHANGES 32
 #define USUAL \
     "per-tensor,threshold:1M,threshold:4M,threshold:16M,threshold:64M,threshold:all,segments,cubic,ddp,horovod"
 
-/* A model in the order in which its gradients become ready. */
-struct model {
-    uint32_t n;
-    uint64_t elements, compute;
-    uint64_t *count, *ready;
-    struct plait_tensor *tensors;
-    uint32_t *cuts;
-    enum plait_dtype payload; /* PLAIT_NDTYPE: as the tensors */
-};
+/* ---- Points --------------------------------------------------------------------------------------------- */
 
-/* A result in two scenes. */
-struct point {
-    char label[40], algorithm[2][PLAIT_MAX_SPEC];
-    uint64_t x;
-    uint32_t nbucket;
-    uint64_t time[2]; /* ps */
-    double exposed[2], efficiency[2];
-};
-
-/* ---- Models --------------------------------------------------------------------------------------------- */
-
-static bool read_list(const char *name, struct tensors *out)
+static void read_layouts(struct task *t, const char *usual)
 {
-    char path[4096], own[1024];
-    const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+    const char *given = t->options->layouts;
+    char *copy = strdup(given != NULL ? given : usual), *rest = NULL;
 
-    own[n > 0 ? n : 0] = '\0';
-    char *slash = strrchr(own, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    if (access(name, R_OK) == 0 || strchr(name, '/') != NULL)
-        return tensors_read(name, out);
-    snprintf(path, sizeof path, "%s/../bench/data/%s.csv", own, name);
-    if (access(path, R_OK) != 0)
-        snprintf(path, sizeof path, "%s/%s.csv", PLAIT_MODELS, name);
-    if (access(path, R_OK) == 0)
-        return tensors_read(path, out);
-    return complain("--step %s: there is no such model; it must be a CSV file, or alexnet, gpt2, resnet50 or vgg16",
-                    name);
-}
-
-static uint64_t rate_of(const struct tensors *t, const struct simulate_options *o)
-{
-    double flops = 0;
-
-    for (uint32_t i = 0; i < t->n; i++)
-        flops += (double)(t->forward[i] + t->backward[i]);
-    return (uint64_t)(o->samples > 0 ? o->samples * flops : 1e12 * o->teraflops);
-}
-
-static void finish(struct model *m)
-{
-    free(m->count);
-    free(m->ready);
-    free(m->tensors);
-    free(m->cuts);
-}
-
-static bool load(const struct simulate_options *o, struct model *m)
-{
-    struct tensors t;
-    bool ok = read_list(o->step, &t);
-
-    *m = (struct model){ 0 };
-    if (!ok)
-        return false;
-    m->n = t.n;
-    m->count = calloc(t.n, sizeof *m->count);
-    m->ready = calloc(t.n, sizeof *m->ready);
-    m->tensors = calloc(t.n, sizeof *m->tensors);
-    m->cuts = calloc(t.n, sizeof *m->cuts);
-    uint64_t *ready = calloc(t.n, sizeof *ready);
-    ok = m->count != NULL && m->ready != NULL && m->tensors != NULL && m->cuts != NULL && ready != NULL;
-    if (ok && t.forward == NULL)
-        ok = complain("--step %s: its header has no forward,backward, the FLOPs of a sample", o->step);
-    /* A sample's time first, since the FLOPs of a batch may be above 2^64. */
-    if (ok && plait_training_ready(t.forward, t.backward, t.n, rate_of(&t, o), ready) != PLAIT_OK)
-        ok = complain("--step %s: %s", o->step, plait_last_error());
-    for (uint32_t i = 0; ok && i < t.n; i++) {
-        const uint32_t from = t.n - 1 - i;
-        m->count[i] = t.count[from];
-        m->elements += t.count[from];
-        m->ready[i] = ready[from] * o->batch;
-        m->tensors[i] = (struct plait_tensor){ "gradient", t.count[from], PLAIT_FLOAT32, NULL };
+    for (char *l = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; l != NULL; l = strtok_r(NULL, ",", &rest)) {
+        struct point *p = &t->points[t->n++];
+        if (t->n > MOST_LAYOUTS)
+            option_misuse("--layouts %s: more than %d layouts", given, MOST_LAYOUTS);
+        p->layout = (struct layout){ RULE_THRESHOLD, 0 };
+        if (strcmp(l, "per-tensor") != 0 && !layout_parse(l, &p->layout))
+            option_misuse("--layouts %s: '%s' must be per-tensor, threshold:SIZE, threshold:all, segments, cubic, ddp "
+                          "or horovod",
+                          given, l);
+        snprintf(p->label, sizeof p->label, "%s", l);
     }
-    m->compute = ok ? m->ready[t.n - 1] : 0;
-    m->payload = PLAIT_NDTYPE;
-    if (o->payload != NULL) {
-        const int type = plait_dtype_find(o->payload);
-        if (type != PLAIT_FLOAT32 && type != PLAIT_FLOAT16 && type != PLAIT_BFLOAT16)
-            option_misuse("--payload %s: must be float32, float16 or bfloat16", o->payload);
-        m->payload = type == PLAIT_FLOAT32 ? PLAIT_NDTYPE : (enum plait_dtype)type;
+    free(copy);
+}
+
+/* "A-B" by powers of `factor`, or numbers with commas between. */
+static void read_numbers(struct task *t, const char *flag, const char *text, uint64_t most, uint64_t factor)
+{
+    char *copy = strdup(text), *rest = NULL, *dash = copy != NULL ? strchr(copy, '-') : NULL;
+    const struct layout layout = t->points[0].layout;
+    size_t x, to;
+
+    t->n = 0;
+    if (dash != NULL) {
+        *dash = '\0';
+        if (!value_bytes(flag, copy, &x) || !value_bytes(flag, dash + 1, &to))
+            exit(2);
+        for (; x > 0 && x <= to && t->n < MOST_POINTS; x *= factor)
+            t->points[t->n++].x = x;
+    } else {
+        for (char *c = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; c != NULL; c = strtok_r(NULL, ",", &rest)) {
+            if (t->n == MOST_POINTS || !value_bytes(flag, c, &x))
+                exit(2);
+            t->points[t->n++].x = x;
+        }
     }
-    free(ready);
-    tensors_finish(&t);
+    free(copy);
+    bool ok = t->n > 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        struct point *p = &t->points[i];
+        ok = ok && p->x > 0 && p->x <= most;
+        p->layout = layout;
+        snprintf(p->label, sizeof p->label, "%" PRIu64, p->x);
+    }
     if (!ok)
-        finish(m);
+        option_misuse("%s %s: must be numbers from 1 to %" PRIu64 ", such as 8,16 or 8-64", flag, text, most);
+}
+
+static void read_points(struct task *t)
+{
+    const struct simulate_options *o = t->options;
+
+    if (o->step != NULL)
+        read_layouts(t, o->scale != NULL ? "threshold:16M" : USUAL);
+    if (o->scale != NULL && t->n > 1)
+        option_misuse("--layouts %s: with --scale one layout is needed", o->layouts);
+    t->what = o->scale != NULL ? "ranks" : o->step != NULL ? "layout" : "bytes";
+    if (o->scale != NULL)
+        read_numbers(t, "--scale", o->scale, t->shape->nrank, 2);
+    else if (o->sweep != NULL)
+        read_numbers(t, "--sweep", o->sweep, (uint64_t)1 << 40, 4);
+    else if (o->step == NULL)
+        snprintf(t->points[t->n++].label, sizeof t->points->label, "%zu", t->count * sizeof(float));
+}
+
+/* ---- Predictions ---------------------------------------------------------------------------------------- */
+
+static enum plait_dtype payload_of(const struct simulate_options *o)
+{
+    const int type = o->payload != NULL ? plait_dtype_find(o->payload) : PLAIT_NDTYPE;
+
+    if (o->payload != NULL && type != PLAIT_FLOAT32 && type != PLAIT_FLOAT16 && type != PLAIT_BFLOAT16)
+        option_misuse("--payload %s: must be float32, float16 or bfloat16", o->payload);
+    return type == PLAIT_FLOAT32 ? PLAIT_NDTYPE : (enum plait_dtype)type;
+}
+
+/* buckets: [model.n] */
+static bool predict_step(const struct task *t, struct plait_forecast *f, const struct layout *l,
+                         struct plait_training_bucket *buckets, struct plait_step_time *out)
+{
+    const struct model *m = &t->model;
+    struct plait_training training = { .tensors = m->tensors,
+                                       .ready = m->ready,
+                                       .ntensor = m->n,
+                                       .compute = m->compute,
+                                       .payload = payload_of(t->options) };
+    const enum plait_dtype type = training.payload != PLAIT_NDTYPE ? training.payload : m->tensors[0].type;
+    uint64_t *count = allocate(m->n, sizeof *count);
+    uint32_t *cuts = allocate(m->n, sizeof *cuts);
+
+    for (uint32_t i = 0; i < m->n; i++)
+        count[i] = m->tensors[i].count;
+    layout_make(l, count, m->n, plait_dtype_size(type), cuts, &training.layout);
+    const bool ok = plait_forecast_step(f, &training, buckets, out) == PLAIT_OK || complain("%s", plait_last_error());
+    free(count);
+    free(cuts);
     return ok;
 }
 
-/* ---- Output --------------------------------------------------------------------------------------------- */
-
-static void print_json(const char *what, const struct scene *scenes, const struct plait_shape *shape,
-                       const struct point *p, uint32_t n, int nscene, bool step)
+static bool predict(const struct task *t, struct plait_forecast *f, const struct point *p, struct result *out)
 {
-    json_t *root = json_object(), *list = json_array();
-
-    json_object_set_new(root, "machine", json_string(scenes[0].machine.name));
-    json_object_set_new(root, "collective", json_string(plait_coll_name(shape->coll)));
-    json_object_set_new(root, "ranks", json_integer(shape->nrank));
-    for (uint32_t i = 0; i < n; i++) {
-        json_t *o = json_object();
-        json_object_set_new(o, what, json_string(p[i].label));
-        if (step)
-            json_object_set_new(o, "buckets", json_integer(p[i].nbucket));
-        for (int k = 0; k < nscene; k++) {
-            json_t *to = k == 0 ? o : json_object();
-            json_object_set_new(to, "time_us", json_real(1e-6 * (double)p[i].time[k]));
-            json_object_set_new(to, "algorithm", json_string(p[i].algorithm[k]));
-            if (step) {
-                json_object_set_new(to, "exposed", json_real(p[i].exposed[k]));
-                json_object_set_new(to, "efficiency", json_real(p[i].efficiency[k]));
-            }
-            if (k == 1) {
-                json_object_set_new(to, "ratio", json_real((double)p[i].time[1] / (double)p[i].time[0]));
-                json_object_set_new(o, "what_if", to);
-            }
-        }
-        json_array_append_new(list, o);
-    }
-    json_object_set_new(root, "results", list);
-    json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    putchar('\n');
-    json_decref(root);
-}
-
-static void print_points(const char *what, const struct point *p, uint32_t n, int nscene, bool step)
-{
-    printf("%-16s", what);
-    for (int k = 0; k < nscene; k++)
-        printf("  %14s%s  %-20s", k == 0 ? "time (us)" : "what if (us)", step ? "  exposed  efficiency" : "",
-               "algorithm");
-    printf("%s\n", nscene > 1 ? "   ratio" : "");
-    for (uint32_t i = 0; i < n; i++) {
-        printf("%-16s", p[i].label);
-        for (int k = 0; k < nscene; k++) {
-            printf("  %14.1f", 1e-6 * (double)p[i].time[k]);
-            if (step)
-                printf("  %5.1f %%  %8.1f %%", 100 * p[i].exposed[k], 100 * p[i].efficiency[k]);
-            printf("  %-20s", p[i].algorithm[k]);
-        }
-        if (nscene > 1)
-            printf("  %6.3f", (double)p[i].time[1] / (double)p[i].time[0]);
-        putchar('\n');
-    }
-}
-
-static void report(const char *what, const struct scene *scenes, const struct plait_shape *shape, const struct point *p,
-                   uint32_t n, int nscene, bool step, bool json)
-{
-    if (json) {
-        print_json(what, scenes, shape, p, n, nscene, step);
-        return;
-    }
-    printf("%s\n%s, %" PRIu32 " ranks\n\n", scenes[0].machine.name, plait_coll_name(shape->coll), shape->nrank);
-    print_points(what, p, n, nscene, step);
-    if (step)
-        printf("\nexposed: the share of the step in which communication is not hidden by the computation.\n"
-               "efficiency: the computation's time by the step's.\n");
-}
-
-/* ---- Steps ---------------------------------------------------------------------------------------------- */
-
-static bool predict_step(struct plait_forecast *f, const struct model *m, const struct layout *l, int k,
-                         struct point *p)
-{
-    struct plait_training t = {
-        .tensors = m->tensors, .ready = m->ready, .ntensor = m->n, .compute = m->compute, .payload = m->payload
-    };
-    struct plait_training_bucket *buckets = calloc(m->n, sizeof *buckets);
+    struct plait_training_bucket *buckets;
+    struct plait_prediction prediction;
     struct plait_step_time s;
+    const char *algorithm;
+    uint32_t largest = 0;
 
-    layout_make(l, m->count, m->n, sizeof(float), m->cuts, &t.layout);
-    const bool ok = buckets != NULL && plait_forecast_step(f, &t, buckets, &s) == PLAIT_OK;
+    if (t->model.n == 0) {
+        const size_t count = t->options->sweep != NULL ? p->x / sizeof(float) : t->count;
+        if (plait_forecast_fastest(f, PLAIT_FLOAT32, count, &algorithm, &prediction) != PLAIT_OK)
+            return complain("%s", plait_last_error());
+        out->time = prediction.time;
+        snprintf(out->algorithm, sizeof out->algorithm, "%s", algorithm);
+        return true;
+    }
+    buckets = allocate(t->model.n, sizeof *buckets);
+    const bool ok = predict_step(t, f, &p->layout, buckets, &s);
     if (ok) {
-        p->time[k] = s.time;
-        p->exposed[k] = (double)s.exposed / (double)s.time;
-        p->efficiency[k] = (double)m->compute / (double)s.time;
-        p->nbucket = s.nbucket;
-        uint32_t largest = 0;
         for (uint32_t b = 0; b < s.nbucket; b++)
             largest = buckets[b].bytes > buckets[largest].bytes ? b : largest;
-        snprintf(p->algorithm[k], sizeof p->algorithm[k], "%s", buckets[largest].algorithm);
-    } else {
-        complain("%s", plait_last_error());
+        *out = (struct result){ .time = s.time,
+                                .exposed = (double)s.exposed / (double)s.time,
+                                .efficiency = (double)t->model.compute / (double)s.time,
+                                .nbucket = s.nbucket };
+        snprintf(out->algorithm, sizeof out->algorithm, "%s", buckets[largest].algorithm);
     }
     free(buckets);
     return ok;
 }
 
-static uint32_t read_layouts(const char *text, struct layout *out, struct point *points)
+static struct plait_forecast *forecast(const struct task *t, const struct scene *scene, const struct point *p)
 {
-    char *copy = strdup(text != NULL ? text : USUAL), *rest = NULL;
-    uint32_t n = 0;
+    struct plait_shape shape = *t->shape;
 
-    for (char *l = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; l != NULL; l = strtok_r(NULL, ",", &rest), n++) {
-        if (n == MOST_LAYOUTS)
-            option_misuse("--layouts %s: more than %d layouts", text, MOST_LAYOUTS);
-        out[n] = (struct layout){ RULE_THRESHOLD, 0 };
-        if (strcmp(l, "per-tensor") != 0 && !layout_parse(l, &out[n]))
-            option_misuse("--layouts %s: '%s' must be per-tensor, threshold:SIZE, threshold:all, segments, cubic, ddp "
-                          "or horovod",
-                          text, l);
-        snprintf(points[n].label, sizeof points[n].label, "%s", l);
+    shape.nrank = t->options->scale != NULL ? (uint32_t)p->x : shape.nrank;
+    return scene_forecast(scene, &shape, t->spec, NULL, 0);
+}
+
+/* A forecast keeps what it has simulated, so points of as many ranks share one. */
+static bool predict_all(struct task *t, int scene)
+{
+    struct plait_forecast *f = NULL;
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < t->n; i++) {
+        if (t->options->scale != NULL) {
+            plait_forecast_destroy(f);
+            f = NULL;
+        }
+        f = f != NULL ? f : forecast(t, &t->scenes[scene], &t->points[i]);
+        ok = f != NULL && predict(t, f, &t->points[i], &t->points[i].of[scene]);
     }
-    free(copy);
-    return n;
+    plait_forecast_destroy(f);
+    return ok;
+}
+
+/* ---- Which change helps --------------------------------------------------------------------------------- */
+
+/* The point of which that is asked: the best layout, or the largest number of ranks or bytes. */
+static const struct point *asked(const struct task *t)
+{
+    return t->model.n > 0 && t->options->scale == NULL ? &t->points[0] : &t->points[t->n - 1];
+}
+
+static bool predict_alone(const struct task *t, struct scene *scene, struct alone *out)
+{
+    struct plait_forecast *f = forecast(t, scene, asked(t));
+    const bool ok = f != NULL && predict(t, f, asked(t), &out->result);
+
+    plait_forecast_destroy(f);
+    return ok;
+}
+
+/* Each of several changes alone. changes: a copy of them, with zeros between. */
+static bool predict_changes(const struct task *t, char *changes, struct alone *out, uint32_t *n)
+{
+    char *rest = NULL;
+    bool ok = true;
+
+    *n = 0;
+    for (char *c = changes; ok && (c = strtok_r(c, ",", &rest)) != NULL && *n < MOST_CHANGES; c = NULL) {
+        struct scene scene = { .machine = t->scenes[0].machine };
+        scene_change(&scene, c);
+        out[*n].change = c;
+        if (plait_machine_check(&scene.machine) == PLAIT_OK && plait_machine_ranks(&scene.machine) >= t->shape->nrank)
+            ok = predict_alone(t, &scene, &out[(*n)++]);
+    }
+    if (ok && *n > 0 && t->options->placement != NULL) {
+        struct scene scene = { .machine = t->scenes[0].machine, .place = t->scenes[1].place };
+        out[*n].change = "the placement";
+        ok = predict_alone(t, &scene, &out[(*n)++]);
+    }
+    return ok;
+}
+
+/* ---- The command ---------------------------------------------------------------------------------------- */
+
+/* Where the algorithm of a point stops being the fastest, up to the next point: by bisection to 3 %. */
+static bool print_crossing(const struct task *t, struct plait_forecast *f, const struct point *a, const struct point *b)
+{
+    struct point p = { .x = b->x };
+    struct result r = { 0 };
+    uint64_t from = a->x;
+
+    if (strcmp(a->of[0].algorithm, b->of[0].algorithm) == 0)
+        return true;
+    for (uint64_t to = b->x; to - from > sizeof(float) + from / 32;) {
+        p.x = from + (to - from) / 2;
+        if (!predict(t, f, &p, &r))
+            return false;
+        if (strcmp(r.algorithm, a->of[0].algorithm) == 0)
+            from = p.x;
+        else
+            to = p.x;
+        p.x = to;
+    }
+    if (!predict(t, f, &p, &r))
+        return false;
+    printf("from about %" PRIu64 " bytes on: %s instead of %s\n", p.x / sizeof(float) * sizeof(float), r.algorithm,
+           a->of[0].algorithm);
+    return true;
+}
+
+static bool print_crossings(const struct task *t)
+{
+    struct plait_forecast *f = forecast(t, &t->scenes[0], &t->points[0]);
+    bool ok = f != NULL;
+
+    putchar('\n');
+    for (uint32_t i = 0; ok && i + 1 < t->n; i++)
+        ok = print_crossing(t, f, &t->points[i], &t->points[i + 1]);
+    plait_forecast_destroy(f);
+    return ok;
+}
+
+/* The best layout's step, on the changed machine if there is one. */
+static bool trace_step(const struct task *t)
+{
+    struct plait_forecast *f = forecast(t, &t->scenes[t->nscene - 1], &t->points[0]);
+    struct plait_training_bucket *buckets = allocate(t->model.n, sizeof *buckets);
+    struct plait_step_time s;
+    const bool ok = f != NULL && predict_step(t, f, &t->points[0].layout, buckets, &s) &&
+                    trace_write_step(t->options->trace, &t->model, buckets, &s);
+
+    plait_forecast_destroy(f);
+    free(buckets);
+    return ok;
 }
 
 static int by_time(const void *a, const void *b)
 {
     const struct point *x = a, *y = b;
 
-    return (x->time[0] > y->time[0]) - (x->time[0] < y->time[0]);
+    return (x->of[0].time > y->of[0].time) - (x->of[0].time < y->of[0].time);
 }
 
-int step_layouts(const struct scene *scenes, int nscene, const struct plait_shape *shape, const char *spec,
-                 const struct simulate_options *o)
+int step_run(const struct scene *scenes, int nscene, const struct plait_shape *shape, const char *spec, size_t count,
+             const struct simulate_options *o)
 {
-    struct point points[MOST_LAYOUTS] = { 0 };
-    struct layout layouts[MOST_LAYOUTS];
-    const uint32_t n = read_layouts(o->layouts, layouts, points);
-    struct model m;
-    bool ok = load(o, &m);
+    struct task t = { .scenes = scenes, .nscene = nscene, .shape = shape, .spec = spec, .count = count, .options = o };
+    const bool several = o->what_if != NULL && (strchr(o->what_if, ',') != NULL || o->placement != NULL);
+    struct alone alone[MOST_CHANGES + 1];
+    uint32_t nalone = 0;
 
-    if (!ok)
-        return 2;
-    for (int k = 0; ok && k < nscene; k++) {
-        struct plait_forecast *f = scene_forecast(&scenes[k], shape, spec);
-        ok = f != NULL;
-        for (uint32_t i = 0; ok && i < n; i++)
-            ok = predict_step(f, &m, &layouts[i], k, &points[i]);
-        plait_forecast_destroy(f);
-    }
-    qsort(points, n, sizeof *points, by_time);
-    if (ok && !o->json)
-        printf("%s: %" PRIu64 " elements in %" PRIu32 " tensors; a rank computes %.3f ms for %" PRIu32 " samples\n",
-               o->step, m.elements, m.n, 1e-9 * (double)m.compute, o->batch);
-    if (ok)
-        report("layout", scenes, shape, points, n, nscene, true, o->json);
-    finish(&m);
-    return !ok;
-}
-
-/* ---- Ranks and sizes ------------------------------------------------------------------------------------ */
-
-/* "A-B" by powers of `factor`, or numbers with commas between. */
-static uint32_t read_numbers(const char *flag, const char *text, uint64_t most, uint64_t factor, struct point *points)
-{
-    char *copy = strdup(text), *rest = NULL, *dash = copy != NULL ? strchr(copy, '-') : NULL;
-    size_t from, to;
-    uint32_t n = 0;
-
-    if (dash != NULL) {
-        *dash = '\0';
-        if (!value_bytes(flag, copy, &from) || !value_bytes(flag, dash + 1, &to))
-            exit(2);
-        for (; from > 0 && from <= to && n < MOST_POINTS; from *= factor)
-            points[n++].x = from;
-    } else {
-        for (char *c = copy != NULL ? strtok_r(copy, ",", &rest) : NULL; c != NULL; c = strtok_r(NULL, ",", &rest)) {
-            if (n == MOST_POINTS || !value_bytes(flag, c, &from))
-                exit(2);
-            points[n++].x = from;
-        }
-    }
-    free(copy);
-    for (uint32_t i = 0; i < n; i++) {
-        if (points[i].x == 0 || points[i].x > most)
-            n = 0;
-        snprintf(points[i].label, sizeof points[i].label, "%" PRIu64, points[i].x);
-    }
-    if (n == 0)
-        option_misuse("%s %s: must be numbers from 1 to %" PRIu64 ", such as 8,16 or 8-64", flag, text, most);
-    return n;
-}
-
-static bool predict_operation(struct plait_forecast *f, size_t count, int k, struct point *p)
-{
-    struct plait_prediction prediction;
-    const char *algorithm;
-
-    if (plait_forecast_fastest(f, PLAIT_FLOAT32, count, &algorithm, &prediction) != PLAIT_OK)
-        return complain("%s", plait_last_error());
-    p->time[k] = prediction.time;
-    snprintf(p->algorithm[k], sizeof p->algorithm[k], "%s", algorithm);
-    return true;
-}
-
-int step_scale(const struct scene *scenes, int nscene, const struct plait_shape *shape, const char *spec, size_t count,
-               const struct simulate_options *o)
-{
-    struct point points[MOST_POINTS] = { 0 }, layout_name_of[MOST_LAYOUTS];
-    struct layout layouts[MOST_LAYOUTS];
-    const uint32_t n = read_numbers("--scale", o->scale, shape->nrank, 2, points);
-    const uint32_t nlayout =
-        o->step != NULL ? read_layouts(o->layouts != NULL ? o->layouts : "threshold:16M", layouts, layout_name_of) : 1;
-    struct model m = { 0 };
-
-    if (nlayout != 1)
-        option_misuse("--layouts %s: with --scale one layout is needed", o->layouts);
-    if (o->step != NULL && !load(o, &m))
+    read_points(&t);
+    if (o->step != NULL && !model_load(o, &t.model))
         return 2;
     bool ok = true;
-    for (int k = 0; k < nscene; k++)
-        for (uint32_t i = 0; ok && i < n; i++) {
-            struct plait_shape s = *shape;
-            s.nrank = (uint32_t)points[i].x;
-            struct plait_forecast *f = scene_forecast(&scenes[k], &s, spec);
-            ok = f != NULL && (o->step != NULL ? predict_step(f, &m, &layouts[0], k, &points[i])
-                                               : predict_operation(f, count, k, &points[i]));
-            plait_forecast_destroy(f);
-        }
+    for (int k = 0; ok && k < nscene; k++)
+        ok = predict_all(&t, k);
+    if (o->step != NULL && o->scale == NULL)
+        qsort(t.points, t.n, sizeof *t.points, by_time);
+    char *changes = several ? strdup(o->what_if) : NULL;
+    if (ok && changes != NULL)
+        ok = predict_changes(&t, changes, alone, &nalone);
     if (ok)
-        report("ranks", scenes, shape, points, n, nscene, o->step != NULL, o->json);
-    finish(&m);
-    return !ok;
-}
-
-/* Where the winner at `from` stops being the fastest: elements, by bisection to 3 %. */
-static bool crossings(struct plait_forecast *f, const struct point *a, const struct point *b)
-{
-    size_t from = a->x / sizeof(float), to = b->x / sizeof(float);
-    struct point p = *a;
-
-    if (strcmp(a->algorithm[0], b->algorithm[0]) == 0)
-        return true;
-    while (to - from > 1 + from / 32) {
-        const size_t middle = from + (to - from) / 2;
-        if (!predict_operation(f, middle, 0, &p))
-            return false;
-        if (strcmp(p.algorithm[0], a->algorithm[0]) == 0)
-            from = middle;
-        else
-            to = middle;
-    }
-    if (!predict_operation(f, to, 0, &p))
-        return false;
-    printf("from about %zu bytes on: %s instead of %s\n", to * sizeof(float), p.algorithm[0], a->algorithm[0]);
-    return true;
-}
-
-int step_sweep(const struct scene *scenes, int nscene, const struct plait_shape *shape, const char *spec,
-               const struct simulate_options *o)
-{
-    struct point points[MOST_POINTS] = { 0 };
-    const uint32_t n = read_numbers("--sweep", o->sweep, (uint64_t)1 << 40, 4, points);
-    struct plait_forecast *f[2] = { NULL, NULL };
-    bool ok = true;
-
-    for (int k = 0; ok && k < nscene; k++) {
-        ok = (f[k] = scene_forecast(&scenes[k], shape, spec)) != NULL;
-        for (uint32_t i = 0; ok && i < n; i++)
-            ok = predict_operation(f[k], points[i].x / sizeof(float), k, &points[i]);
-    }
-    if (ok)
-        report("bytes", scenes, shape, points, n, nscene, false, o->json);
-    if (ok && !o->json)
-        putchar('\n');
-    for (uint32_t i = 0; ok && !o->json && i + 1 < n; i++)
-        ok = crossings(f[0], &points[i], &points[i + 1]);
-    plait_forecast_destroy(f[0]);
-    plait_forecast_destroy(f[1]);
+        points_print(&t, alone, nalone, &asked(&t)->of[0]);
+    if (ok && o->sweep != NULL && !o->json)
+        ok = print_crossings(&t);
+    if (ok && o->step != NULL && o->trace != NULL)
+        ok = trace_step(&t);
+    free(changes);
+    model_finish(&t.model);
     return !ok;
 }

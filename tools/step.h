@@ -1,16 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plait-plan simulate --step, --scale and --sweep: tables of one scene, or of two beside each other. */
+/*
+ * plait-plan simulate --step, --scale and --sweep: points (layouts, numbers of ranks, or sizes), each with the fastest
+ * algorithm, on a machine and beside it on a changed one.
+ */
 #ifndef PLAIT_TOOLS_STEP_H
 #define PLAIT_TOOLS_STEP_H
 
+#include "layout.h"
+#include "model.h"
 #include "scene.h"
 
-/* n scenes: the machine, and what if. Each returns the exit status. */
-int step_layouts(const struct scene *scenes, int n, const struct plait_shape *shape, const char *spec,
-                 const struct simulate_options *o);
-int step_scale(const struct scene *scenes, int n, const struct plait_shape *shape, const char *spec, size_t count,
-               const struct simulate_options *o);
-int step_sweep(const struct scene *scenes, int n, const struct plait_shape *shape, const char *spec,
-               const struct simulate_options *o);
+#define MOST_POINTS 64
+
+struct result {
+    uint64_t time; /* ps */
+    char algorithm[PLAIT_MAX_SPEC];
+    double exposed, efficiency; /* of a step */
+    uint32_t nbucket;
+};
+
+struct point {
+    char label[40];
+    uint64_t x; /* ranks or bytes */
+    struct layout layout;
+    struct result of[2]; /* on the machine, and on the changed one */
+};
+
+struct task {
+    const char *what;           /* that differs between points: "layout", "ranks", "bytes" */
+    const struct scene *scenes; /* [nscene] */
+    int nscene;                 /* 1, or 2 with a changed machine */
+    const struct plait_shape *shape;
+    const char *spec; /* NULL: the fastest */
+    size_t count;     /* of an operation */
+    const struct simulate_options *options;
+    struct model model; /* n 0: operations */
+    struct point points[MOST_POINTS];
+    uint32_t n;
+};
+
+/* Predict and print. Returns the exit status. */
+int step_run(const struct scene *scenes, int nscene, const struct plait_shape *shape, const char *spec, size_t count,
+             const struct simulate_options *options);
+
+struct alone { /* a point with one of several changes */
+    const char *change;
+    struct result result;
+};
+
+/* points.c: print the points. alone: [nalone] changes of the point whose usual result is `beside`. */
+void points_print(const struct task *t, const struct alone *alone, uint32_t nalone, const struct result *beside);
 
 #endif

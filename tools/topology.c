@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "topology.h"
 
+#include "file.h"
 #include "machine_draw.h"
 #include "message.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,19 +35,18 @@ bool topology_print(const char *name, const struct machine_wish *wish)
 
 bool topology_export(const char *name, const struct machine_wish *wish, const char *path)
 {
-    const bool to_stdout = strcmp(path, "-") == 0;
     struct machine_source source;
 
     if (!machine_open(name, wish, &source))
         return false;
     char *text = machine_format(&source.machine, &source.notes);
     machine_close(&source);
-    if (text == NULL)
-        return false;
-    FILE *f = to_stdout ? stdout : fopen(path, "we");
-    bool ok = f != NULL && fputs(text, f) >= 0;
-    if (f != NULL && !to_stdout)
-        ok = fclose(f) == 0 && ok;
+    FILE *f = text == NULL ? NULL : strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    bool ok = f != NULL || (text != NULL && complain("--export %s: %m", path));
+    if (ok)
+        fputs(text, f);
+    if (ok && f != stdout)
+        ok = file_end(f, "--export", path);
     free(text);
-    return ok || complain("--export %s: %s", path, strerror(errno));
+    return ok;
 }

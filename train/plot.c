@@ -3,6 +3,7 @@
 #include "allocate.h"
 #include "chart.h"
 #include "ending.h"
+#include "file.h"
 #include "message.h"
 #include "run.h"
 
@@ -115,7 +116,7 @@ int plot_runs(const char *const *folders, uint32_t n, const char *path)
     if (ok && p.n == 0)
         ok = complain("plot: %s has no point yet: its log has neither a complete epoch nor a line of progress",
                       folders[0]);
-    ok = ok && svg_file("--plot", path, write_file, &p);
+    ok = ok && file_write("--plot", path, write_file, &p);
     finish(&p.top1);
     finish(&p.loss);
     if (ok)

@@ -129,6 +129,19 @@ struct plait_sim_options {
 /** Is the machine valid? Errors: PLAIT_ERR_ARG, with the level, the field and the remedy. */
 PLAIT_API enum plait_status plait_machine_check(const struct plait_machine *machine);
 
+/**
+ * Change a machine, as plait-plan simulate --what-if does.
+ *
+ * changes  with commas between: "rack.uplink=/4,copy=20 GB/s,rank 5=/2". LEVEL.FIELD and `copy`, `reduce`, `cache`
+ *          take a number, text with a unit ("100 Gbit/s", "2 us", "8 KiB"), /FACTOR or *FACTOR. Fields are those of
+ *          struct plait_level; `uplink` and `uplinks`, which are bandwidth and links of the level above; and
+ *          `oversubscription`, which sets links. "rank N", "LEVEL N" (the links of one unit) and "rank N links" take a
+ *          factor, which slows them down
+ * machine  changed only on success. It may be one that plait_machine_check() refuses
+ * Errors:  PLAIT_ERR_ARG, with the change and the remedy
+ */
+PLAIT_API enum plait_status plait_machine_change(struct plait_machine *machine, const char *changes);
+
 /** The ranks for which the machine has room. */
 PLAIT_API uint64_t plait_machine_ranks(const struct plait_machine *machine);
 

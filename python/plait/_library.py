@@ -349,6 +349,7 @@ FUNCTIONS = {
     'plait_elastic_counts': (None, [_ELASTIC, POINTER(ElasticCounts)]),
     'plait_schedule_at': (c_double, [POINTER(ScheduleStruct), c_double]),
     'plait_machine_check': (Status, [_MACHINE]),
+    'plait_machine_change': (Status, [_MACHINE, c_char_p]),
     'plait_machine_ranks': (c_uint64, [_MACHINE]),
     'plait_machine_resources': (c_uint32, [_MACHINE]),
     'plait_machine_resource': (None, [_MACHINE, c_uint32, POINTER(c_char), c_size_t]),

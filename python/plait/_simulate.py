@@ -5,10 +5,8 @@ from __future__ import annotations
 import collections.abc
 import ctypes
 import json
-import math
 import operator
 import os
-import re
 import typing
 
 from . import _arrays
@@ -19,50 +17,25 @@ from ._library import (SIM_KINDS, ForecastHandle, ForecastOptions, HearEvent, He
 
 # ---- Machines --------------------------------------------------------------------------------------
 
-# What a number is: the text of errors, how much is too much, and its units.
-_KINDS = {
-    'count': ('a whole number below 2**32', 1 << 32, {}),
-    'rate': ('bytes per second, or text such as "12.5 GB/s" or "100 Gbit/s"', 1e18, {
-        '': 1, 'B/s': 1, 'kB/s': 1e3, 'KiB/s': 1 << 10, 'Mbit/s': 1e6 / 8, 'MB/s': 1e6, 'MiB/s': 1 << 20,
-        'Gbit/s': 1e9 / 8, 'GB/s': 1e9, 'GiB/s': 1 << 30, 'Tbit/s': 1e12 / 8, 'TB/s': 1e12}),
-    'time': ('nanoseconds, or text such as "2 us" (ns, us, ms, s)', 1e18, {
-        '': 1, 'ns': 1, 'us': 1e3, 'ms': 1e6, 's': 1e9}),
-    'size': ('bytes, or text such as "8 KiB" (B, KiB, MiB, GiB)', 1e18, {
-        '': 1, 'B': 1, 'KiB': 1 << 10, 'MiB': 1 << 20, 'GiB': 1 << 30}),
-}
-_LEVEL = {'children': 'count', 'links': 'count', 'bandwidth': 'rate', 'latency': 'time', 'overhead': 'time',
-          'eager': 'size', 'processors': 'count', 'memory': 'rate'}
-_MACHINE = {'copy': 'rate', 'reduce': 'rate', 'cache': 'size'}
-
-
-def _is_number(value):
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _number(where, kind, value):
-    """The integer that the library takes."""
-    form, most, units = _KINDS[kind]
-    number = value
-    if isinstance(value, str):
-        match = re.fullmatch(r'(\d*\.?\d+(?:[eE][+-]?\d+)?) *(\S*)', value)
-        number = float(match[1]) * units[match[2]] if match and match[2] in units else None
-    if not _is_number(number) or not 0 <= number < most or (kind == 'count' and number != int(number)):
-        raise ArgError(f'Machine: {where} is {value!r}; it must be {form}')
-    return math.floor(number + 0.5)
-
-
-def _fill(struct, where, given, kinds, others, needed):
-    """Set the fields of a struct that are numbers."""
+def _check(where, given, needed):
     if not isinstance(given, collections.abc.Mapping):
         raise TypeError(f'Machine: {where} is {given!r}, of type {type(given).__name__}; it must be a dict')
-    for key, value in given.items():
-        if key in kinds:
-            setattr(struct, key, _number(f'{where}.{key}', kinds[key], value))
-        elif key not in others:
-            raise ArgError(f'Machine: {where} has no field {key!r}; there are {", ".join([*others, *kinds])}')
     for key in needed:
         if key not in given:
             raise ArgError(f'Machine: {where} has no {key!r}, which it needs')
+
+
+def _change(m, text):
+    lib.plait_machine_change(ctypes.byref(m), _arrays.text('Machine', 'description', text))
+
+
+def _fill(m, prefix, given, others):
+    """Set the fields of the machine, or those of a level, that are numbers."""
+    for key, value in sorted(given.items(), key=lambda item: item[0] == 'oversubscription'):  # of the other fields
+        if str(value)[:1] in ('/', '*'):
+            raise ArgError(f'Machine: {prefix}{key} is {value!r}; it must be a number, or one with a unit')
+        if key not in others:
+            _change(m, f'{prefix}{key}={value}')
 
 
 def _set_name(struct, where, name):
@@ -78,31 +51,14 @@ def _list(given, key, room):
     return given.get(key, [])
 
 
-def _oversubscribe(level, where, given, below):
-    """Links that have together 1 / n of the bandwidth of the links below."""
-    n = given['oversubscription']
-    if not _is_number(n) or not 0.01 <= n <= 10000:
-        raise ArgError(f'Machine: {where}.oversubscription is {n!r}; it must be a number from 0.01 to 10000')
-    if 'links' in given or below is None or below.links == 0:
-        raise ArgError(f'Machine: {where}.oversubscription needs links in the level below, and no "links" beside it')
-    together = below.children * below.links * below.bandwidth / n
-    level.bandwidth = min(level.bandwidth or below.bandwidth, math.floor(together + 0.5))
-    level.links = min(1000000, math.floor(together / level.bandwidth + 0.5)) if level.bandwidth else 1
-
-
-def _slow(struct, where, given, levels):
-    _fill(struct, where, given, {'percent': 'count'}, ('rank', 'links'), ['percent'])
-    units = ['rank'] + [level.name.decode() for level in levels[:-1]]
-    if ('rank' in given) == ('links' in given):
-        raise ArgError(f'Machine: {where} needs either "rank": a number, or "links": a unit, such as "{units[-1]} 0"')
-    if 'rank' in given:
-        struct.rank, struct.child = True, _number(f'{where}.rank', 'count', given['rank'])
-        return
-    unit, _, number = str(given['links']).rpartition(' ')
-    if unit not in units or not number.isdecimal():
-        raise ArgError(f'Machine: {where}.links is {given["links"]!r}; it must be a unit with its number, from 0, such '
-                       f'as "{units[-1]} 0"')
-    struct.level, struct.child = units.index(unit), _number(f'{where}.links', 'count', int(number))
+def _slow(m, where, given):
+    """Slow links, or a slow rank."""
+    _check(where, given, ['percent'])
+    if given.keys() not in ({'percent', 'rank'}, {'percent', 'links'}) or not isinstance(given['percent'], int):
+        raise ArgError(f'Machine: {where} is {given!r}; it needs "percent": a whole number, and either "rank": a number, '
+                       'or "links": a unit, such as "host 0"')
+    _change(m, f'rank {given["rank"]}=/1' if 'rank' in given else f'{given["links"]} links=/1')
+    m.slow[m.nslow - 1].percent = max(0, min(given['percent'], 101))  # plait_machine_check() refuses both
 
 
 class Machine:
@@ -125,19 +81,29 @@ class Machine:
                 except ValueError as error:
                     raise ArgError(f'Machine: {file.name}: {error}') from None
         m = self._struct = MachineStruct()
-        _fill(m, 'the machine', description, _MACHINE, ('name', 'about', 'levels', 'slow'), ['name', 'levels'])
+        _check('the machine', description, ['name', 'levels'])
+        levels = _list(description, 'levels', len(m.level))
+        m.nlevel = len(levels)
+        for k, given in enumerate(levels):
+            _check(f'levels[{k}]', given, ['name', 'children', 'latency'])
+            m.level[k].name = f'levels[{k}]'.encode()  # for messages, and until all are filled
+        _fill(m, '', description, ('name', 'about', 'levels', 'slow'))
+        for k, given in enumerate(levels):
+            _fill(m, f'levels[{k}].', given, ('name', 'about'))
         _set_name(m, 'the machine', description['name'])
-        for k, given in enumerate(_list(description, 'levels', len(m.level))):
-            where, level = f'levels[{k}]', m.level[k]
-            _fill(level, where, given, _LEVEL, ('name', 'about', 'oversubscription'), ['name', 'children', 'latency'])
-            _set_name(level, where, given['name'])
-            if 'oversubscription' in given:
-                _oversubscribe(level, where, given, m.level[k - 1] if k > 0 else None)
-            m.nlevel += 1
+        for k, given in enumerate(levels):
+            _set_name(m.level[k], f'levels[{k}]', given['name'])
         for k, given in enumerate(_list(description, 'slow', len(m.slow))):
-            _slow(m.slow[k], f'slow[{k}]', given, m.level[:m.nlevel])
-            m.nslow += 1
+            _slow(m, f'slow[{k}]', given)
         lib.plait_machine_check(ctypes.byref(m))
+
+    def changed(self, changes: str) -> Machine:
+        """Another machine, as for --what-if of plait-plan: "rack.uplink=/4,rank 5=/2"; plait_machine_change()."""
+        other = object.__new__(Machine)
+        other._struct = MachineStruct.from_buffer_copy(self._struct)
+        lib.plait_machine_change(ctypes.byref(other._struct), _arrays.text('changed', 'changes', changes))
+        lib.plait_machine_check(ctypes.byref(other._struct))
+        return other
 
     @property
     def name(self) -> str:
