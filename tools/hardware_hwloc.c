@@ -147,8 +147,15 @@ static void leave_out(hwloc_topology_t topology)
         hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, components[i]);
 }
 
-/* Load what `set` names. NULL without a message: hwloc cannot. */
-static struct part *load(int (*set)(hwloc_topology_t, const void *, int), const void *source, int bytes)
+static bool set_source(hwloc_topology_t topology, const char *xml, size_t bytes, const char *synthetic)
+{
+    if (xml != NULL)
+        return hwloc_topology_set_xmlbuffer(topology, xml, (int)bytes + 1) == 0;
+    return synthetic == NULL || hwloc_topology_set_synthetic(topology, synthetic) == 0;
+}
+
+/* Of one of these, or with both NULL of this host. NULL without a message: hwloc cannot. */
+static struct part *load(const char *xml, size_t bytes, const char *synthetic)
 {
     struct part *host = NULL;
     hwloc_topology_t topology;
@@ -157,70 +164,46 @@ static struct part *load(int (*set)(hwloc_topology_t, const void *, int), const 
         return NULL;
     leave_out(topology);
     if (hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0 &&
-        (set == NULL || set(topology, source, bytes) == 0) && hwloc_topology_load(topology) == 0)
+        set_source(topology, xml, bytes, synthetic) && hwloc_topology_load(topology) == 0)
         host = parts_of(topology);
     hwloc_topology_destroy(topology);
     return host;
 }
+#define WHY(cannot) cannot
+#else
+static struct part *load(const char *xml, size_t bytes, const char *synthetic)
+{
+    (void)xml, (void)bytes, (void)synthetic;
+    return NULL;
+}
+#define WHY(cannot) "built without hwloc; install libhwloc-dev (Debian) and build again"
+#endif
 
 struct part *parts_here(void)
 {
-    struct part *host = load(NULL, NULL, 0);
+    struct part *host = load(NULL, 0, NULL);
 
     if (host == NULL)
-        complain("this host: hwloc cannot read its topology; lstopo may say why");
+        complain("this host: " WHY("hwloc cannot read its topology; lstopo may say why"));
     return host;
-}
-
-static int set_xml(hwloc_topology_t topology, const void *xml, int bytes)
-{
-    return hwloc_topology_set_xmlbuffer(topology, xml, bytes);
 }
 
 struct part *parts_of_hwloc(const char *name, const char *xml, size_t bytes)
 {
-    struct part *host = load(set_xml, xml, (int)bytes + 1);
+    struct part *host = load(xml, bytes, NULL);
 
     if (host == NULL)
-        complain("%s: hwloc cannot read it; write it with lstopo FILE.xml", name);
+        complain("%s: " WHY("hwloc cannot read it; write it with lstopo FILE.xml"), name);
     return host;
-}
-
-static int set_synthetic(hwloc_topology_t topology, const void *description, int bytes)
-{
-    (void)bytes;
-    return hwloc_topology_set_synthetic(topology, description);
 }
 
 struct part *parts_of_synthetic(const char *description)
 {
-    struct part *host = load(set_synthetic, description, 0);
+    struct part *host = load(NULL, 0, description);
 
     if (host == NULL)
-        complain("'%s': hwloc knows no such machine; a description is like \"package:2 core:4\" or "
-                 "\"package:2 numa:2 l3:2 core:4 pu:2\"",
+        complain("'%s': " WHY("hwloc knows no such machine; a description is like \"package:2 core:4\" or "
+                              "\"package:2 numa:2 l3:2 core:2 pu:2\""),
                  description);
     return host;
 }
-#else
-#define WITHOUT "built without hwloc; install libhwloc-dev (Debian) and build again"
-
-struct part *parts_here(void)
-{
-    complain("this host: " WITHOUT);
-    return NULL;
-}
-
-struct part *parts_of_hwloc(const char *name, const char *xml, size_t bytes)
-{
-    (void)xml, (void)bytes;
-    complain("%s: " WITHOUT, name);
-    return NULL;
-}
-
-struct part *parts_of_synthetic(const char *description)
-{
-    complain("'%s': " WITHOUT, description);
-    return NULL;
-}
-#endif

@@ -93,40 +93,24 @@ static struct part *read_synthetic(const char *name, struct machine_wish *wish)
 
 /* ---- Files -------------------------------------------------------------------------------------------- */
 
-/* The name of the first element of an XML text; "": there is none. */
-static void first_element(const char *text, char out[16])
-{
-    for (const char *at = strchr(text, '<'); at != NULL; at = strchr(at + 1, '<')) {
-        if (strncmp(at, "<!--", 4) == 0 && (at = strstr(at, "-->")) == NULL)
-            break;
-        if (*at != '<' || at[1] == '?' || at[1] == '!')
-            continue;
-        snprintf(out, 16, "%.*s", (int)strcspn(at + 1, " \t\r\n/>"), at + 1);
-        return;
-    }
-    out[0] = '\0';
-}
-
 /* text: ends with a zero */
 static bool read_text(const char *path, const char *text, size_t bytes, struct machine_source *out)
 {
-    char root[16];
-
     if (text[strspn(text, " \t\r\n\xef\xbb\xbf")] != '<') {
         if (has_wishes(&out->wish))
             return complain("%s: options such as --hosts are for the description of one host; this is a whole machine",
                             path);
         return machine_parse(path, text, bytes, &out->machine, &out->notes);
     }
-    first_element(text, root);
-    if (strcmp(root, "topology") == 0)
+    if (strstr(text, "<topology") != NULL)
         out->host = xml_check(path, text, bytes) ? parts_of_hwloc(path, text, bytes) : NULL;
-    else if (strcmp(root, "system") == 0)
+    else if (strstr(text, "<system") != NULL)
         out->host = parts_of_nccl(path, text, bytes);
     else
-        return complain("%s: it is XML, but neither hwloc's nor NCCL's: its first element is <%s>, not <topology> or "
-                        "<system>; write one with lstopo FILE.xml or NCCL_TOPO_DUMP_FILE=FILE.xml",
-                        path, root);
+        return complain(
+            "%s: it is XML, but neither hwloc's nor NCCL's: it has no <topology> and no <system>; write one "
+            "with lstopo FILE.xml or NCCL_TOPO_DUMP_FILE=FILE.xml",
+            path);
     return out->host != NULL;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "report.h"
 
-#include "draw.h"
 #include "file.h"
 #include "message.h"
 #include "page.h"
@@ -42,14 +41,16 @@ static int compare(const void *a, const void *b)
     return (x->time > y->time) - (x->time < y->time);
 }
 
-/* Simulate the fastest algorithm on this machine. */
-static void attempt(const struct report *r, const struct plait_machine *m, const char *what, const char *unit,
-                    struct try *tries, size_t *n)
+/* Simulate the fastest algorithm on a machine with this change of a level; "": of the ranks. */
+static void attempt(const struct report *r, const char *what, const char *unit, const char *change, struct try *tries,
+                    size_t *n)
 {
-    const struct plait_sim_options options = { .place = r->place };
+    const struct plait_sim_options options = { .place = r->d.place };
+    struct plait_machine m = *r->d.machine;
     struct plait_prediction p;
 
-    if (plait_simulate(m, r->rows[0].spec, r->shape, PLAIT_FLOAT32, r->count, &options, &p) != PLAIT_OK)
+    if (plait_machine_change(&m, change) != PLAIT_OK || memcmp(&m, r->d.machine, sizeof m) == 0 ||
+        plait_simulate(&m, r->d.spec, r->d.shape, PLAIT_FLOAT32, r->d.count, &options, &p) != PLAIT_OK)
         return;
     snprintf(tries[*n].what, sizeof tries->what, "%s%s%s", what, unit[0] != '\0' ? " of each " : "", unit);
     tries[(*n)++].time = p.time;
@@ -58,32 +59,24 @@ static void attempt(const struct report *r, const struct plait_machine *m, const
 /* Of each level a better bandwidth, latency and overhead; of ranks better copies and reductions, and processors. */
 static size_t attempts(const struct report *r, struct try tries[MOST_TRIES])
 {
-    const struct plait_machine *from = r->machine;
+    static const char *const ideas[][3] = { { "twice the bandwidth", "bandwidth=*2" },
+                                            { "half the latency and overhead", "latency=/2", "overhead=/2" },
+                                            { "twice the processors and memory bandwidth", "processors=*2",
+                                              "memory=*2" } };
+    char change[96];
     size_t n = 0;
 
     if (r->rows[0].p.messages * MOST_TRIES > MOST_MESSAGES)
         return 0;
-    for (uint32_t k = 0; k < from->nlevel; k++) {
-        const struct plait_level *l = &from->level[k];
-        struct plait_machine m = *from;
-        m.level[k].bandwidth *= 2;
-        attempt(r, &m, "twice the bandwidth", l->name, tries, &n);
-        m = *from;
-        m.level[k].latency /= 2;
-        m.level[k].overhead /= 2;
-        if (l->latency + l->overhead > 0)
-            attempt(r, &m, "half the latency and overhead", l->name, tries, &n);
-        m = *from;
-        m.level[k].processors *= 2;
-        m.level[k].memory *= 2;
-        if (l->processors > 0 || l->memory > 0)
-            attempt(r, &m, "twice the processors and memory bandwidth", l->name, tries, &n);
-    }
-    struct plait_machine m = *from;
-    m.copy *= 2;
-    m.reduce *= 2;
-    if (m.copy + m.reduce > 0)
-        attempt(r, &m, "copies and reductions twice as fast", "", tries, &n);
+    for (uint32_t k = 0; k < r->d.machine->nlevel; k++)
+        for (size_t i = 0; i < sizeof ideas / sizeof *ideas; i++) {
+            const char *level = r->d.machine->level[k].name;
+            const int used = snprintf(change, sizeof change, "%s.%s", level, ideas[i][1]);
+            if (ideas[i][2] != NULL)
+                snprintf(change + used, sizeof change - (size_t)used, ",%s.%s", level, ideas[i][2]);
+            attempt(r, ideas[i][0], level, change, tries, &n);
+        }
+    attempt(r, "copies and reductions twice as fast", "", "copy=*2,reduce=*2", tries, &n);
     qsort(tries, n, sizeof *tries, compare);
     return n;
 }
@@ -141,7 +134,7 @@ static void write_advice(FILE *f, const struct report *r)
     page_list(f);
     if (r->n > 1)
         page_item(f, "Use %s (PLAIT_ALGO=%s:%s): it is the fastest of %zu algorithms. %s takes %.2f times as long.",
-                  best->spec, plait_coll_name(r->shape->coll), best->spec, r->n, r->rows[1].spec,
+                  best->spec, plait_coll_name(r->d.shape->coll), best->spec, r->n, r->rows[1].spec,
                   best->p.time > 0 ? (double)r->rows[1].p.time / (double)best->p.time : 1);
     if (best->p.busiest[0] != '\0')
         page_item(f, "%s is needed for %s, %.0f %% of the time: %s.", best->p.busiest,
@@ -252,25 +245,19 @@ static void write_machine(FILE *f, const struct plait_machine *m)
 static bool write_pictures(FILE *f, const struct report *r)
 {
     static bool (*const pictures[])(FILE *, const struct drawing *, bool) = { draw_messages, draw_graph, draw_links };
-    struct drawing d = { .machine = r->machine,
-                         .shape = r->shape,
-                         .spec = r->rows[0].spec,
-                         .count = r->count,
-                         .place = r->place,
-                         .p = r->rows[0].p };
     char title[128];
     bool ok = true;
 
-    snprintf(title, sizeof title, "Pictures of %s", d.spec);
+    snprintf(title, sizeof title, "Pictures of %s", r->d.spec);
     page_heading(f, title);
-    if (d.p.messages > DRAW_SOON) {
+    if (r->d.p.messages > DRAW_SOON) {
         page_paragraph(f, "%" PRIu64 " messages: pictures would take minutes. plait-plan draw makes them.",
-                       d.p.messages);
+                       r->d.p.messages);
         return true;
     }
     for (size_t i = 0; ok && i < sizeof pictures / sizeof *pictures; i++) {
         page_picture(f);
-        ok = pictures[i](f, &d, false);
+        ok = pictures[i](f, &r->d, false);
         page_picture_end(f);
     }
     return ok;
@@ -282,9 +269,9 @@ static bool write_page(FILE *f, const void *what)
     char title[256], size[UNITS_ROOM], time[UNITS_ROOM], bound[UNITS_ROOM];
     const struct plait_prediction *best = &r->rows[0].p;
 
-    snprintf(title, sizeof title, "%s of %s, %" PRIu32 " rank%s, on %s", plait_coll_name(r->shape->coll),
-             units_bytes(size, (double)(r->count * sizeof(float))), r->shape->nrank, plural(r->shape->nrank),
-             r->machine->name);
+    snprintf(title, sizeof title, "%s of %s, %" PRIu32 " rank%s, on %s", plait_coll_name(r->d.shape->coll),
+             units_bytes(size, (double)(r->d.count * sizeof(float))), r->d.shape->nrank, plural(r->d.shape->nrank),
+             r->d.machine->name);
     page_begin(f, title);
     page_paragraph(
         f, "%s is the fastest: %s. Its bound is %s. A prediction of plait-plan simulate; nothing was measured.",
@@ -296,7 +283,7 @@ static bool write_page(FILE *f, const void *what)
     write_bars(f, r);
     page_picture_end(f);
     const bool ok = write_pictures(f, r);
-    write_machine(f, r->machine);
+    write_machine(f, r->d.machine);
     page_end(f);
     return ok;
 }

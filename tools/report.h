@@ -3,9 +3,7 @@
 #ifndef PLAIT_TOOLS_REPORT_H
 #define PLAIT_TOOLS_REPORT_H
 
-#include <plait/simulate.h>
-
-#include <stdbool.h>
+#include "draw.h"
 
 struct report_row {
     char spec[PLAIT_MAX_SPEC];
@@ -13,10 +11,7 @@ struct report_row {
 };
 
 struct report {
-    const struct plait_machine *machine;
-    const struct plait_shape *shape;
-    size_t count;          /* float32 elements */
-    const uint32_t *place; /* as in struct plait_sim_options */
+    struct drawing d; /* of the fastest algorithm */
     const struct report_row *rows;
     size_t n;          /* at least 1; the fastest first */
     const char *large; /* names that were not simulated; "": none */

@@ -36,9 +36,9 @@ static void print_json(const struct report *r)
                             1e-6 * (double)p->path.waiting, "messages", (json_int_t)p->messages, "message_bytes",
                             (json_int_t)p->bytes, "slices", (json_int_t)p->slices));
     }
-    json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:o}", "machine", r->machine->name, "collective",
-                             plait_coll_name(r->shape->coll), "ranks", (int)r->shape->nrank, "bytes",
-                             (json_int_t)(r->count * sizeof(float)), "algorithms", list);
+    json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:o}", "machine", r->d.machine->name, "collective",
+                             plait_coll_name(r->d.shape->coll), "ranks", (int)r->d.shape->nrank, "bytes",
+                             (json_int_t)(r->d.count * sizeof(float)), "algorithms", list);
     json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(root);
@@ -66,7 +66,9 @@ static int simulate_all(const struct scene *scene, const struct plait_shape *sha
     struct report_row rows[MOST_ALGORITHMS];
     char large[512] = "";
     struct plait_forecast *f = scene_forecast(scene, shape, spec, large, sizeof large);
-    struct report r = { .machine = &scene->machine, .shape = shape, .count = count, .rows = rows, .large = large };
+    struct report r = { .d = { .machine = &scene->machine, .shape = shape, .count = count },
+                        .rows = rows,
+                        .large = large };
     bool ok = f != NULL;
 
     for (; ok && r.n < MOST_ALGORITHMS && plait_forecast_algorithm(f, (uint32_t)r.n) != NULL; r.n++) {
@@ -75,14 +77,18 @@ static int simulate_all(const struct scene *scene, const struct plait_shape *sha
              complain("%s: %s", rows[r.n].spec, plait_last_error());
     }
     plait_forecast_destroy(f);
+    if (!ok)
+        return 1;
     qsort(rows, r.n, sizeof *rows, compare);
-    if (!ok || (o->report != NULL && !report_write(o->report, &r)))
+    r.d.spec = rows[0].spec;
+    r.d.p = rows[0].p;
+    if (o->report != NULL && !report_write(o->report, &r))
         return 1;
     if (o->json) {
         print_json(&r);
         return 0;
     }
-    printf("%s\n%s of %zu bytes, %" PRIu32 " ranks\n\n", r.machine->name, plait_coll_name(shape->coll),
+    printf("%s\n%s of %zu bytes, %" PRIu32 " ranks\n\n", scene->machine.name, plait_coll_name(shape->coll),
            count * sizeof(float), shape->nrank);
     print_table(rows, r.n);
     if (large[0] != '\0')

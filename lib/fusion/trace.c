@@ -20,13 +20,13 @@ struct event {
 };
 
 struct plait_trace {
-    _Atomic uint32_t n; /* may exceed EVENTS */
+    _Atomic uint32_t n;  /* may exceed EVENTS */
+    _Atomic double idle; /* end of the last wait, from which a step computes; 0: its first gradient is ready */
     struct event events[EVENTS];
     /* Buckets in flight and threads that wait now; the lock protects these and the times. */
     pthread_mutex_t lock;
     uint32_t in_flight, waiting;
     double changed; /* time when one of them changed */
-    double idle;    /* end of the last wait, from which a step computes; 0: its first gradient is ready */
     struct plait_fusion_times times;
 };
 
@@ -74,21 +74,15 @@ void plait_trace_add(struct plait_trace *t, enum plait_trace_kind kind, uint32_t
 
 void plait_trace_waited(struct plait_trace *t)
 {
-    if (t == NULL)
-        return;
-    pthread_mutex_lock(&t->lock);
-    t->idle = plait_clock();
-    pthread_mutex_unlock(&t->lock);
+    if (t != NULL)
+        t->idle = plait_clock();
 }
 
 void plait_trace_ready(struct plait_trace *t, uint32_t tensor)
 {
     if (t == NULL)
         return;
-    pthread_mutex_lock(&t->lock);
-    const double idle = t->idle;
-    t->idle = 0;
-    pthread_mutex_unlock(&t->lock);
+    const double idle = atomic_exchange(&t->idle, 0);
     if (idle > 0)
         plait_trace_add(t, PLAIT_TRACE_COMPUTE, 0, idle);
     plait_trace_add(t, PLAIT_TRACE_READY, tensor, plait_clock());

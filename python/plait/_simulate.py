@@ -55,8 +55,8 @@ def _slow(m, where, given):
     """Slow links, or a slow rank."""
     _check(where, given, ['percent'])
     if given.keys() not in ({'percent', 'rank'}, {'percent', 'links'}) or not isinstance(given['percent'], int):
-        raise ArgError(f'Machine: {where} is {given!r}; it needs "percent": a whole number, and either "rank": a number, '
-                       'or "links": a unit, such as "host 0"')
+        raise ArgError(f'Machine: {where} is {given!r}; it needs "percent": a whole number, and either "rank": a '
+                       'number, or "links": a unit, such as "host 0"')
     _change(m, f'rank {given["rank"]}=/1' if 'rank' in given else f'{given["links"]} links=/1')
     m.slow[m.nslow - 1].percent = max(0, min(given['percent'], 101))  # plait_machine_check() refuses both
 
