@@ -1,113 +1,79 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Draws charts beside each other, for scripts: lines of text on standard input, SVG on standard output. Not installed.
+ * Draws charts beside each other, for scripts: JSON on standard input, SVG on standard output. Not installed.
  *
- *     chart TITLE              the next chart
- *     x LABEL, log LABEL       its axis, which is logarithmic after "log"
- *     percent LABEL            the other axis, from 0 to 100 %
- *     line NAME                the next curve,
- *     0.5 12                   and its points
+ *     [{"title": "top-1", "x": "rate", "log": true, "lines": [{"name": "LARS", "points": [[0.5, 12], [1, 15]]}]}]
+ *
+ * The other axis goes from 0 to 100 %.
  */
 #include "allocate.h"
 #include "chart.h"
 #include "message.h"
 #include "program.h"
 
-#include "base/ascii.h"
-
+#include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define MOST  16 /* charts, and curves in each */
-#define WIDE  640
-#define HIGH  520
-#define WORDS 128
+#define WIDE 640
+#define HIGH 520
 
-struct sheet {
-    struct chart charts[MOST];
-    struct chart_line lines[MOST][MOST];
-    char titles[MOST][WORDS], labels[MOST][WORDS];
-    size_t n;
-};
-
-static bool begin_chart(struct sheet *s, const char *title)
+static bool add_line(struct chart *c, json_t *from)
 {
-    if (s->n == MOST)
-        return complain("more than %d charts", MOST);
-    snprintf(s->titles[s->n], WORDS, "%s", title);
-    s->charts[s->n] = (struct chart){ .title = s->titles[s->n], .lines = s->lines[s->n] };
-    s->n++;
-    return true;
-}
-
-static bool begin_line(struct chart *c, const char *name)
-{
-    if (c->nline == MOST)
-        return complain("%s: more than %d curves", c->title, MOST);
     struct chart_line *l = &c->lines[c->nline];
+    const char *name;
+    json_t *points, *point;
+    size_t i;
+    double x, y;
+
+    if (json_unpack(from, "{s:s, s:o}", "name", &name, "points", &points) != 0)
+        return complain("line %zu of '%s' needs name and points", c->nline, c->title);
     snprintf(l->name, sizeof l->name, "%s", name);
     l->colour = (unsigned)c->nline++;
     l->dots = true;
+    json_array_foreach(points, i, point)
+    {
+        if (json_unpack(point, "[F, F]", &x, &y) != 0)
+            return complain("point %zu of '%s': must be two numbers", i, name);
+        chart_add(l, x, y);
+    }
     return true;
 }
 
-static bool add_point(struct chart *c, const char *text)
+static bool draw(json_t *from, double left)
 {
-    char *end, *last;
-    const double x = plait_real(text, &end), y = plait_real(end, &last);
+    struct chart c = { .y = { .unit = CHART_PERCENT, .high = 100 } };
+    json_t *lines, *line;
+    int logarithmic;
+    size_t i;
 
-    if (end == text || last == end || *last != '\0' || c->nline == 0)
-        return complain("'%s': must be a number and another one, after a line", text);
-    chart_add(&c->lines[c->nline - 1], x, y);
-    return true;
-}
-
-static bool read_line(struct sheet *s, char *text)
-{
-    char *rest = strchr(text, ' ');
-    const size_t n = rest != NULL ? (size_t)(rest++ - text) : strlen(text);
-    struct chart *c = s->n > 0 ? &s->charts[s->n - 1] : NULL;
-
-    if (rest != NULL && n == 5 && strncmp(text, "chart", n) == 0)
-        return begin_chart(s, rest);
-    if (rest == NULL || c == NULL)
-        return complain("'%s': must be a word and a text; the first line begins a chart", text);
-    if (n == 4 && strncmp(text, "line", n) == 0)
-        return begin_line(c, rest);
-    if (n == 7 && strncmp(text, "percent", n) == 0) {
-        c->y = (struct chart_axis){ .unit = CHART_PERCENT, .high = 100 };
-        return true;
-    }
-    if ((n == 1 && *text == 'x') || (n == 3 && strncmp(text, "log", n) == 0)) {
-        snprintf(s->labels[s->n - 1], WORDS, "%s", rest);
-        c->x = (struct chart_axis){ .label = s->labels[s->n - 1], .log = n == 3 };
-        return true;
-    }
-    return add_point(c, text);
+    if (json_unpack(from, "{s:s, s:s, s:b, s:o}", "title", &c.title, "x", &c.x.label, "log", &logarithmic, "lines",
+                    &lines) != 0)
+        return complain("a chart needs title, x, log and lines");
+    c.x.log = logarithmic;
+    c.lines = allocate(json_array_size(lines), sizeof *c.lines);
+    bool ok = true;
+    json_array_foreach(lines, i, line) ok = ok && add_line(&c, line);
+    if (ok)
+        chart_draw(stdout, &c, left, 8, WIDE, HIGH - 8);
+    for (i = 0; i < c.nline; i++)
+        chart_line_finish(&c.lines[i]);
+    free(c.lines);
+    return ok;
 }
 
 int main(void)
 {
-    struct sheet *s = allocate(1, sizeof *s);
-    char *line = NULL;
-    size_t room = 0;
-    bool ok = true;
+    json_error_t error;
+    json_t *charts = json_loadf(stdin, 0, &error), *chart;
+    size_t i;
 
     program_begin("charts");
-    while (ok && getline(&line, &room, stdin) > 0) {
-        line[strcspn(line, "\n")] = '\0';
-        ok = read_line(s, line);
-    }
-    if (ok) {
-        svg_begin(stdout, WIDE * (double)s->n, HIGH, s->titles[0], true);
-        for (size_t i = 0; i < s->n; i++)
-            chart_draw(stdout, &s->charts[i], WIDE * (double)i, 8, WIDE, HIGH - 8);
-        svg_end(stdout);
-    }
-    for (size_t i = 0; i < s->n; i++)
-        for (size_t k = 0; k < s->charts[i].nline; k++)
-            chart_line_finish(&s->lines[i][k]);
-    free(line);
-    free(s);
+    const char *title = json_string_value(json_object_get(json_array_get(charts, 0), "title"));
+    bool ok = title != NULL || complain("line %d: %s", charts == NULL ? error.line : 1,
+                                        charts == NULL ? error.text : "a chart needs a title");
+    svg_begin(stdout, WIDE * (double)json_array_size(charts), HIGH, ok ? title : "", true);
+    json_array_foreach(charts, i, chart) ok = ok && draw(chart, WIDE * (double)i);
+    svg_end(stdout);
+    json_decref(charts);
     return program_end(ok ? 0 : 2);
 }

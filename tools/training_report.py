@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Prints the tables of train-evidence, and draws docs/training.svg."""
+import json
 import pathlib
 import statistics
 import subprocess
@@ -100,12 +101,10 @@ def print_tables(results):
 CHARTS = pathlib.Path(__file__).resolve().parent.parent / "build/release/tools/charts"
 
 
-def panel(title, axis, series):
+def panel(title, axis, logarithmic, series):
     """For tools/charts.c."""
-    lines = [f"chart {title}", axis, "percent top-1"]
-    for name, points in series:
-        lines += [f"line {name}"] + [f"{x:g} {y:g}" for x, y in points]
-    return "\n".join(lines) + "\n"
+    return {"title": title, "x": axis, "log": logarithmic,
+            "lines": [{"name": name, "points": points} for name, points in series]}
 
 
 def search_series(results):
@@ -121,11 +120,11 @@ def elastic_series(results):
 
 
 def plot(results, path):
-    text = panel("Rates that were tried: top-1", "log rate", search_series(results))
+    panels = [panel("Rates that were tried: top-1", "rate", True, search_series(results))]
     if groups(results, "elastic"):
-        text += panel("Elastic averaging, mean of the seeds: top-1", "x seconds", elastic_series(results))
+        panels.append(panel("Elastic averaging, mean of the seeds: top-1", "seconds", False, elastic_series(results)))
     with open(path, "w", encoding="utf-8") as f:
-        subprocess.run([CHARTS], input=text, text=True, stdout=f, check=True)
+        subprocess.run([CHARTS], input=json.dumps(panels), text=True, stdout=f, check=True)
 
 
 def write(results, folder):
