@@ -30,9 +30,14 @@ static const char *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "all
 static enum export_format format = EXPORT_GOAL;
 
 static const struct choice formats[] = { { "goal", EXPORT_GOAL }, { "chakra", EXPORT_CHAKRA }, { 0 } };
+/* Titles of options that have an effect only with some commands, or with an option. */
+#define OF(title, words)                                                                    \
+    {                                                                                       \
+        .kind = OPTION_TITLE, .text = "Options of " title, .argument = title, .also = words \
+    }
+
 static const struct option options[] = {
     OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: that of --nodes, or 8)"),
-    OPTION_TO(TEXT, "rank", "R", &rank, "show only this rank's plan"),
     OPTION_TO(TEXT, "levels", "MAP,MAP...", &levels, SHAPE_LEVELS),
     OPTION_TO(TEXT, "nodes", "MAP", &nodes, SHAPE_NODES),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output (check: only that; default: both)"),
@@ -41,41 +46,42 @@ static const struct option options[] = {
     OPTION_TO(TEXT, "root", "R", &root, "root of a rooted collective (default 0); all: every rank, for check",
               .letter = 'r'),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
-    OPTION_TO(TEXT, "machine", "NAME|FILE", &machine, "simulate, export, draw: " MACHINE_NAMES " (docs/predict.md)"),
-    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "simulate, export, draw: of the vector, or of a block (default 4M)",
-              .letter = 'b'),
-    OPTION_TO(TEXT, "sweep", "A-B", &predicted.sweep,
-              "simulate: sizes, 1K-64M by fours: the fastest, and the crossings"),
-    OPTION_TO(TEXT, "step", "MODEL", &predicted.step,
-              "simulate: a training step of alexnet, gpt2, resnet50, vgg16, a CSV file, or a trace of plait-train or "
-              "plait-perf fusion: layouts, the best first"),
-    OPTION_TO(TEXT, "layouts", "LIST", &predicted.layouts, "step: per-tensor, threshold:4M, threshold:all, ddp ..."),
-    OPTION_TO(TEXT, "payload", "TYPE", &predicted.payload, "step: gradients travel in this type: float16, bfloat16"),
-    OPTION_TO(COUNT, "batch", "N", &predicted.batch, "step: samples of each rank (default 64)", .least = 1,
-              .most = 1 << 20),
-    OPTION_TO(REAL, "teraflops", "R", &predicted.teraflops, "step: 10^12 FLOPs per second that a rank reaches (10)",
-              .least = 1e-6, .most = 1e6),
-    OPTION_TO(REAL, "samples", "R", &predicted.samples, "step: instead, samples per second of one rank alone",
-              .least = 1e-6, .most = 1e9),
-    OPTION_TO(TEXT, "scale", "A-B|LIST", &predicted.scale, "simulate: numbers of ranks, 8-1024 by twos: a curve"),
-    OPTION_TO(TEXT, "what-if", "CHANGES", &predicted.what_if,
-              "simulate: beside it a changed machine: rack.uplink=/4, 'rank 5=/2', 'host 3=/2'; commas"),
-    OPTION_TO(TEXT, "placement", "round-robin|FILE", &predicted.placement,
-              "simulate: beside it other places of the ranks"),
-    OPTION_TO(
-        TEXT, "trace", "FILE", &predicted.trace,
-        "simulate: write SPEC's events, or the fastest algorithm's; of a step its best layout's; for ui.perfetto.dev"),
-    OPTION_TO(FLAG, "json", NULL, &predicted.json, "simulate: print JSON"),
-    OPTION_TO(CHOICE, "format", "KIND", &format, "export: goal (text) or chakra (a trace for each rank) (default goal)",
-              .choices = formats),
-    OPTION_TO(TEXT, "output", "PREFIX", &output, "export: rank R's trace is PREFIX.R.et"),
-    OPTION_TO(TEXT, "report", "FILE", &predicted.report,
-              "simulate: write one HTML page, too: pictures, table, what to try"),
-    OPTION_TO(
-        TEXT, "picture", "NAME", &picture,
-        "draw: messages (the default: ranks against time), graph (over the machine), or links (their use over time)"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
+    OF("show", "show"),
+    OPTION_TO(TEXT, "rank", "R", &rank, "only this rank's plan"),
+    OF("simulate, export and draw", "simulate export draw"),
+    OPTION_TO(TEXT, "machine", "NAME|FILE", &machine, MACHINE_NAMES " (docs/predict.md)"),
+    OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "of the vector, or of a block (default 4M)", .letter = 'b'),
+    OF("simulate", "simulate"),
+    OPTION_TO(TEXT, "sweep", "A-B", &predicted.sweep, "sizes, 1K-64M by fours: the fastest, and the crossings"),
+    OPTION_TO(TEXT, "scale", "A-B|LIST", &predicted.scale, "numbers of ranks, 8-1024 by twos: a curve"),
+    OPTION_TO(TEXT, "step", "MODEL", &predicted.step,
+              "a training step of alexnet, gpt2, resnet50, vgg16, a CSV file, or a trace of plait-train or plait-perf "
+              "fusion: layouts, the best first"),
+    OPTION_TO(TEXT, "what-if", "CHANGES", &predicted.what_if,
+              "beside it a changed machine: rack.uplink=/4, 'rank 5=/2', 'host 3=/2'; commas"),
+    OPTION_TO(TEXT, "placement", "round-robin|FILE", &predicted.placement, "beside it other places of the ranks"),
+    OPTION_TO(TEXT, "trace", "FILE", &predicted.trace,
+              "write SPEC's events, or the fastest algorithm's; of a step its best layout's; for ui.perfetto.dev"),
+    OPTION_TO(TEXT, "report", "FILE", &predicted.report, "write one HTML page, too: pictures, table, what to try"),
+    OPTION_TO(FLAG, "json", NULL, &predicted.json, "print JSON"),
+    OF("--step", "--step"),
+    OPTION_TO(TEXT, "layouts", "LIST", &predicted.layouts, "per-tensor, threshold:4M, threshold:all, ddp ..."),
+    OPTION_TO(TEXT, "payload", "TYPE", &predicted.payload, "gradients travel in this type: float16, bfloat16"),
+    OPTION_TO(COUNT, "batch", "N", &predicted.batch, "samples of each rank (default 64)", .least = 1, .most = 1 << 20),
+    OPTION_TO(REAL, "teraflops", "R", &predicted.teraflops, "10^12 FLOPs per second that a rank reaches (default 10)",
+              .least = 1e-6, .most = 1e6),
+    OPTION_TO(REAL, "samples", "R", &predicted.samples, "instead, samples per second of one rank alone", .least = 1e-6,
+              .most = 1e9),
+    OF("export", "export"),
+    OPTION_TO(CHOICE, "format", "KIND", &format, "goal (text) or chakra (a trace for each rank) (default goal)",
+              .choices = formats),
+    OPTION_TO(TEXT, "output", "PREFIX", &output, "rank R's trace is PREFIX.R.et"),
+    OF("draw", "draw"),
+    OPTION_TO(TEXT, "picture", "NAME", &picture,
+              "messages (the default: ranks against time), graph (over the machine), or links (their use over time)"),
 };
+#undef OF
 
 static const struct option_table table = {
     "Usage: plait-plan list | show SPEC | check [SPEC|all] | simulate [SPEC] --machine NAME|FILE |\n"
@@ -392,37 +398,16 @@ static const char *take_coll(const char *spec)
     return spec;
 }
 
-/* Options that one command alone takes, and those of its --step. */
 static void check_effects(const char *command)
 {
-    static const struct {
-        const char *option, *command;
-        bool step;
-    } only[] = {
-        { "rank", "show" },
-        { "picture", "draw" },
-        { "format", "export" },
-        { "output", "export" },
-        { "report", "simulate" },
-        { "json", "simulate" },
-        { "sweep", "simulate" },
-        { "step", "simulate" },
-        { "scale", "simulate" },
-        { "what-if", "simulate" },
-        { "placement", "simulate" },
-        { "trace", "simulate" },
-        { "layouts", "simulate", true },
-        { "payload", "simulate", true },
-        { "batch", "simulate", true },
-        { "teraflops", "simulate", true },
-        { "samples", "simulate", true },
-    };
+    const struct option *title = NULL;
 
-    for (size_t i = 0; i < sizeof only / sizeof *only; i++) {
-        const bool step = only[i].step && predicted.step == NULL;
-        if (given[option_of(&table, only[i].option)].yes && (step || strcmp(command, only[i].command) != 0))
-            option_misuse("%s has an effect only with %s; leave it out", flag_of(only[i].option),
-                          step ? "--step" : only[i].command);
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
+        title = options[k].kind == OPTION_TITLE ? &options[k] : title;
+        if (!given[k].yes || title == NULL || list_has(title->also, command) ||
+            (predicted.step != NULL && list_has(title->also, "--step")))
+            continue;
+        option_misuse("%s has an effect only with %s; leave it out", flag_of(options[k].name), title->argument);
     }
 }
 
