@@ -267,3 +267,34 @@ bool option_parse(const struct option_table *table, struct options *o, struct op
     }
     return true;
 }
+
+/* ---- Groups ------------------------------------------------------------------------------------ */
+
+static bool has_effect(const struct option_table *table, const struct option_given *given, const char *words,
+                       const char *command)
+{
+    char name[32];
+
+    for (; *words != '\0'; words += strspn(words, " ")) {
+        const size_t n = strcspn(words, " ");
+        snprintf(name, sizeof name, "%.*s", (int)n, words);
+        if (strncmp(name, "--", 2) == 0 ? given[option_of(table, name + 2)].yes
+                                        : command != NULL && strcmp(name, command) == 0)
+            return true;
+        words += n;
+    }
+    return false;
+}
+
+void option_effects(const struct option_table *table, const struct option_given *given, const char *command)
+{
+    const struct option *group = NULL;
+
+    for (size_t k = 0; k < table->n; k++) {
+        const struct option *o = option_at(table, k);
+        group = o->kind == OPTION_TITLE ? o : group;
+        if (given[k].yes && group != NULL && group->also != NULL && !has_effect(table, given, group->also, command))
+            option_misuse("%s has an effect only with %s; leave it out", option_flag(table, given, o->name),
+                          group->argument);
+    }
+}

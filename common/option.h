@@ -55,6 +55,15 @@ struct option_table {
         .text = text_, __VA_ARGS__                                                                                 \
     }
 
+/*
+ * A title of options that have an effect only with some others, or with a command: words are their names, "--step" or
+ * "simulate", with spaces between; only is what a message says.
+ */
+#define OPTION_GROUP(only, words)                                                         \
+    {                                                                                     \
+        .kind = OPTION_TITLE, .text = "Options of " only, .argument = only, .also = words \
+    }
+
 struct option_given {
     bool yes;
     char flag[31]; /* as it was written */
@@ -81,6 +90,9 @@ const char *option_flag(const struct option_table *table, const struct option_gi
  */
 bool option_parse(const struct option_table *table, struct options *o, struct option_given *given, int argc,
                   char **argv, int *nrest);
+
+/** End the program with a message if an option was given without what its group needs. command: NULL: there is none. */
+void option_effects(const struct option_table *table, const struct option_given *given, const char *command);
 
 /** Set an option's value. flag: its name in messages. Returns false after a message. */
 bool option_set(const struct option *option, struct options *o, const char *flag, const char *value);

@@ -144,9 +144,9 @@ wrong_command_lines_are_named() {
         says 2 "--round never" --explain allreduce 4 --round never &&
         says 2 "--nodes 4x: must be" --algorithms --nodes 4x &&
         says 2 "has 6 ranks, but --ranks says 5" --algorithms --nodes 3+1+2 --ranks 5 &&
-        says 2 'need --explain' --inplace &&
+        says 2 'inplace has an effect only with --explain' --inplace &&
         says 2 "--dump self: must be a process ID" --dump self &&
-        says 2 '--last needs --dump' --last 3 &&
+        says 2 '--last has an effect only with --dump' --last 3 &&
         says 2 '--last 1025: must be at most 1024' --dump 1 --last 1025 &&
         says 2 "give it alone" --json --features
 }

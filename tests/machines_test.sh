@@ -205,7 +205,7 @@ errors_of_other_sources() {
         says 2 '--network 100 Gbit: must be bytes per second, or text such as' "$info" --topology --machine core:4 --hosts 2 --network '100 Gbit' &&
         says 2 '--hosts-per-rack, --network and --nics need --hosts' "$info" --topology --machine core:4 --nics 2 &&
         says 2 '--oversubscription needs --hosts-per-rack' "$info" --topology --machine core:4 --hosts 2 --oversubscription 2 &&
-        says 2 'need --topology or --export' "$info" --machine abci
+        says 2 '--machine has an effect only with --topology and --export' "$info" --machine abci
 }
 
 run() {

@@ -52,8 +52,21 @@ static const struct option options[] = {
               "processors, caches, memory, single copy between processes (CMA), GPU, and the tree of the machine"),
     OPTION_TO(TEXT, "export", "FILE", &export,
               "write the machine as JSON, for plait-plan simulate (-: to standard output)"),
-    OPTION_TO(TEXT, "machine", "NAME", &machine, "of --topology and --export: " MACHINE_NAMES " (default this-host)",
-              .also = "from"),
+    OPTION_TO(FLAG, "algorithms", NULL, &show_algorithms, "every algorithm and its cost at --ranks"),
+    OPTION_TO(FLAG, "explain", NULL, &explain,
+              "path, algorithm and the reason for COLLECTIVE SIZE; SIZE (64K, 1M): bytes of the vector; of one rank's "
+              "block for allgather and others with blocks; of the largest block for v-forms (allgatherv)"),
+    OPTION_TO(FLAG, "peers", NULL, &peers,
+              "under a launcher: transport, device, latency and bandwidth of the path to each rank, and slow paths"),
+    OPTION_TO(FLAG, "nccl", NULL, &show_nccl,
+              "functions of NCCL that libnccl.so.2 has, emulates and refuses, and NCCL_ variables that it honours"),
+    OPTION_TO(FLAG, "make-secret", NULL, &make_secret,
+              "write a secret for communicators over several hosts to ~/.plait-secret, mode 0600"),
+    OPTION_TO(TEXT, "dump", "PID", &dump,
+              "the communicators of a process and their last operations, even if it hangs or is stopped"),
+    OPTION_TO(HELP, "help", NULL, NULL, "show this"),
+    OPTION_GROUP("--topology and --export", "--topology --export"),
+    OPTION_TO(TEXT, "machine", "NAME", &machine, MACHINE_NAMES " (default this-host)", .also = "from"),
     OPTION_TO(COUNT, "hosts", "N", &wish.hosts, "as many hosts like the one that --machine describes", .least = 1,
               .most = 1 << 20),
     OPTION_TO(COUNT, "hosts-per-rack", "N", &wish.rack, "racks of N hosts each (default: no racks)", .least = 1,
@@ -67,16 +80,13 @@ static const struct option options[] = {
     OPTION_TO(CHOICE, "rank-per", "PART", &wish.rank,
               "a rank for each gpu, core, thread, numa or package (default: GPUs if there are, else cores)",
               .choices = rank_parts),
-    OPTION_TO(FLAG, "algorithms", NULL, &show_algorithms, "every algorithm and its cost at --ranks"),
-    OPTION_TO(FLAG, "explain", NULL, &explain,
-              "path, algorithm and the reason for COLLECTIVE SIZE; SIZE (64K, 1M): bytes of the vector; of one rank's "
-              "block for allgather and others with blocks; of the largest block for v-forms (allgatherv)"),
-    OPTION_TO(COUNT, "ranks", "N", &nrank,
-              "ranks of --explain and --algorithms (default: one per processor, at least 2)", .least = 1,
+    OPTION_GROUP("--explain and --algorithms", "--explain --algorithms"),
+    OPTION_TO(COUNT, "ranks", "N", &nrank, "ranks (default: one per processor, at least 2)", .least = 1,
               .most = PLAIT_MAX_RANKS),
     OPTION_TO(TEXT, "nodes", "MAP", &nodes, SHAPE_NODES),
     OPTION_TO(TEXT, "levels", "MAP,MAP...", &levels, SHAPE_LEVELS),
-    OPTION_TO(TEXT, "datatype", "TYPE", &type_name, "element type of --explain (default float32)", .letter = 'd'),
+    OPTION_GROUP("--explain", "--explain"),
+    OPTION_TO(TEXT, "datatype", "TYPE", &type_name, "element type (default float32)", .letter = 'd'),
     OPTION_TO(TEXT, "op", "OP", &op_name, "sum, prod, min, max, avg or premulsum (default sum)", .letter = 'o'),
     OPTION_TO(FLAG, "inplace", NULL, &inplace, "the input is the output"),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "as if the call asked for this algorithm: ring, or allreduce:ring"),
@@ -84,18 +94,10 @@ static const struct option options[] = {
     OPTION_TO(CHOICE, "round", "KIND", &rounding, "as if the call asked for rounding once or hop",
               .choices = roundings),
     OPTION_TO(FLAG, "reproducible", NULL, &reproducible, "as if the call asked for the canonical order"),
-    OPTION_TO(FLAG, "peers", NULL, &peers,
-              "under a launcher: transport, device, latency and bandwidth of the path to each rank, and slow paths"),
-    OPTION_TO(FLAG, "nccl", NULL, &show_nccl,
-              "functions of NCCL that libnccl.so.2 has, emulates and refuses, and NCCL_ variables that it honours"),
-    OPTION_TO(FLAG, "make-secret", NULL, &make_secret,
-              "write a secret for communicators over several hosts to ~/.plait-secret, mode 0600"),
-    OPTION_TO(TEXT, "dump", "PID", &dump,
-              "the communicators of a process and their last operations, even if it hangs or is stopped"),
+    OPTION_GROUP("--dump", "--dump"),
     OPTION_TO(COUNT, "last", "N", &dump_last,
               "collectives and messages of each communicator that --dump shows, at most 1024 (default 16)", .least = 1,
               .most = 1 << 20),
-    OPTION_TO(HELP, "help", NULL, NULL, "show this"),
 };
 
 static const struct option_table table = {
@@ -317,18 +319,10 @@ static bool show_machine(void)
     return ok && (export == NULL || topology_export(name, &wish, export));
 }
 
-static bool describes_machine(void)
-{
-    return machine != NULL || network != NULL || wish.hosts > 0 || wish.rack > 0 || wish.nics > 0 ||
-           wish.oversubscription > 0 || wish.rank != PART_HOST;
-}
-
 static void check_dump(void)
 {
     if (dump_last > 1024)
         option_misuse("--last %" PRIu32 ": must be at most 1024, as a rank keeps no more", dump_last);
-    if (dump == NULL && dump_last != 0)
-        option_misuse("--last needs --dump");
     if (dump != NULL && (strspn(dump, "0123456789") != strlen(dump) || strlen(dump) - 1 >= 10))
         option_misuse("--dump %s: must be a process ID", dump);
 }
@@ -357,12 +351,7 @@ static int command(int argc, char **argv)
         option_misuse("--explain needs a collective and a size, e.g. --explain allreduce 1M");
     if (!explain && nrest > 0)
         option_misuse("unexpected argument '%s'; see --help", argv[1]);
-    if (!explain && (algorithm != NULL || slice != 0 || rounding != PLAIT_ROUND_DEFAULT || reproducible || inplace))
-        option_misuse("--algo, --slice, --round, --reproducible and --inplace need --explain");
-    if (!explain && !show_algorithms && (nrank != 0 || nodes != NULL || levels != NULL))
-        option_misuse("--ranks, --nodes and --levels need --explain or --algorithms");
-    if (!show_topology && export == NULL && describes_machine())
-        option_misuse("--machine, --hosts and the like need --topology or --export");
+    option_effects(&table, given, NULL);
     if (show_json && (show_features || show_config || show_topology || make_secret || show_algorithms || show_nccl ||
                       peers || explain || dump != NULL || export != NULL))
         option_misuse("--json shows build, plug-ins, machine and settings; give it alone");

@@ -30,12 +30,6 @@ static const char *ranks, *rank, *nodes, *levels, *root = "0", *coll_name = "all
 static enum export_format format = EXPORT_GOAL;
 
 static const struct choice formats[] = { { "goal", EXPORT_GOAL }, { "chakra", EXPORT_CHAKRA }, { 0 } };
-/* Titles of options that have an effect only with some commands, or with an option. */
-#define OF(title, words)                                                                    \
-    {                                                                                       \
-        .kind = OPTION_TITLE, .text = "Options of " title, .argument = title, .also = words \
-    }
-
 static const struct option options[] = {
     OPTION_TO(TEXT, "ranks", "N|A-B", &ranks, "rank count, for check also a range (default: that of --nodes, or 8)"),
     OPTION_TO(TEXT, "levels", "MAP,MAP...", &levels, SHAPE_LEVELS),
@@ -47,12 +41,12 @@ static const struct option options[] = {
               .letter = 'r'),
     OPTION_TO(TEXT, "algo", "SPEC", &algorithm, "the same as the argument SPEC"),
     OPTION_TO(HELP, "help", NULL, NULL, "show this"),
-    OF("show", "show"),
+    OPTION_GROUP("show", "show"),
     OPTION_TO(TEXT, "rank", "R", &rank, "only this rank's plan"),
-    OF("simulate, export and draw", "simulate export draw"),
+    OPTION_GROUP("simulate, export and draw", "simulate export draw"),
     OPTION_TO(TEXT, "machine", "NAME|FILE", &machine, MACHINE_NAMES " (docs/predict.md)"),
     OPTION_TO(BYTES, "bytes", "SIZE", &bytes, "of the vector, or of a block (default 4M)", .letter = 'b'),
-    OF("simulate", "simulate"),
+    OPTION_GROUP("simulate", "simulate"),
     OPTION_TO(TEXT, "sweep", "A-B", &predicted.sweep, "sizes, 1K-64M by fours: the fastest, and the crossings"),
     OPTION_TO(TEXT, "scale", "A-B|LIST", &predicted.scale, "numbers of ranks, 8-1024 by twos: a curve"),
     OPTION_TO(TEXT, "step", "MODEL", &predicted.step,
@@ -65,7 +59,7 @@ static const struct option options[] = {
               "write SPEC's events, or the fastest algorithm's; of a step its best layout's; for ui.perfetto.dev"),
     OPTION_TO(TEXT, "report", "FILE", &predicted.report, "write one HTML page, too: pictures, table, what to try"),
     OPTION_TO(FLAG, "json", NULL, &predicted.json, "print JSON"),
-    OF("--step", "--step"),
+    OPTION_GROUP("--step", "--step"),
     OPTION_TO(TEXT, "layouts", "LIST", &predicted.layouts, "per-tensor, threshold:4M, threshold:all, ddp ..."),
     OPTION_TO(TEXT, "payload", "TYPE", &predicted.payload, "gradients travel in this type: float16, bfloat16"),
     OPTION_TO(COUNT, "batch", "N", &predicted.batch, "samples of each rank (default 64)", .least = 1, .most = 1 << 20),
@@ -73,15 +67,14 @@ static const struct option options[] = {
               .least = 1e-6, .most = 1e6),
     OPTION_TO(REAL, "samples", "R", &predicted.samples, "instead, samples per second of one rank alone", .least = 1e-6,
               .most = 1e9),
-    OF("export", "export"),
+    OPTION_GROUP("export", "export"),
     OPTION_TO(CHOICE, "format", "KIND", &format, "goal (text) or chakra (a trace for each rank) (default goal)",
               .choices = formats),
     OPTION_TO(TEXT, "output", "PREFIX", &output, "rank R's trace is PREFIX.R.et"),
-    OF("draw", "draw"),
+    OPTION_GROUP("draw", "draw"),
     OPTION_TO(TEXT, "picture", "NAME", &picture,
               "messages (the default: ranks against time), graph (over the machine), or links (their use over time)"),
 };
-#undef OF
 
 static const struct option_table table = {
     "Usage: plait-plan list | show SPEC | check [SPEC|all] | simulate [SPEC] --machine NAME|FILE |\n"
@@ -398,19 +391,6 @@ static const char *take_coll(const char *spec)
     return spec;
 }
 
-static void check_effects(const char *command)
-{
-    const struct option *title = NULL;
-
-    for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
-        title = options[k].kind == OPTION_TITLE ? &options[k] : title;
-        if (!given[k].yes || title == NULL || list_has(title->also, command) ||
-            (predicted.step != NULL && list_has(title->also, "--step")))
-            continue;
-        option_misuse("%s has an effect only with %s; leave it out", flag_of(options[k].name), title->argument);
-    }
-}
-
 static int command(int argc, char **argv)
 {
     int nrest;
@@ -421,7 +401,7 @@ static int command(int argc, char **argv)
     if (algorithm != NULL && (nrest > 1 || strcmp(name, "list") == 0))
         option_misuse("%s %s: %s; leave it out", flag_of("algo"), algorithm,
                       nrest > 1 ? "SPEC is given, too" : "list shows all");
-    check_effects(name);
+    option_effects(&table, given, name);
     if (nrest > 2 || (nrest > 1 && strcmp(name, "list") == 0))
         option_misuse("unexpected argument '%s'; see --help", argv[nrest]);
     if (strcmp(name, "list") == 0) {
