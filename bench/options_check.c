@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of options that do not go together, and of those that the library would refuse. */
-#include "file.h"
 #include "options.h"
 
 #include "allocate.h"
+#include "file.h"
 #include "message.h"
 #include "stage.h"
-#include "svg.h"
 #include "value.h"
 
 #include <plait/comm.h>

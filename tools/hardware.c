@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hardware.h"
-#include "../simulate/fields.h"
 
+#include "../simulate/fields.h"
 #include "allocate.h"
 #include "message.h"
 #include "tree.h"

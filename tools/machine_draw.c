@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "machine_draw.h"
-#include "../simulate/fields.h"
 
+#include "../simulate/fields.h"
 #include "message.h"
 #include "tree.h"
 #include "value.h"
