@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "scene.h"
 
-#include "allocate.h"
 #include "message.h"
 #include "option.h"
 
@@ -50,58 +49,48 @@ void scene_place(struct scene *s, const char *placement, uint32_t nrank)
 
 /* ---- Candidates ----------------------------------------------------------------------------------------- */
 
-/* Would its simulation take long? */
-static bool is_large(const struct plait_alg *alg, const struct plait_shape *shape)
+/* Would its simulation take long? What works over nodes sends few messages for its rounds: not it. */
+static bool is_large(const char *spec, const struct plait_shape *shape)
 {
-    const struct plait_claim c = alg->claim(alg, shape);
-    const uint64_t messages = c.rounds * shape->nrank;
+    struct plait_shape flat = *shape;
+    const struct plait_alg *alg;
 
+    if (plait_alg_find(plait_algs, spec, &flat, &alg) != PLAIT_OK)
+        return false;
+    const struct plait_claim c = alg->claim(alg, &flat);
+    const uint64_t messages = c.rounds * shape->nrank;
     return messages > MOST_MESSAGES || messages / (c.depth > 0 ? c.depth : 1) > MOST_AT_ONCE;
 }
 
-/* The node of each rank: what a forecast takes for them if it is given none. NULL: one node. */
-static uint32_t *nodes_of(const struct scene *s, uint32_t nrank)
+static struct plait_forecast *create(const struct plait_forecast_options *o)
 {
-    const struct plait_machine *m = &s->machine;
-    uint64_t each = m->level[0].children;
+    struct plait_forecast *f = NULL;
 
-    if (m->nlevel == 1)
-        return NULL;
-    for (uint32_t k = 1; k < m->nlevel && m->level[k].links == 0; k++)
-        each *= m->level[k].children;
-    uint32_t *node = allocate(nrank, sizeof *node);
-    for (uint32_t r = 0; r < nrank; r++)
-        node[r] = (uint32_t)((s->place != NULL ? s->place[r] : r) / each);
-    return node;
+    if (plait_forecast_create(o, &f) != PLAIT_OK)
+        complain("%s", plait_last_error());
+    return f;
 }
 
 struct plait_forecast *scene_forecast(const struct scene *s, const struct plait_shape *shape, const char *spec,
                                       char *large, size_t room)
 {
-    const char *names[MOST_CANDIDATES + 1] = { spec };
-    uint32_t *nodes = shape->node == NULL ? nodes_of(s, shape->nrank) : NULL;
+    const char *names[MOST_CANDIDATES + 1] = { spec }, *name;
     struct plait_forecast_options o = {
-        .machine = &s->machine, .shape = *shape, .place = s->place, .algorithms = names
+        .machine = &s->machine, .shape = *shape, .place = s->place, .algorithms = spec != NULL ? names : NULL
     };
-    struct plait_forecast *f = NULL;
-    const struct plait_alg *alg;
+    struct plait_forecast *all = create(&o), *f;
     uint32_t n = 0;
 
-    o.shape.node = nodes != NULL ? nodes : shape->node;
-    struct plait_shape found = o.shape;
-    if (spec != NULL && plait_alg_find(plait_algs, spec, &found, &alg) != PLAIT_OK)
-        option_misuse("%s", plait_last_error());
-    for (const struct plait_alg *const *a = plait_algs; spec == NULL && *a != NULL && n < MOST_CANDIDATES; a++) {
-        found = o.shape;
-        if ((*a)->coll != shape->coll || plait_alg_find(plait_algs, (*a)->name, &found, &alg) != PLAIT_OK)
-            continue;
-        if (!is_large(alg, &found))
-            names[n++] = (*a)->name;
+    if (all == NULL || spec != NULL)
+        return all;
+    for (uint32_t k = 0; (name = plait_forecast_algorithm(all, k)) != NULL; k++)
+        if (!is_large(name, shape))
+            names[n++] = name;
         else if (large != NULL)
-            list_add(large, room, (*a)->name);
-    }
-    if (plait_forecast_create(&o, &f) != PLAIT_OK)
-        complain("%s%s", plait_last_error(), spec == NULL && n == 0 ? " that does not take long; name one" : "");
-    free(nodes);
+            list_add(large, room, name);
+    names[n] = NULL;
+    o.algorithms = names;
+    f = create(&o);
+    plait_forecast_destroy(all);
     return f;
 }

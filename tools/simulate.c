@@ -78,7 +78,7 @@ static int simulate_all(const struct scene *scene, const struct plait_shape *sha
     }
     plait_forecast_destroy(f);
     if (!ok)
-        return 1;
+        return f == NULL ? 2 : 1;
     qsort(rows, r.n, sizeof *rows, compare);
     r.d.spec = rows[0].spec;
     r.d.p = rows[0].p;
