@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct option *option_at(const struct option_table *table, size_t k)
+static const struct option *option_at(const struct option_table *table, size_t k)
 {
     return (const struct option *)((const char *)table->options + k * table->stride);
 }

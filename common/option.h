@@ -69,9 +69,6 @@ struct option_given {
     char flag[31]; /* as it was written */
 };
 
-/** The k-th option. */
-const struct option *option_at(const struct option_table *table, size_t k);
-
 /** The k of the option with this name, which must be there. */
 size_t option_of(const struct option_table *table, const char *name);
 

@@ -75,14 +75,6 @@ uint32_t draw_level(const struct drawing *d, uint32_t a, uint32_t b)
     return d->machine->nlevel - 1;
 }
 
-void draw_level_name(const struct drawing *d, uint32_t level, char *out, size_t room)
-{
-    if (level == 0)
-        snprintf(out, room, "messages inside a %s", d->machine->level[0].name);
-    else
-        snprintf(out, room, "messages between %ss", d->machine->level[level - 1].name);
-}
-
 unsigned draw_level_colour(uint32_t level)
 {
     static const unsigned colours[PLAIT_MOST_LEVELS] = { 0, 2, 4, 7, 5, 6, 0, 2 };
@@ -96,7 +88,10 @@ double draw_legend(FILE *f, const struct drawing *d, const bool *used, struct ch
     char names[PLAIT_MOST_LEVELS][64];
 
     for (uint32_t k = 0; k < d->machine->nlevel; k++) {
-        draw_level_name(d, k, names[k], sizeof names[k]);
+        if (k == 0)
+            snprintf(names[k], sizeof names[k], "messages inside a %s", d->machine->level[0].name);
+        else
+            snprintf(names[k], sizeof names[k], "messages between %ss", d->machine->level[k - 1].name);
         if (used[k])
             keys[n++] = (struct chart_key){ names[k], classes[draw_level_colour(k)] };
     }

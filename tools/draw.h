@@ -58,8 +58,7 @@ uint64_t draw_places(const struct drawing *d, uint32_t level);
 /** The level of the smallest unit that contains both ranks. */
 uint32_t draw_level(const struct drawing *d, uint32_t a, uint32_t b);
 
-/** Of messages that units of this level join: "inside a host", "between hosts"; a colour. */
-void draw_level_name(const struct drawing *d, uint32_t level, char *out, size_t room);
+/** The colour of messages that units of this level join. */
 unsigned draw_level_colour(uint32_t level);
 
 /** The legend of these levels, [used[k]], after `n` other keys in keys[n + PLAIT_MOST_LEVELS]. Returns the y below. */
