@@ -33,10 +33,12 @@ const char *plait_quantity_form(enum plait_quantity q);
 struct plait_field {
     const char *name;
     enum plait_quantity quantity;
-    bool needed;         /* in a description */
+    bool needed; /* in a description */
+    uint64_t least, most;
     size_t offset, size; /* in the struct: 4 or 8 bytes */
 };
 
+#define PLAIT_MOST_PLACES    (1u << 20) /* for ranks in a machine */
 #define PLAIT_NLEVEL_FIELD   8
 #define PLAIT_NMACHINE_FIELD 3
 extern const struct plait_field plait_level_fields[PLAIT_NLEVEL_FIELD];     /* of struct plait_level */

@@ -2,16 +2,14 @@
 #include "machine.h"
 
 #include "base/status.h"
+#include "fields.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NONE          UINT32_MAX
-#define MOST_RATE     ((uint64_t)1 << 44) /* bytes per second: 17 TB/s */
-#define MOST_LATENCY  1000000000000ull    /* ns: 1,000 s */
-#define MOST_CHILDREN (1u << 20)
+#define NONE UINT32_MAX
 
 /* ---- Descriptions ----------------------------------------------------------------------------------- */
 
@@ -24,25 +22,21 @@ static enum plait_status check_number(const char *unit, const char *field, uint6
                       unit[0] != '\0' ? "." : "", field, value, least, most);
 }
 
-static enum plait_status check_level(const struct plait_level *l)
+static enum plait_status check_fields(const char *unit, const struct plait_field *fields, size_t n, const void *of)
 {
-    const struct {
-        const char *field;
-        uint64_t value, least, most;
-    } checks[] = {
-        { "children", l->children, 1, MOST_CHILDREN }, { "links", l->links, 0, 1024 },
-        { "bandwidth", l->bandwidth, 1, MOST_RATE },   { "latency", l->latency, 0, MOST_LATENCY },
-        { "overhead", l->overhead, 0, MOST_LATENCY },  { "processors", l->processors, 0, MOST_CHILDREN },
-        { "memory", l->memory, 0, MOST_RATE },
-    };
     enum plait_status status = PLAIT_OK;
 
+    for (size_t i = 0; i < n && status == PLAIT_OK; i++)
+        status = check_number(unit, fields[i].name, plait_field_get(&fields[i], of), fields[i].least, fields[i].most);
+    return status;
+}
+
+static enum plait_status check_level(const struct plait_level *l)
+{
     if (memchr(l->name, '\0', sizeof l->name) == NULL || l->name[0] == '\0')
         return plait_fail(PLAIT_ERR_ARG, "machine: a level has no name; it needs one of at most %zu bytes",
                           sizeof l->name - 1);
-    for (size_t i = 0; i < sizeof checks / sizeof *checks && status == PLAIT_OK; i++)
-        status = check_number(l->name, checks[i].field, checks[i].value, checks[i].least, checks[i].most);
-    return status;
+    return check_fields(l->name, plait_level_fields, PLAIT_NLEVEL_FIELD, l);
 }
 
 static enum plait_status check_slow(const struct plait_machine *m, const struct plait_slow *w)
@@ -73,13 +67,11 @@ enum plait_status plait_machine_check(const struct plait_machine *m)
                                 "machine: %s.links is 0; ranks cannot share memory beyond links, which %s has",
                                 m->level[k].name, m->level[k - 1].name);
     }
-    if (status == PLAIT_OK && plait_machine_ranks(m) > MOST_CHILDREN)
+    if (status == PLAIT_OK && plait_machine_ranks(m) > PLAIT_MOST_PLACES)
         status = plait_fail(PLAIT_ERR_ARG, "machine: it has room for %" PRIu64 " ranks; %u are the most",
-                            plait_machine_ranks(m), MOST_CHILDREN);
+                            plait_machine_ranks(m), PLAIT_MOST_PLACES);
     if (status == PLAIT_OK)
-        status = check_number("", "copy", m->copy, 0, MOST_RATE);
-    if (status == PLAIT_OK)
-        status = check_number("", "reduce", m->reduce, 0, MOST_RATE);
+        status = check_fields("", plait_machine_fields, PLAIT_NMACHINE_FIELD, m);
     if (status == PLAIT_OK)
         status = check_number("", "nslow", m->nslow, 0, PLAIT_MOST_SLOW);
     for (uint32_t i = 0; status == PLAIT_OK && i < m->nslow; i++)
@@ -91,7 +83,7 @@ uint64_t plait_machine_ranks(const struct plait_machine *m)
 {
     uint64_t n = 1;
 
-    for (uint32_t k = 0; k < m->nlevel && n <= MOST_CHILDREN; k++)
+    for (uint32_t k = 0; k < m->nlevel && n <= PLAIT_MOST_PLACES; k++)
         n *= m->level[k].children;
     return n;
 }

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct plait_field slow_fields[] = { { "percent", PLAIT_COUNT, true, offsetof(struct plait_slow, percent),
-                                                    4 } };
+static const struct plait_field slow_fields[] = { { "percent", PLAIT_COUNT, true, 1, 100,
+                                                    offsetof(struct plait_slow, percent), 4 } };
 
 /* Keys that are read by functions of their own. */
 static const char *const level_others[] = { "name", "oversubscription", "about", NULL };
@@ -186,7 +186,9 @@ static bool read_level(const struct reader *r, json_t *object, size_t i, struct 
 
 static bool read_slow(const struct reader *r, json_t *object, size_t i, struct plait_machine *m)
 {
-    static const struct plait_field rank = { "rank", PLAIT_COUNT, false, offsetof(struct plait_slow, child), 4 };
+    static const struct plait_field rank = { "rank", PLAIT_COUNT, false,
+                                             0,      UINT32_MAX,  offsetof(struct plait_slow, child),
+                                             4 };
     struct place p = { .steps = { { "slow", 0 }, { NULL, i } }, .nstep = 2, .object = object };
     const char *links = json_string_value(json_object_get(object, "links"));
     struct plait_slow s = { .child = 0 };
