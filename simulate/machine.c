@@ -230,7 +230,7 @@ void plait_hardware_route(const struct plait_hardware *h, uint32_t from, uint32_
     const uint32_t top = plait_hardware_level(h, from, to);
 
     *out = (struct plait_uses_of){ .speed = m->level[top].bandwidth };
-    for (uint32_t k = top == 0 ? 0 : 1; k <= top; k++) {
+    for (uint32_t k = 0; k <= top; k++) {
         if (m->level[k].links == 0)
             continue;
         use(out, h->links[k] + 2 * child_of(h, from, k), 1);

@@ -22,12 +22,23 @@ static bool is_posted(const struct simulation *s, const struct pair *p, uint32_t
     return slice < k->next && k->slots[*slot].slice == slice && k->slots[*slot].phase[*step] == STARTED;
 }
 
-static void transfer(struct simulation *s, struct member *from, struct pair *p, struct message *m, struct moment at)
+static void move_first(struct simulation *s, const struct member *from, struct pair *p)
+{
+    struct message *m = &p->window[p->line[p->first]];
+
+    m->begun = s->now;
+    plait_sim_begin(s, p->use, p->nuse, p->speed, m->bytes, event_for(s, TRANSFER_ENDS, from, p, m));
+}
+
+/* Messages of a pair have one connection, so they move one after the other. */
+static void transfer(struct simulation *s, const struct member *from, struct pair *p, struct message *m,
+                     struct moment at)
 {
     m->moves = true;
-    m->begun = s->now;
     m->at = at;
-    plait_sim_begin(s, p->use, p->nuse, p->speed, m->bytes, event_for(s, TRANSFER_ENDS, from, p, m));
+    p->line[(p->first + p->nline++) % p->nwindow] = (uint32_t)(m - p->window);
+    if (p->nline == 1)
+        move_first(s, from, p);
 }
 
 /* The message has arrived and its RECV has started. */
@@ -91,6 +102,9 @@ void plait_sim_end_transfer(struct simulation *s, struct member *from, struct pa
     struct message *m = &p->window[window];
 
     m->at = SINCE(s, m->at, transfer);
+    p->first = (p->first + 1) % p->nwindow;
+    if (--p->nline > 0)
+        move_first(s, from, p);
     plait_sim_timer(s, level_of(s, p)->latency * 1000, event_for(s, ARRIVES, from, p, m));
     if (!is_eager(s, p, m))
         plait_sim_complete(s, from, m->slot, m->step, m->at);

@@ -161,6 +161,7 @@ static void make_pair(struct simulation *s, uint32_t member, uint32_t index)
     plait_classes_route(&s->classes, &s->programs, &s->hardware, member, index, &u);
     p->nwindow = window_of(s, k->prog->nsend[index]);
     p->window = plait_scratch(&s->arrays, p->nwindow, sizeof *p->window);
+    p->line = plait_scratch(&s->arrays, p->nwindow, sizeof *p->line);
     for (uint32_t i = 0; p->window != NULL && i < p->nwindow; i++)
         p->window[i].next = i;
     p->speed = u.speed;
@@ -204,7 +205,8 @@ static uint64_t memory_of(const struct simulation *s)
         const struct plait_program *g = &s->programs.programs[s->programs.program[rank]];
         n += sizeof(struct member) + s->nslot * step * g->prog->ninstr;
         for (uint32_t j = 0; j < g->npeer; j++)
-            n += sizeof(struct pair) + 64 + window_of(s, g->prog->nsend[j]) * sizeof(struct message);
+            n += sizeof(struct pair) + 64 +
+                 window_of(s, g->prog->nsend[j]) * (sizeof(struct message) + sizeof(uint32_t));
     }
     return n;
 }

@@ -40,6 +40,7 @@ struct pair {          /* messages to a peer */
     uint32_t level;    /* that joins both */
     uint32_t nwindow;  /* messages in flight */
     struct message *window;
+    uint32_t *line, first, nline; /* [nwindow] a ring: indices in the window; the first moves, the others wait for it */
     uint64_t speed;
     uint32_t nuse;
     const struct plait_use *use; /* links */

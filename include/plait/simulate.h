@@ -32,9 +32,10 @@ extern "C" {
  * A level of the machine: units that each join several units of the level below. Level 0 joins ranks. For example, a
  * host joins 8 ranks, a rack 16 hosts, a cluster 4 racks. Or level 0 is a shared cache, then package, host, cluster.
  *
- * A message passes the smallest unit that contains both ranks, and on the way there the links of each smaller unit to
- * the one that contains it, up on the sender's side and down on the receiver's. Messages at the same time share the
- * links fairly (max-min). A message uses one link.
+ * A message passes the smallest unit that contains both ranks, and on the way there a link of the rank and of each
+ * smaller unit to the unit that contains it, up on the sender's side and down on the receiver's. The messages of one
+ * rank to another move one after the other; those of different pairs share links fairly (max-min). A message uses one
+ * link of each.
  */
 struct plait_level {
     char name[24];      /* of one unit: "host" */
