@@ -437,6 +437,7 @@ static int a_trace_has_every_tensor_and_transfer_of_every_rank(struct plait_comm
     CHECK(plait_fusion_destroy(f) == PLAIT_OK);
     o.layout.threshold = 65536;
     o.trace = 1;
+    o.algorithm = "two-shot"; /* not the default of these sizes */
     CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
     for (uint32_t step = 0; step < STEPS; step++) {
         for (uint32_t t = 0; t < NTENSOR; t++)
@@ -465,7 +466,8 @@ static int a_trace_has_every_tensor_and_transfer_of_every_rank(struct plait_comm
         }
         CHECK(occurrences(text, "\"tid\":5,\"ts\"") == 3); /* the last step of each rank */
         CHECK(occurrences(text, "\"tid\":1,\"ts\"") == transfers && occurrences(text, "\"tid\":2,\"ts\"") == transfers);
-        CHECK(occurrences(text, "\"algorithm\":\"") - occurrences(text, "\"algorithm\":\"\"") >= 3 * transfers);
+        CHECK(occurrences(text, "\"algorithm\":\"two-shot\"") >= 3 * transfers);
+        CHECK(occurrences(text, "\"algorithm\":\"two-shot\"") == occurrences(text, "\"algorithm\":"));
         CHECK(occurrences(text, "{") == occurrences(text, "}"));
         free(text);
     }

@@ -61,9 +61,11 @@ static int send_sizes(struct plait_comm **comm, uint32_t rank, void *arg)
             memset(v, 0x55, n * sizeof *v); /* it may be used again */
         } else if (rank == 1) {
             memset(v, 0, n * sizeof *v);
+            const uint64_t copied = stats_of(*comm).bytes_copied;
             CHECK(plait_recv(*comm, n > 0 ? v : NULL, n, PLAIT_INT32, 0, NULL) == PLAIT_OK);
             if (holds(v, n, 0, 1, k) != 0)
                 return 1;
+            CHECK(stats_of(*comm).bytes_copied - copied == n * sizeof *v);
         }
     }
     free(buffers[0]);
@@ -292,6 +294,7 @@ static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
     int32_t(*v)[70000] = blocks[rank][0], (*w)[70000] = blocks[rank][1];
     struct plait_request *r[3];
     struct plait_call call = PLAIT_CALL_DEFAULT;
+    const uint64_t copied = stats_of(*comm).bytes_copied;
 
     for (uint32_t k = 0; k < 2; k++)
         fill(v[k], 70000, rank, rank, k);
@@ -301,6 +304,7 @@ static int send_to_itself(struct plait_comm **comm, uint32_t rank, void *arg)
               plait_recv(*comm, w[k], 70000, PLAIT_INT32, rank, NULL) == PLAIT_OK);
     CHECK(plait_group_end() == PLAIT_OK);
     CHECK(holds(w[0], 70000, rank, rank, 0) == 0 && holds(w[1], 70000, rank, rank, 1) == 0);
+    CHECK(stats_of(*comm).bytes_copied - copied == 2 * sizeof *w);
     memset(w, 0, 2 * sizeof *w);
     call.request = &r[0];
     CHECK(plait_recv(*comm, w[0], 70000, PLAIT_INT32, rank, &call) == PLAIT_OK);

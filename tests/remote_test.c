@@ -305,6 +305,23 @@ static void only_whole_news_of_a_rank_of_the_comm_are_news(void **state)
     assert_int_equal(plait_control_update_read(&news, news.bytes, NRANK, &read), news.bytes);
     assert_int_equal(plait_control_update_read(&news, news.bytes - 1, NRANK, &read), 0);
     assert_true(plait_control_update_read(&news, news.bytes, 1, &read) == SIZE_MAX);
+    assert_int_equal(plait_control_update_read(&news, PLAIT_CONTROL_UPDATE_LEAST - 1, NRANK, &read), 0);
+    news.culprit = NRANK;
+    assert_int_equal(plait_control_update_read(&news, news.bytes, NRANK, &read), news.bytes);
+    news.culprit = NRANK + 1;
+    assert_true(plait_control_update_read(&news, news.bytes, NRANK, &read) == SIZE_MAX);
+    news.culprit = 0;
+    news.nrecord = PLAIT_CONTROL_UPDATE_RECORDS;
+    news.bytes = offsetof(struct plait_control_update, failure);
+    assert_int_equal(plait_control_update_read(&news, sizeof news, NRANK, &read), news.bytes);
+    news.failed = PLAIT_ERR_PEER;
+    news.bytes = sizeof news;
+    memset(news.failure, 'x', sizeof news.failure);
+    assert_int_equal(plait_control_update_read(&news, sizeof news, NRANK, &read), sizeof news);
+    assert_int_equal(strlen(read.failure), sizeof read.failure - 1);
+    news.nrecord++;
+    assert_true(plait_control_update_read(&news, sizeof news, NRANK, &read) == SIZE_MAX);
+    plait_control_update_write(w->comm[1].own, 1, 0, &news);
     for (uint32_t bit = 0; bit < 32; bit++) {
         struct plait_control_update other = news;
         other.bytes ^= UINT32_C(1) << bit;
@@ -313,6 +330,125 @@ static void only_whole_news_of_a_rank_of_the_comm_are_news(void **state)
         other.nrecord ^= UINT32_C(1) << bit;
         assert_true(plait_control_update_read(&other, sizeof other, NRANK, &read) == SIZE_MAX);
     }
+}
+
+/* ---- One update ------------------------------------------------------------------------------------------- */
+
+/* The records that others compare first, then the last ones. The oldest may be overwritten soon: they are left out. */
+static void an_update_has_the_wanted_records_and_the_last_ones(void **state)
+{
+    enum { KEPT = PLAIT_NRECORD / 2 };
+    static const struct {
+        uint64_t done, wanted, from;
+        uint32_t n; /* wanted records */
+    } cases[] = {
+        { 10, 3, 3, 9 }, /* the running one is the last */
+        { 10, 11, 11, 1 },
+        { 10, 12, 12, 0 },
+        { KEPT + 20, 1, 21, 16 },
+        { KEPT + 20, 20, 21, 16 },
+        { KEPT + 20, 21, 21, 16 },
+        { KEPT + 20, 22, 22, 16 },
+        { KEPT + 20, KEPT + 7, KEPT + 7, 15 },
+        { 2, 1, 1, 3 },
+    };
+    struct world *w = *state;
+    struct plait_control *own = w->comm[1].own;
+    struct plait_control_update u;
+
+    for (uint64_t s = 1; s <= KEPT + 21; s++)
+        call(w, 1, s, s);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint64_t done = cases[i].done, last = done + 1 < PLAIT_CONTROL_UPDATE_LAST ? done + 1 : 4;
+        const uint32_t n = cases[i].n;
+        atomic_store(&own->done, done);
+        plait_control_update_write(own, cases[i].wanted, 0, &u);
+        assert_int_equal(u.from, cases[i].from);
+        assert_int_equal(u.nrecord, n + last);
+        assert_int_equal(u.bytes, PLAIT_CONTROL_UPDATE_LEAST + u.nrecord * sizeof *u.record);
+        for (uint32_t k = 0; k < u.nrecord; k++)
+            assert_int_equal((uint32_t)u.record[k].word, k < n ? u.from + k : done + 1 - (k - n));
+    }
+}
+
+static void an_update_tells_what_the_rank_wants_and_how_far_it_is(void **state)
+{
+    struct world *w = *state;
+    struct plait_control *own = w->comm[1].own;
+    struct plait_control_update u;
+
+    for (uint64_t s = 1; s <= 3; s++)
+        call(w, 1, s, s);
+    atomic_store(&own->done, 2);
+    plait_control_update_write(own, 1, 7, &u);
+    assert_int_equal(u.now, 7);
+    assert_int_equal(u.wanted, 3); /* all before it are compared */
+    assert_int_equal(u.progress.sequence, 0);
+    assert_int_equal(u.gpu, 0);
+    assert_false(u.noticed || u.receiving || u.dead || u.departed);
+    atomic_store(&own->uncompared, 2);
+    atomic_store(&own->noticed, 1);
+    atomic_store(&own->receiving, 1);
+    atomic_store(&own->gpu, UINT64_C(5) << 32);
+    plait_progress_begin(&own->ring, 2, 20, 1, 10);
+    plait_control_update_write(own, 1, 7, &u);
+    assert_int_equal(u.wanted, 2);
+    assert_int_equal(u.progress.sequence, 0); /* of the newest only */
+    assert_true(u.noticed && u.receiving && u.gpu == UINT64_C(5) << 32);
+    plait_progress_begin(&own->ring, 3, 30, 1, 10);
+    plait_control_update_write(own, 1, 7, &u);
+    assert_int_equal(u.progress.sequence, 3);
+    snprintf(own->failure, sizeof own->failure, "a text that may not be whole");
+    own->culprit = 2;
+    plait_control_update_write(own, 1, 7, &u);
+    assert_true(u.failed == PLAIT_OK && u.culprit == 0 && u.failure[0] == '\0');
+}
+
+/* Updates may be repeated or overtaken, and what comes from another host is not trusted. */
+static void what_is_known_of_a_rank_does_not_go_back(void **state)
+{
+    struct plait_replica *m = plait_replica_create(1, 1, NRANK, "test");
+    struct plait_control *c = &m->control;
+    struct plait_control_update u = { .rank = 1, .done = 5, .now = 100, .wanted = 4, .from = 3, .probes = 1 };
+    struct plait_operation o;
+
+    u.progress = (struct plait_progress){ .sequence = PLAIT_NRECORD, .began = 40, .steps = 2 };
+    u.record[0].word = UINT64_C(9) << 32 | PLAIT_NRECORD;
+    u.record[0].what.count = 9;
+    u.nrecord = 1;
+    plait_control_update_apply(&u, m, 1100);
+    assert_true(plait_ring_read(&c->ring, PLAIT_NRECORD, 5, false, &o) && o.what.count == 9 && o.has_progress);
+    assert_true(o.progress.steps == 2 && o.progress.began == 1040); /* by this process's clock */
+    assert_true(m->wanted == 4 && m->from == 3 && c->done == 5);
+    assert_true(c->seen == 1e-9 * 1100 && m->silent == 0);
+    assert_true(m->dead == 0 && c->departed == 0 && c->noticed == 0 && c->receiving == 0 && c->gpu == 0);
+
+    u = (struct plait_control_update){ .rank = 1, .done = 4, .probes = 1, .nrecord = 1 };
+    u.record[0].word = UINT64_C(8) << 32; /* of no operation */
+    plait_control_update_apply(&u, m, 2000);
+    assert_true(plait_ring_read(&c->ring, PLAIT_NRECORD, 5, false, &o) && o.what.count == 9 && o.has_progress);
+    assert_true(c->done == 5 && c->seen == 1e-9 * 1100); /* it has not probed since */
+
+    u = (struct plait_control_update){ .rank = 1, .probes = 2, .silence = 1, .noticed = 1, .receiving = 1 };
+    u.gpu = 6;
+    u.departed = 1;
+    u.progress.sequence = PLAIT_NRECORD; /* that has not begun */
+    plait_control_update_apply(&u, m, 3000000);
+    assert_true(plait_ring_read(&c->ring, PLAIT_NRECORD, 5, false, &o) && o.has_progress && o.progress.began == 0);
+    assert_true(c->seen == 1e-9 * 3000000 && m->silent > 0 && m->silent < c->seen);
+    assert_true(c->noticed == 1 && c->receiving == 1 && c->gpu == 6 && c->departed == 1 && m->dead == 0);
+    assert_true(m->probes == 2 && c->failed == PLAIT_OK);
+
+    u = (struct plait_control_update){ .rank = 1, .failed = PLAIT_ERR_MISMATCH, .culprit = 3, .dead = 1 };
+    snprintf(u.failure, sizeof u.failure, "the first text");
+    plait_control_update_apply(&u, m, 4000000);
+    u.failed = PLAIT_ERR_PEER;
+    u.culprit = 2;
+    snprintf(u.failure, sizeof u.failure, "another");
+    plait_control_update_apply(&u, m, 5000000);
+    assert_true(c->failed == PLAIT_ERR_MISMATCH && c->culprit == 3 && m->dead == 1);
+    assert_string_equal(c->failure, "the first text");
+    plait_replica_destroy(m);
 }
 
 int main(void)
@@ -328,6 +464,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(when_rank_0_was_heard_last_is_known, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_rank_that_is_cut_off_is_told_from_those_that_compute, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_whole_news_of_a_rank_of_the_comm_are_news, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_update_has_the_wanted_records_and_the_last_ones, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_update_tells_what_the_rank_wants_and_how_far_it_is, set_up, tear_down),
+        cmocka_unit_test(what_is_known_of_a_rank_does_not_go_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
