@@ -856,6 +856,37 @@ static int tensors_become_ready_in_any_thread(struct plait_comm **comm, uint32_t
     return 0;
 }
 
+static void *wait_for_all(void *fusion)
+{
+    return plait_fusion_wait_all(fusion, NULL) != PLAIT_OK ? fusion : NULL;
+}
+
+/* Rank 1 fails the comm. A thread of rank 0 waits then, and another ends the fusion. */
+static int another_thread_may_destroy_what_failed(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_fusion_options o = PLAIT_FUSION_OPTIONS_DEFAULT;
+    struct plait_fusion *f;
+    struct model m;
+    pthread_t id;
+    void *failed;
+
+    make_model(&m, 8, false, true);
+    o.tensors = m.tensors;
+    o.ntensor = NTENSOR;
+    CHECK(plait_fusion_create(*comm, &o, &f) == PLAIT_OK);
+    for (uint32_t t = rank; t < NTENSOR; t++)
+        CHECK(plait_fusion_ready(f, t) == PLAIT_OK);
+    if (rank == 0)
+        CHECK(pthread_create(&id, NULL, wait_for_all, f) == 0);
+    else
+        CHECK(plait_comm_abort(plait_fusion_comm(f), "of this test") == PLAIT_OK);
+    if (rank == 0)
+        CHECK(pthread_join(id, &failed) == 0 && failed == f);
+    CHECK(plait_fusion_destroy(f) != PLAIT_OK);
+    free_model(&m);
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -874,6 +905,7 @@ int main(void)
         cmocka_unit_test(a_stall_names_the_tensors_and_their_rank),
         cmocka_unit_test(a_rank_that_dies_in_a_bucket_is_named),
         test_of_both(tensors_become_ready_in_any_thread, 2),
+        test_of_both(another_thread_may_destroy_what_failed, 2),
     };
 
     return cmocka_run_group_tests_name("fusion", tests, NULL, NULL);

@@ -454,6 +454,10 @@ static void what_is_known_of_a_rank_does_not_go_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(only_whole_news_of_a_rank_of_the_comm_are_news, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_update_has_the_wanted_records_and_the_last_ones, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_update_tells_what_the_rank_wants_and_how_far_it_is, set_up, tear_down),
+        cmocka_unit_test(what_is_known_of_a_rank_does_not_go_back),
         cmocka_unit_test_setup_teardown(what_a_rank_does_shows_in_every_replica_of_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_the_slowest_rank_is_in_is_told_by_those_far_ahead, set_up, tear_down),
         cmocka_unit_test_setup_teardown(calls_that_others_have_to_compare_are_told_from_the_first_on, set_up,
@@ -463,10 +467,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_no_news_ends_the_connection_and_is_a_death, set_up, tear_down),
         cmocka_unit_test_setup_teardown(when_rank_0_was_heard_last_is_known, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_rank_that_is_cut_off_is_told_from_those_that_compute, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(only_whole_news_of_a_rank_of_the_comm_are_news, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_update_has_the_wanted_records_and_the_last_ones, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_update_tells_what_the_rank_wants_and_how_far_it_is, set_up, tear_down),
-        cmocka_unit_test(what_is_known_of_a_rank_does_not_go_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
