@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# plait-train as a program, with resnet20 on tiny drawn images. Usage: train_run_test.sh PLAIT_TRAIN
+# plait-train as a program, with resnet20 on tiny drawn images. Usage: train_run_test.sh PLAIT_TRAIN [PLAIT_HOSTS]
 . "$(dirname "$0")/train_run.sh"
 
 # 1, 2 and 4 ranks have the same bits after some steps.
@@ -50,6 +50,14 @@ run workers --ranks 3 --elastic async --steps 3 --log-every 1 --run "$data/worke
 [ "$(grep -c '"event":"step".*"images":16\.0' "$data/workers/log.jsonl")" = 3 ] || fail "workers: $(cat "$data/workers/log.jsonl")"
 run norms --ranks 2 --sync-batch-norm --polish 13 --polish-kind statistics --steps 3 --run "$data/norms" || fail "$(tail -3 "$data/norms.out")"
 grep '"event":"epoch"\|"event":"step"' "$data/norms/log.jsonl" | grep -q '"exposed":0\.0[,}]' && fail "sums of batch norm: $(cat "$data/norms/log.jsonl")"
+
+# Hosts of one machine, as its containers are, divide its processors. Not where this user has no namespaces.
+if [ $# -gt 1 ] && { unshare -n true || unshare -Urn true; } 2>/dev/null; then
+    each=$(($(env -u OMP_NUM_THREADS nproc) / 2))
+    "$2" 2 --share "$data" -- "$train" "$data/images" --pixels 16 --batch 4 --steps 1 --evaluate-every 0 --run "$data/hosts" >"$data/hosts.out" 2>&1 ||
+        fail "two hosts: $(cat "$data/hosts.out")"
+    grep -q "; 2 ranks of $((each > 0 ? each : 1)) thread" "$data/hosts.out" || fail "two hosts: $(cat "$data/hosts.out")"
+fi
 
 # A rate that is far too high: the layer is named.
 run wild --ranks 2 --steps 40 --rate 1000 --warmup 0 --weight-decay 1 --run "$data/wild"
