@@ -219,11 +219,7 @@ static bool take(struct plait_comm *comm, struct plait_message *m, enum plait_st
                              m->peer, sent, comm->rank, bytes);
         return false;
     }
-    if (!receive(comm, m, link, to, data, bytes)) {
-        *status = plait_probe_failures(comm);
-        return false;
-    }
-    return true;
+    return receive(comm, m, link, to, data, bytes); /* if not, the next turn sees the sender's failure */
 }
 
 /* ---- Turns ----------------------------------------------------------------------------------------------- */
