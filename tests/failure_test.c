@@ -11,6 +11,7 @@
 #include "progress/wait.h"
 #include "tier.h"
 #include "unit_ranks.h"
+#include "until.h"
 
 #include <plait/memory.h>
 #include <plait/plan.h>
@@ -404,6 +405,26 @@ static void a_rank_that_leaves_is_named(void **state)
     assert_int_equal(ranks_run(&threads), 0);
 }
 
+/* Rank 0 leaves before rank 1 has called what rank 0 has done. It waits in destroy then, not in that operation. */
+static int a_rank_that_leaves_waits_in_no_operation(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const struct plait_control *zero = (*comm)->peers[0].control;
+    struct plait_operation o;
+    float v = 0;
+
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
+    for (unsigned k = 0; k < 3 && rank == 1; k++) {
+        const double last = atomic_load(&zero->seen);
+        CHECK(comes_true(atomic_load(&zero->done) == 2 && atomic_load(&zero->seen) > last, 60));
+    }
+    CHECK(rank == 0 || plait_ring_read(&zero->ring, 2, 2, false, &o));
+    CHECK(rank == 0 || !o.has_progress || (o.progress.waiting_for == 0 && o.progress.waited_for == 0));
+    CHECK(plait_broadcast(*comm, &v, &v, 1, PLAIT_FLOAT32, 0, NULL) == PLAIT_OK);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    return 0;
+}
+
 static int a_rank_that_stays_away_is_named_at_the_deadline(struct plait_comm **comm, uint32_t rank, void *arg)
 {
     CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
@@ -413,6 +434,22 @@ static int a_rank_that_stays_away_is_named_at_the_deadline(struct plait_comm **c
     if (rank != 2)
         ranks_meet();
     CHECK(says("no progress for 2 s: rank 2 has not called it"));
+    plait_comm_destroy(*comm);
+    *comm = NULL;
+    return 0;
+}
+
+static int ranks_that_stay_away_alike_are_named_together(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    const bool away = rank == 1 || rank == 2;
+
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_OK);
+    if (away)
+        ranks_meet();
+    CHECK(sum(*comm, COUNT, NULL) == PLAIT_ERR_TIMEOUT);
+    if (!away)
+        ranks_meet();
+    CHECK(says("no progress for 2 s: rank 1, 2 has not called it"));
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
@@ -968,8 +1005,10 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_rank_that_dies_in_a_large_request_is_named),
         cmocka_unit_test(a_rank_that_leaves_is_named),
+        test_of_both(a_rank_that_leaves_waits_in_no_operation, 2),
         test_of_ranks(a_rank_that_stays_away_is_named_at_the_deadline, 3, 1, .options.deadline = 2,
                       .options.warn = 0.5),
+        test_of_ranks(ranks_that_stay_away_alike_are_named_together, 4, 1, .options.deadline = 2, .options.warn = 0.5),
         test_of_ranks(ranks_that_never_come_are_named_at_creation, 4, 1, .options.deadline = 10, .no_comm = true),
         test_of_ranks(abort_reaches_every_rank, 3, 1, .options.deadline = 10),
         test_on_one_host(a_failure_during_a_eager_operation_is_told_by_it),

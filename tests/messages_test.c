@@ -150,6 +150,7 @@ static int take_long(struct plait_comm **comm, uint32_t rank, void *arg)
         CHECK(plait_recv(*comm, v, n, PLAIT_INT32, 1, &call) == PLAIT_OK);
         plait_comm_stats(*comm, &after);
         CHECK(after.bytes_copied - before.bytes_copied <= 2 * PLAIT_MESSAGE_SLICE);
+        CHECK((*comm)->own->messages.record[1].began > 0); /* of long messages it is known before anyone waits */
     }
     CHECK(plait_wait(&request) == PLAIT_OK && holds(v, n, 1, 0, 0) == 0);
     plait_mem_free(v);
@@ -490,7 +491,7 @@ static int wrong_arguments_are_named_and_change_nothing(struct plait_comm **comm
 
 struct difference {
     size_t sent, received;
-    enum plait_dtype type;
+    enum plait_dtype type; /* of what is sent */
     const char *says;
 };
 
@@ -505,9 +506,9 @@ static int differ(struct plait_comm **comm, uint32_t rank, void *arg)
     CHECK(rank == 2 || plait_send(*comm, v, 2, PLAIT_INT32, 1 - rank, NULL) == PLAIT_OK);
     CHECK(rank == 2 || plait_recv(*comm, v, 2, PLAIT_INT32, 1 - rank, NULL) == PLAIT_OK);
     if (rank == 0)
-        status = plait_send(*comm, v, d->sent, PLAIT_INT32, 1, NULL);
+        status = plait_send(*comm, v, d->sent, d->type, 1, NULL);
     else
-        status = rank == 1 ? plait_recv(*comm, v, d->received, d->type, 0, NULL) : PLAIT_OK;
+        status = rank == 1 ? plait_recv(*comm, v, d->received, PLAIT_INT32, 0, NULL) : PLAIT_OK;
     CHECK(rank != 1 || status == PLAIT_ERR_MISMATCH);
     if (status == PLAIT_OK)
         status = plait_barrier(*comm, NULL);
@@ -537,12 +538,13 @@ static void messages_that_differ_are_named_on_both_ranks(void **state)
 {
     static struct difference all[] = {
         { 4, 5, PLAIT_INT32, "rank 0 sends 4 int32, rank 1 receives 5 int32" },
-        { 4, 4, PLAIT_FLOAT32, "rank 0 sends 4 int32, rank 1 receives 4 float32" },
+        { 4, 4, PLAIT_FLOAT32, "rank 0 sends 4 float32, rank 1 receives 4 int32" },
+        { 4, 4, PLAIT_UINT32, "rank 0 sends 4 uint32, rank 1 receives 4 int32" },
         { 0, 1, PLAIT_INT32, "rank 0 sends 0 int32, rank 1 receives 1 int32" },
         { 400000, 300000, PLAIT_INT32, "rank 0 sends 400000 int32, rank 1 receives 300000 int32" },
     };
 
-    for (unsigned i = 0; i < 4; i++)
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         run_both(3, differ, &all[i]);
 }
 

@@ -23,6 +23,15 @@ static _Thread_local bool is_rank; /* this thread is one; the progress thread is
 static _Atomic uint64_t waits;     /* the progress thread's: sleeps, and from bit 32 on yields */
 static _Atomic unsigned nap;       /* microseconds that its yields take, as if others ran */
 static atomic_bool for_ever;       /* its sleeps on this process's news alone end by news only */
+static atomic_bool lingers;        /* its waits are followed by a long one */
+static atomic_bool lingering, went_on;
+
+static void linger(void)
+{
+    lingering = true;
+    usleep(300000);
+    went_on = true;
+}
 
 int __real_sched_yield(void);
 int __wrap_sched_yield(void);
@@ -31,6 +40,8 @@ int __wrap_sched_yield(void)
     if (is_rank)
         return __real_sched_yield();
     atomic_fetch_add(&waits, (uint64_t)1 << 32);
+    if (lingers)
+        linger();
     return nap > 0 ? usleep(nap) : __real_sched_yield();
 }
 
@@ -49,7 +60,10 @@ long __wrap_syscall(long number, ...)
         atomic_fetch_add(&waits, 1);
     if (number == SYS_futex_waitv && !is_rank && for_ever && a[1] == 1)
         a[3] = 0; /* no time limit */
-    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    const long result = __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (!is_rank && lingers)
+        linger();
+    return result;
 }
 
 struct job {
@@ -226,6 +240,18 @@ static int counters_are_asked_for_while_the_thread_runs_operations(struct plait_
     return 0;
 }
 
+static int the_thread_has_ended_when_the_last_comm_is_destroyed(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    is_rank = true;
+    lingers = true;
+    while (!lingering)
+        usleep(1000);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK && went_on);
+    *comm = NULL;
+    lingers = false;
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +261,7 @@ int main(void)
         test_of_ranks(a_thread_with_nothing_to_do_sleeps, 2, 1, .options.progress = 1),
         cmocka_unit_test(the_thread_that_rests_hears_of_a_new_operation),
         test_of_ranks(counters_are_asked_for_while_the_thread_runs_operations, 1, 2, .options.progress = 1),
+        test_of_ranks(the_thread_has_ended_when_the_last_comm_is_destroyed, 1, 1, .options.progress = 1),
     };
 
     return cmocka_run_group_tests_name("progress_thread", tests, NULL, NULL);

@@ -412,6 +412,8 @@ static void what_is_known_of_a_rank_does_not_go_back(void **state)
     struct plait_control_update u = { .rank = 1, .done = 5, .now = 100, .wanted = 4, .from = 3, .probes = 1 };
     struct plait_operation o;
 
+    assert_true(c->id == 1 && c->rank == 1 && c->nrank == NRANK);
+    assert_string_equal(c->name, "test");
     u.progress = (struct plait_progress){ .sequence = PLAIT_NRECORD, .began = 40, .steps = 2 };
     u.record[0].word = UINT64_C(9) << 32 | PLAIT_NRECORD;
     u.record[0].what.count = 9;

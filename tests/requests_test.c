@@ -247,6 +247,28 @@ static int requests_of_a_destroyed_comm_keep_their_result(struct plait_comm **co
     return 0;
 }
 
+/* Its memory is that of a request that has ended. */
+static int a_persistent_request_that_was_never_started_has_ended(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r = NULL;
+    int32_t v[4] = { 0 };
+    size_t index;
+    int done;
+
+    CHECK(begin_sum(*comm, v, v, 4, &r) == PLAIT_OK && plait_wait(&r) == PLAIT_OK);
+    call.request = &r;
+    call.persistent = 1;
+    CHECK(plait_barrier(*comm, &call) == PLAIT_OK && r != NULL);
+    CHECK(plait_test(&r, &done) == PLAIT_OK && done == 1 && r != NULL);
+    CHECK(plait_wait_any(&r, 1, &index) == PLAIT_OK && index == 1 && r != NULL);
+    CHECK(plait_comm_destroy(*comm) == PLAIT_OK);
+    *comm = NULL;
+    CHECK(plait_start(r) == PLAIT_ERR_ARG && strstr(plait_last_error(), "the request's comm was destroyed") != NULL);
+    CHECK(plait_request_free(&r) == PLAIT_OK && r == NULL);
+    return 0;
+}
+
 /* The log's callback asks for figures of the comm that fails, by the thread that drives it. */
 static void ask_for_stats(void *context, enum plait_log_level level, const char *line)
 {
@@ -439,6 +461,7 @@ int main(void)
         cmocka_unit_test(requests_are_taken_by_other_threads_while_their_comm_is_destroyed),
         cmocka_unit_test(every_pending_request_ends_with_the_error_of_its_comm),
         test_of_ranks(requests_of_a_destroyed_comm_keep_their_result, 1, 1),
+        test_of_ranks(a_persistent_request_that_was_never_started_has_ended, 1, 1),
         test_of_ranks(the_logs_callback_may_ask_for_figures, 1, 1),
         test_of_ranks(wait_any_tells_the_first_that_ends_not_the_first_that_was_started, 3, 1),
         test_of_ranks(wrong_arguments_are_named_and_change_nothing, 2, 1),
