@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -453,6 +454,57 @@ static int ranks_that_stay_away_alike_are_named_together(struct plait_comm **com
     plait_comm_destroy(*comm);
     *comm = NULL;
     return 0;
+}
+
+struct held { /* in a function of the program; shared by the ranks */
+    atomic_bool entered, aborted, left;
+};
+
+static void hold(void *inout, const void *in, size_t count, enum plait_dtype type, void *context)
+{
+    struct held *h = context;
+
+    h->entered = true;
+    while (!h->aborted)
+        usleep(1000);
+    usleep(20000); /* far less than destroy waits */
+    h->left = true;
+}
+
+static void pass(void *inout, const void *in, size_t count, enum plait_dtype type, void *context)
+{
+}
+
+static int end_beside_a_rank_that_reduces(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct held *h = arg;
+    const struct plait_user_op user = { sizeof user, rank == 1 ? hold : pass, h, 1 };
+    struct plait_call call = PLAIT_CALL_DEFAULT;
+    struct plait_request *r = NULL;
+    float v[2] = { 1, 2 };
+    int done;
+
+    call.user = &user;
+    call.algorithm = "one-shot"; /* both reduce */
+    call.request = rank == 0 ? &r : NULL;
+    const enum plait_status status = plait_allreduce(*comm, v, v, 2, PLAIT_FLOAT32, PLAIT_USER, &call);
+    CHECK(rank == 1 || (status == PLAIT_OK && comes_true(plait_test(&r, &done) == PLAIT_OK && h->entered, 60)));
+    CHECK(rank == 1 || plait_comm_abort(*comm, "of this test") == PLAIT_OK);
+    h->aborted = true;
+    CHECK(plait_comm_destroy(*comm) == PLAIT_ERR_FAILED);
+    *comm = NULL;
+    CHECK(h->left);
+    return 0;
+}
+
+static void destroy_waits_for_ranks_of_other_processes_that_have_not_noticed_the_failure(void **state)
+{
+    struct held *h = shared_memory(sizeof *h);
+    struct ranks r = ranks_of(2, 1, end_beside_a_rank_that_reduces, h);
+
+    r.processes = true;
+    assert_int_equal(ranks_run(&r), 0);
+    munmap(h, sizeof *h);
 }
 
 static int ranks_that_never_come_are_named_at_creation(struct plait_comm **comm, uint32_t rank, void *arg)
@@ -1006,6 +1058,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_in_a_large_request_is_named),
         cmocka_unit_test(a_rank_that_leaves_is_named),
         test_of_both(a_rank_that_leaves_waits_in_no_operation, 2),
+        cmocka_unit_test(destroy_waits_for_ranks_of_other_processes_that_have_not_noticed_the_failure),
         test_of_ranks(a_rank_that_stays_away_is_named_at_the_deadline, 3, 1, .options.deadline = 2,
                       .options.warn = 0.5),
         test_of_ranks(ranks_that_stay_away_alike_are_named_together, 4, 1, .options.deadline = 2, .options.warn = 0.5),
