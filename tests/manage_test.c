@@ -73,10 +73,15 @@ static int a_duplicate_lives_longer_than_what_it_was_made_of(struct plait_comm *
 
 static int a_part_has_the_options_of_the_whole(struct plait_comm **comm, uint32_t rank, void *arg)
 {
+    struct plait_call call = PLAIT_CALL_DEFAULT;
     struct plait_choice choice;
     struct plait_comm *part;
 
+    call.algorithm = "ring";
     CHECK(plait_comm_split(*comm, 0, 0, NULL, &part) == PLAIT_OK);
+    CHECK(plait_comm_choose(part, PLAIT_ALLREDUCE, 1 << 20, PLAIT_FLOAT16, PLAIT_SUM, 0, &call, &choice) ==
+          PLAIT_ERR_CONFIG);
+    CHECK(says("canonical order"));
     CHECK(plait_comm_choose(part, PLAIT_ALLREDUCE, 1 << 20, PLAIT_FLOAT16, PLAIT_SUM, 0, NULL, &choice) == PLAIT_OK);
     CHECK(choice.round == PLAIT_ROUND_ONCE); /* as `reproducible` has it */
     CHECK(strcmp(plait_comm_name(part), "strict") == 0);

@@ -111,6 +111,9 @@ static void what_a_rank_does_shows_in_every_replica_of_it(void **state)
             EVENTUALLY(atomic_load(&m->control.seen) > 0);
             assert_int_equal(m->dead, 0);
         }
+    atomic_store(&w->comm[1].own->done, 20); /* rank 1 goes on, and waits for nobody */
+    EVENTUALLY(atomic_load(&replica(w, 2, 1)->control.done) == 20);
+    assert_int_equal(replica(w, 2, 1)->probes, 1);
 }
 
 /* Rank 2 hangs in its third, which rank 1 has called long ago. */

@@ -128,8 +128,6 @@ void plait_comm_tell_failure(struct plait_comm *comm, const char *text, uint32_t
     /* The text has the operation of the rank that found the failure, perhaps another one: say what this rank was in. */
     plait_log(is_told(comm, culprit) ? PLAIT_LOG_INFO : comm->alarm, "rank %u of %u fails: %s%s", comm->rank,
               comm->nrank, cause != NULL ? own : "", cause != NULL ? cause + 2 : text);
-    if (comm->alarm != PLAIT_LOG_ERROR || !plait_log_wants(PLAIT_LOG_INFO))
-        return;
     list(comm, comm->rank);
     if (culprit > 0 && culprit <= comm->nrank && culprit - 1 != comm->rank)
         list(comm, culprit - 1);
