@@ -9,6 +9,7 @@
 #include "unit_ranks.h"
 
 #include <plait/group.h>
+#include <plait/topology.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,19 @@ static int a_long_slice_does_not_send_short_ones_through_all_its_memory(struct p
     for (unsigned d = 0; d < PLAIT_NSLICE; d++)
         CHECK(after[d] > 0 && after[d] == before[d]);
     free(v);
+    return 0;
+}
+
+/* Half of the last level holds what all ranks stage; longer results pass it. */
+static int memory_for_slices_fits_the_last_level_of_cache(struct plait_comm **comm, uint32_t rank, void *arg)
+{
+    struct plait_topology t;
+
+    plait_topology_get(&t);
+    const size_t half = (t.l3 > t.l2 ? t.l3 : t.l2) / 2, each = half / (*comm)->nrank;
+    CHECK((*comm)->slice_bytes <= each / PLAIT_NSLICE && (*comm)->slice_bytes <= t.l2 / 4 * 3);
+    CHECK((*comm)->slice_bytes == each / PLAIT_NSLICE || (*comm)->slice_bytes == t.l2 / 4 * 3);
+    CHECK((*comm)->streams_from >= each);
     return 0;
 }
 
@@ -235,6 +249,7 @@ static void a_receive_from_another_process_costs_no_fence_and_an_idle_pair_no_tu
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        test_of_both(memory_for_slices_fits_the_last_level_of_cache, 2),
         test_of_ranks(a_long_slice_does_not_send_short_ones_through_all_its_memory, 2, 1),
         cmocka_unit_test(what_is_staged_takes_parts_of_the_memory_in_turn),
         test_of_ranks(messages_that_fit_into_a_post_are_staged_nowhere, 2, 1, .processes = true),
