@@ -90,7 +90,9 @@ explain_says_what_and_why() {
         PLAIT_ALGO=ncclAllGather:ring says 0 '^algorithm  *ring$' --explain allgatherv 1M --ranks 4 &&
         says 2 '--algo all_gather:ring: must be an algorithm of allreduce' --explain allreduce 1M --algo all_gather:ring && says 0 '^allreduce of ' --explain plait_allreduce 1K &&
         says 1 'moves several blocks in one message' --explain allgatherv 1K --ranks 4 --algo bruck &&
-        says 2 'must be a collective with data' --explain broadcastv 1K
+        says 2 'must be a collective with data' --explain broadcastv 1K &&
+        : "a long chain over a network has messages of 64 KiB at least" &&
+        says 0 '^slices  *4 of 4 MiB$' --explain allreduce 16M --nodes 64x1 --algo ring
 }
 # explained ALGORITHM COLLECTIVE SIZE NODES [OPTION]
 explained() {

@@ -69,6 +69,7 @@
 #define MOST_REMOTE_RANKS 8         /* ranks of several hosts up to which all send to all */
 #define MOST_REMOTE_PAIR  (1 << 17) /* bytes that two ranks send each other; two steps of half a vector send as much */
 #define SMALLEST_SLICE    ((size_t)64 << 10)
+#define LEAST_MESSAGE     ((size_t)64 << 10) /* of long chains: on fast networks, several times the latency */
 #define LINK_RATE         4e9 /* bytes/s; slices last at least a paced link's latency, so a few in flight hide it */
 #define OVERSUBSCRIBED    4   /* factor of the slice of moved blocks if ranks share processors */
 
@@ -260,7 +261,9 @@ static bool divides(enum plait_dtype type, enum plait_round round, uint32_t nran
 
 /*
  * Elements per slice, of the vector or of every block: about half of `cache` in all, each block a whole number of cache
- * lines. Blocks that oversubscribed ranks only move get fewer slices, since each slice may cost a context switch.
+ * lines. Blocks that oversubscribed ranks only move get fewer slices, since each slice may cost a context switch. Long
+ * chains of messages over a network get fewer, too: with more messages between two ranks than may be in flight, slices
+ * run one after the other, and each takes the chain's latency.
  */
 static size_t choose_slice(const struct plait_shape *shape, const struct plait_claim *claim, size_t size,
                            const struct plait_wish *w)
@@ -271,6 +274,8 @@ static size_t choose_slice(const struct plait_shape *shape, const struct plait_c
 
     if (w->slice == 0 && bytes < SMALLEST_SLICE)
         bytes = SMALLEST_SLICE;
+    if (w->slice == 0 && w->remote && claim->depth > PLAIT_WINDOW && bytes < LEAST_MESSAGE * claim->nblk)
+        bytes = LEAST_MESSAGE * (size_t)claim->nblk;
     if (w->slice == 0 && bytes < w->latency * LINK_RATE)
         bytes = (size_t)(w->latency * LINK_RATE);
     if (w->slice == 0)
