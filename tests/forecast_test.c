@@ -147,14 +147,19 @@ static void a_slow_rank_computes_slowly(void **state)
 {
     struct plait_machine m = star(1000000000, 5000);
     const struct plait_step_time usual = step_of(&m, NRANK, 0, NULL);
+    struct plait_training_bucket b[NTENSOR];
 
     (void)state;
     m.nslow = 1;
     m.slow[0] = (struct plait_slow){ .rank = true, .child = 2, .percent = 50 };
-    const struct plait_step_time s = step_of(&m, NRANK, 0, NULL);
+    const struct plait_step_time s = step_of(&m, NRANK, 0, b);
     assert_int_equal(s.compute, 40 * MS);
     assert_true(s.time > usual.time);
     assert_int_equal(step_of(&m, 2, 0, NULL).compute, 20 * MS); /* it is not among these ranks */
+    for (uint32_t k = 0; k < NTENSOR; k++) {
+        assert_int_equal(b[k].ready, 2 * ready[k]);
+        assert_true(b[k].begin >= b[k].ready);
+    }
 }
 
 static void the_fastest_is_the_fastest(void **state)

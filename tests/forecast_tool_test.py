@@ -3,6 +3,7 @@
 """plait-plan simulate: steps, curves, sweeps, what-ifs and traces. Usage: forecast_tool_test.py PLAIT_PLAN PLAIT_PERF"""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -133,7 +134,12 @@ def a_sweep_finds_the_winner_and_the_crossings():
         best = json.loads(run('--ranks', '16', '--bytes', r['bytes'], '--json'))['algorithms'][0]
         assert abs(best['time_us'] - r['time_us']) < 1e-3, (best, r)
     changes = sum(a['algorithm'] != b['algorithm'] for a, b in zip(rows, rows[1:]))
-    assert changes > 0 and run('--ranks', '16', '--sweep', '1K-1M').count('from about') == changes
+    text = run('--ranks', '16', '--sweep', '1K-1M')
+    found = re.findall(r'^from about (\d+) bytes on: (\S+) instead of (\S+)$', text, re.MULTILINE)
+    assert changes > 0 and len(found) == changes, text
+    for size, algorithm, before in found:
+        for at, best in ((int(size) // 4 * 4, algorithm), (int(int(size) * 0.96) // 4 * 4, before)):
+            assert json.loads(run('--ranks', '16', '--bytes', str(at), '--json'))['algorithms'][0]['algorithm'] == best
 
 
 def a_what_if_is_beside_the_machine():

@@ -70,6 +70,13 @@ nccl_xml_of_a_host_with_nvlink() {
         says 0 'NIC 4  *eth0, network 3.125 GB/s$' "$info" --topology --machine "$xml/hgx-h100.xml" &&
         [ "$(grep -c eth0 "$room/out")" = 1 ] && grep -q '│  └─ GPU 7 .*18 NVLinks, rank 7$\|   └─ GPU 7 .*18 NVLinks, rank 7$' "$room/out"
 }
+# One of the GPUs has an NVLink less. The NIC is in a slot of x4: 4 lanes of 985 MB/s.
+the_slowest_of_links_and_slots_counts() {
+    sed '0,/count="4"/s//count="3"/' "$xml/hgx-h100.xml" >"$room/less.xml" &&
+        exports "l['host']['bandwidth'] == '425 GB/s'" --machine "$room/less.xml" &&
+        sed '/class="0x0207/s/link_width="16"/link_width="4"/' "$xml/p40.xml" >"$room/slot.xml" &&
+        exports "l['cluster']['bandwidth'] == '3.94 GB/s'" --machine "$room/slot.xml" --hosts 2
+}
 nccl_xml_of_a_host_with_pcie() {
     exports "order == ['switch', 'numa', 'host', 'cluster'] and l['switch']['bandwidth'] == '15.8 GB/s' and \
              l['cluster']['links'] == 1 and l['cluster']['bandwidth'] == '12.5 GB/s' and m['copy'] == '156 GB/s'" \

@@ -102,6 +102,82 @@ static void times_are_their_formulas(void **state)
     }
 }
 
+/* ---- By hand ------------------------------------------------------------------------------------------ */
+
+/*
+ * Changes of one of two machines, an algorithm for blocks of 1000 bytes, and the time as it is worked out by hand.
+ * Bytes are copied, added, read and moved at 1 GB/s: a block takes 1 us.
+ *
+ * memory  a host of four ranks, which read each other's memory; a flag takes 1 us
+ * links   two hosts of two ranks, with two links each; a message starts in 5 us within a host, in 10 us to the other
+ */
+static const struct by_hand {
+    bool links; /* else memory */
+    const char *changes, *spec;
+    enum plait_coll coll;
+    uint32_t nrank, us;
+} by_hand[] = {
+    /* A flag says that the data is there, another one that it was read. */
+    { false, "", "direct", PLAIT_REDUCE, 2, 1 + 1 + 1 },
+    { false, "", "direct", PLAIT_REDUCE, 3, 1 + 2 * 1 + 1 },
+    { false, "rank 0=/2", "direct", PLAIT_REDUCE, 2, 1 + 2 + 1 },
+    { false, "host.memory=1.5 GB/s", "direct", PLAIT_REDUCE, 2, 1 + 2 + 1 }, /* two are read, one is written */
+    { false, "host.bandwidth=/4", "direct", PLAIT_REDUCE, 2, 1 + 4 + 1 },
+    { false, "host.bandwidth=/4", "direct", PLAIT_BROADCAST, 2, 1 + 4 + 1 },
+    { false, "host.overhead=1 us", "direct", PLAIT_BROADCAST, 2, 1 + 1 + 1 + 1 + 1 },
+    { false, "host.eager=1000", "direct", PLAIT_BROADCAST, 2, 1 + 1 },
+    { false, "host.eager=999", "direct", PLAIT_BROADCAST, 2, 1 + 1 + 1 },
+    /* Each copies a block and reads three; the flags come while it copies. */
+    { false, "", "direct", PLAIT_ALLTOALL, 4, 4 + 1 },
+    { false, "host.processors=2", "direct", PLAIT_ALLTOALL, 4, 2 * 4 + 1 },
+    { false, "host.processors=1", "direct", PLAIT_ALLTOALL, 4, 4 * 4 + 1 },
+    { true, "", "direct", PLAIT_BROADCAST, 2, 5 + 1 },
+    { true, "", "direct", PLAIT_BROADCAST, 3, 10 + 1 },
+    { true, "", "chain", PLAIT_BROADCAST, 3, 5 + 1 + 10 + 1 },
+    { true, "host.overhead=1 us", "direct", PLAIT_BROADCAST, 2, 1 + 5 + 1 + 1 },
+    { true, "host.bandwidth=/4", "direct", PLAIT_BROADCAST, 3, 10 + 4 }, /* the slowest link of the route */
+    { true, "cluster.bandwidth=/4", "direct", PLAIT_BROADCAST, 3, 10 + 4 },
+};
+
+static void times_are_as_worked_out_by_hand(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++) {
+        const struct by_hand *b = &by_hand[i];
+        struct plait_machine m = { .nlevel = 1, .copy = 1000000000, .reduce = 1000000000 };
+        m.level[0] = (struct plait_level){ "host", 4, 0, 1000000000, 1000, 0, 0, 0, 0 };
+        if (b->links) {
+            m.nlevel = 2;
+            m.level[0] = (struct plait_level){ "host", 2, 2, 1000000000, 5000, 0, 0, 0, 0 };
+            m.level[1] = (struct plait_level){ "cluster", 2, 2, 1000000000, 10000, 0, 0, 0, 0 };
+        }
+        assert_int_equal(plait_machine_change(&m, b->changes), PLAIT_OK);
+        const uint64_t time = simulate(&m, b->spec, b->coll, b->nrank, 1000).time;
+        if (time != b->us * 1000 * NS)
+            fail_msg("%s, '%s', %s of %u: %llu ps, not %u us", b->links ? "links" : "memory", b->changes,
+                     plait_coll_name(b->coll), b->nrank, (unsigned long long)time, b->us);
+    }
+}
+
+/*
+ * Eight slices, four in flight. The receiver has room for the fifth when the first has arrived, and so on. Small messages
+ * do not wait for that.
+ */
+static void small_messages_do_not_wait_for_the_receiver(void **state)
+{
+    const size_t slice = 1 << 16;
+
+    (void)state;
+    for (int small = 0; small < 2; small++) {
+        struct plait_machine m = star(2, 1000000000, 500000);
+        m.cache = 2 * slice;
+        m.level[0].eager = slice - 1 + (size_t)small;
+        const struct plait_prediction p = simulate(&m, "direct", PLAIT_BROADCAST, 2, 8 * slice);
+        assert_int_equal(p.slices, 8);
+        assert_int_equal(p.time, (small ? 8 * slice + 500000 : 5 * slice + 2 * 500000) * NS);
+    }
+}
+
 /* ---- Properties of all algorithms --------------------------------------------------------------------- */
 
 /* Hosts of two ranks with shared memory, racks of two hosts, and fewer processors than ranks. */
@@ -469,6 +545,8 @@ int main(void)
         cmocka_unit_test(incast_shares_the_roots_link),
         cmocka_unit_test(binomial_is_its_formula),
         cmocka_unit_test(times_are_their_formulas),
+        cmocka_unit_test(times_are_as_worked_out_by_hand),
+        cmocka_unit_test(small_messages_do_not_wait_for_the_receiver),
         cmocka_unit_test(parts_of_the_longest_path_add_up),
         cmocka_unit_test(twice_the_rates_halve_the_time),
         cmocka_unit_test(equal_ranks_are_simulated_once_with_the_same_result),
