@@ -135,7 +135,7 @@ static const struct by_hand {
     { true, "", "direct", PLAIT_BROADCAST, 3, 10 + 1 },
     { true, "", "chain", PLAIT_BROADCAST, 3, 5 + 1 + 10 + 1 },
     { true, "host.overhead=1 us", "direct", PLAIT_BROADCAST, 2, 1 + 5 + 1 + 1 },
-    { true, "host.bandwidth=/4", "direct", PLAIT_BROADCAST, 3, 10 + 4 }, /* the slowest link of the route */
+    { true, "host.bandwidth=/4", "chain", PLAIT_BROADCAST, 3, 5 + 4 + 10 + 4 }, /* the slowest link of the route */
     { true, "cluster.bandwidth=/4", "direct", PLAIT_BROADCAST, 3, 10 + 4 },
 };
 
